@@ -1,0 +1,224 @@
+"""Configuration is rows.
+
+One row says everything about one key: its name (Kafka's own), type, default, what is valid,
+who may change it at run time, and a sentence for people. Parsing, the error messages,
+DescribeConfigs and `docs/CONFIG.md` are all readings of the same rows, so they cannot
+disagree.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum, IntEnum
+from typing import Any, Protocol
+
+from barnabas.core.errors import InvalidConfig
+
+
+class ConfigType(IntEnum):
+    """The type of a value; the numbers are those of DescribeConfigs."""
+
+    BOOLEAN = 1
+    STRING = 2
+    INT = 3
+    SHORT = 4
+    LONG = 5
+    DOUBLE = 6
+    LIST = 7
+    CLASS = 8
+    PASSWORD = 9
+
+
+class Update(Enum):
+    """When a change of a broker key takes effect."""
+
+    READ_ONLY = "read-only"
+    PER_BROKER = "per-broker"
+    CLUSTER_WIDE = "cluster-wide"
+
+
+class Check(Protocol):
+    """What a valid value is: raises ValueError with the reason, and can say it in words."""
+
+    def __call__(self, value: Any) -> None: ...
+    def describe(self) -> str: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Between:
+    least: float | None = None
+    most: float | None = None
+
+    def __call__(self, value: Any) -> None:
+        if self.least is not None and value < self.least:
+            raise ValueError(f"must be at least {_plain(self.least)}")
+        if self.most is not None and value > self.most:
+            raise ValueError(f"must be at most {_plain(self.most)}")
+
+    def describe(self) -> str:
+        low = "…" if self.least is None else _plain(self.least)
+        high = "…" if self.most is None else _plain(self.most)
+        return f"[{low}, {high}]"
+
+
+def at_least(least: float) -> Between:
+    return Between(least=least)
+
+
+def between(least: float, most: float) -> Between:
+    return Between(least, most)
+
+
+@dataclass(frozen=True, slots=True)
+class OneOf:
+    """One of these words; for a LIST, every element is one of them."""
+
+    allowed: tuple[str, ...]
+
+    def __call__(self, value: Any) -> None:
+        for word in value if isinstance(value, list | tuple) else [value]:
+            if word not in self.allowed:
+                raise ValueError(f"must be one of {', '.join(self.allowed)}")
+
+    def describe(self) -> str:
+        return ", ".join(self.allowed)
+
+
+def one_of(*allowed: str) -> OneOf:
+    return OneOf(allowed)
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """One configuration key. `default=None` means that it has no value unless given."""
+
+    name: str
+    type: ConfigType
+    default: Any
+    check: Check | None = None
+    update: Update = Update.READ_ONLY
+    doc: str = ""
+    synonym: str | None = None
+    """For a topic's key: the broker's key that supplies the default."""
+
+    def parse(self, text: str) -> Any:
+        """The value that `text` stands for, or INVALID_CONFIG with a message for a person."""
+        try:
+            value = _PARSERS[self.type](text.strip())
+            if self.check is not None:
+                self.check(value)
+        except ValueError as error:
+            raise InvalidConfig(f"invalid value {text!r} for {self.name}: {error}") from None
+        return value
+
+    def render(self, value: Any) -> str | None:
+        """The text that `parse` would take for `value`."""
+        if value is None:
+            return None
+        if isinstance(value, bool):
+            return "true" if value else "false"
+        if isinstance(value, list | tuple):
+            return ",".join(value)
+        return str(value)
+
+
+class Definition(Mapping[str, Key]):
+    """A set of rows, by name."""
+
+    def __init__(self, rows: Iterable[Key]) -> None:
+        self._rows: dict[str, Key] = {}
+        for row in rows:
+            assert row.name not in self._rows, f"{row.name} is declared twice"
+            self._rows[row.name] = row
+
+    def __getitem__(self, name: str) -> Key:
+        return self._rows[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._rows)
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def key(self, name: str) -> Key:
+        """The row, or INVALID_CONFIG that names what was probably meant."""
+        row = self._rows.get(name)
+        if row is None:
+            near = difflib.get_close_matches(name, self._rows, n=3, cutoff=0.6)
+            hint = f"; did you mean {' or '.join(near)}?" if near else ""
+            raise InvalidConfig(f"unknown configuration key {name!r}{hint}")
+        return row
+
+    def parse(self, texts: Mapping[str, str]) -> dict[str, Any]:
+        """The values of the keys given; nothing is filled in."""
+        return {name: self.key(name).parse(text) for name, text in texts.items()}
+
+    def defaults(self) -> dict[str, Any]:
+        return {name: row.default for name, row in self._rows.items()}
+
+
+def read_properties(text: str) -> dict[str, str]:
+    """The `server.properties` format: `key=value`, `key: value`, `#` and `!` comments, and a
+    backslash that joins lines."""
+    found: dict[str, str] = {}
+    joined = re.sub(r"\\\r?\n[ \t]*", "", text)
+    for line in joined.splitlines():
+        line = line.strip()  # noqa: PLW2901 - the stripped line is the line
+        if not line or line[0] in "#!":
+            continue
+        name, _, value = re.sub(r"\s*[=:\s]\s*", "\0", line, count=1).partition("\0")
+        found[name] = value.strip()
+    return found
+
+
+def _boolean(text: str) -> bool:
+    match text.lower():
+        case "true":
+            return True
+        case "false":
+            return False
+    raise ValueError("must be true or false")
+
+
+def _whole(bits: int) -> Any:
+    def parse(text: str) -> int:
+        try:
+            value = int(text)
+        except ValueError:
+            raise ValueError("must be a whole number") from None
+        if not -(1 << bits - 1) <= value < 1 << bits - 1:
+            raise ValueError(f"does not fit into {bits} bits")
+        return value
+
+    return parse
+
+
+def _double(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise ValueError("must be a number") from None
+
+
+def _list(text: str) -> Sequence[str]:
+    return [part.strip() for part in text.split(",") if part.strip()]
+
+
+_PARSERS: dict[ConfigType, Any] = {
+    ConfigType.BOOLEAN: _boolean,
+    ConfigType.STRING: str,
+    ConfigType.INT: _whole(32),
+    ConfigType.SHORT: _whole(16),
+    ConfigType.LONG: _whole(64),
+    ConfigType.DOUBLE: _double,
+    ConfigType.LIST: _list,
+    ConfigType.CLASS: str,
+    ConfigType.PASSWORD: str,
+}
+
+
+def _plain(number: float) -> str:
+    return str(int(number)) if number == int(number) else str(number)

@@ -1,0 +1,99 @@
+"""Names for things: brokers, topics, partitions, and the 128-bit ids that Kafka prints as base64."""
+
+from __future__ import annotations
+
+import base64
+import re
+from typing import NamedTuple, NewType, Protocol, Self
+
+from barnabas.core.errors import InvalidTopicException
+
+BrokerId = NewType("BrokerId", int)
+
+NO_LEADER = BrokerId(-1)
+
+TOPIC_NAME_LENGTH_MAX = 249
+"""Leaves room for `-<partition>` and a suffix of deletion in a 255-byte file name."""
+
+_TOPIC_NAME = re.compile(r"[a-zA-Z0-9._-]+")
+
+INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state"})
+"""Topics that only the broker itself writes."""
+
+
+class TopicPartition(NamedTuple):
+    topic: str
+    partition: int
+
+    def __str__(self) -> str:
+        return f"{self.topic}-{self.partition}"
+
+
+class Randomness(Protocol):
+    """The one source of chance; `random.Random` and `random.SystemRandom` both fit."""
+
+    def randbytes(self, n: int, /) -> bytes: ...
+    def random(self) -> float: ...
+    def randrange(self, start: int, stop: int, /) -> int: ...
+
+
+class Uuid(bytes):
+    """Sixteen bytes, written the way Kafka writes them: URL-safe base64 with no padding."""
+
+    __slots__ = ()
+
+    def __new__(cls, raw: bytes) -> Self:
+        if len(raw) != 16:
+            raise ValueError(f"a Uuid has 16 bytes, not {len(raw)}")
+        return super().__new__(cls, raw)
+
+    @classmethod
+    def generate(cls, randomness: Randomness) -> Uuid:
+        """A random (version 4) id; never one of the reserved ones, never one that starts with '-',
+        which command-line tools would take for an option."""
+        while True:
+            raw = bytearray(randomness.randbytes(16))
+            raw[6] = (raw[6] & 0x0F) | 0x40
+            raw[8] = (raw[8] & 0x3F) | 0x80
+            candidate = cls(bytes(raw))
+            if not str(candidate).startswith("-"):
+                return candidate
+
+    @classmethod
+    def parse(cls, text: str) -> Uuid:
+        return cls(base64.urlsafe_b64decode(text + "=="))
+
+    def __str__(self) -> str:
+        return base64.urlsafe_b64encode(self).rstrip(b"=").decode()
+
+    def __repr__(self) -> str:
+        return f"Uuid({str(self)!r})"
+
+
+ZERO_UUID = Uuid(bytes(16))
+"""Means "no id" on the wire."""
+
+
+def check_topic_name(name: str) -> None:
+    """Raise INVALID_TOPIC_EXCEPTION, with the reason, unless `name` may name a topic."""
+    if not name:
+        raise InvalidTopicException("the empty string is not a topic name")
+    if name in (".", ".."):
+        raise InvalidTopicException(f"'{name}' is not a topic name")
+    if len(name) > TOPIC_NAME_LENGTH_MAX:
+        raise InvalidTopicException(
+            f"a topic name has at most {TOPIC_NAME_LENGTH_MAX} characters, this one has {len(name)}"
+        )
+    if not _TOPIC_NAME.fullmatch(name):
+        raise InvalidTopicException(
+            f"topic name {name!r} has characters other than ASCII letters, digits, '.', '_' and '-'"
+        )
+
+
+def java_hash(text: str) -> int:
+    """`String.hashCode` of Java: the partition of a group or a transactional id depends on it."""
+    value = 0
+    encoded = text.encode("utf-16-be", "surrogatepass")
+    for index in range(0, len(encoded), 2):
+        value = (31 * value + (encoded[index] << 8 | encoded[index + 1])) & 0xFFFFFFFF
+    return value - (1 << 32) if value & 0x80000000 else value
