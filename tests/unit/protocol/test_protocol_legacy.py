@@ -1,14 +1,15 @@
 """Versions that current Kafka has dropped, and the requests between brokers.
 
 kio does not know these. aiokafka still carries hand-written schemas of most old versions, a
-second opinion independent of ours; the rest are checked against bytes laid out by hand from
-Kafka's schemas.
+second opinion independent of ours; the rest are checked against the shapes in Kafka's schema
+files, and the requests between brokers against bytes laid out by hand.
 """
 
 from __future__ import annotations
 
 import importlib
 import io
+from pathlib import Path
 from random import Random
 from struct import pack
 from typing import Any
@@ -16,7 +17,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.unit.protocol.samples import all_cases, case_id, in_kio, random_message
+from tests.unit.protocol.samples import all_cases, all_classes, case_id, in_kio, random_message
 
 from barnabas.core.ids import Uuid
 from barnabas.protocol.api_keys import FLEXIBLE_SINCE, ApiKey, request_class, response_class
@@ -26,7 +27,7 @@ from barnabas.protocol.messages import (
     stop_replica,
     update_metadata,
 )
-from barnabas.protocol.schema import Message
+from barnabas.protocol.schema import Field, Kind, Message
 
 MODULES = (
     "produce",
@@ -211,3 +212,44 @@ def test_controlled_shutdown() -> None:
     remaining = controlled_shutdown.RemainingPartition(topic_name="t", partition_index=3)
     response = controlled_shutdown.ControlledShutdownResponse(remaining_partitions=[remaining])
     assert response.encode(0) == pack(">hi", 0, 1) + text("t") + pack(">i", 3)
+
+
+def shape(fields: tuple[Field, ...], version: int) -> str:
+    return " ".join(
+        f"{field.name}:{kind_shape(field.kind, version)}"
+        + ("?" if version in field.nullable else "")
+        + ("" if field.tag is None else f"#{field.tag}")
+        for field in fields
+        if version in field.versions
+    )
+
+
+def kind_shape(kind: Kind, version: int) -> str:
+    if kind.element is not None:
+        return f"[{kind_shape(kind.element, version)}]"
+    if kind.message is not None:
+        return f"({shape(kind.message.__schema__.fields, version)})"
+    return kind.name
+
+
+def test_versions_that_no_library_knows_have_the_shape_of_kafkas_schemas() -> None:
+    """`shapes.txt` was derived from Apache Kafka's schema files, not from our declarations."""
+    classes = {cls.__name__: cls for cls in all_classes()}
+    for line in Path(__file__).with_name("shapes.txt").read_text().splitlines():
+        title, expected = line.split(": ", 1)
+        name, versions = title.split(" v")
+        first, _, last = versions.partition("-")
+        schema = classes[name].__schema__
+        for version in range(int(first), int(last or first) + 1):
+            flexible = "flexible " if version in schema.flexible else ""
+            assert flexible + shape(schema.fields, version) == expected, (name, version)
+
+
+def test_every_version_has_somebody_elses_opinion() -> None:
+    known = {(cls.__name__, version) for cls, version, _ in AIOKAFKA_CASES}
+    for line in Path(__file__).with_name("shapes.txt").read_text().splitlines():
+        name, versions = line.split(": ", 1)[0].split(" v")
+        first, _, last = versions.partition("-")
+        known |= {(name, version) for version in range(int(first), int(last or first) + 1)}
+    alone = {case_id(case) for case in all_cases() if not in_kio(case)} - {f"{n}-v{v}" for n, v in known}
+    assert alone == set()
