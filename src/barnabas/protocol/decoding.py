@@ -20,6 +20,22 @@ from barnabas.protocol.schema import Decoder, Field, Kind, Message
 
 WIDTHS = {"?": 1, "b": 1, "h": 2, "H": 2, "i": 4, "q": 8, "d": 8, "16s": 16}
 
+NAMES = {
+    "read_unsigned_varint": primitives.read_unsigned_varint,
+    "read_tag_count": primitives.read_tag_count,
+    "skip_tagged_fields": primitives.skip_tagged_fields,
+    "reject_length": primitives.reject_length,
+    "reject_null": primitives.reject_null,
+    "reject_tag_size": primitives.reject_tag_size,
+    "new": object.__new__,
+    "new_bytes": bytes.__new__,
+    "Uuid": Uuid,
+    "unpack_from": struct.unpack_from,
+    "MalformedMessage": MalformedMessage,
+    "StructError": struct.error,
+}
+"""What the generated code may refer to, besides message classes and layouts."""
+
 
 def compile_decoder(cls: type[Message], version: int) -> Decoder:
     """The function `(buffer, position) -> (message, end position)`."""
@@ -39,20 +55,7 @@ class _DecoderWriter:
 
     def write(self) -> Decoder:
         source = self._source
-        for name in (
-            "read_unsigned_varint",
-            "skip_tagged_fields",
-            "reject_length",
-            "reject_null",
-            "reject_tag_size",
-        ):
-            source.refer(name, getattr(primitives, name))
-        source.refer("new", object.__new__)
-        source.refer("new_bytes", bytes.__new__)
-        source.refer("Uuid", Uuid)
-        source.refer("unpack_from", struct.unpack_from)
-        source.refer("MalformedMessage", MalformedMessage)
-        source.refer("StructError", struct.error)
+        source.names.update(NAMES)
         function = f"decode_{self._cls.__name__}_v{self._version}"
         source.line(f"def {function}(buffer, position):")
         source.indent()
@@ -183,7 +186,7 @@ class _DecoderWriter:
             source.dedent()
             return
         tag, end = source.fresh("tag"), source.fresh("tag_end")
-        source.line("count, position = read_unsigned_varint(buffer, position - 1)")
+        source.line("count, position = read_tag_count(buffer, position - 1)")
         source.line("for _ in range(count):")
         source.indent()
         source.line(f"{tag}, position = read_unsigned_varint(buffer, position)")

@@ -19,6 +19,14 @@ from barnabas.protocol.schema import Encoder, Field, Kind, Message
 COPIED_BYTES_MAX = 2048
 """Records up to this size are copied: cheaper than one more element in a `writev`."""
 
+NAMES = {
+    "unsigned_varint": primitives.unsigned_varint,
+    "refuse_field": primitives.refuse_field,
+    "pack": struct.pack,
+    "FileRegion": FileRegion,
+}
+"""What the generated code may refer to, besides message classes and layouts."""
+
 
 def compile_encoder(cls: type[Message], version: int) -> Encoder:
     """The function `(message, parts, out) -> out`."""
@@ -38,10 +46,7 @@ class _EncoderWriter:
 
     def write(self) -> Encoder:
         source = self._source
-        source.refer("unsigned_varint", primitives.unsigned_varint)
-        source.refer("refuse_field", primitives.refuse_field)
-        source.refer("pack", struct.pack)
-        source.refer("FileRegion", FileRegion)
+        source.names.update(NAMES)
         function = f"encode_{self._cls.__name__}_v{self._version}"
         source.line(f"def {function}(message, parts, out):")
         source.indent()
