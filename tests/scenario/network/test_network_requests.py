@@ -4,9 +4,9 @@ import asyncio
 import struct
 
 import pytest
+from tests.scenario.network.harness import Later, echo, framed, serving, turns, until
 
 from barnabas.network.settings import NetworkSettings
-from tests.scenario.network.harness import Later, echo, framed, serving, turns, until
 
 
 async def test_a_request_is_answered():
