@@ -14,6 +14,7 @@ from tests.scenario.network.harness import (
     echo,
     framed,
     no_descriptor_leaks,
+    open_descriptors,
     serving,
     turns,
     until,
@@ -263,7 +264,7 @@ async def test_running_out_of_descriptors_pauses_accepting_and_hurts_nobody(capl
         waiting = socket.socket()
         waiting.setblocking(False)
         soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-        used = max(map(int, os.listdir("/proc/self/fd"))) + 1
+        used = max(open_descriptors()) + 1
         spare = []
         resource.setrlimit(resource.RLIMIT_NOFILE, (used, hard))
         try:
