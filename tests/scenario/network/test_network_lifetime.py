@@ -62,6 +62,9 @@ async def test_the_cap_per_ip_turns_away_one_more_and_frees_with_a_close():
             assert await client.receive() == b"re:x"
         first.close()
         await until(lambda: len(served.server) == 1)
+        second.close()
+        await until(lambda: len(served.server) == 0)
+        assert not served.server._by_ip, "addresses that are gone are not remembered"
         fourth = await served.connect()
         await fourth.send(b"y")
         assert await fourth.receive() == b"re:y"
@@ -275,6 +278,8 @@ async def test_running_out_of_descriptors_pauses_accepting_and_hurts_nobody(capl
                     break
             await asyncio.get_running_loop().sock_connect(waiting, ("127.0.0.1", served.port))
             await until(lambda: any("cannot accept" in record.message for record in caplog.records))
+            await turns(100)
+            assert len(caplog.records) == 1, "one attempt, then a pause"
             await client.send(b"during")
             assert await client.receive() == b"re:during"
         finally:
@@ -305,3 +310,14 @@ async def test_the_figures_are_rendered():
     await until(lambda: len(server) == 0)
     assert 'barnabas_network_connections_closed_total{reason="by_peer"} 1' in render_prometheus(metrics)
     await server.stop()
+
+
+async def test_a_connection_that_ends_within_a_large_request_gives_its_buffer_back():
+    async with serving(echo) as served:
+        client = await served.connect()
+        await client.send_raw(struct.pack(">i", 900_000) + bytes(300_000))
+        await until(lambda: served.server.figures.received.value == 300_004)
+        assert served.server.buffers._free_bytes == 0
+        client.close()
+        await until(lambda: len(served.server) == 0)
+        assert served.server.buffers._free_bytes > 0
