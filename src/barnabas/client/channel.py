@@ -67,14 +67,19 @@ class _Pending:
         version: int,
         response_class: type[Message],
         answer: asyncio.Future[Any],
-        deadline: asyncio.TimerHandle,
     ) -> None:
         self.correlation_id = correlation_id
         self.api_key = api_key
         self.version = version
         self.response_class = response_class
         self.answer = answer
-        self.deadline = deadline
+        self.deadline: asyncio.TimerHandle | None = None
+
+    def fail(self, error: Exception) -> None:
+        if self.deadline is not None:
+            self.deadline.cancel()
+        if not self.answer.done():
+            self.answer.set_exception(error)
 
 
 class Channel:
@@ -136,9 +141,7 @@ class Channel:
             self._transport.abort()
         pending, self._pending = self._pending, deque()
         for request in pending:
-            request.deadline.cancel()
-            if not request.answer.done():
-                request.answer.set_exception(self._gone())
+            request.fail(self._gone())
 
     def supports(self, api_key: ApiKey) -> bool:
         return api_key in self.api_versions
@@ -185,8 +188,9 @@ class Channel:
         loop = asyncio.get_running_loop()
         answer: asyncio.Future[Response] = loop.create_future()
         delay_ms = self._request_timeout_ms if timeout_ms is None else timeout_ms
-        deadline = loop.call_later(delay_ms / 1_000, self._expire, api_key, delay_ms)
-        self._pending.append(_Pending(correlation_id, api_key, version, response_class, answer, deadline))
+        pending = _Pending(correlation_id, api_key, version, response_class, answer)
+        pending.deadline = loop.call_later(delay_ms / 1_000, self._expire, pending, delay_ms)
+        self._pending.append(pending)
         return answer
 
     def _write(self, request: Message, version: int) -> int:
@@ -209,8 +213,7 @@ class Channel:
         if not self._pending:
             self.close("it sent an answer that nobody asked for")
             return
-        request = self._pending.popleft()
-        request.deadline.cancel()
+        request = self._pending[0]
         try:
             correlation_id, position = read_response_header(frame, request.api_key, request.version)
             if correlation_id != request.correlation_id:
@@ -218,20 +221,20 @@ class Channel:
             version = _version_of_answer(request, frame, position)
             answer, _ = request.response_class.decoder(version)(frame, position)
         except MalformedMessage as error:
-            self._pending.appendleft(request)
             self.close(f"its answer to {request.api_key.camel_name} makes no sense: {error}")
             return
+        self._pending.popleft()
+        assert request.deadline is not None
+        request.deadline.cancel()
         if not request.answer.done():
             request.answer.set_result(answer)
 
     def _on_closed(self, error: BaseException | None) -> None:
         self.close("it closed the connection" if error is None else _reason(error))
 
-    def _expire(self, api_key: ApiKey, waited_ms: float) -> None:
-        message = f"{self.address} did not answer {api_key.camel_name} within {waited_ms:.0f} ms"
-        request = self._pending.popleft()
-        if not request.answer.done():
-            request.answer.set_exception(RequestTimedOut(message))
+    def _expire(self, request: _Pending, waited_ms: float) -> None:
+        message = f"{self.address} did not answer {request.api_key.camel_name} within {waited_ms:.0f} ms"
+        request.fail(RequestTimedOut(message))
         self.close(message)
 
     def _gone(self) -> NetworkException:
