@@ -16,6 +16,7 @@ import socket
 import ssl
 from collections import deque
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any, NamedTuple, Self, TypeVar
 
 from barnabas import __version__
@@ -32,6 +33,7 @@ Response = TypeVar("Response", bound=Message)
 
 CONNECT_TIMEOUT_MS = 10_000
 REQUEST_TIMEOUT_MS = 30_000
+FINISH_TIMEOUT_MS = 5_000
 
 _CORRELATION_ID_MAX = 0x7FFF_FFFF
 
@@ -133,12 +135,24 @@ class Channel:
         return self._closed_because is not None
 
     def close(self, reason: str = "closed here") -> None:
-        """Close at once; whoever waits for an answer gets NETWORK_EXCEPTION."""
-        if self._closed_because is not None:
-            return
-        self._closed_because = reason
+        """Close at once, unsent bytes and all; whoever waits for an answer gets NETWORK_EXCEPTION."""
+        if self._closed_because is None:
+            self._give_up(reason)
         if self._transport is not None:
             self._transport.abort()
+
+    async def finish(self) -> None:
+        """Close once everything written has left: requests without an answer would be lost otherwise."""
+        if self._closed_because is None and self._transport is not None:
+            self._give_up("closed here")
+            self._transport.close()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(FINISH_TIMEOUT_MS / 1_000):
+                    await self._protocol.closed.wait()
+        self.close()
+
+    def _give_up(self, reason: str) -> None:
+        self._closed_because = reason
         pending, self._pending = self._pending, deque()
         for request in pending:
             request.fail(self._gone())

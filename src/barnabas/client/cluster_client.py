@@ -108,10 +108,8 @@ class ClusterClient:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        for channel in self._channels.values():
-            channel.close()
-        self._channels.clear()
-        await asyncio.sleep(0)  # lets the transports finish closing before the loop ends
+        channels, self._channels = self._channels, {}
+        await asyncio.gather(*(channel.finish() for channel in channels.values()))
 
     async def any_channel(self) -> Channel:
         """A channel to some broker: an open one if there is one."""
