@@ -20,6 +20,8 @@ class PendingDeletion:
         self.start_offset = start_offset
         self.answer = answer
         self.is_done = False
+        # The answer in case that time runs out first.
+        answer.error_code = RequestTimedOut.code
 
 
 class DelayedDeleteRecords(DelayedOperation):
@@ -48,11 +50,6 @@ class DelayedDeleteRecords(DelayedOperation):
             else:
                 waiting = True
         return False if waiting else self.force_complete()
-
-    def on_expiration(self) -> None:
-        for deletion in self._pending:
-            if not deletion.is_done:
-                deletion.answer.error_code = RequestTimedOut.code
 
     def on_complete(self) -> None:
         self._respond()

@@ -62,8 +62,5 @@ class DelayedFetch(DelayedOperation):
                 return self.force_complete()
         return False
 
-    def on_expiration(self) -> None:
-        """Time is up: what there is goes out, be it nothing."""
-
     def on_complete(self) -> None:
         self._respond(self._replicas.read(self._params, self._asks))

@@ -30,6 +30,8 @@ class PendingAck:
         self.end_offset = end_offset
         self.answer = answer
         self.is_done = False
+        # The answer in case that time runs out first.
+        answer.error_code = RequestTimedOut.code
 
 
 class DelayedProduce(DelayedOperation):
@@ -58,22 +60,12 @@ class DelayedProduce(DelayedOperation):
     def _settle(self, ack: PendingAck) -> None:
         partition = ack.partition
         if not partition.is_leader or partition.leader_epoch != ack.leader_epoch:
-            _fail(ack, NotLeaderOrFollower.code)
+            ack.answer.error_code = NotLeaderOrFollower.code
+            ack.is_done = True
         elif partition.is_acknowledged(ack.end_offset, self._required_acks):
             enough = self._required_acks != -1 or partition.has_enough_replicas
             ack.answer.error_code = NONE if enough else NotEnoughReplicasAfterAppend.code
             ack.is_done = True
 
-    def on_expiration(self) -> None:
-        for ack in self._pending:
-            if not ack.is_done:
-                _fail(ack, RequestTimedOut.code)
-
     def on_complete(self) -> None:
         self._respond()
-
-
-def _fail(ack: PendingAck, error_code: int) -> None:
-    ack.answer.error_code = error_code
-    ack.answer.base_offset = -1
-    ack.is_done = True

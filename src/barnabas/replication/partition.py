@@ -11,13 +11,14 @@ from collections.abc import Sequence
 
 from barnabas.core.errors import (
     FencedLeaderEpoch,
+    InconsistentTopicId,
     NotEnoughReplicas,
     NotLeaderOrFollower,
     OffsetOutOfRange,
     PolicyViolation,
     UnknownLeaderEpoch,
 )
-from barnabas.core.ids import NO_LEADER, BrokerId, TopicPartition, Uuid
+from barnabas.core.ids import NO_LEADER, ZERO_UUID, BrokerId, TopicPartition, Uuid
 from barnabas.replication.fetching import NO_EPOCH, FetchParams, FetchPartition, PartitionRead
 from barnabas.replication.topic_metrics import TopicMetrics
 from barnabas.storage.append import AppendInfo, AppendOrigin
@@ -161,6 +162,8 @@ class Partition:
     ) -> PartitionRead:
         """One region of one segment, or nothing when the reader has caught up."""
         self.check_leader(ask.current_leader_epoch)
+        if ask.topic_id != self.topic_id and ask.topic_id != ZERO_UUID:
+            raise InconsistentTopicId(f"{self.topic_partition} has the topic id {self.topic_id}")
         if params.is_from_follower and params.replica_id not in self.replicas:
             raise NotLeaderOrFollower(f"broker {params.replica_id} holds no replica of {self.topic_partition}")
         log = self.log

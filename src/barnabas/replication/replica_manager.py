@@ -46,11 +46,9 @@ class ReplicaManager:
         self._metrics = metrics
         self._partitions: dict[TopicPartition, Partition] = {}
         self._topic_metrics: dict[str, TopicMetrics] = {}
-        self.produce_purgatory: Purgatory[DelayedProduce] = Purgatory("Produce", timer, metrics=metrics)
-        self.fetch_purgatory: Purgatory[DelayedFetch] = Purgatory("Fetch", timer, metrics=metrics)
-        self.delete_records_purgatory: Purgatory[DelayedDeleteRecords] = Purgatory(
-            "DeleteRecords", timer, metrics=metrics
-        )
+        self.produce_purgatory = Purgatory("Produce", timer, metrics=metrics)
+        self.fetch_purgatory = Purgatory("Fetch", timer, metrics=metrics)
+        self.delete_records_purgatory = Purgatory("DeleteRecords", timer, metrics=metrics)
         metrics.gauge("kafka_partitions", "Partitions on this broker.", lambda: len(self._partitions))
 
     # Which partitions there are
@@ -80,7 +78,7 @@ class ReplicaManager:
         if partition is None:
             log = self.log_manager.get_or_create(topic_partition, topic_id, config)
             log.on_flushed = self._flushed
-            metrics = self._metrics_of(topic_partition.topic)
+            metrics = self.metrics_of(topic_partition.topic)
             partition = Partition(topic_partition, topic_id, log, self.broker_id, metrics)
             self._partitions[topic_partition] = partition
         partition.become_leader(leader_epoch, replicas, isr)
@@ -106,7 +104,8 @@ class ReplicaManager:
             if topic_partition.topic == topic:
                 partition.log.update_config(config)
 
-    def _metrics_of(self, topic: str) -> TopicMetrics:
+    def metrics_of(self, topic: str) -> TopicMetrics:
+        """The counters of a topic that has a partition here."""
         found = self._topic_metrics.get(topic)
         if found is None:
             found = self._topic_metrics[topic] = TopicMetrics(self._metrics, topic)
@@ -126,12 +125,12 @@ class ReplicaManager:
         keys = [ack.partition.topic_partition for ack in pending]
         self.produce_purgatory.try_complete_else_watch(operation, keys)
 
-    def appended(self, partition: Partition) -> None:
-        """Records were appended: readers that wait for them may go on."""
+    def wake(self, partition: Partition) -> None:
+        """Records were appended: readers that wait for them may go on, and so may producers
+        whose earlier records they pushed below the high watermark."""
         key = partition.topic_partition
-        if partition.maybe_advance_high_watermark():
-            self.produce_purgatory.check_and_complete(key)
         self.fetch_purgatory.check_and_complete(key)
+        self.produce_purgatory.check_and_complete(key)
 
     def _flushed(self, log: Log) -> None:
         """A group commit is done: what waited for the disk may be acknowledged."""
@@ -155,6 +154,11 @@ class ReplicaManager:
         self.produce_purgatory.check_and_complete(key)
         self.fetch_purgatory.check_and_complete(key)
         self.delete_records_purgatory.check_and_complete(key)
+
+    def count_failed_produce(self, topic: str) -> None:
+        known = self._topic_metrics.get(topic)
+        if known is not None:
+            known.failed_produce.value += 1
 
     # Reading
 
