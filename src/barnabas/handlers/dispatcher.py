@@ -74,7 +74,9 @@ class Binding:
             "kafka_request_local_time_ms", "In the handler, up to the answer or to the purgatory.", api=name
         )
         self._remote_time = metrics.histogram(
-            "kafka_request_remote_time_ms", "Waiting in the purgatory or for the coordination store.", api=name
+            "kafka_request_remote_time_ms",
+            "Waiting in the purgatory or for the coordination store.",
+            api=name,
         )
         self._total_time = metrics.histogram(
             "kafka_request_total_time_ms", "From the arrival of a request to its answer.", api=name

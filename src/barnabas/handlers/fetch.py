@@ -53,9 +53,7 @@ def handle_fetch(request: FetchRequest, context: RequestContext) -> FetchRespons
     return None
 
 
-def _asks(
-    request: FetchRequest, context: RequestContext, *, uses_topic_ids: bool
-) -> list[FetchPartition]:
+def _asks(request: FetchRequest, context: RequestContext, *, uses_topic_ids: bool) -> list[FetchPartition]:
     topic_name = context.broker.metadata.topic_name
     asks: list[FetchPartition] = []
     for topic in request.topics:
@@ -121,4 +119,3 @@ def _partition_data(index: int, read: PartitionRead) -> PartitionData:
 
 
 FETCH = Api(ApiKey.FETCH, versions=range(4, 19), handle=handle_fetch)
-

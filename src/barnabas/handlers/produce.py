@@ -69,7 +69,9 @@ def handle_produce(request: ProduceRequest, context: RequestContext) -> ProduceR
             touched.append(partition)
             if required_acks and not partition.is_acknowledged(end_offset, required_acks):
                 pending.append(PendingAck(partition, end_offset, answer))
-        topics.append(TopicProduceResponse(name=topic.name, topic_id=topic.topic_id, partition_responses=answers))
+        topics.append(
+            TopicProduceResponse(name=topic.name, topic_id=topic.topic_id, partition_responses=answers)
+        )
 
     response = ProduceResponse(responses=topics)
     if required_acks == 0:

@@ -68,7 +68,7 @@ class FetchSession:
 class FetchContext:
     """How one fetch request is to be understood and answered."""
 
-    __slots__ = ("asks", "session", "_is_incremental")
+    __slots__ = ("_is_incremental", "asks", "session")
 
     def __init__(
         self, asks: Sequence[FetchPartition], session: FetchSession | None, *, is_incremental: bool = False

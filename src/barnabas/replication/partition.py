@@ -65,9 +65,7 @@ class Partition:
     def is_leader(self) -> bool:
         return self.leader_id == self.broker_id
 
-    def become_leader(
-        self, leader_epoch: int, replicas: Sequence[BrokerId], isr: Sequence[BrokerId]
-    ) -> None:
+    def become_leader(self, leader_epoch: int, replicas: Sequence[BrokerId], isr: Sequence[BrokerId]) -> None:
         """Lead from here on. A lower epoch than the present one is a message from the past."""
         if leader_epoch < self.leader_epoch:
             raise FencedLeaderEpoch(f"{self.topic_partition} is at leader epoch {self.leader_epoch}")
@@ -162,10 +160,12 @@ class Partition:
     ) -> PartitionRead:
         """One region of one segment, or nothing when the reader has caught up."""
         self.check_leader(ask.current_leader_epoch)
-        if ask.topic_id != self.topic_id and ask.topic_id != ZERO_UUID:
+        if ask.topic_id not in (self.topic_id, ZERO_UUID):
             raise InconsistentTopicId(f"{self.topic_partition} has the topic id {self.topic_id}")
         if params.is_from_follower and params.replica_id not in self.replicas:
-            raise NotLeaderOrFollower(f"broker {params.replica_id} holds no replica of {self.topic_partition}")
+            raise NotLeaderOrFollower(
+                f"broker {params.replica_id} holds no replica of {self.topic_partition}"
+            )
         log = self.log
         offset = ask.fetch_offset
         result = PartitionRead(0, log.high_watermark, log.last_stable_offset, log.log_start_offset)
