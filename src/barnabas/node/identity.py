@@ -1,0 +1,66 @@
+"""Who this broker is: its id and its cluster, from the configuration, the disk and the store.
+
+A broker that has data must come back as the same broker of the same cluster: clients and other
+brokers address its partitions by its id. So `meta.properties` in each log directory remembers
+both, and any disagreement stops the start with a message that says between what.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from barnabas.core.errors import InconsistentClusterId, InvalidConfig
+from barnabas.storage.directory_properties import MetaProperties
+
+GENERATE = -1
+
+
+@dataclass(frozen=True, slots=True)
+class Remembered:
+    """What the log directories agree on; None where none of them says."""
+
+    broker_id: int | None
+    cluster_id: str | None
+
+
+def remembered(by_directory: Mapping[str, MetaProperties | None]) -> Remembered:
+    return Remembered(
+        broker_id=_agreed(by_directory, "broker_id", "broker ids"),
+        cluster_id=_agreed(by_directory, "cluster_id", "clusters"),
+    )
+
+
+def _agreed(by_directory: Mapping[str, MetaProperties | None], field: str, noun: str) -> object | None:
+    said = {
+        directory: getattr(properties, field)
+        for directory, properties in by_directory.items()
+        if properties is not None and getattr(properties, field) is not None
+    }
+    if len(set(said.values())) > 1:
+        listed = ", ".join(f"{value} in {directory}" for directory, value in said.items())
+        raise InvalidConfig(
+            f"the log directories belong to different {noun}: {listed}. "
+            "Give each broker its own directories, or remove the ones that are not this broker's"
+        )
+    return next(iter(said.values()), None)
+
+
+def choose_broker_id(configured: int, remembered_id: int | None) -> int:
+    """The id to use, or GENERATE when neither the configuration nor the disk has one."""
+    if remembered_id is None:
+        return configured
+    if configured not in (GENERATE, remembered_id):
+        raise InvalidConfig(
+            f"broker.id is {configured}, but the log directories were written by broker {remembered_id}. "
+            f"Start with --broker-id {remembered_id}, or with another --data-dir"
+        )
+    return remembered_id
+
+
+def check_cluster_id(cluster_id: str, remembered_id: str | None) -> None:
+    if remembered_id is not None and remembered_id != cluster_id:
+        raise InconsistentClusterId(
+            f"the coordination store is of cluster {cluster_id}, but the log directories were written in "
+            f"cluster {remembered_id}. Point the broker at the store or the data directory that it had before"
+        )
