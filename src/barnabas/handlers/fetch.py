@@ -39,7 +39,7 @@ def handle_fetch(request: FetchRequest, context: RequestContext) -> FetchRespons
     except KafkaError as error:
         return FetchResponse(error_code=error.code)
     params = FetchParams(
-        replica_id=request.replica_state.replica_id if context.api_version >= 15 else request.replica_id,
+        replica_id=request.replica_id if request.replica_state is None else request.replica_state.replica_id,
         max_wait_ms=request.max_wait_ms,
         min_bytes=request.min_bytes,
         max_bytes=min(request.max_bytes, broker.settings.fetch_max_bytes),

@@ -12,11 +12,13 @@ from __future__ import annotations
 import logging
 
 from barnabas.core.errors import (
+    InvalidRecord,
     InvalidRequiredAcks,
     InvalidTopicException,
     KafkaError,
     UnknownServerError,
     UnknownTopicId,
+    UnsupportedCompressionType,
 )
 from barnabas.core.ids import INTERNAL_TOPICS, TopicPartition
 from barnabas.handlers.context import RequestContext
@@ -30,7 +32,8 @@ from barnabas.protocol.messages.produce import (
     ProduceResponse,
     TopicProduceResponse,
 )
-from barnabas.records.validation import check_produce_version
+from barnabas.records.batch import ATTRIBUTES_AT, CODEC_MASK
+from barnabas.records.compression import Codec
 from barnabas.replication.delayed_produce import PendingAck
 from barnabas.replication.partition import Partition
 from barnabas.replication.replica_manager import ReplicaManager
@@ -116,8 +119,7 @@ def _append(
         raise InvalidTopicException(f"clients cannot write the internal topic {topic}")
     replicas = context.broker.replicas
     partition = replicas.partition(TopicPartition(topic, data.index))
-    records = data.records
-    check_produce_version(records, context.api_version)
+    records = _records_of(data, context.api_version)
     info = partition.append(records, required_acks)
     partition.maybe_advance_high_watermark()
     answer.base_offset = info.first_offset
@@ -127,6 +129,19 @@ def _append(
     metrics.messages_in.value += info.record_count
     metrics.bytes_in.value += info.size_bytes
     return partition, info.last_offset + 1
+
+
+def _records_of(data: PartitionProduceData, version: int) -> memoryview:
+    records = data.records
+    if records is None:
+        raise InvalidRecord("a produce request has one record batch per partition, this one has none")
+    assert isinstance(records, memoryview)
+    if version < 7 and len(records) > ATTRIBUTES_AT + 1:
+        # Consumers as old as this producer may not know the codec.
+        codec = records[ATTRIBUTES_AT + 1] & CODEC_MASK
+        if codec == Codec.ZSTD:
+            raise UnsupportedCompressionType("zstd needs Produce version 7 or later")
+    return records
 
 
 def _refuse(
