@@ -9,9 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import TypeVar
 
 from barnabas.core.errors import InconsistentClusterId, InvalidConfig
 from barnabas.storage.directory_properties import MetaProperties
+
+T = TypeVar("T")
 
 GENERATE = -1
 
@@ -25,18 +28,13 @@ class Remembered:
 
 
 def remembered(by_directory: Mapping[str, MetaProperties | None]) -> Remembered:
-    return Remembered(
-        broker_id=_agreed(by_directory, "broker_id", "broker ids"),
-        cluster_id=_agreed(by_directory, "cluster_id", "clusters"),
-    )
+    known = {directory: found for directory, found in by_directory.items() if found is not None}
+    broker_ids = {path: each.broker_id for path, each in known.items() if each.broker_id is not None}
+    cluster_ids = {path: each.cluster_id for path, each in known.items() if each.cluster_id is not None}
+    return Remembered(_agreed(broker_ids, "brokers"), _agreed(cluster_ids, "clusters"))
 
 
-def _agreed(by_directory: Mapping[str, MetaProperties | None], field: str, noun: str) -> object | None:
-    said = {
-        directory: getattr(properties, field)
-        for directory, properties in by_directory.items()
-        if properties is not None and getattr(properties, field) is not None
-    }
+def _agreed(said: Mapping[str, T], noun: str) -> T | None:
     if len(set(said.values())) > 1:
         listed = ", ".join(f"{value} in {directory}" for directory, value in said.items())
         raise InvalidConfig(
