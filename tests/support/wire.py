@@ -15,6 +15,7 @@ from typing import Self
 import crc32c
 
 PRODUCE, FETCH, LIST_OFFSETS, METADATA, API_VERSIONS, CREATE_TOPICS = 0, 1, 2, 3, 18, 19
+LATEST, EARLIEST = -1, -2
 PRODUCE_VERSION, METADATA_VERSION, LIST_OFFSETS_VERSION = 7, 1, 1
 
 
@@ -145,7 +146,7 @@ class Reader:
         length = self.number("h")
         return None if length < 0 else self.take(length).decode()
 
-    def bytes(self) -> bytes | None:
+    def byte_string(self) -> bytes | None:
         length = self.number("i")
         return None if length < 0 else self.take(length)
 
@@ -223,11 +224,17 @@ class WireConnection:
         error, base_offset = reader.unpack("hq")
         return error, base_offset
 
-    def latest_offset(self, topic: str) -> int:
-        reader = self.ask(LIST_OFFSETS, LIST_OFFSETS_VERSION, list_offsets_body(topic, -1))
-        reader.number("i")
-        reader.string()
+    def list_offset(self, topic: str, timestamp_ms: int, partition: int = 0) -> tuple[int, int]:
+        """Error code and offset."""
+        body = list_offsets_body(topic, timestamp_ms, partition=partition)
+        reader = self.ask(LIST_OFFSETS, LIST_OFFSETS_VERSION, body)
+        assert reader.number("i") == 1, "one topic"
+        assert reader.string() == topic
         _, _, error, _, offset = reader.unpack("iihqq")
+        return error, offset
+
+    def latest_offset(self, topic: str) -> int:
+        error, offset = self.list_offset(topic, LATEST)
         assert error == 0, f"error {error} from ListOffsets"
         return offset
 
