@@ -10,5 +10,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--broker",
         choices=("barnabas", "kafka"),
         default="barnabas",
-        help="which broker the client and wire tests talk to; `kafka` shows that the tests themselves are right",
+        help="which broker client and wire tests talk to; `kafka` shows that the tests are right",
     )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    # kafka-python reads its message schemas through functions that Python 3.11 deprecated.
+    config.addinivalue_line("filterwarnings", "ignore:(read|open)_text is deprecated:DeprecationWarning")

@@ -6,6 +6,7 @@ A conftest imports the ones it wants to offer.
 from __future__ import annotations
 
 import itertools
+import re
 import time
 from collections.abc import Callable, Iterator
 
@@ -16,6 +17,7 @@ from tests.support import wire
 from tests.support.broker import BarnabasBroker, Broker, running
 
 TopicFactory = Callable[..., str]
+_topic_numbers = itertools.count()
 RETRIABLE = frozenset({3, 5, 6})
 """A topic that was just made may be unknown, leaderless or led by nobody here for a moment."""
 
@@ -41,11 +43,10 @@ def bootstrap(broker: Broker) -> str:
 @pytest.fixture
 def new_topic(request: pytest.FixtureRequest, broker: Broker) -> TopicFactory:
     """`new_topic(partitions=1, **configs)` makes one and waits until its partitions are led."""
-    counter = itertools.count()
-    stem = request.node.name.replace("[", ".").replace("]", "")
+    stem = "-".join(re.findall(r"[A-Za-z0-9]+", f"{request.module.__name__} {request.node.name}"))[:200]
 
     def make(partitions: int = 1, **configs: object) -> str:
-        name = f"{stem}.{next(counter)}"[-200:]
+        name = f"{stem}-{next(_topic_numbers)}"
         create_topic(broker, name, partitions, {k.replace("_", "."): str(v) for k, v in configs.items()})
         return name
 
