@@ -30,6 +30,7 @@ class ServerProcess:
         self._is_ready = is_ready
         self._ready = threading.Event()
         self.ready_line: str | None = None
+        self.was_killed = False
         self.output: deque[str] = deque(maxlen=OUTPUT_LINES_KEPT)
         self._process = subprocess.Popen(
             command,
@@ -84,6 +85,7 @@ class ServerProcess:
     def kill(self) -> None:
         """SIGKILL: nothing is flushed, nothing is said goodbye to."""
         if self.is_running:
+            self.was_killed = True
             self._process.kill()
         self._process.wait()
         self._close()
