@@ -7,7 +7,13 @@ them, whole batches only, because a fetch may end inside one.
 from __future__ import annotations
 
 from barnabas.core.errors import CorruptMessage
-from barnabas.records.batch import NO_TIMESTAMP, RecordBatch, iterate_batches, iterate_whole_batches, set_max_timestamp
+from barnabas.records.batch import (
+    NO_TIMESTAMP,
+    RecordBatch,
+    iterate_batches,
+    iterate_whole_batches,
+    set_max_timestamp,
+)
 from barnabas.records.validation import LOG_APPEND_TIME, ValidatedRecords, ValidationSettings
 
 NO_OFFSET = -1

@@ -8,9 +8,11 @@ because recovery will not look behind it again.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from threading import Lock
 
 from barnabas.storage.files import DataFile, Files
+from barnabas.storage.names import LEADER_EPOCHS
 
 
 @dataclass(slots=True)
@@ -19,26 +21,30 @@ class FlushWork:
 
     files: Files
     directory: str
+    lock: Lock
+    """The log's: two flushes of one log do not overlap."""
     target_offset: int
     """Everything below is durable afterwards."""
     generation: int
     """Of the log, when this was planned: a truncation in between voids the outcome."""
-    data_files: list[DataFile] = field(default_factory=list)
-    derived_paths: list[str] = field(default_factory=list)
-    epochs_path: str = ""
-    epochs_content: bytes | None = None
-    is_directory_changed: bool = False
+    data_files: list[DataFile]
+    derived_paths: list[str]
+    epochs_version: int
+    epochs_content: bytes | None
+    directory_changes: int
+    is_directory_changed: bool
 
     def __call__(self) -> FlushWork:
-        for file in self.data_files:
-            file.sync()
-        for path in self.derived_paths:
-            try:
-                self.files.sync(path)
-            except FileNotFoundError:
-                continue  # retention was faster; what is gone needs no sync
-        if self.epochs_content is not None:
-            self.files.replace(self.epochs_path, self.epochs_content)
-        if self.is_directory_changed:
-            self.files.sync_directory(self.directory)
+        with self.lock:
+            for file in self.data_files:
+                file.sync()
+            for path in self.derived_paths:
+                try:
+                    self.files.sync(path)
+                except FileNotFoundError:
+                    continue  # retention was faster; what is gone needs no sync
+            if self.epochs_content is not None:
+                self.files.replace(f"{self.directory}/{LEADER_EPOCHS}", self.epochs_content)
+            elif self.is_directory_changed:
+                self.files.sync_directory(self.directory)
         return self

@@ -23,10 +23,12 @@ class GroupCommit:
         self._background = background
         self._on_flushed = on_flushed
         self._running: set[Log] = set()
+        self._again: set[Log] = set()
 
     def request(self, log: Log) -> None:
         """Flush the log: now, or when the flush under way has ended."""
         if log in self._running:
+            self._again.add(log)
             return
         work = log.plan_flush()
         if work is None:
@@ -45,10 +47,13 @@ class GroupCommit:
     def _flushed(self, log: Log, work: FlushWork) -> None:
         self._running.discard(log)
         log.flush_completed(work)
-        if log.is_flush_due:
-            self.request(log)
+        if log in self._again:
+            self._again.discard(log)
+            if not log.is_closed:
+                self.request(log)
         self._on_flushed(log)
 
     def _failed(self, log: Log, error: BaseException) -> None:
         self._running.discard(log)
+        self._again.discard(log)
         log.fail(error)

@@ -209,7 +209,7 @@ def resolve(overrides: Mapping[str, str], broker: Mapping[str, Any] | None = Non
     values = {name: broker_default(row, broker or {}) for name, row in TOPIC_KEYS.items()}
     values.update(TOPIC_KEYS.parse(overrides))
     check_together(values)
-    attributes = {
+    attributes: dict[str, Any] = {
         name.replace(".", "_"): tuple(value) if isinstance(value, list) else value
         for name, value in values.items()
     }
