@@ -354,6 +354,7 @@ def _derive(
         if valid_bytes:
             segment.note_timestamp(timestamp, offset)
     segment.bytes_since_last_index_entry = valid_bytes - last_indexed
+    segment.release()
     return end_offset
 
 
