@@ -533,7 +533,10 @@ class Log:
                 self._delete_segments(beyond)
                 # Were the old names to come back after a power cut, offsets would be there twice.
                 self._environment.files.sync_directory(self.directory)
-            self.segments.active.truncate_to(offset)
+            active = self.segments.active
+            active.truncate_to(offset)
+            # Nor may old bytes come back behind the new ones that will be written here.
+            active.file.sync()
         self._truncated(offset)
         self.log_start_offset = min(self.log_start_offset, offset)
         self.leader_epochs.truncate_from_end(offset)
