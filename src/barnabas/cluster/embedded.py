@@ -44,7 +44,7 @@ from barnabas.cluster.coordination import (
 )
 from barnabas.cluster.files import OsDirectory, StoreDirectory
 from barnabas.cluster.journal import Journal, encode_snapshot, encode_transaction, open_journal
-from barnabas.cluster.tree import Transaction, Tree, Znode
+from barnabas.cluster.tree import Transaction, Tree, Znode, events_of
 from barnabas.cluster.watches import Watches
 from barnabas.core.clock import Clock
 from barnabas.core.scheduler import Background
@@ -196,11 +196,12 @@ class EmbeddedStore:
                 if not future.done():
                     future.set_exception(outcome)
                 continue
-            committed = self._tree.commit(outcome)
+            results = self._tree.commit(outcome)
             for session in tuple(self._sessions):
-                session.watches.fire(committed.events)
+                if session.watches:
+                    session.watches.fire(events_of(outcome))
             if not future.done():
-                future.set_result(committed.results)
+                future.set_result(results)
 
     def _compact(self) -> None:
         snapshot = encode_snapshot(self._tree)
