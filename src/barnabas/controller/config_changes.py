@@ -80,7 +80,7 @@ def check_broker_overrides(keys: Definition, overrides: Mapping[str, str], *, al
     single = [row.name for row in rows if row.update is Update.PER_BROKER]
     if single and all_brokers:
         raise InvalidRequest(
-            f"cannot update these configs at default cluster level, broker id must be specified: {', '.join(single)}"
+            f"cannot update these configs for all brokers, a broker id must be given: {', '.join(single)}"
         )
     try:
         keys.parse(overrides)

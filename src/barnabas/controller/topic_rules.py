@@ -88,12 +88,7 @@ def plan_topic(
     if partitions <= 0:
         raise InvalidPartitions(f"the number of partitions must be larger than 0, or -1, not {partitions}")
     _check_partition_count(partitions)
-    if factor <= 0:
-        raise InvalidReplicationFactor(f"the replication factor must be larger than 0, or -1, not {factor}")
-    if factor > len(live_brokers):
-        raise InvalidReplicationFactor(
-            f"replication factor {factor} is larger than the number of available brokers, {len(live_brokers)}"
-        )
+    _check_replication_factor(factor, live_brokers)
     return assign(partitions, factor, 0)
 
 
@@ -110,17 +105,14 @@ def plan_more_partitions(
     added = count - len(current)
     if added < 0:
         raise InvalidPartitions(
-            f"topic '{topic}' currently has {len(current)} partitions, which is more than the requested {count}"
+            f"topic '{topic}' has {len(current)} partitions, which is more than the requested {count}"
         )
     if added == 0:
         raise InvalidPartitions(f"topic '{topic}' already has {len(current)} partitions")
     _check_partition_count(added)
     factor = len(current[0])
     if by_hand is None:
-        if factor > len(live_brokers):
-            raise InvalidReplicationFactor(
-                f"replication factor {factor} is larger than the number of available brokers, {len(live_brokers)}"
-            )
+        _check_replication_factor(factor, live_brokers)
         return assign(added, factor, len(current))
     if len(by_hand) != added:
         raise InvalidReplicaAssignment(
@@ -188,7 +180,16 @@ def _check_replicas(partition: int, replicas: Sequence[int], live_brokers: Colle
     unknown = sorted(set(replicas) - set(live_brokers))
     if unknown:
         raise InvalidReplicaAssignment(
-            f"unknown broker(s) in replica assignment of partition {partition}: {', '.join(map(str, unknown))}"
+            f"unknown broker(s) in the assignment of partition {partition}: {', '.join(map(str, unknown))}"
+        )
+
+
+def _check_replication_factor(factor: int, live_brokers: Collection[int]) -> None:
+    if factor <= 0:
+        raise InvalidReplicationFactor(f"the replication factor must be larger than 0, or -1, not {factor}")
+    if factor > len(live_brokers):
+        raise InvalidReplicationFactor(
+            f"replication factor {factor} is larger than the number of live brokers, {len(live_brokers)}"
         )
 
 

@@ -175,7 +175,7 @@ def test_a_request_names_a_key_once_with_a_value_and_a_known_operation() -> None
     ("overrides", "all_brokers", "reason"),
     [
         ({"num.io.threads": "4"}, False, "dynamically: num.io.threads"),
-        ({"ssl.key.password": "x"}, True, "broker id must be specified"),
+        ({"ssl.key.password": "x"}, True, "broker id must be given"),
         ({"message.max.bytes": "-1"}, True, "at least 0"),
     ],
 )
