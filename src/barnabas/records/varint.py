@@ -5,12 +5,12 @@ into bit 0. A varint has at most 5 bytes and a varlong at most 10: a longer one 
 and is not read on. Bits past the 32nd or 64th fall off, as they do in Java.
 
 Every reader returns the value and the position after it; reading past the end of the buffer
-is the sender's fault and raises CorruptMessage.
+is a malformed record and raises InvalidRecord.
 """
 
 from __future__ import annotations
 
-from barnabas.core.errors import CorruptMessage
+from barnabas.core.errors import InvalidRecord
 
 Buffer = bytes | bytearray | memoryview
 """Anything whose bytes can be read in place."""
@@ -22,8 +22,12 @@ def read_varint(buffer: Buffer, position: int) -> tuple[int, int]:
         byte = buffer[position]
         if byte < 0x80:  # most lengths and deltas fit in one byte
             return (byte >> 1) ^ -(byte & 1), position + 1
-        value = byte & 0x7F
-        for shift in (7, 14, 21, 28):
+        second = buffer[position + 1]
+        value = byte & 0x7F | (second & 0x7F) << 7
+        if second < 0x80:
+            return (value >> 1) ^ -(value & 1), position + 2
+        position += 1
+        for shift in (14, 21, 28):
             position += 1
             byte = buffer[position]
             value |= (byte & 0x7F) << shift
@@ -31,8 +35,8 @@ def read_varint(buffer: Buffer, position: int) -> tuple[int, int]:
                 value &= 0xFFFFFFFF
                 return (value >> 1) ^ -(value & 1), position + 1
     except IndexError:
-        raise CorruptMessage("A varint runs past the end of its buffer") from None
-    raise CorruptMessage("A varint is longer than 5 bytes")
+        raise InvalidRecord("A varint runs past the end of its buffer") from None
+    raise InvalidRecord("A varint is longer than 5 bytes")
 
 
 def read_varlong(buffer: Buffer, position: int) -> tuple[int, int]:
@@ -41,8 +45,12 @@ def read_varlong(buffer: Buffer, position: int) -> tuple[int, int]:
         byte = buffer[position]
         if byte < 0x80:
             return (byte >> 1) ^ -(byte & 1), position + 1
-        value = byte & 0x7F
-        for shift in (7, 14, 21, 28, 35, 42, 49, 56, 63):
+        second = buffer[position + 1]
+        value = byte & 0x7F | (second & 0x7F) << 7
+        if second < 0x80:
+            return (value >> 1) ^ -(value & 1), position + 2
+        position += 1
+        for shift in (14, 21, 28, 35, 42, 49, 56, 63):
             position += 1
             byte = buffer[position]
             value |= (byte & 0x7F) << shift
@@ -50,8 +58,8 @@ def read_varlong(buffer: Buffer, position: int) -> tuple[int, int]:
                 value &= 0xFFFFFFFFFFFFFFFF
                 return (value >> 1) ^ -(value & 1), position + 1
     except IndexError:
-        raise CorruptMessage("A varlong runs past the end of its buffer") from None
-    raise CorruptMessage("A varlong is longer than 10 bytes")
+        raise InvalidRecord("A varlong runs past the end of its buffer") from None
+    raise InvalidRecord("A varlong is longer than 10 bytes")
 
 
 def write_varint(out: bytearray, value: int) -> None:
