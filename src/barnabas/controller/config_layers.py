@@ -20,30 +20,23 @@ from enum import IntEnum
 from typing import Any
 
 from barnabas.core.config import ConfigType, Definition, Key, Update
+from barnabas.storage.log_config import TOPIC_KEYS, LogConfig
 
-_MINUTE_MS = 60_000
-_HOUR_MS = 3_600_000
+_ROLL = ("log.roll.ms", "log.roll.hours")
+_JITTER = ("log.roll.jitter.ms", "log.roll.jitter.hours")
+_RETENTION = ("log.retention.ms", "log.retention.minutes", "log.retention.hours")
 
-_ROLL = (("log.roll.ms", 1), ("log.roll.hours", _HOUR_MS))
-_JITTER = (("log.roll.jitter.ms", 1), ("log.roll.jitter.hours", _HOUR_MS))
-_FLUSH = (("log.flush.interval.ms", 1), ("log.flush.scheduler.interval.ms", 1))
-_RETENTION = (
-    ("log.retention.ms", 1),
-    ("log.retention.minutes", _MINUTE_MS),
-    ("log.retention.hours", _HOUR_MS),
-)
-
-ALIASES: Mapping[str, Sequence[tuple[str, int]]] = {
+ALIASES: Mapping[str, Sequence[str]] = {
     "log.roll.ms": _ROLL,
     "log.roll.hours": _ROLL,
     "log.roll.jitter.ms": _JITTER,
     "log.roll.jitter.hours": _JITTER,
-    "log.flush.interval.ms": _FLUSH,
+    "log.flush.interval.ms": ("log.flush.interval.ms", "log.flush.scheduler.interval.ms"),
     "log.retention.ms": _RETENTION,
     "log.retention.minutes": _RETENTION,
     "log.retention.hours": _RETENTION,
 }
-"""Broker keys that mean the same, in order of precedence, with the factor to milliseconds."""
+"""Broker keys that mean the same, in order of precedence."""
 
 
 class Source(IntEnum):
@@ -102,17 +95,13 @@ class BrokerLayers:
         text = self.text(name)
         return key.default if text is None else key.parse(text)
 
-    def resolved(self, name: str) -> Any:
-        """The value in force for what `name` means, in its unit: looks at its aliases too."""
-        for alias, factor in ALIASES.get(name, ((name, 1),)):
-            value = self.value(alias) if alias in self.keys else None
-            if value is not None:
-                return value if factor == 1 else value * factor if value >= 0 else -1
-        return None
+    def values(self) -> dict[str, Any]:
+        """Every value in force."""
+        return {name: self.value(name) for name in self.keys}
 
     def synonyms(self, name: str) -> list[Synonym]:
         """What the search finds, nearest first, beginning at the key's own name."""
-        names = [alias for alias, _ in ALIASES.get(name, ((name, 1),))]
+        names = ALIASES.get(name, (name,))
         sensitive = is_sensitive(self.keys.get(name))
         found: list[Synonym] = []
         for layer, source in (
@@ -140,27 +129,13 @@ def is_sensitive(key: Key | None) -> bool:
     return key is None or key.type is ConfigType.PASSWORD
 
 
-def topic_values(keys: Definition, overrides: Mapping[str, Any], broker: BrokerLayers) -> dict[str, Any]:
-    """The values in force for a topic: its own, else the broker's, else the default."""
-    values: dict[str, Any] = {}
-    for name, key in keys.items():
-        if name in overrides:
-            values[name] = overrides[name]
-            continue
-        inherited = broker.resolved(key.synonym) if key.synonym is not None else None
-        values[name] = key.default if inherited is None else inherited
-    return values
-
-
-def describe_topic(
-    keys: Definition, overrides: Mapping[str, str], values: Mapping[str, Any], broker: BrokerLayers
-) -> list[ConfigEntry]:
-    """Every key of a topic, with where its value comes from."""
+def describe_topic(config: LogConfig, broker: BrokerLayers) -> list[ConfigEntry]:
+    """Every key of a topic with these settings, and where its value comes from."""
     entries = []
-    for name, key in keys.items():
-        value = None if is_sensitive(key) else key.render(values[name])
+    for name, key in TOPIC_KEYS.items():
+        value = None if is_sensitive(key) else key.render(getattr(config, name.replace(".", "_")))
         synonyms = broker.synonyms(key.synonym) if key.synonym is not None else []
-        if name in overrides:
+        if name in config.overridden:
             synonyms = [Synonym(name, value, Source.TOPIC_CONFIG), *synonyms]
         entries.append(_entry(key, value, synonyms, read_only=False))
     return entries

@@ -19,10 +19,10 @@ from barnabas.controller.config_layers import (
     describe_broker,
     describe_broker_defaults,
     describe_topic,
-    topic_values,
 )
-from barnabas.core.config import ConfigType, Definition, Key, Update, at_least, one_of
+from barnabas.core.config import ConfigType, Definition, Key, Update, at_least
 from barnabas.core.errors import InvalidConfig, InvalidRequest
+from barnabas.storage.log_config import TOPIC_KEYS, resolve
 
 BROKER_KEYS = Definition(
     [
@@ -34,13 +34,6 @@ BROKER_KEYS = Definition(
         ),
         Key("ssl.key.password", ConfigType.PASSWORD, None, update=Update.PER_BROKER),
         Key("num.io.threads", ConfigType.INT, 8),
-    ]
-)
-TOPIC_KEYS = Definition(
-    [
-        Key("retention.ms", ConfigType.LONG, 604_800_000, synonym="log.retention.ms"),
-        Key("max.message.bytes", ConfigType.INT, 1_048_588, synonym="message.max.bytes", doc="The largest."),
-        Key("cleanup.policy", ConfigType.LIST, ["delete"], one_of("delete", "compact")),
     ]
 )
 WEEK_MS = 7 * 24 * 3_600_000
@@ -61,13 +54,11 @@ def layers(static: dict[str, str] | None = None) -> BrokerLayers:
     ],
 )
 def test_a_topic_inherits_from_the_broker_in_any_unit(static: dict[str, str], expected_ms: int) -> None:
-    assert topic_values(TOPIC_KEYS, {}, layers(static))["retention.ms"] == expected_ms
+    assert resolve({}, layers(static).values()).retention_ms == expected_ms
 
 
 def test_the_override_of_a_topic_beats_the_broker() -> None:
-    assert (
-        topic_values(TOPIC_KEYS, {"retention.ms": 5}, layers({"log.retention.ms": "7"}))["retention.ms"] == 5
-    )
+    assert resolve({"retention.ms": "5"}, layers({"log.retention.ms": "7"}).values()).retention_ms == 5
 
 
 def test_what_is_set_at_run_time_beats_what_the_broker_started_with() -> None:
@@ -82,14 +73,11 @@ def test_synonyms_show_the_whole_search_nearest_first() -> None:
     broker = layers({"message.max.bytes": "1"})
     broker.dynamic_default["message.max.bytes"] = "2"
     broker.dynamic["message.max.bytes"] = "3"
-    overrides = {"max.message.bytes": "4"}
-    values = topic_values(TOPIC_KEYS, {"max.message.bytes": 4}, broker)
-    entry = {entry.name: entry for entry in describe_topic(TOPIC_KEYS, overrides, values, broker)}[
-        "max.message.bytes"
-    ]
+    config = resolve({"max.message.bytes": "4"}, broker.values())
+    entry = next(entry for entry in describe_topic(config, broker) if entry.name == "max.message.bytes")
     assert entry.value == "4"
     assert entry.source is Source.TOPIC_CONFIG
-    assert entry.documentation == "The largest."
+    assert entry.documentation == TOPIC_KEYS["max.message.bytes"].doc
     assert not entry.read_only
     assert entry.synonyms == [
         Synonym("max.message.bytes", "4", Source.TOPIC_CONFIG),
@@ -102,8 +90,8 @@ def test_synonyms_show_the_whole_search_nearest_first() -> None:
 
 def test_a_default_without_a_synonym_is_a_default() -> None:
     broker = layers()
-    entries = describe_topic(TOPIC_KEYS, {}, topic_values(TOPIC_KEYS, {}, broker), broker)
-    by_name = {entry.name: entry for entry in entries}
+    by_name = {entry.name: entry for entry in describe_topic(resolve({}, broker.values()), broker)}
+    assert by_name.keys() == TOPIC_KEYS.keys()
     assert by_name["cleanup.policy"].source is Source.DEFAULT_CONFIG
     assert by_name["cleanup.policy"].value == "delete"
     assert by_name["cleanup.policy"].type == ConfigType.LIST
