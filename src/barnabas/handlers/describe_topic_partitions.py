@@ -32,7 +32,9 @@ def handle_describe_topic_partitions(
 ) -> DescribeTopicPartitionsResponse:
     topics = context.broker.metadata.topics
     asked = {topic.name for topic in request.topics}
-    start_topic, start_partition = _start(request, asked)
+    if not _is_valid(request.cursor, asked):
+        return DescribeTopicPartitionsResponse(topics=[_failed(name, InvalidRequest.code) for name in asked])
+    start_topic, start_partition = _start(request.cursor)
     left = max(1, min(context.broker.settings.max_request_partition_size_limit, request.response_partition_limit))
     response = DescribeTopicPartitionsResponse()
     for name in sorted(asked or topics):
@@ -55,23 +57,26 @@ def handle_describe_topic_partitions(
     return response
 
 
-def _start(request: DescribeTopicPartitionsRequest, asked: set[str]) -> tuple[str, int]:
-    cursor = request.cursor
+def _is_valid(cursor: Cursor | None, asked: set[str]) -> bool:
+    """A cursor points at a partition of a topic that is asked for."""
     if cursor is None:
-        return "", 0
-    if asked and cursor.topic_name not in asked:
-        raise InvalidRequest(f"the list of topics does not contain the cursor's topic {cursor.topic_name!r}")
-    if cursor.partition_index < 0:
-        raise InvalidRequest(f"the cursor's partition {cursor.partition_index} is not one")
-    return cursor.topic_name, cursor.partition_index
+        return True
+    return cursor.partition_index >= 0 and (not asked or cursor.topic_name in asked)
+
+
+def _start(cursor: Cursor | None) -> tuple[str, int]:
+    return ("", 0) if cursor is None else (cursor.topic_name, cursor.partition_index)
 
 
 def _missing(name: str) -> DescribeTopicPartitionsResponseTopic:
-    code = UnknownTopicOrPartition.code
     try:
         check_topic_name(name)
     except InvalidTopicException as error:
-        code = error.code
+        return _failed(name, error.code)
+    return _failed(name, UnknownTopicOrPartition.code)
+
+
+def _failed(name: str, code: int) -> DescribeTopicPartitionsResponseTopic:
     return DescribeTopicPartitionsResponseTopic(
         error_code=code,
         name=name,

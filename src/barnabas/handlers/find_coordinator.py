@@ -27,7 +27,7 @@ def handle_find_coordinator(request: FindCoordinatorRequest, context: RequestCon
     if context.api_version < 4:
         if not known:
             raise InvalidRequest(f"coordinator type {request.key_type} has no coordinator here")
-        return FindCoordinatorResponse(node_id=node_id, host=host, port=port)
+        return FindCoordinatorResponse(error_message=None, node_id=node_id, host=host, port=port)
     if not known:
         return FindCoordinatorResponse(
             coordinators=[
@@ -37,7 +37,7 @@ def handle_find_coordinator(request: FindCoordinatorRequest, context: RequestCon
         )
     return FindCoordinatorResponse(
         coordinators=[
-            Coordinator(key=key, node_id=node_id, host=host, port=port) for key in request.coordinator_keys
+            Coordinator(key=key, node_id=node_id, host=host, port=port, error_message=None) for key in request.coordinator_keys
         ]
     )
 

@@ -41,7 +41,8 @@ def handle_metadata(request: MetadataRequest, context: RequestContext) -> Metada
     if asked is None or (not asked and context.api_version == 0):
         topics = [_topic(metadata.topics[name]) for name in sorted(metadata.topics)]
         return _response(request, context, topics)
-    _check_asked(asked, context.api_version)
+    if not _is_askable(asked, context.api_version):
+        return _response(request, context, [_refused(topic, context.api_version) for topic in asked])
     missing = [
         topic.name
         for topic in asked
@@ -61,12 +62,16 @@ async def _create_and_answer(
     return _response(request, context, _asked_topics(request.topics or [], context, failures))
 
 
-def _check_asked(asked: Sequence[MetadataRequestTopic], api_version: int) -> None:
-    for topic in asked:
-        if topic.topic_id != ZERO_UUID and api_version < 12:
-            raise InvalidRequest(f"topic ids are not supported in version {api_version}")
-        if topic.name is None and topic.topic_id == ZERO_UUID:
-            raise InvalidRequest("a topic is asked for by its name or by its id")
+def _is_askable(asked: Sequence[MetadataRequestTopic], api_version: int) -> bool:
+    """Versions 10 and 11 have a field for the id, but only from version 12 on may it be used."""
+    if api_version < 12:
+        return all(topic.name is not None and topic.topic_id == ZERO_UUID for topic in asked)
+    return all(topic.name is not None or topic.topic_id != ZERO_UUID for topic in asked)
+
+
+def _refused(topic: MetadataRequestTopic, api_version: int) -> MetadataResponseTopic:
+    name = topic.name if topic.name is not None or api_version >= 12 else ""
+    return MetadataResponseTopic(error_code=InvalidRequest.code, name=name, topic_id=topic.topic_id)
 
 
 def _asked_topics(

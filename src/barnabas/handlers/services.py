@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -19,9 +20,18 @@ from barnabas.replication.fetch_session import FetchSessions
 from barnabas.replication.replica_manager import ReplicaManager
 
 
+class Address(Protocol):
+    @property
+    def host(self) -> str: ...
+    @property
+    def port(self) -> int: ...
+
+
 class Settings(Protocol):
     """The broker's settings that handlers read; `node`'s BrokerConfig fits."""
 
+    @property
+    def advertised_listeners(self) -> Mapping[str, Address]: ...
     @property
     def auto_create_topics_enable(self) -> bool: ...
     @property
