@@ -27,10 +27,9 @@ from barnabas.handlers.api_versions import unsupported_version_response
 from barnabas.handlers.context import Exchange, RequestContext
 from barnabas.handlers.registry import Api, ApiTable
 from barnabas.handlers.services import Services
-from barnabas.protocol.api_keys import ApiKey
+from barnabas.protocol.api_keys import ApiKey, request_class, response_class
 from barnabas.protocol.errors import MalformedMessage
 from barnabas.protocol.headers import encode_response, read_request_header
-from barnabas.protocol.messages import request_class, response_class
 
 logger = logging.getLogger(__name__)
 
@@ -48,6 +47,7 @@ class Binding:
         "decode",
         "handle",
         "is_async",
+        "name",
         "queue_time",
         "requests",
         "version",
@@ -56,12 +56,14 @@ class Binding:
     def __init__(
         self, api: Api, version: int, clock: Clock, metrics: Metrics, tasks: set[asyncio.Task[None]]
     ) -> None:
-        name = api.key.label
+        request = request_class(api.key)
+        name = request.__name__.removesuffix("Request")
+        self.name = name
         self.api = api
         self.version = version
         self.handle = api.handle
         self.is_async = api.is_async
-        self.decode = request_class(api.key).decoder(version)
+        self.decode = request.decoder(version)
         self._now_ms = clock.monotonic_ms
         self._tasks = tasks
         self.requests = metrics.counter(
@@ -114,11 +116,11 @@ class Binding:
     def fail(self, context: RequestContext, error: Exception) -> None:
         """Answer with an error that the handler let escape."""
         if not isinstance(error, KafkaError):
-            logger.error("%s v%d failed", self.api.key.label, self.version, exc_info=error)
+            logger.error("%s v%d failed", self.name, self.version, exc_info=error)
             error = UnknownServerError("the broker met an unexpected error; its log says more")
         response = response_class(self.api.key)()
         if not hasattr(response, "error_code"):
-            context.exchange.close(f"{self.api.key.label} failed: {error.message}")
+            context.exchange.close(f"{self.name} failed: {error.message}")
             return
         response.error_code = error.code
         if hasattr(response, "error_message"):

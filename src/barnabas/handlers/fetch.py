@@ -39,7 +39,7 @@ def handle_fetch(request: FetchRequest, context: RequestContext) -> FetchRespons
     except KafkaError as error:
         return FetchResponse(error_code=error.code)
     params = FetchParams(
-        replica_id=request.replica_state.replica_id if context.api_version >= 15 else request.replica_id,
+        replica_id=request.replica_id if request.replica_state is None else request.replica_state.replica_id,
         max_wait_ms=request.max_wait_ms,
         min_bytes=request.min_bytes,
         max_bytes=min(request.max_bytes, broker.settings.fetch_max_bytes),
@@ -55,23 +55,20 @@ def handle_fetch(request: FetchRequest, context: RequestContext) -> FetchRespons
 
 def _asks(request: FetchRequest, context: RequestContext, *, uses_topic_ids: bool) -> list[FetchPartition]:
     topic_name = context.broker.metadata.topic_name
-    asks: list[FetchPartition] = []
-    for topic in request.topics:
-        name = topic_name(topic.topic_id) if uses_topic_ids else topic.topic
-        for partition in topic.partitions:
-            asks.append(
-                FetchPartition(
-                    name,
-                    topic.topic_id,
-                    partition.partition,
-                    partition.fetch_offset,
-                    partition.partition_max_bytes,
-                    partition.current_leader_epoch,
-                    partition.last_fetched_epoch,
-                    partition.log_start_offset,
-                )
-            )
-    return asks
+    return [
+        FetchPartition(
+            topic_name(topic.topic_id) if uses_topic_ids else topic.topic,
+            topic.topic_id,
+            ask.partition,
+            ask.fetch_offset,
+            ask.partition_max_bytes,
+            ask.current_leader_epoch,
+            ask.last_fetched_epoch,
+            ask.log_start_offset,
+        )
+        for topic in request.topics
+        for ask in topic.partitions
+    ]
 
 
 def _forgotten(request: FetchRequest, *, uses_topic_ids: bool) -> list[SessionKey]:

@@ -12,11 +12,13 @@ from __future__ import annotations
 import logging
 
 from barnabas.core.errors import (
+    InvalidRecord,
     InvalidRequiredAcks,
     InvalidTopicException,
     KafkaError,
     UnknownServerError,
     UnknownTopicId,
+    UnsupportedCompressionType,
 )
 from barnabas.core.ids import INTERNAL_TOPICS, TopicPartition
 from barnabas.handlers.context import RequestContext
@@ -30,7 +32,8 @@ from barnabas.protocol.messages.produce import (
     ProduceResponse,
     TopicProduceResponse,
 )
-from barnabas.records.validation import check_produce_version
+from barnabas.records.batch import ATTRIBUTES_AT, CODEC_MASK
+from barnabas.records.compression import Codec
 from barnabas.replication.delayed_produce import PendingAck
 from barnabas.replication.partition import Partition
 from barnabas.replication.replica_manager import ReplicaManager
@@ -41,54 +44,63 @@ ADMIN_CLIENT_ID = "__admin_client"
 """The one client id that may write internal topics, as in Apache Kafka."""
 
 
-def handle_produce(request: ProduceRequest, context: RequestContext) -> ProduceResponse | None:
+class _Outcome:
+    """What came of the appends of one request, before anybody is told."""
+
+    __slots__ = ("failed", "pending", "response", "touched")
+
+    def __init__(self) -> None:
+        self.response = ProduceResponse(responses=[])
+        self.touched: list[Partition] = []
+        self.pending: list[PendingAck] = []
+        self.failed = False
+
+
+def handle_produce(request: ProduceRequest, context: RequestContext) -> None:
+    """The producer is answered first, then the readers that its records wake up."""
     replicas = context.broker.replicas
     required_acks = request.acks
+    outcome = _append_all(request, context)
+    if required_acks == 0:
+        if outcome.failed:
+            context.exchange.close("a produce request with acks=0 failed")
+        else:
+            context.respond_nothing()
+    elif outcome.pending:
+        replicas.await_acks(
+            request.timeout_ms, required_acks, outcome.pending, lambda: context.respond(outcome.response)
+        )
+    else:
+        if outcome.failed and context.api_version >= 10:
+            add_leader_hints(outcome.response, context)
+        context.respond(outcome.response)
+    for partition in outcome.touched:
+        replicas.wake(partition)
+
+
+def _append_all(request: ProduceRequest, context: RequestContext) -> _Outcome:
+    outcome = _Outcome()
+    required_acks = request.acks
     by_id = context.api_version >= 13
-    touched: list[Partition] = []
-    pending: list[PendingAck] = []
-    topics: list[TopicProduceResponse] = []
-    failed = False
     for topic in request.topic_data:
         name = context.broker.metadata.topic_name(topic.topic_id) if by_id else topic.name
         answers: list[PartitionProduceResponse] = []
+        outcome.response.responses.append(
+            TopicProduceResponse(name=topic.name, topic_id=topic.topic_id, partition_responses=answers)
+        )
         for data in topic.partition_data:
             answer = PartitionProduceResponse(index=data.index)
             answers.append(answer)
             try:
                 partition, end_offset = _append(name, data, required_acks, answer, context)
-            except KafkaError as error:
-                failed = True
-                _refuse(answer, error, name, replicas)
+            except Exception as error:  # noqa: BLE001 - each partition has its own answer
+                outcome.failed = True
+                _refuse(answer, error, name, context.broker.replicas)
                 continue
-            except Exception:
-                logger.exception("appending to %s-%d failed", name, data.index)
-                failed = True
-                _refuse(answer, UnknownServerError("the broker met an unexpected error"), name, replicas)
-                continue
-            touched.append(partition)
+            outcome.touched.append(partition)
             if required_acks and not partition.is_acknowledged(end_offset, required_acks):
-                pending.append(PendingAck(partition, end_offset, answer))
-        topics.append(
-            TopicProduceResponse(name=topic.name, topic_id=topic.topic_id, partition_responses=answers)
-        )
-
-    response = ProduceResponse(responses=topics)
-    if required_acks == 0:
-        if failed:
-            context.exchange.close("a produce request with acks=0 failed")
-        else:
-            context.respond_nothing()
-    elif pending:
-        replicas.await_acks(request.timeout_ms, required_acks, pending, lambda: context.respond(response))
-    else:
-        if failed and context.api_version >= 10:
-            add_leader_hints(response, context)
-        # The producer first, then the readers that its records wake up.
-        context.respond(response)
-    for partition in touched:
-        replicas.wake(partition)
-    return None
+                outcome.pending.append(PendingAck(partition, end_offset, answer))
+    return outcome
 
 
 def _append(
@@ -107,8 +119,7 @@ def _append(
         raise InvalidTopicException(f"clients cannot write the internal topic {topic}")
     replicas = context.broker.replicas
     partition = replicas.partition(TopicPartition(topic, data.index))
-    records = data.records
-    check_produce_version(records, context.api_version)
+    records = _records_of(data, context.api_version)
     info = partition.append(records, required_acks)
     partition.maybe_advance_high_watermark()
     answer.base_offset = info.first_offset
@@ -120,9 +131,25 @@ def _append(
     return partition, info.last_offset + 1
 
 
+def _records_of(data: PartitionProduceData, version: int) -> memoryview:
+    records = data.records
+    if records is None:
+        raise InvalidRecord("a produce request has one record batch per partition, this one has none")
+    assert isinstance(records, memoryview)
+    if version < 7 and len(records) > ATTRIBUTES_AT + 1:
+        # Consumers as old as this producer may not know the codec.
+        codec = records[ATTRIBUTES_AT + 1] & CODEC_MASK
+        if codec == Codec.ZSTD:
+            raise UnsupportedCompressionType("zstd needs Produce version 7 or later")
+    return records
+
+
 def _refuse(
-    answer: PartitionProduceResponse, error: KafkaError, topic: str | None, replicas: ReplicaManager
+    answer: PartitionProduceResponse, error: Exception, topic: str | None, replicas: ReplicaManager
 ) -> None:
+    if not isinstance(error, KafkaError):
+        logger.error("appending to %s-%d failed", topic, answer.index, exc_info=error)
+        error = UnknownServerError("the broker met an unexpected error; its log says more")
     answer.error_code = error.code
     answer.base_offset = -1
     answer.error_message = error.message

@@ -60,5 +60,5 @@ class MetricsEndpoint:
         else:
             status, body = "404 Not Found", "there are /metrics and /health here\n"
         payload = body.encode()
-        lines = f"HTTP/1.1 {status}\r\nContent-Type: {TEXT}\r\nContent-Length: {len(payload)}\r\nConnection: close"
-        return f"{lines}\r\n\r\n".encode() + (b"" if method == b"HEAD" else payload)
+        headers = f"Content-Type: {TEXT}\r\nContent-Length: {len(payload)}\r\nConnection: close"
+        return f"HTTP/1.1 {status}\r\n{headers}\r\n\r\n".encode() + (b"" if method == b"HEAD" else payload)
