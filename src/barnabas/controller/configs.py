@@ -26,6 +26,7 @@ from barnabas.controller.config_layers import (
     describe_broker_defaults,
     describe_topic,
 )
+from barnabas.controller.loggers import change_levels, describe_loggers
 from barnabas.controller.store_errors import as_client_errors
 from barnabas.core.config import Definition
 from barnabas.core.errors import InvalidConfig, InvalidRequest, UnknownTopicOrPartition
@@ -113,6 +114,9 @@ class ConfigRepository:
             case ResourceType.BROKER:
                 self._check_broker(resource.name)
                 return describe_broker(self._layers)
+            case ResourceType.BROKER_LOGGER:
+                self._check_broker(resource.name)
+                return describe_loggers()
         raise InvalidRequest(f"resource type {resource.type} has no configs here")
 
     def entries(self, config: LogConfig) -> list[ConfigEntry]:
@@ -155,6 +159,10 @@ class ConfigRepository:
         self, resource: ConfigResource, changes: Sequence[Change], *, validate_only: bool = False
     ) -> None:
         """Change single keys of the resource."""
+        if resource.type == ResourceType.BROKER_LOGGER:
+            self._check_broker(resource.name)
+            change_levels(changes, validate_only=validate_only)
+            return
         async with self.changing:
             keys, current = self._current(resource)
             await self._apply(resource, apply_changes(keys, current, changes), validate_only=validate_only)

@@ -1,4 +1,4 @@
-"""DescribeConfigs (32), v1-4. Gaps: broker loggers, client metrics and groups are not described.
+"""DescribeConfigs (32), v1-4. Gaps: client metrics and groups have no configs.
 
 Every key of a topic or of this broker, defaults included, with the source of its value; the
 empty broker name stands for what is set for all brokers.

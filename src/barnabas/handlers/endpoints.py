@@ -8,11 +8,13 @@ Other brokers are found under what they registered for the same listener.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from barnabas.core.ids import BrokerId
 from barnabas.handlers.context import Peer, RequestContext
-from barnabas.handlers.services import Services
+
+if TYPE_CHECKING:
+    from barnabas.handlers.services import Services
 
 _MAPPED_IPV4 = "::ffff:"
 

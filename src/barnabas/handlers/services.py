@@ -15,6 +15,8 @@ from barnabas.controller.producer_ids import ProducerIds
 from barnabas.controller.topic_admin import TopicAdmin
 from barnabas.core.clock import Clock
 from barnabas.core.ids import BrokerId
+from barnabas.handlers.context import Peer
+from barnabas.handlers.endpoints import NodeEndpoint, endpoint_of
 from barnabas.handlers.registry import ApiTable
 from barnabas.replication.fetch_session import FetchSessions
 from barnabas.replication.replica_manager import ReplicaManager
@@ -59,3 +61,7 @@ class Services:
     topics: TopicAdmin
     configs: ConfigRepository
     producer_ids: ProducerIds
+
+    def endpoint_of(self, broker_id: BrokerId, connection: Peer) -> NodeEndpoint | None:
+        """Where the client on `connection` finds a live broker."""
+        return endpoint_of(self, broker_id, connection)
