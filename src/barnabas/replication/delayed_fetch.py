@@ -55,9 +55,10 @@ class DelayedFetch(DelayedOperation):
             if end_offset < ask.fetch_offset or params.min_bytes <= 1:
                 return self.force_complete()
             log = partition.log
-            if ask.fetch_offset < log.active_segment_base_offset:
+            if ask.fetch_offset < log.segments.active.base_offset:
                 return self.force_complete()
-            readable_bytes += min(log.bytes_between(ask.fetch_offset, end_offset), ask.max_bytes)
+            readable = log.read(ask.fetch_offset, ask.max_bytes, upper_offset=end_offset, min_one_batch=False)
+            readable_bytes += readable.size_bytes
             if readable_bytes >= params.min_bytes:
                 return self.force_complete()
         return False

@@ -19,10 +19,12 @@ from barnabas.core.errors import (
     UnknownLeaderEpoch,
 )
 from barnabas.core.ids import NO_LEADER, ZERO_UUID, BrokerId, TopicPartition, Uuid
+from barnabas.core.regions import FileRegion
 from barnabas.replication.fetching import NO_EPOCH, FetchParams, FetchPartition, PartitionRead
 from barnabas.replication.topic_metrics import TopicMetrics
-from barnabas.storage.append import AppendInfo, AppendOrigin
+from barnabas.storage.append import AppendInfo
 from barnabas.storage.log import Log
+from barnabas.storage.producer_state import AppendOrigin
 
 DELETE_TO_HIGH_WATERMARK = -1
 """DeleteRecords with this offset means "everything that is committed"."""
@@ -128,7 +130,7 @@ class Partition:
         if self.leader_id != self.broker_id:
             raise NotLeaderOrFollower(f"this broker does not lead {self.topic_partition}")
         log = self.log
-        if not log.config.is_deletable:
+        if not log.config.is_deleted:
             raise PolicyViolation(
                 f"records of {self.topic_partition} cannot be deleted: its cleanup.policy has no 'delete'"
             )
@@ -177,9 +179,11 @@ class Partition:
                 raise OffsetOutOfRange(f"{self.topic_partition} starts at {log.log_start_offset}")
             return result
         data = log.read(offset, max_bytes, upper_offset=upper_offset, min_one_batch=min_one_batch)
-        result.records = data.records
-        if params.read_committed:
-            result.aborted_transactions = log.aborted_transactions(offset, upper_offset)
+        if isinstance(data.records, FileRegion):
+            result.records = data.records
+            if params.read_committed:
+                until = min(log.upper_bound_offset(data), upper_offset)
+                result.aborted_transactions = log.aborted_transactions(offset, until)
         return result
 
     def _diverges(self, ask: FetchPartition, result: PartitionRead) -> bool:

@@ -57,7 +57,7 @@ class ReplicaManager:
         found = self._partitions.get(topic_partition)
         if found is None:
             raise UnknownTopicOrPartition(f"this broker has no partition {topic_partition}")
-        if found.log.is_offline:
+        if found.log.log_directory.failure is not None:
             raise KafkaStorageError(f"the log directory of {topic_partition} is offline")
         return found
 

@@ -54,7 +54,9 @@ def parse_header(chunk: bytes | memoryview, at: int, position: int) -> Header:
     if magic == 2:
         if size_bytes < HEADER_BYTES or last_offset_delta < 0 or base_offset < 0:
             raise GarbledLog(f"no batch at position {position}")
-        return Header(position, size_bytes, base_offset, base_offset + last_offset_delta, max_timestamp, magic)
+        return Header(
+            position, size_bytes, base_offset, base_offset + last_offset_delta, max_timestamp, magic
+        )
     if magic not in (0, 1) or size_bytes < LEGACY_BYTES_MIN or base_offset < 0:
         raise GarbledLog(f"no batch at position {position}")
     timestamp = _LEGACY.unpack_from(chunk, at)[5] if magic == 1 else NO_TIMESTAMP
@@ -112,7 +114,9 @@ def iterate_valid_batches(file: OpenFile, end: int, position: int = 0) -> Iterat
     while end - position >= LEGACY_BYTES_MIN:
         at = position - chunk_at
         left = len(chunk) - at
-        size_bytes = LOG_OVERHEAD_BYTES + int.from_bytes(chunk[at + 8 : at + 12], signed=True) if left >= 12 else 0
+        size_bytes = (
+            LOG_OVERHEAD_BYTES + int.from_bytes(chunk[at + 8 : at + 12], signed=True) if left >= 12 else 0
+        )
         if left < LEGACY_BYTES_MIN or left < size_bytes:
             wanted = min(max(RECOVERY_CHUNK_BYTES, size_bytes), end - position)
             if wanted <= left or (size_bytes and size_bytes > end - position):

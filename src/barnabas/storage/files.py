@@ -8,7 +8,7 @@ What is promised: `write_at`, `truncate`, `rename` and `unlink` are durable only
 of the file (its bytes) or `sync_directory` (its name). `replace` packs the one safe way to
 change a small file: temporary file, sync, rename, directory sync.
 """
-# ruff: noqa: PTH - paths are strings here, for speed
+# ruff: noqa: PTH, SIM105
 
 from __future__ import annotations
 
@@ -216,6 +216,8 @@ class RealFiles:
             os.close(fd)
             if error.errno in (errno.EACCES, errno.EAGAIN):
                 directory = os.path.dirname(path)
-                raise KafkaStorageError(f"another broker already uses the log directory {directory}") from None
+                raise KafkaStorageError(
+                    f"another broker already uses the log directory {directory}"
+                ) from None
             raise
         return _HeldLock(fd)

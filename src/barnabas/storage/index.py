@@ -60,12 +60,16 @@ class SparseIndex:
         unpack, size = self.entry.unpack_from, self.entry.size
         tail = self._tail
         if tail and unpack(tail, 0)[field] <= target:
-            within = bisect_right(range(len(tail) // size), target, key=lambda n: unpack(tail, n * size)[field])
+            within = bisect_right(
+                range(len(tail) // size), target, key=lambda n: unpack(tail, n * size)[field]
+            )
             return self._base_entries + within - 1
         if not self._base_entries:
             return -1
         base = self._mapped()
-        return bisect_right(range(self._base_entries), target, key=lambda n: unpack(base, n * size)[field]) - 1
+        return (
+            bisect_right(range(self._base_entries), target, key=lambda n: unpack(base, n * size)[field]) - 1
+        )
 
     def keep(self, entries: int) -> None:
         """Drop everything after the first `entries`."""

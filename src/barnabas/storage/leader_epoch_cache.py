@@ -25,14 +25,24 @@ _log = logging.getLogger(__name__)
 
 
 class LeaderEpochCache:
-    __slots__ = ("_epochs", "_starts", "is_dirty", "latest_epoch")
+    __slots__ = ("_epochs", "_starts", "_written_version", "latest_epoch", "version")
 
     def __init__(self, entries: list[tuple[int, int]]) -> None:
         self._epochs = [epoch for epoch, _ in entries]
         self._starts = [start for _, start in entries]
         self.latest_epoch = self._epochs[-1] if entries else UNDEFINED_EPOCH
-        self.is_dirty = False
+        self.version = 0
+        """Grows with every change."""
+        self._written_version = 0
+
+    @property
+    def is_dirty(self) -> bool:
         """The checkpoint file lags behind."""
+        return self.version != self._written_version
+
+    def written(self, version: int) -> None:
+        """The checkpoint file holds what the cache was at `version`."""
+        self._written_version = max(self._written_version, version)
 
     @property
     def entries(self) -> list[tuple[int, int]]:
@@ -103,7 +113,7 @@ class LeaderEpochCache:
 
     def _changed(self) -> None:
         self.latest_epoch = self._epochs[-1] if self._epochs else UNDEFINED_EPOCH
-        self.is_dirty = True
+        self.version += 1
 
 
 def read_leader_epochs(files: Files, directory: str) -> LeaderEpochCache:
@@ -119,5 +129,5 @@ def read_leader_epochs(files: Files, directory: str) -> LeaderEpochCache:
     cache = LeaderEpochCache([])
     for epoch, start_offset in found:
         cache.assign(epoch, start_offset)
-    cache.is_dirty = False
+    cache.written(cache.version)
     return cache

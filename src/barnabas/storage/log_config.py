@@ -189,7 +189,7 @@ class LogConfig:
         difference_ms = self.message_timestamp_difference_max_ms
         before_ms, after_ms = self.message_timestamp_before_max_ms, self.message_timestamp_after_max_ms
         level = {
-            "gzip": self.compression_gzip_level,
+            "gzip": None if self.compression_gzip_level == -1 else self.compression_gzip_level,
             "lz4": self.compression_lz4_level,
             "zstd": self.compression_zstd_level,
         }.get(self.compression_type)
@@ -209,7 +209,7 @@ def resolve(overrides: Mapping[str, str], broker: Mapping[str, Any] | None = Non
     values = {name: broker_default(row, broker or {}) for name, row in TOPIC_KEYS.items()}
     values.update(TOPIC_KEYS.parse(overrides))
     check_together(values)
-    attributes = {
+    attributes: dict[str, Any] = {
         name.replace(".", "_"): tuple(value) if isinstance(value, list) else value
         for name, value in values.items()
     }

@@ -31,7 +31,7 @@ from barnabas.records.batch import (
     TRANSACTIONAL_FLAG,
     RecordBatch,
 )
-from barnabas.storage.end_transaction_marker import EndTransactionMarker, read_end_transaction_marker
+from barnabas.records.record import EndTransactionMarker, end_transaction_marker, iterate_records
 
 BATCHES_REMEMBERED = 5
 SEQUENCE_MAX = (1 << 31) - 1
@@ -276,7 +276,7 @@ class ProducerState:
         return None
 
     def _apply_marker(self, batch: RecordBatch, offset: int) -> CompletedTransaction | None:
-        marker = read_end_transaction_marker(batch)
+        marker = _marker_of(batch)
         if marker is None:
             return None
         producer_id = batch.producer_id
@@ -287,7 +287,7 @@ class ProducerState:
         entry.end_transaction(marker, batch.producer_epoch, batch.max_timestamp)
         if first_offset < 0:
             return None
-        return CompletedTransaction(producer_id, first_offset, offset, marker.is_abort)
+        return CompletedTransaction(producer_id, first_offset, offset, not marker.is_commit)
 
     def last_stable_offset_after(self, completed: CompletedTransaction) -> int:
         """What the last stable offset will be once `completed` is replicated."""
@@ -359,9 +359,16 @@ def _check_sequence(batch: RecordBatch, entry: ProducerEntry) -> None:
 
 
 def _check_coordinator_epoch(batch: RecordBatch, entry: ProducerEntry) -> None:
-    marker = read_end_transaction_marker(batch)
+    marker = _marker_of(batch)
     if marker is not None and entry.coordinator_epoch > marker.coordinator_epoch:
         raise TransactionCoordinatorFenced(
             f"Invalid coordinator epoch for producer {batch.producer_id}: {marker.coordinator_epoch} "
             f"(zombie), {entry.coordinator_epoch} (current)"
         )
+
+
+def _marker_of(batch: RecordBatch) -> EndTransactionMarker | None:
+    """What a control batch says; None when compaction has emptied it, or it ends no transaction."""
+    if batch.record_count <= 0:
+        return None
+    return end_transaction_marker(next(iterate_records(batch)))

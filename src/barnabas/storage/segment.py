@@ -179,14 +179,14 @@ class Segment:
     def locate(self, offset: int) -> tuple[int, int] | None:
         """`(position, size)` of the first batch whose last offset is `offset` or larger."""
         offsets = self._recent_offsets
-        if offsets and offset > offsets[0]:
+        positions = self._recent_positions
+        if offsets and (offset > offsets[0] or not positions[0]):
             # Newest first: a tailing reader wants the last batch or the one before.
             slot = len(offsets) - 1
             if offset > offsets[slot]:
                 return None
-            while offsets[slot - 1] >= offset:
+            while slot and offsets[slot - 1] >= offset:
                 slot -= 1
-            positions = self._recent_positions
             position = positions[slot]
             end = positions[slot + 1] if slot + 1 < len(positions) else self.size_bytes
             return position, end - position
