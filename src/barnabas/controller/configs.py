@@ -17,7 +17,8 @@ from enum import IntEnum
 from typing import Any, NamedTuple
 
 from barnabas.cluster.coordination import Coordination
-from barnabas.cluster.topics import DEFAULT_ENTITY, EntityType, get_config, set_config
+from barnabas.cluster.topics import read_config, write_config
+from barnabas.cluster.znodes import DEFAULT_ENTITY, ConfigZnode
 from barnabas.controller.config_changes import Change, apply_changes, check_broker_overrides
 from barnabas.controller.config_layers import (
     BrokerLayers,
@@ -80,7 +81,7 @@ class ConfigRepository:
             (DEFAULT_ENTITY, self._layers.dynamic_default),
             (str(self._broker_id), self._layers.dynamic),
         ):
-            stored = await get_config(self._znodes, EntityType.BROKERS, entity)
+            stored = await read_config(self._znodes, ConfigZnode.BROKERS, entity)
             layer.update(_usable(keys, stored, f"broker {entity}"))
         self._broker_values = self._layers.values()
         self._without_overrides = resolve({}, self._broker_values)
@@ -192,7 +193,7 @@ class ConfigRepository:
         if validate_only:
             return
         with as_client_errors():
-            await set_config(self._znodes, EntityType.TOPICS, topic, overrides)
+            await write_config(self._znodes, ConfigZnode.TOPICS, topic, overrides)
         if topic not in self._topics:
             raise UnknownTopicOrPartition(f"the topic '{topic}' was deleted meanwhile")
         self._overrides[topic] = dict(overrides)
@@ -206,7 +207,7 @@ class ConfigRepository:
         if validate_only:
             return
         with as_client_errors():
-            await set_config(self._znodes, EntityType.BROKERS, name or DEFAULT_ENTITY, overrides)
+            await write_config(self._znodes, ConfigZnode.BROKERS, name or DEFAULT_ENTITY, overrides)
         layer = self._layers.dynamic if name else self._layers.dynamic_default
         layer.clear()
         layer.update(overrides)
@@ -246,7 +247,9 @@ class ConfigRepository:
 
     def _check_broker(self, name: str) -> None:
         if name != str(self._broker_id):
-            raise InvalidRequest(f"unexpected broker id, expected {self._broker_id} or nothing, received {name!r}")
+            raise InvalidRequest(
+                f"unexpected broker id, expected {self._broker_id} or nothing, received {name!r}"
+            )
 
 
 def _usable(keys: Definition, stored: Mapping[str, str], whose: str) -> dict[str, str]:

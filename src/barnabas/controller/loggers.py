@@ -69,11 +69,12 @@ def _checked_level(change: Change, loggers: dict[str, logging.Logger]) -> int:
 
 
 def _loggers() -> dict[str, logging.Logger]:
-    found = {ROOT: logging.getLogger()}
-    for name, logger in logging.root.manager.loggerDict.items():
-        if name.partition(".")[0] == "barnabas" and isinstance(logger, logging.Logger):
-            found[name] = logger
-    return found
+    ours = {
+        name: logger
+        for name, logger in logging.root.manager.loggerDict.items()
+        if name.partition(".")[0] == "barnabas" and isinstance(logger, logging.Logger)
+    }
+    return {ROOT: logging.getLogger(), **ours}
 
 
 def _level_name(level: int) -> str:

@@ -12,8 +12,10 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 
-from barnabas.cluster.coordination import CoordinationError
+from barnabas.cluster.coordination import Coordination
+from barnabas.cluster.topics import allocate_producer_ids
 from barnabas.core.errors import CoordinatorNotAvailable
+from barnabas.core.ids import BrokerId
 
 logger = logging.getLogger(__name__)
 
@@ -23,6 +25,14 @@ PREFETCH_BELOW = 100
 
 class ProducerIds:
     """`allocate` takes a block from the store and returns it as a range."""
+
+    @classmethod
+    def from_store(cls, znodes: Coordination, broker_id: BrokerId) -> ProducerIds:
+        async def allocate() -> range:
+            block = await allocate_producer_ids(znodes, broker_id)
+            return range(block.first, block.last + 1)
+
+        return cls(allocate)
 
     def __init__(self, allocate: Callable[[], Awaitable[range]]) -> None:
         self._allocate = allocate
@@ -66,7 +76,7 @@ class ProducerIds:
     async def _fetch(self) -> None:
         try:
             self._next_block = await self._allocate()
-        except CoordinationError:
-            logger.warning("no block of producer ids could be allocated", exc_info=True)
+        except Exception:
+            logger.exception("no block of producer ids could be allocated")
         finally:
             self._fetching = None

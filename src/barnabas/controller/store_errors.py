@@ -29,5 +29,3 @@ def as_client_errors() -> Iterator[None]:
         raise NotController("this broker has lost its session with the coordination store") from error
     except StoreFailed as error:
         raise KafkaStorageError("the coordination store cannot write") from error
-
-

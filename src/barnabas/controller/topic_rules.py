@@ -30,7 +30,7 @@ BROKER_CHOOSES = -1
 METADATA_TOPIC = "__cluster_metadata"
 """Apache Kafka's own metadata log: never a topic here, whatever a directory is called."""
 
-Assignment = dict[int, list[int]]
+Assignment = Mapping[int, Sequence[int]]
 """The replicas of each partition, the preferred leader first."""
 
 Assign = Callable[[int, int, int], Assignment]
@@ -94,7 +94,7 @@ def plan_topic(
 
 def plan_more_partitions(
     topic: str,
-    current: Mapping[int, Sequence[int]],
+    current: Sequence[Sequence[int]],
     count: int,
     by_hand: Sequence[Sequence[int]] | None,
     *,
@@ -133,7 +133,7 @@ def check_manual_assignment(
 ) -> Assignment:
     """Partitions without gaps, equally many distinct and known brokers for each."""
     _check_partition_count(len(assignments))
-    checked: Assignment = {}
+    checked: dict[int, list[int]] = {}
     for partition, replicas in assignments:
         if partition in checked:
             raise InvalidReplicaAssignment(f"partition {partition} is assigned twice")

@@ -43,7 +43,9 @@ def handle_alter_partition_reassignments(
     )
 
 
-def _answer(topic: str, asked: ReassignablePartition, context: RequestContext) -> ReassignablePartitionResponse:
+def _answer(
+    topic: str, asked: ReassignablePartition, context: RequestContext
+) -> ReassignablePartitionResponse:
     failure: KafkaError | None = None
     try:
         _check(TopicPartition(topic, asked.partition_index), asked.replicas, context)
@@ -57,7 +59,7 @@ def _answer(topic: str, asked: ReassignablePartition, context: RequestContext) -
 
 def _check(topic_partition: TopicPartition, target: Sequence[int] | None, context: RequestContext) -> None:
     metadata = context.broker.metadata
-    partition = metadata.partition(topic_partition)
+    partition = metadata.partition(*topic_partition)
     if partition is None:
         raise UnknownTopicOrPartition(f"there is no partition {topic_partition}")
     if target is None:
@@ -66,7 +68,7 @@ def _check(topic_partition: TopicPartition, target: Sequence[int] | None, contex
         raise InvalidReplicaAssignment("the replica list is empty")
     if len(set(target)) != len(target):
         raise InvalidReplicaAssignment(f"the replica list {list(target)} names a broker twice")
-    unknown = [broker_id for broker_id in target if metadata.broker(broker_id) is None]
+    unknown = [broker_id for broker_id in target if not metadata.is_live(broker_id)]
     if unknown:
         raise InvalidReplicaAssignment(f"the replica list names brokers that are not live: {unknown}")
 

@@ -55,9 +55,10 @@ async def _delete(result: DeletableTopicResult, context: RequestContext) -> None
             raise InvalidRequest("topic deletion is disabled")
         raise TopicDeletionDisabled("delete.topic.enable is false on this broker")
     if result.name is None:
-        result.name = broker.metadata.topic_name(result.topic_id)
-        if result.name is None:
+        topic = broker.metadata.topic_by_id(result.topic_id)
+        if topic is None:
             raise UnknownTopicId("this server does not host this topic id")
+        result.name = topic.name
     result.topic_id = await broker.topics.delete_topic(result.name)
 
 

@@ -17,7 +17,9 @@ from barnabas.protocol.messages.describe_cluster import (
 _BROKERS, _CONTROLLERS = 1, 2
 
 
-def handle_describe_cluster(request: DescribeClusterRequest, context: RequestContext) -> DescribeClusterResponse:
+def handle_describe_cluster(
+    request: DescribeClusterRequest, context: RequestContext
+) -> DescribeClusterResponse:
     if request.endpoint_type == _CONTROLLERS:
         raise MismatchedEndpointType("this is the endpoint of a broker, not of a controller")
     if request.endpoint_type != _BROKERS:

@@ -22,7 +22,9 @@ from barnabas.protocol.messages.describe_configs import (
 )
 
 
-def handle_describe_configs(request: DescribeConfigsRequest, context: RequestContext) -> DescribeConfigsResponse:
+def handle_describe_configs(
+    request: DescribeConfigsRequest, context: RequestContext
+) -> DescribeConfigsResponse:
     return DescribeConfigsResponse(
         results=[_describe(resource, request, context) for resource in request.resources]
     )

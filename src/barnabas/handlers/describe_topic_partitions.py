@@ -6,7 +6,9 @@ of the next page; at most `max.request.partition.size.limit` partitions go into 
 
 from __future__ import annotations
 
-from barnabas.cluster.metadata_cache import PartitionMetadata, TopicMetadata
+from collections.abc import Sequence
+
+from barnabas.cluster.metadata_cache import MetadataCache, PartitionMetadata, TopicMetadata
 from barnabas.core.errors import (
     InvalidRequest,
     InvalidTopicException,
@@ -30,26 +32,28 @@ from barnabas.protocol.messages.describe_topic_partitions import (
 def handle_describe_topic_partitions(
     request: DescribeTopicPartitionsRequest, context: RequestContext
 ) -> DescribeTopicPartitionsResponse:
-    topics = context.broker.metadata.topics
+    metadata = context.broker.metadata
     asked = {topic.name for topic in request.topics}
     if not _is_valid(request.cursor, asked):
         return DescribeTopicPartitionsResponse(topics=[_failed(name, InvalidRequest.code) for name in asked])
     start_topic, start_partition = _start(request.cursor)
-    left = max(1, min(context.broker.settings.max_request_partition_size_limit, request.response_partition_limit))
+    left = max(
+        1, min(context.broker.settings.max_request_partition_size_limit, request.response_partition_limit)
+    )
     response = DescribeTopicPartitionsResponse()
-    for name in sorted(asked or topics):
+    for name in sorted(asked or metadata.topic_names()):
         if name < start_topic:
             continue
         if left == 0:
             response.next_cursor = Cursor(topic_name=name, partition_index=0)
             break
-        topic = topics.get(name)
+        topic = metadata.topic(name)
         if topic is None:
             response.topics.append(_missing(name))
             continue
         first = start_partition if name == start_topic else 0
         page = topic.partitions[first : first + left]
-        response.topics.append(_described(topic, page))
+        response.topics.append(_described(topic, page, metadata))
         left -= len(page)
         if first + len(page) < len(topic.partitions):
             response.next_cursor = Cursor(topic_name=name, partition_index=first + len(page))
@@ -85,11 +89,13 @@ def _failed(name: str, code: int) -> DescribeTopicPartitionsResponseTopic:
     )
 
 
-def _described(topic: TopicMetadata, page: list[PartitionMetadata]) -> DescribeTopicPartitionsResponseTopic:
+def _described(
+    topic: TopicMetadata, page: Sequence[PartitionMetadata], metadata: MetadataCache
+) -> DescribeTopicPartitionsResponseTopic:
     return DescribeTopicPartitionsResponseTopic(
         name=topic.name,
         topic_id=topic.topic_id,
-        is_internal=topic.name in INTERNAL_TOPICS,
+        is_internal=topic.is_internal,
         partitions=[
             DescribeTopicPartitionsResponsePartition(
                 error_code=0 if partition.leader != NO_LEADER else LeaderNotAvailable.code,
@@ -98,7 +104,7 @@ def _described(topic: TopicMetadata, page: list[PartitionMetadata]) -> DescribeT
                 leader_epoch=partition.leader_epoch,
                 replica_nodes=list(partition.replicas),
                 isr_nodes=list(partition.isr),
-                offline_replicas=list(partition.offline_replicas),
+                offline_replicas=metadata.offline_replicas(partition),
             )
             for partition in page
         ],

@@ -34,7 +34,7 @@ def handle_elect_leaders(request: ElectLeadersRequest, context: RequestContext) 
     metadata = context.broker.metadata
     asked: dict[str, list[int]] = {}
     if request.topic_partitions is None:
-        asked = {name: [p.partition for p in topic.partitions] for name, topic in metadata.topics.items()}
+        asked = {topic.name: [p.partition for p in topic.partitions] for topic in metadata.topics()}
     else:
         for each in request.topic_partitions:
             asked.setdefault(each.topic, []).extend(each.partitions)
@@ -58,7 +58,7 @@ def handle_elect_leaders(request: ElectLeadersRequest, context: RequestContext) 
 
 
 def _elect(topic_partition: TopicPartition, election_type: int, context: RequestContext) -> KafkaError:
-    partition = context.broker.metadata.partition(topic_partition)
+    partition = context.broker.metadata.partition(*topic_partition)
     if partition is None:
         return UnknownTopicOrPartition(f"there is no partition {topic_partition}")
     if partition.leader != NO_LEADER:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from barnabas.core.ids import BrokerId
 from barnabas.handlers.context import Peer, RequestContext
 
 if TYPE_CHECKING:
@@ -20,7 +19,7 @@ _MAPPED_IPV4 = "::ffff:"
 
 
 class NodeEndpoint(NamedTuple):
-    broker_id: BrokerId
+    broker_id: int
     host: str
     port: int
     rack: str | None
@@ -31,14 +30,14 @@ def own_endpoint(context: RequestContext) -> tuple[str, int]:
     return _own_address(context.broker, context.exchange.connection)
 
 
-def endpoint_of(broker: Services, broker_id: BrokerId, connection: Peer) -> NodeEndpoint | None:
+def endpoint_of(broker: Services, broker_id: int, connection: Peer) -> NodeEndpoint | None:
     """The address of any live broker, for the client on `connection`; None if it has none there."""
     registered = broker.metadata.broker(broker_id)
     if registered is None:
         return None
     if broker_id == broker.broker_id:
         return NodeEndpoint(broker_id, *_own_address(broker, connection), registered.rack)
-    endpoint = registered.endpoint(connection.listener_name)
+    endpoint = broker.metadata.endpoint(broker_id, connection.listener_name)
     if endpoint is None:
         return None
     return NodeEndpoint(broker_id, endpoint.host, endpoint.port, registered.rack)
@@ -46,7 +45,7 @@ def endpoint_of(broker: Services, broker_id: BrokerId, connection: Peer) -> Node
 
 def live_endpoints(broker: Services, connection: Peer) -> list[NodeEndpoint]:
     """Every live broker that the client on `connection` can reach."""
-    found = (endpoint_of(broker, broker_id, connection) for broker_id in broker.metadata.broker_ids())
+    found = (endpoint_of(broker, each.id, connection) for each in broker.metadata.brokers())
     return [endpoint for endpoint in found if endpoint is not None]
 
 

@@ -19,7 +19,9 @@ from barnabas.protocol.messages.find_coordinator import (
 _GROUP, _TRANSACTION = 0, 1
 
 
-def handle_find_coordinator(request: FindCoordinatorRequest, context: RequestContext) -> FindCoordinatorResponse:
+def handle_find_coordinator(
+    request: FindCoordinatorRequest, context: RequestContext
+) -> FindCoordinatorResponse:
     """One node coordinates every group and every transactional id."""
     node_id = context.broker.broker_id
     host, port = own_endpoint(context)
@@ -37,7 +39,8 @@ def handle_find_coordinator(request: FindCoordinatorRequest, context: RequestCon
         )
     return FindCoordinatorResponse(
         coordinators=[
-            Coordinator(key=key, node_id=node_id, host=host, port=port, error_message=None) for key in request.coordinator_keys
+            Coordinator(key=key, node_id=node_id, host=host, port=port, error_message=None)
+            for key in request.coordinator_keys
         ]
     )
 

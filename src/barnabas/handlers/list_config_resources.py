@@ -27,7 +27,7 @@ def handle_list_config_resources(
     if not wanted <= known:
         raise UnsupportedVersion(f"config resource types {sorted(wanted - known)} are not known here")
     metadata = context.broker.metadata
-    brokers = [str(broker_id) for broker_id in sorted(metadata.brokers)]
+    brokers = [str(broker.id) for broker in metadata.brokers()]
     names: dict[int, list[str]] = {
         ResourceType.TOPIC: sorted(metadata.topic_names()),
         ResourceType.BROKER: brokers,

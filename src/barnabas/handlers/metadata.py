@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from barnabas.cluster.metadata_cache import PartitionMetadata, TopicMetadata
+from barnabas.cluster.metadata_cache import MetadataCache, TopicMetadata
 from barnabas.core.errors import (
     InvalidRequest,
     InvalidTopicException,
@@ -39,14 +39,14 @@ def handle_metadata(request: MetadataRequest, context: RequestContext) -> Metada
     metadata = context.broker.metadata
     asked = request.topics
     if asked is None or (not asked and context.api_version == 0):
-        topics = [_topic(metadata.topics[name]) for name in sorted(metadata.topics)]
+        topics = [_topic(topic, metadata) for topic in metadata.topics()]
         return _response(request, context, topics)
     if not _is_askable(asked, context.api_version):
         return _response(request, context, [_refused(topic, context.api_version) for topic in asked])
     missing = [
         topic.name
         for topic in asked
-        if topic.topic_id == ZERO_UUID and topic.name is not None and topic.name not in metadata.topics
+        if topic.topic_id == ZERO_UUID and topic.name is not None and topic.name not in metadata
     ]
     may_create = request.allow_auto_topic_creation and context.broker.settings.auto_create_topics_enable
     if missing and may_create:
@@ -81,19 +81,20 @@ def _asked_topics(
     answers: dict[object, MetadataResponseTopic] = {}
     for topic in asked:
         if topic.topic_id != ZERO_UUID:
-            name = metadata.topic_name(topic.topic_id)
-            if name is None:
+            known = metadata.topic_by_id(topic.topic_id)
+            if known is None:
                 answers[topic.topic_id] = MetadataResponseTopic(
                     error_code=UnknownTopicId.code, name=None, topic_id=topic.topic_id
                 )
                 continue
+            name = known.name
         else:
             name = topic.name or ""
+            known = metadata.topic(name)
         if name in answers:
             continue
-        known = metadata.topics.get(name)
         if known is not None:
-            answers[name] = _topic(known)
+            answers[name] = _topic(known, metadata)
         else:
             code = failures[name].code if name in failures else _code_of_missing(name)
             answers[name] = MetadataResponseTopic(
@@ -110,24 +111,24 @@ def _code_of_missing(name: str) -> int:
     return UnknownTopicOrPartition.code
 
 
-def _topic(topic: TopicMetadata) -> MetadataResponseTopic:
+def _topic(topic: TopicMetadata, metadata: MetadataCache) -> MetadataResponseTopic:
+    offline_replicas = metadata.offline_replicas
     return MetadataResponseTopic(
         name=topic.name,
         topic_id=topic.topic_id,
-        is_internal=topic.name in INTERNAL_TOPICS,
-        partitions=[_partition(partition) for partition in topic.partitions],
-    )
-
-
-def _partition(partition: PartitionMetadata) -> MetadataResponsePartition:
-    return MetadataResponsePartition(
-        error_code=0 if partition.leader != NO_LEADER else LeaderNotAvailable.code,
-        partition_index=partition.partition,
-        leader_id=partition.leader,
-        leader_epoch=partition.leader_epoch,
-        replica_nodes=list(partition.replicas),
-        isr_nodes=list(partition.isr),
-        offline_replicas=list(partition.offline_replicas),
+        is_internal=topic.is_internal,
+        partitions=[
+            MetadataResponsePartition(
+                error_code=0 if partition.leader != NO_LEADER else LeaderNotAvailable.code,
+                partition_index=partition.partition,
+                leader_id=partition.leader,
+                leader_epoch=partition.leader_epoch,
+                replica_nodes=list(partition.replicas),
+                isr_nodes=list(partition.isr),
+                offline_replicas=offline_replicas(partition),
+            )
+            for partition in topic.partitions
+        ],
     )
 
 

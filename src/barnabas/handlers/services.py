@@ -62,6 +62,6 @@ class Services:
     configs: ConfigRepository
     producer_ids: ProducerIds
 
-    def endpoint_of(self, broker_id: BrokerId, connection: Peer) -> NodeEndpoint | None:
+    def endpoint_of(self, broker_id: int, connection: Peer) -> NodeEndpoint | None:
         """Where the client on `connection` finds a live broker."""
         return endpoint_of(self, broker_id, connection)

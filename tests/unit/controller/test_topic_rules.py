@@ -115,7 +115,7 @@ def test_the_metadata_log_of_apache_kafka_is_no_topic() -> None:
 
 
 def more(count: int, by_hand: list[list[int]] | None = None) -> Assignment:
-    current = {0: [1, 2], 1: [2, 3]}
+    current = [[1, 2], [2, 3]]
     return plan_more_partitions("t", current, count, by_hand, live_brokers=LIVE, assign=assign)
 
 

@@ -120,9 +120,7 @@ class FakeReplicas:
         return self.led[topic_partition]
 
 
-async def ask(
-    broker: Services, handle: Any, request: Any, version: int, peer: FakePeer | None = None
-) -> Any:
+async def ask(broker: Services, handle: Any, request: Any, version: int, peer: FakePeer | None = None) -> Any:
     """The response that `handle` gives, whether at once, later or as a coroutine."""
     finisher = Finisher()
     exchange = FakeExchange(peer or FakePeer())
