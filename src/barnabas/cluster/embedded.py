@@ -18,7 +18,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -109,6 +109,7 @@ class EmbeddedStore:
         return self._tree.nodes
 
     def connect(self, session_timeout_ms: int = SESSION_TIMEOUT_MS) -> EmbeddedSession:
+        self._check_writable()
         session = EmbeddedSession(self, self.new_session_id(), session_timeout_ms)
         self._sessions.append(session)
         return session
@@ -117,8 +118,7 @@ class EmbeddedStore:
         self, operations: Sequence[Operation], session_id: int, *, make_parents: bool = False
     ) -> asyncio.Future[list[Result]]:
         """Queue a request; the future is done once it is on disk and visible, or was refused."""
-        if self._failure is not None:
-            raise StoreFailed(str(self._failure))
+        self._check_writable()
         future: asyncio.Future[list[Result]] = asyncio.get_running_loop().create_future()
         outcome: Transaction | CoordinationError
         try:
@@ -135,7 +135,8 @@ class EmbeddedStore:
     async def close(self) -> None:
         """End every session, finish every write, give up the lock."""
         for session in list(self._sessions):
-            await session.close()
+            with suppress(StoreFailed):
+                await session.close()
         await self._idle.wait()
         self._journal.close()
 
@@ -149,6 +150,10 @@ class EmbeddedStore:
     def new_session_id(self) -> int:
         self._sessions_made += 1
         return self._session_id_base + self._sessions_made
+
+    def _check_writable(self) -> None:
+        if self._failure is not None:
+            raise StoreFailed(str(self._failure))
 
     def _missing_parents(self, path: str) -> list[Create]:
         check_path(path, sequential=True)
