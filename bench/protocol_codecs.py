@@ -78,9 +78,9 @@ def kio_figures(cls: type[Message], version: int, frame: bytes) -> str:
     assert cls.__schema__.api is not None
     kind = EntityType.request if cls.__name__.endswith("Request") else EntityType.response
     try:
-        other = kio.index.load_entity_schema(int(cls.__schema__.api), version, kind)
-    except Exception as error:
-        return f"   (kio: {error})"
+        other = kio.index.load_entity_schema(cls.__schema__.api.name.lower(), version, kind)
+    except kio.index.UnknownEntity:
+        return "   kio: has no such version"
     read, write = entity_reader(other), entity_writer(other)
     names = {"read": read, "write": write, "frame": frame, "message": read(frame, 0)[0], "sink": io.BytesIO}
     decoded = microseconds("read(frame, 0)", names)
@@ -88,7 +88,9 @@ def kio_figures(cls: type[Message], version: int, frame: bytes) -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--kio", action="store_true")
     arguments = parser.parse_args()
     cases: list[tuple[Message, tuple[int, ...]]] = [

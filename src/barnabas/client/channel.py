@@ -16,6 +16,7 @@ import socket
 import ssl
 from collections import deque
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any, NamedTuple, Self, TypeVar
 
 from barnabas import __version__
@@ -32,6 +33,7 @@ Response = TypeVar("Response", bound=Message)
 
 CONNECT_TIMEOUT_MS = 10_000
 REQUEST_TIMEOUT_MS = 30_000
+FINISH_TIMEOUT_MS = 5_000
 
 _CORRELATION_ID_MAX = 0x7FFF_FFFF
 
@@ -67,14 +69,19 @@ class _Pending:
         version: int,
         response_class: type[Message],
         answer: asyncio.Future[Any],
-        deadline: asyncio.TimerHandle,
     ) -> None:
         self.correlation_id = correlation_id
         self.api_key = api_key
         self.version = version
         self.response_class = response_class
         self.answer = answer
-        self.deadline = deadline
+        self.deadline: asyncio.TimerHandle | None = None
+
+    def fail(self, error: Exception) -> None:
+        if self.deadline is not None:
+            self.deadline.cancel()
+        if not self.answer.done():
+            self.answer.set_exception(error)
 
 
 class Channel:
@@ -128,17 +135,27 @@ class Channel:
         return self._closed_because is not None
 
     def close(self, reason: str = "closed here") -> None:
-        """Close at once; whoever waits for an answer gets NETWORK_EXCEPTION."""
-        if self._closed_because is not None:
-            return
-        self._closed_because = reason
+        """Close at once, unsent bytes and all; whoever waits for an answer gets NETWORK_EXCEPTION."""
+        if self._closed_because is None:
+            self._give_up(reason)
         if self._transport is not None:
             self._transport.abort()
+
+    async def finish(self) -> None:
+        """Close once everything written has left: requests without an answer would be lost otherwise."""
+        if self._closed_because is None and self._transport is not None:
+            self._give_up("closed here")
+            self._transport.close()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(FINISH_TIMEOUT_MS / 1_000):
+                    await self._protocol.closed.wait()
+        self.close()
+
+    def _give_up(self, reason: str) -> None:
+        self._closed_because = reason
         pending, self._pending = self._pending, deque()
         for request in pending:
-            request.deadline.cancel()
-            if not request.answer.done():
-                request.answer.set_exception(self._gone())
+            request.fail(self._gone())
 
     def supports(self, api_key: ApiKey) -> bool:
         return api_key in self.api_versions
@@ -185,8 +202,9 @@ class Channel:
         loop = asyncio.get_running_loop()
         answer: asyncio.Future[Response] = loop.create_future()
         delay_ms = self._request_timeout_ms if timeout_ms is None else timeout_ms
-        deadline = loop.call_later(delay_ms / 1_000, self._expire, api_key, delay_ms)
-        self._pending.append(_Pending(correlation_id, api_key, version, response_class, answer, deadline))
+        pending = _Pending(correlation_id, api_key, version, response_class, answer)
+        pending.deadline = loop.call_later(delay_ms / 1_000, self._expire, pending, delay_ms)
+        self._pending.append(pending)
         return answer
 
     def _write(self, request: Message, version: int) -> int:
@@ -209,8 +227,7 @@ class Channel:
         if not self._pending:
             self.close("it sent an answer that nobody asked for")
             return
-        request = self._pending.popleft()
-        request.deadline.cancel()
+        request = self._pending[0]
         try:
             correlation_id, position = read_response_header(frame, request.api_key, request.version)
             if correlation_id != request.correlation_id:
@@ -218,20 +235,20 @@ class Channel:
             version = _version_of_answer(request, frame, position)
             answer, _ = request.response_class.decoder(version)(frame, position)
         except MalformedMessage as error:
-            self._pending.appendleft(request)
             self.close(f"its answer to {request.api_key.camel_name} makes no sense: {error}")
             return
+        self._pending.popleft()
+        assert request.deadline is not None
+        request.deadline.cancel()
         if not request.answer.done():
             request.answer.set_result(answer)
 
     def _on_closed(self, error: BaseException | None) -> None:
         self.close("it closed the connection" if error is None else _reason(error))
 
-    def _expire(self, api_key: ApiKey, waited_ms: float) -> None:
-        message = f"{self.address} did not answer {api_key.camel_name} within {waited_ms:.0f} ms"
-        request = self._pending.popleft()
-        if not request.answer.done():
-            request.answer.set_exception(RequestTimedOut(message))
+    def _expire(self, request: _Pending, waited_ms: float) -> None:
+        message = f"{self.address} did not answer {request.api_key.camel_name} within {waited_ms:.0f} ms"
+        request.fail(RequestTimedOut(message))
         self.close(message)
 
     def _gone(self) -> NetworkException:

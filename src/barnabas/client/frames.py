@@ -31,6 +31,7 @@ class FrameProtocol(asyncio.BufferedProtocol):
         self._body_filled = 0
         self._writable = asyncio.Event()
         self._writable.set()
+        self.closed = asyncio.Event()
 
     async def writable(self) -> None:
         """Wait until the peer has taken enough of what was written."""
@@ -44,6 +45,7 @@ class FrameProtocol(asyncio.BufferedProtocol):
 
     def connection_lost(self, exc: BaseException | None) -> None:
         self._writable.set()
+        self.closed.set()
         self._on_closed(exc)
 
     def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002 - the interface's name

@@ -46,14 +46,21 @@ from barnabas.records.batch import (
 )
 from barnabas.records.builder import assemble_batch, build_batch
 from barnabas.records.compression import CODEC_BY_NAME, Codec, compress
-from barnabas.records.inspection import RECORD_BYTES_MIN, RecordsSummary, check_lengths, inspect_records
+from barnabas.records.inspection import (
+    INT64_MAX,
+    INT64_MIN,
+    RECORD_BYTES_MIN,
+    RecordsSummary,
+    check_lengths,
+    inspect_records,
+)
 from barnabas.records.record import inflate_payload, iterate_records
 from barnabas.records.varint import Buffer
 
 CREATE_TIME: Final = "CreateTime"
 LOG_APPEND_TIME: Final = "LogAppendTime"
 PRODUCER: Final = "producer"
-UNBOUNDED_MS: Final = (1 << 63) - 1
+UNBOUNDED_MS: Final = INT64_MAX
 """The default of `message.timestamp.before.max.ms`: any age will do."""
 
 LENGTHS_CHECKED_RECORDS_MAX: Final = 16
@@ -230,6 +237,8 @@ def _validate_each_record(batch: RecordBatch, settings: ValidationSettings, now_
     else:
         lowest = batch.base_timestamp + summary.min_timestamp_delta
         highest = batch.base_timestamp + summary.max_timestamp_delta
+        if lowest < INT64_MIN or highest > INT64_MAX:
+            raise InvalidTimestamp("A record's timestamp does not fit in 64 bits")
     _check_keys_and_timestamps(batch, summary, lowest, highest, settings, now_ms)
 
     target = _target_codec(batch, settings)

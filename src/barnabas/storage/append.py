@@ -37,7 +37,6 @@ class AppendInfo:
         first_offset: int,
         last_offset: int,
         log_start_offset: int,
-        *,
         log_append_time_ms: int = NO_TIMESTAMP,
         record_count: int = 0,
         size_bytes: int = 0,

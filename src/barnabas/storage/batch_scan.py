@@ -28,6 +28,8 @@ LEGACY_BYTES_MIN: Final = LOG_OVERHEAD_BYTES + 14
 
 _PREFIX: Final = struct.Struct(">qi4xb4x2xi8xq")
 """Base offset, length, magic, last offset delta, max timestamp."""
+_SEARCHED: Final = struct.Struct(">qi4xb6xi")
+"""Base offset, length, magic, last offset delta."""
 _LEGACY: Final = struct.Struct(">qiIbbq")
 """Offset, length, CRC, magic, attributes, timestamp (magic 1)."""
 
@@ -84,9 +86,22 @@ def iterate_headers(
 
 def find_batch(file: OpenFile, position: int, end: int, offset: int) -> Header | None:
     """The first batch from `position` on whose last offset is `offset` or larger."""
-    for header in iterate_headers(file, position, end, chunk_bytes=SEARCH_CHUNK_BYTES):
-        if header.last_offset >= offset:
-            return header
+    unpack = _SEARCHED.unpack_from
+    chunk, chunk_at, chunk_end = b"", position, position
+    while end - position >= LEGACY_BYTES_MIN:
+        if position + _PREFIX.size > chunk_end:
+            chunk, chunk_at = file.read_at(position, SEARCH_CHUNK_BYTES), position
+            chunk_end = position + len(chunk)
+            if len(chunk) < _PREFIX.size:
+                chunk = chunk.ljust(_PREFIX.size, b"\0")
+        last_offset, length, magic, last_offset_delta = unpack(chunk, position - chunk_at)
+        if magic == 2:
+            last_offset += last_offset_delta
+        # A header that cannot be is met by parse_header, which says so.
+        if last_offset >= offset or length < 14 or magic not in (0, 1, 2):
+            header = parse_header(chunk, position - chunk_at, position)
+            return header if position + header.size_bytes <= end else None
+        position += LOG_OVERHEAD_BYTES + length
     return None
 
 

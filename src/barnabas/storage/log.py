@@ -136,6 +136,9 @@ class Log:
         self._validation = config.validation_settings()
         self._index_interval_bytes = config.index_interval_bytes
         self._flush_messages = config.flush_messages
+        self._segment_bytes = config.segment_bytes
+        self._roll_after_ms = config.roll_after_ms
+        self._segment_index_bytes = config.segment_index_bytes
 
     def assign_topic_id(self, topic_id: Uuid) -> None:
         """Remember the topic's id, in `partition.metadata` too; another one is refused."""
@@ -189,9 +192,9 @@ class Log:
             base_offset,
             self.log_end_offset - 1,
             self.log_start_offset,
-            log_append_time_ms=validated.log_append_time,
-            record_count=validated.record_count,
-            size_bytes=len(validated.buffer),
+            validated.log_append_time,
+            validated.record_count,
+            len(validated.buffer),
         )
 
     def append_as_follower(self, records: bytes | bytearray | memoryview) -> AppendInfo:
@@ -239,29 +242,22 @@ class Log:
         last = batches[-1]
         next_offset = last.base_offset + last.last_offset_delta + 1
         segment = self.segments.active
-        config = self.config
         if segment.should_roll(
             len(data),
             max_timestamp,
             next_offset - 1,
             now_ms,
-            segment_bytes=config.segment_bytes,
-            roll_after_ms=config.roll_after_ms,
-            index_bytes=config.segment_index_bytes,
+            self._segment_bytes,
+            self._roll_after_ms,
+            self._segment_index_bytes,
         ):
-            if len(data) > config.segment_bytes:
+            if len(data) > self._segment_bytes:
                 raise RecordListTooLarge(
-                    f"{len(data)} bytes of records do not fit into a segment of {config.segment_bytes}"
+                    f"{len(data)} bytes of records do not fit into a segment of {self._segment_bytes}"
                 )
             segment = self.roll(batches[0].base_offset)
         try:
-            segment.append(
-                data,
-                [(batch.base_offset + batch.last_offset_delta, batch.size_bytes) for batch in batches],
-                max_timestamp=max_timestamp,
-                offset_of_max_timestamp=offset_of_max_timestamp,
-                index_interval_bytes=self._index_interval_bytes,
-            )
+            segment.append(data, batches, max_timestamp, offset_of_max_timestamp, self._index_interval_bytes)
         except OSError as error:
             self._cut_after_failure(segment)
             self.fail(error)

@@ -135,11 +135,12 @@ class ProducerEntry:
         if self.producer_epoch != batch.producer_epoch:
             self.batches.clear()
             self.producer_epoch = batch.producer_epoch
-        elif len(self.batches) >= BATCHES_REMEMBERED:
-            del self.batches[0]
+        batches = self.batches
+        if len(batches) >= BATCHES_REMEMBERED:
+            del batches[0]
         delta = batch.last_offset_delta
         timestamp = batch.max_timestamp
-        self.batches.append(BatchMetadata(batch.last_sequence, base_offset + delta, delta, timestamp))
+        batches.append(BatchMetadata(batch.last_sequence, base_offset + delta, delta, timestamp))
         self.last_timestamp = timestamp
 
     def end_transaction(self, marker: EndTransactionMarker, producer_epoch: int, timestamp: int) -> None:
@@ -232,6 +233,15 @@ class ProducerState:
     ) -> BatchMetadata | None:
         if entry is None:
             return None
+        attributes = batch.attributes
+        if (
+            batch.producer_epoch == entry.producer_epoch
+            and not attributes & CONTROL_FLAG
+            and entry.batches
+            and batch.base_sequence == entry.batches[-1][0] + 1
+            and (attributes & TRANSACTIONAL_FLAG or entry.current_txn_first_offset < 0)
+        ):
+            return None  # the next in order: by far the most
         if origin is AppendOrigin.CLIENT:
             duplicate = entry.find_duplicate(batch)
             if duplicate is not None:
@@ -241,7 +251,6 @@ class ProducerState:
                 f"Epoch of producer {batch.producer_id} is {batch.producer_epoch}, which is smaller than "
                 f"the last seen epoch {entry.producer_epoch}"
             )
-        attributes = batch.attributes
         if attributes & CONTROL_FLAG:
             _check_coordinator_epoch(batch, entry)
             return None

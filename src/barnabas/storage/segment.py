@@ -15,7 +15,7 @@ import logging
 from collections.abc import Iterator
 
 from barnabas.core.errors import KafkaStorageError
-from barnabas.records.batch import NO_TIMESTAMP
+from barnabas.records.batch import NO_TIMESTAMP, RecordBatch
 from barnabas.storage.batch_scan import GarbledLog, Header, find_batch, iterate_headers
 from barnabas.storage.files import DataFile, Files
 from barnabas.storage.index import CorruptIndex
@@ -110,19 +110,17 @@ class Segment:
     def append(
         self,
         data: bytes | bytearray | memoryview,
-        batches: list[tuple[int, int]],
-        *,
+        batches: list[RecordBatch],
         max_timestamp: int,
         offset_of_max_timestamp: int,
         index_interval_bytes: int,
     ) -> None:
-        """Write whole batches behind what is there, in one system call.
+        """Write the batches, whose bytes are `data`, behind what is there, in one system call.
 
-        `batches` has `(last offset, size)` of each. A write that fails or is short leaves the
-        segment as it was."""
+        A write that fails or is short leaves the segment as it was."""
         position = self.size_bytes
         length = len(data)
-        written = self.file.write_at(position, data)
+        written = (self._file or self.file).write_at(position, data)
         if written != length:
             raise OSError(f"{self.path(LOG)}: {written} of {length} bytes written")
         self.size_bytes = position + length
@@ -136,15 +134,15 @@ class Segment:
             self._first_timestamp = max_timestamp
         since = self.bytes_since_last_index_entry
         if since > index_interval_bytes:
-            self.offset_index.append(batches[-1][0], position)
+            self.offset_index.append(batches[-1].last_offset, position)
             self.time_index.maybe_append(known_max, self._offset_of_max_timestamp)
             since = 0
         self.bytes_since_last_index_entry = since + length
         offsets, positions = self._recent_offsets, self._recent_positions
-        for last_offset, size_bytes in batches:
-            offsets.append(last_offset)
+        for batch in batches:
+            offsets.append(batch.base_offset + batch.last_offset_delta)
             positions.append(position)
-            position += size_bytes
+            position += batch.size_bytes
         if len(offsets) > 2 * RECENT_BATCHES_MAX:
             del offsets[:-RECENT_BATCHES_MAX], positions[:-RECENT_BATCHES_MAX]
 
@@ -154,7 +152,6 @@ class Segment:
         max_timestamp: int,
         last_offset: int,
         now_ms: int,
-        *,
         segment_bytes: int,
         roll_after_ms: int,
         index_bytes: int,
@@ -171,6 +168,8 @@ class Segment:
         waited_ms = max_timestamp - first if first >= 0 else now_ms - self.created_ms
         if waited_ms > roll_after_ms - self.roll_jitter_ms:
             return True
+        if 2 * size < index_bytes:
+            return False  # entries are smaller than the batches they stand for
         # The time index keeps one entry free for the one written when the segment is closed.
         return self.offset_index.size_bytes + 8 > index_bytes or self.time_index.size_bytes + 24 > index_bytes
 

@@ -9,6 +9,9 @@ from __future__ import annotations
 from random import Random
 from typing import Any
 
+from kio.schema.index import schema_name_map
+from kio.static.constants import EntityType
+
 from barnabas.core.ids import ZERO_UUID, Uuid
 from barnabas.protocol.api_keys import FLEXIBLE_SINCE, ApiKey, request_class, response_class
 from barnabas.protocol.fields import FRESH
@@ -35,6 +38,20 @@ def all_cases() -> list[tuple[type[Message], int]]:
 
 def case_id(case: tuple[type[Message], int]) -> str:
     return f"{case[0].__name__}-v{case[1]}"
+
+
+def kio_name(cls: type[Message]) -> tuple[str, EntityType]:
+    api = cls.__schema__.api
+    if api is None:
+        kind = cls.__name__.removeprefix("ConsumerProtocol").lower()
+        return f"consumer_protocol_{kind}", EntityType.data
+    request = cls.__name__.endswith("Request")
+    return api.name.lower(), EntityType.request if request else EntityType.response
+
+
+def in_kio(case: tuple[type[Message], int]) -> bool:
+    name, kind = kio_name(case[0])
+    return kind in schema_name_map.get(name, {}).get(case[1], {})
 
 
 def random_message(cls: type[Message], version: int, random: Random, size: int) -> Any:
@@ -76,7 +93,9 @@ def random_scalar(name: str, kind: str, random: Random) -> Any:
     if kind == "string":
         return random.choice(TEXTS)
     if kind in ("bytes", "records"):
-        return random.choice((b"", b"\x00", random.randbytes(126), random.randbytes(127), random.randbytes(5000)))
+        return random.choice(
+            (b"", b"\x00", random.randbytes(126), random.randbytes(127), random.randbytes(5000))
+        )
     if kind == "uuid":
         return random.choice((ZERO_UUID, Uuid(random.randbytes(16))))
     if kind == "float64":

@@ -7,7 +7,7 @@ with Kafka, without having written the expectation ourselves.
 from __future__ import annotations
 
 import dataclasses
-import datetime
+import datetime as dt
 import io
 import uuid
 from functools import cache
@@ -22,27 +22,13 @@ from kio.schema.index import schema_name_map
 from kio.serial import entity_reader, entity_writer
 from kio.serial._introspect import is_optional
 from kio.static.constants import EntityType
+from tests.unit.protocol.samples import all_cases, case_id, in_kio, kio_name, random_message
 
 from barnabas.core.ids import ZERO_UUID
 from barnabas.protocol.fields import FRESH
 from barnabas.protocol.schema import Message
-from tests.unit.protocol.samples import all_cases, case_id, random_message
 
-EPOCH = datetime.datetime.fromtimestamp(0, datetime.UTC)
-
-
-def kio_name(cls: type[Message]) -> tuple[str, EntityType]:
-    api = cls.__schema__.api
-    if api is None:
-        kind = cls.__name__.removeprefix("ConsumerProtocol").lower()
-        return f"consumer_protocol_{kind}", EntityType.data
-    request = cls.__name__.endswith("Request")
-    return api.name.lower(), EntityType.request if request else EntityType.response
-
-
-def in_kio(case: tuple[type[Message], int]) -> bool:
-    name, kind = kio_name(case[0])
-    return kind in schema_name_map.get(name, {}).get(case[1], {})
+EPOCH = dt.datetime.fromtimestamp(0, dt.UTC)
 
 
 CASES = [case for case in all_cases() if in_kio(case)]
@@ -60,10 +46,10 @@ def plain(value: Any) -> Any:
         return [plain(each) for each in value]
     if isinstance(value, uuid.UUID):
         return value.bytes
-    if isinstance(value, datetime.timedelta):
-        return value // datetime.timedelta(milliseconds=1)
-    if isinstance(value, datetime.datetime):
-        return (value - EPOCH) // datetime.timedelta(milliseconds=1)
+    if isinstance(value, dt.timedelta):
+        return value // dt.timedelta(milliseconds=1)
+    if isinstance(value, dt.datetime):
+        return (value - EPOCH) // dt.timedelta(milliseconds=1)
     return getattr(value, "value", value)  # error codes are an enum there
 
 
@@ -121,7 +107,11 @@ def assert_same_schema(ours: type[Message], theirs: Any, version: int) -> None:
         kafka_type = other.metadata.get("kafka_type", "")
         if field.tag is None and kafka_type != "uuid" and not kafka_type.startswith("datetime"):
             assert nullable == is_optional(other), field
-        if other.default is not dataclasses.MISSING and field.default is not FRESH and field.kind.message is None:
+        if (
+            other.default is not dataclasses.MISSING
+            and field.default is not FRESH
+            and field.kind.message is None
+        ):
             expected = plain(other.default)
             if field.kind.name == "uuid":
                 expected = expected or ZERO_UUID
@@ -137,7 +127,10 @@ def test_the_declaration_agrees_with_kio(case: tuple[type[Message], int]) -> Non
 
 def test_every_version_that_kio_has_is_declared() -> None:
     known = {kio_name(cls): cls for cls, _ in all_cases()}
-    two_phase_commit = {("init_producer_id", EntityType.request, 6), ("init_producer_id", EntityType.response, 6)}
+    two_phase_commit = {
+        ("init_producer_id", EntityType.request, 6),
+        ("init_producer_id", EntityType.response, 6),
+    }
     missing = {
         (name, kind, version)
         for name, versions in schema_name_map.items()
