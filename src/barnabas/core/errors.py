@@ -25,6 +25,9 @@ class KafkaError(Exception):
     retriable: ClassVar[bool] = False
     by_code: ClassVar[dict[int, type[KafkaError]]] = {}
 
+    record_errors: tuple[tuple[int, str], ...] = ()
+    """Which records of a rejected batch are to blame, by position in it, and why."""
+
     def __init_subclass__(cls, *, code: int, retriable: bool = False) -> None:
         super().__init_subclass__()
         assert code not in KafkaError.by_code, f"error code {code} is declared twice"

@@ -1,0 +1,324 @@
+"""The five codecs of a record batch, and inflation that stops at a cap.
+
+A producer's compressed bytes are untrusted: 1 GiB of zeros is 33 KB of zstd. So nothing here
+calls a one-shot `decompress` whose output the sender decides. Each codec inflates in steps
+bounded by what is still allowed, and the first step is bounded by the bytes received; past
+the cap InvalidRecord is raised, which clients do not retry. Bytes that the codec cannot read,
+a stream that ends early included, raise CorruptMessage.
+
+What is on the wire follows Kafka's Java client. Snappy is in the block framing of xerial's
+snappy-java (librdkafka may send the raw form; both are read). LZ4 is the LZ4 frame format
+with independent blocks of 64 KB. Gzip members and zstd frames may follow one another.
+
+Codec libraries from outside Python are imported on first use, because a broker whose topics keep the
+producer's compression needs none of them to start.
+"""
+
+from __future__ import annotations
+
+import enum
+import functools
+import zlib
+from collections.abc import Callable
+from typing import Any, Final
+
+from barnabas.core.errors import CorruptMessage, InvalidRecord
+from barnabas.records.varint import Buffer
+
+FIRST_STEP_BYTES: Final = 64 * 1024
+"""The smallest step of inflation; small batches come out in one."""
+
+EXPECTED_RATIO: Final = 4
+"""A first step of this many times the input holds most batches whole."""
+
+XERIAL_MAGIC: Final = b"\x82SNAPPY\x00"
+XERIAL_HEADER: Final = XERIAL_MAGIC + b"\x00\x00\x00\x01\x00\x00\x00\x01"
+XERIAL_BLOCK_BYTES: Final = 32 * 1024
+SNAPPY_RATIO_MAX: Final = 64
+"""A snappy element turns at least 2 bytes into at most 64, so a longer claim is a lie."""
+
+LZ4_FAST_LEVEL: Final = 9
+"""Kafka's default level, and the name it gives to the fast compressor."""
+
+
+class Codec(enum.IntEnum):
+    """The codec in the lowest three bits of a batch's attributes."""
+
+    NONE = 0
+    GZIP = 1
+    SNAPPY = 2
+    LZ4 = 3
+    ZSTD = 4
+
+
+CODECS: Final = tuple(Codec)
+CODEC_BY_NAME: Final = {codec.name.lower(): codec for codec in Codec} | {"uncompressed": Codec.NONE}
+"""Names as `compression.type` spells them."""
+
+
+def compress(codec: Codec, data: Buffer, level: int | None = None) -> bytes:
+    """`data` as `codec` writes it; `level` means what Kafka's `compression.<codec>.level` means."""
+    return _COMPRESSORS[codec](data, level)
+
+
+def decompress(codec: Codec, data: Buffer, limit_bytes: int) -> bytes | bytearray:
+    """The inflated bytes, at most `limit_bytes` of them.
+
+    Raises InvalidRecord when there would be more, CorruptMessage when `data` is not a
+    complete stream of `codec`.
+    """
+    return _DECOMPRESSORS[codec](data, limit_bytes)
+
+
+def _too_large(limit_bytes: int) -> InvalidRecord:
+    return InvalidRecord(f"Compressed records inflate to more than {limit_bytes} bytes")
+
+
+def _first_step_bytes(data: Buffer, room_bytes: int) -> int:
+    return min(room_bytes, max(FIRST_STEP_BYTES, EXPECTED_RATIO * len(data)))
+
+
+# None
+
+
+def _store(data: Buffer, level: int | None) -> bytes:  # noqa: ARG001
+    return bytes(data)
+
+
+def _restore(data: Buffer, limit_bytes: int) -> bytes:
+    if len(data) > limit_bytes:
+        raise _too_large(limit_bytes)
+    return bytes(data)
+
+
+# Gzip
+
+
+_GZIP_WINDOW_BITS: Final = 31
+"""zlib's spelling of a 32 KB window inside a gzip header and trailer."""
+
+
+def _gzip(data: Buffer, level: int | None) -> bytes:
+    deflate = zlib.compressobj(-1 if level is None else level, 8, _GZIP_WINDOW_BITS)
+    return deflate.compress(data) + deflate.flush()
+
+
+def _gunzip(data: Buffer, limit_bytes: int) -> bytes:
+    pieces: list[bytes] = []
+    room_bytes = limit_bytes + 1
+    rest: Buffer = data
+    while True:
+        inflate = zlib.decompressobj(_GZIP_WINDOW_BITS)
+        try:
+            piece = inflate.decompress(rest, room_bytes)
+        except zlib.error as error:
+            raise CorruptMessage(f"Gzip cannot be inflated: {error}") from None
+        pieces.append(piece)
+        room_bytes -= len(piece)
+        if room_bytes <= 0:
+            raise _too_large(limit_bytes)
+        if not inflate.eof:
+            raise CorruptMessage("A gzip stream ends early")
+        rest = inflate.unused_data
+        # As in Java, what follows a member and does not begin another is ignored.
+        if rest[:2] != b"\x1f\x8b":
+            return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+
+
+# Snappy
+
+
+@functools.cache
+def _cramjam_snappy() -> Any:
+    import cramjam  # noqa: PLC0415
+
+    return cramjam.snappy
+
+
+def _snappy(data: Buffer, level: int | None) -> bytes:  # noqa: ARG001
+    compress_raw = _cramjam_snappy().compress_raw
+    out = bytearray(XERIAL_HEADER)
+    view = memoryview(data)
+    for start in range(0, len(view), XERIAL_BLOCK_BYTES):
+        block = memoryview(compress_raw(view[start : start + XERIAL_BLOCK_BYTES]))
+        out += len(block).to_bytes(4, "big")
+        out += block
+    return bytes(out)
+
+
+def _unsnappy(data: Buffer, limit_bytes: int) -> bytes | bytearray:
+    view = memoryview(data)
+    if bytes(view[:8]) == XERIAL_MAGIC:
+        return _unsnappy_xerial(view, limit_bytes)
+    return bytes(_unsnappy_block(view, limit_bytes, limit_bytes))
+
+
+def _unsnappy_xerial(view: memoryview, limit_bytes: int) -> bytearray:
+    out = bytearray()
+    position = 0
+    end = len(view)
+    while position < end:
+        if bytes(view[position : position + 8]) == XERIAL_MAGIC:  # streams may be concatenated
+            position += len(XERIAL_HEADER)
+            if position > end:
+                raise CorruptMessage("A snappy stream ends early")
+            continue
+        start = position + 4
+        position = start + int.from_bytes(view[position:start], "big")
+        if position > end or start > end:
+            raise CorruptMessage("A snappy stream ends early")
+        out += _unsnappy_block(view[start:position], limit_bytes - len(out), limit_bytes)
+    return out
+
+
+def _unsnappy_block(block: memoryview, room_bytes: int, limit_bytes: int) -> memoryview:
+    snappy = _cramjam_snappy()
+    try:
+        inflated_bytes = snappy.decompress_raw_len(block)
+        if inflated_bytes > SNAPPY_RATIO_MAX * len(block):
+            raise CorruptMessage("A snappy block claims more than it can hold")
+        if inflated_bytes > room_bytes:
+            raise _too_large(limit_bytes)
+        return memoryview(snappy.decompress_raw(block))
+    except _decompression_error() as error:
+        raise CorruptMessage(f"Snappy cannot be inflated: {error}") from None
+
+
+@functools.cache
+def _decompression_error() -> type[Exception]:
+    import cramjam  # noqa: PLC0415
+
+    error: type[Exception] = cramjam.DecompressionError
+    return error
+
+
+# LZ4
+
+
+@functools.cache
+def _lz4_frame() -> Any:
+    import lz4.frame  # noqa: PLC0415
+
+    return lz4.frame
+
+
+def _lz4(data: Buffer, level: int | None) -> bytes:
+    frame = _lz4_frame()
+    return bytes(
+        frame.compress(
+            data,
+            compression_level=0 if level is None or level == LZ4_FAST_LEVEL else max(3, min(level, 12)),
+            block_size=frame.BLOCKSIZE_MAX64KB,
+            block_linked=False,
+            store_size=False,
+        )
+    )
+
+
+def _unlz4(data: Buffer, limit_bytes: int) -> bytes:
+    inflate = _lz4_frame().LZ4FrameDecompressor()
+    pieces: list[bytes] = []
+    total_bytes = 0
+    rest: Buffer = data
+    try:
+        while not inflate.eof:
+            room_bytes = limit_bytes + 1 - total_bytes
+            step_bytes = min(room_bytes, total_bytes) or _first_step_bytes(data, room_bytes)
+            piece = inflate.decompress(rest, step_bytes)
+            pieces.append(piece)
+            total_bytes += len(piece)
+            if total_bytes > limit_bytes:
+                raise _too_large(limit_bytes)
+            if inflate.needs_input and not inflate.eof:
+                raise CorruptMessage("An LZ4 frame ends early")
+            rest = b""  # the decompressor keeps what it has not yet read
+    except RuntimeError as error:
+        raise CorruptMessage(f"LZ4 cannot be inflated: {error}") from None
+    return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+
+
+# Zstd
+
+
+@functools.cache
+def _zstandard() -> Any:
+    import zstandard  # noqa: PLC0415
+
+    return zstandard
+
+
+_ZSTD_MAGIC: Final = 0xFD2FB528
+_ZSTD_SKIPPABLE_MAGIC: Final = 0x184D2A5
+_ZSTD_RLE_BLOCK: Final = 1
+
+
+def _zstd(data: Buffer, level: int | None) -> bytes:
+    compressor = _zstandard().ZstdCompressor(level=3 if level is None else level)
+    return bytes(compressor.compress(data))
+
+
+def _unzstd(data: Buffer, limit_bytes: int) -> bytes:
+    _check_zstd_frames_are_whole(memoryview(data))
+    zstandard = _zstandard()
+    pieces: list[bytes] = []
+    total_bytes = 0
+    try:
+        with zstandard.ZstdDecompressor().stream_reader(data, read_across_frames=True) as reader:
+            while True:
+                room_bytes = limit_bytes + 1 - total_bytes
+                step_bytes = min(room_bytes, total_bytes) or _first_step_bytes(data, room_bytes)
+                piece = reader.read(step_bytes)
+                total_bytes += len(piece)
+                if total_bytes > limit_bytes:
+                    raise _too_large(limit_bytes)
+                pieces.append(piece)
+                if len(piece) < step_bytes:
+                    break
+    except zstandard.ZstdError as error:
+        raise CorruptMessage(f"Zstd cannot be inflated: {error}") from None
+    return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+
+
+def _check_zstd_frames_are_whole(view: memoryview) -> None:
+    """Walk frame and block headers to the end of `view`.
+
+    The stream reader takes the end of its input for the end of the data, so a cut stream
+    would come out short and unnoticed; Java consumers would fail on it.
+    """
+    position = 0
+    end = len(view)
+    while position < end:
+        position = _end_of_zstd_frame(view, position)
+    if position != end or end == 0:
+        raise CorruptMessage("A zstd frame ends early")
+
+
+def _end_of_zstd_frame(view: memoryview, position: int) -> int:
+    magic = int.from_bytes(view[position : position + 4], "little")
+    if magic >> 4 == _ZSTD_SKIPPABLE_MAGIC:
+        return position + 8 + int.from_bytes(view[position + 4 : position + 8], "little")
+    if magic != _ZSTD_MAGIC or position + 5 > len(view):
+        raise CorruptMessage("A zstd frame does not begin with its magic number")
+    descriptor = view[position + 4]
+    is_single_segment = descriptor >> 5 & 1
+    content_size_bytes = (is_single_segment, 2, 4, 8)[descriptor >> 6]
+    dictionary_id_bytes = (0, 1, 2, 4)[descriptor & 3]
+    position += 5 + (1 - is_single_segment) + dictionary_id_bytes + content_size_bytes
+    while True:
+        if position + 3 > len(view):
+            raise CorruptMessage("A zstd frame ends early")
+        block = int.from_bytes(view[position : position + 3], "little")
+        position += 3 + (1 if block >> 1 & 3 == _ZSTD_RLE_BLOCK else block >> 3)
+        if block & 1:
+            return position + (4 if descriptor & 4 else 0)
+
+
+_COMPRESSORS: Final[tuple[Callable[[Buffer, int | None], bytes], ...]] = (_store, _gzip, _snappy, _lz4, _zstd)
+_DECOMPRESSORS: Final[tuple[Callable[[Buffer, int], bytes | bytearray], ...]] = (
+    _restore,
+    _gunzip,
+    _unsnappy,
+    _unlz4,
+    _unzstd,
+)
+assert len(_COMPRESSORS) == len(_DECOMPRESSORS) == len(CODECS)

@@ -1,0 +1,321 @@
+"""What a leader checks of a producer's records before it appends them.
+
+The rules are those of Kafka's ProduceRequest, UnifiedLog and LogValidator for magic 2, and a
+rejected produce changes nothing in the log. The work is per batch: header fields, one
+checksum, and for batches of few records a walk over their lengths. Records are looked at one
+by one, inflated under a cap, only where the topic's settings demand it: a compacted topic (no
+record without a key), a bound on old timestamps, another codec than the producer's.
+
+Gaps, on purpose (docs/adr/0003-batch-validation.md): records are not looked at otherwise, so
+the largest timestamp is believed as the header states it, and malformed records inside a
+large or compressed batch with a right checksum are the consumer's to refuse.
+
+Offsets and leader epoch are assigned afterwards by `assign_offsets`, when the log knows them.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import struct
+from typing import Final
+
+from crc32c import crc32c
+
+from barnabas.core.errors import (
+    CorruptMessage,
+    InvalidRecord,
+    InvalidTimestamp,
+    KafkaError,
+    MessageTooLarge,
+    UnsupportedCompressionType,
+)
+from barnabas.core.limits import INFLATED_BATCH_BYTES_MAX
+from barnabas.records.batch import (
+    ATTRIBUTES_AT,
+    CODEC_MASK,
+    CONTROL_FLAG,
+    HEADER_BYTES,
+    LOG_APPEND_TIME_FLAG,
+    LOG_OVERHEAD_BYTES,
+    MAGIC,
+    MAGIC_AT,
+    NO_TIMESTAMP,
+    TRANSACTIONAL_FLAG,
+    RecordBatch,
+    set_max_timestamp,
+)
+from barnabas.records.builder import assemble_batch, build_batch
+from barnabas.records.compression import CODEC_BY_NAME, Codec, compress
+from barnabas.records.inspection import (
+    RECORD_BYTES_MIN,
+    RECORDS_NAMED_MAX,
+    RecordsSummary,
+    check_lengths,
+    inspect_records,
+)
+from barnabas.records.record import inflate_payload, iterate_records
+from barnabas.records.varint import INT64_MAX, INT64_MIN, Buffer
+
+CREATE_TIME: Final = "CreateTime"
+LOG_APPEND_TIME: Final = "LogAppendTime"
+PRODUCER: Final = "producer"
+UNBOUNDED_MS: Final = INT64_MAX
+"""The default of `message.timestamp.before.max.ms`: any age will do."""
+
+LENGTHS_CHECKED_RECORDS_MAX: Final = 16
+"""Up to this many uncompressed records, about 3 µs, lengths are followed one by one."""
+
+_put_int64 = struct.Struct(">q").pack_into
+_put_int32 = struct.Struct(">i").pack_into
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class ValidationSettings:
+    """The settings of a topic that bear on what may be appended to it."""
+
+    max_message_bytes: int = 1_048_588
+    timestamp_type: str = CREATE_TIME
+    timestamp_before_max_ms: int = UNBOUNDED_MS
+    timestamp_after_max_ms: int = 3_600_000
+    compression_type: str = PRODUCER
+    compression_level: int | None = None
+    compacted: bool = False
+
+
+class ValidatedRecords:
+    """Records that may be appended once `assign_offsets` has placed them."""
+
+    __slots__ = (
+        "batches",
+        "buffer",
+        "log_append_time",
+        "max_timestamp",
+        "offset_of_max_timestamp",
+        "record_count",
+    )
+
+    def __init__(
+        self, buffer: bytearray | memoryview, batch: RecordBatch, max_timestamp: int, log_append_time: int
+    ) -> None:
+        self.buffer = buffer
+        """What to write: the producer's own bytes, or new ones when they were rewritten."""
+        self.batches = [batch]
+        self.max_timestamp = max_timestamp
+        self.offset_of_max_timestamp: int = batch.last_offset_delta
+        """The last offset of the batch that has it, as Kafka's time index wants it."""
+        self.record_count: int = batch.record_count
+        self.log_append_time = log_append_time
+        """For the produce response; -1 when the producer's own timestamps are kept."""
+
+
+def validate_produce(
+    records: bytearray | memoryview | None,
+    *,
+    settings: ValidationSettings,
+    now_ms: int,
+    zstd_allowed: bool = True,
+) -> ValidatedRecords:
+    """Check the records that a client wants appended to one partition.
+
+    `records` may be patched in place. `zstd_allowed` is false for produce requests before v7,
+    whose consumers might not know the codec.
+    """
+    batch = _only_batch(records)
+    assert records is not None
+    codec = batch.attributes & CODEC_MASK
+    if codec == Codec.ZSTD and not zstd_allowed:
+        raise UnsupportedCompressionType("Produce requests before version 7 must not use ZStandard")
+    if batch.base_offset != 0:
+        raise InvalidRecord(f"The base offset of a record batch should be 0, but it is {batch.base_offset}")
+    if batch.size_bytes > settings.max_message_bytes:
+        raise _too_large(batch.size_bytes, settings)
+    if crc32c(memoryview(records)[ATTRIBUTES_AT:]) != batch.crc:
+        raise CorruptMessage(f"Record batch is corrupt (stored CRC = {batch.crc})")
+    _check_header(batch)
+
+    if (
+        settings.compacted
+        or settings.timestamp_before_max_ms != UNBOUNDED_MS
+        or (settings.compression_type != PRODUCER and CODEC_BY_NAME[settings.compression_type] != codec)
+    ):
+        return _validate_each_record(batch, settings, now_ms)
+    if not codec:
+        _check_structure(records, batch.record_count)
+    elif codec > Codec.ZSTD:
+        raise InvalidRecord(f"Unknown compression type {codec}")
+    return _settle_timestamps(batch, batch.max_timestamp, settings, now_ms)
+
+
+def assign_offsets(validated: ValidatedRecords, base_offset: int, leader_epoch: int) -> None:
+    """Place the records in the log: patch offsets and epoch into their bytes and views."""
+    buffer = validated.buffer
+    validated.offset_of_max_timestamp += base_offset
+    for batch in validated.batches:
+        position = batch.position
+        batch.base_offset = base_offset
+        batch.leader_epoch = leader_epoch
+        _put_int64(buffer, position, base_offset)
+        _put_int32(buffer, position + LOG_OVERHEAD_BYTES, leader_epoch)
+        base_offset += batch.last_offset_delta + 1
+
+
+def _only_batch(records: bytearray | memoryview | None) -> RecordBatch:
+    if not records:
+        raise InvalidRecord("Produce requests must have at least one record batch per partition")
+    size_bytes = len(records)
+    if size_bytes > MAGIC_AT and records[MAGIC_AT] != MAGIC:
+        raise InvalidRecord("Produce requests may only contain record batches with magic version 2")
+    if size_bytes < HEADER_BYTES:
+        raise CorruptMessage("Record batch is truncated inside its header")
+    batch = RecordBatch(records)
+    if batch.size_bytes != size_bytes:
+        if batch.size_bytes < HEADER_BYTES:
+            raise CorruptMessage(f"Record batch size {batch.size_bytes} is smaller than its header")
+        if batch.size_bytes > size_bytes:
+            raise CorruptMessage(f"Record batch of {batch.size_bytes} bytes is truncated to {size_bytes}")
+        raise InvalidRecord("Produce requests must have exactly one record batch per partition")
+    return batch
+
+
+def _check_header(batch: RecordBatch) -> None:
+    count = batch.record_count
+    if count <= 0 or batch.last_offset_delta != count - 1:
+        raise InvalidRecord(
+            f"Inconsistent last offset delta {batch.last_offset_delta} and count of records {count}"
+        )
+    if batch.attributes & CONTROL_FLAG:
+        raise InvalidRecord("Clients are not allowed to write control records")
+    if batch.producer_id >= 0:
+        if batch.base_sequence < 0:
+            raise InvalidRecord(f"Invalid sequence {batch.base_sequence} of producer id {batch.producer_id}")
+    elif batch.attributes & TRANSACTIONAL_FLAG:
+        raise InvalidRecord("Transactional records need a producer id")
+
+
+def _check_structure(records: bytearray | memoryview, count: int) -> None:
+    if count <= LENGTHS_CHECKED_RECORDS_MAX:
+        check_lengths(memoryview(records)[HEADER_BYTES:], count)
+    elif count * RECORD_BYTES_MIN > len(records) - HEADER_BYTES:
+        raise InvalidRecord(f"A batch of {len(records)} bytes cannot hold {count} records")
+
+
+def _settle_timestamps(
+    batch: RecordBatch, max_timestamp: int, settings: ValidationSettings, now_ms: int
+) -> ValidatedRecords:
+    """Check the largest timestamp, or replace all of them by the time of the append."""
+    buffer = batch.buffer
+    assert not isinstance(buffer, bytes)
+    claims_append_time = batch.attributes & LOG_APPEND_TIME_FLAG
+    if settings.timestamp_type == CREATE_TIME and max_timestamp != NO_TIMESTAMP:
+        if max_timestamp - now_ms > settings.timestamp_after_max_ms:
+            raise InvalidTimestamp(f"Timestamp {max_timestamp} is too far after the broker's time {now_ms}")
+        if claims_append_time or max_timestamp != batch.max_timestamp:
+            set_max_timestamp(buffer, batch.position, max_timestamp, is_log_append_time=False)
+            batch = RecordBatch(buffer, batch.position)
+        return ValidatedRecords(buffer, batch, max_timestamp, NO_TIMESTAMP)
+    if claims_append_time:
+        raise InvalidTimestamp("Producers should not set the timestamp type to LogAppendTime")
+    if settings.timestamp_type == CREATE_TIME:
+        return ValidatedRecords(buffer, batch, NO_TIMESTAMP, NO_TIMESTAMP)
+    set_max_timestamp(buffer, batch.position, now_ms, is_log_append_time=True)
+    return ValidatedRecords(buffer, RecordBatch(buffer, batch.position), now_ms, now_ms)
+
+
+def _validate_each_record(batch: RecordBatch, settings: ValidationSettings, now_ms: int) -> ValidatedRecords:
+    try:
+        payload = inflate_payload(batch, INFLATED_BATCH_BYTES_MAX)
+    except CorruptMessage as error:
+        # The checksum was right: sending the same bytes again, as clients would, cannot help.
+        raise InvalidRecord(error.message) from None
+    summary = inspect_records(payload, batch.record_count)
+    if batch.is_log_append_time:
+        lowest = highest = batch.max_timestamp
+    else:
+        lowest = batch.base_timestamp + summary.min_timestamp_delta
+        highest = batch.base_timestamp + summary.max_timestamp_delta
+        if lowest < INT64_MIN or highest > INT64_MAX:
+            raise InvalidTimestamp("A record's timestamp does not fit in 64 bits")
+    _check_keys_and_timestamps(batch, summary, lowest, highest, settings, now_ms)
+
+    target = _target_codec(batch, settings)
+    if target != batch.codec or not summary.has_consecutive_offsets:
+        batch = _rewrite(batch, payload, summary, target, settings)
+        if batch.size_bytes > settings.max_message_bytes:
+            raise _too_large(batch.size_bytes, settings)
+    return _settle_timestamps(batch, max(highest, NO_TIMESTAMP), settings, now_ms)
+
+
+def _target_codec(batch: RecordBatch, settings: ValidationSettings) -> Codec:
+    return batch.codec if settings.compression_type == PRODUCER else CODEC_BY_NAME[settings.compression_type]
+
+
+def _check_keys_and_timestamps(
+    batch: RecordBatch,
+    summary: RecordsSummary,
+    lowest: int,
+    highest: int,
+    settings: ValidationSettings,
+    now_ms: int,
+) -> None:
+    keyless = summary.without_key if settings.compacted else ()
+    earliest = now_ms - settings.timestamp_before_max_ms
+    latest = now_ms + settings.timestamp_after_max_ms
+    untimely: list[tuple[int, str]] = []
+    if settings.timestamp_type == CREATE_TIME and not earliest <= lowest <= highest <= latest:
+        faulty = (
+            (index, f"Timestamp {record.timestamp} is out of range [{earliest}, {latest}]")
+            for index, record in enumerate(iterate_records(batch, INFLATED_BATCH_BYTES_MAX))
+            if record.timestamp != NO_TIMESTAMP and not earliest <= record.timestamp <= latest
+        )
+        untimely = list(itertools.islice(faulty, RECORDS_NAMED_MAX))
+    if not keyless and not untimely:
+        return
+    error: KafkaError = InvalidRecord("Compacted topics do not accept records without a key")
+    if untimely:
+        error = InvalidTimestamp("One or more records have been rejected due to invalid timestamp")
+    # A record with both faults is named once, by the fault that is looked for first.
+    faults = dict(untimely) | dict.fromkeys(keyless, "Compacted topics do not accept records without a key")
+    error.record_errors = tuple(sorted(faults.items()))
+    raise error
+
+
+def _rewrite(
+    batch: RecordBatch, payload: Buffer, summary: RecordsSummary, target: Codec, settings: ValidationSettings
+) -> RecordBatch:
+    """The same records in another codec, or at the offsets that they should have had."""
+    if summary.has_consecutive_offsets and not batch.is_log_append_time:
+        rewritten = assemble_batch(
+            compress(target, payload, settings.compression_level) if target else payload,
+            base_offset=0,
+            leader_epoch=batch.leader_epoch,
+            attributes=batch.attributes & ~CODEC_MASK | target,
+            last_offset_delta=batch.last_offset_delta,
+            base_timestamp=batch.base_timestamp,
+            max_timestamp=batch.max_timestamp,
+            producer_id=batch.producer_id,
+            producer_epoch=batch.producer_epoch,
+            base_sequence=batch.base_sequence,
+            record_count=batch.record_count,
+        )
+    else:
+        rewritten = build_batch(
+            (
+                (record.key, record.value, record.headers, record.timestamp)
+                for record in iterate_records(batch, INFLATED_BATCH_BYTES_MAX)
+            ),
+            leader_epoch=batch.leader_epoch,
+            codec=target,
+            level=settings.compression_level,
+            producer_id=batch.producer_id,
+            producer_epoch=batch.producer_epoch,
+            base_sequence=batch.base_sequence,
+            is_transactional=batch.is_transactional,
+        )
+    return RecordBatch(rewritten)
+
+
+def _too_large(size_bytes: int, settings: ValidationSettings) -> MessageTooLarge:
+    return MessageTooLarge(
+        f"A record batch of {size_bytes} bytes exceeds the maximum of {settings.max_message_bytes}"
+    )
