@@ -17,7 +17,7 @@ from enum import IntEnum
 from typing import Any, NamedTuple
 
 from barnabas.cluster.coordination import Coordination
-from barnabas.cluster.topics import read_config, write_config
+from barnabas.cluster.topics import read_config, read_configs, write_config
 from barnabas.cluster.znodes import DEFAULT_ENTITY, ConfigZnode
 from barnabas.controller.config_changes import Change, apply_changes, check_broker_overrides
 from barnabas.controller.config_layers import (
@@ -75,7 +75,7 @@ class ConfigRepository:
         """Held by whoever changes topics or settings: one change at a time."""
 
     async def load(self) -> None:
-        """Read what was set at run time for this broker and for all; topics follow one by one."""
+        """Read what was set at run time for this broker, for all brokers, and for topics."""
         keys = self._layers.keys
         for entity, layer in (
             (DEFAULT_ENTITY, self._layers.dynamic_default),
@@ -85,6 +85,8 @@ class ConfigRepository:
             layer.update(_usable(keys, stored, f"broker {entity}"))
         self._broker_values = self._layers.values()
         self._without_overrides = resolve({}, self._broker_values)
+        for topic, overrides in (await read_configs(self._znodes, ConfigZnode.TOPICS)).items():
+            self.add_topic(topic, overrides)
 
     def on_topic_change(self, listener: TopicListener) -> None:
         """Call `listener` whenever the settings of a topic have changed."""
@@ -135,6 +137,13 @@ class ConfigRepository:
         self._overrides[topic] = dict(overrides)
         config = self._topics[topic] = self._resolve_stored(topic, overrides)
         return config
+
+    def keep_topics(self, overrides: Mapping[str, Mapping[str, str]]) -> None:
+        """These topics exist and no others, whatever else has settings in the store."""
+        self._overrides.clear()
+        self._topics.clear()
+        for topic, stored in overrides.items():
+            self.add_topic(topic, stored)
 
     def remove_topic(self, topic: str) -> None:
         self._overrides.pop(topic, None)

@@ -20,7 +20,8 @@ from barnabas.storage.log_config import LogConfig
 
 logger = logging.getLogger(__name__)
 
-PARTITIONS_PER_SLICE = 64
+PARTITIONS_PER_SLICE = 16
+"""Making or removing a directory syncs the disk, some hundred microseconds each."""
 
 
 class Replicas(Protocol):
@@ -42,7 +43,7 @@ class Replicas(Protocol):
 
 class LocalPartitions:
     def __init__(self, broker_id: BrokerId, replicas: Replicas) -> None:
-        self._broker_id = broker_id
+        self.broker_id = broker_id
         self._replicas = replicas
 
     async def lead(
@@ -60,17 +61,20 @@ class LocalPartitions:
             if state is None:
                 known.append(PartitionMetadata(partition, tuple(replicas)))
                 continue
-            leads = state.leader != self._broker_id or self._lead_one(
+            leader = BrokerId(state.leader)
+            if leader == self.broker_id and not self._lead_one(
                 TopicPartition(topic, partition), topic_id, replicas, state, config
-            )
+            ):
+                leader = NO_LEADER
+            is_offline = leader == NO_LEADER and self.broker_id in replicas
             known.append(
                 PartitionMetadata(
                     partition,
                     tuple(replicas),
-                    leader=state.leader if leads else NO_LEADER,
+                    leader=leader,
                     leader_epoch=state.leader_epoch,
                     isr=state.isr,
-                    offline=() if leads else (self._broker_id,),
+                    offline=(self.broker_id,) if is_offline else (),
                     controller_epoch=state.controller_epoch,
                 )
             )

@@ -12,10 +12,8 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 
-from barnabas.cluster.coordination import Coordination
-from barnabas.cluster.topics import allocate_producer_ids
+from barnabas.cluster.znodes import ProducerIdBlock
 from barnabas.core.errors import CoordinatorNotAvailable
-from barnabas.core.ids import BrokerId
 
 logger = logging.getLogger(__name__)
 
@@ -24,17 +22,9 @@ PREFETCH_BELOW = 100
 
 
 class ProducerIds:
-    """`allocate` takes a block from the store and returns it as a range."""
+    """`allocate` takes a block from the store."""
 
-    @classmethod
-    def from_store(cls, znodes: Coordination, broker_id: BrokerId) -> ProducerIds:
-        async def allocate() -> range:
-            block = await allocate_producer_ids(znodes, broker_id)
-            return range(block.first, block.last + 1)
-
-        return cls(allocate)
-
-    def __init__(self, allocate: Callable[[], Awaitable[range]]) -> None:
+    def __init__(self, allocate: Callable[[], Awaitable[ProducerIdBlock]]) -> None:
         self._allocate = allocate
         self._ids = iter(range(0))
         self._left = 0
@@ -75,7 +65,8 @@ class ProducerIds:
 
     async def _fetch(self) -> None:
         try:
-            self._next_block = await self._allocate()
+            block = await self._allocate()
+            self._next_block = range(block.first, block.last + 1)
         except Exception:
             logger.exception("no block of producer ids could be allocated")
         finally:

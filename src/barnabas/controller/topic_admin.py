@@ -22,6 +22,7 @@ from barnabas.controller.configs import ConfigRepository
 from barnabas.controller.election import Controllership
 from barnabas.controller.local_partitions import LocalPartitions
 from barnabas.controller.store_errors import as_client_errors
+from barnabas.controller.topic_loader import LogsOnDisk, TopicLoader
 from barnabas.controller.topic_rules import (
     Assignment,
     TopicSpec,
@@ -71,6 +72,20 @@ class TopicAdmin:
         self._metadata = metadata
         self._local = local
         self._randomness = randomness
+
+    async def load(self, disk: LogsOnDisk) -> None:
+        """Lead everything that the store and the disk know of; once, before anything is served."""
+        loader = TopicLoader(
+            self._znodes,
+            self._controllership,
+            self._configs,
+            self._metadata,
+            self._local,
+            self._randomness,
+            disk,
+        )
+        async with self._configs.changing:
+            await loader.load()
 
     async def create_topic(self, spec: TopicSpec, *, validate_only: bool = False) -> CreatedTopic:
         """Make a topic; with `validate_only` say whether it could be made."""

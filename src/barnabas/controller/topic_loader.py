@@ -15,7 +15,7 @@ from __future__ import annotations
 import logging
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple, Protocol
 
 from barnabas.cluster import topics as store
 from barnabas.cluster.coordination import Coordination, Create, NoNode, Operation, SetData
@@ -26,7 +26,6 @@ from barnabas.cluster.znodes import (
     PartitionState,
     PartitionStateZnode,
     ReplicaAssignment,
-    TopicInfo,
     TopicZnode,
 )
 from barnabas.controller.configs import ConfigRepository
@@ -34,7 +33,8 @@ from barnabas.controller.election import Controllership
 from barnabas.controller.local_partitions import LocalPartitions
 from barnabas.controller.topic_rules import METADATA_TOPIC
 from barnabas.core.errors import InvalidTopicException
-from barnabas.core.ids import BrokerId, Randomness, TopicPartition, Uuid, check_topic_name
+from barnabas.core.ids import NO_LEADER, BrokerId, Randomness, TopicPartition, Uuid, check_topic_name
+from barnabas.storage.log import Log
 
 logger = logging.getLogger(__name__)
 
@@ -44,13 +44,24 @@ OPERATIONS_PER_TRANSACTION = 2_000
 NO_EPOCH = -1
 
 
-@dataclass(frozen=True, slots=True)
-class FoundLog:
-    """A partition directory on this broker's disks."""
+class Election(NamedTuple):
+    """Who leads the partitions of a topic, and the writes that make it so."""
 
-    topic_partition: TopicPartition
-    topic_id: Uuid | None
-    latest_epoch: int = NO_EPOCH
+    topic: str
+    topic_id: Uuid
+    assignment: Mapping[int, Sequence[int]]
+    states: Mapping[int, PartitionState]
+    operations: Sequence[Operation]
+
+
+class LogsOnDisk(Protocol):
+    """What a start asks of the log manager."""
+
+    @property
+    def offline_directories(self) -> Sequence[object]: ...
+    def logs(self) -> Iterable[Log]: ...
+    def delete(self, topic_partition: TopicPartition) -> None: ...
+    def set_aside_stray(self, topic_partition: TopicPartition) -> None: ...
 
 
 class TopicLoader:
@@ -59,47 +70,61 @@ class TopicLoader:
     def __init__(
         self,
         znodes: Coordination,
-        broker_id: BrokerId,
         controllership: Controllership,
         configs: ConfigRepository,
         metadata: MetadataCache,
         local: LocalPartitions,
         randomness: Randomness,
+        disk: LogsOnDisk,
     ) -> None:
         self._znodes = znodes
-        self._broker_id = broker_id
         self._controllership = controllership
         self._configs = configs
         self._metadata = metadata
         self._local = local
+        self._broker_id = local.broker_id
         self._randomness = randomness
+        self._disk = disk
+        self._logs: dict[TopicPartition, Log] = {}
 
-    async def load(self, found: Iterable[FoundLog]) -> None:
+    async def load(self) -> None:
         """Lead everything that the store and the disk know of."""
-        logs = {log.topic_partition: log for log in found}
-        await self._finish_deletions(logs)
-        await self._adopt(await store.read_topics(self._znodes), logs)
-        for topic in (await store.read_topics(self._znodes)).values():
-            info, states = await self._elect(topic, logs)
-            config = self._configs.add_topic(topic.name, topic.config)
-            assignment = _replicas(info)
-            assert info.topic_id is not None
-            partitions = await self._local.lead(topic.name, info.topic_id, assignment, states, config)
-            self._metadata.put_topic(topic.name, info.topic_id, partitions)
+        self._logs = {log.topic_partition: log for log in self._disk.logs()}
+        await self._finish_deletions()
+        topics = await store.read_topics(self._znodes)
+        if await self._adopt(topics):
+            topics = await store.read_topics(self._znodes)
+        self._configs.keep_topics({name: topic.config for name, topic in topics.items()})
+        elected = [await self._elect(topic) for topic in topics.values()]
+        await self._write([operation for election in elected for operation in election.operations])
+        for election in elected:
+            self._set_strays_aside(election)
+            partitions = await self._local.lead(
+                election.topic,
+                election.topic_id,
+                election.assignment,
+                election.states,
+                self._configs.topic_config(election.topic),
+            )
+            self._metadata.put_topic(election.topic, election.topic_id, partitions)
+
+    async def _write(self, operations: Sequence[Operation]) -> None:
+        for start in range(0, len(operations), OPERATIONS_PER_TRANSACTION):
+            some = operations[start : start + OPERATIONS_PER_TRANSACTION]
+            await self._znodes.multi([*self._controllership.guard, *some])
 
     # Deletions that a crash interrupted
 
-    async def _finish_deletions(self, logs: dict[TopicPartition, FoundLog]) -> None:
+    async def _finish_deletions(self) -> None:
         try:
             marked = await self._znodes.children(DeleteTopicsZnode.PARENT)
         except NoNode:
             return
         for topic in marked:
             logger.info("the deletion of topic %s, interrupted earlier, is finished", topic)
-            doomed = sorted(each.partition for each in logs if each.topic == topic)
-            await self._local.delete(topic, doomed)
-            for partition in doomed:
-                del logs[TopicPartition(topic, partition)]
+            for topic_partition in [each for each in self._logs if each.topic == topic]:
+                self._disk.delete(topic_partition)
+                del self._logs[topic_partition]
             if await self._znodes.exists(TopicZnode.path(topic)) is not None:
                 await store.delete_topic(self._znodes, topic, guard=self._controllership.guard)
             else:
@@ -107,78 +132,87 @@ class TopicLoader:
 
     # Directories that the store does not know
 
-    async def _adopt(
-        self, stored: Mapping[str, StoredTopic], logs: Mapping[TopicPartition, FoundLog]
-    ) -> None:
-        by_topic: defaultdict[str, list[FoundLog]] = defaultdict(list)
-        for log in logs.values():
-            by_topic[log.topic_partition.topic].append(log)
+    async def _adopt(self, stored: Mapping[str, StoredTopic]) -> bool:
+        """Register what only the disk knows; returns whether there was any."""
+        adopted = False
         guard = self._controllership.guard
-        for topic, found in sorted(by_topic.items()):
-            count = 1 + max(log.topic_partition.partition for log in found)
+        for topic, logs in sorted(self._logs_by_topic().items()):
+            count = 1 + max(log.topic_partition.partition for log in logs)
             known = stored.get(topic)
             if known is None:
-                if _may_be_adopted(topic):
-                    logger.info("topic %s with %d partitions is adopted from the disk", topic, count)
-                    assignment = self._own(range(count))
-                    topic_id = _topic_id(found) or Uuid.generate(self._randomness)
-                    await store.create_topic(self._znodes, topic, topic_id, assignment, {}, {}, guard=guard)
+                if not _may_be_adopted(topic):
+                    continue
+                logger.info("topic %s with %d partitions is adopted from the disk", topic, count)
+                topic_id = _topic_id(logs) or Uuid.generate(self._randomness)
+                assignment = self._own(range(count))
+                await store.create_topic(self._znodes, topic, topic_id, assignment, {}, {}, guard=guard)
+                adopted = True
             elif count > len(known.info.assignment):
-                logger.info("topic %s has more partitions on disk than in the store: %d", topic, count)
+                logger.info("topic %s has %d partitions on disk, more than in the store", topic, count)
                 added = self._own(range(len(known.info.assignment), count))
                 await store.add_partitions(self._znodes, topic, added, {}, guard=guard)
+                adopted = True
+        return adopted
+
+    def _logs_by_topic(self) -> Mapping[str, list[Log]]:
+        by_topic: defaultdict[str, list[Log]] = defaultdict(list)
+        for log in self._logs.values():
+            by_topic[log.topic_partition.topic].append(log)
+        return by_topic
 
     def _own(self, partitions: Iterable[int]) -> dict[int, tuple[int, ...]]:
-        return {partition: (self._broker_id,) for partition in partitions}
+        return dict.fromkeys(partitions, (self._broker_id,))
+
+    def _set_strays_aside(self, election: Election) -> None:
+        """A log of a former topic of the same name must not be taken for this one's."""
+        for partition in election.assignment:
+            log = self._logs.get(TopicPartition(election.topic, partition))
+            if log is not None and log.topic_id not in (None, election.topic_id):
+                logger.warning("%s on disk belongs to another topic id; it is set aside", log.topic_partition)
+                self._disk.set_aside_stray(log.topic_partition)
 
     # A new leader epoch
 
-    async def _elect(
-        self, topic: StoredTopic, logs: Mapping[TopicPartition, FoundLog]
-    ) -> tuple[TopicInfo, dict[int, PartitionState]]:
-        """Write and return who leads what; a topic from before topic ids gets one."""
-        info = topic.info
+    async def _elect(self, topic: StoredTopic) -> Election:
+        """Who leads what from now on; a topic from before topic ids gets one."""
         operations: list[Operation] = []
-        if info.topic_id is None:
-            found = [log for log in logs.values() if log.topic_partition.topic == topic.name]
-            info = TopicInfo(_topic_id(found) or Uuid.generate(self._randomness), info.assignment)
-            operations.append(SetData(TopicZnode.path(topic.name), TopicZnode.encode(*info)))
+        topic_id = topic.info.topic_id
+        if topic_id is None:
+            logs = [log for log in self._logs.values() if log.topic_partition.topic == topic.name]
+            topic_id = _topic_id(logs) or Uuid.generate(self._randomness)
+            data = TopicZnode.encode(topic_id, topic.info.assignment)
+            operations.append(SetData(TopicZnode.path(topic.name), data))
         if not topic.states and await self._znodes.exists(TopicZnode.partitions_path(topic.name)) is None:
             operations.append(Create(TopicZnode.partitions_path(topic.name)))
         states: dict[int, PartitionState] = {}
-        for partition, assigned in info.assignment.items():
-            log = logs.get(TopicPartition(topic.name, partition))
+        for partition, assigned in topic.info.assignment.items():
             former = topic.states.get(partition)
-            state = self._next_state(assigned, former, log, topic.name)
+            state = self._next_state(TopicPartition(topic.name, partition), assigned, former)
             states[partition] = state
-            operations += await self._writes(topic.name, partition, former, state)
-        for start in range(0, len(operations), OPERATIONS_PER_TRANSACTION):
-            some = operations[start : start + OPERATIONS_PER_TRANSACTION]
-            await self._znodes.multi([*self._controllership.guard, *some])
-        return info, states
+            operations += await self._state_writes(topic.name, partition, former, state)
+        assignment = {number: assigned.replicas for number, assigned in topic.info.assignment.items()}
+        return Election(topic.name, topic_id, assignment, states, operations)
 
     def _next_state(
-        self,
-        assigned: ReplicaAssignment,
-        former: PartitionState | None,
-        log: FoundLog | None,
-        topic: str,
+        self, topic_partition: TopicPartition, assigned: ReplicaAssignment, former: PartitionState | None
     ) -> PartitionState:
-        controller_epoch = self._controllership.epoch
-        seen_epoch = log.latest_epoch if log is not None else NO_EPOCH
+        log = self._logs.get(topic_partition)
+        seen_epoch = log.leader_epochs.latest_epoch if log is not None else NO_EPOCH
         epoch = max(former.leader_epoch if former is not None else NO_EPOCH, seen_epoch) + 1
         isr = former.isr if former is not None else assigned.replicas
+        # A log that was there before and is not found may be on the disk that failed.
+        is_lost = log is None and former is not None and bool(self._disk.offline_directories)
         leader = elect_local(
             assigned.replicas,
             isr,
             self._broker_id,
-            unclean=self._configs.topic_config(topic).unclean_leader_election_enable,
+            unclean=self._configs.topic_config(topic_partition.topic).unclean_leader_election_enable,
         )
-        if leader is None:
-            return PartitionState(-1, epoch, tuple(isr), controller_epoch)
-        return PartitionState(leader, epoch, (leader,), controller_epoch)
+        if leader is None or is_lost:
+            return PartitionState(NO_LEADER, epoch, tuple(isr), self._controllership.epoch)
+        return PartitionState(leader, epoch, (leader,), self._controllership.epoch)
 
-    async def _writes(
+    async def _state_writes(
         self, topic: str, partition: int, former: PartitionState | None, state: PartitionState
     ) -> list[Operation]:
         data = PartitionStateZnode.encode(state)
@@ -186,8 +220,8 @@ class TopicLoader:
         if former is not None:
             return [SetData(path, data, former.state_version)]
         parent = PartitionStateZnode.partition_path(topic, partition)
-        parents = [] if await self._znodes.exists(parent) is not None else [Create(parent)]
-        return [*parents, Create(path, data)]
+        made = [] if await self._znodes.exists(parent) is not None else [Create(parent)]
+        return [*made, Create(path, data)]
 
 
 def elect_local(
@@ -199,12 +233,8 @@ def elect_local(
     return None
 
 
-def _replicas(info: TopicInfo) -> dict[int, tuple[int, ...]]:
-    return {partition: assigned.replicas for partition, assigned in info.assignment.items()}
-
-
-def _topic_id(found: Iterable[FoundLog]) -> Uuid | None:
-    return next((log.topic_id for log in found if log.topic_id is not None), None)
+def _topic_id(logs: Iterable[Log]) -> Uuid | None:
+    return next((log.topic_id for log in logs if log.topic_id is not None), None)
 
 
 def _may_be_adopted(topic: str) -> bool:

@@ -27,33 +27,31 @@ from barnabas.handlers.offset_for_leader_epoch import OFFSET_FOR_LEADER_EPOCH
 from barnabas.handlers.produce import PRODUCE
 from barnabas.handlers.registry import ApiTable
 
-
-def all_apis() -> ApiTable:
-    """The table that the dispatcher reads, in the order of the keys."""
-    return ApiTable(
-        (
-            PRODUCE,
-            FETCH,
-            LIST_OFFSETS,
-            METADATA,
-            FIND_COORDINATOR,
-            API_VERSIONS,
-            CREATE_TOPICS,
-            DELETE_TOPICS,
-            DELETE_RECORDS,
-            INIT_PRODUCER_ID,
-            OFFSET_FOR_LEADER_EPOCH,
-            DESCRIBE_CONFIGS,
-            ALTER_CONFIGS,
-            DESCRIBE_LOG_DIRS,
-            CREATE_PARTITIONS,
-            ELECT_LEADERS,
-            INCREMENTAL_ALTER_CONFIGS,
-            ALTER_PARTITION_REASSIGNMENTS,
-            LIST_PARTITION_REASSIGNMENTS,
-            DESCRIBE_CLUSTER,
-            DESCRIBE_PRODUCERS,
-            LIST_CONFIG_RESOURCES,
-            DESCRIBE_TOPIC_PARTITIONS,
-        )
+ALL_APIS = ApiTable(
+    (
+        PRODUCE,
+        FETCH,
+        LIST_OFFSETS,
+        METADATA,
+        FIND_COORDINATOR,
+        API_VERSIONS,
+        CREATE_TOPICS,
+        DELETE_TOPICS,
+        DELETE_RECORDS,
+        INIT_PRODUCER_ID,
+        OFFSET_FOR_LEADER_EPOCH,
+        DESCRIBE_CONFIGS,
+        ALTER_CONFIGS,
+        DESCRIBE_LOG_DIRS,
+        CREATE_PARTITIONS,
+        ELECT_LEADERS,
+        INCREMENTAL_ALTER_CONFIGS,
+        ALTER_PARTITION_REASSIGNMENTS,
+        LIST_PARTITION_REASSIGNMENTS,
+        DESCRIBE_CLUSTER,
+        DESCRIBE_PRODUCERS,
+        LIST_CONFIG_RESOURCES,
+        DESCRIBE_TOPIC_PARTITIONS,
     )
+)
+"""The table that the dispatcher reads, in the order of the keys."""

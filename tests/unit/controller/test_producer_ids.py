@@ -7,6 +7,7 @@ import asyncio
 import pytest
 
 from barnabas.cluster.coordination import ConnectionLoss
+from barnabas.cluster.znodes import ProducerIdBlock
 from barnabas.controller.producer_ids import PREFETCH_BELOW, ProducerIds
 from barnabas.core.errors import CoordinatorNotAvailable
 
@@ -20,12 +21,12 @@ class Blocks:
         self.answer.set()
         self.broken = False
 
-    async def allocate(self) -> range:
+    async def allocate(self) -> ProducerIdBlock:
         await self.answer.wait()
         if self.broken:
             raise ConnectionLoss("/latest_producer_id_block")
         self.taken += 1
-        return range((self.taken - 1) * 1000, self.taken * 1000)
+        return ProducerIdBlock(1, (self.taken - 1) * 1000, self.taken * 1000 - 1)
 
 
 async def test_ids_go_up_and_never_repeat() -> None:
