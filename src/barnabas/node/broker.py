@@ -37,7 +37,7 @@ from barnabas.core.ids import BrokerId, Randomness
 from barnabas.core.metrics import Metrics
 from barnabas.handlers.dispatcher import Dispatcher
 from barnabas.handlers.services import Services
-from barnabas.handlers.table import all_apis
+from barnabas.handlers.table import ALL_APIS
 from barnabas.network.exchange import Exchange
 from barnabas.network.listener import Endpoint as Bind
 from barnabas.network.server import Server
@@ -111,14 +111,13 @@ class Broker:
         self._exits.callback(log_manager.close, broker_epoch)
         topics = await self._take_control(znodes, configs, metadata, replicas)
 
-        apis = all_apis()
         producer_ids = ProducerIds(lambda: allocate_producer_ids(znodes, self.broker_id))
         services = Services(
             broker_id=self.broker_id,
             cluster_id=self.cluster_id,
             settings=self.config,
             clock=self._clock,
-            apis=apis,
+            apis=ALL_APIS,
             metadata=metadata,
             replicas=replicas,
             fetch_sessions=FetchSessions(
@@ -131,7 +130,7 @@ class Broker:
             configs=configs,
             producer_ids=producer_ids,
         )
-        dispatcher = Dispatcher(apis, services, self._clock, self.metrics)
+        dispatcher = Dispatcher(ALL_APIS, services, self._clock, self.metrics)
         self._exits.push_async_callback(dispatcher.close)
         await self._serve_metrics()
         server.dispatch = dispatcher.dispatch
