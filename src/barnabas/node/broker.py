@@ -87,7 +87,9 @@ class Broker:
         self._randomness = randomness or random.SystemRandom()
         self._files = files or RealFiles()
         self._exits = AsyncExitStack()
-        self.metrics.gauge("kafka_broker_state", "The broker's state, by number.", lambda: self.lifecycle.state)
+        self.metrics.gauge(
+            "kafka_broker_state", "The broker's state, by number.", lambda: self.lifecycle.state
+        )
 
     async def startup(self) -> None:
         if not self.lifecycle.begin_startup():
