@@ -56,7 +56,7 @@ class ReplicaManager:
 
     def partition(self, topic: str, index: int) -> Partition:
         # A plain tuple is equal to the TopicPartition that is the key, and cheaper to make.
-        found = self._partitions.get((topic, index))  # type: ignore[call-overload]
+        found: Partition | None = self._partitions.get((topic, index))  # type: ignore[call-overload]
         if found is None:
             raise UnknownTopicOrPartition(f"this broker has no partition {topic}-{index}")
         if found.log.log_directory.failure is not None:
