@@ -156,9 +156,9 @@ class Consumer:
                     errors += self._errors_of(row)
                 else:
                     records += self._records_of(row)
-        for error in errors:
-            if not error.retriable:
-                raise error
+        for each in errors:
+            if not each.retriable:
+                raise each
         if errors:
             self._cluster.forget(self._topic)
             await self._cluster.pause(STALE_PAUSE_MS)
