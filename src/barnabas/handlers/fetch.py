@@ -10,6 +10,7 @@ from __future__ import annotations
 from barnabas.core.errors import KafkaError
 from barnabas.handlers.context import RequestContext
 from barnabas.handlers.registry import Api
+from barnabas.handlers.topic_ids import topic_name
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.messages.fetch import (
     AbortedTransaction,
@@ -54,10 +55,9 @@ def handle_fetch(request: FetchRequest, context: RequestContext) -> FetchRespons
 
 
 def _asks(request: FetchRequest, context: RequestContext, *, uses_topic_ids: bool) -> list[FetchPartition]:
-    topic_name = context.broker.metadata.topic_name
     return [
         FetchPartition(
-            topic_name(topic.topic_id) if uses_topic_ids else topic.topic,
+            topic_name(context, topic.topic_id) if uses_topic_ids else topic.topic,
             topic.topic_id,
             ask.partition,
             ask.fetch_offset,

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from barnabas.core.errors import FencedLeaderEpoch, NotLeaderOrFollower
-from barnabas.core.ids import TopicPartition
 from barnabas.handlers.context import RequestContext
+from barnabas.handlers.topic_ids import topic_name
 from barnabas.protocol.messages.produce import LeaderIdAndEpoch, NodeEndpoint, ProduceResponse
 
 _MOVED = frozenset({NotLeaderOrFollower.code, FencedLeaderEpoch.code})
@@ -17,8 +17,8 @@ def add_leader_hints(response: ProduceResponse, context: RequestContext) -> None
         for answer in topic.partition_responses:
             if answer.error_code not in _MOVED:
                 continue
-            name = topic.name or metadata.topic_name(topic.topic_id) or ""
-            known = metadata.partition(TopicPartition(name, answer.index))
+            name = topic.name or topic_name(context, topic.topic_id) or ""
+            known = metadata.partition(name, answer.index)
             if known is not None and known.leader >= 0:
                 answer.current_leader = LeaderIdAndEpoch(
                     leader_id=known.leader, leader_epoch=known.leader_epoch

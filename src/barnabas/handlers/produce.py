@@ -24,6 +24,7 @@ from barnabas.core.ids import INTERNAL_TOPICS, TopicPartition
 from barnabas.handlers.context import RequestContext
 from barnabas.handlers.leader_hints import add_leader_hints
 from barnabas.handlers.registry import Api
+from barnabas.handlers.topic_ids import topic_name
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.messages.produce import (
     PartitionProduceData,
@@ -83,7 +84,7 @@ def _append_all(request: ProduceRequest, context: RequestContext) -> _Outcome:
     required_acks = request.acks
     by_id = context.api_version >= 13
     for topic in request.topic_data:
-        name = context.broker.metadata.topic_name(topic.topic_id) if by_id else topic.name
+        name = topic_name(context, topic.topic_id) if by_id else topic.name
         answers: list[PartitionProduceResponse] = []
         outcome.response.responses.append(
             TopicProduceResponse(name=topic.name, topic_id=topic.topic_id, partition_responses=answers)

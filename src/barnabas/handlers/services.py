@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -14,14 +15,25 @@ from barnabas.controller.producer_ids import ProducerIds
 from barnabas.controller.topic_admin import TopicAdmin
 from barnabas.core.clock import Clock
 from barnabas.core.ids import BrokerId
+from barnabas.handlers.context import Peer
+from barnabas.handlers.endpoints import NodeEndpoint, endpoint_of
 from barnabas.handlers.registry import ApiTable
 from barnabas.replication.fetch_session import FetchSessions
 from barnabas.replication.replica_manager import ReplicaManager
 
 
+class Address(Protocol):
+    @property
+    def host(self) -> str: ...
+    @property
+    def port(self) -> int: ...
+
+
 class Settings(Protocol):
     """The broker's settings that handlers read; `node`'s BrokerConfig fits."""
 
+    @property
+    def advertised_listeners(self) -> Mapping[str, Address]: ...
     @property
     def auto_create_topics_enable(self) -> bool: ...
     @property
@@ -49,3 +61,7 @@ class Services:
     topics: TopicAdmin
     configs: ConfigRepository
     producer_ids: ProducerIds
+
+    def endpoint_of(self, broker_id: int, connection: Peer) -> NodeEndpoint | None:
+        """Where the client on `connection` finds a live broker."""
+        return endpoint_of(self, broker_id, connection)

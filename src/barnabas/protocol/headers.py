@@ -12,16 +12,21 @@ not worth closing a connection over.
 from __future__ import annotations
 
 import struct
+from collections.abc import Callable
 from typing import NamedTuple
 
 from barnabas.protocol import primitives
 from barnabas.protocol.api_keys import FLEXIBLE_SINCE, NEVER_FLEXIBLE, ApiKey
 from barnabas.protocol.errors import MalformedMessage
-from barnabas.protocol.schema import Message, Part
+from barnabas.protocol.schema import Encoder, Message, Part
 
 _FIXED = struct.Struct(">hhi")
 _WITH_CLIENT_ID = struct.Struct(">hhih")
 _CORRELATION_ID = struct.Struct(">i")
+_CORRELATION_ID_AND_NO_TAGS = struct.Struct(">ix")
+_CONTROLLED_SHUTDOWN = int(ApiKey.CONTROLLED_SHUTDOWN)  # looking up a member of an enum is slow
+
+_response_codecs: dict[tuple[type[Message], int], tuple[Callable[[int], bytes], Encoder]] = {}
 
 
 class RequestHeader(NamedTuple):
@@ -44,7 +49,7 @@ def read_request_header(frame: memoryview) -> RequestHeader:
         api_key, version, correlation_id, length = _WITH_CLIENT_ID.unpack_from(frame)
     except struct.error:
         return _read_request_header_v0(frame)
-    if api_key == ApiKey.CONTROLLED_SHUTDOWN and version == 0:
+    if api_key == _CONTROLLED_SHUTDOWN and version == 0:
         return _read_request_header_v0(frame)
     position = 10
     client_id = None
@@ -55,10 +60,7 @@ def read_request_header(frame: memoryview) -> RequestHeader:
         client_id = str(frame[10:position], "utf-8", "replace")
     if version >= FLEXIBLE_SINCE.get(api_key, NEVER_FLEXIBLE):
         try:
-            if frame[position]:
-                position = primitives.skip_tagged_fields(frame, position)
-            else:
-                position += 1
+            position = primitives.skip_tagged_fields(frame, position) if frame[position] else position + 1
         except IndexError:
             raise MalformedMessage("the request header is cut short") from None
     return RequestHeader(api_key, version, correlation_id, client_id, position)
@@ -69,7 +71,7 @@ def _read_request_header_v0(frame: memoryview) -> RequestHeader:
         api_key, version, correlation_id = _FIXED.unpack_from(frame)
     except struct.error:
         raise MalformedMessage("the request header is cut short") from None
-    if api_key != ApiKey.CONTROLLED_SHUTDOWN or version != 0:
+    if api_key != _CONTROLLED_SHUTDOWN or version != 0:
         raise MalformedMessage("the request header is cut short")
     return RequestHeader(api_key, version, correlation_id, None, 8)
 
@@ -94,7 +96,7 @@ def encode_request(
     api_key: int, version: int, correlation_id: int, client_id: str | None, message: Message
 ) -> list[Part]:
     """The parts of a request frame, without its size."""
-    if api_key == ApiKey.CONTROLLED_SHUTDOWN and version == 0:
+    if api_key == _CONTROLLED_SHUTDOWN and version == 0:
         out = bytearray(_FIXED.pack(api_key, version, correlation_id))
     elif client_id is None:
         out = bytearray(_WITH_CLIENT_ID.pack(api_key, version, correlation_id, -1))
@@ -104,22 +106,29 @@ def encode_request(
         out += raw
     if version >= FLEXIBLE_SINCE.get(api_key, NEVER_FLEXIBLE):
         out.append(0)
-    return _encode_body(out, message, version)
+    parts: list[Part] = []
+    out = message.encoder(version)(message, parts, out)
+    if out:
+        parts.append(out)
+    return parts
 
 
 def encode_response(correlation_id: int, message: Message, version: int) -> list[Part]:
     """The parts of a response frame, without its size."""
-    out = bytearray(_CORRELATION_ID.pack(correlation_id))
-    schema = message.__schema__
-    if version in schema.flexible and schema.api != ApiKey.API_VERSIONS:
-        out.append(0)
-    return _encode_body(out, message, version)
-
-
-def _encode_body(out: bytearray, message: Message, version: int) -> list[Part]:
+    key = (type(message), version)
+    pack_header, encoder = _response_codecs.get(key) or _response_codec(key)
     parts: list[Part] = []
-    encoder = message.__schema__.encoders.get(version) or message.encoder(version)
-    out = encoder(message, parts, out)
+    out = encoder(message, parts, bytearray(pack_header(correlation_id)))
     if out:
         parts.append(out)
     return parts
+
+
+def _response_codec(key: tuple[type[Message], int]) -> tuple[Callable[[int], bytes], Encoder]:
+    cls, version = key
+    api = cls.__schema__.api
+    assert api is not None, f"{cls.__name__} is no response"
+    tagged = response_header_is_tagged(api, version)
+    header = _CORRELATION_ID_AND_NO_TAGS if tagged else _CORRELATION_ID
+    codec = _response_codecs[key] = (header.pack, cls.encoder(version))
+    return codec

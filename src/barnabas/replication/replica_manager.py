@@ -29,6 +29,7 @@ from barnabas.replication.delayed_produce import DelayedProduce, PendingAck
 from barnabas.replication.fetching import FetchParams, FetchPartition, PartitionRead
 from barnabas.replication.partition import Partition
 from barnabas.replication.topic_metrics import TopicMetrics
+from barnabas.storage.environment import LogDirectory
 from barnabas.storage.log import Log
 from barnabas.storage.log_config import LogConfig
 from barnabas.storage.log_manager import LogManager
@@ -76,8 +77,9 @@ class ReplicaManager:
         """Lead a partition, with its log created if this is the first we hear of it."""
         partition = self._partitions.get(topic_partition)
         if partition is None:
-            log = self.log_manager.get_or_create(topic_partition, topic_id, config)
-            log.on_flushed = self._flushed
+            log = self.log_manager.get_or_create(topic_partition, topic_id)
+            if log.config != config:
+                log.update_config(config)
             metrics = self.metrics_of(topic_partition.topic)
             partition = Partition(topic_partition, topic_id, log, self.broker_id, metrics)
             self._partitions[topic_partition] = partition
@@ -98,6 +100,12 @@ class ReplicaManager:
         """A topic is gone for good: so are its figures."""
         self._topic_metrics.pop(topic, None)
         self._metrics.forget(topic=topic)
+
+    def directory_failed(self, directory: LogDirectory) -> None:
+        """A disk is gone, and its partitions with it: who waits for them is told at once."""
+        for key, partition in self._partitions.items():
+            if partition.log.log_directory is directory:
+                self._complete_all(key)
 
     def update_log_config(self, topic: str, config: LogConfig) -> None:
         for topic_partition, partition in self._partitions.items():
@@ -132,7 +140,7 @@ class ReplicaManager:
         self.fetch_purgatory.check_and_complete(key)
         self.produce_purgatory.check_and_complete(key)
 
-    def _flushed(self, log: Log) -> None:
+    def flushed(self, log: Log) -> None:
         """A group commit is done: what waited for the disk may be acknowledged."""
         partition = self._partitions.get(log.topic_partition)
         if partition is not None:
@@ -204,9 +212,6 @@ class ReplicaManager:
             return partition.read(ask, params, max_bytes, min_one_batch=min_one_batch)
         except KafkaError as error:
             return self._failed_read(ask, error)
-        except OSError as error:
-            self.log_manager.directory_failed(self._partitions[ask.topic_partition].log, error)
-            return self._failed_read(ask, KafkaStorageError(str(error)))
         except Exception as error:
             logger.exception("reading %s failed", ask.topic_partition)
             return self._failed_read(ask, UnknownServerError(str(error)))

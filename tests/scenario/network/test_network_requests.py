@@ -4,9 +4,9 @@ import asyncio
 import struct
 
 import pytest
+from tests.scenario.network.harness import Later, echo, framed, serving, turns, until
 
 from barnabas.network.settings import NetworkSettings
-from tests.scenario.network.harness import Later, echo, framed, serving, turns, until
 
 
 async def test_a_request_is_answered():
@@ -216,6 +216,24 @@ async def test_a_handler_can_answer_and_close():
         assert await client.receive() == b"wrong password"
         assert await client.sees_the_end()
         assert requests == [b"login"]
+
+
+async def test_requests_that_were_never_read_do_not_turn_the_close_into_a_reset():
+    held = []
+
+    def dispatch(exchange, frame):
+        exchange.hold()
+        held.append(exchange)
+
+    async with serving(dispatch) as served:
+        client = await served.connect()
+        await client.send(b"login")
+        await until(lambda: len(held) == 1)
+        await client.send(b"never read")
+        await turns()
+        held[0].respond_and_close([b"no"], "authentication failed")
+        assert await client.receive() == b"no"
+        assert await asyncio.get_running_loop().sock_recv(client.sock, 1) == b"", "an end, not a reset"
 
 
 async def test_answering_a_connection_that_is_gone_does_nothing():

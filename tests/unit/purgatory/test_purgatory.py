@@ -125,6 +125,14 @@ def test_completing_one_operation_may_complete_one_that_was_tried_before_it(purg
     assert purgatory.watched_keys == 0
 
 
+def test_a_purge_while_a_key_is_checked_skips_nobody(purgatory: Purgatory) -> None:
+    first, second = Wait(then=lambda: void(purgatory.purge())), Wait()
+    for operation in (first, second):
+        purgatory.try_complete_else_watch(operation, ["a"])
+        operation.ready = True
+    assert purgatory.check_and_complete("a") == 2
+
+
 def test_an_operation_watched_while_its_key_is_checked_stays_watched(purgatory: Purgatory) -> None:
     late = Wait()
     first = Wait(then=lambda: void(purgatory.try_complete_else_watch(late, ["a"])))

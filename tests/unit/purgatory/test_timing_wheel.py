@@ -137,6 +137,15 @@ def test_a_timer_that_slept_for_long_uses_the_finest_wheel_again(clock: ManualCl
     assert timer.next_expiry_ms() == 3_600_007
 
 
+def test_a_short_task_beside_a_long_one_lands_in_the_finest_wheel(clock: ManualClock) -> None:
+    timer = Timer(clock)
+    timer.add(Recorder(100_000_000, [], clock))
+    clock.advance(ms=1_000)
+    timer.advance()
+    timer.add(Recorder(7, [], clock))
+    assert slots(timer.wheel) == [1_007 % 20]
+
+
 def test_a_task_may_cancel_and_add_others_while_the_due_ones_run(clock: ManualClock) -> None:
     timer = Timer(clock)
     ran: list[float] = []

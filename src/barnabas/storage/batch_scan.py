@@ -1,0 +1,172 @@
+"""Walking over the batches of a segment file.
+
+Two ways. `find_batch` and `iterate_headers` look at headers only and skip the records: a
+search starts close to its goal, reads a chunk that usually holds it, and costs the same in a
+short and in a long log. `iterate_valid_batches` reads everything in large chunks and checks
+each CRC: that is recovery.
+
+Batches of the old formats (magic 0 and 1) share the first 17 bytes with today's: they can be
+measured, checked and stepped over like the rest.
+"""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+from barnabas.core.regions import OpenFile
+from barnabas.records.batch import (
+    HEADER_BYTES,
+    LOG_OVERHEAD_BYTES,
+    NO_LEADER_EPOCH,
+    NO_TIMESTAMP,
+    RecordBatch,
+)
+
+SEARCH_CHUNK_BYTES: Final = 8 * 1024
+WALK_CHUNK_BYTES: Final = 64 * 1024
+RECOVERY_CHUNK_BYTES: Final = 4 * 1024 * 1024
+
+LEGACY_BYTES_MIN: Final = LOG_OVERHEAD_BYTES + 14
+"""Offset, size, CRC, magic, attributes and the lengths of key and value."""
+
+_PREFIX: Final = struct.Struct(">qiib4x2xi8xq")
+"""Base offset, length, leader epoch, magic, last offset delta, max timestamp."""
+_SEARCHED: Final = struct.Struct(">qi4xb6xi")
+"""Base offset, length, magic, last offset delta."""
+_LEGACY: Final = struct.Struct(">qiIbbq")
+"""Offset, length, CRC, magic, attributes, timestamp (magic 1)."""
+
+
+class Header(NamedTuple):
+    """The part of a batch that a search needs; of an old message the offset is its last."""
+
+    position: int
+    size_bytes: int
+    base_offset: int
+    last_offset: int
+    max_timestamp: int
+    magic: int
+    leader_epoch: int
+
+
+class GarbledLog(Exception):
+    """There is no batch where one should start."""
+
+
+def parse_header(chunk: bytes | memoryview, at: int, position: int) -> Header:
+    """The header at `at` of `chunk`, which lies at `position` of the file."""
+    base_offset, length, leader_epoch, magic, last_offset_delta, max_timestamp = _PREFIX.unpack_from(
+        chunk, at
+    )
+    size_bytes = length + LOG_OVERHEAD_BYTES
+    if magic == 2:
+        if size_bytes < HEADER_BYTES or last_offset_delta < 0 or base_offset < 0:
+            raise GarbledLog(f"no batch at position {position}")
+        last_offset = base_offset + last_offset_delta
+        return Header(position, size_bytes, base_offset, last_offset, max_timestamp, magic, leader_epoch)
+    if magic not in (0, 1) or size_bytes < LEGACY_BYTES_MIN or base_offset < 0:
+        raise GarbledLog(f"no batch at position {position}")
+    timestamp = _LEGACY.unpack_from(chunk, at)[5] if magic == 1 else NO_TIMESTAMP
+    return Header(position, size_bytes, base_offset, base_offset, timestamp, magic, NO_LEADER_EPOCH)
+
+
+def iterate_headers(
+    file: OpenFile, position: int, end: int, *, chunk_bytes: int = WALK_CHUNK_BYTES
+) -> Iterator[Header]:
+    """The header of every batch from `position` to `end`; GarbledLog where one cannot be."""
+    chunk, chunk_at = b"", position
+    while end - position >= LEGACY_BYTES_MIN:
+        at = position - chunk_at
+        # The last message of an old log can be shorter than today's header: pad it with nothing.
+        if at + _PREFIX.size > len(chunk):
+            chunk, chunk_at, at = file.read_at(position, chunk_bytes), position, 0
+            if len(chunk) < _PREFIX.size:
+                chunk = chunk.ljust(_PREFIX.size, b"\0")
+        header = parse_header(chunk, at, position)
+        if position + header.size_bytes > end:
+            return
+        yield header
+        position += header.size_bytes
+
+
+def find_batch(file: OpenFile, position: int, end: int, offset: int) -> Header | None:
+    """The first batch from `position` on whose last offset is `offset` or larger."""
+    unpack = _SEARCHED.unpack_from
+    chunk, chunk_at, chunk_end = b"", position, position
+    while end - position >= LEGACY_BYTES_MIN:
+        if position + _PREFIX.size > chunk_end:
+            chunk, chunk_at = file.read_at(position, SEARCH_CHUNK_BYTES), position
+            chunk_end = position + len(chunk)
+            if len(chunk) < _PREFIX.size:
+                chunk = chunk.ljust(_PREFIX.size, b"\0")
+        last_offset, length, magic, last_offset_delta = unpack(chunk, position - chunk_at)
+        if magic == 2:
+            last_offset += last_offset_delta
+        # A header that cannot be is met by parse_header, which says so.
+        if last_offset >= offset or length < 14 or magic not in (0, 1, 2):
+            header = parse_header(chunk, position - chunk_at, position)
+            return header if position + header.size_bytes <= end else None
+        position += LOG_OVERHEAD_BYTES + length
+    return None
+
+
+class LegacyBatch(NamedTuple):
+    """A message of format 0 or 1, as far as recovery cares."""
+
+    position: int
+    size_bytes: int
+    base_offset: int
+    max_timestamp: int
+
+    @property
+    def last_offset(self) -> int:
+        return self.base_offset
+
+
+ValidBatch = tuple[int, RecordBatch | LegacyBatch]
+"""A position in the file and the batch there."""
+
+
+def iterate_valid_batches(file: OpenFile, end: int, position: int = 0) -> Iterator[ValidBatch]:
+    """Whole batches with the right CRC, up to the first that is not."""
+    chunk_at = position
+    chunk = memoryview(file.read_at(chunk_at, min(RECOVERY_CHUNK_BYTES, end - chunk_at)))
+    while end - position >= LEGACY_BYTES_MIN:
+        at = position - chunk_at
+        left = len(chunk) - at
+        size_bytes = (
+            LOG_OVERHEAD_BYTES + int.from_bytes(chunk[at + 8 : at + 12], signed=True) if left >= 12 else 0
+        )
+        if left < LEGACY_BYTES_MIN or left < size_bytes:
+            wanted = min(max(RECOVERY_CHUNK_BYTES, size_bytes), end - position)
+            if wanted <= left or (size_bytes and size_bytes > end - position):
+                return
+            chunk_at = position
+            chunk = memoryview(file.read_at(chunk_at, wanted))
+            if len(chunk) < wanted:
+                return
+            continue
+        batch = _valid_batch(chunk, at, left, position)
+        if batch is None:
+            return
+        yield position, batch
+        position += batch.size_bytes
+
+
+def _valid_batch(chunk: memoryview, at: int, left: int, position: int) -> RecordBatch | LegacyBatch | None:
+    if chunk[at + 16] == 2:
+        if left < HEADER_BYTES:
+            return None
+        batch = RecordBatch(chunk, at)
+        valid = HEADER_BYTES <= batch.size_bytes <= left and batch.last_offset_delta >= 0
+        return batch if valid and batch.is_valid_crc else None
+    offset, length, crc, magic, _, timestamp = _LEGACY.unpack_from(chunk, at)
+    size_bytes = length + LOG_OVERHEAD_BYTES
+    if magic not in (0, 1) or not LEGACY_BYTES_MIN <= size_bytes <= left:
+        return None
+    if zlib.crc32(chunk[at + 16 : at + size_bytes]) != crc:
+        return None
+    return LegacyBatch(position, size_bytes, offset, timestamp if magic == 1 else NO_TIMESTAMP)

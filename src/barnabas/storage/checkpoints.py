@@ -1,0 +1,93 @@
+"""Checkpoint files: a version, a count, and one line an entry.
+
+Kafka keeps three per log directory (recovery points, high watermarks, log start offsets: all
+`topic partition offset`) and one per log (`epoch start-offset`). A checkpoint that cannot be
+read is not an error to die of: each can be rebuilt or safely taken as empty, so a damaged
+file counts as empty and is reported.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Mapping, Sequence
+
+from barnabas.core.ids import TopicPartition
+from barnabas.storage.files import Files
+
+RECOVERY_POINTS = "recovery-point-offset-checkpoint"
+HIGH_WATERMARKS = "replication-offset-checkpoint"
+LOG_START_OFFSETS = "log-start-offset-checkpoint"
+
+VERSION = 0
+
+_log = logging.getLogger(__name__)
+
+
+class CorruptCheckpoint(Exception):
+    """The file does not say what a checkpoint says."""
+
+
+def render(lines: Sequence[str]) -> bytes:
+    return "\n".join((str(VERSION), str(len(lines)), *lines, "")).encode()
+
+
+def parse(content: bytes) -> list[list[str]]:
+    """The words of every entry; an empty file has none."""
+    lines = content.decode("utf-8", "replace").splitlines()
+    if len(lines) < 2:
+        return []
+    try:
+        version, count = int(lines[0]), int(lines[1])
+    except ValueError:
+        raise CorruptCheckpoint("the first two lines are not numbers") from None
+    if version != VERSION:
+        raise CorruptCheckpoint(f"version {version} is unknown")
+    entries = [line.split() for line in lines[2:]]
+    if len(entries) != count:
+        raise CorruptCheckpoint(f"{count} entries announced, {len(entries)} found")
+    return entries
+
+
+def render_offsets(offsets: Mapping[TopicPartition, int]) -> bytes:
+    return render([f"{topic} {partition} {offset}" for (topic, partition), offset in offsets.items()])
+
+
+def parse_offsets(content: bytes) -> dict[TopicPartition, int]:
+    offsets = {}
+    for words in parse(content):
+        try:
+            topic, partition, offset = words
+            offsets[TopicPartition(topic, int(partition))] = int(offset)
+        except ValueError:
+            raise CorruptCheckpoint(f"malformed line {' '.join(words)!r}") from None
+    return offsets
+
+
+def read_offsets(files: Files, path: str) -> dict[TopicPartition, int]:
+    """The offsets in the file; none when it is missing or damaged."""
+    if not files.exists(path):
+        return {}
+    try:
+        return parse_offsets(files.read(path))
+    except CorruptCheckpoint as error:
+        _log.warning("ignoring %s: %s", path, error)
+        return {}
+
+
+def write_offsets(files: Files, path: str, offsets: Mapping[TopicPartition, int]) -> None:
+    files.replace(path, render_offsets(offsets))
+
+
+def render_epochs(entries: Iterable[tuple[int, int]]) -> bytes:
+    return render([f"{epoch} {start_offset}" for epoch, start_offset in entries])
+
+
+def parse_epochs(content: bytes) -> list[tuple[int, int]]:
+    entries = []
+    for words in parse(content):
+        try:
+            epoch, start_offset = words
+            entries.append((int(epoch), int(start_offset)))
+        except ValueError:
+            raise CorruptCheckpoint(f"malformed line {' '.join(words)!r}") from None
+    return entries

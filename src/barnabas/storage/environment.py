@@ -1,0 +1,50 @@
+"""What a log needs from outside, handed in once."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from threading import Lock
+
+from barnabas.core.clock import Clock
+from barnabas.core.ids import Randomness
+from barnabas.core.scheduler import Background, Scheduler
+from barnabas.storage.files import Files
+
+PRODUCER_ID_EXPIRATION_MS = 24 * 60 * 60 * 1000
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class LogDirectory:
+    """One of the broker's log directories. A failed one stays failed until the next start:
+    after an I/O error nobody knows what the disk holds, so nothing is tried again."""
+
+    path: str
+    failure: BaseException | None = None
+    when_failed: list[Callable[[LogDirectory], None]] = field(default_factory=list)
+    checkpoint_lock: Lock = field(default_factory=Lock)
+    checkpoints_planned: int = 0
+    checkpoints_written: dict[str, int] = field(default_factory=dict)
+    """The newest version of each checkpoint file that is on disk."""
+
+    def fail(self, error: BaseException) -> None:
+        """Take the directory offline; the first call tells everyone."""
+        if self.failure is not None:
+            return
+        self.failure = error
+        _log.error("log directory %s goes offline: %s", self.path, error)
+        for tell in self.when_failed:
+            tell(self)
+
+
+@dataclass(slots=True)
+class Environment:
+    files: Files
+    clock: Clock
+    randomness: Randomness
+    scheduler: Scheduler
+    background: Background
+    producer_id_expiration_ms: int = PRODUCER_ID_EXPIRATION_MS

@@ -1,0 +1,54 @@
+"""Forcing a log to disk, cut in two: what to sync is decided on the loop, syncing happens
+anywhere.
+
+The order matters. First the records, then what is derived from them, then the epoch file,
+then the names in the directory; only when all of this is on disk may the recovery point move,
+because recovery will not look behind it again.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from threading import Lock
+
+from barnabas.storage.files import DataFile, Files
+from barnabas.storage.names import LEADER_EPOCHS
+
+
+@dataclass(slots=True)
+class FlushWork:
+    """Call it off the loop, then hand it back to `Log.flush_completed`."""
+
+    files: Files
+    directory: str
+    lock: Lock
+    """The log's: two flushes of one log do not overlap."""
+    target_offset: int
+    """Everything below is durable afterwards."""
+    generation: int
+    """Of the log, when this was planned: a truncation in between voids the outcome."""
+    data_files: list[DataFile]
+    derived_paths: list[str]
+    epochs_version: int
+    epochs_content: bytes | None
+    directory_changes: int
+    is_directory_changed: bool
+    is_new: bool
+    """The directory itself may not be on disk yet."""
+
+    def __call__(self) -> FlushWork:
+        with self.lock:
+            for file in self.data_files:
+                file.sync()
+            for path in self.derived_paths:
+                try:
+                    self.files.sync(path)
+                except FileNotFoundError:
+                    continue  # retention was faster; what is gone needs no sync
+            if self.epochs_content is not None:
+                self.files.replace(f"{self.directory}/{LEADER_EPOCHS}", self.epochs_content)
+            elif self.is_directory_changed:
+                self.files.sync_directory(self.directory)
+            if self.is_new:
+                self.files.sync_directory(self.directory.rpartition("/")[0])
+        return self

@@ -1,0 +1,60 @@
+"""One fsync answers for many appends.
+
+A log whose `flush.messages` is reached must not acknowledge before its records are on disk.
+Syncing each append alone would make the disk the clock of every producer. Instead one sync
+runs per log at a time, off the loop; whatever is appended meanwhile is answered by the next.
+Under load each sync carries more appends, and nobody waits for more than two of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from barnabas.core.scheduler import Background
+
+if TYPE_CHECKING:
+    from barnabas.storage.flush import FlushWork
+    from barnabas.storage.log import Log
+
+
+class GroupCommit:
+    def __init__(self, background: Background, on_flushed: Callable[[Log], None]) -> None:
+        self._background = background
+        self._on_flushed = on_flushed
+        self._running: set[Log] = set()
+        self._again: set[Log] = set()
+
+    def request(self, log: Log) -> None:
+        """Flush the log: now, or when the flush under way has ended."""
+        if log in self._running:
+            self._again.add(log)
+            return
+        work = log.plan_flush()
+        if work is None:
+            log.flush_completed(None)
+            return
+        self._running.add(log)
+        self._background.submit(
+            work,
+            lambda done: self._flushed(log, done),
+            lambda error: self._failed(log, error),
+        )
+
+    def is_running(self, log: Log) -> bool:
+        return log in self._running
+
+    def _flushed(self, log: Log, work: FlushWork) -> None:
+        self._running.discard(log)
+        log.flush_completed(work)
+        if log in self._again:
+            self._again.discard(log)
+            if not log.is_closed:
+                self.request(log)
+        self._on_flushed(log)
+
+    def _failed(self, log: Log, error: BaseException) -> None:
+        self._running.discard(log)
+        self._again.discard(log)
+        if not log.is_closed:  # a log deleted meanwhile has no files to sync, and no news to tell
+            log.fail(error)
