@@ -10,7 +10,7 @@ What is on the wire follows Kafka's Java client. Snappy is in the block framing 
 snappy-java (librdkafka may send the raw form; both are read). LZ4 is the LZ4 frame format
 with independent blocks of 64 KB. Gzip members and zstd frames may follow one another.
 
-The codec libraries are imported on first use, because a broker whose topics keep the
+Codec libraries from outside Python are imported on first use, because a broker whose topics keep the
 producer's compression needs none of them to start.
 """
 
@@ -18,8 +18,8 @@ from __future__ import annotations
 
 import enum
 import functools
+import zlib
 from collections.abc import Callable
-from types import ModuleType
 from typing import Any, Final
 
 from barnabas.core.errors import CorruptMessage, InvalidRecord
@@ -94,24 +94,16 @@ def _restore(data: Buffer, limit_bytes: int) -> bytes:
 # Gzip
 
 
-@functools.cache
-def _zlib() -> ModuleType:
-    import zlib  # noqa: PLC0415
-
-    return zlib
-
-
 _GZIP_WINDOW_BITS: Final = 31
 """zlib's spelling of a 32 KB window inside a gzip header and trailer."""
 
 
 def _gzip(data: Buffer, level: int | None) -> bytes:
-    deflate = _zlib().compressobj(-1 if level is None else level, 8, _GZIP_WINDOW_BITS)
-    return bytes(deflate.compress(data) + deflate.flush())
+    deflate = zlib.compressobj(-1 if level is None else level, 8, _GZIP_WINDOW_BITS)
+    return deflate.compress(data) + deflate.flush()
 
 
 def _gunzip(data: Buffer, limit_bytes: int) -> bytes:
-    zlib = _zlib()
     pieces: list[bytes] = []
     room_bytes = limit_bytes + 1
     rest: Buffer = data

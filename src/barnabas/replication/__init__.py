@@ -1,0 +1,1 @@
+"""Moves data: partitions, the replica manager, and the requests that wait in the purgatory."""

@@ -1,0 +1,87 @@
+"""`barnabas config`: settings of topics and brokers."""
+
+from __future__ import annotations
+
+import click
+
+from barnabas.cli.exits import NotFound
+from barnabas.cli.output import print_json, print_table
+from barnabas.cli.pairs import parse_pairs
+from barnabas.cli.session import bootstrap_option, run
+from barnabas.client.admin import Admin, ResourceType, Setting
+from barnabas.client.channel import Address
+
+Bootstrap = tuple[Address, ...]
+
+EVERY_BROKER = "default"
+"""In place of a broker's id: the settings that hold for every broker."""
+
+_kind = click.argument("kind", type=click.Choice(["topic", "broker"]))
+_name = click.argument("name")
+
+
+@click.group()
+def config() -> None:
+    """Show and change settings of topics and brokers."""
+
+
+@config.command()
+@_kind
+@_name
+@click.argument("keys", nargs=-1)
+@click.option("--all", "everything", is_flag=True, help="Show defaults too.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@bootstrap_option
+def get(
+    kind: str, name: str, keys: tuple[str, ...], everything: bool, as_json: bool, bootstrap: Bootstrap
+) -> None:
+    """Show the settings of a topic or broker (`topic NAME`, `broker ID`, `broker default`).
+
+    One KEY prints its value alone; with none, what differs from the defaults is shown.
+    """
+    resource = _resource(kind, name)
+    found = run(bootstrap, lambda cluster: Admin(cluster).describe_configs(*resource, keys or None))
+    for key in set(keys) - {each.name for each in found}:
+        raise NotFound(f"{kind} {name} has no setting {key}")
+    shown = [each for each in found if keys or everything or not each.is_default]
+    if as_json:
+        print_json({each.name: {"value": each.value, "source": each.source} for each in shown})
+    elif len(keys) == 1:
+        click.echo(_value(found[0]))
+    else:
+        print_table(("key", "value", "source"), [(each.name, _value(each), each.source) for each in shown])
+
+
+@config.command(name="set")
+@_kind
+@_name
+@click.argument("pairs", nargs=-1, metavar="[KEY=VALUE]...")
+@click.option("--delete", "removals", multiple=True, metavar="KEY", help="Return a setting to its default.")
+@bootstrap_option
+def set_(
+    kind: str, name: str, pairs: tuple[str, ...], removals: tuple[str, ...], bootstrap: Bootstrap
+) -> None:
+    """Change settings of a topic or broker (`topic NAME`, `broker ID`, `broker default`)."""
+    changes = parse_pairs(pairs, "KEY=VALUE")
+    if not changes and not removals:
+        raise click.UsageError("nothing to change: give KEY=VALUE or --delete KEY")
+    resource = _resource(kind, name)
+    run(
+        bootstrap,
+        lambda cluster: Admin(cluster).alter_configs(*resource, changes=changes, removals=removals),
+    )
+    click.echo(f"changed {kind} {name}")
+
+
+def _resource(kind: str, name: str) -> tuple[ResourceType, str]:
+    if kind == "topic":
+        return ResourceType.TOPIC, name
+    if name != EVERY_BROKER and not name.isdecimal():
+        raise click.BadParameter(f"{name!r} is neither a broker id nor {EVERY_BROKER!r}", param_hint="NAME")
+    return ResourceType.BROKER, "" if name == EVERY_BROKER else name
+
+
+def _value(setting: Setting) -> str:
+    if setting.is_sensitive:
+        return "(hidden)"
+    return "" if setting.value is None else setting.value

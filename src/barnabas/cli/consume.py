@@ -1,0 +1,144 @@
+"""`barnabas consume`: a topic's records on standard output."""
+
+from __future__ import annotations
+
+import datetime as dt
+import sys
+from collections.abc import Callable
+
+import click
+
+from barnabas.cli.exits import Failure
+from barnabas.cli.json_records import dump_record
+from barnabas.cli.session import bootstrap_option, run
+from barnabas.client.channel import Address
+from barnabas.client.cluster_client import ClusterClient
+from barnabas.client.consumer import EARLIEST, LATEST, Consumer, Fetched, list_offsets
+
+Render = Callable[[Fetched], bytes]
+
+
+@click.command()
+@click.argument("topic")
+@click.option("--from-beginning", is_flag=True, help="Begin with the oldest record, not with the next.")
+@click.option("--offset", type=int, help="Begin at this offset; -N is N records before the end.")
+@click.option("--timestamp", metavar="ISO|MS", help="Begin with the first record of that time or later.")
+@click.option("--partition", "partitions", type=click.IntRange(min=0), multiple=True, help="Only this one;"
+    " may be given several times.")  # fmt: skip
+@click.option("--count", type=click.IntRange(min=1), help="Stop after so many records.")
+@click.option("--timeout", "timeout_s", type=click.FloatRange(min=0), metavar="SECONDS",
+    help="Stop when nothing came for so long.")  # fmt: skip
+@click.option("--committed", is_flag=True, help="Leave out records of open and aborted transactions.")
+@click.option("--keys", is_flag=True, help="Print the key and a tab before each value.")
+@click.option("--headers", is_flag=True, help="Print headers and a tab before each value.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON, one record a line.")
+@bootstrap_option
+def consume(
+    topic: str,
+    from_beginning: bool,
+    offset: int | None,
+    timestamp: str | None,
+    partitions: tuple[int, ...],
+    count: int | None,
+    timeout_s: float | None,
+    committed: bool,
+    keys: bool,
+    headers: bool,
+    as_json: bool,
+    bootstrap: tuple[Address, ...],
+) -> None:
+    """Print the records of a topic, and follow it.
+
+    It begins with whatever is written next, and goes on until Ctrl-C, --count or --timeout.
+    """
+    if sum((from_beginning, offset is not None, timestamp is not None)) > 1:
+        raise click.UsageError("--from-beginning, --offset and --timestamp exclude each other")
+    since_ms = None if timestamp is None else _parse_timestamp(timestamp)
+    render: Render = _json_renderer(topic) if as_json else _text_renderer(keys, headers)
+
+    async def action(cluster: ClusterClient) -> None:
+        found = await cluster.topic(topic)
+        indexes = sorted(set(partitions)) or [at.index for at in found.partitions]
+        if indexes[-1] >= len(found.partitions):
+            raise Failure(f"{topic} has partitions 0 to {len(found.partitions) - 1}, not {indexes[-1]}")
+        positions = await _positions(cluster, topic, indexes, from_beginning, offset, since_ms)
+        async with Consumer(cluster, topic, positions, read_committed=committed) as consumer:
+            await _print_records(cluster, consumer, render, count, timeout_s)
+
+    run(bootstrap, action, interrupted=0)
+
+
+async def _print_records(
+    cluster: ClusterClient, consumer: Consumer, render: Render, count: int | None, timeout_s: float | None
+) -> None:
+    out = sys.stdout.buffer
+    left = count
+    last_ms = cluster.clock.monotonic_ms()
+    while left is None or left > 0:
+        records = await consumer.poll()
+        if left is not None:
+            records = records[:left]
+            left -= len(records)
+        if records:
+            out.write(b"".join([render(each) for each in records]))
+            out.flush()
+            last_ms = cluster.clock.monotonic_ms()
+        elif timeout_s is not None and cluster.clock.monotonic_ms() - last_ms >= timeout_s * 1_000:
+            return
+
+
+async def _positions(
+    cluster: ClusterClient,
+    topic: str,
+    partitions: list[int],
+    from_beginning: bool,
+    offset: int | None,
+    since_ms: int | None,
+) -> dict[int, int]:
+    """Where to begin in each partition; an offset outside a partition is refused here, by name."""
+    if from_beginning:
+        return await list_offsets(cluster, topic, partitions, EARLIEST)
+    ends = await list_offsets(cluster, topic, partitions, LATEST)
+    if since_ms is not None:
+        found = await list_offsets(cluster, topic, partitions, since_ms)
+        return {index: at if at >= 0 else ends[index] for index, at in found.items()}
+    if offset is None:
+        return ends
+    starts = await list_offsets(cluster, topic, partitions, EARLIEST)
+    if offset < 0:
+        return {index: max(starts[index], end + offset) for index, end in ends.items()}
+    for index, end in ends.items():
+        if not starts[index] <= offset <= end:
+            raise Failure(f"partition {index} of {topic} has offsets {starts[index]} to {end}, not {offset}")
+    return dict.fromkeys(partitions, offset)
+
+
+def _parse_timestamp(text: str) -> int:
+    if text.isdecimal():
+        return int(text)
+    try:
+        moment = dt.datetime.fromisoformat(text)
+    except ValueError:
+        raise click.BadParameter(
+            f"{text!r} is neither milliseconds nor a date like 2026-01-31T12:00:00Z", param_hint="--timestamp"
+        ) from None
+    return int(moment.astimezone().timestamp() * 1_000)
+
+
+def _json_renderer(topic: str) -> Render:
+    return lambda each: dump_record(topic, each.partition, each.record).encode() + b"\n"
+
+
+def _text_renderer(keys: bool, headers: bool) -> Render:
+    def render(each: Fetched) -> bytes:
+        record = each.record
+        fields = []
+        if headers:
+            pairs = (key.encode(errors="replace") + b"=" + (value or b"") for key, value in record.headers)
+            fields.append(b",".join(pairs))
+        if keys:
+            fields.append(b"null" if record.key is None else record.key)
+        fields.append(b"null" if record.value is None else record.value)
+        return b"\t".join(fields) + b"\n"
+
+    return render

@@ -1,0 +1,76 @@
+"""How a command ends: one line on stderr that says what to do, and an exit code that scripts can use."""
+
+from __future__ import annotations
+
+from typing import IO, Any
+
+import click
+
+from barnabas.core.errors import (
+    GroupIdNotFound,
+    KafkaError,
+    LogDirNotFound,
+    ResourceNotFound,
+    TopicAlreadyExists,
+    TransactionalIdNotFound,
+    UnknownTopicId,
+    UnknownTopicOrPartition,
+)
+
+INTERRUPTED = 130
+
+EPILOG = """\
+\b
+Exit codes:
+    0  done
+    1  failed; the reason is on stderr
+    2  wrong usage or invalid configuration
+    3  no broker could be reached
+    4  the topic, broker or file does not exist
+    5  it exists already
+  130  interrupted
+"""
+
+_MISSING = (
+    UnknownTopicOrPartition,
+    UnknownTopicId,
+    ResourceNotFound,
+    GroupIdNotFound,
+    LogDirNotFound,
+    TransactionalIdNotFound,
+)
+
+
+class Failure(click.ClickException):
+    """Ends the command with a line on stderr; the subclasses are the exit codes."""
+
+    exit_code = 1
+
+    def show(self, file: IO[Any] | None = None) -> None:
+        click.echo(f"barnabas: {' '.join(self.message.split())}", file=file, err=file is None)
+
+
+class InvalidSettings(Failure):
+    exit_code = 2
+
+
+class Unreachable(Failure):
+    exit_code = 3
+
+
+class NotFound(Failure):
+    exit_code = 4
+
+
+class AlreadyExists(Failure):
+    exit_code = 5
+
+
+def failure_for(error: KafkaError) -> Failure:
+    """What a broker's error means to whoever typed the command."""
+    if isinstance(error, _MISSING):
+        return NotFound(error.message)
+    if isinstance(error, TopicAlreadyExists):
+        return AlreadyExists(error.message)
+    name = error.protocol_name()
+    return Failure(name if error.message == name else f"{error.message} ({name})")

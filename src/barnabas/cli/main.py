@@ -1,0 +1,41 @@
+"""The command's root: what there is, where it is, and the options common to all."""
+
+from __future__ import annotations
+
+import click
+
+from barnabas import __version__
+from barnabas.cli.exits import EPILOG
+from barnabas.cli.lazy import LazyGroup
+
+COMMANDS = {
+    "start": ("barnabas.cli.start:start", "Start a broker."),
+    "topic": ("barnabas.cli.topic:topic", "Create, list, describe, alter and delete topics."),
+    "produce": ("barnabas.cli.produce:produce", "Write lines of standard input to a topic."),
+    "consume": ("barnabas.cli.consume:consume", "Print the records of a topic, and follow it."),
+    "config": ("barnabas.cli.config:config", "Show and change settings of topics and brokers."),
+    "log": ("barnabas.cli.log:log", "Look into the files of a log."),
+    "completion": ("barnabas.cli.completion:completion", "Print the completion script of a shell."),
+}
+
+
+@click.group(
+    cls=LazyGroup,
+    lazy=COMMANDS,
+    epilog=EPILOG,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+)
+@click.version_option(__version__, prog_name="barnabas", message="%(prog)s %(version)s")
+@click.option(
+    "--bootstrap",
+    envvar="BARNABAS_BOOTSTRAP",
+    metavar="HOST:PORT",
+    help="A broker to begin with; several separated by commas.  [env: BARNABAS_BOOTSTRAP;"
+    " default: 127.0.0.1:9092]",
+)
+def cli(bootstrap: str | None) -> None:
+    """Barnabas: an Apache-Kafka-compatible broker and its tools."""
+
+
+def main() -> None:
+    cli(prog_name="barnabas")

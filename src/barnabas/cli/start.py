@@ -1,0 +1,91 @@
+"""`barnabas start`: from a properties file and options to a running broker.
+
+Nothing of the client, nor anything that prints tables, is imported here: the time to the
+ready line is a feature.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import click
+
+from barnabas.cli.exits import InvalidSettings
+from barnabas.cli.pairs import parse_pairs
+from barnabas.core.config import read_properties
+from barnabas.core.errors import InvalidConfig
+
+
+@click.command()
+@click.option(
+    "--config",
+    "config_file",
+    metavar="FILE",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="A properties file, as Apache Kafka has it.",
+)
+@click.option("--data-dir", metavar="DIR", help="Where to keep the logs (log.dirs).")
+@click.option(
+    "--listener",
+    "listeners",
+    multiple=True,
+    metavar="NAME://HOST:PORT",
+    help="Where to listen (listeners); may be given several times.",
+)
+@click.option("--broker-id", metavar="N", help="The id of this broker (broker.id).")
+@click.option(
+    "--set",
+    "settings",
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="Any key of docs/CONFIG.md; may be given several times, and wins over all else.",
+)
+@click.option("--metrics", metavar="HOST:PORT", help="Serve metrics in the Prometheus format there.")
+def start(
+    config_file: Path | None,
+    data_dir: str | None,
+    listeners: tuple[str, ...],
+    broker_id: str | None,
+    settings: tuple[str, ...],
+    metrics: str | None,
+) -> None:
+    """Start a broker.
+
+    With no options it listens on 127.0.0.1:9092 and keeps its data in the user's data home.
+    """
+    properties = {} if config_file is None else _read(config_file)
+    if data_dir is not None:
+        properties["log.dirs"] = data_dir
+    if listeners:
+        properties["listeners"] = ",".join(listeners)
+    if broker_id is not None:
+        properties["broker.id"] = broker_id
+    properties |= parse_pairs(settings, "--set")
+    metrics_address = None if metrics is None else _parse_address(metrics)
+
+    from barnabas.node.broker_config import BrokerConfig  # noqa: PLC0415 - not needed for --help
+
+    try:
+        config = BrokerConfig.load(properties)
+    except InvalidConfig as error:
+        raise InvalidSettings(error.message) from None
+
+    from barnabas.node.main import run  # noqa: PLC0415 - only a sound configuration needs the broker
+
+    sys.exit(run(config, metrics_address))
+
+
+def _read(path: Path) -> dict[str, str]:
+    try:
+        return read_properties(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError) as error:
+        reason = getattr(error, "strerror", None) or "it is not UTF-8 text"
+        raise InvalidSettings(f"cannot read {path}: {reason}") from None
+
+
+def _parse_address(text: str) -> tuple[str, int]:
+    host, colon, port = text.rpartition(":")
+    if not colon or not port.isdecimal() or int(port) > 65_535:
+        raise click.BadParameter(f"{text!r} is not of the form HOST:PORT", param_hint="--metrics")
+    return host.removeprefix("[").removesuffix("]"), int(port)

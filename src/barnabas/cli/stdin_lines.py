@@ -1,0 +1,52 @@
+"""Lines of standard input, as they come, without blocking the event loop.
+
+A thread reads whatever is there, at most a few chunks ahead. So lines that arrive together
+are sent together, a line typed at a terminal is sent at once, and Ctrl-C does not wait for
+Enter: the thread is a daemon, and nobody joins it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+from collections.abc import AsyncIterator
+from contextlib import suppress
+
+CHUNK_BYTES = 256 * 1024
+CHUNKS_AHEAD = 4
+
+
+async def read_lines(file_descriptor: int) -> AsyncIterator[list[bytes]]:
+    """Groups of whole lines, without their line ends; a last line needs none."""
+    rest = b""
+    async for chunk in _read_chunks(file_descriptor):
+        *lines, rest = (rest + chunk).split(b"\n")
+        if lines:
+            yield [line.removesuffix(b"\r") for line in lines]
+    if rest:
+        yield [rest.removesuffix(b"\r")]
+
+
+async def _read_chunks(file_descriptor: int) -> AsyncIterator[bytes]:
+    loop = asyncio.get_running_loop()
+    chunks: asyncio.Queue[bytes | OSError] = asyncio.Queue()
+    room = threading.Semaphore(CHUNKS_AHEAD)
+
+    def read() -> None:
+        chunk: bytes | OSError = b"not empty"
+        while chunk and not isinstance(chunk, OSError):
+            room.acquire()
+            try:
+                chunk = os.read(file_descriptor, CHUNK_BYTES)
+            except OSError as error:
+                chunk = error
+            with suppress(RuntimeError):  # the loop may be gone, and with it whoever wanted lines
+                loop.call_soon_threadsafe(chunks.put_nowait, chunk)
+
+    threading.Thread(target=read, name="stdin", daemon=True).start()
+    while chunk := await chunks.get():
+        if isinstance(chunk, OSError):
+            raise chunk
+        room.release()
+        yield chunk

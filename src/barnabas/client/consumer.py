@@ -1,0 +1,212 @@
+"""Reading records of one topic, from positions of one's own (no group).
+
+One fetch is open to each leader at a time; `poll` returns what the first answer brings. What
+a partition's leader says about itself (moved, unknown epoch) makes the next poll look the
+leader up again. Records below the position are dropped: a broker sends whole batches.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from types import TracebackType
+from typing import NamedTuple, Self
+
+from barnabas.client.cluster_client import ClusterClient, Topic, raise_for
+from barnabas.core.errors import KafkaError, OffsetOutOfRange, error_for
+from barnabas.core.ids import ZERO_UUID
+from barnabas.core.regions import FileRegion
+from barnabas.protocol.messages.fetch import (
+    AbortedTransaction,
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+    FetchTopic,
+    PartitionData,
+)
+from barnabas.protocol.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopic,
+)
+from barnabas.records.batch import RecordBatch, iterate_whole_batches
+from barnabas.records.record import Record, iterate_records
+
+LATEST = -1
+EARLIEST = -2
+"""The timestamps that ask ListOffsets for the ends of a partition."""
+
+MAX_WAIT_MS = 500
+STALE_PAUSE_MS = 100
+MAX_BYTES = 16 * 1024 * 1024
+PARTITION_MAX_BYTES = 4 * 1024 * 1024
+VERSION_WITHOUT_TOPIC_IDS = 12
+
+
+class Fetched(NamedTuple):
+    partition: int
+    record: Record
+
+
+async def list_offsets(
+    cluster: ClusterClient, topic: str, partitions: Sequence[int], timestamp: int
+) -> dict[int, int]:
+    """For each partition the first offset at or after `timestamp`; -1 where there is none."""
+
+    async def attempt() -> dict[int, int]:
+        found = await cluster.topic(topic)
+        by_leader: defaultdict[int, list[ListOffsetsPartition]] = defaultdict(list)
+        for index in partitions:
+            row = ListOffsetsPartition(partition_index=index, timestamp=timestamp)
+            by_leader[found.partitions[index].leader_id].append(row)
+        offsets: dict[int, int] = {}
+        for leader, rows in by_leader.items():
+            request = ListOffsetsRequest(
+                replica_id=-1, topics=[ListOffsetsTopic(name=topic, partitions=rows)], timeout_ms=30_000
+            )
+            answer = await cluster.send_to_broker(leader, request, ListOffsetsResponse)
+            for at in answer.topics[0].partitions:
+                raise_for(at.error_code, None, f"offsets of partition {at.partition_index} of {topic}")
+                offsets[at.partition_index] = at.offset
+        return offsets
+
+    return await cluster.retry(attempt)
+
+
+class AbortedTransactions:
+    """Which batches of one answer belong to transactions that were given up."""
+
+    def __init__(self, rows: Sequence[AbortedTransaction]) -> None:
+        self._rows = sorted(rows, key=lambda row: row.first_offset, reverse=True)
+        self._producers: set[int] = set()
+
+    def hide(self, batch: RecordBatch) -> bool:
+        self._begin(batch)
+        return batch.is_transactional and batch.producer_id in self._producers
+
+    def end(self, control: RecordBatch) -> None:
+        """A marker: whatever its producer writes from here on is another transaction."""
+        self._begin(control)
+        self._producers.discard(control.producer_id)
+
+    def _begin(self, batch: RecordBatch) -> None:
+        while self._rows and self._rows[-1].first_offset <= batch.last_offset:
+            self._producers.add(self._rows.pop().producer_id)
+
+
+class Consumer:
+    """Use it as a context; leaving it gives up the open fetches."""
+
+    def __init__(
+        self,
+        cluster: ClusterClient,
+        topic: str,
+        positions: Mapping[int, int],
+        *,
+        read_committed: bool = False,
+    ) -> None:
+        self.positions = dict(positions)
+        """Of each partition the offset to be read next."""
+        self._cluster = cluster
+        self._topic = topic
+        self._read_committed = read_committed
+        self._fetches: dict[int, asyncio.Task[FetchResponse]] = {}
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        fetches, self._fetches = self._fetches, {}
+        for fetch in fetches.values():
+            fetch.cancel()
+        await asyncio.gather(*fetches.values(), return_exceptions=True)
+
+    async def poll(self) -> list[Fetched]:
+        """The next records, or nothing when none came within the brokers' patience."""
+        topic = await self._cluster.topic(self._topic)
+        by_leader: defaultdict[int, list[int]] = defaultdict(list)
+        for index in self.positions:
+            by_leader[topic.partitions[index].leader_id].append(index)
+        for leader, partitions in by_leader.items():
+            if leader not in self._fetches:
+                self._fetches[leader] = asyncio.create_task(self._fetch(topic, leader, partitions))
+        await asyncio.wait(self._fetches.values(), return_when=asyncio.FIRST_COMPLETED)
+        records: list[Fetched] = []
+        for leader in [leader for leader, fetch in self._fetches.items() if fetch.done()]:
+            records += await self._take(self._fetches.pop(leader))
+        return records
+
+    async def _take(self, fetch: asyncio.Task[FetchResponse]) -> list[Fetched]:
+        """The records of an answer. Only errors that the broker reports are retried: bytes that are
+        damaged here will be damaged again."""
+        records: list[Fetched] = []
+        errors: list[KafkaError] = []
+        try:
+            answer = fetch.result()
+            raise_for(answer.error_code, None, f"fetching {self._topic}")
+        except KafkaError as error:
+            errors.append(error)
+        else:
+            for row in (row for group in answer.responses for row in group.partitions):
+                if row.error_code:
+                    errors += self._errors_of(row)
+                else:
+                    records += self._records_of(row)
+        for error in errors:
+            if not error.retriable:
+                raise error
+        if errors:
+            self._cluster.forget(self._topic)
+            await self._cluster.pause(STALE_PAUSE_MS)
+        return records
+
+    def _errors_of(self, row: PartitionData) -> list[KafkaError]:
+        index = row.partition_index
+        if row.error_code == OffsetOutOfRange.code and row.log_start_offset > self.positions[index]:
+            # Retention overtook the reader: what is gone cannot be read.
+            self.positions[index] = row.log_start_offset
+            return []
+        return [error_for(row.error_code, f"fetching partition {index} of {self._topic}")]
+
+    def _records_of(self, row: PartitionData) -> list[Fetched]:
+        index = row.partition_index
+        if row.records is None or isinstance(row.records, FileRegion):
+            return []
+        aborted = AbortedTransactions(row.aborted_transactions or ()) if self._read_committed else None
+        records: list[Fetched] = []
+        position = self.positions[index]
+        for batch in iterate_whole_batches(row.records):
+            batch.check_crc()
+            if not batch.is_control and (aborted is None or not aborted.hide(batch)):
+                records += [
+                    Fetched(index, record) for record in iterate_records(batch) if record.offset >= position
+                ]
+            elif batch.is_control and aborted is not None:
+                aborted.end(batch)
+            self.positions[index] = max(position, batch.next_offset)
+        return records
+
+    async def _fetch(self, topic: Topic, leader: int, partitions: Sequence[int]) -> FetchResponse:
+        rows = [
+            FetchPartition(
+                partition=index,
+                current_leader_epoch=topic.partitions[index].leader_epoch,
+                fetch_offset=self.positions[index],
+                partition_max_bytes=PARTITION_MAX_BYTES,
+            )
+            for index in partitions
+        ]
+        request = FetchRequest(
+            max_wait_ms=MAX_WAIT_MS,
+            min_bytes=1,
+            max_bytes=MAX_BYTES,
+            isolation_level=int(self._read_committed),
+            topics=[FetchTopic(topic=topic.name, topic_id=topic.topic_id, partitions=rows)],
+        )
+        channel = await self._cluster.channel_to(leader)
+        version_max = VERSION_WITHOUT_TOPIC_IDS if topic.topic_id == ZERO_UUID else None
+        return await channel.send(request, FetchResponse, version_max=version_max)

@@ -1,0 +1,32 @@
+"""Which partition a record goes to: as Java's producer decides, so that keys stay together.
+
+A key's partition is its murmur2 hash, made positive by dropping the sign bit, modulo the
+number of partitions. Records with no key stick to one partition per request and move on with
+the next, which fills batches instead of scattering records.
+"""
+
+from __future__ import annotations
+
+_MASK = 0xFFFFFFFF
+_SEED = 0x9747B28C
+_M = 0x5BD1E995
+_R = 24
+
+
+def murmur2(data: bytes) -> int:
+    """MurmurHash2 as Kafka seeds it, as an unsigned 32-bit number."""
+    length = len(data)
+    h = (_SEED ^ length) & _MASK
+    whole = length & ~3
+    for position in range(0, whole, 4):
+        k = int.from_bytes(data[position : position + 4], "little") * _M & _MASK
+        k = (k ^ k >> _R) * _M & _MASK
+        h = (h * _M & _MASK) ^ k
+    if whole < length:
+        h = (h ^ int.from_bytes(data[whole:], "little")) * _M & _MASK
+    h = (h ^ h >> 13) * _M & _MASK
+    return h ^ h >> 15
+
+
+def partition_for_key(key: bytes, partition_count: int) -> int:
+    return (murmur2(key) & 0x7FFFFFFF) % partition_count

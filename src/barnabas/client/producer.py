@@ -1,0 +1,214 @@
+"""Writing records: batches per partition, one request per leader, retried until acknowledged.
+
+With acks=all, and where the broker hands out producer ids, the producer is idempotent: every
+batch carries a sequence number, so that one sent twice is written once. One batch of a
+partition is in flight at a time, which keeps the order through retries.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict, deque
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from barnabas.client.cluster_client import BACKOFF_MS, RETRY_TIMEOUT_MS, ClusterClient, Topic, raise_for
+from barnabas.client.partitioner import partition_for_key
+from barnabas.core.errors import (
+    DuplicateSequenceNumber,
+    InvalidPartitions,
+    KafkaError,
+    LeaderNotAvailable,
+    error_for,
+)
+from barnabas.core.ids import ZERO_UUID
+from barnabas.protocol.api_keys import ApiKey
+from barnabas.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from barnabas.protocol.messages.produce import (
+    PartitionProduceData,
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+)
+from barnabas.records.batch import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE
+from barnabas.records.builder import BatchBuilder
+from barnabas.records.compression import Codec
+from barnabas.records.record import Header
+
+ACKS_ALL = -1
+BATCH_BYTES = 256 * 1024
+VERSION_WITHOUT_TOPIC_IDS = 12
+
+_SEQUENCE_MASK = 0x7FFFFFFF
+
+
+class OutgoingRecord(NamedTuple):
+    key: bytes | None
+    value: bytes | None
+    headers: Sequence[Header] = ()
+    partition: int | None = None
+    timestamp_ms: int | None = None
+    """None stamps it with the time of sending."""
+
+
+@dataclass(slots=True)
+class Batch:
+    partition: int
+    records: bytearray
+    record_count: int
+
+
+class Producer:
+    def __init__(
+        self,
+        cluster: ClusterClient,
+        *,
+        acks: int = ACKS_ALL,
+        codec: Codec = Codec.NONE,
+        batch_bytes: int = BATCH_BYTES,
+    ) -> None:
+        self._cluster = cluster
+        self._acks = acks
+        self._codec = codec
+        self._batch_bytes = batch_bytes
+        self._producer_id = NO_PRODUCER_ID
+        self._producer_epoch = NO_PRODUCER_EPOCH
+        self._identified = acks != ACKS_ALL
+        self._sequences: dict[tuple[str, int], int] = {}
+        self._turn = 0
+
+    async def send(self, topic: str, records: Iterable[OutgoingRecord]) -> int:
+        """Write the records and return how many, once they are acknowledged."""
+        found = await self._cluster.topic(topic, auto_create=True)
+        if not self._identified:
+            await self._identify()
+        queues: defaultdict[int, deque[Batch]] = defaultdict(deque)
+        sent = 0
+        for batch in self._batches(found, records):
+            queues[batch.partition].append(batch)
+            sent += batch.record_count
+        while queues:
+            await self._write(topic, [queue[0] for queue in queues.values()])
+            for partition in list(queues):
+                queues[partition].popleft()
+                if not queues[partition]:
+                    del queues[partition]
+        return sent
+
+    async def _identify(self) -> None:
+        """Take a producer id, if there are any to be had."""
+        channel = await self._cluster.any_channel()
+        self._identified = True
+        if not channel.supports(ApiKey.INIT_PRODUCER_ID):
+            return
+
+        async def attempt() -> InitProducerIdResponse:
+            answer = await self._cluster.send_to_any(
+                InitProducerIdRequest(transactional_id=None), InitProducerIdResponse
+            )
+            raise_for(answer.error_code, None, "a producer id")
+            return answer
+
+        answer = await self._cluster.retry(attempt)
+        self._producer_id, self._producer_epoch = answer.producer_id, answer.producer_epoch
+
+    def _batches(self, topic: Topic, records: Iterable[OutgoingRecord]) -> list[Batch]:
+        builders: dict[int, BatchBuilder] = {}
+        finished: list[Batch] = []
+        now_ms = self._cluster.clock.now_ms()
+        self._turn += 1
+        for record in records:
+            partition = self._partition(topic, record)
+            builder = builders.get(partition)
+            if builder is None:
+                builder = builders[partition] = self._builder(topic.name, partition)
+            timestamp_ms = now_ms if record.timestamp_ms is None else record.timestamp_ms
+            builder.append(record.key, record.value, record.headers, timestamp_ms)
+            if builder.inflated_size_bytes >= self._batch_bytes:
+                finished.append(self._finish(topic.name, partition, builders.pop(partition)))
+        finished += [self._finish(topic.name, partition, left) for partition, left in builders.items()]
+        return finished
+
+    def _partition(self, topic: Topic, record: OutgoingRecord) -> int:
+        count = len(topic.partitions)
+        if record.partition is not None:
+            if not 0 <= record.partition < count:
+                raise InvalidPartitions(
+                    f"{topic.name} has partitions 0 to {count - 1}, not {record.partition}"
+                )
+            return record.partition
+        return self._turn % count if record.key is None else partition_for_key(record.key, count)
+
+    def _builder(self, topic: str, partition: int) -> BatchBuilder:
+        if self._producer_id == NO_PRODUCER_ID:
+            return BatchBuilder(codec=self._codec, base_sequence=NO_SEQUENCE)
+        return BatchBuilder(
+            codec=self._codec,
+            producer_id=self._producer_id,
+            producer_epoch=self._producer_epoch,
+            base_sequence=self._sequences.get((topic, partition), 0),
+        )
+
+    def _finish(self, topic: str, partition: int, builder: BatchBuilder) -> Batch:
+        count = builder.record_count
+        key = (topic, partition)
+        self._sequences[key] = (self._sequences.get(key, 0) + count) & _SEQUENCE_MASK
+        return Batch(partition, builder.build(), count)
+
+    async def _write(self, topic: str, batches: Sequence[Batch]) -> None:
+        """Send one batch for each of some partitions, until all are acknowledged."""
+        deadline_ms = self._cluster.clock.monotonic_ms() + RETRY_TIMEOUT_MS
+        left = {batch.partition: batch for batch in batches}
+        pause_ms: float = BACKOFF_MS
+        while True:
+            failures = await self._attempt(topic, left)
+            left = {partition: left[partition] for partition in failures}
+            if not left:
+                return
+            error = next(iter(failures.values()))
+            fatal = [each for each in failures.values() if not each.retriable]
+            if fatal or self._cluster.clock.monotonic_ms() + pause_ms > deadline_ms:
+                raise fatal[0] if fatal else error
+            self._cluster.forget(topic)
+            pause_ms = await self._cluster.pause(pause_ms)
+
+    async def _attempt(self, topic: str, batches: dict[int, Batch]) -> dict[int, KafkaError]:
+        """Send each batch to its leader once; returns the partitions that failed, and how."""
+        found = await self._cluster.topic(topic, auto_create=True)
+        by_leader: defaultdict[int, list[Batch]] = defaultdict(list)
+        for batch in batches.values():
+            by_leader[found.partitions[batch.partition].leader_id].append(batch)
+        outcomes = await asyncio.gather(
+            *(self._send_to_leader(found, leader, group) for leader, group in by_leader.items())
+        )
+        return {partition: error for outcome in outcomes for partition, error in outcome.items()}
+
+    async def _send_to_leader(self, topic: Topic, leader: int, batches: list[Batch]) -> dict[int, KafkaError]:
+        data = [PartitionProduceData(index=batch.partition, records=batch.records) for batch in batches]
+        request = ProduceRequest(
+            acks=self._acks,
+            timeout_ms=int(self._cluster.request_timeout_ms * 0.9),
+            topic_data=[TopicProduceData(name=topic.name, topic_id=topic.topic_id, partition_data=data)],
+        )
+        version_max = VERSION_WITHOUT_TOPIC_IDS if topic.topic_id == ZERO_UUID else None
+        try:
+            channel = await self._cluster.channel_to(leader)
+            if self._acks == 0:
+                await channel.send_unanswered(request, version_max=version_max)
+                return {}
+            answer = await channel.send(request, ProduceResponse, version_max=version_max)
+        except KafkaError as error:
+            return {batch.partition: error for batch in batches}
+        rows = {row.index: row for group in answer.responses for row in group.partition_responses}
+        failures = {batch.partition: _failure(topic.name, rows.get(batch.partition)) for batch in batches}
+        return {partition: error for partition, error in failures.items() if error is not None}
+
+
+def _failure(topic: str, row: PartitionProduceResponse | None) -> KafkaError | None:
+    if row is None:
+        return LeaderNotAvailable(f"the answer says nothing about a partition of {topic}")
+    if row.error_code in (0, DuplicateSequenceNumber.code):
+        return None
+    return error_for(row.error_code, row.error_message or f"partition {row.index} of {topic}")

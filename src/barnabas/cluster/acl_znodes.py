@@ -1,0 +1,105 @@
+"""Access control lists: literal patterns under `/kafka-acl`, prefixed ones under `/kafka-acl-extended`.
+
+The words for resource types, operations and permissions are Kafka's (`Topic`, `Read`, `Allow`); what they
+mean is the authorizer's business.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from barnabas.cluster.znode_json import from_json, reading, to_json
+
+
+class AclEntry(NamedTuple):
+    principal: str
+    permission_type: str
+    operation: str
+    host: str
+
+
+class AclZnode:
+    LITERAL_ROOT = "/kafka-acl"
+    PREFIXED_ROOT = "/kafka-acl-extended/prefixed"
+
+    @staticmethod
+    def type_path(resource_type: str, *, prefixed: bool = False) -> str:
+        root = AclZnode.PREFIXED_ROOT if prefixed else AclZnode.LITERAL_ROOT
+        return f"{root}/{resource_type}"
+
+    @staticmethod
+    def path(resource_type: str, resource_name: str, *, prefixed: bool = False) -> str:
+        return f"{AclZnode.type_path(resource_type, prefixed=prefixed)}/{resource_name}"
+
+    @staticmethod
+    def encode(entries: Iterable[AclEntry]) -> bytes:
+        acls = [
+            {
+                "principal": entry.principal,
+                "permissionType": entry.permission_type,
+                "operation": entry.operation,
+                "host": entry.host,
+            }
+            for entry in sorted(entries)
+        ]
+        return to_json({"version": 1, "acls": acls})
+
+    @staticmethod
+    def decode(data: bytes) -> frozenset[AclEntry]:
+        if not data:
+            return frozenset()
+        with reading("an access control list"):
+            return frozenset(
+                AclEntry(acl["principal"], acl["permissionType"], acl["operation"], acl["host"])
+                for acl in from_json(data)["acls"]
+            )
+
+
+def _enum_name(resource_type: str) -> str:
+    """`TransactionalId`, as in paths, is TRANSACTIONAL_ID in notes."""
+    return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", resource_type).upper()
+
+
+def _path_name(resource_type: str) -> str:
+    """The reverse; notes of older brokers have the path's spelling already."""
+    if not resource_type.isupper():
+        return resource_type
+    return "".join(word.capitalize() for word in resource_type.split("_"))
+
+
+class AclChangeZnode:
+    """Notes that the list of a resource changed. Literal ones are `TYPE:name`, others JSON."""
+
+    LITERAL_CREATE_PATH = "/kafka-acl-changes/acl_changes_"
+    EXTENDED_CREATE_PATH = "/kafka-acl-extended-changes/acl_changes_"
+
+    @staticmethod
+    def encode_literal(resource_type: str, resource_name: str) -> bytes:
+        return f"{_enum_name(resource_type)}:{resource_name}".encode()
+
+    @staticmethod
+    def decode_literal(data: bytes) -> tuple[str, str]:
+        with reading("an access control change"):
+            resource_type, separator, resource_name = data.decode().partition(":")
+            if not separator:
+                raise ValueError("no separator")
+            return _path_name(resource_type), resource_name
+
+    @staticmethod
+    def encode_prefixed(resource_type: str, resource_name: str) -> bytes:
+        return to_json(
+            {
+                "version": 1,
+                "resourceType": _enum_name(resource_type),
+                "name": resource_name,
+                "patternType": "PREFIXED",
+            }
+        )
+
+    @staticmethod
+    def decode_prefixed(data: bytes) -> tuple[str, str]:
+        with reading("an access control change"):
+            fields = from_json(data)
+            return _path_name(fields["resourceType"]), str(fields["name"])

@@ -1,0 +1,124 @@
+"""Where the replicas of new partitions go: pure functions of brokers, counts and two starting points.
+
+Without racks: the first replicas go round the brokers, and the others follow at a distance that grows
+by one each time round, so that the partitions one broker leads have their followers on all the others.
+With racks the brokers are first lined up so that neighbours are in different racks, and a replica goes to
+a rack that has none yet for as long as there is one. The results are those of Kafka for the same start.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+
+from barnabas.core.errors import (
+    BrokerNotAvailable,
+    InvalidPartitions,
+    InvalidReplicaAssignment,
+    InvalidReplicationFactor,
+)
+
+Racks = Mapping[int, str | None]
+"""The brokers that may hold replicas, each with its rack if it has one."""
+
+
+def assign_replicas(
+    brokers: Racks,
+    partitions: int,
+    replication_factor: int,
+    *,
+    start_index: int,
+    shift: int | None = None,
+    first_partition: int = 0,
+) -> dict[int, tuple[int, ...]]:
+    """Replicas for `partitions` new partitions, the preferred leader first.
+
+    `start_index` and `shift` (the same number if not given) are drawn at random by the caller, so that topics
+    with few partitions do not all land on the same brokers.
+    """
+    if partitions <= 0:
+        raise InvalidPartitions("a topic needs at least one partition")
+    if replication_factor <= 0:
+        raise InvalidReplicationFactor("the replication factor must be at least 1")
+    if replication_factor > len(brokers):
+        raise InvalidReplicationFactor(
+            f"a replication factor of {replication_factor} needs as many brokers; there are {len(brokers)}"
+        )
+    # Racks count only if every broker has one: a partial map would crowd the brokers that name theirs.
+    racks = {broker: rack for broker, rack in brokers.items() if rack is not None}
+    by_rack = len(racks) == len(brokers)
+    ring = alternate_racks(racks) if by_rack else sorted(brokers)
+    rack_count = len(set(racks.values())) if by_rack else 0
+    shift = start_index if shift is None else shift
+    assignment: dict[int, tuple[int, ...]] = {}
+    for partition in range(first_partition, first_partition + partitions):
+        if partition > 0 and partition % len(ring) == 0:
+            shift += 1
+        first = (partition + start_index) % len(ring)
+        if by_rack:
+            followers = _across_racks(ring, racks, first, shift * rack_count, replication_factor - 1)
+        else:
+            followers = [_at(ring, first, shift, step) for step in range(replication_factor - 1)]
+        assignment[partition] = (ring[first], *followers)
+    return assignment
+
+
+def alternate_racks(racks: Mapping[int, str]) -> list[int]:
+    """Brokers in an order that takes from each rack in turn."""
+    members: dict[str, list[int]] = {}
+    for broker in sorted(racks):
+        members.setdefault(racks[broker], []).append(broker)
+    rows = [members[rack] for rack in sorted(members)]
+    ring: list[int] = []
+    for place in range(max(map(len, rows))):
+        ring.extend(row[place] for row in rows if place < len(row))
+    return ring
+
+
+def check_assignment(
+    assignment: Mapping[int, Sequence[int]], live_brokers: Collection[int], *, first_partition: int = 0
+) -> None:
+    """Raise unless this assignment, given by a client, may be used for partitions from `first_partition`."""
+    if not assignment:
+        raise InvalidReplicaAssignment("the assignment names no partition")
+    if sorted(assignment) != list(range(first_partition, first_partition + len(assignment))):
+        raise InvalidReplicaAssignment(
+            f"partitions must be numbered consecutively from {first_partition}, not {sorted(assignment)}"
+        )
+    factor = len(assignment[first_partition])
+    for partition, replicas in sorted(assignment.items()):
+        if not replicas:
+            raise InvalidReplicaAssignment(f"partition {partition} has no replicas")
+        if len(set(replicas)) != len(replicas):
+            raise InvalidReplicaAssignment(f"partition {partition} names a broker twice: {list(replicas)}")
+        if len(replicas) != factor:
+            raise InvalidReplicaAssignment(
+                f"partition {partition} has {len(replicas)} replicas, the first has {factor}"
+            )
+        missing = sorted(set(replicas) - set(live_brokers))
+        if missing:
+            raise BrokerNotAvailable(f"partition {partition} names brokers that are not live: {missing}")
+
+
+def _at(ring: Sequence[int], first: int, shift: int, step: int) -> int:
+    """The follower `step` of the leader at `first`: never the leader itself."""
+    distance = 1 + (shift + step) % (len(ring) - 1)
+    return ring[(first + distance) % len(ring)]
+
+
+def _across_racks(
+    ring: Sequence[int], racks: Mapping[int, str], first: int, shift: int, count: int
+) -> list[int]:
+    used_brokers = {ring[first]}
+    used_racks = {racks[ring[first]]}
+    rack_count = len(set(racks.values()))
+    followers: list[int] = []
+    step = 0
+    while len(followers) < count:
+        broker = _at(ring, first, shift, step)
+        step += 1
+        rack_is_free = racks[broker] not in used_racks or len(used_racks) == rack_count
+        if rack_is_free and broker not in used_brokers:
+            followers.append(broker)
+            used_brokers.add(broker)
+            used_racks.add(racks[broker])
+    return followers

@@ -1,0 +1,113 @@
+"""`/brokers/ids/<id>`: a live broker, where it listens, and what it supports. Ephemeral.
+
+The creation zxid of the node is the broker's epoch: it differs for every registration, so requests meant
+for an earlier life of a broker are recognised.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+from barnabas.cluster.znode_json import from_json, reading, to_json
+
+_ENDPOINT = re.compile(r"^(?P<listener>[^:]+)://\[?(?P<host>[^/]*?)\]?:(?P<port>-?\d+)$")
+
+_NO_FEATURES: Mapping[str, tuple[int, int]] = MappingProxyType({})
+
+
+class Endpoint(NamedTuple):
+    listener_name: str
+    host: str
+    port: int
+    security_protocol: str = "PLAINTEXT"
+
+    @property
+    def connection_string(self) -> str:
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{self.listener_name}://{host}:{self.port}"
+
+    @classmethod
+    def parse(cls, text: str, security_protocols: Mapping[str, str] | None = None) -> Endpoint:
+        """`INTERNAL://host:9092`; a listener without an entry in the map is named after its protocol."""
+        found = _ENDPOINT.match(text)
+        if found is None:
+            raise ValueError(f"{text!r} is not an endpoint")
+        listener = found["listener"].upper()
+        protocol = (security_protocols or {}).get(listener, listener)
+        return cls(listener, found["host"], int(found["port"]), protocol)
+
+
+class BrokerInfo(NamedTuple):
+    id: int
+    endpoints: tuple[Endpoint, ...]
+    rack: str | None = None
+    features: Mapping[str, tuple[int, int]] = _NO_FEATURES
+    """Supported features: name to (lowest, highest) version."""
+    timestamp_ms: int = 0
+    epoch: int = -1
+    """The registration's zxid; -1 until registered."""
+
+
+class BrokerIdZnode:
+    PARENT = "/brokers/ids"
+
+    @staticmethod
+    def path(broker_id: int) -> str:
+        return f"/brokers/ids/{broker_id}"
+
+    @staticmethod
+    def encode(broker: BrokerInfo) -> bytes:
+        # Old clients know one endpoint only: the first that is plaintext.
+        plain = next((e for e in broker.endpoints if e.security_protocol == "PLAINTEXT"), None)
+        fields: dict[str, Any] = {
+            "version": 5,
+            "host": plain.host if plain else None,
+            "port": plain.port if plain else -1,
+            "endpoints": [endpoint.connection_string for endpoint in broker.endpoints],
+            "listener_security_protocol_map": {
+                endpoint.listener_name: endpoint.security_protocol for endpoint in broker.endpoints
+            },
+            "jmx_port": -1,
+            "timestamp": str(broker.timestamp_ms),
+            "features": {
+                name: {"min_version": lowest, "max_version": highest}
+                for name, (lowest, highest) in broker.features.items()
+            },
+        }
+        if broker.rack is not None:
+            fields["rack"] = broker.rack
+        return to_json(fields)
+
+    @staticmethod
+    def decode(broker_id: int, data: bytes, epoch: int) -> BrokerInfo:
+        with reading(f"the registration of broker {broker_id}"):
+            fields = from_json(data)
+            version = int(fields["version"])
+            if version < 1:
+                raise ValueError(f"version {version}")
+            if version == 1:
+                endpoints: tuple[Endpoint, ...] = (Endpoint("PLAINTEXT", fields["host"], fields["port"]),)
+            else:
+                protocols = fields.get("listener_security_protocol_map")
+                endpoints = tuple(Endpoint.parse(text, protocols) for text in fields["endpoints"])
+            features = {
+                name: (int(versions["min_version"]), int(versions["max_version"]))
+                for name, versions in (fields.get("features") or {}).items()
+            }
+            return BrokerInfo(
+                id=broker_id,
+                endpoints=endpoints,
+                rack=fields.get("rack"),
+                features=features,
+                timestamp_ms=int(fields.get("timestamp") or 0),
+                epoch=epoch,
+            )
+
+
+class BrokerSequenceZnode:
+    """Its version is the source of generated broker ids."""
+
+    PATH = "/brokers/seqid"

@@ -1,0 +1,394 @@
+"""The coordination store of a broker that stands alone: ZooKeeper's semantics in one process, on one disk.
+
+A write is prepared on the loop, written and synced by `Background`, and only then committed: its watches
+fire and its caller continues. The loop never waits for the disk, because a sync may take milliseconds and
+every request of the broker would wait with it. Writes that arrive while one is being synced go
+together in the next (group commit), so a burst of a thousand costs two syncs. A `multi` is one record.
+
+Sessions live in this process and cannot outlive it: what ephemeral nodes a former process left behind is
+removed when the store is opened, and a session ends when it is closed, or when a test or a simulation
+says that it expired. After a write error the store accepts nothing more and every session is LOST: what
+the disk holds is then known only to the next opening.
+
+The gap: a snapshot is encoded on the loop, once per `COMPACT_BYTES_MIN` of log.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+from typing import NamedTuple
+
+from barnabas.cluster.coordination import (
+    ANY_VERSION,
+    ConnectionLoss,
+    Coordination,
+    CoordinationError,
+    Create,
+    Delete,
+    NoNode,
+    Operation,
+    Result,
+    SessionClosed,
+    SessionExpired,
+    SessionState,
+    SetData,
+    Stat,
+    StateListener,
+    StoreFailed,
+    Watch,
+    check_path,
+    parent_of,
+)
+from barnabas.cluster.files import OsDirectory, StoreDirectory
+from barnabas.cluster.journal import Journal, encode_snapshot, encode_transaction, open_journal
+from barnabas.cluster.tree import Transaction, Tree, Znode, events_of
+from barnabas.cluster.watches import Watches
+from barnabas.core.clock import Clock
+from barnabas.core.scheduler import Background
+
+logger = logging.getLogger(__name__)
+
+COMPACT_BYTES_MIN = 4 * 1024 * 1024
+"""The log is compacted when it exceeds this and twice the last snapshot."""
+
+SESSION_TIMEOUT_MS = 18_000
+
+
+@asynccontextmanager
+async def open_embedded(
+    path: Path, clock: Clock, background: Background, *, session_timeout_ms: int = SESSION_TIMEOUT_MS
+) -> AsyncIterator[EmbeddedSession]:
+    """A session with the store in the directory `path`, which is made if missing and closed in the end."""
+    store = EmbeddedStore.open(OsDirectory(path), clock, background)
+    try:
+        yield store.connect(session_timeout_ms)
+    finally:
+        await store.close()
+
+
+class _Entry(NamedTuple):
+    """A request in the queue: what it came to, and who waits."""
+
+    outcome: Transaction | CoordinationError
+    future: asyncio.Future[list[Result]]
+
+
+class EmbeddedStore:
+    """The tree, its journal, and the queue between them."""
+
+    def __init__(self, journal: Journal, tree: Tree, clock: Clock, background: Background) -> None:
+        self._journal = journal
+        self._tree = tree
+        self._clock = clock
+        self._background = background
+        self._sessions: list[EmbeddedSession] = []
+        self._sessions_made = 0
+        self._session_id_base = tree.zxid + 1 << 16
+        self._queue: list[_Entry] = []
+        self._writing = False
+        self._idle = asyncio.Event()
+        self._idle.set()
+        self._failure: BaseException | None = None
+
+    @classmethod
+    def open(cls, directory: StoreDirectory, clock: Clock, background: Background) -> EmbeddedStore:
+        """Recover; blocks, for it is the first thing a broker does."""
+        journal, tree = open_journal(directory)
+        orphans = [Delete(path) for owner in tree.owners() for path in tree.owned_by(owner)]
+        if orphans:
+            transaction = tree.prepare(orphans, 0, clock.now_ms())
+            journal.append(encode_transaction(transaction))
+            tree.commit(transaction)
+        return cls(journal, tree, clock, background)
+
+    @property
+    def nodes(self) -> dict[str, Znode]:
+        return self._tree.nodes
+
+    def connect(self, session_timeout_ms: int = SESSION_TIMEOUT_MS) -> EmbeddedSession:
+        self._check_writable()
+        session = EmbeddedSession(self, self.new_session_id(), session_timeout_ms)
+        self._sessions.append(session)
+        return session
+
+    def submit(
+        self, operations: Sequence[Operation], session_id: int, *, make_parents: bool = False
+    ) -> asyncio.Future[list[Result]]:
+        """Queue a request; the future is done once it is on disk and visible, or was refused."""
+        self._check_writable()
+        future: asyncio.Future[list[Result]] = asyncio.get_running_loop().create_future()
+        outcome: Transaction | CoordinationError
+        try:
+            if make_parents:
+                operations = [*self._missing_parents(operations[0].path), *operations]
+            outcome = self._tree.prepare(operations, session_id, self._clock.now_ms())
+        except CoordinationError as error:
+            outcome = error
+        self._queue.append(_Entry(outcome, future))
+        if not self._writing:
+            self._write()
+        return future
+
+    async def close(self) -> None:
+        """End every session, finish every write, give up the lock."""
+        for session in list(self._sessions):
+            with suppress(StoreFailed):
+                await session.close()
+        await self._idle.wait()
+        self._journal.close()
+
+    def forget(self, session: EmbeddedSession) -> None:
+        self._sessions.remove(session)
+
+    def end_session(self, session_id: int) -> asyncio.Future[list[Result]]:
+        """Delete the session's ephemeral nodes, those still being written included."""
+        return self.submit([Delete(path) for path in self._tree.owned_by(session_id)], session_id)
+
+    def new_session_id(self) -> int:
+        self._sessions_made += 1
+        return self._session_id_base + self._sessions_made
+
+    def _check_writable(self) -> None:
+        if self._failure is not None:
+            raise StoreFailed(str(self._failure))
+
+    def _missing_parents(self, path: str) -> list[Create]:
+        check_path(path, sequential=True)
+        missing: list[Create] = []
+        parent = parent_of(path)
+        while not self._tree.will_exist(parent):
+            missing.append(Create(parent))
+            parent = parent_of(parent)
+        return missing[::-1]
+
+    def _write(self) -> None:
+        batch, self._queue = self._queue, []
+        frames = b"".join(
+            encode_transaction(entry.outcome)
+            for entry in batch
+            if isinstance(entry.outcome, Transaction) and entry.outcome.changes
+        )
+        if not frames:
+            self._finish(batch)
+            return
+        self._begin_writing()
+        self._background.submit(
+            lambda: self._journal.append(frames),
+            lambda _: self._written(batch),
+            lambda error: self._fail(error, batch),
+        )
+
+    def _written(self, batch: list[_Entry]) -> None:
+        self._end_writing()
+        self._finish(batch)
+        journal = self._journal
+        if journal.log_bytes > max(COMPACT_BYTES_MIN, 2 * journal.snapshot_bytes):
+            self._compact()
+        elif self._queue and not self._writing:
+            self._write()
+
+    def _finish(self, batch: list[_Entry]) -> None:
+        for outcome, future in batch:
+            if isinstance(outcome, CoordinationError):
+                if not future.done():
+                    future.set_exception(outcome)
+                continue
+            results = self._tree.commit(outcome)
+            for session in tuple(self._sessions):
+                if session.watches:
+                    session.watches.fire(events_of(outcome))
+            if not future.done():
+                future.set_result(results)
+
+    def _compact(self) -> None:
+        snapshot = encode_snapshot(self._tree)
+        self._begin_writing()
+        self._background.submit(
+            lambda: self._journal.compact(snapshot),
+            lambda _: self._compacted(),
+            lambda error: self._fail(error, []),
+        )
+
+    def _compacted(self) -> None:
+        self._end_writing()
+        if self._queue:
+            self._write()
+
+    def _begin_writing(self) -> None:
+        self._writing = True
+        self._idle.clear()
+
+    def _end_writing(self) -> None:
+        self._writing = False
+        self._idle.set()
+
+    def _fail(self, error: BaseException, batch: list[_Entry]) -> None:
+        logger.error("the coordination store cannot write and stops: %s", error)
+        self._failure = error
+        self._end_writing()
+        waiting, self._queue = [*batch, *self._queue], []
+        for _, future in waiting:
+            if not future.done():
+                future.set_exception(StoreFailed(str(error)))
+        for session in tuple(self._sessions):
+            session.lose()
+
+
+class EmbeddedSession(Coordination):
+    """A session with an `EmbeddedStore`."""
+
+    def __init__(self, store: EmbeddedStore, session_id: int, session_timeout_ms: int) -> None:
+        self._store = store
+        self._session_id = session_id
+        self._session_timeout_ms = session_timeout_ms
+        self._state = SessionState.CONNECTED
+        self._listeners: list[StateListener] = []
+        self._last_write: asyncio.Future[list[Result]] | None = None
+        self.watches = Watches()
+
+    @property
+    def store(self) -> EmbeddedStore:
+        return self._store
+
+    @property
+    def session_id(self) -> int:
+        return self._session_id
+
+    @property
+    def session_timeout_ms(self) -> int:
+        return self._session_timeout_ms
+
+    @property
+    def state(self) -> SessionState:
+        return self._state
+
+    def add_listener(self, listener: StateListener) -> None:
+        self._listeners.append(listener)
+
+    async def create(
+        self,
+        path: str,
+        data: bytes = b"",
+        *,
+        ephemeral: bool = False,
+        sequential: bool = False,
+        make_parents: bool = False,
+    ) -> str:
+        operation = Create(path, data, ephemeral, sequential)
+        results = await self._submit([operation], make_parents=make_parents)
+        made = results[-1]
+        assert isinstance(made, str)
+        return made
+
+    async def set(self, path: str, data: bytes, version: int = ANY_VERSION) -> Stat:
+        (stat,) = await self._submit([SetData(path, data, version)])
+        assert isinstance(stat, Stat)
+        return stat
+
+    async def delete(self, path: str, version: int = ANY_VERSION) -> None:
+        await self._submit([Delete(path, version)])
+
+    async def multi(self, operations: Sequence[Operation]) -> list[Result]:
+        return await self._submit(operations)
+
+    async def get(self, path: str, watch: Watch | None = None) -> tuple[bytes, Stat]:
+        znode = await self._find(path)
+        if znode is None:
+            raise NoNode(path)
+        if watch is not None:
+            self.watches.on_data(path, watch)
+        return znode.data, znode.stat()
+
+    async def get_many(self, paths: Sequence[str]) -> list[tuple[bytes, Stat] | None]:
+        await self._in_order()
+        found = map(self._store.nodes.get, paths)
+        return [None if znode is None else (znode.data, znode.stat()) for znode in found]
+
+    async def exists(self, path: str, watch: Watch | None = None) -> Stat | None:
+        znode = await self._find(path)
+        if watch is not None:
+            self.watches.on_data(path, watch)
+        return None if znode is None else znode.stat()
+
+    async def children(self, path: str, watch: Watch | None = None) -> list[str]:
+        znode = await self._find(path)
+        if znode is None:
+            raise NoNode(path)
+        if watch is not None:
+            self.watches.on_children(path, watch)
+        return sorted(znode.children or ())
+
+    async def close(self) -> None:
+        if self._state is SessionState.CLOSED:
+            return
+        lost = self._state is SessionState.LOST
+        self._become(SessionState.CLOSED)
+        self.watches.clear()
+        self._store.forget(self)
+        if not lost:
+            await self._store.end_session(self._session_id)
+
+    async def expire(self) -> None:
+        """End the session as a store does that has not heard of it for too long."""
+        ended = self._store.end_session(self._session_id)
+        self.lose()
+        await ended
+
+    def renew(self) -> None:
+        """After LOST: go on in a new session."""
+        assert self._state is SessionState.LOST
+        self._session_id = self._store.new_session_id()
+        self._become(SessionState.CONNECTED)
+
+    def suspend(self) -> None:
+        """Behave as if the store could not be reached."""
+        self._become(SessionState.SUSPENDED)
+
+    def resume(self) -> None:
+        assert self._state is SessionState.SUSPENDED
+        self._become(SessionState.CONNECTED)
+
+    def lose(self) -> None:
+        self.watches.clear()
+        self._become(SessionState.LOST)
+
+    def _become(self, state: SessionState) -> None:
+        if state is not self._state:
+            self._state = state
+            for listener in tuple(self._listeners):
+                listener(state)
+
+    async def _submit(self, operations: Sequence[Operation], *, make_parents: bool = False) -> list[Result]:
+        self._check_state()
+        future = self._last_write = self._store.submit(
+            operations, self._session_id, make_parents=make_parents
+        )
+        return await future
+
+    async def _find(self, path: str) -> Znode | None:
+        check_path(path)
+        await self._in_order()
+        return self._store.nodes.get(path)
+
+    async def _in_order(self) -> None:
+        """A read waits for what its session has begun to write."""
+        self._check_state()
+        last = self._last_write
+        if last is not None and not last.done():
+            await asyncio.wait((last,))
+            self._check_state()
+
+    def _check_state(self) -> None:
+        match self._state:
+            case SessionState.LOST:
+                raise SessionExpired
+            case SessionState.CLOSED:
+                raise SessionClosed
+            case SessionState.SUSPENDED:
+                raise ConnectionLoss
+            case SessionState.CONNECTED:
+                pass

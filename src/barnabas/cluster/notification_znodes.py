@@ -1,0 +1,131 @@
+"""Nodes by which one process tells others to look: sequential notes, and requests to the controller."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from barnabas.cluster.znode_json import from_json, reading, to_json
+from barnabas.core.ids import TopicPartition
+
+
+def _partitions_json(partitions: Iterable[TopicPartition]) -> list[dict[str, str | int]]:
+    return [{"topic": topic, "partition": partition} for topic, partition in sorted(partitions)]
+
+
+def _partitions(data: bytes) -> set[TopicPartition]:
+    return {
+        TopicPartition(str(entry["topic"]), int(entry["partition"]))
+        for entry in from_json(data)["partitions"]
+    }
+
+
+class ConfigChangeZnode:
+    """A configuration changed; the note names the entity: `topics/<name>`."""
+
+    PARENT = "/config/changes"
+    CREATE_PATH = "/config/changes/config_change_"
+
+    @staticmethod
+    def encode(entity_path: str) -> bytes:
+        return to_json({"version": 2, "entity_path": entity_path})
+
+    @staticmethod
+    def decode(data: bytes) -> str:
+        with reading("a configuration change"):
+            fields = from_json(data)
+            if fields["version"] == 1:
+                return f"{fields['entity_type']}/{fields['entity_name']}"
+            return str(fields["entity_path"])
+
+
+class IsrChangeZnode:
+    """A leader changed the in-sync replicas of these partitions."""
+
+    PARENT = "/isr_change_notification"
+    CREATE_PATH = "/isr_change_notification/isr_change_"
+
+    @staticmethod
+    def encode(partitions: Iterable[TopicPartition]) -> bytes:
+        return to_json({"version": 1, "partitions": _partitions_json(partitions)})
+
+    @staticmethod
+    def decode(data: bytes) -> set[TopicPartition]:
+        with reading("an ISR change"):
+            return _partitions(data)
+
+
+class LogDirEventZnode:
+    """A log directory of this broker failed."""
+
+    PARENT = "/log_dir_event_notification"
+    CREATE_PATH = "/log_dir_event_notification/log_dir_event_"
+    FAILURE = 1
+
+    @staticmethod
+    def encode(broker_id: int) -> bytes:
+        return to_json({"version": 1, "broker": broker_id, "event": LogDirEventZnode.FAILURE})
+
+    @staticmethod
+    def decode(data: bytes) -> int:
+        with reading("a log directory event"):
+            return int(from_json(data)["broker"])
+
+
+class DeleteTopicsZnode:
+    """A topic to be deleted; the node has no data."""
+
+    PARENT = "/admin/delete_topics"
+
+    @staticmethod
+    def path(topic: str) -> str:
+        return f"/admin/delete_topics/{topic}"
+
+
+class ReassignPartitionsZnode:
+    PATH = "/admin/reassign_partitions"
+
+    @staticmethod
+    def encode(assignment: Mapping[TopicPartition, Sequence[int]]) -> bytes:
+        entries = [
+            {"topic": topic, "partition": partition, "replicas": list(replicas)}
+            for (topic, partition), replicas in assignment.items()
+        ]
+        return to_json({"version": 1, "partitions": entries})
+
+    @staticmethod
+    def decode(data: bytes) -> dict[TopicPartition, tuple[int, ...]]:
+        with reading("the partition reassignment"):
+            return {
+                TopicPartition(str(entry["topic"]), int(entry["partition"])): tuple(entry["replicas"])
+                for entry in from_json(data)["partitions"]
+            }
+
+
+class PreferredReplicaElectionZnode:
+    PATH = "/admin/preferred_replica_election"
+
+    @staticmethod
+    def encode(partitions: Iterable[TopicPartition]) -> bytes:
+        return to_json({"version": 1, "partitions": _partitions_json(partitions)})
+
+    @staticmethod
+    def decode(data: bytes) -> set[TopicPartition]:
+        with reading("the preferred replica election"):
+            return _partitions(data)
+
+
+class ConsumerOffsetZnode:
+    """Offsets of version 0 commits."""
+
+    @staticmethod
+    def path(group: str, topic: str, partition: int) -> str:
+        return f"/consumers/{group}/offsets/{topic}/{partition}"
+
+    @staticmethod
+    def encode(offset: int) -> bytes:
+        return str(offset).encode()
+
+    @staticmethod
+    def decode(data: bytes) -> int:
+        with reading("a consumer offset"):
+            return int(data)

@@ -1,0 +1,313 @@
+"""What the store says about topics, their configuration and producer ids, and the ways to change it.
+
+Every change is one transaction: a topic is there with its configuration, assignment and partition states,
+or not at all. A controller passes a `guard`, usually a `Check` of `/controller_epoch` at the version it
+was elected with, so that a controller that has been replaced cannot change anything any more: it gets
+STALE_CONTROLLER_EPOCH.
+
+ZooKeeper bounds a transaction at about 1 MB, some 4,000 partitions with their states. A cluster's
+controller therefore creates the states itself after the topic (`states` empty), as Kafka's does.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from typing import Final, NamedTuple
+
+from barnabas.cluster.coordination import (
+    BadVersion,
+    Coordination,
+    CoordinationError,
+    Create,
+    Delete,
+    NodeExists,
+    NoNode,
+    NotEmpty,
+    Operation,
+    Result,
+    SetData,
+)
+from barnabas.cluster.notification_znodes import ConfigChangeZnode, DeleteTopicsZnode
+from barnabas.cluster.znodes import (
+    ConfigZnode,
+    PartitionState,
+    PartitionStateZnode,
+    ProducerIdBlock,
+    ProducerIdBlockZnode,
+    ReplicaAssignment,
+    TopicInfo,
+    TopicZnode,
+)
+from barnabas.core.errors import (
+    InvalidPartitions,
+    StaleControllerEpoch,
+    TopicAlreadyExists,
+    UnknownServerError,
+    UnknownTopicOrPartition,
+)
+from barnabas.core.ids import Uuid
+
+PRODUCER_ID_BLOCK_SIZE: Final = 1000
+PRODUCER_ID_MAX: Final = (1 << 63) - 1
+
+NO_GUARD: Sequence[Operation] = ()
+
+
+class StoredTopic(NamedTuple):
+    name: str
+    info: TopicInfo
+    states: dict[int, PartitionState]
+    """By partition; a partition that has no leader yet has no state."""
+    config: dict[str, str]
+
+
+async def create_topic(
+    znodes: Coordination,
+    topic: str,
+    topic_id: Uuid,
+    assignment: Mapping[int, Sequence[int]],
+    config: Mapping[str, str],
+    states: Mapping[int, PartitionState],
+    *,
+    guard: Sequence[Operation] = NO_GUARD,
+) -> None:
+    """Make the topic; TOPIC_ALREADY_EXISTS if there is one, or one of that name is being deleted."""
+    if await znodes.exists(DeleteTopicsZnode.path(topic)) is not None:
+        raise TopicAlreadyExists(f"topic {topic} is being deleted")
+    path = TopicZnode.path(topic)
+    replicas = {number: ReplicaAssignment(tuple(given)) for number, given in sorted(assignment.items())}
+    partitions = (
+        [Create(TopicZnode.partitions_path(topic)), *_state_creations(topic, states)] if states else []
+    )
+    while True:
+        operations: list[Operation] = [
+            *guard,
+            Create(path, TopicZnode.encode(topic_id, replicas)),
+            *(await _put_config(znodes, ConfigZnode.TOPICS, topic, config)),
+            *partitions,
+        ]
+        try:
+            await _guarded(znodes, operations, guard)
+        except NodeExists as error:
+            if error.index == len(guard):
+                raise TopicAlreadyExists(f"topic {topic} already exists") from error
+            continue  # a configuration that was left behind appeared meanwhile
+        return
+
+
+async def add_partitions(
+    znodes: Coordination,
+    topic: str,
+    added: Mapping[int, Sequence[int]],
+    states: Mapping[int, PartitionState],
+    *,
+    guard: Sequence[Operation] = NO_GUARD,
+) -> TopicInfo:
+    """Append partitions to a topic; returns what it then is."""
+    info, version = await read_topic(znodes, topic)
+    count = len(info.assignment)
+    if sorted(added) != list(range(count, count + len(added))):
+        raise InvalidPartitions(f"topic {topic} has {count} partitions; new ones are numbered from there on")
+    replicas = {number: ReplicaAssignment(tuple(given)) for number, given in sorted(added.items())}
+    grown = TopicInfo(info.topic_id, {**info.assignment, **replicas})
+    operations: list[Operation] = [
+        *guard,
+        SetData(TopicZnode.path(topic), TopicZnode.encode(*grown), version),
+    ]
+    if states:
+        if await znodes.exists(TopicZnode.partitions_path(topic)) is None:
+            operations.append(Create(TopicZnode.partitions_path(topic)))
+        operations.extend(_state_creations(topic, states))
+    await _guarded(znodes, operations, guard)
+    return grown
+
+
+async def delete_topic(znodes: Coordination, topic: str, *, guard: Sequence[Operation] = NO_GUARD) -> None:
+    """Remove everything about the topic, the mark of its deletion included."""
+    while True:
+        paths = await _subtree(znodes, TopicZnode.path(topic))
+        if not paths:
+            raise UnknownTopicOrPartition(f"there is no topic {topic}")
+        for extra in (ConfigZnode.path(ConfigZnode.TOPICS, topic), DeleteTopicsZnode.path(topic)):
+            if await znodes.exists(extra) is not None:
+                paths.append(extra)
+        try:
+            await _guarded(znodes, [*guard, *map(Delete, paths)], guard)
+        except (NoNode, NotEmpty):
+            continue  # the tree changed while it was being read
+        return
+
+
+async def mark_for_deletion(znodes: Coordination, topic: str) -> None:
+    """Ask the controller to delete the topic."""
+    if await znodes.exists(TopicZnode.path(topic)) is None:
+        raise UnknownTopicOrPartition(f"there is no topic {topic}")
+    try:
+        await znodes.create(DeleteTopicsZnode.path(topic), make_parents=True)
+    except NodeExists as error:
+        raise TopicAlreadyExists(f"topic {topic} is being deleted already") from error
+
+
+async def read_topic(znodes: Coordination, topic: str) -> tuple[TopicInfo, int]:
+    """The topic's assignment and the version of its node."""
+    try:
+        data, stat = await znodes.get(TopicZnode.path(topic))
+    except NoNode as error:
+        raise UnknownTopicOrPartition(f"there is no topic {topic}") from error
+    return TopicZnode.decode(topic, data), stat.version
+
+
+async def read_topics(znodes: Coordination) -> dict[str, StoredTopic]:
+    """Every topic with its states and configuration; one that vanishes meanwhile is left out."""
+    try:
+        names = await znodes.children(TopicZnode.PARENT)
+    except NoNode:
+        return {}
+    nodes = await znodes.get_many([TopicZnode.path(name) for name in names])
+    configs = await znodes.get_many([ConfigZnode.path(ConfigZnode.TOPICS, name) for name in names])
+    found: dict[str, StoredTopic] = {}
+    for name, node, config in zip(names, nodes, configs, strict=True):
+        if node is None:
+            continue
+        info = TopicZnode.decode(name, node[0])
+        states = await read_partition_states(znodes, name, info.assignment)
+        found[name] = StoredTopic(name, info, states, ConfigZnode.decode(config[0]) if config else {})
+    return found
+
+
+async def read_partition_states(
+    znodes: Coordination, topic: str, partitions: Iterable[int]
+) -> dict[int, PartitionState]:
+    numbers = list(partitions)
+    nodes = await znodes.get_many([PartitionStateZnode.path(topic, number) for number in numbers])
+    return {
+        number: PartitionStateZnode.decode(node[0], node[1].version)
+        for number, node in zip(numbers, nodes, strict=True)
+        if node is not None
+    }
+
+
+async def set_partition_state(
+    znodes: Coordination,
+    topic: str,
+    partition: int,
+    state: PartitionState,
+    *,
+    guard: Sequence[Operation] = NO_GUARD,
+) -> PartitionState:
+    """Replace a state on condition that it still has `state.state_version`; BadVersion otherwise."""
+    path = PartitionStateZnode.path(topic, partition)
+    change = SetData(path, PartitionStateZnode.encode(state), state.state_version)
+    await _guarded(znodes, [*guard, change], guard)
+    return state._replace(state_version=state.state_version + 1)
+
+
+async def read_config(znodes: Coordination, entity_type: str, entity_name: str) -> dict[str, str]:
+    """The configuration of an entity (`<default>` is one, too); empty if it has none."""
+    try:
+        data, _ = await znodes.get(ConfigZnode.path(entity_type, entity_name))
+    except NoNode:
+        return {}
+    return ConfigZnode.decode(data)
+
+
+async def read_configs(znodes: Coordination, entity_type: str) -> dict[str, dict[str, str]]:
+    """The configurations of all entities of a type."""
+    try:
+        names = await znodes.children(ConfigZnode.type_path(entity_type))
+    except NoNode:
+        return {}
+    nodes = await znodes.get_many([ConfigZnode.path(entity_type, name) for name in names])
+    return {name: ConfigZnode.decode(node[0]) for name, node in zip(names, nodes, strict=True) if node}
+
+
+async def write_config(
+    znodes: Coordination,
+    entity_type: str,
+    entity_name: str,
+    config: Mapping[str, str],
+    *,
+    guard: Sequence[Operation] = NO_GUARD,
+) -> None:
+    """Replace an entity's configuration and leave the note that tells the brokers to look."""
+    note = ConfigChangeZnode.encode(f"{entity_type}/{entity_name}")
+    while True:
+        operations = [
+            *guard,
+            *(await _put_config(znodes, entity_type, entity_name, config, even_if_empty=True)),
+            Create(ConfigChangeZnode.CREATE_PATH, note, sequential=True),
+        ]
+        try:
+            await _guarded(znodes, operations, guard)
+        except NodeExists:
+            continue  # another writer made the node first
+        return
+
+
+async def allocate_producer_ids(znodes: Coordination, broker_id: int) -> ProducerIdBlock:
+    """The next thousand producer ids, for this broker alone."""
+    while True:
+        try:
+            data, stat = await znodes.get(ProducerIdBlockZnode.PATH)
+        except NoNode:
+            with suppress(NodeExists):
+                await znodes.create(ProducerIdBlockZnode.PATH)
+            continue
+        first = ProducerIdBlockZnode.decode(data).last + 1 if data else 0
+        if first > PRODUCER_ID_MAX - PRODUCER_ID_BLOCK_SIZE:
+            raise UnknownServerError("all producer ids have been used")
+        block = ProducerIdBlock(broker_id, first, first + PRODUCER_ID_BLOCK_SIZE - 1)
+        try:
+            await znodes.set(ProducerIdBlockZnode.PATH, ProducerIdBlockZnode.encode(block), stat.version)
+        except BadVersion:
+            continue
+        return block
+
+
+def colliding_topics(topic: str, topics: Iterable[str]) -> list[str]:
+    """Topics that differ from `topic` in dots and underscores only: their metrics would be one."""
+    folded = topic.replace(".", "_")
+    return [other for other in topics if other != topic and other.replace(".", "_") == folded]
+
+
+def _state_creations(topic: str, states: Mapping[int, PartitionState]) -> Iterable[Create]:
+    for number, state in sorted(states.items()):
+        yield Create(PartitionStateZnode.partition_path(topic, number))
+        yield Create(PartitionStateZnode.path(topic, number), PartitionStateZnode.encode(state))
+
+
+async def _put_config(
+    znodes: Coordination,
+    entity_type: str,
+    entity_name: str,
+    config: Mapping[str, str],
+    *,
+    even_if_empty: bool = False,
+) -> list[Operation]:
+    path = ConfigZnode.path(entity_type, entity_name)
+    if await znodes.exists(path) is not None:
+        return [SetData(path, ConfigZnode.encode(config))]
+    return [Create(path, ConfigZnode.encode(config))] if config or even_if_empty else []
+
+
+async def _guarded(
+    znodes: Coordination, operations: Sequence[Operation], guard: Sequence[Operation]
+) -> list[Result]:
+    try:
+        return await znodes.multi(operations)
+    except CoordinationError as error:
+        if error.index is not None and error.index < len(guard):
+            raise StaleControllerEpoch("another controller has been elected") from error
+        raise
+
+
+async def _subtree(znodes: Coordination, path: str) -> list[str]:
+    """The paths from the leaves up to `path`; none if it does not exist."""
+    try:
+        names = await znodes.children(path)
+    except NoNode:
+        return []
+    below = await asyncio.gather(*(_subtree(znodes, f"{path}/{name}") for name in names))
+    return [*(found for paths in below for found in paths), path]

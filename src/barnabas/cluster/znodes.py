@@ -1,0 +1,285 @@
+"""Each znode owns its path and codec; the layout and the JSON are Apache Kafka's (ZooKeeper mode, 3.x).
+
+So Kafka's own tools read our tree, and a tree that Kafka wrote is read here. Versions that are written
+are the newest; older ones that Kafka still reads are read here too. Fields that are not known are ignored.
+
+Here: the cluster, its controller, topics and configuration. Brokers are in `broker_znodes`, access control
+in `acl_znodes`, and the nodes by which one process tells others of something in `notification_znodes`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+from urllib.parse import quote, unquote
+
+from barnabas.cluster.znode_json import from_json, reading, to_json
+from barnabas.core.ids import BrokerId, Uuid
+
+DEFAULT_ENTITY = "<default>"
+"""The entity whose configuration holds for all that have none of their own."""
+
+NO_CONTROLLER_EPOCH = 0
+FIRST_CONTROLLER_EPOCH = 1
+
+
+class ClusterIdZnode:
+    PATH = "/cluster/id"
+
+    @staticmethod
+    def encode(cluster_id: str) -> bytes:
+        return to_json({"version": "1", "id": cluster_id})
+
+    @staticmethod
+    def decode(data: bytes) -> str:
+        with reading("the cluster id"):
+            return str(from_json(data)["id"])
+
+
+class ControllerZnode:
+    """Ephemeral; whoever made it is the controller."""
+
+    PATH = "/controller"
+
+    @staticmethod
+    def encode(broker_id: int, now_ms: int) -> bytes:
+        return to_json({"version": 1, "brokerid": broker_id, "timestamp": str(now_ms)})
+
+    @staticmethod
+    def decode(data: bytes) -> BrokerId:
+        with reading("the controller"):
+            return BrokerId(int(from_json(data)["brokerid"]))
+
+
+class ControllerEpochZnode:
+    PATH = "/controller_epoch"
+
+    @staticmethod
+    def encode(epoch: int) -> bytes:
+        return str(epoch).encode()
+
+    @staticmethod
+    def decode(data: bytes) -> int:
+        with reading("the controller epoch"):
+            return int(data)
+
+
+class ReplicaAssignment(NamedTuple):
+    """Where a partition's replicas are, and which of them a reassignment brings and takes away."""
+
+    replicas: tuple[int, ...]
+    adding_replicas: tuple[int, ...] = ()
+    removing_replicas: tuple[int, ...] = ()
+
+    @property
+    def is_being_reassigned(self) -> bool:
+        return bool(self.adding_replicas or self.removing_replicas)
+
+
+Assignment = Mapping[int, ReplicaAssignment]
+"""Of one topic, by partition."""
+
+
+class TopicInfo(NamedTuple):
+    topic_id: Uuid | None
+    """None in trees that a Kafka older than 2.8 wrote."""
+    assignment: Assignment
+
+
+class TopicZnode:
+    PARENT = "/brokers/topics"
+
+    @staticmethod
+    def path(topic: str) -> str:
+        return f"/brokers/topics/{topic}"
+
+    @staticmethod
+    def partitions_path(topic: str) -> str:
+        return f"/brokers/topics/{topic}/partitions"
+
+    @staticmethod
+    def encode(topic_id: Uuid | None, assignment: Assignment) -> bytes:
+        fields: dict[str, Any] = {
+            "version": 3,
+            "partitions": {str(number): given.replicas for number, given in assignment.items()},
+            "adding_replicas": {
+                str(number): given.adding_replicas
+                for number, given in assignment.items()
+                if given.adding_replicas
+            },
+            "removing_replicas": {
+                str(number): given.removing_replicas
+                for number, given in assignment.items()
+                if given.removing_replicas
+            },
+        }
+        if topic_id is not None:
+            fields["topic_id"] = str(topic_id)
+        return to_json(fields)
+
+    @staticmethod
+    def decode(topic: str, data: bytes) -> TopicInfo:
+        with reading(f"topic {topic}"):
+            fields = from_json(data)
+            topic_id = fields.get("topic_id")
+            adding = fields.get("adding_replicas") or {}
+            removing = fields.get("removing_replicas") or {}
+            assignment = {
+                int(number): ReplicaAssignment(
+                    tuple(replicas), tuple(adding.get(number, ())), tuple(removing.get(number, ()))
+                )
+                for number, replicas in fields.get("partitions", {}).items()
+            }
+            return TopicInfo(
+                None if topic_id is None else Uuid.parse(topic_id), dict(sorted(assignment.items()))
+            )
+
+
+class PartitionState(NamedTuple):
+    """Who leads a partition, since when, and who is in sync; `state_version` is the znode's version."""
+
+    leader: int
+    leader_epoch: int
+    isr: tuple[int, ...]
+    controller_epoch: int
+    leader_recovery_state: int = 0
+    state_version: int = 0
+
+
+class PartitionStateZnode:
+    @staticmethod
+    def partition_path(topic: str, partition: int) -> str:
+        return f"/brokers/topics/{topic}/partitions/{partition}"
+
+    @staticmethod
+    def path(topic: str, partition: int) -> str:
+        return f"/brokers/topics/{topic}/partitions/{partition}/state"
+
+    @staticmethod
+    def encode(state: PartitionState) -> bytes:
+        # Spelt out: a topic has thousands of these, written together.
+        isr = ",".join(map(str, state.isr))
+        recovery = state.leader_recovery_state
+        extra = f',"leader_recovery_state":{recovery}' if recovery else ""
+        return (
+            f'{{"controller_epoch":{state.controller_epoch},"leader":{state.leader},"version":1,'
+            f'"leader_epoch":{state.leader_epoch},"isr":[{isr}]'
+            f"{extra}}}"
+        ).encode()
+
+    @staticmethod
+    def decode(data: bytes, state_version: int) -> PartitionState:
+        with reading("a partition state"):
+            fields = from_json(data)
+            return PartitionState(
+                leader=int(fields["leader"]),
+                leader_epoch=int(fields["leader_epoch"]),
+                isr=tuple(fields["isr"]),
+                controller_epoch=int(fields["controller_epoch"]),
+                leader_recovery_state=int(fields.get("leader_recovery_state", 0)),
+                state_version=state_version,
+            )
+
+
+class ConfigZnode:
+    """The configuration of a topic, broker, user, client or address. Names outside `topics` are sanitized."""
+
+    TOPICS, CLIENTS, USERS, BROKERS, IPS = "topics", "clients", "users", "brokers", "ips"
+    TYPES = (TOPICS, CLIENTS, USERS, BROKERS, IPS)
+
+    @staticmethod
+    def type_path(entity_type: str) -> str:
+        return f"/config/{entity_type}"
+
+    @staticmethod
+    def path(entity_type: str, entity_name: str) -> str:
+        return f"/config/{entity_type}/{entity_name}"
+
+    @staticmethod
+    def encode(config: Mapping[str, str]) -> bytes:
+        return to_json({"version": 1, "config": dict(config)})
+
+    @staticmethod
+    def decode(data: bytes) -> dict[str, str]:
+        if not data:
+            return {}
+        with reading("a configuration"):
+            return {str(key): str(value) for key, value in (from_json(data).get("config") or {}).items()}
+
+
+def sanitize(name: str) -> str:
+    """A principal or client id as part of a path: percent-encoded, as Kafka does it."""
+    return name if name == DEFAULT_ENTITY else quote(name, safe="").replace("~", "%7E")
+
+
+def desanitize(name: str) -> str:
+    return unquote(name)
+
+
+class ProducerIdBlock(NamedTuple):
+    """Producer ids `first` to `last`, both included, for one broker to hand out."""
+
+    broker_id: int
+    first: int
+    last: int
+
+
+class ProducerIdBlockZnode:
+    PATH = "/latest_producer_id_block"
+
+    @staticmethod
+    def encode(block: ProducerIdBlock) -> bytes:
+        return to_json(
+            {
+                "version": 1,
+                "broker": block.broker_id,
+                "block_start": str(block.first),
+                "block_end": str(block.last),
+            }
+        )
+
+    @staticmethod
+    def decode(data: bytes) -> ProducerIdBlock:
+        with reading("the producer id block"):
+            fields = from_json(data)
+            return ProducerIdBlock(
+                int(fields["broker"]), int(fields["block_start"]), int(fields["block_end"])
+            )
+
+
+class FeatureZnode:
+    """The finalized features of the cluster: name to level."""
+
+    PATH = "/feature"
+
+    @staticmethod
+    def encode(features: Mapping[str, int], *, enabled: bool = True) -> bytes:
+        levels = {name: {"max_version_level": level} for name, level in features.items()}
+        return to_json({"version": 2, "status": int(enabled), "features": levels})
+
+    @staticmethod
+    def decode(data: bytes) -> dict[str, int]:
+        with reading("the features"):
+            fields = from_json(data)
+            if fields["version"] not in (1, 2):
+                raise ValueError(f"version {fields['version']}")
+            if not fields["status"]:
+                return {}
+            return {name: int(level["max_version_level"]) for name, level in fields["features"].items()}
+
+
+PERSISTENT_PATHS = (
+    "/consumers",
+    "/brokers/ids",
+    TopicZnode.PARENT,
+    "/config/changes",
+    "/admin/delete_topics",
+    "/brokers/seqid",
+    "/isr_change_notification",
+    ProducerIdBlockZnode.PATH,
+    "/log_dir_event_notification",
+    "/kafka-acl",
+    "/kafka-acl-changes",
+    *(ConfigZnode.type_path(entity_type) for entity_type in ConfigZnode.TYPES),
+)
+"""What a broker makes at its start if it is not there."""

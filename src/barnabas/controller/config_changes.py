@@ -1,0 +1,117 @@
+"""What a change of settings means, before anything is written.
+
+AlterConfigs replaces all overrides of a resource; IncrementalAlterConfigs changes single
+keys: set, delete, and for lists append and subtract. Both end in a full set of overrides,
+which is then checked as a whole, so the two kinds of request cannot disagree about what is
+valid.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+
+from barnabas.core.config import ConfigType, Definition, Update
+from barnabas.core.errors import InvalidConfig, InvalidRequest
+
+
+class Operation(IntEnum):
+    """The numbers are those of IncrementalAlterConfigs."""
+
+    SET = 0
+    DELETE = 1
+    APPEND = 2
+    SUBTRACT = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One change of one key."""
+
+    name: str
+    operation: Operation
+    value: str | None = None
+
+
+def parse_changes(changes: Iterable[tuple[str, int, str | None]]) -> list[Change]:
+    """Changes as a request carries them; a key may appear once, and only a deletion has no value."""
+    parsed = []
+    for name, operation, value in changes:
+        try:
+            parsed.append(Change(name, Operation(operation), value))
+        except ValueError:
+            raise InvalidRequest(f"unknown operation {operation} for config key {name}") from None
+    _refuse_duplicates([change.name for change in parsed])
+    _refuse_nulls([c.name for c in parsed if c.value is None and c.operation is not Operation.DELETE])
+    return parsed
+
+
+def parse_replacement(entries: Sequence[tuple[str, str | None]]) -> dict[str, str]:
+    """The full set of overrides that an AlterConfigs request carries."""
+    _refuse_duplicates([name for name, _ in entries])
+    _refuse_nulls([name for name, value in entries if value is None])
+    return {name: value for name, value in entries if value is not None}
+
+
+def apply_changes(keys: Definition, current: Mapping[str, str], changes: Iterable[Change]) -> dict[str, str]:
+    """The overrides after `changes`."""
+    result = dict(current)
+    for change in changes:
+        match change.operation:
+            case Operation.SET:
+                result[change.name] = change.value or ""
+            case Operation.DELETE:
+                result.pop(change.name, None)
+            case Operation.APPEND | Operation.SUBTRACT:
+                result[change.name] = _changed_list(keys, result, change)
+    return result
+
+
+def check_broker_overrides(keys: Definition, overrides: Mapping[str, str], *, all_brokers: bool) -> None:
+    """Refuse what cannot be changed while a broker runs, at the level asked for, or is not valid.
+
+    Apache Kafka stores keys that it does not know; here a misspelt key is refused.
+    """
+    rows = [keys.key(name) for name in overrides]
+    fixed = [row.name for row in rows if row.update is Update.READ_ONLY]
+    if fixed:
+        raise InvalidRequest(f"cannot update these configs dynamically: {', '.join(fixed)}")
+    single = [row.name for row in rows if row.update is Update.PER_BROKER]
+    if single and all_brokers:
+        raise InvalidRequest(
+            f"cannot update these configs for all brokers, a broker id must be given: {', '.join(single)}"
+        )
+    try:
+        keys.parse(overrides)
+    except InvalidConfig as error:
+        raise InvalidRequest(error.message) from None
+
+
+def _changed_list(keys: Definition, current: Mapping[str, str], change: Change) -> str:
+    key = keys.key(change.name)
+    if key.type is not ConfigType.LIST:
+        verb = "append" if change.operation is Operation.APPEND else "subtract"
+        raise InvalidConfig(f"config value {verb} is not allowed for config key {change.name}: it is no list")
+    before = _words(current.get(change.name, key.render(key.default) or ""))
+    given = _words(change.value or "")
+    if change.operation is Operation.APPEND:
+        after = before + [word for word in given if word not in before]
+    else:
+        after = [word for word in before if word not in given]
+    return ",".join(after)
+
+
+def _words(text: str) -> list[str]:
+    return [word.strip() for word in text.split(",") if word.strip()]
+
+
+def _refuse_duplicates(names: Sequence[str]) -> None:
+    if len(set(names)) != len(names):
+        repeated = sorted({name for name in names if names.count(name) > 1})
+        raise InvalidRequest(f"duplicate config keys: {', '.join(repeated)}")
+
+
+def _refuse_nulls(names: Sequence[str]) -> None:
+    if names:
+        raise InvalidRequest(f"null value not supported for: {', '.join(names)}")

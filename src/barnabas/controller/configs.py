@@ -1,0 +1,274 @@
+"""The settings in force, and the only way to change them while a broker runs.
+
+Overrides live in the coordination store under `/config`: of each topic, of each broker, and
+under `<default>` of all brokers. They are read once at start and kept here; a change is
+checked as a whole, written to the store, and only then takes effect: listeners hear of it.
+
+A stored override that this version does not know (of a newer or another broker) is left in
+the store and has no effect.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Collection, Mapping, Sequence
+from enum import IntEnum
+from typing import Any, NamedTuple
+
+from barnabas.cluster.coordination import Coordination
+from barnabas.cluster.topics import read_config, read_configs, write_config
+from barnabas.cluster.znodes import DEFAULT_ENTITY, ConfigZnode
+from barnabas.controller.config_changes import Change, apply_changes, check_broker_overrides
+from barnabas.controller.config_layers import (
+    BrokerLayers,
+    ConfigEntry,
+    describe_broker,
+    describe_broker_defaults,
+    describe_topic,
+)
+from barnabas.controller.loggers import change_levels, describe_loggers
+from barnabas.controller.store_errors import as_client_errors
+from barnabas.core.config import Definition
+from barnabas.core.errors import InvalidConfig, InvalidRequest, UnknownTopicOrPartition
+from barnabas.core.ids import BrokerId, check_topic_name
+from barnabas.storage.log_config import TOPIC_KEYS, LogConfig, resolve
+
+logger = logging.getLogger(__name__)
+
+TopicListener = Callable[[str, LogConfig], None]
+BrokerListener = Callable[[Collection[str]], None]
+
+
+class ResourceType(IntEnum):
+    """What can have settings; the numbers are those of the protocol."""
+
+    TOPIC = 2
+    BROKER = 4
+    BROKER_LOGGER = 8
+    CLIENT_METRICS = 16
+    GROUP = 32
+
+
+class ConfigResource(NamedTuple):
+    type: int
+    name: str
+    """Of a topic, or the id of a broker; empty for all brokers."""
+
+
+class ConfigRepository:
+    """`broker_keys` are the rows of the broker's settings, `static` what it was started with."""
+
+    def __init__(
+        self, znodes: Coordination, broker_id: BrokerId, broker_keys: Definition, static: Mapping[str, str]
+    ) -> None:
+        self._znodes = znodes
+        self._broker_id = broker_id
+        self._layers = BrokerLayers(broker_keys, static)
+        self._broker_values = self._layers.values()
+        self._overrides: dict[str, dict[str, str]] = {}
+        self._topics: dict[str, LogConfig] = {}
+        self._without_overrides = resolve({}, self._broker_values)
+        self._topic_listeners: list[TopicListener] = []
+        self._broker_listeners: list[BrokerListener] = []
+        self.changing = asyncio.Lock()
+        """Held by whoever changes topics or settings: one change at a time."""
+
+    async def load(self) -> None:
+        """Read what was set at run time for this broker, for all brokers, and for topics."""
+        keys = self._layers.keys
+        for entity, layer in (
+            (DEFAULT_ENTITY, self._layers.dynamic_default),
+            (str(self._broker_id), self._layers.dynamic),
+        ):
+            stored = await read_config(self._znodes, ConfigZnode.BROKERS, entity)
+            layer.update(_usable(keys, stored, f"broker {entity}"))
+        self._broker_values = self._layers.values()
+        self._without_overrides = resolve({}, self._broker_values)
+        for topic, overrides in (await read_configs(self._znodes, ConfigZnode.TOPICS)).items():
+            self.add_topic(topic, overrides)
+
+    def on_topic_change(self, listener: TopicListener) -> None:
+        """Call `listener` whenever the settings of a topic have changed."""
+        self._topic_listeners.append(listener)
+
+    def on_broker_change(self, listener: BrokerListener) -> None:
+        """Call `listener` with the names of the broker's keys whose values have changed."""
+        self._broker_listeners.append(listener)
+
+    # What is in force
+
+    def topic_config(self, topic: str) -> LogConfig:
+        """The settings of a topic; those that a new one would have if it does not exist."""
+        return self._topics.get(topic, self._without_overrides)
+
+    def broker_value(self, name: str) -> Any:
+        """The value in force of a broker's key."""
+        return self._broker_values[name]
+
+    def describe(self, resource: ConfigResource) -> list[ConfigEntry]:
+        """Every setting of a resource, with where its value comes from."""
+        match resource.type:
+            case ResourceType.TOPIC:
+                self._check_topic(resource.name)
+                return self.entries(self._topics[resource.name])
+            case ResourceType.BROKER if not resource.name:
+                return describe_broker_defaults(self._layers)
+            case ResourceType.BROKER:
+                self._check_broker(resource.name)
+                return describe_broker(self._layers)
+            case ResourceType.BROKER_LOGGER:
+                self._check_broker(resource.name)
+                return describe_loggers()
+        raise InvalidRequest(f"resource type {resource.type} has no configs here")
+
+    def entries(self, config: LogConfig) -> list[ConfigEntry]:
+        """How these settings of a topic are shown."""
+        return describe_topic(config, self._layers)
+
+    # Topics come and go
+
+    def resolve(self, overrides: Mapping[str, str]) -> LogConfig:
+        """What a topic with these overrides would have; INVALID_CONFIG if they are not valid."""
+        return resolve(overrides, self._broker_values) if overrides else self._without_overrides
+
+    def add_topic(self, topic: str, overrides: Mapping[str, str]) -> LogConfig:
+        """A topic exists, with the overrides that the store has for it."""
+        self._overrides[topic] = dict(overrides)
+        config = self._topics[topic] = self._resolve_stored(topic, overrides)
+        return config
+
+    def keep_topics(self, overrides: Mapping[str, Mapping[str, str]]) -> None:
+        """These topics exist and no others, whatever else has settings in the store."""
+        self._overrides.clear()
+        self._topics.clear()
+        for topic, stored in overrides.items():
+            self.add_topic(topic, stored)
+
+    def remove_topic(self, topic: str) -> None:
+        self._overrides.pop(topic, None)
+        self._topics.pop(topic, None)
+
+    def _resolve_stored(self, topic: str, overrides: Mapping[str, str]) -> LogConfig:
+        try:
+            return self.resolve(_usable(TOPIC_KEYS, overrides, f"topic {topic}"))
+        except InvalidConfig as error:
+            logger.warning("the overrides of topic %s are ignored: %s", topic, error.message)
+            return self._without_overrides
+
+    # Changes
+
+    async def replace(
+        self, resource: ConfigResource, overrides: Mapping[str, str], *, validate_only: bool = False
+    ) -> None:
+        """Make `overrides` all that is set for the resource."""
+        async with self.changing:
+            await self._apply(resource, overrides, validate_only=validate_only)
+
+    async def change(
+        self, resource: ConfigResource, changes: Sequence[Change], *, validate_only: bool = False
+    ) -> None:
+        """Change single keys of the resource."""
+        if resource.type == ResourceType.BROKER_LOGGER:
+            self._check_broker(resource.name)
+            change_levels(changes, validate_only=validate_only)
+            return
+        async with self.changing:
+            keys, current = self._current(resource)
+            await self._apply(resource, apply_changes(keys, current, changes), validate_only=validate_only)
+
+    def _current(self, resource: ConfigResource) -> tuple[Definition, Mapping[str, str]]:
+        if resource.type == ResourceType.TOPIC:
+            self._check_topic(resource.name)
+            return TOPIC_KEYS, self._overrides[resource.name]
+        if resource.type == ResourceType.BROKER:
+            layers = self._layers
+            return layers.keys, layers.dynamic if resource.name else layers.dynamic_default
+        raise InvalidRequest(f"resource type {resource.type} has no configs here")
+
+    async def _apply(
+        self, resource: ConfigResource, overrides: Mapping[str, str], *, validate_only: bool
+    ) -> None:
+        if resource.type == ResourceType.TOPIC:
+            await self._apply_to_topic(resource.name, overrides, validate_only=validate_only)
+        elif resource.type == ResourceType.BROKER:
+            await self._apply_to_broker(resource.name, overrides, validate_only=validate_only)
+        else:
+            raise InvalidRequest(f"resource type {resource.type} has no configs here")
+
+    async def _apply_to_topic(self, topic: str, overrides: Mapping[str, str], *, validate_only: bool) -> None:
+        self._check_topic(topic)
+        config = self.resolve(overrides)
+        if validate_only:
+            return
+        with as_client_errors():
+            await write_config(self._znodes, ConfigZnode.TOPICS, topic, overrides)
+        if topic not in self._topics:
+            raise UnknownTopicOrPartition(f"the topic '{topic}' was deleted meanwhile")
+        self._overrides[topic] = dict(overrides)
+        self._set_topic_config(topic, config)
+
+    async def _apply_to_broker(self, name: str, overrides: Mapping[str, str], *, validate_only: bool) -> None:
+        if name:
+            self._check_broker(name)
+        check_broker_overrides(self._layers.keys, overrides, all_brokers=not name)
+        self._check_defaults_of_topics(overrides)
+        if validate_only:
+            return
+        with as_client_errors():
+            await write_config(self._znodes, ConfigZnode.BROKERS, name or DEFAULT_ENTITY, overrides)
+        layer = self._layers.dynamic if name else self._layers.dynamic_default
+        layer.clear()
+        layer.update(overrides)
+        self._broker_changed()
+
+    def _check_defaults_of_topics(self, overrides: Mapping[str, str]) -> None:
+        try:
+            resolve({}, {**self._broker_values, **self._layers.keys.parse(overrides)})
+        except InvalidConfig as error:
+            raise InvalidRequest(error.message) from None
+
+    def _broker_changed(self) -> None:
+        before, after = self._broker_values, self._layers.values()
+        changed = {name for name, value in after.items() if value != before[name]}
+        if not changed:
+            return
+        self._broker_values = after
+        self._without_overrides = resolve({}, after)
+        for listener in self._broker_listeners:
+            listener(changed)
+        for topic, overrides in self._overrides.items():
+            self._set_topic_config(topic, self._resolve_stored(topic, overrides))
+
+    def _set_topic_config(self, topic: str, config: LogConfig) -> None:
+        before = self._topics[topic]
+        self._topics[topic] = config
+        if config != before:
+            for listener in self._topic_listeners:
+                listener(topic, config)
+
+    def _check_topic(self, topic: str) -> None:
+        if not topic:
+            raise InvalidRequest("default topic resources are not allowed")
+        check_topic_name(topic)
+        if topic not in self._topics:
+            raise UnknownTopicOrPartition(f"the topic '{topic}' does not exist")
+
+    def _check_broker(self, name: str) -> None:
+        if name != str(self._broker_id):
+            raise InvalidRequest(
+                f"unexpected broker id, expected {self._broker_id} or nothing, received {name!r}"
+            )
+
+
+def _usable(keys: Definition, stored: Mapping[str, str], whose: str) -> dict[str, str]:
+    """What of the stored overrides this version understands."""
+    usable = {}
+    for name, text in stored.items():
+        try:
+            keys.key(name).parse(text)
+        except InvalidConfig as error:
+            logger.warning("an override of %s is ignored: %s", whose, error.message)
+        else:
+            usable[name] = text
+    return usable

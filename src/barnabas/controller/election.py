@@ -1,0 +1,48 @@
+"""Becoming the controller.
+
+Whoever creates the ephemeral `/controller` is the controller, and in the same step takes the
+next controller epoch: what an earlier controller still sends or writes carries a lower epoch
+and is refused. On one node there is no rival, but the tree looks as it does in a cluster.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import NamedTuple
+
+from barnabas.cluster.coordination import Check, Coordination, Create, NodeExists, SetData, Stat
+from barnabas.cluster.znodes import NO_CONTROLLER_EPOCH, ControllerEpochZnode, ControllerZnode
+from barnabas.core.clock import Clock
+from barnabas.core.errors import NotController
+from barnabas.core.ids import BrokerId
+
+
+class Controllership(NamedTuple):
+    """A broker's time as the controller."""
+
+    epoch: int
+    guard: tuple[Check, ...]
+    """Goes with every write: it fails once another controller has been elected."""
+
+
+async def become_controller(znodes: Coordination, broker_id: BrokerId, clock: Clock) -> Controllership:
+    """Be the controller from now on; NOT_CONTROLLER if another broker is."""
+    path = ControllerEpochZnode.PATH
+    if await znodes.exists(path) is None:
+        with suppress(NodeExists):  # another broker starts at the same time: the version decides
+            await znodes.create(path, ControllerEpochZnode.encode(NO_CONTROLLER_EPOCH))
+    data, stat = await znodes.get(path)
+    epoch = ControllerEpochZnode.decode(data) + 1
+    claim = ControllerZnode.encode(broker_id, clock.now_ms())
+    try:
+        results = await znodes.multi(
+            [
+                Create(ControllerZnode.PATH, claim, ephemeral=True),
+                SetData(path, ControllerEpochZnode.encode(epoch), stat.version),
+            ]
+        )
+    except NodeExists:
+        raise NotController("another broker is the controller") from None
+    written = results[1]
+    assert isinstance(written, Stat)
+    return Controllership(epoch, (Check(path, written.version),))

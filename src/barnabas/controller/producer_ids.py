@@ -1,0 +1,73 @@
+"""Ids for producers: no id is ever handed out twice, whatever crashes.
+
+Ids come in blocks. A block is taken by a conditional write to the coordination store before the
+first id of it is used, so a broker that dies forgets the rest of its block and nobody else
+ever had it. The next block is fetched before the present one is used up: a producer hardly
+ever waits for the store.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+
+from barnabas.cluster.znodes import ProducerIdBlock
+from barnabas.core.errors import CoordinatorNotAvailable
+
+logger = logging.getLogger(__name__)
+
+PREFETCH_BELOW = 100
+"""The next block is fetched when the present one has fewer ids left than this."""
+
+
+class ProducerIds:
+    """`allocate` takes a block from the store."""
+
+    def __init__(self, allocate: Callable[[], Awaitable[ProducerIdBlock]]) -> None:
+        self._allocate = allocate
+        self._ids = iter(range(0))
+        self._left = 0
+        self._next_block: range | None = None
+        self._fetching: asyncio.Task[None] | None = None
+
+    def take(self) -> int | None:
+        """An id, if there is one without waiting."""
+        if not self._left and self._next_block is not None:
+            self._ids, self._left = iter(self._next_block), len(self._next_block)
+            self._next_block = None
+        if self._left < PREFETCH_BELOW:
+            self._prefetch()
+        if not self._left:
+            return None
+        self._left -= 1
+        return next(self._ids)
+
+    async def next(self) -> int:
+        """An id, after waiting for the store if need be."""
+        while True:
+            producer_id = self.take()
+            if producer_id is not None:
+                return producer_id
+            assert self._fetching is not None
+            await asyncio.wait([self._fetching])
+            if self._next_block is None and not self._left:
+                raise CoordinatorNotAvailable("no producer id could be had from the coordination store")
+
+    async def close(self) -> None:
+        if self._fetching is not None:
+            self._fetching.cancel()
+            await asyncio.gather(self._fetching, return_exceptions=True)
+
+    def _prefetch(self) -> None:
+        if self._fetching is None and self._next_block is None:
+            self._fetching = asyncio.get_running_loop().create_task(self._fetch())
+
+    async def _fetch(self) -> None:
+        try:
+            block = await self._allocate()
+            self._next_block = range(block.first, block.last + 1)
+        except Exception:
+            logger.exception("no block of producer ids could be allocated")
+        finally:
+            self._fetching = None

@@ -1,0 +1,214 @@
+"""Topics come, grow and go: one change at a time.
+
+The coordination store is the truth. A change is decided by the rules, written to the store in
+one step, then made true on the replicas, then shown to clients in the metadata cache: a client
+never sees a partition that nobody leads, and a crash anywhere leaves a store from which the
+next start (`topic_loader`) makes the rest true. A deletion begins with a marker in the store;
+a start that finds one finishes the deletion.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from barnabas.cluster import topics as store
+from barnabas.cluster.assignment import assign_replicas
+from barnabas.cluster.coordination import Coordination
+from barnabas.cluster.metadata_cache import MetadataCache
+from barnabas.cluster.znodes import PartitionState
+from barnabas.controller.configs import ConfigRepository
+from barnabas.controller.election import Controllership
+from barnabas.controller.local_partitions import LocalPartitions
+from barnabas.controller.store_errors import as_client_errors
+from barnabas.controller.topic_loader import LogsOnDisk, TopicLoader
+from barnabas.controller.topic_rules import (
+    Assignment,
+    TopicSpec,
+    check_new_name,
+    given_configs,
+    plan_more_partitions,
+    plan_topic,
+)
+from barnabas.core.errors import (
+    KafkaError,
+    TopicAlreadyExists,
+    UnknownServerError,
+    UnknownTopicOrPartition,
+)
+from barnabas.core.ids import INTERNAL_TOPICS, ZERO_UUID, Randomness, Uuid
+from barnabas.storage.log_config import LogConfig
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class CreatedTopic:
+    """A topic that was made, or would have been (then its id is zero)."""
+
+    name: str
+    topic_id: Uuid
+    num_partitions: int
+    replication_factor: int
+    config: LogConfig
+
+
+class TopicAdmin:
+    """Creates, extends and deletes topics."""
+
+    def __init__(
+        self,
+        znodes: Coordination,
+        controllership: Controllership,
+        configs: ConfigRepository,
+        metadata: MetadataCache,
+        local: LocalPartitions,
+        randomness: Randomness,
+    ) -> None:
+        self._znodes = znodes
+        self._controllership = controllership
+        self._configs = configs
+        self._metadata = metadata
+        self._local = local
+        self._randomness = randomness
+
+    async def load(self, disk: LogsOnDisk) -> None:
+        """Lead everything that the store and the disk know of; once, before anything is served."""
+        loader = TopicLoader(
+            self._znodes,
+            self._controllership,
+            self._configs,
+            self._metadata,
+            self._local,
+            self._randomness,
+            disk,
+        )
+        async with self._configs.changing:
+            await loader.load()
+
+    async def create_topic(self, spec: TopicSpec, *, validate_only: bool = False) -> CreatedTopic:
+        """Make a topic; with `validate_only` say whether it could be made."""
+        async with self._configs.changing:
+            check_new_name(spec.name, self._metadata.topic_names())
+            overrides = given_configs(spec.configs)
+            config = self._configs.resolve(overrides)
+            assignment = plan_topic(
+                spec,
+                default_partitions=self._configs.broker_value("num.partitions"),
+                default_replication_factor=self._configs.broker_value("default.replication.factor"),
+                live_brokers=self._metadata.racks().keys(),
+                assign=self._assign,
+            )
+            topic_id = ZERO_UUID if validate_only else Uuid.generate(self._randomness)
+            if not validate_only:
+                await self._make_topic(spec.name, topic_id, assignment, overrides)
+            return CreatedTopic(spec.name, topic_id, len(assignment), len(assignment[0]), config)
+
+    async def auto_create(self, names: Sequence[str]) -> dict[str, KafkaError]:
+        """Make the topics that do not exist, with the broker's defaults; returns what went wrong.
+
+        Internal topics are made by the broker when it needs them, never because a client asks.
+        """
+        failures: dict[str, KafkaError] = {}
+        for name in dict.fromkeys(names):
+            try:
+                if name in INTERNAL_TOPICS:
+                    raise UnknownTopicOrPartition(f"the internal topic {name} does not exist yet")
+                await self.create_topic(TopicSpec(name))
+            except TopicAlreadyExists:
+                continue
+            except KafkaError as error:
+                failures[name] = error
+            except Exception:
+                logger.exception("topic %s could not be created", name)
+                failures[name] = UnknownServerError("the topic could not be created")
+        return failures
+
+    async def create_partitions(
+        self,
+        topic: str,
+        count: int,
+        by_hand: Sequence[Sequence[int]] | None = None,
+        *,
+        validate_only: bool = False,
+    ) -> None:
+        """Give a topic more partitions, so that it has `count` of them."""
+        async with self._configs.changing:
+            known = self._metadata.topic(topic)
+            if known is None:
+                raise UnknownTopicOrPartition(f"the topic '{topic}' does not exist")
+            added = plan_more_partitions(
+                topic,
+                [partition.replicas for partition in known.partitions],
+                count,
+                by_hand,
+                live_brokers=self._metadata.racks().keys(),
+                assign=self._assign,
+            )
+            if validate_only:
+                return
+            states = self._first_states(added)
+            with as_client_errors():
+                await store.add_partitions(
+                    self._znodes, topic, added, states, guard=self._controllership.guard
+                )
+            config = self._configs.topic_config(topic)
+            partitions = await self._local.lead(topic, known.topic_id, added, states, config)
+            self._metadata.put_partitions(topic, {partition.partition: partition for partition in partitions})
+
+    async def delete_topic(self, topic: str) -> Uuid:
+        """Delete a topic and everything in it; returns the id that it had."""
+        async with self._configs.changing:
+            known = self._metadata.topic(topic)
+            if known is None:
+                raise UnknownTopicOrPartition(f"the topic '{topic}' does not exist")
+            with as_client_errors():
+                await self._mark_for_deletion(topic)
+                await self._local.delete(topic, range(len(known.partitions)))
+                self._metadata.remove_topic(topic)
+                self._configs.remove_topic(topic)
+                await store.delete_topic(self._znodes, topic, guard=self._controllership.guard)
+            return known.topic_id
+
+    async def _mark_for_deletion(self, topic: str) -> None:
+        try:
+            await store.mark_for_deletion(self._znodes, topic)
+        except TopicAlreadyExists:
+            logger.info("an earlier deletion of topic %s is taken up again", topic)
+
+    async def _make_topic(
+        self, topic: str, topic_id: Uuid, assignment: Assignment, overrides: Mapping[str, str]
+    ) -> None:
+        states = self._first_states(assignment)
+        with as_client_errors():
+            await store.create_topic(
+                self._znodes,
+                topic,
+                topic_id,
+                assignment,
+                overrides,
+                states,
+                guard=self._controllership.guard,
+            )
+        config = self._configs.add_topic(topic, overrides)
+        partitions = await self._local.lead(topic, topic_id, assignment, states, config)
+        self._metadata.put_topic(topic, topic_id, partitions)
+
+    def _first_states(self, assignment: Assignment) -> dict[int, PartitionState]:
+        """The preferred replica leads, and all are in sync: there is nothing to catch up with."""
+        epoch = self._controllership.epoch
+        return {
+            partition: PartitionState(replicas[0], 0, tuple(replicas), epoch)
+            for partition, replicas in assignment.items()
+        }
+
+    def _assign(self, partitions: int, replication_factor: int, first_partition: int) -> Assignment:
+        racks = self._metadata.racks()
+        return assign_replicas(
+            racks,
+            partitions,
+            replication_factor,
+            start_index=self._randomness.randrange(0, len(racks)),
+            first_partition=first_partition,
+        )

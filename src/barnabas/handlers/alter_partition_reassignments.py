@@ -1,0 +1,78 @@
+"""AlterPartitionReassignments (45), v0-1. Gaps: partitions cannot move, there is one broker.
+
+The only valid target is the assignment that a partition already has; nothing is ever in
+progress, so there is nothing to cancel.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from barnabas.core.errors import (
+    InvalidReplicaAssignment,
+    KafkaError,
+    NoReassignmentInProgress,
+    UnknownTopicOrPartition,
+)
+from barnabas.core.ids import TopicPartition
+from barnabas.handlers.context import RequestContext
+from barnabas.handlers.failures import code_and_message
+from barnabas.handlers.registry import Api
+from barnabas.protocol.api_keys import ApiKey
+from barnabas.protocol.messages.alter_partition_reassignments import (
+    AlterPartitionReassignmentsRequest,
+    AlterPartitionReassignmentsResponse,
+    ReassignablePartition,
+    ReassignablePartitionResponse,
+    ReassignableTopicResponse,
+)
+
+
+def handle_alter_partition_reassignments(
+    request: AlterPartitionReassignmentsRequest, context: RequestContext
+) -> AlterPartitionReassignmentsResponse:
+    return AlterPartitionReassignmentsResponse(
+        allow_replication_factor_change=request.allow_replication_factor_change,
+        error_message=None,
+        responses=[
+            ReassignableTopicResponse(
+                name=topic.name, partitions=[_answer(topic.name, each, context) for each in topic.partitions]
+            )
+            for topic in request.topics
+        ],
+    )
+
+
+def _answer(
+    topic: str, asked: ReassignablePartition, context: RequestContext
+) -> ReassignablePartitionResponse:
+    failure: KafkaError | None = None
+    try:
+        _check(TopicPartition(topic, asked.partition_index), asked.replicas, context)
+    except KafkaError as error:
+        failure = error
+    code, message = code_and_message(failure)
+    return ReassignablePartitionResponse(
+        partition_index=asked.partition_index, error_code=code, error_message=message
+    )
+
+
+def _check(topic_partition: TopicPartition, target: Sequence[int] | None, context: RequestContext) -> None:
+    metadata = context.broker.metadata
+    partition = metadata.partition(*topic_partition)
+    if partition is None:
+        raise UnknownTopicOrPartition(f"there is no partition {topic_partition}")
+    if target is None:
+        raise NoReassignmentInProgress(f"{topic_partition} is not being reassigned")
+    if not target:
+        raise InvalidReplicaAssignment("the replica list is empty")
+    if len(set(target)) != len(target):
+        raise InvalidReplicaAssignment(f"the replica list {list(target)} names a broker twice")
+    unknown = [broker_id for broker_id in target if not metadata.is_live(broker_id)]
+    if unknown:
+        raise InvalidReplicaAssignment(f"the replica list names brokers that are not live: {unknown}")
+
+
+ALTER_PARTITION_REASSIGNMENTS = Api(
+    ApiKey.ALTER_PARTITION_REASSIGNMENTS, versions=range(2), handle=handle_alter_partition_reassignments
+)

@@ -1,0 +1,49 @@
+"""ApiVersions (18), v0-4. Gaps: none.
+
+The first request of every modern client. The answer is derived from the registered rows, so
+what is advertised is what is implemented. Its header is always version 0, and a version that
+is not served is answered in version 0 with the range of this API alone: the client then asks
+again in a language that both know.
+
+Features: none is finalized and none is supported above level 0, so none is listed.
+"""
+
+from __future__ import annotations
+
+import re
+
+from barnabas.core.errors import InvalidRequest, UnsupportedVersion
+from barnabas.handlers.context import RequestContext
+from barnabas.handlers.registry import Api, ApiTable
+from barnabas.protocol.api_keys import ApiKey
+from barnabas.protocol.messages.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
+
+_SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
+
+
+def handle_api_versions(request: ApiVersionsRequest, context: RequestContext) -> ApiVersionsResponse:
+    if context.api_version >= 3:
+        _check_software(request)
+    return ApiVersionsResponse(api_keys=[_row(api) for api in context.broker.apis])
+
+
+def unsupported_version_response(apis: ApiTable) -> ApiVersionsResponse:
+    """What to say, in version 0, to a client that asks in a version that is not served."""
+    api = apis.get(ApiKey.API_VERSIONS)
+    return ApiVersionsResponse(
+        error_code=UnsupportedVersion.code, api_keys=[_row(api)] if api is not None else []
+    )
+
+
+def _check_software(request: ApiVersionsRequest) -> None:
+    for what, text in (("name", request.client_software_name), ("version", request.client_software_version)):
+        if not _SOFTWARE.fullmatch(text):
+            raise InvalidRequest(f"the client software {what} is not one: {text[:64]!r}")
+
+
+def _row(api: Api) -> ApiVersion:
+    versions = api.advertised_versions
+    return ApiVersion(api_key=int(api.key), min_version=versions[0], max_version=versions[-1])
+
+
+API_VERSIONS = Api(ApiKey.API_VERSIONS, versions=range(5), handle=handle_api_versions)

@@ -1,0 +1,100 @@
+"""What a handler gets besides the request: who asked, the broker's parts, and a way to answer.
+
+`Exchange` and `Peer` say what handlers need of the network; the network package fits them
+without either knowing the other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Coroutine, Sequence
+from typing import TYPE_CHECKING, Any, Protocol
+
+from barnabas.core.regions import FileRegion
+
+if TYPE_CHECKING:
+    from barnabas.handlers.services import Services
+
+Part = bytes | bytearray | memoryview | FileRegion
+
+
+class Peer(Protocol):
+    """The connection that a request came in on."""
+
+    @property
+    def peer_host(self) -> str: ...
+    @property
+    def local_host(self) -> str: ...
+    @property
+    def local_port(self) -> int: ...
+    @property
+    def listener_name(self) -> str: ...
+    @property
+    def connection_id(self) -> str: ...
+    @property
+    def principal(self) -> str: ...
+
+
+class Exchange(Protocol):
+    """One request that waits for its one answer."""
+
+    @property
+    def connection(self) -> Peer: ...
+    @property
+    def received_ms(self) -> float: ...
+    def respond(self, parts: Sequence[Part], /) -> None: ...
+    def respond_nothing(self) -> None: ...
+    def close(self, reason: str, /) -> None: ...
+    def hold(self) -> None: ...
+
+
+class Finisher(Protocol):
+    """Turns a handler's response into the answer; the dispatcher has one per API and version."""
+
+    def finish(self, context: RequestContext, response: Any) -> None: ...
+    def finish_later(self, context: RequestContext, work: Coroutine[Any, Any, Any]) -> None: ...
+
+
+class RequestContext:
+    """One request on its way to its answer."""
+
+    __slots__ = (
+        "_finisher",
+        "api_version",
+        "broker",
+        "client_id",
+        "correlation_id",
+        "exchange",
+        "local_end_ms",
+        "started_ms",
+    )
+
+    def __init__(
+        self,
+        broker: Services,
+        exchange: Exchange,
+        api_version: int,
+        correlation_id: int,
+        client_id: str | None,
+        started_ms: float,
+        finisher: Finisher,
+    ) -> None:
+        self.broker = broker
+        self.exchange = exchange
+        self.api_version = api_version
+        self.correlation_id = correlation_id
+        self.client_id = client_id
+        self.started_ms = started_ms
+        self.local_end_ms = 0.0
+        self._finisher = finisher
+
+    def respond(self, response: Any) -> None:
+        """Answer a request whose handler returned None."""
+        self._finisher.finish(self, response)
+
+    def respond_nothing(self) -> None:
+        """Leave the request without an answer, as acks=0 asks for."""
+        self.exchange.respond_nothing()
+
+    def answer_with(self, work: Coroutine[Any, Any, Any]) -> None:
+        """Answer with what `work` returns, once it is done; the connection waits for it."""
+        self._finisher.finish_later(self, work)

@@ -1,0 +1,48 @@
+"""CreatePartitions (37), v0-3. Gaps: no controller mutation quota."""
+
+from __future__ import annotations
+
+from barnabas.controller.topic_rules import repeated
+from barnabas.core.errors import InvalidRequest, KafkaError
+from barnabas.handlers.context import RequestContext
+from barnabas.handlers.failures import as_kafka_error, code_and_message
+from barnabas.handlers.registry import Api
+from barnabas.protocol.api_keys import ApiKey
+from barnabas.protocol.messages.create_partitions import (
+    CreatePartitionsRequest,
+    CreatePartitionsResponse,
+    CreatePartitionsTopic,
+    CreatePartitionsTopicResult,
+)
+
+
+async def handle_create_partitions(
+    request: CreatePartitionsRequest, context: RequestContext
+) -> CreatePartitionsResponse:
+    twice = repeated(topic.name for topic in request.topics)
+    results: dict[str, CreatePartitionsTopicResult] = {}
+    for topic in request.topics:
+        failure: KafkaError | None = None
+        if topic.name in twice:
+            failure = InvalidRequest("the request names this topic more than once")
+        else:
+            try:
+                await context.broker.topics.create_partitions(
+                    topic.name, topic.count, _by_hand(topic), validate_only=request.validate_only
+                )
+            except Exception as error:  # noqa: BLE001 - each topic has its own error
+                failure = as_kafka_error(error, "creating partitions")
+        code, message = code_and_message(failure)
+        results[topic.name] = CreatePartitionsTopicResult(
+            name=topic.name, error_code=code, error_message=message
+        )
+    return CreatePartitionsResponse(results=list(results.values()))
+
+
+def _by_hand(topic: CreatePartitionsTopic) -> list[list[int]] | None:
+    if topic.assignments is None:
+        return None
+    return [assignment.broker_ids for assignment in topic.assignments]
+
+
+CREATE_PARTITIONS = Api(ApiKey.CREATE_PARTITIONS, versions=range(4), handle=handle_create_partitions)

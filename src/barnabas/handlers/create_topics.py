@@ -1,0 +1,80 @@
+"""CreateTopics (19), v2-7. Gaps: no controller mutation quota, no create-topic policy.
+
+The answer waits until the topics exist here, so `timeout_ms` is not needed: on one node the
+only wait is that for the coordination store.
+"""
+
+from __future__ import annotations
+
+from barnabas.controller.topic_admin import CreatedTopic
+from barnabas.controller.topic_rules import TopicSpec, repeated
+from barnabas.core.errors import InvalidRequest, KafkaError
+from barnabas.handlers.context import RequestContext
+from barnabas.handlers.failures import as_kafka_error
+from barnabas.handlers.registry import Api
+from barnabas.protocol.api_keys import ApiKey
+from barnabas.protocol.messages.create_topics import (
+    CreatableTopic,
+    CreatableTopicConfigs,
+    CreatableTopicResult,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
+
+
+async def handle_create_topics(request: CreateTopicsRequest, context: RequestContext) -> CreateTopicsResponse:
+    twice = repeated(topic.name for topic in request.topics)
+    results: dict[str, CreatableTopicResult] = {}
+    for topic in request.topics:
+        if topic.name in twice:
+            failure = InvalidRequest("the request names this topic more than once")
+            results[topic.name] = _failed(topic.name, failure)
+            continue
+        try:
+            created = await context.broker.topics.create_topic(
+                _spec(topic), validate_only=request.validate_only
+            )
+            results[topic.name] = _succeeded(created, context)
+        except Exception as error:  # noqa: BLE001 - each topic has its own error
+            results[topic.name] = _failed(topic.name, as_kafka_error(error, "creating a topic"))
+    return CreateTopicsResponse(topics=list(results.values()))
+
+
+def _spec(topic: CreatableTopic) -> TopicSpec:
+    keys = repeated(config.name for config in topic.configs)
+    if keys:
+        raise InvalidRequest(f"duplicate config keys: {', '.join(sorted(keys))}")
+    return TopicSpec(
+        topic.name,
+        topic.num_partitions,
+        topic.replication_factor,
+        [(assignment.partition_index, assignment.broker_ids) for assignment in topic.assignments],
+        {config.name: config.value for config in topic.configs},
+    )
+
+
+def _succeeded(created: CreatedTopic, context: RequestContext) -> CreatableTopicResult:
+    return CreatableTopicResult(
+        name=created.name,
+        topic_id=created.topic_id,
+        error_message=None,
+        num_partitions=created.num_partitions,
+        replication_factor=created.replication_factor,
+        configs=[
+            CreatableTopicConfigs(
+                name=entry.name,
+                value=entry.value,
+                read_only=entry.read_only,
+                config_source=entry.source,
+                is_sensitive=entry.is_sensitive,
+            )
+            for entry in context.broker.configs.entries(created.config)
+        ],
+    )
+
+
+def _failed(name: str, error: KafkaError) -> CreatableTopicResult:
+    return CreatableTopicResult(name=name, error_code=error.code, error_message=error.message)
+
+
+CREATE_TOPICS = Api(ApiKey.CREATE_TOPICS, versions=range(2, 8), handle=handle_create_topics)

@@ -1,0 +1,49 @@
+"""DeleteRecords (21), v0-2. Gaps: none.
+
+Moves the start of a partition's log up to an offset (-1: up to the high watermark). The answer
+comes when all replicas have done so.
+"""
+
+from __future__ import annotations
+
+from barnabas.core.errors import KafkaError
+from barnabas.core.ids import TopicPartition
+from barnabas.handlers.context import RequestContext
+from barnabas.handlers.registry import Api
+from barnabas.protocol.api_keys import ApiKey
+from barnabas.protocol.messages.delete_records import (
+    DeleteRecordsPartitionResult,
+    DeleteRecordsRequest,
+    DeleteRecordsResponse,
+    DeleteRecordsTopicResult,
+)
+from barnabas.replication.delayed_delete_records import PendingDeletion
+
+
+def handle_delete_records(
+    request: DeleteRecordsRequest, context: RequestContext
+) -> DeleteRecordsResponse | None:
+    replicas = context.broker.replicas
+    topics: list[DeleteRecordsTopicResult] = []
+    pending: list[PendingDeletion] = []
+    for topic in request.topics:
+        results: list[DeleteRecordsPartitionResult] = []
+        for ask in topic.partitions:
+            result = DeleteRecordsPartitionResult(partition_index=ask.partition_index, low_watermark=-1)
+            results.append(result)
+            try:
+                partition = replicas.partition(TopicPartition(topic.name, ask.partition_index))
+                start_offset = partition.delete_records_before(ask.offset)
+            except KafkaError as error:
+                result.error_code = error.code
+                continue
+            pending.append(PendingDeletion(partition, start_offset, result))
+        topics.append(DeleteRecordsTopicResult(name=topic.name, partitions=results))
+    response = DeleteRecordsResponse(topics=topics)
+    if not pending:
+        return response
+    replicas.delete_records(request.timeout_ms, pending, lambda: context.respond(response))
+    return None
+
+
+DELETE_RECORDS = Api(ApiKey.DELETE_RECORDS, versions=range(3), handle=handle_delete_records)

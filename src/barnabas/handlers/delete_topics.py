@@ -1,0 +1,65 @@
+"""DeleteTopics (20), v1-6. Gaps: no controller mutation quota.
+
+Since version 6 a topic may be named by its id. The answer waits until the topic is gone from
+the metadata; its files are removed in the background.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from barnabas.core.errors import (
+    InvalidRequest,
+    TopicDeletionDisabled,
+    UnknownTopicId,
+)
+from barnabas.core.ids import ZERO_UUID
+from barnabas.handlers.context import RequestContext
+from barnabas.handlers.failures import as_kafka_error
+from barnabas.handlers.registry import Api
+from barnabas.protocol.api_keys import ApiKey
+from barnabas.protocol.messages.delete_topics import (
+    DeletableTopicResult,
+    DeleteTopicsRequest,
+    DeleteTopicsResponse,
+    DeleteTopicState,
+)
+
+
+async def handle_delete_topics(request: DeleteTopicsRequest, context: RequestContext) -> DeleteTopicsResponse:
+    if context.api_version < 6:
+        topics = [DeleteTopicState(name=name) for name in request.topic_names]
+    else:
+        topics = request.topics
+    times = Counter((topic.name, topic.topic_id) for topic in topics)
+    results = []
+    for topic in topics:
+        result = DeletableTopicResult(name=topic.name, topic_id=topic.topic_id, error_message=None)
+        try:
+            if (topic.name is None) == (topic.topic_id == ZERO_UUID):
+                raise InvalidRequest("a topic is named either by its name or by its id")
+            if times[topic.name, topic.topic_id] > 1:
+                raise InvalidRequest("the request names this topic more than once")
+            await _delete(result, context)
+        except Exception as error:  # noqa: BLE001 - each topic has its own error
+            failure = as_kafka_error(error, "deleting a topic")
+            result.error_code, result.error_message = failure.code, failure.message
+        results.append(result)
+    return DeleteTopicsResponse(responses=results)
+
+
+async def _delete(result: DeletableTopicResult, context: RequestContext) -> None:
+    broker = context.broker
+    if not broker.settings.delete_topic_enable:
+        if context.api_version < 3:
+            raise InvalidRequest("topic deletion is disabled")
+        raise TopicDeletionDisabled("delete.topic.enable is false on this broker")
+    if result.name is None:
+        topic = broker.metadata.topic_by_id(result.topic_id)
+        if topic is None:
+            raise UnknownTopicId("this server does not host this topic id")
+        result.name = topic.name
+    result.topic_id = await broker.topics.delete_topic(result.name)
+
+
+DELETE_TOPICS = Api(ApiKey.DELETE_TOPICS, versions=range(1, 7), handle=handle_delete_topics)

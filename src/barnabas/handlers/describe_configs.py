@@ -1,0 +1,73 @@
+"""DescribeConfigs (32), v1-4. Gaps: client metrics and groups have no configs.
+
+Every key of a topic or of this broker, defaults included, with the source of its value; the
+empty broker name stands for what is set for all brokers.
+"""
+
+from __future__ import annotations
+
+from barnabas.controller.config_layers import ConfigEntry
+from barnabas.controller.configs import ConfigResource
+from barnabas.handlers.context import RequestContext
+from barnabas.handlers.failures import as_kafka_error
+from barnabas.handlers.registry import Api
+from barnabas.protocol.api_keys import ApiKey
+from barnabas.protocol.messages.describe_configs import (
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+    DescribeConfigsResourceResult,
+    DescribeConfigsResponse,
+    DescribeConfigsResult,
+    DescribeConfigsSynonym,
+)
+
+
+def handle_describe_configs(
+    request: DescribeConfigsRequest, context: RequestContext
+) -> DescribeConfigsResponse:
+    return DescribeConfigsResponse(
+        results=[_describe(resource, request, context) for resource in request.resources]
+    )
+
+
+def _describe(
+    asked: DescribeConfigsResource, request: DescribeConfigsRequest, context: RequestContext
+) -> DescribeConfigsResult:
+    result = DescribeConfigsResult(
+        resource_type=asked.resource_type, resource_name=asked.resource_name, error_message=None
+    )
+    try:
+        entries = context.broker.configs.describe(ConfigResource(asked.resource_type, asked.resource_name))
+    except Exception as error:  # noqa: BLE001 - each resource has its own error
+        failure = as_kafka_error(error, "describing configs")
+        result.error_code = failure.code
+        result.error_message = failure.message
+        return result
+    wanted = set(asked.configuration_keys or ())
+    result.configs = [
+        _shown(entry, synonyms=request.include_synonyms, documentation=request.include_documentation)
+        for entry in entries
+        if not wanted or entry.name in wanted
+    ]
+    return result
+
+
+def _shown(entry: ConfigEntry, *, synonyms: bool, documentation: bool) -> DescribeConfigsResourceResult:
+    return DescribeConfigsResourceResult(
+        name=entry.name,
+        value=entry.value,
+        read_only=entry.read_only,
+        config_source=entry.source,
+        is_sensitive=entry.is_sensitive,
+        synonyms=[
+            DescribeConfigsSynonym(name=synonym.name, value=synonym.value, source=synonym.source)
+            for synonym in entry.synonyms
+        ]
+        if synonyms
+        else [],
+        config_type=entry.type,
+        documentation=entry.documentation if documentation else None,
+    )
+
+
+DESCRIBE_CONFIGS = Api(ApiKey.DESCRIBE_CONFIGS, versions=range(1, 5), handle=handle_describe_configs)

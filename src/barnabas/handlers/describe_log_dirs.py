@@ -1,0 +1,68 @@
+"""DescribeLogDirs (35), v1-5. Gaps: no future replicas, no cordoned directories.
+
+Sizes of logs per directory, and of the volume that holds it. A directory that failed is listed
+with its error and nothing else.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import defaultdict
+from pathlib import Path
+
+from barnabas.core.errors import KafkaStorageError
+from barnabas.core.ids import TopicPartition
+from barnabas.handlers.context import RequestContext
+from barnabas.handlers.registry import Api
+from barnabas.protocol.api_keys import ApiKey
+from barnabas.protocol.messages.describe_log_dirs import (
+    DescribeLogDirsPartition,
+    DescribeLogDirsRequest,
+    DescribeLogDirsResponse,
+    DescribeLogDirsResult,
+    DescribeLogDirsTopic,
+)
+from barnabas.storage.environment import LogDirectory
+from barnabas.storage.log import Log
+
+
+def handle_describe_log_dirs(
+    request: DescribeLogDirsRequest, context: RequestContext
+) -> DescribeLogDirsResponse:
+    manager = context.broker.replicas.log_manager
+    asked: set[TopicPartition] | None = None
+    if request.topics is not None:
+        asked = {TopicPartition(topic.topic, each) for topic in request.topics for each in topic.partitions}
+    logs: defaultdict[str, list[Log]] = defaultdict(list)
+    for log in manager.logs():
+        if asked is None or log.topic_partition in asked:
+            logs[log.log_directory.path].append(log)
+    return DescribeLogDirsResponse(
+        results=[_describe(directory, logs[directory.path]) for directory in manager.directories]
+    )
+
+
+def _describe(directory: LogDirectory, logs: list[Log]) -> DescribeLogDirsResult:
+    path = str(Path(directory.path).absolute())
+    if directory.failure is not None:
+        return DescribeLogDirsResult(error_code=KafkaStorageError.code, log_dir=path)
+    try:
+        volume = os.statvfs(directory.path)
+    except OSError:
+        return DescribeLogDirsResult(error_code=KafkaStorageError.code, log_dir=path)
+    by_topic: defaultdict[str, list[DescribeLogDirsPartition]] = defaultdict(list)
+    for log in logs:
+        by_topic[log.topic_partition.topic].append(
+            DescribeLogDirsPartition(
+                partition_index=log.topic_partition.partition, partition_size=log.size_bytes, offset_lag=0
+            )
+        )
+    return DescribeLogDirsResult(
+        log_dir=path,
+        topics=[DescribeLogDirsTopic(name=topic, partitions=parts) for topic, parts in by_topic.items()],
+        total_bytes=volume.f_blocks * volume.f_frsize,
+        usable_bytes=volume.f_bavail * volume.f_frsize,
+    )
+
+
+DESCRIBE_LOG_DIRS = Api(ApiKey.DESCRIBE_LOG_DIRS, versions=range(1, 6), handle=handle_describe_log_dirs)

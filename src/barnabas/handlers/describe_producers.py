@@ -1,0 +1,63 @@
+"""DescribeProducers (61), v0. Gaps: none.
+
+What the leader of a partition remembers of its idempotent and transactional producers.
+"""
+
+from __future__ import annotations
+
+from barnabas.core.errors import KafkaError
+from barnabas.core.ids import TopicPartition, check_topic_name
+from barnabas.handlers.context import RequestContext
+from barnabas.handlers.registry import Api
+from barnabas.protocol.api_keys import ApiKey
+from barnabas.protocol.messages.describe_producers import (
+    DescribeProducersRequest,
+    DescribeProducersResponse,
+    PartitionResponse,
+    ProducerState,
+    TopicResponse,
+)
+from barnabas.storage.producer_state import ProducerEntry
+
+
+def handle_describe_producers(
+    request: DescribeProducersRequest, context: RequestContext
+) -> DescribeProducersResponse:
+    return DescribeProducersResponse(
+        topics=[
+            TopicResponse(
+                name=topic.name,
+                partitions=[
+                    _describe(TopicPartition(topic.name, partition), context)
+                    for partition in topic.partition_indexes
+                ],
+            )
+            for topic in request.topics
+        ]
+    )
+
+
+def _describe(topic_partition: TopicPartition, context: RequestContext) -> PartitionResponse:
+    answer = PartitionResponse(partition_index=topic_partition.partition)
+    try:
+        check_topic_name(topic_partition.topic)
+        log = context.broker.replicas.partition(topic_partition).log
+    except KafkaError as error:
+        answer.error_code, answer.error_message = error.code, error.message
+    else:
+        answer.active_producers = [_state(entry) for entry in log.active_producers()]
+    return answer
+
+
+def _state(entry: ProducerEntry) -> ProducerState:
+    return ProducerState(
+        producer_id=entry.producer_id,
+        producer_epoch=entry.producer_epoch,
+        last_sequence=entry.last_sequence,
+        last_timestamp=entry.last_timestamp,
+        coordinator_epoch=entry.coordinator_epoch,
+        current_txn_start_offset=entry.current_txn_first_offset,
+    )
+
+
+DESCRIBE_PRODUCERS = Api(ApiKey.DESCRIBE_PRODUCERS, versions=range(1), handle=handle_describe_producers)

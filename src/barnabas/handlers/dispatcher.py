@@ -1,0 +1,192 @@
+"""From a frame to a handler and back.
+
+For each (API, version) the dispatcher keeps a `Binding`: decoder, encoder, handler and
+metrics, found once and reused, so that the way of a request is a dictionary lookup and
+three calls.
+
+What goes wrong is sorted here, and nowhere else:
+
+- A frame that cannot be understood (unknown key or version, malformed body) closes the
+  connection, as Apache Kafka does. ApiVersions is the exception: an unsupported version is
+  answered in version 0, so that every client finds a common language.
+- A `KafkaError` becomes the error code of the response.
+- Anything else is a bug: it is logged with its traceback and answered UNKNOWN_SERVER_ERROR.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Coroutine
+from typing import Any
+
+from barnabas.core.clock import Clock
+from barnabas.core.errors import KafkaError, UnknownServerError
+from barnabas.core.metrics import Metrics
+from barnabas.handlers.api_versions import unsupported_version_response
+from barnabas.handlers.context import Exchange, RequestContext
+from barnabas.handlers.registry import Api, ApiTable
+from barnabas.handlers.services import Services
+from barnabas.protocol.api_keys import ApiKey, request_class, response_class
+from barnabas.protocol.errors import MalformedMessage
+from barnabas.protocol.headers import encode_response, read_request_header
+
+logger = logging.getLogger(__name__)
+
+
+class Binding:
+    """One API in one version, ready to run."""
+
+    __slots__ = (
+        "_local_time",
+        "_now_ms",
+        "_remote_time",
+        "_tasks",
+        "_total_time",
+        "api",
+        "decode",
+        "handle",
+        "is_async",
+        "name",
+        "queue_time",
+        "requests",
+        "version",
+    )
+
+    def __init__(
+        self, api: Api, version: int, clock: Clock, metrics: Metrics, tasks: set[asyncio.Task[None]]
+    ) -> None:
+        request = request_class(api.key)
+        name = request.__name__.removesuffix("Request")
+        self.name = name
+        self.api = api
+        self.version = version
+        self.handle = api.handle
+        self.is_async = api.is_async
+        self.decode = request.decoder(version)
+        self._now_ms = clock.monotonic_ms
+        self._tasks = tasks
+        self.requests = metrics.counter(
+            "kafka_requests_total", "Requests received.", api=name, version=str(version)
+        )
+        self.queue_time = metrics.histogram(
+            "kafka_request_queue_time_ms", "From the arrival of a request to its handler.", api=name
+        )
+        self._local_time = metrics.histogram(
+            "kafka_request_local_time_ms", "In the handler, up to the answer or to the purgatory.", api=name
+        )
+        self._remote_time = metrics.histogram(
+            "kafka_request_remote_time_ms",
+            "Waiting in the purgatory or for the coordination store.",
+            api=name,
+        )
+        self._total_time = metrics.histogram(
+            "kafka_request_total_time_ms", "From the arrival of a request to its answer.", api=name
+        )
+
+    def finish(self, context: RequestContext, response: Any) -> None:
+        """Encode and send; inline answers and late ones alike come through here."""
+        exchange = context.exchange
+        exchange.respond(encode_response(context.correlation_id, response, self.version))
+        now_ms = self._now_ms()
+        left_handler_ms = context.local_end_ms or now_ms
+        self._local_time.observe(left_handler_ms - context.started_ms)
+        self._total_time.observe(now_ms - exchange.received_ms)
+        if left_handler_ms != now_ms:
+            self._remote_time.observe(now_ms - left_handler_ms)
+
+    def finish_later(self, context: RequestContext, work: Coroutine[Any, Any, Any]) -> None:
+        """Run `work` to its end, then answer with its result; the connection is held meanwhile."""
+        context.exchange.hold()
+        task = asyncio.get_running_loop().create_task(self._run(context, work))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _run(self, context: RequestContext, work: Coroutine[Any, Any, Any]) -> None:
+        try:
+            response = await work
+        except asyncio.CancelledError:
+            context.exchange.close("the broker is shutting down")
+            raise
+        except Exception as error:  # noqa: BLE001 - errors become answers
+            self.fail(context, error)
+        else:
+            self.finish(context, response)
+
+    def fail(self, context: RequestContext, error: Exception) -> None:
+        """Answer with an error that the handler let escape."""
+        if not isinstance(error, KafkaError):
+            logger.error("%s v%d failed", self.name, self.version, exc_info=error)
+            error = UnknownServerError("the broker met an unexpected error; its log says more")
+        response = response_class(self.api.key)()
+        if not hasattr(response, "error_code"):
+            context.exchange.close(f"{self.name} failed: {error.message}")
+            return
+        response.error_code = error.code
+        if hasattr(response, "error_message"):
+            response.error_message = error.message
+        self.finish(context, response)
+
+
+class Dispatcher:
+    """Give `dispatch` to the network; it runs requests inline, in the order of arrival."""
+
+    def __init__(self, apis: ApiTable, broker: Services, clock: Clock, metrics: Metrics) -> None:
+        self._apis = apis
+        self._broker = broker
+        self._clock = clock
+        self._now_ms = clock.monotonic_ms
+        self._metrics = metrics
+        self._bindings: dict[tuple[int, int], Binding] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def dispatch(self, exchange: Exchange, frame: memoryview) -> None:
+        try:
+            header = read_request_header(frame)
+            version = header.api_version
+            binding = self._bindings.get((header.api_key, version)) or self._bind(header.api_key, version)
+            if binding is None:
+                self._refuse(exchange, header.api_key, version, header.correlation_id)
+                return
+            request, _ = binding.decode(frame, header.body_position)
+        except MalformedMessage as error:
+            exchange.close(f"malformed request: {error}")
+            return
+        started_ms = self._now_ms()
+        binding.requests.value += 1
+        binding.queue_time.observe(started_ms - exchange.received_ms)
+        context = RequestContext(
+            self._broker, exchange, version, header.correlation_id, header.client_id, started_ms, binding
+        )
+        try:
+            response = binding.handle(request, context)
+        except Exception as error:  # noqa: BLE001 - the one place where errors become answers
+            binding.fail(context, error)
+            return
+        if response is None:
+            context.local_end_ms = self._now_ms()
+        elif binding.is_async:
+            binding.finish_later(context, response)
+        else:
+            binding.finish(context, response)
+
+    async def close(self) -> None:
+        """Stop the handlers that still wait for the coordination store."""
+        tasks = list(self._tasks)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    def _bind(self, api_key: int, version: int) -> Binding | None:
+        api = self._apis.get(api_key)
+        if api is None or version not in api.versions:
+            return None
+        binding = Binding(api, version, self._clock, self._metrics, self._tasks)
+        self._bindings[api_key, version] = binding
+        return binding
+
+    def _refuse(self, exchange: Exchange, api_key: int, version: int, correlation_id: int) -> None:
+        if api_key == ApiKey.API_VERSIONS:
+            exchange.respond(encode_response(correlation_id, unsupported_version_response(self._apis), 0))
+        else:
+            exchange.close(f"API key {api_key} version {version} is not served here")

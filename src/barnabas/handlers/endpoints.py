@@ -1,0 +1,56 @@
+"""Under which address a client finds a broker.
+
+A client keeps only the addresses that brokers tell it, and those are wrong as soon as the
+broker sits behind a container's port mapping or a proxy. So unless `advertised.listeners`
+says otherwise, a broker answers with the address on which the client has just reached it.
+Other brokers are found under what they registered for the same listener.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from barnabas.handlers.context import Peer, RequestContext
+
+if TYPE_CHECKING:
+    from barnabas.handlers.services import Services
+
+_MAPPED_IPV4 = "::ffff:"
+
+
+class NodeEndpoint(NamedTuple):
+    broker_id: int
+    host: str
+    port: int
+    rack: str | None
+
+
+def own_endpoint(context: RequestContext) -> tuple[str, int]:
+    """The address of this broker, for the client that asks."""
+    return _own_address(context.broker, context.exchange.connection)
+
+
+def endpoint_of(broker: Services, broker_id: int, connection: Peer) -> NodeEndpoint | None:
+    """The address of any live broker, for the client on `connection`; None if it has none there."""
+    registered = broker.metadata.broker(broker_id)
+    if registered is None:
+        return None
+    if broker_id == broker.broker_id:
+        return NodeEndpoint(broker_id, *_own_address(broker, connection), registered.rack)
+    endpoint = broker.metadata.endpoint(broker_id, connection.listener_name)
+    if endpoint is None:
+        return None
+    return NodeEndpoint(broker_id, endpoint.host, endpoint.port, registered.rack)
+
+
+def live_endpoints(broker: Services, connection: Peer) -> list[NodeEndpoint]:
+    """Every live broker that the client on `connection` can reach."""
+    found = (endpoint_of(broker, each.id, connection) for each in broker.metadata.brokers())
+    return [endpoint for endpoint in found if endpoint is not None]
+
+
+def _own_address(broker: Services, connection: Peer) -> tuple[str, int]:
+    advertised = broker.settings.advertised_listeners.get(connection.listener_name)
+    if advertised is not None:
+        return advertised.host, advertised.port
+    return connection.local_host.removeprefix(_MAPPED_IPV4), connection.local_port

@@ -1,0 +1,126 @@
+"""ListOffsets (2), v1-11. Gaps: v0 (many offsets per partition); tiered storage, so "earliest local"
+is the earliest and nothing was ever moved to or is waiting for a tier.
+
+Besides real timestamps a request may carry one of the negative ones below. A timestamp later
+than every record has no offset: the answer is -1, which clients rely on.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import NamedTuple
+
+from barnabas.core.errors import (
+    InvalidRequest,
+    KafkaError,
+    NotLeaderOrFollower,
+    UnsupportedVersion,
+)
+from barnabas.core.ids import TopicPartition
+from barnabas.handlers.context import RequestContext
+from barnabas.handlers.registry import Api
+from barnabas.protocol.api_keys import ApiKey
+from barnabas.protocol.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsPartitionResponse,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopicResponse,
+)
+from barnabas.replication.partition import Partition
+
+LATEST = -1
+EARLIEST = -2
+MAX_TIMESTAMP = -3
+EARLIEST_LOCAL = -4
+LATEST_TIERED = -5
+EARLIEST_PENDING_UPLOAD = -6
+
+SINCE_VERSION = {
+    LATEST: 0,
+    EARLIEST: 0,
+    MAX_TIMESTAMP: 7,
+    EARLIEST_LOCAL: 8,
+    LATEST_TIERED: 9,
+    EARLIEST_PENDING_UPLOAD: 11,
+}
+
+READ_COMMITTED = 1
+CONSUMER = -1
+
+
+class Found(NamedTuple):
+    timestamp: int
+    offset: int
+    leader_epoch: int
+
+
+NOTHING = Found(-1, -1, -1)
+
+
+def handle_list_offsets(request: ListOffsetsRequest, context: RequestContext) -> ListOffsetsResponse:
+    topics: list[ListOffsetsTopicResponse] = []
+    for topic in request.topics:
+        asked = Counter(partition.partition_index for partition in topic.partitions)
+        answers = [
+            _answer(topic.name, ask, request, context, is_repeated=asked[ask.partition_index] > 1)
+            for ask in topic.partitions
+        ]
+        topics.append(ListOffsetsTopicResponse(name=topic.name, partitions=answers))
+    return ListOffsetsResponse(topics=topics)
+
+
+def _answer(
+    topic: str,
+    ask: ListOffsetsPartition,
+    request: ListOffsetsRequest,
+    context: RequestContext,
+    *,
+    is_repeated: bool,
+) -> ListOffsetsPartitionResponse:
+    answer = ListOffsetsPartitionResponse(partition_index=ask.partition_index)
+    try:
+        if is_repeated:
+            raise InvalidRequest(f"{topic}-{ask.partition_index} is asked for twice")
+        if ask.timestamp < 0 and context.api_version < SINCE_VERSION.get(ask.timestamp, 1 << 15):
+            raise UnsupportedVersion(f"timestamp {ask.timestamp} has no meaning in this version")
+        partition = context.broker.replicas.partition(TopicPartition(topic, ask.partition_index))
+        partition.check_leader(ask.current_leader_epoch)
+        found = _find(partition, ask.timestamp, _end_offset(partition, request))
+    except KafkaError as error:
+        answer.error_code = error.code
+        return answer
+    answer.timestamp, answer.offset, leader_epoch = found
+    if context.api_version >= 4:
+        answer.leader_epoch = leader_epoch
+    return answer
+
+
+def _end_offset(partition: Partition, request: ListOffsetsRequest) -> int:
+    """Where the log ends for whoever asks."""
+    if request.replica_id >= 0:
+        if request.replica_id not in partition.replicas:
+            raise NotLeaderOrFollower(f"broker {request.replica_id} holds no replica")
+        return partition.log.log_end_offset
+    if request.isolation_level == READ_COMMITTED:
+        return partition.log.last_stable_offset
+    return partition.log.high_watermark
+
+
+def _find(partition: Partition, timestamp: int, end_offset: int) -> Found:
+    log = partition.log
+    if timestamp == LATEST:
+        return Found(-1, end_offset, partition.leader_epoch)
+    if timestamp in (EARLIEST, EARLIEST_LOCAL):
+        start_offset = log.log_start_offset
+        epoch = log.leader_epochs.epoch_for_offset(start_offset)
+        return Found(-1, start_offset, -1 if epoch is None else epoch)
+    if timestamp in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
+        return NOTHING
+    found = log.max_timestamp_offset() if timestamp == MAX_TIMESTAMP else log.offset_for_timestamp(timestamp)
+    if found is None or found.offset >= end_offset:
+        return NOTHING
+    return Found(found.timestamp, found.offset, found.leader_epoch)
+
+
+LIST_OFFSETS = Api(ApiKey.LIST_OFFSETS, versions=range(1, 12), handle=handle_list_offsets)

@@ -1,0 +1,156 @@
+"""Metadata (3), v0-13. Gaps: none.
+
+Who leads what. Null asks for all topics, and in version 0 so does an empty list; since version
+12 topics may be asked for by id. Asking for a topic that does not exist creates it, if both
+the broker's settings and the request (v4+) allow it; then the connection waits until the
+topic is made and the answer already names its leaders.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from barnabas.cluster.metadata_cache import MetadataCache, TopicMetadata
+from barnabas.core.errors import (
+    InvalidRequest,
+    InvalidTopicException,
+    KafkaError,
+    LeaderNotAvailable,
+    UnknownTopicId,
+    UnknownTopicOrPartition,
+)
+from barnabas.core.ids import INTERNAL_TOPICS, NO_LEADER, ZERO_UUID, check_topic_name
+from barnabas.handlers.authorized_operations import CLUSTER_OPERATIONS, NOT_ASKED, TOPIC_OPERATIONS
+from barnabas.handlers.context import RequestContext
+from barnabas.handlers.endpoints import live_endpoints
+from barnabas.handlers.registry import Api
+from barnabas.protocol.api_keys import ApiKey
+from barnabas.protocol.messages.metadata import (
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponse,
+    MetadataResponseBroker,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
+
+
+def handle_metadata(request: MetadataRequest, context: RequestContext) -> MetadataResponse | None:
+    metadata = context.broker.metadata
+    asked = request.topics
+    if asked is None or (not asked and context.api_version == 0):
+        topics = [_topic(topic, metadata) for topic in metadata.topics()]
+        return _response(request, context, topics)
+    if not _is_askable(asked, context.api_version):
+        return _response(request, context, [_refused(topic, context.api_version) for topic in asked])
+    missing = [
+        topic.name
+        for topic in asked
+        if topic.topic_id == ZERO_UUID and topic.name is not None and topic.name not in metadata
+    ]
+    may_create = request.allow_auto_topic_creation and context.broker.settings.auto_create_topics_enable
+    if missing and may_create:
+        context.answer_with(_create_and_answer(missing, request, context))
+        return None
+    return _response(request, context, _asked_topics(asked, context, {}))
+
+
+async def _create_and_answer(
+    missing: Sequence[str], request: MetadataRequest, context: RequestContext
+) -> MetadataResponse:
+    failures = await context.broker.topics.auto_create(missing)
+    return _response(request, context, _asked_topics(request.topics or [], context, failures))
+
+
+def _is_askable(asked: Sequence[MetadataRequestTopic], api_version: int) -> bool:
+    """Versions 10 and 11 have a field for the id, but only from version 12 on may it be used."""
+    if api_version < 12:
+        return all(topic.name is not None and topic.topic_id == ZERO_UUID for topic in asked)
+    return all(topic.name is not None or topic.topic_id != ZERO_UUID for topic in asked)
+
+
+def _refused(topic: MetadataRequestTopic, api_version: int) -> MetadataResponseTopic:
+    name = topic.name if topic.name is not None or api_version >= 12 else ""
+    return MetadataResponseTopic(error_code=InvalidRequest.code, name=name, topic_id=topic.topic_id)
+
+
+def _asked_topics(
+    asked: Sequence[MetadataRequestTopic], context: RequestContext, failures: dict[str, KafkaError]
+) -> list[MetadataResponseTopic]:
+    metadata = context.broker.metadata
+    answers: dict[object, MetadataResponseTopic] = {}
+    for topic in asked:
+        if topic.topic_id != ZERO_UUID:
+            known = metadata.topic_by_id(topic.topic_id)
+            if known is None:
+                answers[topic.topic_id] = MetadataResponseTopic(
+                    error_code=UnknownTopicId.code, name=None, topic_id=topic.topic_id
+                )
+                continue
+            name = known.name
+        else:
+            name = topic.name or ""
+            known = metadata.topic(name)
+        if name in answers:
+            continue
+        if known is not None:
+            answers[name] = _topic(known, metadata)
+        else:
+            code = failures[name].code if name in failures else _code_of_missing(name)
+            answers[name] = MetadataResponseTopic(
+                error_code=code, name=name, is_internal=name in INTERNAL_TOPICS
+            )
+    return list(answers.values())
+
+
+def _code_of_missing(name: str) -> int:
+    try:
+        check_topic_name(name)
+    except InvalidTopicException as error:
+        return error.code
+    return UnknownTopicOrPartition.code
+
+
+def _topic(topic: TopicMetadata, metadata: MetadataCache) -> MetadataResponseTopic:
+    offline_replicas = metadata.offline_replicas
+    return MetadataResponseTopic(
+        name=topic.name,
+        topic_id=topic.topic_id,
+        is_internal=topic.is_internal,
+        partitions=[
+            MetadataResponsePartition(
+                error_code=0 if partition.leader != NO_LEADER else LeaderNotAvailable.code,
+                partition_index=partition.partition,
+                leader_id=partition.leader,
+                leader_epoch=partition.leader_epoch,
+                replica_nodes=list(partition.replicas),
+                isr_nodes=list(partition.isr),
+                offline_replicas=offline_replicas(partition),
+            )
+            for partition in topic.partitions
+        ],
+    )
+
+
+def _response(
+    request: MetadataRequest, context: RequestContext, topics: list[MetadataResponseTopic]
+) -> MetadataResponse:
+    if request.include_topic_authorized_operations:
+        for topic in topics:
+            topic.topic_authorized_operations = TOPIC_OPERATIONS
+    broker = context.broker
+    return MetadataResponse(
+        brokers=[
+            MetadataResponseBroker(node_id=node.broker_id, host=node.host, port=node.port, rack=node.rack)
+            for node in live_endpoints(broker, context.exchange.connection)
+        ],
+        cluster_id=broker.cluster_id,
+        controller_id=broker.metadata.controller_id,
+        topics=topics,
+        cluster_authorized_operations=CLUSTER_OPERATIONS
+        if request.include_cluster_authorized_operations
+        else NOT_ASKED,
+    )
+
+
+METADATA = Api(ApiKey.METADATA, versions=range(14), handle=handle_metadata)

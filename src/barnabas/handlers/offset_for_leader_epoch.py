@@ -1,0 +1,51 @@
+"""OffsetForLeaderEpoch (23), v2-4. Gaps: none.
+
+Says where an epoch of a partition's history ended. Consumers use it to notice that records they
+have read were truncated away; followers use it to find where their log leaves the leader's.
+"""
+
+from __future__ import annotations
+
+from barnabas.core.errors import KafkaError
+from barnabas.core.ids import TopicPartition
+from barnabas.handlers.context import RequestContext
+from barnabas.handlers.registry import Api
+from barnabas.protocol.api_keys import ApiKey
+from barnabas.protocol.messages.offset_for_leader_epoch import (
+    EpochEndOffset,
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderEpochResponse,
+    OffsetForLeaderPartition,
+    OffsetForLeaderTopicResult,
+)
+
+
+def handle_offset_for_leader_epoch(
+    request: OffsetForLeaderEpochRequest, context: RequestContext
+) -> OffsetForLeaderEpochResponse:
+    return OffsetForLeaderEpochResponse(
+        topics=[
+            OffsetForLeaderTopicResult(
+                topic=topic.topic,
+                partitions=[_answer(topic.topic, ask, context) for ask in topic.partitions],
+            )
+            for topic in request.topics
+        ]
+    )
+
+
+def _answer(topic: str, ask: OffsetForLeaderPartition, context: RequestContext) -> EpochEndOffset:
+    answer = EpochEndOffset(partition=ask.partition)
+    try:
+        partition = context.broker.replicas.partition(TopicPartition(topic, ask.partition))
+        partition.check_leader(ask.current_leader_epoch)
+    except KafkaError as error:
+        answer.error_code = error.code
+        return answer
+    answer.leader_epoch, answer.end_offset = partition.log.end_offset_for_epoch(ask.leader_epoch)
+    return answer
+
+
+OFFSET_FOR_LEADER_EPOCH = Api(
+    ApiKey.OFFSET_FOR_LEADER_EPOCH, versions=range(2, 5), handle=handle_offset_for_leader_epoch
+)

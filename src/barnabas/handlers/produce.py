@@ -1,0 +1,161 @@
+"""Produce (0), v3-13. Gaps: transactional appends are not verified with a coordinator (KIP-890).
+
+Versions 0-2 carry message formats 0 and 1 and are not served, but the range advertised begins
+at 0: librdkafka before 2.11 takes a missing Produce v0 for a broker that cannot compress.
+
+Each partition gets its own answer, its own error included. With acks=0 nobody reads an answer,
+so an error can only be told by closing the connection: the producer then looks for a new leader.
+"""
+
+from __future__ import annotations
+
+import logging
+
+from barnabas.core.errors import (
+    InvalidRecord,
+    InvalidRequiredAcks,
+    InvalidTopicException,
+    KafkaError,
+    UnknownServerError,
+    UnknownTopicId,
+    UnsupportedCompressionType,
+)
+from barnabas.core.ids import INTERNAL_TOPICS, TopicPartition
+from barnabas.handlers.context import RequestContext
+from barnabas.handlers.leader_hints import add_leader_hints
+from barnabas.handlers.registry import Api
+from barnabas.handlers.topic_ids import topic_name
+from barnabas.protocol.api_keys import ApiKey
+from barnabas.protocol.messages.produce import (
+    PartitionProduceData,
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceResponse,
+)
+from barnabas.records.batch import ATTRIBUTES_AT, CODEC_MASK
+from barnabas.records.compression import Codec
+from barnabas.replication.delayed_produce import PendingAck
+from barnabas.replication.partition import Partition
+from barnabas.replication.replica_manager import ReplicaManager
+
+logger = logging.getLogger(__name__)
+
+ADMIN_CLIENT_ID = "__admin_client"
+"""The one client id that may write internal topics, as in Apache Kafka."""
+
+
+class _Outcome:
+    """What came of the appends of one request, before anybody is told."""
+
+    __slots__ = ("failed", "pending", "response", "touched")
+
+    def __init__(self) -> None:
+        self.response = ProduceResponse(responses=[])
+        self.touched: list[Partition] = []
+        self.pending: list[PendingAck] = []
+        self.failed = False
+
+
+def handle_produce(request: ProduceRequest, context: RequestContext) -> None:
+    """The producer is answered first, then the readers that its records wake up."""
+    replicas = context.broker.replicas
+    required_acks = request.acks
+    outcome = _append_all(request, context)
+    if required_acks == 0:
+        if outcome.failed:
+            context.exchange.close("a produce request with acks=0 failed")
+        else:
+            context.respond_nothing()
+    elif outcome.pending:
+        replicas.await_acks(
+            request.timeout_ms, required_acks, outcome.pending, lambda: context.respond(outcome.response)
+        )
+    else:
+        if outcome.failed and context.api_version >= 10:
+            add_leader_hints(outcome.response, context)
+        context.respond(outcome.response)
+    for partition in outcome.touched:
+        replicas.wake(partition)
+
+
+def _append_all(request: ProduceRequest, context: RequestContext) -> _Outcome:
+    outcome = _Outcome()
+    required_acks = request.acks
+    by_id = context.api_version >= 13
+    for topic in request.topic_data:
+        name = topic_name(context, topic.topic_id) if by_id else topic.name
+        answers: list[PartitionProduceResponse] = []
+        outcome.response.responses.append(
+            TopicProduceResponse(name=topic.name, topic_id=topic.topic_id, partition_responses=answers)
+        )
+        for data in topic.partition_data:
+            answer = PartitionProduceResponse(index=data.index)
+            answers.append(answer)
+            try:
+                partition, end_offset = _append(name, data, required_acks, answer, context)
+            except Exception as error:  # noqa: BLE001 - each partition has its own answer
+                outcome.failed = True
+                _refuse(answer, error, name, context.broker.replicas)
+                continue
+            outcome.touched.append(partition)
+            if required_acks and not partition.is_acknowledged(end_offset, required_acks):
+                outcome.pending.append(PendingAck(partition, end_offset, answer))
+    return outcome
+
+
+def _append(
+    topic: str | None,
+    data: PartitionProduceData,
+    required_acks: int,
+    answer: PartitionProduceResponse,
+    context: RequestContext,
+) -> tuple[Partition, int]:
+    """Append one partition's records; returns the partition and the offset that must be safe."""
+    if not -1 <= required_acks <= 1:
+        raise InvalidRequiredAcks(f"acks must be -1, 0 or 1, not {required_acks}")
+    if topic is None:
+        raise UnknownTopicId("no topic has this id")
+    if topic in INTERNAL_TOPICS and context.client_id != ADMIN_CLIENT_ID:
+        raise InvalidTopicException(f"clients cannot write the internal topic {topic}")
+    replicas = context.broker.replicas
+    partition = replicas.partition(TopicPartition(topic, data.index))
+    records = _records_of(data, context.api_version)
+    info = partition.append(records, required_acks)
+    partition.maybe_advance_high_watermark()
+    answer.base_offset = info.first_offset
+    answer.log_append_time_ms = info.log_append_time_ms
+    answer.log_start_offset = info.log_start_offset
+    metrics = partition.metrics
+    metrics.messages_in.value += info.record_count
+    metrics.bytes_in.value += info.size_bytes
+    return partition, info.last_offset + 1
+
+
+def _records_of(data: PartitionProduceData, version: int) -> memoryview:
+    records = data.records
+    if records is None:
+        raise InvalidRecord("a produce request has one record batch per partition, this one has none")
+    assert isinstance(records, memoryview)
+    if version < 7 and len(records) > ATTRIBUTES_AT + 1:
+        # Consumers as old as this producer may not know the codec.
+        codec = records[ATTRIBUTES_AT + 1] & CODEC_MASK
+        if codec == Codec.ZSTD:
+            raise UnsupportedCompressionType("zstd needs Produce version 7 or later")
+    return records
+
+
+def _refuse(
+    answer: PartitionProduceResponse, error: Exception, topic: str | None, replicas: ReplicaManager
+) -> None:
+    if not isinstance(error, KafkaError):
+        logger.error("appending to %s-%d failed", topic, answer.index, exc_info=error)
+        error = UnknownServerError("the broker met an unexpected error; its log says more")
+    answer.error_code = error.code
+    answer.base_offset = -1
+    answer.error_message = error.message
+    if topic is not None:
+        replicas.count_failed_produce(topic)
+
+
+PRODUCE = Api(ApiKey.PRODUCE, versions=range(3, 14), handle=handle_produce, advertised=range(14))

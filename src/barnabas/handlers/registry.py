@@ -1,0 +1,57 @@
+"""The row that registers an API, and the table that the dispatcher reads.
+
+A handler is a function `(request, context) -> response`. It comes in two kinds:
+
+- A plain function answers at once: it returns the response. When the answer has to wait (an
+  acknowledgement by replicas, a long poll) it returns None and whoever finishes the work
+  calls `context.respond`. No coroutine is suspended meanwhile; waiting lives in the purgatory.
+- An `async def` talks to the coordination store, which may be far away. The connection is
+  held until it is done, so that requests of one connection see each other's effects in order.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from barnabas.protocol.api_keys import ApiKey
+
+
+@dataclass(frozen=True, slots=True)
+class Api:
+    """One API: its key, the versions that are really implemented, and its handler."""
+
+    key: ApiKey
+    versions: range
+    handle: Callable[[Any, Any], Any]
+    advertised: range | None = None
+    """What ApiVersions says when that must differ from `versions` for the sake of a client."""
+    fail: Callable[[Any, Any, Exception], Any] | None = None
+    """Builds the response for an error that the handler let escape, where a bare `error_code`
+    at the top of the response is not how this API reports one."""
+
+    @property
+    def is_async(self) -> bool:
+        return inspect.iscoroutinefunction(self.handle)
+
+    @property
+    def advertised_versions(self) -> range:
+        return self.advertised if self.advertised is not None else self.versions
+
+
+class ApiTable:
+    """All registered APIs by key."""
+
+    def __init__(self, apis: Iterable[Api]) -> None:
+        self._by_key: dict[int, Api] = {}
+        for api in apis:
+            assert api.key not in self._by_key, f"{api.key.name} is registered twice"
+            self._by_key[api.key] = api
+
+    def get(self, key: int) -> Api | None:
+        return self._by_key.get(key)
+
+    def __iter__(self) -> Iterator[Api]:
+        return iter(sorted(self._by_key.values(), key=lambda api: api.key))

@@ -1,0 +1,67 @@
+"""The parts of a broker that handlers call on, by name.
+
+`node` fills this in once at start-up; a handler reads what it needs from `context.broker`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+from barnabas.cluster.metadata_cache import MetadataCache
+from barnabas.controller.configs import ConfigRepository
+from barnabas.controller.producer_ids import ProducerIds
+from barnabas.controller.topic_admin import TopicAdmin
+from barnabas.core.clock import Clock
+from barnabas.core.ids import BrokerId
+from barnabas.handlers.context import Peer
+from barnabas.handlers.endpoints import NodeEndpoint, endpoint_of
+from barnabas.handlers.registry import ApiTable
+from barnabas.replication.fetch_session import FetchSessions
+from barnabas.replication.replica_manager import ReplicaManager
+
+
+class Address(Protocol):
+    @property
+    def host(self) -> str: ...
+    @property
+    def port(self) -> int: ...
+
+
+class Settings(Protocol):
+    """The broker's settings that handlers read; `node`'s BrokerConfig fits."""
+
+    @property
+    def advertised_listeners(self) -> Mapping[str, Address]: ...
+    @property
+    def auto_create_topics_enable(self) -> bool: ...
+    @property
+    def num_partitions(self) -> int: ...
+    @property
+    def default_replication_factor(self) -> int: ...
+    @property
+    def fetch_max_bytes(self) -> int: ...
+    @property
+    def delete_topic_enable(self) -> bool: ...
+    @property
+    def max_request_partition_size_limit(self) -> int: ...
+
+
+@dataclass(slots=True)
+class Services:
+    broker_id: BrokerId
+    cluster_id: str
+    settings: Settings
+    clock: Clock
+    apis: ApiTable
+    metadata: MetadataCache
+    replicas: ReplicaManager
+    fetch_sessions: FetchSessions
+    topics: TopicAdmin
+    configs: ConfigRepository
+    producer_ids: ProducerIds
+
+    def endpoint_of(self, broker_id: int, connection: Peer) -> NodeEndpoint | None:
+        """Where the client on `connection` finds a live broker."""
+        return endpoint_of(self, broker_id, connection)

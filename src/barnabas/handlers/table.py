@@ -1,0 +1,57 @@
+"""Every API that this broker serves. What is not in this list is neither served nor advertised."""
+
+from __future__ import annotations
+
+from barnabas.handlers.alter_configs import ALTER_CONFIGS
+from barnabas.handlers.alter_partition_reassignments import ALTER_PARTITION_REASSIGNMENTS
+from barnabas.handlers.api_versions import API_VERSIONS
+from barnabas.handlers.create_partitions import CREATE_PARTITIONS
+from barnabas.handlers.create_topics import CREATE_TOPICS
+from barnabas.handlers.delete_records import DELETE_RECORDS
+from barnabas.handlers.delete_topics import DELETE_TOPICS
+from barnabas.handlers.describe_cluster import DESCRIBE_CLUSTER
+from barnabas.handlers.describe_configs import DESCRIBE_CONFIGS
+from barnabas.handlers.describe_log_dirs import DESCRIBE_LOG_DIRS
+from barnabas.handlers.describe_producers import DESCRIBE_PRODUCERS
+from barnabas.handlers.describe_topic_partitions import DESCRIBE_TOPIC_PARTITIONS
+from barnabas.handlers.elect_leaders import ELECT_LEADERS
+from barnabas.handlers.fetch import FETCH
+from barnabas.handlers.find_coordinator import FIND_COORDINATOR
+from barnabas.handlers.incremental_alter_configs import INCREMENTAL_ALTER_CONFIGS
+from barnabas.handlers.init_producer_id import INIT_PRODUCER_ID
+from barnabas.handlers.list_config_resources import LIST_CONFIG_RESOURCES
+from barnabas.handlers.list_offsets import LIST_OFFSETS
+from barnabas.handlers.list_partition_reassignments import LIST_PARTITION_REASSIGNMENTS
+from barnabas.handlers.metadata import METADATA
+from barnabas.handlers.offset_for_leader_epoch import OFFSET_FOR_LEADER_EPOCH
+from barnabas.handlers.produce import PRODUCE
+from barnabas.handlers.registry import ApiTable
+
+ALL_APIS = ApiTable(
+    (
+        PRODUCE,
+        FETCH,
+        LIST_OFFSETS,
+        METADATA,
+        FIND_COORDINATOR,
+        API_VERSIONS,
+        CREATE_TOPICS,
+        DELETE_TOPICS,
+        DELETE_RECORDS,
+        INIT_PRODUCER_ID,
+        OFFSET_FOR_LEADER_EPOCH,
+        DESCRIBE_CONFIGS,
+        ALTER_CONFIGS,
+        DESCRIBE_LOG_DIRS,
+        CREATE_PARTITIONS,
+        ELECT_LEADERS,
+        INCREMENTAL_ALTER_CONFIGS,
+        ALTER_PARTITION_REASSIGNMENTS,
+        LIST_PARTITION_REASSIGNMENTS,
+        DESCRIBE_CLUSTER,
+        DESCRIBE_PRODUCERS,
+        LIST_CONFIG_RESOURCES,
+        DESCRIBE_TOPIC_PARTITIONS,
+    )
+)
+"""The table that the dispatcher reads, in the order of the keys."""

@@ -1,0 +1,401 @@
+"""One client's connection: frames in, exchanges out, answers back in the order of their requests.
+
+Everything happens in turns of the event loop. A turn of reading is one `recv`, then at most
+REQUESTS_PER_TURN_MAX dispatches, then one send of all that was answered meanwhile: answers
+made during a turn are *corked* and leave together. Answers made outside a turn leave at once.
+
+Reading is *paused* (Kafka says muted) while too many requests await answers, while an
+exchange holds the connection, while answers pile up that the peer does not take, and while
+the peer is throttled. It is paused lazily: only when bytes arrive for a paused connection is
+the socket taken out of the poll, so a request that is answered before the next one comes
+costs no system call.
+
+A turn starts from the loop and never from inside another turn: the frame that is being
+dispatched lies in a chunk that all connections share. So whatever ends a pause schedules the
+next turn, and does not run it.
+
+No fault of a peer leaves this file as an exception, and neither does a fault of `dispatch`:
+it costs this one connection.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections import deque
+from typing import Protocol
+
+from barnabas.core.clock import Clock
+from barnabas.core.complaints import Complaints
+from barnabas.core.limits import (
+    FRAME_ARRIVAL_BYTES_PER_MS_MIN,
+    OUTPUT_CONGESTED_BYTES,
+    REQUESTS_PER_TURN_MAX,
+)
+from barnabas.core.scheduler import Scheduler
+from barnabas.network.exchange import Dispatch, Exchange
+from barnabas.network.figures import Closed, NetworkFigures
+from barnabas.network.output import JOINED_BYTES_MAX, Output, RegionCutShort
+from barnabas.network.receive_buffer import SIZE, SIZE_BYTES, LoopBuffers, ReceiveBuffer
+from barnabas.network.settings import NetworkSettings
+
+ANONYMOUS = "User:ANONYMOUS"
+NEVER = -1.0
+DISCARDED_READS_MAX = 16
+
+
+class ConnectionOwner(Protocol):
+    """What connections have in common; the server is one."""
+
+    loop: asyncio.AbstractEventLoop
+    clock: Clock
+    scheduler: Scheduler
+    settings: NetworkSettings
+    figures: NetworkFigures
+    complaints: Complaints
+    buffers: LoopBuffers
+    dispatch: Dispatch
+
+    def forget(self, connection: Connection) -> None: ...
+
+
+class Connection:
+    __slots__ = (
+        "_active_ms", "_blocked_since_ms", "_closing", "_corked", "_descriptor", "_draining_since_ms",
+        "_frame_since_ms", "_monotonic_ms", "_output", "_owner", "_paused", "_polled", "_received",
+        "_received_total", "_resuming", "_socket", "_stops", "_unanswered", "closed", "connection_id",
+        "listener_name", "local_host", "local_port", "peer_host", "principal", "session",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        owner: ConnectionOwner,
+        sock: socket.socket,
+        *,
+        connection_id: str,
+        listener_name: str,
+        peer_host: str,
+        local_host: str,
+        local_port: int,
+    ) -> None:
+        self.connection_id = connection_id
+        self.listener_name = listener_name
+        self.peer_host = peer_host
+        self.local_host = local_host
+        self.local_port = local_port
+        self.principal = ANONYMOUS
+        self.session: object = None
+        self.closed = False
+        self._owner = owner
+        self._socket = sock
+        self._descriptor = sock.fileno()
+        self._monotonic_ms = owner.clock.monotonic_ms
+        self._received = ReceiveBuffer(owner.buffers)
+        self._received_total = owner.figures.received
+        self._output = Output(sock, owner.figures.sent)
+        self._unanswered: deque[Exchange] = deque()
+        self._stops = 0
+        self._corked = False
+        self._paused = False
+        self._polled = False
+        self._resuming = False
+        self._closing: Closed | None = None
+        self._active_ms = self._monotonic_ms()
+        self._frame_since_ms = NEVER
+        self._blocked_since_ms = NEVER
+        self._draining_since_ms = NEVER
+
+    def start(self) -> None:
+        self._polled = True
+        self._owner.loop.add_reader(self._descriptor, self._on_readable)
+
+    # --- reading ---
+
+    def _on_readable(self) -> None:
+        if self._resuming:
+            return
+        if self._paused:
+            self._stop_polling()
+            return
+        try:
+            count = self._received.receive(self._socket)
+        except (BlockingIOError, InterruptedError):
+            return
+        except OSError:
+            self._end(Closed.BY_PEER)
+            return
+        if count == 0:
+            self.drain(Closed.BY_PEER)
+            return
+        self._received_total.value += count
+        self._active_ms = self._monotonic_ms()
+        self._serve()
+
+    def _serve(self) -> None:
+        """Dispatch the whole frames of the window, send the answers, keep what is left for later."""
+        received = self._received
+        view, position, end = received.view, received.start, received.end
+        unanswered, output, now_ms = self._unanswered, self._output, self._active_ms
+        dispatch, size_max = self._owner.dispatch, self._owner.settings.request_bytes_max
+        requests_left = REQUESTS_PER_TURN_MAX
+        frame_bytes = 0
+        frame_waits = False
+        self._corked = True
+        while end - position >= SIZE_BYTES:
+            (size,) = SIZE.unpack_from(view, position)
+            if not 0 <= size <= size_max:
+                self._reject_size(size)
+                return
+            frame_end = position + SIZE_BYTES + size
+            if frame_end > end:
+                break
+            suspect = unanswered or self._stops or output.memory_bytes > JOINED_BYTES_MAX
+            if requests_left == 0 or (suspect and self._must_pause()):
+                frame_waits = True
+                break
+            requests_left -= 1
+            exchange = Exchange(self, now_ms)
+            unanswered.append(exchange)
+            try:
+                dispatch(exchange, view[position + SIZE_BYTES : frame_end])
+            except Exception as error:  # noqa: BLE001 - a bug in a handler costs one connection, not the broker
+                self._blame_dispatch(error)
+            if self.closed:
+                return
+            frame_bytes = frame_end - position
+            position = frame_end
+        self._corked = False
+        received.settle(position, frame_bytes)
+        if position == end:
+            self._frame_since_ms = NEVER
+        elif frame_bytes or self._frame_since_ms == NEVER:
+            self._frame_since_ms = now_ms
+        self._flush()
+        if (frame_waits or unanswered or self._stops or not output.empty) and not self.closed:
+            self._decide_next_turn(frame_waits=frame_waits)
+
+    def _must_pause(self) -> bool:
+        return (
+            len(self._unanswered) >= self._owner.settings.requests_in_flight_max
+            or self._stops > 0
+            or self._output.congested
+        )
+
+    def _decide_next_turn(self, *, frame_waits: bool) -> None:
+        if self._must_pause():
+            self._paused = True
+        elif frame_waits:
+            self._schedule_turn()
+
+    def _schedule_turn(self) -> None:
+        if not self._resuming:
+            self._resuming = True
+            self._owner.loop.call_soon(self._resume)
+
+    def _resume(self) -> None:
+        self._resuming = False
+        if self.closed:
+            return
+        if self._must_pause():
+            self._paused = True
+            return
+        if not self._polled:
+            self.start()
+        self._active_ms = self._monotonic_ms()
+        self._frame_since_ms = NEVER
+        self._serve()
+
+    def _unpause(self) -> None:
+        """Something that may have been the reason of a pause has ended."""
+        if self._paused and not self.closed and not self._must_pause():
+            self._paused = False
+            self._schedule_turn()
+
+    def _stop_polling(self) -> None:
+        if self._polled:
+            self._polled = False
+            self._owner.loop.remove_reader(self._descriptor)
+
+    # --- answering ---
+
+    def answered(self, exchange: Exchange) -> None:
+        if self.closed:
+            return
+        if exchange.held:
+            self._stops -= 1
+        unanswered, output = self._unanswered, self._output
+        if unanswered and unanswered[0] is exchange:
+            while unanswered and (parts := unanswered[0].parts) is not None:
+                done = unanswered.popleft()
+                done.parts = ()  # whoever keeps the exchange does not keep its bytes
+                if parts:
+                    output.put(parts)
+                if done.close_reason is not None:
+                    self._close_after_answer(done.close_reason)
+            if self._corked and output.memory_bytes <= OUTPUT_CONGESTED_BYTES:
+                return
+            self._flush()
+        if not self._corked:
+            self._active_ms = self._monotonic_ms()
+            self._unpause()
+
+    def hold(self) -> None:
+        """Until the exchange that asked for it is answered."""
+        self._stops += 1
+
+    def throttle(self, delay_ms: float) -> None:
+        """Take no further request for this long; answers still leave."""
+        self._stops += 1
+        self._owner.scheduler.after(delay_ms, self._end_throttle)
+
+    def _end_throttle(self) -> None:
+        self._stops -= 1
+        self._unpause()
+
+    def _flush(self) -> None:
+        """Send what can be sent; arrange for the rest. While blocked, the loop calls when there is room."""
+        if self._blocked_since_ms == NEVER and not self._try_send():
+            self._blocked_since_ms = self._monotonic_ms()
+            self._owner.loop.add_writer(self._descriptor, self._on_writable)
+        if self._output.memory_bytes > self._owner.settings.output_bytes_max:
+            self._reject_stalled()
+
+    def _try_send(self) -> bool:
+        """True when nothing is left to send, also because the connection has ended."""
+        try:
+            done = self._output.flush()
+        except ConnectionError:
+            self._end(Closed.BY_PEER)
+            return True
+        except (OSError, RegionCutShort) as error:
+            self._blame_send(error)
+            return True
+        except Exception as error:  # noqa: BLE001 - such as a region whose file was closed under it
+            self._owner.complaints.error(
+                "answer", "an answer for %s cannot be sent; closing it", self.connection_id, cause=error
+            )
+            self._end(Closed.OWN_FAULT)
+            return True
+        if done and self._closing is not None and not self._unanswered:
+            self._end(self._closing)
+        return done
+
+    def _on_writable(self) -> None:
+        sent_before = self._owner.figures.sent.value
+        if self._try_send():
+            if not self.closed:
+                self._blocked_since_ms = NEVER
+                self._owner.loop.remove_writer(self._descriptor)
+                self._unpause()
+        elif self._owner.figures.sent.value != sent_before:
+            self._active_ms = self._blocked_since_ms = self._monotonic_ms()
+            self._unpause()
+
+    # --- ending ---
+
+    def refuse(self, reason: str) -> None:
+        """A handler gives this peer up. Answers made before go out as far as the socket takes them."""
+        if self.closed:
+            return
+        self._owner.complaints.warn("refused", "closing %s: %s", self.connection_id, reason)
+        self._try_send()
+        self._end(Closed.REFUSED)
+
+    def _close_after_answer(self, reason: str) -> None:
+        self._owner.complaints.warn("refused", "closing %s after this answer: %s", self.connection_id, reason)
+        self._unanswered.clear()
+        self._begin_closing(Closed.REFUSED)
+
+    def drain(self, reason: Closed) -> None:
+        """Read no more; close once every answer owed has left. The owner's sweep sets the limit."""
+        if self.closed:
+            return
+        self._stop_polling()
+        self._paused = True
+        self._begin_closing(reason)
+        if not self._unanswered and self._output.empty and not self._corked:
+            self._end(reason)
+
+    def _begin_closing(self, reason: Closed) -> None:
+        if self._closing is None:
+            self._closing = reason
+            self._stops += 1
+            self._draining_since_ms = self._monotonic_ms()
+
+    def close(self, reason: Closed) -> None:
+        """At once, whatever is still owed."""
+        self._end(reason)
+
+    def overdue(self, now_ms: float) -> Closed | None:
+        """The reason to close this connection now, if time has brought one."""
+        settings = self._owner.settings
+        if self._closing is not None and self._closing is not Closed.SHUTDOWN:
+            progress_ms = max(self._draining_since_ms, self._active_ms)
+            return _late(now_ms, progress_ms, settings.half_closed_ms_max, self._closing)
+        if self._blocked_since_ms != NEVER:
+            limit_ms = settings.output_stalled_ms_max
+            return _late(now_ms, self._blocked_since_ms, limit_ms, Closed.STALLED_READER)
+        if self._unanswered or self._paused or self._resuming:
+            return None
+        if self._frame_since_ms != NEVER:
+            granted_ms = (self._received.end - self._received.start) / FRAME_ARRIVAL_BYTES_PER_MS_MIN
+            limit_ms = settings.frame_arrival_ms_max + granted_ms
+            return _late(now_ms, self._frame_since_ms, limit_ms, Closed.SLOW_REQUEST)
+        return _late(now_ms, self._active_ms, settings.idle_ms_max, Closed.IDLE)
+
+    def _reject_size(self, size: int) -> None:
+        self._owner.complaints.warn(
+            "frame size",
+            "closing %s: a request of %d bytes; the limit (socket.request.max.bytes) is %d",
+            self.connection_id,
+            size,
+            self._owner.settings.request_bytes_max,
+        )
+        self._try_send()
+        self._end(Closed.BAD_FRAME)
+
+    def _reject_stalled(self) -> None:
+        self._owner.complaints.warn("output", "closing %s: it does not read its answers", self.connection_id)
+        self._end(Closed.OUTPUT_FULL)
+
+    def _blame_dispatch(self, error: Exception) -> None:
+        self._owner.complaints.error(
+            "dispatch", "a request of %s could not be handled; closing it", self.connection_id, cause=error
+        )
+        self._try_send()
+        self._end(Closed.OWN_FAULT)
+
+    def _blame_send(self, error: Exception) -> None:
+        self._owner.complaints.warn("send", "closing %s: %s", self.connection_id, error)
+        self._end(Closed.SEND_FAILED)
+
+    def _end(self, reason: Closed) -> None:
+        if self.closed:
+            return
+        self.closed = True
+        loop = self._owner.loop
+        self._stop_polling()
+        if self._blocked_since_ms != NEVER:
+            loop.remove_writer(self._descriptor)
+        if self._output.empty:
+            self._take_unread()
+        self._unanswered.clear()
+        self._output.discard()
+        self._received.release()
+        self._socket.close()
+        self._owner.figures.closed[reason].value += 1
+        self._owner.forget(self)
+
+    def _take_unread(self) -> None:
+        """Closing a socket with unread input resets it, and a reset may overtake the last answer."""
+        chunk = bytearray(4096)
+        try:
+            for _ in range(DISCARDED_READS_MAX):
+                if not self._socket.recv_into(chunk):
+                    return
+        except OSError:
+            return
+
+
+def _late(now_ms: float, since_ms: float, limit_ms: float, reason: Closed) -> Closed | None:
+    return reason if now_ms - since_ms > limit_ms else None

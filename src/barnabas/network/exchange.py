@@ -1,0 +1,89 @@
+"""One request that awaits its one answer.
+
+The network makes an exchange for each frame and hands it to `dispatch`. Whoever holds it may
+answer during that call or at any later time on the loop's thread; the connection keeps the
+answers in the order of the requests. Exactly one of `respond`, `respond_and_close`,
+`respond_nothing` and `close` ends an exchange. A connection that has gone meanwhile makes
+all of them do nothing, so handlers need not ask.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+from barnabas.core.regions import FileRegion
+
+Part = bytes | bytearray | memoryview | FileRegion
+
+
+class ExchangeConnection(Protocol):
+    """What handlers see of the connection on which a request came."""
+
+    connection_id: str
+    listener_name: str
+    peer_host: str
+    local_host: str
+    local_port: int
+    principal: str
+    session: object
+
+    @property
+    def closed(self) -> bool: ...
+
+    def throttle(self, delay_ms: float) -> None:
+        """Take no further request for this long; answers still leave."""
+        ...
+
+
+class AnswerSink(ExchangeConnection, Protocol):
+    """What an exchange needs of its connection besides."""
+
+    def answered(self, exchange: Exchange) -> None: ...
+    def hold(self) -> None: ...
+    def refuse(self, reason: str) -> None: ...
+
+
+Dispatch = Callable[["Exchange", memoryview], None]
+"""Takes one frame (without its size). The view is valid during the call only: the bytes
+behind it are received over afterwards. It is writable, and nobody else reads it."""
+
+
+class Exchange:
+    __slots__ = ("close_reason", "connection", "held", "parts", "received_ms")
+
+    def __init__(self, connection: AnswerSink, received_ms: float) -> None:
+        self.connection = connection
+        self.received_ms = received_ms
+        self.parts: Sequence[Part] | None = None
+        self.held = False
+        self.close_reason: str | None = None
+
+    def respond(self, parts: Sequence[Part]) -> None:
+        """Answer with these parts, one after the other; the network puts the size before them.
+
+        The parts must not change until they are sent, which may be long after this call: a
+        view of the request's frame is not a valid part.
+        """
+        assert self.parts is None, "an exchange is answered once"
+        self.parts = parts
+        self.connection.answered(self)
+
+    def respond_nothing(self) -> None:
+        """The request is done and has no answer (acks=0)."""
+        self.respond(())
+
+    def respond_and_close(self, parts: Sequence[Part], reason: str) -> None:
+        """Answer, and close the connection when the answer has left."""
+        self.close_reason = reason
+        self.respond(parts)
+
+    def close(self, reason: str) -> None:
+        """Close the connection instead of answering. `reason` is for the log: a rule, no payload."""
+        self.connection.refuse(reason)
+
+    def hold(self) -> None:
+        """Dispatch no further request of this connection until this one is answered."""
+        if not self.held and self.parts is None:
+            self.held = True
+            self.connection.hold()

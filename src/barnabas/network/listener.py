@@ -1,0 +1,195 @@
+"""A listener: the sockets on which the clients of one listener name arrive.
+
+Binding and accepting are apart. A broker binds early, so that a port in use stops it before
+it has touched anything and clients that come too soon wait in the backlog; it accepts last,
+when everything behind is ready.
+
+A name may have several addresses (localhost: ::1 and 127.0.0.1) and a client may try any of
+them first, so a listener binds them all, on one port. No name at all means every interface
+of both families. An address that this machine does not have (::1 where IPv6 is off) is
+passed over as long as another one of the name can be bound.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+import ipaddress
+import socket
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from barnabas.core.complaints import Complaints
+from barnabas.core.scheduler import Cancellable, Scheduler
+
+ACCEPTS_PER_TURN_MAX = 64
+EXHAUSTED_PAUSE_MS = 500
+_EXHAUSTED = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
+_NOT_HERE = frozenset({errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT})
+_PORT_ATTEMPTS_MAX = 16
+
+Accepted = Callable[["Listener", socket.socket, str, int], None]
+"""Takes the listener, the new socket, the peer's host and port."""
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """Where to listen. Port 0 lets the system choose; an empty host is every interface."""
+
+    listener_name: str
+    host: str
+    port: int
+
+
+class Listener:
+    def __init__(self, endpoint: Endpoint, sockets: list[socket.socket]) -> None:
+        self.name = endpoint.listener_name
+        self.host = endpoint.host
+        self.port: int = sockets[0].getsockname()[1]
+        self._sockets = sockets
+        self._retry: Cancellable | None = None
+        self._accepting = False
+
+    def start(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        scheduler: Scheduler,
+        complaints: Complaints,
+        accepted: Accepted,
+    ) -> None:
+        self._loop = loop
+        self._scheduler = scheduler
+        self._complaints = complaints
+        self._accepted = accepted
+        self._resume()
+
+    def close(self) -> None:
+        """Accept no more and free the port; connections stay."""
+        self._pause()
+        if self._retry is not None:
+            self._retry.cancel()
+            self._retry = None
+        for sock in self._sockets:
+            sock.close()
+        self._sockets = []
+
+    def _resume(self) -> None:
+        self._accepting = True
+        for sock in self._sockets:
+            self._loop.add_reader(sock.fileno(), self._on_acceptable, sock)
+
+    def _pause(self) -> None:
+        if self._accepting:
+            self._accepting = False
+            for sock in self._sockets:
+                self._loop.remove_reader(sock.fileno())
+
+    def _on_acceptable(self, sock: socket.socket) -> None:
+        for _ in range(ACCEPTS_PER_TURN_MAX):
+            try:
+                accepted, address = sock.accept()
+            except (BlockingIOError, InterruptedError):
+                return
+            except OSError as error:
+                if error.errno in _EXHAUSTED:
+                    self._wait_for_resources(error)
+                    return
+                continue  # the peer gave up while it was in the backlog
+            self._accepted(self, accepted, plain_host(address[0]), address[1])
+            if not self._accepting:
+                return
+
+    def _wait_for_resources(self, error: OSError) -> None:
+        """The backlog stays readable while no descriptor is free: turning round on it would burn a core."""
+        self._complaints.warn(
+            "accept", "cannot accept on %s: %s; trying again soon", self.name, error.strerror
+        )
+        self._pause()
+        self._retry = self._scheduler.after(EXHAUSTED_PAUSE_MS, self._resume)
+
+
+def bind(endpoint: Endpoint, *, backlog: int, send_buffer_bytes: int, receive_buffer_bytes: int) -> Listener:
+    """Bind and listen, but accept nothing yet. OSError says which address was refused."""
+    attempts_left = _PORT_ATTEMPTS_MAX
+    while True:
+        attempts_left -= 1
+        sockets: list[socket.socket] = []
+        try:
+            _bind_all(endpoint, sockets, send_buffer_bytes, receive_buffer_bytes)
+            for sock in sockets:
+                sock.listen(backlog)
+        except OSError as error:
+            for sock in sockets:
+                sock.close()
+            # A port that the system chose for one address may be taken on the next.
+            if endpoint.port == 0 and error.errno == errno.EADDRINUSE and attempts_left:
+                continue
+            where = f"{endpoint.host or '*'}:{endpoint.port}"
+            raise OSError(error.errno, f"cannot listen on {where}: {error.strerror}") from error
+        return Listener(endpoint, sockets)
+
+
+def _bind_all(
+    endpoint: Endpoint, sockets: list[socket.socket], send_buffer_bytes: int, receive_buffer_bytes: int
+) -> None:
+    """Append to `sockets` one for each address of the endpoint, all on one port."""
+    port = endpoint.port
+    absent: OSError | None = None
+    for family, host in _addresses(endpoint):
+        try:
+            sock = socket.socket(family, socket.SOCK_STREAM)
+        except OSError as error:
+            absent = error
+            continue
+        try:
+            _configure(sock, endpoint.host, send_buffer_bytes, receive_buffer_bytes)
+            sock.bind((host, port))
+        except OSError as error:
+            sock.close()
+            if error.errno not in _NOT_HERE:
+                raise
+            absent = error
+            continue
+        sockets.append(sock)
+        port = sock.getsockname()[1]
+    if not sockets and absent is not None:
+        raise absent
+
+
+def _addresses(endpoint: Endpoint) -> list[tuple[socket.AddressFamily, str]]:
+    host = endpoint.host.removeprefix("[").removesuffix("]")
+    if not host:
+        if socket.has_dualstack_ipv6():
+            return [(socket.AF_INET6, "::")]
+        return [(socket.AF_INET, "0.0.0.0")]  # noqa: S104 - no host means every interface
+    found = socket.getaddrinfo(host, endpoint.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    return list(dict.fromkeys((family, str(address[0])) for family, _, _, _, address in found))
+
+
+def _configure(sock: socket.socket, host: str, send_buffer_bytes: int, receive_buffer_bytes: int) -> None:
+    sock.setblocking(False)
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    if sock.family == socket.AF_INET6:
+        sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1 if host else 0)
+    # Accepted sockets inherit these; the window is agreed on before `accept` could set it.
+    if send_buffer_bytes != -1:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, send_buffer_bytes)
+    if receive_buffer_bytes != -1:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer_bytes)
+
+
+def prepare_accepted(sock: socket.socket) -> None:
+    """Answers leave at once (TCP_NODELAY); a peer that vanished is noticed in the end (SO_KEEPALIVE)."""
+    sock.setblocking(False)
+    with contextlib.suppress(OSError):
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+
+
+def plain_host(host: str) -> str:
+    """An IPv4 peer of a socket for both families is shown, and counted, by its IPv4 address."""
+    if host.startswith("::ffff:"):
+        mapped = ipaddress.IPv6Address(host).ipv4_mapped
+        return host if mapped is None else str(mapped)
+    return host

@@ -1,0 +1,144 @@
+"""Answers on their way into a socket.
+
+Memory goes by `send` (small parts joined into one) or `sendmsg`, pieces of files by
+`sendfile`: their bytes never come into Python, and a header that precedes one is sent with
+MSG_MORE so that it shares a packet with the data. What the socket does not take stays here
+and is offered again when it is writable; who registers for that is the connection.
+
+Only memory counts against the limits. A queued region costs an open file and nothing else.
+
+This is also the seam for encryption: a TLS output has the same four members, reads regions
+into memory and writes through its session.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections import deque
+from collections.abc import Sequence
+from itertools import islice
+
+from barnabas.core.limits import OUTPUT_CONGESTED_BYTES, SEND_PER_TURN_BYTES_MAX
+from barnabas.core.metrics import Counter
+from barnabas.core.regions import FileRegion
+from barnabas.network.exchange import Part
+from barnabas.network.receive_buffer import SIZE, SIZE_BYTES
+
+JOINED_BYTES_MAX = 64 * 1024
+"""Up to here one copy into one buffer is cheaper than handing the kernel a list."""
+
+VECTOR_PARTS_MAX = 256
+QUEUED_PARTS_MAX = 1_024
+_MSG_MORE: int = getattr(socket, "MSG_MORE", 0)
+
+
+class RegionCutShort(Exception):
+    """The file ends before the region does: the size that was announced cannot be kept."""
+
+
+class Output:
+    __slots__ = ("_files", "_queue", "_region_sent", "_sent_total", "_socket", "memory_bytes")
+
+    def __init__(self, sock: socket.socket, sent_total: Counter) -> None:
+        self._socket = sock
+        self._sent_total = sent_total
+        self._queue: deque[Part] = deque()
+        self._files = 0
+        self._region_sent = 0
+        self.memory_bytes = 0
+
+    @property
+    def empty(self) -> bool:
+        return not self._queue
+
+    @property
+    def congested(self) -> bool:
+        return self.memory_bytes > OUTPUT_CONGESTED_BYTES or len(self._queue) > QUEUED_PARTS_MAX
+
+    def put(self, parts: Sequence[Part]) -> None:
+        """Queue one frame; nothing is sent before `flush`."""
+        size = file_bytes = 0
+        for part in parts:
+            length = len(part)
+            size += length
+            if isinstance(part, FileRegion):
+                file_bytes += length
+                self._files += 1
+        self._queue.append(SIZE.pack(size))
+        self._queue.extend(parts)
+        self.memory_bytes += SIZE_BYTES + size - file_bytes
+
+    def flush(self) -> bool:
+        """Send what the socket takes now, within one turn's share; True when nothing is left."""
+        queue = self._queue
+        if self._files or self.memory_bytes > JOINED_BYTES_MAX:
+            return self._drain()
+        if not queue:
+            return True
+        joined = b"".join(queue)  # type: ignore[arg-type]  # there is no region among them
+        queue.clear()
+        try:
+            sent = self._socket.send(joined)
+        except (BlockingIOError, InterruptedError):
+            sent = 0
+        self._sent_total.value += sent
+        self.memory_bytes = len(joined) - sent
+        if self.memory_bytes:
+            queue.append(memoryview(joined)[sent:])
+            return False
+        return True
+
+    def _drain(self) -> bool:
+        queue = self._queue
+        share = SEND_PER_TURN_BYTES_MAX
+        while queue and share > 0:
+            head = queue[0]
+            try:
+                sent = self._send_region(head, share) if isinstance(head, FileRegion) else self._send_memory()
+            except (BlockingIOError, InterruptedError):
+                return False
+            share -= sent
+            self._sent_total.value += sent
+        return not queue
+
+    def _send_region(self, region: FileRegion, share: int) -> int:
+        left = region.length - self._region_sent
+        sent = 0
+        if left:
+            position = region.position + self._region_sent
+            sent = os.sendfile(self._socket.fileno(), region.file.fileno(), position, min(left, share))
+            if sent == 0:
+                raise RegionCutShort(f"the file ends {left} bytes before its region")
+        if sent == left:
+            self._queue.popleft()
+            self._files -= 1
+            self._region_sent = 0
+        else:
+            self._region_sent += sent
+        return sent
+
+    def _send_memory(self) -> int:
+        queue = self._queue
+        vector: list[bytes | bytearray | memoryview] = []
+        flags = 0
+        for part in islice(queue, VECTOR_PARTS_MAX):
+            if isinstance(part, FileRegion):
+                flags = _MSG_MORE
+                break
+            vector.append(part)
+        sent = self._socket.sendmsg(vector, (), flags)
+        self.memory_bytes -= sent
+        left = sent
+        for part in vector:
+            if left < len(part):
+                queue[0] = memoryview(part)[left:]
+                break
+            left -= len(part)
+            queue.popleft()
+        return sent
+
+    def discard(self) -> None:
+        """Let go of everything, the files too."""
+        self._queue.clear()
+        self._files = self._region_sent = self.memory_bytes = 0

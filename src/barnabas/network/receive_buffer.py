@@ -1,0 +1,159 @@
+"""Where the bytes of one connection lie between the socket and `dispatch`.
+
+Three places, chosen so that small requests are never copied and large ones hardly ever:
+
+1. The *chunk*, one for the whole loop. A read goes there, and whole frames are dispatched
+   where they lie. Nothing stays in it after a turn, so a thousand idle connections hold no
+   buffer at all.
+2. A *remainder* (the start of a frame, or whole frames that must wait) is copied out of the
+   chunk. A short one goes back to the front of the chunk before the next read.
+3. A *large buffer* takes over when much of a frame has come and more is missing: the rest is
+   received to its place. Large buffers are reused, because touching fresh pages costs as
+   much as receiving into them. A connection whose last frame was large starts in one.
+
+Invariant: no allocation exceeds the bytes received by a factor of more than `GROWTH`
+(rounded up to whole chunks); the declared length of a frame only ever lowers it.
+"""
+
+from __future__ import annotations
+
+import socket
+from struct import Struct
+
+from barnabas.core.limits import RECEIVE_CHUNK_BYTES
+
+SIZE = Struct(">i")
+SIZE_BYTES = 4
+
+LARGE_BYTES = 64 * 1024
+"""From here on, copying a remainder back and forth costs more than a buffer of its own."""
+
+GROWTH = 8
+POOLED_BYTES_MAX = 16 * 1024 * 1024
+
+
+class LoopBuffers:
+    """What the connections of one loop share: the chunk, and large buffers that are free."""
+
+    __slots__ = ("_free", "_free_bytes", "chunk")
+
+    def __init__(self, chunk_bytes: int = RECEIVE_CHUNK_BYTES) -> None:
+        self.chunk = memoryview(bytearray(chunk_bytes))
+        self._free: list[memoryview] = []
+        self._free_bytes = 0
+
+    def reuse(self, size: int) -> memoryview | None:
+        """A free buffer of at least `size` bytes, the one used last if possible: it is still cached."""
+        free = self._free
+        for index in range(len(free) - 1, -1, -1):
+            if len(free[index]) >= size:
+                self._free_bytes -= len(free[index])
+                return free.pop(index)
+        return None
+
+    def take(self, size: int) -> memoryview:
+        found = self.reuse(size)
+        if found is None:
+            unit = len(self.chunk)
+            found = memoryview(bytearray(-(-size // unit) * unit))
+        return found
+
+    def give_back(self, buffer: memoryview) -> None:
+        if len(self.chunk) <= len(buffer) <= POOLED_BYTES_MAX - self._free_bytes:
+            self._free.append(buffer)
+            self._free_bytes += len(buffer)
+
+
+class ReceiveBuffer:
+    """`view[start:end]` is what has come and has not been dispatched.
+
+    One turn: `receive`, look at the window, `settle` with the position reached. Between turns
+    the window is never in the chunk.
+    """
+
+    __slots__ = ("_buffers", "_expected", "_large", "end", "start", "view")
+
+    def __init__(self, buffers: LoopBuffers) -> None:
+        self._buffers = buffers
+        self._expected = 0
+        self._large = False
+        self.view = buffers.chunk
+        self.start = 0
+        self.end = 0
+
+    def receive(self, sock: socket.socket) -> int:
+        """One `recv`: how many bytes came, 0 at the end of the stream. When it raises, nothing changed."""
+        held = self.end - self.start
+        chunk = self._buffers.chunk
+        if held == 0:
+            if self._expected and (large := self._buffers.reuse(self._expected)) is not None:
+                return self._receive_expected(sock, large)
+            count = sock.recv_into(chunk)
+        elif held < LARGE_BYTES:
+            chunk[:held] = self.view[self.start : self.end]
+            count = sock.recv_into(chunk[held:])
+            self._leave_large()
+        else:
+            return self._receive_rest(sock, held)
+        self.view, self.start, self.end = chunk, 0, held + count
+        return count
+
+    def _receive_expected(self, sock: socket.socket, large: memoryview) -> int:
+        """No more than a frame like the last one, so that equal frames leave no remainder to move."""
+        self.view, self._large = large, True
+        count = 0
+        try:
+            count = self.end = sock.recv_into(large, self._expected)
+        finally:
+            if count == 0:
+                self._leave_large()
+        return count
+
+    def _receive_rest(self, sock: socket.socket, held: int) -> int:
+        """Up to the end of the frame and no further, so that the next frame starts a buffer."""
+        needed = SIZE_BYTES + SIZE.unpack_from(self.view, self.start)[0]
+        if self.end == len(self.view) or not self._large:
+            self._move(min(needed, GROWTH * held), held)
+        count = sock.recv_into(self.view[self.end : self.start + needed])
+        self.end += count
+        return count
+
+    def _move(self, capacity: int, held: int) -> None:
+        grown = self._buffers.take(capacity)
+        grown[:held] = self.view[self.start : self.end]
+        self._leave_large()
+        self.view, self.start, self.end, self._large = grown, 0, held, True
+
+    def settle(self, position: int, last_frame_bytes: int) -> None:
+        """End a turn: all before `position` is dispatched, the last frame had this size (0: none was)."""
+        if last_frame_bytes:
+            self._expected = last_frame_bytes if last_frame_bytes >= LARGE_BYTES else 0
+        if position == self.end:
+            if self._large:
+                self._leave_large()
+            self.view, self.start, self.end = self._buffers.chunk, 0, 0
+        elif self.view is self._buffers.chunk:
+            self.start = position
+            self._leave_chunk()
+        else:
+            self.start = position
+
+    def _leave_chunk(self) -> None:
+        held = self.end - self.start
+        if held >= LARGE_BYTES:
+            needed = SIZE_BYTES + SIZE.unpack_from(self.view, self.start)[0]
+            if needed > held:
+                self._move(min(needed, GROWTH * held), held)
+                return
+        self.view, self.start, self.end = memoryview(bytearray(self.view[self.start : self.end])), 0, held
+
+    def release(self) -> None:
+        """The connection is gone."""
+        self._leave_large()
+        self.view, self.start, self.end = self._buffers.chunk, 0, 0
+
+    def _leave_large(self) -> None:
+        if self._large:
+            self._large = False
+            self._buffers.give_back(self.view)
+            self.view = self._buffers.chunk

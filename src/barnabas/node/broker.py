@@ -1,0 +1,282 @@
+"""One broker: its parts, wired together, started in order and stopped in reverse.
+
+Start-up goes from what everything needs to what everyone sees: coordination store, identity,
+dynamic settings, logs (with recovery), sockets bound but idle, replicas, registration,
+controller, handlers, and last the first accepted connection. Each step puts its undoing onto
+one exit stack, so shutdown is the mirror image and runs once, also after a start that failed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from contextlib import AsyncExitStack
+from pathlib import Path
+
+from barnabas.cluster.broker_znodes import BrokerInfo, Endpoint
+from barnabas.cluster.coordination import Coordination
+from barnabas.cluster.embedded import open_embedded
+from barnabas.cluster.metadata_cache import MetadataCache
+from barnabas.cluster.registration import (
+    Registration,
+    generate_broker_id,
+    get_or_create_cluster_id,
+    make_persistent_paths,
+)
+from barnabas.cluster.topics import allocate_producer_ids
+from barnabas.controller.configs import ConfigRepository
+from barnabas.controller.election import become_controller
+from barnabas.controller.local_partitions import LocalPartitions
+from barnabas.controller.producer_ids import ProducerIds
+from barnabas.controller.topic_admin import TopicAdmin
+from barnabas.controller.topic_loader import TopicLoader
+from barnabas.core.clock import Clock, SystemClock
+from barnabas.core.errors import InvalidConfig
+from barnabas.core.ids import BrokerId, Randomness
+from barnabas.core.metrics import Metrics
+from barnabas.handlers.dispatcher import Dispatcher
+from barnabas.handlers.services import Services
+from barnabas.handlers.table import ALL_APIS
+from barnabas.network.exchange import Exchange
+from barnabas.network.listener import Endpoint as Bind
+from barnabas.network.server import Server
+from barnabas.network.settings import NetworkSettings
+from barnabas.node.broker_config import BrokerConfig
+from barnabas.node.config_keys import BROKER_KEYS
+from barnabas.node.identity import GENERATE, Remembered, check_cluster_id, choose_broker_id, remembered
+from barnabas.node.lifecycle import BrokerState, Lifecycle
+from barnabas.node.listeners import Listener
+from barnabas.node.metrics_endpoint import MetricsEndpoint
+from barnabas.node.runtime import LoopScheduler, ThreadBackground, TimerDriver
+from barnabas.purgatory.timer import Timer
+from barnabas.replication.fetch_session import FetchSessions
+from barnabas.replication.replica_manager import ReplicaManager
+from barnabas.storage.directory_properties import MetaProperties, read_meta_properties, write_meta_properties
+from barnabas.storage.environment import Environment
+from barnabas.storage.files import Files, RealFiles
+from barnabas.storage.log_manager import LogManager, LogManagerSettings
+
+logger = logging.getLogger(__name__)
+
+COORDINATION_DIRECTORY = "coordination"
+DRAIN_MS_MAX = 5_000.0
+"""Answers that are owed when the broker stops may take this long to leave."""
+
+
+class Broker:
+    """`startup` and `shutdown` are the whole of it; the rest is for those who look on."""
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        *,
+        metrics_address: tuple[str, int] | None = None,
+        clock: Clock | None = None,
+        randomness: Randomness | None = None,
+        files: Files | None = None,
+    ) -> None:
+        self.config = config
+        self.broker_id = BrokerId(GENERATE)
+        self.cluster_id = ""
+        self.bound_listeners: list[Listener] = []
+        self.metrics = Metrics()
+        self.lifecycle = Lifecycle()
+        self._metrics_address = metrics_address
+        self._clock = clock or SystemClock()
+        self._randomness = randomness or random.SystemRandom()
+        self._files = files or RealFiles()
+        self._exits = AsyncExitStack()
+        self.metrics.gauge("kafka_broker_state", "The broker's state, by number.", lambda: self.lifecycle.state)
+
+    async def startup(self) -> None:
+        if not self.lifecycle.begin_startup():
+            return
+        loop = asyncio.get_running_loop()
+        self._scheduler = LoopScheduler(loop)
+        self._exits.callback(self._scheduler.close)
+        self._background = ThreadBackground(loop, self.config.background_threads)
+        self._exits.push_async_callback(self._background.close)
+
+        znodes = await self._open_coordination()
+        await self._settle_identity(znodes)
+        configs = ConfigRepository(znodes, self.broker_id, BROKER_KEYS, self.config.given)
+        await configs.load()
+
+        log_manager = self._open_logs(configs)
+        server = self._bind()
+        replicas = self._make_replicas(log_manager)
+        metadata = MetadataCache(self.cluster_id)
+        broker_epoch = await self._register(znodes, metadata)
+        self._exits.callback(log_manager.close, broker_epoch)
+        topics = await self._take_control(znodes, configs, metadata, replicas)
+
+        producer_ids = ProducerIds(lambda: allocate_producer_ids(znodes, self.broker_id))
+        services = Services(
+            broker_id=self.broker_id,
+            cluster_id=self.cluster_id,
+            settings=self.config,
+            clock=self._clock,
+            apis=ALL_APIS,
+            metadata=metadata,
+            replicas=replicas,
+            fetch_sessions=FetchSessions(
+                self.config.max_incremental_fetch_session_cache_slots,
+                self._clock,
+                self._randomness,
+                self.metrics,
+            ),
+            topics=topics,
+            configs=configs,
+            producer_ids=producer_ids,
+        )
+        dispatcher = Dispatcher(ALL_APIS, services, self._clock, self.metrics)
+        self._exits.push_async_callback(dispatcher.close)
+        await self._serve_metrics()
+        server.dispatch = dispatcher.dispatch
+        server.start(loop)
+        self._exits.push_async_callback(server.stop, deadline_ms=DRAIN_MS_MAX)
+        self.lifecycle.move_to(BrokerState.RUNNING)
+
+    async def shutdown(self) -> None:
+        if not self.lifecycle.begin_shutdown():
+            return
+        await self._exits.aclose()
+        self.lifecycle.move_to(BrokerState.NOT_RUNNING)
+
+    # The steps of start-up, in their order
+
+    async def _open_coordination(self) -> Coordination:
+        """The embedded store lives in the first log directory, beside the logs."""
+        if self.config.zookeeper_connect:
+            raise InvalidConfig("zookeeper.connect is set, but this version runs on its embedded store only")
+        path = Path(self.config.log_dirs[0]) / COORDINATION_DIRECTORY
+        znodes = await self._exits.enter_async_context(open_embedded(path, self._clock, self._background))
+        await make_persistent_paths(znodes)
+        return znodes
+
+    async def _settle_identity(self, znodes: Coordination) -> None:
+        found = {str(path): read_meta_properties(self._files, str(path)) for path in self.config.log_dirs}
+        known: Remembered = remembered(found)
+        self.cluster_id = await get_or_create_cluster_id(znodes, self._randomness, known.cluster_id)
+        check_cluster_id(self.cluster_id, known.cluster_id)
+        broker_id = choose_broker_id(self.config.broker_id, known.broker_id)
+        if broker_id == GENERATE:
+            if not self.config.broker_id_generation_enable:
+                raise InvalidConfig("broker.id is not set and broker.id.generation.enable is false")
+            broker_id = await generate_broker_id(znodes, self.config.reserved_broker_max_id)
+        self.broker_id = BrokerId(broker_id)
+        properties = MetaProperties(broker_id=broker_id, cluster_id=self.cluster_id)
+        for path, present in found.items():
+            if present is None:
+                write_meta_properties(self._files, path, properties)
+
+    def _open_logs(self, configs: ConfigRepository) -> LogManager:
+        config = self.config
+        environment = Environment(
+            files=self._files,
+            clock=self._clock,
+            randomness=self._randomness,
+            scheduler=self._scheduler,
+            background=self._background,
+            producer_id_expiration_ms=config.producer_id_expiration_ms,
+        )
+        settings = LogManagerSettings(
+            log_directories=tuple(str(path) for path in config.log_dirs),
+            recovery_threads_per_directory=config.num_recovery_threads_per_data_dir,
+            retention_check_interval_ms=config.log_retention_check_interval_ms,
+            flush_check_interval_ms=config.log_flush_scheduler_interval_ms,
+            recovery_checkpoint_interval_ms=config.log_flush_offset_checkpoint_interval_ms,
+            start_offset_checkpoint_interval_ms=config.log_flush_start_offset_checkpoint_interval_ms,
+            producer_expiration_check_interval_ms=config.producer_id_expiration_check_interval_ms,
+            initial_delay_ms=config.log_initial_task_delay_ms,
+        )
+        log_manager = LogManager(
+            settings,
+            environment,
+            configs.topic_config,
+            on_flushed=lambda log: self._replicas.flushed(log),
+            on_directory_failed=lambda directory: self._replicas.directory_failed(directory),
+        )
+        self._exits.callback(log_manager.abandon)
+        log_manager.open()
+        log_manager.start()
+        return log_manager
+
+    def _bind(self) -> Server:
+        """Take the ports now, so that a conflict stops the start before anything else happens."""
+        config = self.config
+        settings = NetworkSettings(
+            request_bytes_max=config.socket_request_max_bytes,
+            idle_ms_max=config.connections_max_idle_ms,
+            connections_max=config.max_connections,
+            connections_per_ip_max=config.max_connections_per_ip,
+            connections_per_ip_overrides=config.max_connections_per_ip_overrides,
+            send_buffer_bytes=-1,
+            receive_buffer_bytes=-1,
+            backlog=config.socket_listen_backlog_size,
+        )
+        server = Server(
+            _refuse_all, clock=self._clock, scheduler=self._scheduler, metrics=self.metrics, settings=settings
+        )
+        bound = server.bind([Bind(each.name, each.host, each.port) for each in config.listeners])
+        self.bound_listeners = [
+            Listener(wanted.name, wanted.security_protocol, wanted.host, got.port)
+            for wanted, got in zip(config.listeners, bound, strict=True)
+        ]
+        return server
+
+    def _make_replicas(self, log_manager: LogManager) -> ReplicaManager:
+        timer = Timer(self._clock)
+        driver = TimerDriver(asyncio.get_running_loop(), self._clock, timer)
+        self._exits.callback(driver.close)
+        self._replicas = ReplicaManager(self.broker_id, log_manager, self._clock, timer, self.metrics)
+        self._scheduler.every(
+            self.config.replica_high_watermark_checkpoint_interval_ms, log_manager.checkpoint_high_watermarks
+        )
+        return self._replicas
+
+    async def _register(self, znodes: Coordination, metadata: MetadataCache) -> int:
+        """Be present in the cluster, until shutdown; returns the epoch of this presence."""
+        registration = Registration(znodes, self._clock, self._scheduler)
+        endpoints = tuple(
+            Endpoint(each.name, each.host, each.port, each.security_protocol)
+            for each in (
+                self.config.advertised_listeners.get(bound.name, bound) for bound in self.bound_listeners
+            )
+        )
+        present = await registration.register(BrokerInfo(self.broker_id, endpoints, self.config.broker_rack))
+        self._exits.push_async_callback(registration.unregister, self.broker_id)
+        metadata.put_brokers([present])
+        return present.epoch
+
+    async def _take_control(
+        self,
+        znodes: Coordination,
+        configs: ConfigRepository,
+        metadata: MetadataCache,
+        replicas: ReplicaManager,
+    ) -> TopicAdmin:
+        """Be the controller, and lead every partition under a new epoch."""
+        controllership = await become_controller(znodes, self.broker_id, self._clock)
+        metadata.put_controller(self.broker_id)
+        configs.on_topic_change(replicas.update_log_config)
+        local = LocalPartitions(self.broker_id, replicas)
+        loader = TopicLoader(
+            znodes, controllership, configs, metadata, local, self._randomness, replicas.log_manager
+        )
+        await loader.load()
+        return TopicAdmin(znodes, controllership, configs, metadata, local, self._randomness)
+
+    async def _serve_metrics(self) -> None:
+        if self._metrics_address is None:
+            return
+        host, port = self._metrics_address
+        endpoint = MetricsEndpoint(self.metrics, lambda: self.lifecycle.state.name)
+        bound = await self._exits.enter_async_context(endpoint.serve(host, port))
+        logger.info("metrics on http://%s:%d/metrics", host, bound)
+
+
+def _refuse_all(exchange: Exchange, frame: memoryview) -> None:  # noqa: ARG001 - the shape of a dispatch
+    """Stands in until the handlers are ready; nothing is accepted before that."""
+    exchange.close("the broker is starting")

@@ -1,0 +1,93 @@
+"""Rules about several keys at once: each row is fine by itself, together they must agree."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from barnabas.core.errors import InvalidConfig
+from barnabas.node.listeners import check_distinct_ports
+
+if TYPE_CHECKING:
+    from barnabas.node.broker_config import BrokerConfig
+
+_UNROUTABLE = ("", "0.0.0.0", "::")  # noqa: S104 - recognised, not bound
+_CLEANER_BYTES_PER_THREAD_MIN = 1 << 20
+
+
+def check_agreement(config: BrokerConfig) -> None:
+    """Raise INVALID_CONFIG with the first disagreement."""
+    check_distinct_ports(config.listeners)
+    for rule in (_identity, _addresses, _times, _sizes, _sasl):
+        for complaint in rule(config):
+            raise InvalidConfig(complaint)
+
+
+def _identity(config: BrokerConfig) -> Iterator[str]:
+    if config.broker_id_generation_enable:
+        if config.broker_id > config.reserved_broker_max_id:
+            yield (
+                f"broker.id {config.broker_id} is above reserved.broker.max.id"
+                f" {config.reserved_broker_max_id}, where generated ids begin; choose a smaller id, raise"
+                " reserved.broker.max.id, or set broker.id.generation.enable=false"
+            )
+    elif config.broker_id < 0:
+        yield "broker.id must be given when broker.id.generation.enable is false"
+
+
+def _addresses(config: BrokerConfig) -> Iterator[str]:
+    names = {listener.name for listener in config.listeners}
+    known = ", ".join(sorted(names))
+    for name, advertised in config.advertised_listeners.items():
+        if name not in names:
+            yield f"advertised.listeners names {name}, which is not among listeners ({known})"
+        if advertised.host in _UNROUTABLE:
+            yield f"advertised.listeners: nobody can connect to {advertised}; name a reachable address"
+    plane = config.control_plane_listener_name
+    if plane is not None:
+        if plane not in names:
+            yield f"control.plane.listener.name {plane} is not among listeners ({known})"
+        if plane == config.inter_broker_listener.name:
+            yield f"control.plane.listener.name and the listener between brokers are both {plane}"
+    if config.max_connections_per_ip == 0 and not config.max_connections_per_ip_overrides:
+        yield "max.connections.per.ip may be 0 only with max.connections.per.ip.overrides, or nobody gets in"
+
+
+def _times(config: BrokerConfig) -> Iterator[str]:
+    if config.log_retention_ms == 0:
+        yield "log.retention.{ms,minutes,hours} must be at least 1, or -1 to keep records for good"
+    if config.replica_fetch_wait_max_ms > config.replica_socket_timeout_ms:
+        yield "replica.fetch.wait.max.ms must be at most replica.socket.timeout.ms, or quiet fetches time out"
+    if config.replica_fetch_wait_max_ms > config.replica_lag_time_max_ms:
+        yield "replica.fetch.wait.max.ms must be at most replica.lag.time.max.ms, or followers leave the ISR"
+    idle_ms = config.connections_max_idle_ms
+    if 0 <= idle_ms <= config.connection_failed_authentication_delay_ms:
+        yield "connection.failed.authentication.delay.ms must be less than connections.max.idle.ms"
+    if config.group_min_session_timeout_ms > config.group_max_session_timeout_ms:
+        yield "group.min.session.timeout.ms must be at most group.max.session.timeout.ms"
+    values = config.values
+    for what in ("session.timeout", "heartbeat.interval"):
+        low, middle, high = (values[f"group.consumer.{bound}{what}.ms"] for bound in ("min.", "", "max."))
+        if not low <= middle <= high:
+            yield f"group.consumer.{what}.ms must lie between its min ({low}) and its max ({high})"
+
+
+def _sizes(config: BrokerConfig) -> Iterator[str]:
+    per_thread = config.log_cleaner_dedupe_buffer_size // max(1, config.log_cleaner_threads)
+    if per_thread <= _CLEANER_BYTES_PER_THREAD_MIN:
+        yield "log.cleaner.dedupe.buffer.size must be more than 1 MiB for each of log.cleaner.threads"
+    if 0 < config.queued_max_request_bytes < config.socket_request_max_bytes:
+        yield "queued.max.request.bytes must be at least socket.request.max.bytes, or some requests never fit"
+
+
+def _sasl(config: BrokerConfig) -> Iterator[str]:
+    between_brokers = config.inter_broker_listener
+    if not between_brokers.security_protocol.startswith("SASL_"):
+        return
+    mechanism = config.values["sasl.mechanism.inter.broker.protocol"]
+    enabled = config.for_listener(between_brokers.name, "sasl.enabled.mechanisms")
+    if mechanism not in enabled:
+        yield (
+            f"sasl.mechanism.inter.broker.protocol is {mechanism}, which sasl.enabled.mechanisms"
+            f" ({', '.join(enabled)}) does not have"
+        )

@@ -1,0 +1,66 @@
+"""The states of a broker's life, and which may follow which.
+
+Start-up raises while the broker is shutting down and does nothing if it is already up or on its
+way; shutdown runs once. The state is a metric, with the numbers that Kafka's own metric has.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+from barnabas.core.transitions import Transitions
+
+
+class BrokerState(IntEnum):
+    NOT_RUNNING = 0
+    STARTING = 1
+    RECOVERY = 2
+    RUNNING = 3
+    PENDING_CONTROLLED_SHUTDOWN = 6
+    SHUTTING_DOWN = 7
+
+
+TRANSITIONS = Transitions(
+    {
+        BrokerState.NOT_RUNNING: frozenset({BrokerState.SHUTTING_DOWN}),
+        BrokerState.STARTING: frozenset({BrokerState.NOT_RUNNING}),
+        BrokerState.RECOVERY: frozenset({BrokerState.STARTING}),
+        BrokerState.RUNNING: frozenset({BrokerState.STARTING, BrokerState.RECOVERY}),
+        BrokerState.PENDING_CONTROLLED_SHUTDOWN: frozenset({BrokerState.RUNNING}),
+        BrokerState.SHUTTING_DOWN: frozenset(
+            {
+                BrokerState.STARTING,
+                BrokerState.RECOVERY,
+                BrokerState.RUNNING,
+                BrokerState.PENDING_CONTROLLED_SHUTDOWN,
+            }
+        ),
+    }
+)
+
+
+class Lifecycle:
+    """Where a broker stands."""
+
+    def __init__(self) -> None:
+        self.state = BrokerState.NOT_RUNNING
+
+    def move_to(self, target: BrokerState) -> None:
+        TRANSITIONS.check(self.state, target)
+        self.state = target
+
+    def begin_startup(self) -> bool:
+        """False when there is nothing to do; raises while the broker shuts down."""
+        if self.state in (BrokerState.PENDING_CONTROLLED_SHUTDOWN, BrokerState.SHUTTING_DOWN):
+            raise RuntimeError("the broker is shutting down; it cannot be started now")
+        if self.state is not BrokerState.NOT_RUNNING:
+            return False
+        self.move_to(BrokerState.STARTING)
+        return True
+
+    def begin_shutdown(self) -> bool:
+        """False when there is nothing to shut down, or somebody is at it already."""
+        if self.state in (BrokerState.NOT_RUNNING, BrokerState.SHUTTING_DOWN):
+            return False
+        self.move_to(BrokerState.SHUTTING_DOWN)
+        return True

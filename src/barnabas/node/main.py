@@ -1,0 +1,93 @@
+"""`barnabas start`: run one broker in the foreground until it is told to stop.
+
+Standard output gets one line when the broker accepts connections; everything else goes to the
+log on standard error. SIGTERM and SIGINT shut down cleanly; a second one is a plain kill.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import gc
+import logging
+import resource
+import signal
+from collections.abc import Callable
+
+from barnabas.core.errors import KafkaError
+from barnabas.node.broker import Broker
+from barnabas.node.broker_config import BrokerConfig
+from barnabas.node.log_output import configure_logging
+
+logger = logging.getLogger(__name__)
+
+GC_THRESHOLDS = (50_000, 20, 50)
+"""Requests leave almost no cycles behind, so the collector may look rarely."""
+
+
+class StartupFailed(Exception):
+    """The broker did not come up; the message is for the person who started it."""
+
+
+def run(config: BrokerConfig, metrics_address: tuple[str, int] | None = None, log_level: str = "info") -> int:
+    """Serve until a signal comes; returns the exit code."""
+    configure_logging(log_level)
+    raise_open_files_limit()
+    with asyncio.Runner(loop_factory=loop_factory()) as runner:
+        runner.run(serve(config, metrics_address))
+    return 0
+
+
+async def serve(config: BrokerConfig, metrics_address: tuple[str, int] | None) -> None:
+    stopped = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for signum in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(signum, _stop, loop, signum, stopped)
+    broker = Broker(config, metrics_address=metrics_address)
+    try:
+        await broker.startup()
+    except (KafkaError, OSError) as error:
+        await broker.shutdown()
+        raise StartupFailed(str(error)) from error
+    settle_memory()
+    print(ready_line(broker), flush=True)  # noqa: T201 - scripts wait for this line
+    await stopped.wait()
+    await broker.shutdown()
+
+
+def ready_line(broker: Broker) -> str:
+    listeners = ",".join(str(listener) for listener in broker.bound_listeners)
+    directories = ",".join(str(directory) for directory in broker.config.log_dirs)
+    return f"barnabas ready: broker {broker.broker_id}, listeners {listeners}, data in {directories}"
+
+
+def _stop(loop: asyncio.AbstractEventLoop, signum: signal.Signals, stopped: asyncio.Event) -> None:
+    logger.info("%s: shutting down", signum.name)
+    loop.remove_signal_handler(signum)
+    stopped.set()
+
+
+def settle_memory() -> None:
+    """What start-up left behind lives as long as the process: the collector need not look at it."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(*GC_THRESHOLDS)
+
+
+def raise_open_files_limit() -> None:
+    """Each partition and each connection takes a descriptor: use all that the system allows."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != hard:
+        with contextlib.suppress(ValueError, OSError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+
+
+def loop_factory() -> Callable[[], asyncio.AbstractEventLoop]:
+    """uvloop where it is installed, asyncio's own loop elsewhere."""
+    try:
+        import uvloop  # noqa: PLC0415 - an optional accelerator
+    except ImportError:
+        return asyncio.new_event_loop
+    else:
+        factory: Callable[[], asyncio.AbstractEventLoop] = uvloop.new_event_loop
+        return factory

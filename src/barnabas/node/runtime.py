@@ -1,0 +1,141 @@
+"""Time and threads for real: the loop's timers, a small thread pool, and the purgatory's driver.
+
+These are the interfaces of `core.scheduler` on asyncio. Everything that the broker schedules
+or sends to the background comes back onto the loop's thread, so nothing needs a lock.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import TypeVar
+
+from barnabas.core.clock import Clock
+from barnabas.core.scheduler import Cancellable
+from barnabas.purgatory.timer import Timer
+
+logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+
+class _Repeating:
+    """A task that puts itself back onto the loop after each run."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, period_s: float, task: Callable[[], None]) -> None:
+        self._loop = loop
+        self._period_s = period_s
+        self._task = task
+        self._handle: asyncio.TimerHandle | None = None
+        self._is_cancelled = False
+
+    def start(self, delay_s: float) -> None:
+        self._handle = self._loop.call_later(delay_s, self._run)
+
+    def cancel(self) -> None:
+        self._is_cancelled = True
+        if self._handle is not None:
+            self._handle.cancel()
+
+    def _run(self) -> None:
+        _guarded(self._task)
+        if not self._is_cancelled:
+            self.start(self._period_s)
+
+
+class LoopScheduler:
+    """`core.scheduler.Scheduler` on the event loop."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._repeating: list[_Repeating] = []
+
+    def after(self, delay_ms: float, task: Callable[[], None]) -> Cancellable:
+        return self._loop.call_later(delay_ms / 1_000, _guarded, task)
+
+    def every(
+        self, period_ms: float, task: Callable[[], None], *, delay_ms: float | None = None
+    ) -> Cancellable:
+        repeating = _Repeating(self._loop, period_ms / 1_000, task)
+        repeating.start((period_ms if delay_ms is None else delay_ms) / 1_000)
+        self._repeating.append(repeating)
+        return repeating
+
+    def close(self) -> None:
+        for repeating in self._repeating:
+            repeating.cancel()
+
+
+def _guarded(task: Callable[[], None]) -> None:
+    try:
+        task()
+    except Exception:
+        logger.exception("a scheduled task failed: %r", task)
+
+
+class ThreadBackground:
+    """`core.scheduler.Background` on a thread pool. System calls in it release the GIL."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, threads: int) -> None:
+        self._loop = loop
+        self._pool = ThreadPoolExecutor(threads, thread_name_prefix="background")
+
+    def submit(
+        self,
+        work: Callable[[], T],
+        then: Callable[[T], None],
+        failed: Callable[[BaseException], None],
+    ) -> None:
+        def done(future: Future[T]) -> None:
+            if self._loop.is_closed():
+                return
+            self._loop.call_soon_threadsafe(deliver, future)
+
+        def deliver(future: Future[T]) -> None:
+            error = future.exception()
+            if error is not None:
+                failed(error)
+            else:
+                then(future.result())
+
+        self._pool.submit(work).add_done_callback(done)
+
+    async def close(self) -> None:
+        """Let what was begun finish, and bring its outcome back, before the loop ends."""
+        await self._loop.run_in_executor(None, self._pool.shutdown)
+        await asyncio.sleep(0)
+
+
+class TimerDriver:
+    """Wakes the purgatory's timer exactly when its next bucket is due; idle means no wake-ups."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, clock: Clock, timer: Timer) -> None:
+        self._loop = loop
+        self._now_ms = clock.monotonic_ms
+        self._timer = timer
+        self._handle: asyncio.TimerHandle | None = None
+        self._is_closed = False
+        timer.wake = self._wake_at
+
+    def _wake_at(self, due_ms: float) -> None:
+        if self._handle is not None:
+            self._handle.cancel()
+            self._handle = None
+        if not self._is_closed:
+            delay_s = max(due_ms - self._now_ms(), 0.0) / 1_000
+            self._handle = self._loop.call_later(delay_s, self._advance)
+
+    def _advance(self) -> None:
+        self._handle = None
+        self._timer.advance()
+        if self._handle is None:
+            due_ms = self._timer.next_expiry_ms()
+            if due_ms is not None:
+                self._wake_at(due_ms)
+
+    def close(self) -> None:
+        self._is_closed = True
+        if self._handle is not None:
+            self._handle.cancel()

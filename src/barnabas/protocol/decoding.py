@@ -1,0 +1,249 @@
+"""Writing the decoder of one message version.
+
+Bounds are checked where Python would not: a slice silently stops at the end of its buffer, so
+every length is compared with what remains before it is used. Where Python does complain
+(reading a byte or a fixed-width field past the end, bad UTF-8), one handler around the whole
+function turns the complaint into MalformedMessage. The number of elements of an array is
+compared with the bytes that so many elements need at the least, so what a decoder allocates
+is bounded by what was received.
+"""
+
+from __future__ import annotations
+
+import struct
+
+from barnabas.core.ids import Uuid
+from barnabas.protocol import primitives
+from barnabas.protocol.codegen import Source, default_expression
+from barnabas.protocol.errors import MalformedMessage
+from barnabas.protocol.schema import Decoder, Field, Kind, Message
+
+NAMES = {
+    "read_unsigned_varint": primitives.read_unsigned_varint,
+    "read_tag_count": primitives.read_tag_count,
+    "skip_tagged_fields": primitives.skip_tagged_fields,
+    "reject_length": primitives.reject_length,
+    "reject_null": primitives.reject_null,
+    "reject_tag_size": primitives.reject_tag_size,
+    "new": object.__new__,
+    "new_bytes": bytes.__new__,
+    "Uuid": Uuid,
+    "unpack_from": struct.unpack_from,
+    "MalformedMessage": MalformedMessage,
+    "StructError": struct.error,
+}
+"""What the generated code may refer to, besides message classes and layouts."""
+
+
+def compile_decoder(cls: type[Message], version: int) -> Decoder:
+    """The function `(buffer, position) -> (message, end position)`."""
+    return _DecoderWriter(cls, version).write()
+
+
+class _DecoderWriter:
+    """Walks the fields in wire order; `_run` holds fixed-width reads not yet written down."""
+
+    def __init__(self, cls: type[Message], version: int) -> None:
+        self._cls = cls
+        self._version = version
+        self._flexible = version in cls.__schema__.flexible
+        self._source = Source()
+        self._run: list[tuple[str, str]] = []
+        self._after_run: list[str] = []
+
+    def write(self) -> Decoder:
+        source = self._source
+        source.names.update(NAMES)
+        function = f"decode_{self._cls.__name__}_v{self._version}"
+        with source.block(f"def {function}(buffer, position):"):
+            source.line("limit = len(buffer)")
+            with source.block("try:"):
+                message = self._struct(self._cls)
+                source.line(f"return {message}, position")
+            source.line("except (IndexError, StructError) as error:")
+            source.line(
+                f"    raise MalformedMessage(f'{self._cls.__name__} is cut short: {{error}}') from None"
+            )
+            source.line("except UnicodeDecodeError as error:")
+            source.line(
+                f"    raise MalformedMessage(f'{self._cls.__name__} has text that is not UTF-8') from None"
+            )
+        return source.define(function)
+
+    def _struct(self, cls: type[Message]) -> str:
+        """Write the reading of a whole struct; its name."""
+        source = self._source
+        target = source.fresh("m")
+        source.line(f"{target} = new({source.refer(cls.__name__, cls)})")
+        tagged: list[Field] = []
+        for field in cls.__schema__.fields:
+            attribute = f"{target}.{field.name}"
+            if self._version not in field.versions or field.tag is not None:
+                source.line(f"{attribute} = {default_expression(source, field)}")
+                if self._version in field.versions:
+                    tagged.append(field)
+            else:
+                self._value(
+                    field.kind, attribute, f"{cls.__name__}.{field.name}", self._version in field.nullable
+                )
+        if self._flexible:
+            self._tagged_section(cls, target, tagged)
+        self._flush()
+        return target
+
+    def _value(self, kind: Kind, target: str, what: str, nullable: bool) -> None:
+        """Write the reading of one value into `target`, an attribute or a local."""
+        if kind.name == "uuid":
+            raw = self._source.fresh("raw")
+            self._run.append((kind.code, raw))
+            self._after_run.append(f"{target} = new_bytes(Uuid, {raw})")
+        elif kind.code:
+            self._run.append((kind.code, target))
+        elif kind.name == "struct":
+            self._nested_struct(kind, target, nullable)
+        elif kind.name == "array":
+            self._array(kind, target, what, nullable)
+        else:
+            self._sized(kind, target, what, nullable)
+
+    def _nested_struct(self, kind: Kind, target: str, nullable: bool) -> None:
+        assert kind.message is not None
+        source = self._source
+        if not nullable:
+            self._flush()
+            source.line(f"{target} = {self._struct(kind.message)}")
+            return
+        present = source.fresh("present")
+        self._run.append(("b", present))
+        self._flush()
+        source.line(f"if {present} < 0:")
+        source.line(f"    {target} = None")
+        with source.block("else:"):
+            source.line(f"{target} = {self._struct(kind.message)}")
+
+    def _sized(self, kind: Kind, target: str, what: str, nullable: bool) -> None:
+        """Strings, bytes and records: a length and that many bytes."""
+        source = self._source
+        self._length("h" if kind.name == "string" else "i")
+        if not nullable:
+            self._slice(kind, target, what)
+            return
+        source.line("if length < 0:")
+        source.line(f"    {target} = None")
+        with source.block("else:"):
+            self._slice(kind, target, what)
+
+    def _slice(self, kind: Kind, target: str, what: str) -> None:
+        source = self._source
+        source.line("end = position + length")
+        source.line("if not position <= end <= limit:")
+        source.line(f"    reject_length({what!r}, length, position, limit)")
+        piece = "buffer[position:end]"
+        value = {"string": f"str({piece}, 'utf-8')", "bytes": f"bytes({piece})", "records": piece}[kind.name]
+        source.line(f"{target} = {value}")
+        source.line("position = end")
+
+    def _array(self, kind: Kind, target: str, what: str, nullable: bool) -> None:
+        source = self._source
+        element = kind.element
+        assert element is not None
+        self._length("i")
+        source.line("if length < 0:")
+        source.line(f"    {f'{target} = None' if nullable else f'reject_null({what!r})'}")
+        least = self._least_size(element)
+        source.line(f"elif length{'' if least == 1 else f' * {least}'} > limit - position:")
+        source.line(f"    reject_length({what!r}, length, position, limit)")
+        with source.block("else:"):
+            if element.code and element.name != "uuid":
+                source.line(f"{target} = list(unpack_from(f'>{{length}}{element.code}', buffer, position))")
+                source.line(f"position += length * {struct.calcsize(f'>{element.code}')}")
+            else:
+                items = source.fresh("items")
+                source.line(f"{target} = {items} = []")
+                with source.block("for _ in range(length):"):
+                    if element.message is not None:
+                        source.line(f"{items}.append({self._struct(element.message)})")
+                    else:
+                        item = source.fresh("item")
+                        self._value(element, item, what, nullable=False)
+                        self._flush()
+                        source.line(f"{items}.append({item})")
+
+    def _tagged_section(self, cls: type[Message], target: str, tagged: list[Field]) -> None:
+        source = self._source
+        self._run.append(("B", "count"))
+        self._flush()
+        with source.block("if count:"):
+            if tagged:
+                self._tagged_fields(cls, target, tagged)
+            else:
+                source.line("position = skip_tagged_fields(buffer, position - 1)")
+
+    def _tagged_fields(self, cls: type[Message], target: str, tagged: list[Field]) -> None:
+        source = self._source
+        tag, end = source.fresh("tag"), source.fresh("tag_end")
+        source.line("count, position = read_tag_count(buffer, position - 1)")
+        with source.block("for _ in range(count):"):
+            source.line(f"{tag}, position = read_unsigned_varint(buffer, position)")
+            source.line("length, position = read_unsigned_varint(buffer, position)")
+            source.line(f"{end} = position + length")
+            source.line(f"if {end} > limit:")
+            source.line(f"    reject_length('{cls.__name__} tagged field', length, position, limit)")
+            for field in tagged:
+                what = f"{cls.__name__}.{field.name}"
+                with source.block(f"{'if' if field is tagged[0] else 'elif'} {tag} == {field.tag}:"):
+                    self._value(field.kind, f"{target}.{field.name}", what, self._version in field.nullable)
+                    self._flush()
+                    source.line(f"if position != {end}:")
+                    source.line(f"    reject_tag_size({what!r})")
+            source.line("else:")
+            source.line(f"    position = {end}")
+
+    def _length(self, code: str) -> None:
+        """Write the reading of `length`; null is -1 whatever the encoding."""
+        if not self._flexible:
+            self._run.append((code, "length"))
+            self._flush()
+            return
+        self._run.append(("B", "length"))
+        self._flush()
+        self._source.line("if length > 127:")
+        self._source.line("    length, position = read_unsigned_varint(buffer, position - 1)")
+        self._source.line("length -= 1")
+
+    def _flush(self) -> None:
+        """Write the pending fixed-width reads as one."""
+        source, run = self._source, self._run
+        if not run:
+            return
+        codes = "".join(code for code, _ in run)
+        if codes == "B":
+            source.line(f"{run[0][1]} = buffer[position]")
+        else:
+            unpack = source.refer(f"unpack_{codes.replace('?', 'o')}", source.packer(codes).unpack_from)
+            source.line(f"{', '.join(target for _, target in run)}, = {unpack}(buffer, position)")
+        source.line(f"position += {source.packer(codes).size}")
+        source.lines(self._after_run)
+        run.clear()
+        self._after_run.clear()
+
+    def _least_size(self, kind: Kind) -> int:
+        """The fewest bytes that a value can take on the wire."""
+        if kind.code:
+            return struct.calcsize(f">{kind.code}")
+        if kind.message is not None:
+            present = [
+                field
+                for field in kind.message.__schema__.fields
+                if self._version in field.versions and field.tag is None
+            ]
+            sizes = [
+                1
+                if field.kind.message is not None and self._version in field.nullable
+                else self._least_size(field.kind)
+                for field in present
+            ]
+            return max(1, sum(sizes) + self._flexible)
+        if self._flexible:
+            return 1
+        return 2 if kind.name == "string" else 4

@@ -1,0 +1,227 @@
+"""Writing the encoder of one message version.
+
+An encoder appends to a bytearray. The length of what follows is packed together with the
+fixed-width fields before it, since a length below 127 fits the single byte that a compact
+length then takes. Records are not copied: a file region, or a buffer of some size, ends the
+bytearray of the moment and becomes a part of the answer by itself.
+"""
+
+from __future__ import annotations
+
+import struct
+
+from barnabas.core.regions import FileRegion
+from barnabas.protocol import primitives
+from barnabas.protocol.codegen import Source, default_expression
+from barnabas.protocol.fields import FRESH
+from barnabas.protocol.schema import NO_VERSIONS, Encoder, Field, Kind, Message
+
+COPIED_BYTES_MAX = 2048
+"""Records up to this size are copied: cheaper than one more element in a `writev`."""
+
+NAMES = {
+    "unsigned_varint": primitives.unsigned_varint,
+    "refuse_field": primitives.refuse_field,
+    "pack": struct.pack,
+    "FileRegion": FileRegion,
+}
+"""What the generated code may refer to, besides message classes and layouts."""
+
+
+def compile_encoder(cls: type[Message], version: int) -> Encoder:
+    """The function `(message, parts, out) -> out`."""
+    return _EncoderWriter(cls, version).write()
+
+
+class _EncoderWriter:
+    """Walks the fields in wire order; `_run` holds fixed-width values not yet written down."""
+
+    def __init__(self, cls: type[Message], version: int) -> None:
+        self._cls = cls
+        self._version = version
+        self._flexible = version in cls.__schema__.flexible
+        self._source = Source()
+        self._run: list[tuple[str, str]] = []
+        self._out = "out"
+        self._null_length = 0 if self._flexible else -1
+        self._plus = " + 1" if self._flexible else ""
+
+    def write(self) -> Encoder:
+        source = self._source
+        source.names.update(NAMES)
+        function = f"encode_{self._cls.__name__}_v{self._version}"
+        with source.block(f"def {function}(message, parts, out):"):
+            self._struct(self._cls, "message")
+            self._flush()
+            source.line("return out")
+        return source.define(function)
+
+    def _struct(self, cls: type[Message], value: str) -> None:
+        """Write a whole struct; a run may stay pending at its end."""
+        source = self._source
+        tagged: list[Field] = []
+        for field in cls.__schema__.fields:
+            attribute = f"{value}.{field.name}"
+            if self._version not in field.versions:
+                if not field.ignorable:
+                    source.line(f"if {self._differs(field, attribute)}:")
+                    source.line(f"    refuse_field('{cls.__name__}.{field.name}', {self._version})")
+            elif field.tag is not None:
+                tagged.append(field)
+            else:
+                self._value(field.kind, attribute, self._version in field.nullable)
+        if self._flexible:
+            self._tagged_section(sorted(tagged, key=lambda field: field.tag or 0), value)
+
+    def _value(self, kind: Kind, value: str, nullable: bool) -> None:
+        if kind.code:
+            self._run.append((kind.code, value))
+        elif kind.name == "struct":
+            self._nested_struct(kind, value, nullable)
+        elif kind.name == "array":
+            self._array(kind, value, nullable)
+        else:
+            self._sized(kind, value, nullable)
+
+    def _nested_struct(self, kind: Kind, value: str, nullable: bool) -> None:
+        assert kind.message is not None
+        source = self._source
+        inner = source.fresh("m")
+        source.line(f"{inner} = {value}")
+        if not nullable:
+            self._struct(kind.message, inner)
+            return
+        self._run.append(("b", f"-1 if {inner} is None else 1"))
+        self._flush()
+        with source.block(f"if {inner} is not None:"):
+            self._struct(kind.message, inner)
+            self._flush()
+
+    def _sized(self, kind: Kind, value: str, nullable: bool) -> None:
+        """Strings, bytes and records: a length and that many bytes."""
+        source = self._source
+        raw = source.fresh("raw")
+        source.line(f"{raw} = {value}")
+        measure = [f"length = len({raw}){self._plus}"]
+        if kind.name == "string":
+            measure.insert(0, f"{raw} = {raw}.encode()")
+        if nullable:
+            source.line(f"if {raw} is None:")
+            source.line(f"    {raw} = b''")
+            source.line(f"    length = {self._null_length}")
+            with source.block("else:"):
+                source.lines(measure)
+        else:
+            source.lines(measure)
+        self._length("h" if kind.name == "string" else "i")
+        if kind.name != "records":
+            source.line(f"{self._out} += {raw}")
+            return
+        with source.block(f"if length > {COPIED_BYTES_MAX} or isinstance({raw}, FileRegion):"):
+            source.line(f"if len({raw}):")
+            source.line("    parts.append(out)")
+            source.line(f"    parts.append({raw})")
+            source.line("    out = bytearray()")
+        source.line("else:")
+        source.line(f"    out += {raw}")
+
+    def _array(self, kind: Kind, value: str, nullable: bool) -> None:
+        source = self._source
+        element = kind.element
+        assert element is not None
+        items = source.fresh("items")
+        source.line(f"{items} = {value}")
+        if nullable:
+            source.line(f"if {items} is None:")
+            source.line(f"    {items} = ()")
+            source.line(f"    length = {self._null_length}")
+            source.line("else:")
+            source.line(f"    length = len({items}){self._plus}")
+        else:
+            source.line(f"length = len({items}){self._plus}")
+        self._length("i")
+        if element.code and element.name != "uuid":
+            source.line(f"{self._out} += pack(f'>{{len({items})}}{element.code}', *{items})")
+            return
+        item = source.fresh("m")
+        with source.block(f"for {item} in {items}:"):
+            if element.message is not None:
+                self._struct(element.message, item)
+            else:
+                self._value(element, item, nullable=False)
+            self._flush()
+
+    def _tagged_section(self, tagged: list[Field], value: str) -> None:
+        """Fields at their default are left out; nearly always that is all of them."""
+        source = self._source
+        if not tagged:
+            self._run.append(("B", "0"))
+            return
+        self._flush()
+        conditions = [self._differs(field, f"{value}.{field.name}") for field in tagged]
+        source.line(f"if not ({' or '.join(conditions)}):")
+        source.line(f"    {self._out}.append(0)")
+        with source.block("else:"):
+            count, section = source.fresh("count"), source.fresh("section")
+            source.line(f"{count} = 0")
+            source.line(f"{section} = bytearray()")
+            for field, condition in zip(tagged, conditions, strict=True):
+                with source.block(f"if {condition}:"):
+                    source.line(f"{count} += 1")
+                    outer, self._out = self._out, source.fresh("tag_out")
+                    source.line(f"{self._out} = bytearray()")
+                    self._value(field.kind, f"{value}.{field.name}", self._version in field.nullable)
+                    self._flush()
+                    size = f"unsigned_varint(len({self._out}))"
+                    source.line(f"{section} += unsigned_varint({field.tag}) + {size} + {self._out}")
+                    self._out = outer
+            source.line(f"{self._out} += unsigned_varint({count}) + {section}")
+
+    def _differs(self, field: Field, value: str) -> str:
+        """A condition: `value` is not what `field` is by default."""
+        struct_class = field.kind.message
+        if struct_class is not None and field.tag is not None:
+            inner = [self._differs(each, f"{value}.{each.name}") for each in struct_class.__schema__.fields]
+            return f"{value} is not None and ({' or '.join(inner)})"
+        if field.kind.name == "array" and field.default is FRESH:
+            return f"({value} is None or len({value}))" if field.nullable != NO_VERSIONS else value
+        if field.default is None:
+            return f"{value} is not None"
+        if field.default is False:
+            return value
+        return f"{value} != {default_expression(self._source, field)}"
+
+    def _length(self, code: str) -> None:
+        """Write `length`, which is one more than the real one in flexible versions."""
+        source = self._source
+        if not self._flexible:
+            self._run.append((code, "length"))
+            self._flush()
+            return
+        run = list(self._run)
+        if not run:
+            source.line("if length < 128:")
+            source.line(f"    {self._out}.append(length)")
+            source.line("else:")
+            source.line(f"    {self._out} += unsigned_varint(length)")
+            return
+        with source.block("if length < 128:"):
+            self._run.append(("B", "length"))
+            self._flush()
+        with source.block("else:"):
+            self._run.extend(run)
+            self._flush()
+            source.line(f"{self._out} += unsigned_varint(length)")
+
+    def _flush(self) -> None:
+        """Write the pending fixed-width values as one."""
+        source, run = self._source, self._run
+        if not run:
+            return
+        codes = "".join(code for code, _ in run)
+        if codes == "B":
+            source.line(f"{self._out}.append({run[0][1]})")
+        else:
+            pack = source.refer(f"pack_{codes.replace('?', 'o')}", source.packer(codes).pack)
+            source.line(f"{self._out} += {pack}({', '.join(value for _, value in run)})")
+        run.clear()

@@ -1,0 +1,179 @@
+"""The words that message declarations are written in: `int32("3+", default=-1)`.
+
+Every word takes the versions that have the field, its default, whether an older version may
+silently drop it, and the tag of a tagged field. The types that they promise to mypy are those
+that the attribute will have, so a declaration whose annotation and wire type disagree does
+not pass the type checker. What they return at run time is a Field, which the metaclass takes
+away again; hence the one relaxed rule below.
+"""
+
+# mypy: disable-error-code="no-any-return"
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar, overload
+
+from barnabas.core.ids import ZERO_UUID, Uuid
+from barnabas.protocol.schema import Field, Kind, Message, RecordsField
+
+T = TypeVar("T")
+M = TypeVar("M", bound=Message)
+
+BOOL = Kind("bool", "?")
+INT8 = Kind("int8", "b")
+INT16 = Kind("int16", "h")
+UINT16 = Kind("uint16", "H")
+INT32 = Kind("int32", "i")
+INT64 = Kind("int64", "q")
+FLOAT64 = Kind("float64", "d")
+UUID = Kind("uuid", "16s")
+STRING = Kind("string")
+BYTES = Kind("bytes")
+RECORDS = Kind("records")
+
+FRESH = object()
+"""The default of a field whose every instance needs a list or a struct of its own."""
+
+
+def boolean(
+    versions: str = "0+", *, default: bool = False, ignorable: bool = False, tag: int | None = None
+) -> bool:
+    return _field(BOOL, versions, "none", default, ignorable, tag)
+
+
+def int8(versions: str = "0+", *, default: int = 0, ignorable: bool = False, tag: int | None = None) -> int:
+    return _field(INT8, versions, "none", default, ignorable, tag)
+
+
+def int16(versions: str = "0+", *, default: int = 0, ignorable: bool = False, tag: int | None = None) -> int:
+    return _field(INT16, versions, "none", default, ignorable, tag)
+
+
+def uint16(versions: str = "0+", *, default: int = 0, ignorable: bool = False, tag: int | None = None) -> int:
+    return _field(UINT16, versions, "none", default, ignorable, tag)
+
+
+def int32(versions: str = "0+", *, default: int = 0, ignorable: bool = False, tag: int | None = None) -> int:
+    return _field(INT32, versions, "none", default, ignorable, tag)
+
+
+def int64(versions: str = "0+", *, default: int = 0, ignorable: bool = False, tag: int | None = None) -> int:
+    return _field(INT64, versions, "none", default, ignorable, tag)
+
+
+def float64(
+    versions: str = "0+", *, default: float = 0.0, ignorable: bool = False, tag: int | None = None
+) -> float:
+    return _field(FLOAT64, versions, "none", default, ignorable, tag)
+
+
+def uuid(versions: str = "0+", *, ignorable: bool = False, tag: int | None = None) -> Uuid:
+    return _field(UUID, versions, "none", ZERO_UUID, ignorable, tag)
+
+
+@overload
+def string(
+    versions: str = "0+", *, default: str = "", ignorable: bool = False, tag: int | None = None
+) -> str: ...
+@overload
+def string(
+    versions: str = "0+",
+    *,
+    nullable: str,
+    default: str | None = "",
+    ignorable: bool = False,
+    tag: int | None = None,
+) -> str | None: ...
+def string(
+    versions: str = "0+",
+    *,
+    nullable: str = "none",
+    default: str | None = "",
+    ignorable: bool = False,
+    tag: int | None = None,
+) -> str | None:
+    return _field(STRING, versions, nullable, default, ignorable, tag)
+
+
+@overload
+def binary(versions: str = "0+", *, default: bytes = b"", ignorable: bool = False) -> bytes: ...
+@overload
+def binary(
+    versions: str = "0+", *, nullable: str, default: bytes | None = b"", ignorable: bool = False
+) -> bytes | None: ...
+def binary(
+    versions: str = "0+", *, nullable: str = "none", default: bytes | None = b"", ignorable: bool = False
+) -> bytes | None:
+    """Kafka's `bytes`: opaque to the broker, copied out of the frame."""
+    return _field(BYTES, versions, nullable, default, ignorable, None)
+
+
+def records(versions: str = "0+", *, nullable: str = "none") -> RecordsField:
+    """Record batches: never copied, neither on the way in nor on the way out."""
+    return _field(RECORDS, versions, nullable, None, False, None)
+
+
+@overload
+def array(
+    of: Callable[..., T], versions: str = "0+", *, ignorable: bool = False, tag: int | None = None
+) -> list[T]: ...
+@overload
+def array(
+    of: Callable[..., T],
+    versions: str = "0+",
+    *,
+    nullable: str,
+    default: object | None = FRESH,
+    ignorable: bool = False,
+    tag: int | None = None,
+) -> list[T] | None: ...
+def array(
+    of: Callable[..., T],
+    versions: str = "0+",
+    *,
+    nullable: str = "none",
+    default: object | None = FRESH,
+    ignorable: bool = False,
+    tag: int | None = None,
+) -> list[T] | None:
+    """A list of structs (`of` is their class) or of scalars (`of` is their word: `array(int32)`)."""
+    element = _SCALARS.get(of) or Kind("struct", message=_message_class(of))
+    return _field(Kind("array", element=element), versions, nullable, default, ignorable, tag)
+
+
+@overload
+def struct(of: type[M], versions: str = "0+", *, ignorable: bool = False) -> M: ...
+@overload
+def struct(of: type[M], versions: str = "0+", *, nullable: str, ignorable: bool = False) -> M | None: ...
+@overload
+def struct(of: type[M], versions: str = "0+", *, tag: int, ignorable: bool = False) -> M | None: ...
+def struct(
+    of: type[M],
+    versions: str = "0+",
+    *,
+    nullable: str = "none",
+    tag: int | None = None,
+    ignorable: bool = False,
+) -> M | None:
+    """A struct in place. Nullable and tagged ones are None by default."""
+    default = FRESH if nullable == "none" and tag is None else None
+    return _field(Kind("struct", message=of), versions, nullable, default, ignorable, tag)
+
+
+def _field(
+    kind: Kind, versions: str, nullable: str, default: object, ignorable: bool, tag: int | None
+) -> Any:  # the class body sees the type of the attribute, the metaclass the Field
+    return Field(kind, versions, nullable, default, ignorable, tag)
+
+
+def _message_class(of: object) -> type[Message]:
+    assert isinstance(of, type), f"{of!r} is no element of an array"
+    assert issubclass(of, Message), f"{of!r} is no element of an array"
+    return of
+
+
+_SCALARS: dict[object, Kind] = {
+    boolean: BOOL, int8: INT8, int16: INT16, int32: INT32, int64: INT64,
+    float64: FLOAT64, uuid: UUID, string: STRING, binary: BYTES,
+}  # fmt: skip

@@ -1,0 +1,38 @@
+"""AlterConfigs (33), v0-2: replace all settings of a resource.
+
+IncrementalAlterConfigs is the better way. v2 is flexible.
+"""
+
+from __future__ import annotations
+
+from barnabas.protocol.api_keys import ApiKey
+from barnabas.protocol.fields import array, boolean, int8, int16, int32, string
+from barnabas.protocol.schema import Message
+
+
+class AlterableConfig(Message):
+    name: str = string()
+    value: str | None = string(nullable="0+")
+
+
+class AlterConfigsResource(Message):
+    resource_type: int = int8()
+    resource_name: str = string()
+    configs: list[AlterableConfig] = array(AlterableConfig)
+
+
+class AlterConfigsRequest(Message, api=ApiKey.ALTER_CONFIGS, versions="0-2", flexible="2+"):
+    resources: list[AlterConfigsResource] = array(AlterConfigsResource)
+    validate_only: bool = boolean()
+
+
+class AlterConfigsResourceResponse(Message):
+    error_code: int = int16()
+    error_message: str | None = string(nullable="0+")
+    resource_type: int = int8()
+    resource_name: str = string()
+
+
+class AlterConfigsResponse(Message, api=ApiKey.ALTER_CONFIGS, versions="0-2", flexible="2+"):
+    throttle_time_ms: int = int32()
+    responses: list[AlterConfigsResourceResponse] = array(AlterConfigsResourceResponse)

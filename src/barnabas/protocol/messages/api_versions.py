@@ -1,0 +1,46 @@
+"""ApiVersions (18), v0-4: which versions of which APIs the broker has: the first question of nearly
+every client.
+
+v3 is flexible and names the client's software; its answer also lists features. The header of the
+answer is always v0, since the client cannot know yet what the broker speaks. v4 fixes features
+whose minimum version is 0.
+"""
+
+from __future__ import annotations
+
+from barnabas.protocol.api_keys import ApiKey
+from barnabas.protocol.fields import array, boolean, int16, int32, int64, string
+from barnabas.protocol.schema import Message
+
+
+class ApiVersionsRequest(Message, api=ApiKey.API_VERSIONS, versions="0-4", flexible="3+"):
+    client_software_name: str = string("3+", ignorable=True)
+    client_software_version: str = string("3+", ignorable=True)
+
+
+class ApiVersion(Message):
+    api_key: int = int16()
+    min_version: int = int16()
+    max_version: int = int16()
+
+
+class SupportedFeatureKey(Message):
+    name: str = string()
+    min_version: int = int16()
+    max_version: int = int16()
+
+
+class FinalizedFeatureKey(Message):
+    name: str = string()
+    max_version_level: int = int16()
+    min_version_level: int = int16()
+
+
+class ApiVersionsResponse(Message, api=ApiKey.API_VERSIONS, versions="0-4", flexible="3+"):
+    error_code: int = int16()
+    api_keys: list[ApiVersion] = array(ApiVersion)
+    throttle_time_ms: int = int32("1+", ignorable=True)
+    supported_features: list[SupportedFeatureKey] = array(SupportedFeatureKey, "3+", ignorable=True, tag=0)
+    finalized_features_epoch: int = int64("3+", default=-1, ignorable=True, tag=1)
+    finalized_features: list[FinalizedFeatureKey] = array(FinalizedFeatureKey, "3+", ignorable=True, tag=2)
+    zk_migration_ready: bool = boolean("3+", ignorable=True, tag=3)

@@ -1,0 +1,34 @@
+"""CreateAcls (30), v0-3: create access rules.
+
+v1 has prefixed patterns; v2 is flexible; v3 user resources.
+"""
+
+from __future__ import annotations
+
+from barnabas.protocol.api_keys import ApiKey
+from barnabas.protocol.fields import array, int8, int16, int32, string
+from barnabas.protocol.schema import Message
+
+
+class AclCreation(Message):
+    resource_type: int = int8()
+    resource_name: str = string()
+    resource_pattern_type: int = int8("1+", default=3)
+    principal: str = string()
+    host: str = string()
+    operation: int = int8()
+    permission_type: int = int8()
+
+
+class CreateAclsRequest(Message, api=ApiKey.CREATE_ACLS, versions="0-3", flexible="2+"):
+    creations: list[AclCreation] = array(AclCreation)
+
+
+class AclCreationResult(Message):
+    error_code: int = int16()
+    error_message: str | None = string(nullable="0+")
+
+
+class CreateAclsResponse(Message, api=ApiKey.CREATE_ACLS, versions="0-3", flexible="2+"):
+    throttle_time_ms: int = int32()
+    results: list[AclCreationResult] = array(AclCreationResult)

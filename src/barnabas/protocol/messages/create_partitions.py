@@ -1,0 +1,37 @@
+"""CreatePartitions (37), v0-3: raise the number of a topic's partitions.
+
+v2 is flexible; v3 may be throttled.
+"""
+
+from __future__ import annotations
+
+from barnabas.protocol.api_keys import ApiKey
+from barnabas.protocol.fields import array, boolean, int16, int32, string
+from barnabas.protocol.schema import Message
+
+
+class CreatePartitionsAssignment(Message):
+    broker_ids: list[int] = array(int32)
+
+
+class CreatePartitionsTopic(Message):
+    name: str = string()
+    count: int = int32()
+    assignments: list[CreatePartitionsAssignment] | None = array(CreatePartitionsAssignment, nullable="0+")
+
+
+class CreatePartitionsRequest(Message, api=ApiKey.CREATE_PARTITIONS, versions="0-3", flexible="2+"):
+    topics: list[CreatePartitionsTopic] = array(CreatePartitionsTopic)
+    timeout_ms: int = int32()
+    validate_only: bool = boolean()
+
+
+class CreatePartitionsTopicResult(Message):
+    name: str = string()
+    error_code: int = int16()
+    error_message: str | None = string(nullable="0+", default=None)
+
+
+class CreatePartitionsResponse(Message, api=ApiKey.CREATE_PARTITIONS, versions="0-3", flexible="2+"):
+    throttle_time_ms: int = int32()
+    results: list[CreatePartitionsTopicResult] = array(CreatePartitionsTopicResult)

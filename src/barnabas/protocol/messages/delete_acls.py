@@ -1,0 +1,47 @@
+"""DeleteAcls (31), v0-3: delete the access rules that match.
+
+v1 has prefixed patterns; v2 is flexible; v3 user resources.
+"""
+
+from __future__ import annotations
+
+from barnabas.protocol.api_keys import ApiKey
+from barnabas.protocol.fields import array, int8, int16, int32, string
+from barnabas.protocol.schema import Message
+
+
+class DeleteAclsFilter(Message):
+    resource_type_filter: int = int8()
+    resource_name_filter: str | None = string(nullable="0+")
+    pattern_type_filter: int = int8("1+", default=3)
+    principal_filter: str | None = string(nullable="0+")
+    host_filter: str | None = string(nullable="0+")
+    operation: int = int8()
+    permission_type: int = int8()
+
+
+class DeleteAclsRequest(Message, api=ApiKey.DELETE_ACLS, versions="0-3", flexible="2+"):
+    filters: list[DeleteAclsFilter] = array(DeleteAclsFilter)
+
+
+class DeleteAclsMatchingAcl(Message):
+    error_code: int = int16()
+    error_message: str | None = string(nullable="0+")
+    resource_type: int = int8()
+    resource_name: str = string()
+    pattern_type: int = int8("1+", default=3)
+    principal: str = string()
+    host: str = string()
+    operation: int = int8()
+    permission_type: int = int8()
+
+
+class DeleteAclsFilterResult(Message):
+    error_code: int = int16()
+    error_message: str | None = string(nullable="0+")
+    matching_acls: list[DeleteAclsMatchingAcl] = array(DeleteAclsMatchingAcl)
+
+
+class DeleteAclsResponse(Message, api=ApiKey.DELETE_ACLS, versions="0-3", flexible="2+"):
+    throttle_time_ms: int = int32()
+    filter_results: list[DeleteAclsFilterResult] = array(DeleteAclsFilterResult)

@@ -1,0 +1,21 @@
+"""DeleteGroups (42), v0-2: delete groups that have no members. v2 is flexible."""
+
+from __future__ import annotations
+
+from barnabas.protocol.api_keys import ApiKey
+from barnabas.protocol.fields import array, int16, int32, string
+from barnabas.protocol.schema import Message
+
+
+class DeleteGroupsRequest(Message, api=ApiKey.DELETE_GROUPS, versions="0-2", flexible="2+"):
+    groups_names: list[str] = array(string)
+
+
+class DeletableGroupResult(Message):
+    group_id: str = string()
+    error_code: int = int16()
+
+
+class DeleteGroupsResponse(Message, api=ApiKey.DELETE_GROUPS, versions="0-2", flexible="2+"):
+    throttle_time_ms: int = int32()
+    results: list[DeletableGroupResult] = array(DeletableGroupResult)

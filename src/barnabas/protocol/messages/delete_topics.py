@@ -1,0 +1,35 @@
+"""DeleteTopics (20), v0-6: delete topics.
+
+v4 is flexible; v5 answers with messages; v6 takes topic ids, so the list of names gave way to a
+list of (name or id).
+"""
+
+from __future__ import annotations
+
+from barnabas.core.ids import Uuid
+from barnabas.protocol.api_keys import ApiKey
+from barnabas.protocol.fields import array, int16, int32, string, uuid
+from barnabas.protocol.schema import Message
+
+
+class DeleteTopicState(Message):
+    name: str | None = string(nullable="6+", default=None)
+    topic_id: Uuid = uuid()
+
+
+class DeleteTopicsRequest(Message, api=ApiKey.DELETE_TOPICS, versions="0-6", flexible="4+"):
+    topics: list[DeleteTopicState] = array(DeleteTopicState, "6+")
+    topic_names: list[str] = array(string, "0-5", ignorable=True)
+    timeout_ms: int = int32()
+
+
+class DeletableTopicResult(Message):
+    name: str | None = string(nullable="6+")
+    topic_id: Uuid = uuid("6+", ignorable=True)
+    error_code: int = int16()
+    error_message: str | None = string("5+", nullable="5+", default=None, ignorable=True)
+
+
+class DeleteTopicsResponse(Message, api=ApiKey.DELETE_TOPICS, versions="0-6", flexible="4+"):
+    throttle_time_ms: int = int32("1+", ignorable=True)
+    responses: list[DeletableTopicResult] = array(DeletableTopicResult)

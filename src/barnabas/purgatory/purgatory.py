@@ -1,0 +1,182 @@
+"""Requests that wait: tried once, then watched by key, completed exactly once by event or by time.
+
+A produce that waits for its replicas, a fetch that waits for bytes and a group that waits for its
+members are `DelayedOperation`s. Each is watched under the keys of what can complete it (a partition, a
+group); whoever changes one of those calls `check_and_complete(key)`. The event and the timeout may both
+come; `force_complete` lets only the first through.
+
+All of this runs on the loop's thread, so nothing can change between trying an operation and watching
+it, and one try is enough. What can happen is re-entrance: completing an operation may complete, watch or
+check others, under the same key too.
+
+A completed operation leaves the timer at once but stays in the watch lists of its other keys until they
+are next looked at. Lists nobody looks at would grow, so the purgatory estimates how many operations
+the lists hold: one more per watch, and when estimate - pending exceeds `purge_interval` it sweeps all
+lists and sets the estimate to the number pending. The sweep is paid for by the operations it removes.
+"""
+
+from __future__ import annotations
+
+import logging
+from abc import ABC, abstractmethod
+from collections.abc import Hashable, Sequence
+
+from barnabas.core.metrics import Metrics
+from barnabas.purgatory.timer import Timer
+from barnabas.purgatory.timing_wheel import TimerTask
+
+logger = logging.getLogger(__name__)
+
+PURGE_INTERVAL_OPERATIONS = 1000
+
+
+class DelayedOperation(TimerTask, ABC):
+    """One request in waiting. Subclasses say when it is complete and what happens then."""
+
+    __slots__ = ("is_completed", "purgatory")
+
+    def __init__(self, delay_ms: float) -> None:
+        super().__init__(delay_ms)
+        self.is_completed = False
+        self.purgatory: Purgatory | None = None
+
+    @abstractmethod
+    def try_complete(self) -> bool:
+        """If the condition holds, `return self.force_complete()`; else False."""
+
+    @abstractmethod
+    def on_complete(self) -> None:
+        """Answer the request; called exactly once, by whatever completed it."""
+
+    def on_expiration(self) -> None:
+        """Called after `on_complete` when it was the time that completed the operation."""
+
+    def force_complete(self) -> bool:
+        """Complete now unless that has happened; True for the one caller that did it."""
+        if self.is_completed:
+            return False
+        self._leave()
+        self.on_complete()
+        return True
+
+    def run(self) -> None:
+        purgatory = self.purgatory
+        if self.force_complete():
+            if purgatory is not None:
+                purgatory.expired.value += 1
+            self.on_expiration()
+
+    def _leave(self) -> None:
+        self.is_completed = True
+        purgatory = self.purgatory
+        if purgatory is not None:
+            self.cancel()
+            purgatory.pending -= 1
+            self.purgatory = None
+
+
+class Purgatory:
+    """The waiting operations of one kind."""
+
+    __slots__ = ("_estimated_total", "_purge_interval", "_timer", "_watchers", "expired", "name", "pending")
+
+    def __init__(
+        self,
+        name: str,
+        timer: Timer,
+        purge_interval: int = PURGE_INTERVAL_OPERATIONS,
+        metrics: Metrics | None = None,
+    ) -> None:
+        self.name = name
+        self.pending = 0
+        """Operations that are not complete."""
+        self._timer = timer
+        self._purge_interval = purge_interval
+        self._estimated_total = 0
+        self._watchers: dict[Hashable, list[DelayedOperation]] = {}
+        metrics = metrics or Metrics()
+        self.expired = metrics.counter(
+            "barnabas_purgatory_expired_total", "Operations completed by their timeout.", purgatory=name
+        )
+        metrics.gauge(
+            "barnabas_purgatory_pending", "Operations that wait.", lambda: self.pending, purgatory=name
+        )
+        metrics.gauge(
+            "barnabas_purgatory_watched", "Entries in watch lists.", lambda: self.watched, purgatory=name
+        )
+
+    @property
+    def watched(self) -> int:
+        """Entries in all watch lists: an operation counts once per key, completed ones until purged."""
+        return sum(map(len, self._watchers.values()))
+
+    @property
+    def watched_keys(self) -> int:
+        return len(self._watchers)
+
+    def try_complete_else_watch(self, operation: DelayedOperation, keys: Sequence[Hashable]) -> bool:
+        """True if the operation is complete at once; otherwise it waits under each of `keys`."""
+        assert keys, "an operation that watches nothing could only time out"
+        if operation.try_complete():
+            return True
+        if self._estimated_total - self.pending > self._purge_interval:
+            self.purge()
+        operation.purgatory = self
+        self.pending += 1
+        self._estimated_total += 1
+        self._timer.add(operation)
+        watchers = self._watchers
+        for key in keys:
+            operations = watchers.get(key)
+            if operations is None:
+                watchers[key] = [operation]
+            else:
+                operations.append(operation)
+        return False
+
+    def check_and_complete(self, key: Hashable) -> int:
+        """Something about `key` changed: complete what can be; returns how many were."""
+        operations = self._watchers.get(key)
+        if operations is None:
+            return 0
+        return self._try_watched(key, operations)
+
+    def cancel_for_key(self, key: Hashable) -> list[DelayedOperation]:
+        """Take out what waits under `key`, with no callback: who asks for this takes over the answering."""
+        cancelled = [operation for operation in self._watchers.pop(key, ()) if not operation.is_completed]
+        for operation in cancelled:
+            operation._leave()
+        return cancelled
+
+    def purge(self) -> int:
+        """Drop completed operations from every watch list; returns how many entries went."""
+        self._estimated_total = self.pending
+        purged = 0
+        for key, operations in list(self._watchers.items()):
+            before = len(operations)
+            operations[:] = [operation for operation in operations if not operation.is_completed]
+            purged += before - len(operations)
+            if not operations:
+                del self._watchers[key]
+        return purged
+
+    def _try_watched(self, key: Hashable, operations: list[DelayedOperation]) -> int:
+        completed = 0
+        stale = False
+        # A copy: completing one operation may lead back here for the same key.
+        for operation in tuple(operations):
+            if operation.is_completed:
+                stale = True
+                continue
+            try:
+                completed += operation.try_complete()
+            except Exception:
+                # The change that brought us here belongs to another request, which must not suffer.
+                # The operation still has its timeout.
+                stale = True
+                logger.exception("could not try a delayed operation of %s: %r", self.name, operation)
+        if completed or stale:
+            operations[:] = [operation for operation in operations if not operation.is_completed]
+            if not operations and self._watchers.get(key) is operations:
+                del self._watchers[key]
+        return completed

@@ -1,0 +1,67 @@
+"""A fetch that waits until there is enough to read.
+
+It is finished when
+
+- A. a partition of it is no longer led here, or its epoch changed;
+- B. a partition of it is gone;
+- C. the reader's offset is no longer at the tail (a segment rolled under it, or the log was
+  truncated): what can be read now will not grow;
+- D. the bytes that can be read reach `min_bytes`;
+
+or when the reader's patience ends. Then everything is read once more, and that is the answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from barnabas.core.errors import KafkaError
+from barnabas.purgatory.purgatory import DelayedOperation
+from barnabas.replication.fetching import FetchParams, FetchPartition, PartitionRead
+
+if TYPE_CHECKING:
+    from barnabas.replication.replica_manager import ReplicaManager
+
+
+class DelayedFetch(DelayedOperation):
+    __slots__ = ("_asks", "_params", "_replicas", "_respond")
+
+    def __init__(
+        self,
+        replicas: ReplicaManager,
+        params: FetchParams,
+        asks: Sequence[FetchPartition],
+        respond: Callable[[list[PartitionRead]], None],
+    ) -> None:
+        super().__init__(params.max_wait_ms)
+        self._replicas = replicas
+        self._params = params
+        self._asks = asks
+        self._respond = respond
+
+    def try_complete(self) -> bool:
+        params = self._params
+        readable_bytes = 0
+        for ask in self._asks:
+            try:
+                partition = self._replicas.partition(ask.topic_partition)
+                partition.check_leader(ask.current_leader_epoch)
+            except KafkaError:
+                return self.force_complete()
+            end_offset = partition.readable_end(params)
+            if end_offset == ask.fetch_offset:
+                continue
+            if end_offset < ask.fetch_offset or params.min_bytes <= 1:
+                return self.force_complete()
+            log = partition.log
+            if ask.fetch_offset < log.segments.active.base_offset:
+                return self.force_complete()
+            readable = log.read(ask.fetch_offset, ask.max_bytes, upper_offset=end_offset, min_one_batch=False)
+            readable_bytes += readable.size_bytes
+            if readable_bytes >= params.min_bytes:
+                return self.force_complete()
+        return False
+
+    def on_complete(self) -> None:
+        self._respond(self._replicas.read(self._params, self._asks))

@@ -1,0 +1,71 @@
+"""A produce request that waits until its records are safe.
+
+It is finished when each of its partitions is, in one of these ways:
+
+- A. The partition is no longer led here: the producer has to look for the new leader.
+- B. The leader has the records and
+    - B.1 something failed meanwhile: the error is the answer;
+    - B.2 they are replicated as far as the producer asked: success, unless the set of in-sync
+      replicas shrank below the minimum after the append.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from barnabas.core.errors import NONE, NotEnoughReplicasAfterAppend, NotLeaderOrFollower, RequestTimedOut
+from barnabas.purgatory.purgatory import DelayedOperation
+from barnabas.replication.partition import Partition
+
+
+class PendingAck:
+    """One partition of the request; `answer` is the part of the response that it fills in."""
+
+    __slots__ = ("answer", "end_offset", "is_done", "leader_epoch", "partition")
+
+    def __init__(self, partition: Partition, end_offset: int, answer: Any) -> None:
+        self.partition = partition
+        self.leader_epoch = partition.leader_epoch
+        self.end_offset = end_offset
+        self.answer = answer
+        self.is_done = False
+        # The answer in case that time runs out first.
+        answer.error_code = RequestTimedOut.code
+
+
+class DelayedProduce(DelayedOperation):
+    __slots__ = ("_pending", "_required_acks", "_respond")
+
+    def __init__(
+        self,
+        timeout_ms: float,
+        required_acks: int,
+        pending: Sequence[PendingAck],
+        respond: Callable[[], None],
+    ) -> None:
+        super().__init__(timeout_ms)
+        self._required_acks = required_acks
+        self._pending = pending
+        self._respond = respond
+
+    def try_complete(self) -> bool:
+        waiting = False
+        for ack in self._pending:
+            if not ack.is_done:
+                self._settle(ack)
+                waiting = waiting or not ack.is_done
+        return False if waiting else self.force_complete()
+
+    def _settle(self, ack: PendingAck) -> None:
+        partition = ack.partition
+        if not partition.is_leader or partition.leader_epoch != ack.leader_epoch:
+            ack.answer.error_code = NotLeaderOrFollower.code
+            ack.is_done = True
+        elif partition.is_acknowledged(ack.end_offset, self._required_acks):
+            enough = self._required_acks != -1 or partition.has_enough_replicas
+            ack.answer.error_code = NONE if enough else NotEnoughReplicasAfterAppend.code
+            ack.is_done = True
+
+    def on_complete(self) -> None:
+        self._respond()

@@ -1,0 +1,180 @@
+"""Incremental fetch sessions (KIP-227): a reader of many partitions says once what it reads.
+
+A full fetch (epoch 0) lists everything and may open a session. From then on the reader sends
+only what changed, and the answer holds only partitions with news. Each request carries the
+next epoch, so a lost or repeated request is noticed and the reader starts over.
+
+A session costs memory, so their number is bounded. When all slots are taken, a new session
+replaces one that has not been used for a while, or a smaller one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from barnabas.core.clock import Clock
+from barnabas.core.errors import FetchSessionIdNotFound, FetchSessionTopicIdError, InvalidFetchSessionEpoch
+from barnabas.core.ids import Randomness, Uuid
+from barnabas.core.metrics import Metrics
+from barnabas.replication.fetching import NO_OFFSET, FetchPartition, PartitionRead
+
+NO_SESSION = 0
+INITIAL_EPOCH = 0
+FINAL_EPOCH = -1
+EPOCH_MAX = 2**31 - 1
+IDLE_BEFORE_EVICTION_MS = 120_000
+
+SessionKey = tuple[Uuid | str, int]
+
+
+class FetchSession:
+    """What one reader reads, in the order in which it is to be served."""
+
+    __slots__ = ("epoch", "id", "last_used_ms", "partitions", "uses_topic_ids")
+
+    def __init__(
+        self, session_id: int, partitions: Iterable[FetchPartition], now_ms: float, *, uses_topic_ids: bool
+    ) -> None:
+        self.id = session_id
+        self.epoch = next_epoch(INITIAL_EPOCH)
+        self.partitions: dict[SessionKey, FetchPartition] = {ask.session_key: ask for ask in partitions}
+        self.last_used_ms = now_ms
+        self.uses_topic_ids = uses_topic_ids
+
+    def update(self, changed: Iterable[FetchPartition], forgotten: Iterable[SessionKey]) -> None:
+        for ask in changed:
+            known = self.partitions.get(ask.session_key)
+            if known is None:
+                self.partitions[ask.session_key] = ask
+            else:
+                known.update(ask)
+        for key in forgotten:
+            self.partitions.pop(key, None)
+
+    def news(
+        self, asks: Sequence[FetchPartition], reads: Sequence[PartitionRead]
+    ) -> list[tuple[FetchPartition, PartitionRead]]:
+        """The partitions worth mentioning. Those with data go to the end of the line, so that a
+        busy partition cannot keep the others waiting."""
+        worth: list[tuple[FetchPartition, PartitionRead]] = []
+        for ask, read in zip(asks, reads, strict=True):
+            if _has_news(ask, read):
+                worth.append((ask, read))
+                if read.records is not None and self.partitions.pop(ask.session_key, None) is not None:
+                    self.partitions[ask.session_key] = ask
+        return worth
+
+
+class FetchContext:
+    """How one fetch request is to be understood and answered."""
+
+    __slots__ = ("_is_incremental", "asks", "session")
+
+    def __init__(
+        self, asks: Sequence[FetchPartition], session: FetchSession | None, *, is_incremental: bool = False
+    ) -> None:
+        self.asks = asks
+        self.session = session
+        self._is_incremental = is_incremental
+
+    @property
+    def session_id(self) -> int:
+        return NO_SESSION if self.session is None else self.session.id
+
+    def to_send(self, reads: Sequence[PartitionRead]) -> list[tuple[FetchPartition, PartitionRead]]:
+        if self.session is None:
+            return list(zip(self.asks, reads, strict=True))
+        news = self.session.news(self.asks, reads)
+        return news if self._is_incremental else list(zip(self.asks, reads, strict=True))
+
+
+class FetchSessions:
+    """The bounded set of sessions."""
+
+    def __init__(self, slots_max: int, clock: Clock, randomness: Randomness, metrics: Metrics) -> None:
+        self._slots_max = slots_max
+        self._clock = clock
+        self._randomness = randomness
+        self._sessions: dict[int, FetchSession] = {}
+        self._evictions = metrics.counter(
+            "kafka_fetch_session_evictions_total", "Fetch sessions given up to make room for others."
+        )
+        metrics.gauge("kafka_fetch_sessions", "Open fetch sessions.", lambda: len(self._sessions))
+
+    def __len__(self) -> int:
+        return len(self._sessions)
+
+    def context(
+        self,
+        session_id: int,
+        epoch: int,
+        asks: Sequence[FetchPartition],
+        forgotten: Sequence[SessionKey],
+        *,
+        uses_topic_ids: bool,
+    ) -> FetchContext:
+        if epoch in (INITIAL_EPOCH, FINAL_EPOCH):
+            self._sessions.pop(session_id, None)
+            session = self._open(asks, uses_topic_ids=uses_topic_ids) if epoch == INITIAL_EPOCH else None
+            return FetchContext(asks, session)
+        session = self._sessions.get(session_id)
+        if session is None:
+            raise FetchSessionIdNotFound(f"there is no fetch session {session_id}")
+        if session.uses_topic_ids != uses_topic_ids:
+            raise FetchSessionTopicIdError(f"fetch session {session_id} mixes topic names and topic ids")
+        if session.epoch != epoch:
+            raise InvalidFetchSessionEpoch(
+                f"fetch session {session_id} expects epoch {session.epoch}, not {epoch}"
+            )
+        session.epoch = next_epoch(epoch)
+        session.last_used_ms = self._clock.monotonic_ms()
+        if asks or forgotten:
+            session.update(asks, forgotten)
+            if not session.partitions:
+                del self._sessions[session_id]
+                return FetchContext((), None)
+        return FetchContext(list(session.partitions.values()), session, is_incremental=True)
+
+    def _open(self, asks: Sequence[FetchPartition], *, uses_topic_ids: bool) -> FetchSession | None:
+        if len(self._sessions) >= self._slots_max and not self._make_room(len(asks)):
+            return None
+        session_id = NO_SESSION
+        while session_id == NO_SESSION or session_id in self._sessions:
+            session_id = self._randomness.randrange(1, EPOCH_MAX)
+        session = FetchSession(session_id, asks, self._clock.monotonic_ms(), uses_topic_ids=uses_topic_ids)
+        self._sessions[session_id] = session
+        return session
+
+    def _make_room(self, size: int) -> bool:
+        if not self._sessions:
+            return False
+        oldest = min(self._sessions.values(), key=lambda session: session.last_used_ms)
+        if self._clock.monotonic_ms() - oldest.last_used_ms > IDLE_BEFORE_EVICTION_MS:
+            victim = oldest
+        else:
+            victim = min(self._sessions.values(), key=lambda session: len(session.partitions))
+            if len(victim.partitions) >= size:
+                return False
+        del self._sessions[victim.id]
+        self._evictions.value += 1
+        return True
+
+
+def next_epoch(epoch: int) -> int:
+    """Epochs count up and start over at 1: 0 opens a session and −1 closes it."""
+    return 1 if epoch == EPOCH_MAX else epoch + 1
+
+
+def _has_news(ask: FetchPartition, read: PartitionRead) -> bool:
+    news = read.records is not None or read.diverging_epoch is not None
+    if read.high_watermark != ask.sent_high_watermark:
+        ask.sent_high_watermark = read.high_watermark
+        news = True
+    if read.log_start_offset != ask.sent_log_start_offset:
+        ask.sent_log_start_offset = read.log_start_offset
+        news = True
+    if read.error_code:
+        # An error must be repeated until the reader reacts; so must the first answer after it.
+        ask.sent_high_watermark = NO_OFFSET
+        news = True
+    return news

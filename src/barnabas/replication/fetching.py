@@ -1,0 +1,120 @@
+"""The nouns of a fetch: what is asked of a partition, and what was read from it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from barnabas.core.errors import NONE
+from barnabas.core.ids import ZERO_UUID, TopicPartition, Uuid
+from barnabas.core.regions import FileRegion
+
+if TYPE_CHECKING:
+    from barnabas.storage.transaction_index import AbortedTransaction
+
+NO_EPOCH = -1
+NO_OFFSET = -1
+
+
+class FetchPartition:
+    """What a reader wants of one partition. A fetch session keeps these between requests, so
+    they are mutable; `topic` is None while the reader's topic id is not known here.
+
+    `sent_high_watermark` and `sent_log_start_offset` remember the last answer: an incremental
+    response leaves out partitions of which there is nothing new to say.
+    """
+
+    __slots__ = (
+        "current_leader_epoch",
+        "fetch_offset",
+        "last_fetched_epoch",
+        "log_start_offset",
+        "max_bytes",
+        "sent_high_watermark",
+        "sent_log_start_offset",
+        "topic_id",
+        "topic_partition",
+    )
+
+    def __init__(
+        self,
+        topic: str | None,
+        topic_id: Uuid,
+        partition: int,
+        fetch_offset: int,
+        max_bytes: int,
+        current_leader_epoch: int = NO_EPOCH,
+        last_fetched_epoch: int = NO_EPOCH,
+        log_start_offset: int = NO_OFFSET,
+    ) -> None:
+        self.topic_partition = TopicPartition(topic or "", partition)
+        self.topic_id = topic_id
+        self.fetch_offset = fetch_offset
+        self.max_bytes = max_bytes
+        self.current_leader_epoch = current_leader_epoch
+        self.last_fetched_epoch = last_fetched_epoch
+        self.log_start_offset = log_start_offset
+        self.sent_high_watermark = NO_OFFSET
+        self.sent_log_start_offset = NO_OFFSET
+
+    @property
+    def session_key(self) -> tuple[Uuid | str, int]:
+        """A session knows topics by id where the reader speaks ids, by name otherwise."""
+        topic, partition = self.topic_partition
+        return (topic if self.topic_id == ZERO_UUID else self.topic_id), partition
+
+    def update(self, newer: FetchPartition) -> None:
+        """Take over what the reader says now; what was sent before is still what was sent."""
+        self.topic_partition = newer.topic_partition
+        self.fetch_offset = newer.fetch_offset
+        self.max_bytes = newer.max_bytes
+        self.current_leader_epoch = newer.current_leader_epoch
+        self.last_fetched_epoch = newer.last_fetched_epoch
+        self.log_start_offset = newer.log_start_offset
+
+
+class PartitionRead:
+    """What came of it: an error code, or a region of one segment and the offsets around it."""
+
+    __slots__ = (
+        "aborted_transactions",
+        "diverging_epoch",
+        "error_code",
+        "high_watermark",
+        "last_stable_offset",
+        "log_start_offset",
+        "records",
+    )
+
+    def __init__(
+        self,
+        error_code: int = NONE,
+        high_watermark: int = NO_OFFSET,
+        last_stable_offset: int = NO_OFFSET,
+        log_start_offset: int = NO_OFFSET,
+        records: FileRegion | None = None,
+        aborted_transactions: list[AbortedTransaction] | None = None,
+        diverging_epoch: tuple[int, int] | None = None,
+    ) -> None:
+        self.error_code = error_code
+        self.high_watermark = high_watermark
+        self.last_stable_offset = last_stable_offset
+        self.log_start_offset = log_start_offset
+        self.records = records
+        self.aborted_transactions = aborted_transactions
+        self.diverging_epoch = diverging_epoch
+
+
+@dataclass(frozen=True, slots=True)
+class FetchParams:
+    """What holds for all partitions of one fetch."""
+
+    replica_id: int
+    max_wait_ms: int
+    min_bytes: int
+    max_bytes: int
+    read_committed: bool
+
+    @property
+    def is_from_follower(self) -> bool:
+        return self.replica_id >= 0

@@ -1,0 +1,164 @@
+"""A server on a loopback port, a clock that moves by hand, and clients that speak raw frames."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import socket
+import struct
+from collections.abc import AsyncIterator, Callable, Iterator
+from dataclasses import dataclass
+
+from barnabas.core.clock import ManualClock
+from barnabas.core.metrics import Metrics
+from barnabas.core.scheduler import ManualScheduler
+from barnabas.network.exchange import Exchange
+from barnabas.network.listener import Endpoint
+from barnabas.network.server import Server
+from barnabas.network.settings import NetworkSettings
+
+EVENTUALLY_S = 30.0
+
+
+def echo(exchange: Exchange, frame: memoryview) -> None:
+    exchange.respond([b"re:", bytes(frame)])
+
+
+class Later:
+    """Keeps every exchange with its request; the test answers when it likes."""
+
+    def __init__(self) -> None:
+        self.exchanges: list[Exchange] = []
+        self.requests: list[bytes] = []
+
+    def __call__(self, exchange: Exchange, frame: memoryview) -> None:
+        self.exchanges.append(exchange)
+        self.requests.append(bytes(frame))
+
+    def answer(self, index: int) -> None:
+        self.exchanges[index].respond([b"re:", self.requests[index]])
+
+
+def framed(payload: bytes) -> bytes:
+    return struct.pack(">i", len(payload)) + payload
+
+
+class Client:
+    def __init__(self, sock: socket.socket) -> None:
+        self.sock = sock
+        self._loop = asyncio.get_running_loop()
+
+    async def send(self, *payloads: bytes) -> None:
+        await self.send_raw(b"".join(map(framed, payloads)))
+
+    async def send_raw(self, data: bytes) -> None:
+        await self._loop.sock_sendall(self.sock, data)
+
+    async def receive_exactly(self, count: int) -> bytes:
+        received = bytearray()
+        while len(received) < count:
+            async with asyncio.timeout(EVENTUALLY_S):
+                some = await self._loop.sock_recv(self.sock, min(count - len(received), 1 << 20))
+            if not some:
+                raise EOFError(f"closed after {len(received)} of {count} bytes")
+            received += some
+        return bytes(received)
+
+    async def receive(self) -> bytes:
+        (size,) = struct.unpack(">i", await self.receive_exactly(4))
+        return await self.receive_exactly(size)
+
+    async def sees_the_end(self) -> bool:
+        """True when the server closes, by an end of stream or a reset; fails on any byte."""
+        async with asyncio.timeout(EVENTUALLY_S):
+            try:
+                return await self._loop.sock_recv(self.sock, 1) == b""
+            except ConnectionError:
+                return True
+
+    def close(self) -> None:
+        self.sock.close()
+
+    def reset(self) -> None:
+        """Close so that the peer sees a reset."""
+        self.sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        self.sock.close()
+
+
+@dataclass
+class Served:
+    server: Server
+    clock: ManualClock
+    scheduler: ManualScheduler
+    port: int
+
+    async def connect(self, host: str = "127.0.0.1", *, receive_buffer_bytes: int | None = None) -> Client:
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        sock = socket.socket(family, socket.SOCK_STREAM)
+        sock.setblocking(False)
+        if receive_buffer_bytes is not None:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer_bytes)
+        try:
+            await asyncio.get_running_loop().sock_connect(sock, (host, self.port))
+        except BaseException:
+            sock.close()
+            raise
+        client = Client(sock)
+        self._clients.append(client)
+        return client
+
+    def __post_init__(self) -> None:
+        self._clients: list[Client] = []
+
+    def close_clients(self) -> None:
+        for client in self._clients:
+            client.close()
+
+    def closed(self, reason: str) -> int:
+        return self.server.figures.closed[reason].value  # type: ignore[index]
+
+
+@contextlib.asynccontextmanager
+async def serving(
+    dispatch: Callable[[Exchange, memoryview], None],
+    *,
+    host: str = "127.0.0.1",
+    settings: NetworkSettings | None = None,
+) -> AsyncIterator[Served]:
+    clock = ManualClock()
+    scheduler = ManualScheduler(clock)
+    server = Server(dispatch, clock=clock, scheduler=scheduler, metrics=Metrics(), settings=settings)
+    (listener,) = server.bind([Endpoint("PLAINTEXT", host, 0)])
+    server.start(asyncio.get_running_loop())
+    served = Served(server, clock, scheduler, listener.port)
+    try:
+        yield served
+    finally:
+        await server.stop()
+        served.close_clients()
+        await asyncio.sleep(0)
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    """Let the loop turn until the condition holds; a test that waits in vain fails by its own words."""
+    async with asyncio.timeout(EVENTUALLY_S):
+        while not condition():  # noqa: ASYNC110 - there is nothing in the server to wait on
+            await asyncio.sleep(0.001)
+
+
+async def turns(count: int = 20) -> None:
+    """Let everything happen that is ready to happen."""
+    for _ in range(count):
+        await asyncio.sleep(0)
+
+
+def open_descriptors() -> list[int]:
+    return [int(name) for name in os.listdir("/dev/fd")]  # noqa: PTH208 - names are all there is to see
+
+
+@contextlib.contextmanager
+def no_descriptor_leaks() -> Iterator[None]:
+    before = len(open_descriptors())
+    yield
+    assert len(open_descriptors()) == before

@@ -1,0 +1,350 @@
+"""Connections come, are counted, grow old and end; the server stops in good order."""
+
+import asyncio
+import errno
+import os
+import resource
+import socket
+import struct
+
+import pytest
+from tests.scenario.network.harness import (
+    Later,
+    Served,
+    echo,
+    framed,
+    no_descriptor_leaks,
+    open_descriptors,
+    serving,
+    turns,
+    until,
+)
+
+from barnabas.core.clock import ManualClock
+from barnabas.core.metrics import Metrics, render_prometheus
+from barnabas.core.scheduler import ManualScheduler
+from barnabas.network.listener import Endpoint
+from barnabas.network.server import Server
+from barnabas.network.settings import NetworkSettings
+
+
+def has_ipv6():
+    try:
+        with socket.socket(socket.AF_INET6) as sock:
+            sock.bind(("::1", 0))
+    except OSError:
+        return False
+    return True
+
+
+def _resolves_to_ipv6(name):
+    return has_ipv6() and any(found[4][0] == "::1" for found in socket.getaddrinfo(name, 0))
+
+
+async def test_a_thousand_connections_are_served_and_leave_no_descriptor():
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    count = min(1_000, (soft - 100) // 2)
+    with no_descriptor_leaks():
+        async with serving(echo) as served:
+            clients = [await served.connect() for _ in range(count)]
+            await asyncio.gather(*(client.send(b"%d" % number) for number, client in enumerate(clients)))
+            for number, client in enumerate(clients):
+                assert await client.receive() == b"re:%d" % number
+            assert len(served.server) == count
+            for client in clients[: count // 2]:
+                client.close()
+            await until(lambda: len(served.server) == count - count // 2)
+
+
+async def test_the_cap_per_ip_turns_away_one_more_and_frees_with_a_close():
+    async with serving(echo, settings=NetworkSettings(connections_per_ip_max=2)) as served:
+        first, second = await served.connect(), await served.connect()
+        third = await served.connect()
+        assert await third.sees_the_end()
+        for client in (first, second):
+            await client.send(b"x")
+            assert await client.receive() == b"re:x"
+        first.close()
+        await until(lambda: len(served.server) == 1)
+        second.close()
+        await until(lambda: len(served.server) == 0)
+        assert not served.server._by_ip, "addresses that are gone are not remembered"
+        fourth = await served.connect()
+        await fourth.send(b"y")
+        assert await fourth.receive() == b"re:y"
+        assert served.server.figures.rejected["max_connections_per_ip"].value == 1
+
+
+async def test_an_override_beats_the_cap_per_ip():
+    settings = NetworkSettings(connections_per_ip_max=0, connections_per_ip_overrides={"127.0.0.1": 1})
+    async with serving(echo, settings=settings) as served:
+        client = await served.connect()
+        await client.send(b"x")
+        assert await client.receive() == b"re:x"
+        assert await (await served.connect()).sees_the_end()
+
+
+async def test_the_total_cap_counts_all_addresses():
+    async with serving(echo, settings=NetworkSettings(connections_max=1)) as served:
+        first = await served.connect()
+        await first.send(b"x")
+        assert await first.receive() == b"re:x"
+        assert await (await served.connect()).sees_the_end()
+        assert served.server.figures.rejected["max_connections"].value == 1
+
+
+async def test_an_idle_connection_is_closed_and_a_busy_one_is_not():
+    async with serving(echo, settings=NetworkSettings(idle_ms_max=1_000)) as served:
+        idle, busy = await served.connect(), await served.connect()
+        await until(lambda: len(served.server) == 2)
+        served.clock.advance(ms=900)
+        await busy.send(b"x")
+        await busy.receive()
+        served.clock.advance(ms=200)
+        served.scheduler.run_due()
+        assert await idle.sees_the_end()
+        await busy.send(b"y")
+        assert await busy.receive() == b"re:y"
+        assert served.closed("idle") == 1
+
+
+async def test_a_connection_that_awaits_an_answer_is_not_idle():
+    later = Later()
+    async with serving(later, settings=NetworkSettings(idle_ms_max=1_000)) as served:
+        client = await served.connect()
+        await client.send(b"poll")
+        await until(lambda: len(later.exchanges) == 1)
+        served.clock.advance(ms=60_000)
+        served.server.sweep()
+        later.answer(0)
+        assert await client.receive() == b"re:poll"
+        served.server.sweep()
+        assert len(served.server) == 1, "the answer was a sign of life"
+
+
+async def test_a_request_that_trickles_in_is_closed_at_its_deadline():
+    async with serving(echo, settings=NetworkSettings(frame_arrival_ms_max=1_000)) as served:
+        client = await served.connect()
+        data = framed(b"z" * 1_000)
+        for index in range(11):
+            before = served.server.figures.received.value
+            await client.send_raw(data[index : index + 1])
+            await until(lambda before=before: served.server.figures.received.value > before)
+            served.server.sweep()
+            assert len(served.server) == 1
+            served.clock.advance(ms=100)
+        served.server.sweep()
+        assert served.closed("slow_request") == 1
+        assert await client.sees_the_end()
+
+
+async def test_a_large_request_that_makes_progress_may_take_longer():
+    async with serving(echo, settings=NetworkSettings(frame_arrival_ms_max=1_000)) as served:
+        client = await served.connect()
+        await client.send_raw(struct.pack(">i", 200_000) + bytes(100_000))
+        await until(lambda: served.server.figures.received.value == 100_004)
+        served.clock.advance(ms=5_000)
+        served.server.sweep()
+        await client.send_raw(bytes(100_000))
+        assert len(await client.receive()) == 200_003
+
+
+async def test_a_half_closed_peer_waits_for_its_answers_only_so_long():
+    later = Later()
+    async with serving(later, settings=NetworkSettings(half_closed_ms_max=1_000)) as served:
+        client = await served.connect()
+        await client.send(b"poll")
+        client.sock.shutdown(socket.SHUT_WR)
+        await until(lambda: any(connection._closing is not None for connection in served.server))
+        served.server.sweep()
+        assert len(served.server) == 1
+        served.clock.advance(ms=1_001)
+        served.server.sweep()
+        assert served.closed("by_peer") == 1
+        later.answer(0)
+
+
+@pytest.mark.skipif(not has_ipv6(), reason="no IPv6 loopback here")
+@pytest.mark.parametrize("host", ["::1", "[::1]"])
+async def test_ipv6_is_served(host):
+    async with serving(echo, host=host) as served:
+        client = await served.connect("::1")
+        await client.send(b"six")
+        assert await client.receive() == b"re:six"
+        (connection,) = served.server
+        assert (connection.peer_host, connection.local_host) == ("::1", "::1")
+
+
+@pytest.mark.skipif(not has_ipv6(), reason="no IPv6 loopback here")
+async def test_no_host_means_both_families_and_ipv4_peers_keep_their_address():
+    async with serving(echo, host="") as served:
+        six, four = await served.connect("::1"), await served.connect("127.0.0.1")
+        for client in (six, four):
+            await client.send(b"x")
+            assert await client.receive() == b"re:x"
+        assert {connection.peer_host for connection in served.server} == {"::1", "127.0.0.1"}
+
+
+async def test_a_name_with_an_address_that_is_not_here_is_served_on_the_others(monkeypatch):
+    here = (socket.AF_INET, socket.SOCK_STREAM, 0, "", ("127.0.0.1", 0))
+    elsewhere = (socket.AF_INET, socket.SOCK_STREAM, 0, "", ("192.0.2.1", 0))
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: [elsewhere, here])
+    async with serving(echo, host="both") as served:
+        client = await served.connect()
+        await client.send(b"x")
+        assert await client.receive() == b"re:x"
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: [elsewhere])
+    with pytest.raises(OSError, match="cannot listen on neither:0"):
+        async with serving(echo, host="neither"):
+            pass
+
+
+async def test_localhost_is_served_on_every_address_that_a_client_may_try():
+    async with serving(echo, host="localhost") as served:
+        hosts = {"127.0.0.1"} | ({"::1"} if _resolves_to_ipv6("localhost") else set())
+        for host in hosts:
+            client = await served.connect(host)
+            await client.send(b"x")
+            assert await client.receive() == b"re:x"
+
+
+async def test_a_connection_knows_where_it_came_from():
+    async with serving(echo) as served:
+        client = await served.connect()
+        await until(lambda: len(served.server) == 1)
+        (connection,) = served.server
+        peer_port = client.sock.getsockname()[1]
+        assert connection.connection_id == f"127.0.0.1:{served.port}-127.0.0.1:{peer_port}-1"
+        assert (connection.listener_name, connection.local_port) == ("PLAINTEXT", served.port)
+        assert connection.principal == "User:ANONYMOUS"
+
+
+async def test_a_bound_port_is_idle_until_the_server_starts():
+    clock = ManualClock()
+    scheduler = ManualScheduler(clock)
+    server = Server(echo, clock=clock, scheduler=scheduler, metrics=Metrics())
+    one, two = server.bind([Endpoint("ONE", "127.0.0.1", 0), Endpoint("TWO", "127.0.0.1", 0)])
+    assert one.port != two.port
+    served = Served(server, clock, scheduler, two.port)
+    early = await served.connect()
+    await early.send(b"early")
+    await turns()
+    assert len(server) == 0
+    server.start(asyncio.get_running_loop())
+    assert await early.receive() == b"re:early"
+    assert [connection.listener_name for connection in server] == ["TWO"]
+    await server.stop()
+    served.close_clients()
+
+
+async def test_a_port_in_use_is_refused_with_its_address_and_opens_nothing():
+    with socket.create_server(("127.0.0.1", 0)) as taken, no_descriptor_leaks():
+        port = taken.getsockname()[1]
+        clock = ManualClock()
+        server = Server(echo, clock=clock, scheduler=ManualScheduler(clock), metrics=Metrics())
+        with pytest.raises(OSError, match=f"127.0.0.1:{port}") as caught:
+            server.bind([Endpoint("ONE", "127.0.0.1", 0), Endpoint("TWO", "127.0.0.1", port)])
+        assert caught.value.errno == errno.EADDRINUSE
+        assert server.listeners == []
+        await server.stop()
+
+
+async def test_stopping_lets_the_answers_owed_leave_and_takes_no_new_requests():
+    later = Later()
+    async with serving(later) as served:
+        client, quiet = await served.connect(), await served.connect()
+        await client.send(b"a", b"b")
+        await until(lambda: len(later.exchanges) == 2 and len(served.server) == 2)
+        stopping = asyncio.ensure_future(served.server.stop(deadline_ms=5_000))
+        assert await quiet.sees_the_end()
+        await client.send(b"too late")
+        with pytest.raises(ConnectionRefusedError):
+            await served.connect()
+        later.answer(0)
+        assert await client.receive() == b"re:a"
+        assert not stopping.done()
+        later.answer(1)
+        assert await client.receive() == b"re:b"
+        await stopping
+        assert len(later.exchanges) == 2
+        assert await client.sees_the_end()
+
+
+async def test_stopping_ends_at_its_deadline_whoever_is_still_owed_an_answer():
+    later = Later()
+    async with serving(later) as served:
+        client = await served.connect()
+        await client.send(b"a")
+        await until(lambda: len(later.exchanges) == 1)
+        stopping = asyncio.ensure_future(served.server.stop(deadline_ms=5_000))
+        await turns()
+        assert not stopping.done()
+        served.clock.advance(ms=5_000)
+        served.scheduler.run_due()
+        await stopping
+        assert await client.sees_the_end()
+        assert len(served.server) == 0
+
+
+async def test_running_out_of_descriptors_pauses_accepting_and_hurts_nobody(caplog):
+    async with serving(echo) as served:
+        client = await served.connect()
+        await client.send(b"before")
+        await client.receive()
+        waiting = socket.socket()
+        waiting.setblocking(False)
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        used = max(open_descriptors()) + 1
+        spare = []
+        resource.setrlimit(resource.RLIMIT_NOFILE, (used, hard))
+        try:
+            while True:
+                try:
+                    spare.append(os.dup(0))
+                except OSError:
+                    break
+            await asyncio.get_running_loop().sock_connect(waiting, ("127.0.0.1", served.port))
+            await until(lambda: any("cannot accept" in record.message for record in caplog.records))
+            await turns(100)
+            assert len(caplog.records) == 1, "one attempt, then a pause"
+            await client.send(b"during")
+            assert await client.receive() == b"re:during"
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+            for descriptor in spare:
+                os.close(descriptor)
+        served.clock.advance(ms=1_000)
+        served.scheduler.run_due()
+        await until(lambda: len(served.server) == 2)
+        waiting.close()
+
+
+async def test_the_figures_are_rendered():
+    clock = ManualClock()
+    metrics = Metrics()
+    server = Server(echo, clock=clock, scheduler=ManualScheduler(clock), metrics=metrics)
+    (listener,) = server.bind([Endpoint("PLAINTEXT", "127.0.0.1", 0)])
+    server.start(asyncio.get_running_loop())
+    served = Served(server, clock, ManualScheduler(clock), listener.port)
+    client = await served.connect()
+    await client.send(b"12345")
+    await client.receive()
+    text = render_prometheus(metrics)
+    assert "barnabas_network_connections 1" in text
+    assert "barnabas_network_received_bytes_total 9" in text
+    assert "barnabas_network_sent_bytes_total 12" in text
+    client.close()
+    await until(lambda: len(server) == 0)
+    assert 'barnabas_network_connections_closed_total{reason="by_peer"} 1' in render_prometheus(metrics)
+    await server.stop()
+
+
+async def test_a_connection_that_ends_within_a_large_request_gives_its_buffer_back():
+    async with serving(echo) as served:
+        client = await served.connect()
+        await client.send_raw(struct.pack(">i", 900_000) + bytes(300_000))
+        await until(lambda: served.server.figures.received.value == 300_004)
+        assert served.server.buffers._free_bytes == 0
+        client.close()
+        await until(lambda: len(served.server) == 0)
+        assert served.server.buffers._free_bytes > 0

@@ -1,0 +1,238 @@
+"""Answers on their way out: file regions, slow readers, readers that never read, peers that vanish."""
+
+import hashlib
+import os
+import socket
+
+from tests.scenario.network.harness import Later, framed, serving, turns, until
+
+from barnabas.core.regions import FileRegion
+from barnabas.network.settings import NetworkSettings
+
+
+class File:
+    def __init__(self, path):
+        self._file = path.open("rb")
+
+    def fileno(self):
+        return self._file.fileno()
+
+    def read_at(self, position, length):
+        return os.pread(self._file.fileno(), length, position)
+
+    def close(self):
+        self._file.close()
+
+
+def file_of(path, size):
+    path.write_bytes(os.urandom(1 << 16) * (size >> 16))
+    return File(path)
+
+
+async def test_a_region_goes_between_its_neighbours(tmp_path):
+    (tmp_path / "log").write_bytes(b"0123456789")
+    file = File(tmp_path / "log")
+
+    def dispatch(exchange, frame):
+        exchange.respond(
+            [b"<", FileRegion(file, 2, 3), b"|", FileRegion(file, 0, 0), FileRegion(file, 9, 1), b">"]
+        )
+
+    async with serving(dispatch) as served:
+        client = await served.connect()
+        await client.send(b"1", b"2")
+        assert [await client.receive() for _ in range(2)] == [b"<234|9>", b"<234|9>"]
+        assert served.server.figures.sent.value == 2 * (4 + 7)
+    file.close()
+
+
+async def test_a_region_larger_than_all_buffers_reaches_a_slow_reader_though_its_file_is_deleted(tmp_path):
+    size = 32 << 20
+    file = file_of(tmp_path / "log", size)
+    digest = hashlib.sha256((tmp_path / "log").read_bytes()).digest()
+
+    def dispatch(exchange, frame):
+        exchange.respond([b"h" * 7, FileRegion(file, 0, size), b"t" * 5])
+
+    async with serving(dispatch) as served:
+        client = await served.connect(receive_buffer_bytes=8_192)
+        await client.send(b"fetch")
+        assert await client.receive_exactly(4 + 7) == (size + 12).to_bytes(4) + b"h" * 7
+        (tmp_path / "log").unlink()
+        (connection,) = served.server
+        assert connection._output.memory_bytes < 100, "regions are no memory"
+        seen = hashlib.sha256()
+        left = size
+        while left:
+            some = await client.receive_exactly(min(left, 1 << 20))
+            seen.update(some)
+            left -= len(some)
+        assert seen.digest() == digest
+        assert await client.receive_exactly(5) == b"ttttt"
+        await client.send(b"again")
+        assert len(await client.receive()) == size + 12
+    file.close()
+
+
+async def test_a_region_beyond_the_end_of_its_file_closes_the_connection(tmp_path, caplog):
+    (tmp_path / "log").write_bytes(b"short")
+    file = File(tmp_path / "log")
+
+    def dispatch(exchange, frame):
+        exchange.respond([FileRegion(file, 0, 100)])
+
+    async with serving(dispatch) as served:
+        client = await served.connect()
+        await client.send(b"fetch")
+        assert await client.receive_exactly(9) == (100).to_bytes(4) + b"short"
+        assert await client.sees_the_end()
+        assert served.closed("send_failed") == 1
+    assert len(caplog.records) == 1
+    file.close()
+
+
+async def test_a_region_whose_file_was_closed_costs_one_connection(tmp_path, caplog):
+    file = file_of(tmp_path / "log", 1 << 16)
+    file.close()
+
+    def dispatch(exchange, frame):
+        exchange.respond([FileRegion(file, 0, 1 << 16)] if bytes(frame) == b"fetch" else [bytes(frame)])
+
+    async with serving(dispatch) as served:
+        client, other = await served.connect(), await served.connect()
+        await client.send(b"fetch")
+        assert await client.receive_exactly(4) == (1 << 16).to_bytes(4)
+        assert await client.sees_the_end()
+        await other.send(b"fine")
+        assert await other.receive() == b"fine"
+    assert served.closed("own_fault") == 1
+    assert [record.levelname for record in caplog.records] == ["ERROR"]
+
+
+async def test_large_answers_in_memory_arrive_whole():
+    def dispatch(exchange, frame):
+        count = int(bytes(frame))
+        exchange.respond([bytes([number % 251]) * 1_000 for number in range(count)])
+
+    async with serving(dispatch) as served:
+        client = await served.connect(receive_buffer_bytes=8_192)
+        await client.send(b"3", b"3000", b"1", b"300")
+        for count in (3, 3000, 1, 300):
+            assert await client.receive() == b"".join(
+                bytes([number % 251]) * 1_000 for number in range(count)
+            )
+
+
+async def test_a_peer_that_does_not_read_is_no_longer_read_either_and_recovers():
+    requests = []
+
+    def dispatch(exchange, frame):
+        requests.append(bytes(frame))
+        exchange.respond([bytes(512 * 1024)])
+
+    async with serving(dispatch, settings=NetworkSettings(send_buffer_bytes=65_536)) as served:
+        client = await served.connect(receive_buffer_bytes=8_192)
+        await client.send(*(b"%d" % number for number in range(200)))
+        await until(lambda: len(requests) > 2)
+        await turns(100)
+        (connection,) = served.server
+        assert len(requests) < 20
+        assert connection._output.memory_bytes < 8 << 20
+        for _ in range(200):
+            assert len(await client.receive()) == 512 * 1024
+        assert len(requests) == 200
+
+
+async def test_answers_beyond_the_output_cap_close_the_connection(caplog):
+    later = Later()
+    settings = NetworkSettings(output_bytes_max=4 << 20, send_buffer_bytes=65_536)
+    async with serving(later, settings=settings) as served:
+        client = await served.connect(receive_buffer_bytes=8_192)
+        await client.send(*(b"%d" % number for number in range(20)))
+        await until(lambda: len(later.exchanges) == 20)
+        for exchange in later.exchanges:
+            exchange.respond([bytes(1 << 20)])
+        assert served.closed("output_full") == 1
+        assert len(served.server) == 0
+    assert len(caplog.records) == 1
+
+
+async def test_a_reader_that_never_reads_is_closed_at_its_deadline_but_not_while_it_takes_bytes():
+    def dispatch(exchange, frame):
+        exchange.respond([bytes(4 << 20)])
+
+    settings = NetworkSettings(output_stalled_ms_max=1_000, idle_ms_max=10, send_buffer_bytes=65_536)
+    async with serving(dispatch, settings=settings) as served:
+        client = await served.connect(receive_buffer_bytes=8_192)
+        await client.send(b"fetch")
+        await until(lambda: served.server.figures.sent.value > 0)
+        await turns()
+        served.clock.advance(ms=900)
+        sent = served.server.figures.sent.value
+        await client.receive_exactly(1 << 20)
+        await until(lambda: served.server.figures.sent.value > sent)
+        served.clock.advance(ms=900)
+        served.server.sweep()
+        assert len(served.server) == 1
+        while len(served.server):  # the kernel may still take some of what its peer made room for
+            await turns()
+            served.clock.advance(ms=1_001)
+            served.server.sweep()
+        assert served.closed("stalled_reader") == 1
+
+
+async def test_a_peer_that_resets_in_the_middle_of_an_answer_is_forgotten(tmp_path):
+    file = file_of(tmp_path / "log", 16 << 20)
+
+    def dispatch(exchange, frame):
+        exchange.respond([FileRegion(file, 0, 16 << 20)])
+
+    async with serving(dispatch) as served:
+        client = await served.connect(receive_buffer_bytes=8_192)
+        await client.send(b"fetch")
+        await client.receive_exactly(1_000)
+        client.reset()
+        await until(lambda: served.closed("by_peer") == 1)
+        assert len(served.server) == 0
+    file.close()
+
+
+async def test_answers_of_one_turn_leave_in_one_send():
+    sends = []
+
+    def dispatch(exchange, frame):
+        exchange.respond([bytes(frame)])
+
+    async with serving(dispatch) as served:
+        client = await served.connect()
+        await turns()
+        (connection,) = served.server
+
+        class Watched:
+            def __init__(self, sock):
+                self._sock = sock
+
+            def send(self, data):
+                sends.append(len(data))
+                return self._sock.send(data)
+
+        connection._output._socket = Watched(connection._output._socket)
+        client.sock.send(b"".join(framed(b"x") for _ in range(10)))
+        for _ in range(10):
+            await client.receive()
+    assert sends == [50]
+
+
+async def test_half_close_still_gets_every_answer():
+    later = Later()
+    async with serving(later) as served:
+        client = await served.connect()
+        await client.send(b"a", b"b")
+        client.sock.shutdown(socket.SHUT_WR)
+        await until(lambda: len(later.exchanges) == 2)
+        await until(lambda: all(connection._closing is not None for connection in served.server))
+        later.answer(1)
+        later.answer(0)
+        assert [await client.receive() for _ in range(2)] == [b"re:a", b"re:b"]
+        assert await client.sees_the_end()
+        assert served.closed("by_peer") == 1

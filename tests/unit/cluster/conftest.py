@@ -1,0 +1,27 @@
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import pytest
+from tests.unit.cluster.simulated_disk import SimulatedDirectory, SimulatedDisk
+
+from barnabas.cluster.embedded import EmbeddedSession, EmbeddedStore
+from barnabas.core.clock import ManualClock
+from barnabas.core.scheduler import InlineBackground
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    return ManualClock()
+
+
+@pytest.fixture
+async def store(clock: ManualClock) -> AsyncIterator[EmbeddedStore]:
+    opened = EmbeddedStore.open(SimulatedDirectory(SimulatedDisk()), clock, InlineBackground())
+    yield opened
+    await opened.close()
+
+
+@pytest.fixture
+def znodes(store: EmbeddedStore) -> EmbeddedSession:
+    return store.connect()

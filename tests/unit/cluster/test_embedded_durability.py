@@ -1,0 +1,385 @@
+"""What the embedded store holds after a crash: a prefix of its history with everything acknowledged."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+from tests.unit.cluster.later import Later
+from tests.unit.cluster.simulated_disk import PowerCut, SimulatedDirectory, SimulatedDisk
+
+from barnabas.cluster import embedded
+from barnabas.cluster.coordination import (
+    Create,
+    SessionExpired,
+    SessionState,
+    StoreFailed,
+    StoreLocked,
+)
+from barnabas.cluster.embedded import EmbeddedStore, open_embedded
+from barnabas.cluster.files import OsDirectory
+from barnabas.cluster.journal import CorruptSnapshot
+from barnabas.core.clock import ManualClock
+from barnabas.core.scheduler import InlineBackground
+
+
+def open_at(path: Path) -> EmbeddedStore:
+    return EmbeddedStore.open(OsDirectory(path), ManualClock(), InlineBackground())
+
+
+def state(store: EmbeddedStore) -> dict[str, tuple[bytes, int, int]]:
+    return {path: (node.data, node.version, node.czxid) for path, node in store.nodes.items()}
+
+
+def size_of(path: Path) -> int:
+    return sum(file.stat().st_size for file in path.iterdir())
+
+
+async def test_everything_but_ephemerals_survives_a_restart(tmp_path: Path) -> None:
+    async with open_embedded(tmp_path, ManualClock(), InlineBackground()) as znodes:
+        await znodes.create("/a/b", b"data", make_parents=True)
+        await znodes.set("/a/b", b"more")
+        await znodes.create("/a/n_", sequential=True)
+        await znodes.delete("/a/n_0000000001")
+        _, before = await znodes.get("/a/b")
+    async with open_embedded(tmp_path, ManualClock(), InlineBackground()) as znodes:
+        assert await znodes.get("/a/b") == (b"more", before)
+        assert await znodes.create("/a/n_", sequential=True) == "/a/n_0000000002"
+
+
+async def test_ephemerals_of_a_killed_process_are_gone_but_their_zxids_are_not_reused(tmp_path: Path) -> None:
+    store = open_at(tmp_path)
+    session = store.connect()
+    await session.create("/broker", b"", ephemeral=True)
+    _, stat = await session.get("/broker")
+    store._journal.close()
+
+    store = open_at(tmp_path)
+    session = store.connect()
+    assert await session.exists("/broker") is None
+    await session.create("/broker", b"", ephemeral=True)
+    _, again = await session.get("/broker")
+    assert again.czxid > stat.czxid
+    assert again.ephemeral_owner != stat.ephemeral_owner
+    await store.close()
+
+
+async def test_a_log_cut_at_any_byte_opens_as_a_prefix(tmp_path: Path) -> None:
+    """Every length of the log file is tried; the state found is one that history went through."""
+    source = tmp_path / "source"
+    store = open_at(source)
+    session = store.connect()
+    history = [state(store)]
+    await session.create("/a", b"x")
+    history.append(state(store))
+    await session.multi([Create("/a/1", b"one"), Create("/a/2", b"two")])
+    history.append(state(store))
+    await session.set("/a", b"changed")
+    history.append(state(store))
+    await session.delete("/a/1")
+    history.append(state(store))
+    store._journal.close()
+
+    log = (source / "log").read_bytes()
+    reached = []
+    torn = tmp_path / "torn"
+    torn.mkdir()
+    for length in range(len(log) + 1):
+        (torn / "log").write_bytes(log[:length])
+        store = open_at(torn)
+        reached.append(history.index(state(store)))
+        store._journal.close()
+        assert (torn / "log").stat().st_size <= length
+    assert reached == sorted(reached)
+    assert set(reached) == set(range(len(history)))
+
+
+@pytest.mark.parametrize("tail", [bytes(64), b"\xff" * 64, b"\0\0\0\x10garbage that is not a record"])
+async def test_a_corrupt_tail_is_cut_and_the_log_goes_on(tmp_path: Path, tail: bytes) -> None:
+    store = open_at(tmp_path)
+    await store.connect().create("/a", b"kept")
+    store._journal.close()
+    with (tmp_path / "log").open("ab") as log:
+        log.write(tail)
+
+    store = open_at(tmp_path)
+    await store.connect().create("/b", b"after")
+    store._journal.close()
+
+    store = open_at(tmp_path)
+    assert (store.nodes["/a"].data, store.nodes["/b"].data) == (b"kept", b"after")
+    await store.close()
+
+
+async def test_a_flipped_bit_ends_the_log_there(tmp_path: Path) -> None:
+    store = open_at(tmp_path)
+    session = store.connect()
+    await session.create("/a", b"first")
+    middle = (tmp_path / "log").stat().st_size
+    await session.create("/b", b"second")
+    store._journal.close()
+    log = bytearray((tmp_path / "log").read_bytes())
+    log[middle + 20] ^= 1
+    (tmp_path / "log").write_bytes(log)
+    store = open_at(tmp_path)
+    assert set(store.nodes) == {"/", "/a"}
+    await store.close()
+
+
+async def history_of_writes(store: EmbeddedStore, acknowledged: list[str]) -> None:
+    session = store.connect()
+    for number in range(12):
+        await session.create(f"/n{number}", b"x" * (number * 10))
+        acknowledged.append(f"/n{number}")
+
+
+def cut_points() -> list[tuple[int, int]]:
+    return [(steps, seed) for steps in range(60) for seed in range(4)]
+
+
+async def run_until_cut(disk: SimulatedDisk, acknowledged: list[str]) -> bool:
+    """Write until the power goes; says whether it did."""
+    try:
+        store = EmbeddedStore.open(SimulatedDirectory(disk), ManualClock(), InlineBackground())
+        await history_of_writes(store, acknowledged)
+    except (PowerCut, SessionExpired, StoreFailed):
+        return True
+    return False
+
+
+@pytest.mark.parametrize("compacting", [False, True])
+async def test_a_power_cut_at_any_step_loses_nothing_acknowledged(
+    monkeypatch: pytest.MonkeyPatch, compacting: bool
+) -> None:
+    """With `compacting`, snapshots are taken all the time, so the cuts fall inside them too."""
+    if compacting:
+        monkeypatch.setattr(embedded, "COMPACT_BYTES_MIN", 150)
+    cuts = 0
+    for steps, seed in cut_points():
+        disk = SimulatedDisk(seed)
+        disk.steps_until_cut = steps
+        acknowledged: list[str] = []
+        cuts += await run_until_cut(disk, acknowledged)
+        disk.restart()
+
+        store = EmbeddedStore.open(SimulatedDirectory(disk), ManualClock(), InlineBackground())
+        found = [path for path in store.nodes if path != "/"]
+        assert found[: len(acknowledged)] == acknowledged, (steps, seed)
+        assert len(found) <= len(acknowledged) + 1, "at most the write in flight"
+        await store.connect().create("/alive")
+    assert cuts > 50
+
+
+async def test_a_power_cut_while_recovering_loses_nothing_either() -> None:
+    for steps in range(6):
+        for seed in range(20):
+            disk = SimulatedDisk(seed)
+            disk.steps_until_cut = 15
+            acknowledged: list[str] = []
+            assert await run_until_cut(disk, acknowledged)
+            disk.restart()
+            disk.steps_until_cut = steps
+            with suppress(PowerCut):
+                EmbeddedStore.open(SimulatedDirectory(disk), ManualClock(), InlineBackground())
+            disk.restart()
+            store = EmbeddedStore.open(SimulatedDirectory(disk), ManualClock(), InlineBackground())
+            assert set(acknowledged) <= set(store.nodes)
+
+
+async def test_compaction_keeps_the_state_and_shrinks_the_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(embedded, "COMPACT_BYTES_MIN", 10_000)
+    store = open_at(tmp_path)
+    session = store.connect()
+    await session.create("/a", b"")
+    for number in range(1_000):
+        await session.set("/a", b"%d" % number)
+    await session.create("/b/n_", sequential=True, make_parents=True)
+    before = state(store)
+    store._journal.close()
+    assert size_of(tmp_path) < 25_000
+
+    store = open_at(tmp_path)
+    assert state(store) == before
+    assert store.nodes["/a"].data == b"999"
+    assert await store.connect().create("/b/n_", sequential=True) == "/b/n_0000000001"
+    await store.close()
+
+
+async def test_records_that_the_snapshot_holds_already_are_not_applied_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A crash after the snapshot got its name and before the log was emptied."""
+    store = open_at(tmp_path)
+    session = store.connect()
+    await session.create("/p", b"")
+    await session.create("/p/n_", sequential=True)
+    await session.set("/p", b"data")
+    log = (tmp_path / "log").read_bytes()
+    monkeypatch.setattr(embedded, "COMPACT_BYTES_MIN", 1)
+    await session.set("/p", b"more")
+    before = state(store)
+    store._journal.close()
+    assert (tmp_path / "log").read_bytes() == b""
+    (tmp_path / "log").write_bytes(log)
+
+    store = open_at(tmp_path)
+    assert state(store) == before
+    assert await store.connect().create("/p/n_", sequential=True) == "/p/n_0000000001"
+    await store.close()
+
+
+async def test_a_check_counts_every_write_in_flight() -> None:
+    background = Later()
+    store = EmbeddedStore.open(SimulatedDirectory(SimulatedDisk()), ManualClock(), background)
+    session = store.connect()
+    writes = [asyncio.create_task(session.create("/a"))]
+    writes += [asyncio.create_task(session.set("/a", b"")) for _ in range(2)]  # type: ignore[arg-type]
+    await asyncio.sleep(0)
+    background.run_one()
+    last = asyncio.create_task(session.set("/a", b"", version=2))
+    await asyncio.sleep(0)
+    await background.run_all()
+    assert (await last).version == 3
+    await asyncio.gather(*writes)
+
+
+async def test_ephemerals_in_a_snapshot_die_at_the_restart(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(embedded, "COMPACT_BYTES_MIN", 1)
+    store = open_at(tmp_path)
+    session = store.connect()
+    await session.create("/e", ephemeral=True)
+    await session.create("/p")
+    store._journal.close()
+    assert (tmp_path / "snapshot").exists()
+    store = open_at(tmp_path)
+    assert set(store.nodes) == {"/", "/p"}
+    await store.close()
+
+
+async def test_a_damaged_snapshot_is_an_error_not_an_empty_store(tmp_path: Path) -> None:
+    store = open_at(tmp_path)
+    await store.connect().create("/a")
+    await store.close()
+    (tmp_path / "snapshot").write_bytes(b"not a snapshot")
+    with pytest.raises(CorruptSnapshot):
+        open_at(tmp_path)
+
+
+async def test_a_burst_of_writes_is_synced_together() -> None:
+    disk = SimulatedDisk()
+    background = Later()
+    store = EmbeddedStore.open(SimulatedDirectory(disk), ManualClock(), background)
+    session = store.connect()
+    before = disk.syncs
+    writes = [asyncio.create_task(session.create(f"/n{number}")) for number in range(100)]
+    await asyncio.sleep(0)
+    await background.run_all()
+    await asyncio.gather(*writes)
+    assert disk.syncs - before == 2
+
+
+async def test_nothing_is_visible_before_it_is_durable() -> None:
+    background = Later()
+    store = EmbeddedStore.open(SimulatedDirectory(SimulatedDisk()), ManualClock(), background)
+    writer, reader = store.connect(), store.connect()
+    events: list[object] = []
+    await reader.exists("/a", events.append)
+    write = asyncio.create_task(writer.create("/a"))
+    await asyncio.sleep(0)
+    assert await reader.exists("/a") is None
+    assert events == []
+    assert not write.done()
+    background.run_one()
+    assert len(events) == 1
+    assert await reader.exists("/a") is not None
+    assert await write == "/a"
+
+
+async def test_a_refusal_waits_for_the_write_it_rests_on() -> None:
+    background = Later()
+    store = EmbeddedStore.open(SimulatedDirectory(SimulatedDisk()), ManualClock(), background)
+    first, second = store.connect(), store.connect()
+    writes = [asyncio.create_task(session.create("/a")) for session in (first, second)]
+    await asyncio.sleep(0)
+    assert not any(write.done() for write in writes)
+    while background.run_one():
+        pass
+    outcomes = await asyncio.gather(*writes, return_exceptions=True)
+    assert outcomes[0] == "/a"
+    assert type(outcomes[1]).__name__ == "NodeExists"
+
+
+async def test_an_ephemeral_still_being_written_dies_with_its_closing_session() -> None:
+    background = Later()
+    store = EmbeddedStore.open(SimulatedDirectory(SimulatedDisk()), ManualClock(), background)
+    session = store.connect()
+    write = asyncio.create_task(session.create("/e", ephemeral=True))
+    await asyncio.sleep(0)
+    close = asyncio.create_task(session.close())
+    await asyncio.sleep(0)
+    await background.run_all()
+    await asyncio.gather(write, close)
+    assert "/e" not in store.nodes
+
+
+async def test_after_a_write_error_the_store_accepts_nothing(tmp_path: Path) -> None:
+    disk = SimulatedDisk()
+    store = EmbeddedStore.open(SimulatedDirectory(disk), ManualClock(), InlineBackground())
+    session = store.connect()
+    states: list[SessionState] = []
+    session.add_listener(states.append)
+    await session.create("/a")
+    disk.steps_until_cut = 1
+    with pytest.raises(StoreFailed):
+        await session.create("/b")
+    assert states == [SessionState.LOST]
+    assert "/b" not in store.nodes
+    with pytest.raises(StoreFailed):
+        await store.connect().create("/c")
+    await store.close()
+
+
+async def test_a_second_opening_is_refused_in_this_process_and_in_another(tmp_path: Path) -> None:
+    async with open_embedded(tmp_path, ManualClock(), InlineBackground()):
+        with pytest.raises(StoreLocked):
+            open_at(tmp_path)
+        script = (
+            "import sys\n"
+            "from pathlib import Path\n"
+            "from barnabas.cluster.coordination import StoreLocked\n"
+            "from barnabas.cluster.files import OsDirectory\n"
+            "try:\n"
+            "    OsDirectory(Path(sys.argv[1])).lock()\n"
+            "except StoreLocked:\n"
+            "    print('locked')\n"
+        )
+        other = await asyncio.to_thread(
+            subprocess.run,
+            [sys.executable, "-c", script, str(tmp_path)],
+            capture_output=True,
+            text=True,
+            env={"PYTHONPATH": "src"},
+            check=True,
+        )
+        assert other.stdout == "locked\n"
+    async with open_embedded(tmp_path, ManualClock(), InlineBackground()):
+        pass
+
+
+async def test_a_topic_of_5000_partitions_is_one_record() -> None:
+    disk = SimulatedDisk()
+    store = EmbeddedStore.open(SimulatedDirectory(disk), ManualClock(), InlineBackground())
+    before = disk.syncs
+    operations = [Create("/topic")]
+    operations += [Create(f"/topic/{number}", b'{"leader":0}') for number in range(5_000)]
+    await store.connect().multi(operations)
+    assert disk.syncs - before == 1
+    assert len(store.nodes) == 5_002

@@ -1,0 +1,168 @@
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Sequence
+
+import pytest
+
+from barnabas.cluster.broker_znodes import BrokerIdZnode, BrokerInfo, Endpoint
+from barnabas.cluster.coordination import ConnectionLoss, Operation, Result
+from barnabas.cluster.embedded import EmbeddedSession, EmbeddedStore
+from barnabas.cluster.registration import (
+    Registration,
+    generate_broker_id,
+    get_or_create_cluster_id,
+    make_persistent_paths,
+)
+from barnabas.cluster.znodes import PERSISTENT_PATHS
+from barnabas.core.clock import ManualClock
+from barnabas.core.errors import DuplicateBrokerRegistration
+from barnabas.core.ids import Uuid
+from barnabas.core.scheduler import ManualScheduler
+
+BROKER = BrokerInfo(1, (Endpoint("PLAINTEXT", "localhost", 9092),))
+
+
+@pytest.fixture
+def scheduler(clock: ManualClock) -> ManualScheduler:
+    return ManualScheduler(clock)
+
+
+@pytest.fixture
+async def registration(
+    znodes: EmbeddedSession, clock: ManualClock, scheduler: ManualScheduler
+) -> Registration:
+    await make_persistent_paths(znodes)
+    return Registration(znodes, clock, scheduler)
+
+
+async def settle() -> None:
+    for _ in range(10):
+        await asyncio.sleep(0)
+
+
+async def test_persistent_paths_are_made_once(znodes: EmbeddedSession) -> None:
+    await make_persistent_paths(znodes)
+    await make_persistent_paths(znodes)
+    for path in PERSISTENT_PATHS:
+        assert await znodes.exists(path) is not None
+
+
+async def test_the_cluster_id_is_made_once_and_then_read(store: EmbeddedStore) -> None:
+    made = await get_or_create_cluster_id(store.connect(), random.Random(1))
+    assert len(made) == 22
+    assert str(Uuid.parse(made)) == made
+    assert await get_or_create_cluster_id(store.connect(), random.Random(2)) == made
+
+
+async def test_racing_brokers_agree_on_the_cluster_id(store: EmbeddedStore) -> None:
+    found = await asyncio.gather(
+        *(get_or_create_cluster_id(store.connect(), random.Random(seed)) for seed in range(5))
+    )
+    assert len(set(found)) == 1
+
+
+async def test_generated_broker_ids_follow_the_reserved_ones(znodes: EmbeddedSession) -> None:
+    assert await generate_broker_id(znodes, 1000) == 1001
+    assert await generate_broker_id(znodes, 1000) == 1002
+
+
+async def test_a_broker_is_present_with_an_epoch(
+    registration: Registration, znodes: EmbeddedSession, clock: ManualClock
+) -> None:
+    registered = await registration.register(BROKER)
+    data, stat = await znodes.get("/brokers/ids/1")
+    assert registered.epoch == stat.czxid > 0
+    assert stat.ephemeral_owner == znodes.session_id
+    found = BrokerIdZnode.decode(1, data, stat.czxid)
+    assert found.endpoints == BROKER.endpoints
+    assert found.timestamp_ms == clock.now_ms()
+    await registration.unregister(1)
+    assert await znodes.exists("/brokers/ids/1") is None
+
+
+async def test_each_registration_has_a_higher_epoch(registration: Registration) -> None:
+    first = await registration.register(BROKER)
+    await registration.unregister(1)
+    second = await registration.register(BROKER)
+    assert second.epoch > first.epoch
+
+
+class LosingReplies:
+    """Passes everything on, but the answers to the first few transactions do not come back."""
+
+    def __init__(self, session: EmbeddedSession, losses: int) -> None:
+        self._session = session
+        self.losses = losses
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._session, name)
+
+    async def multi(self, operations: Sequence[Operation]) -> list[Result]:
+        results = await self._session.multi(operations)
+        if self.losses:
+            self.losses -= 1
+            raise ConnectionLoss
+        return results
+
+
+async def test_a_lost_reply_does_not_wedge_the_registration(
+    znodes: EmbeddedSession, clock: ManualClock, scheduler: ManualScheduler
+) -> None:
+    await make_persistent_paths(znodes)
+    lossy = LosingReplies(znodes, losses=1)
+    registration = Registration(lossy, clock, scheduler)  # type: ignore[arg-type]
+    task = asyncio.create_task(registration.register(BROKER))
+    await settle()
+    assert not task.done()
+    clock.advance(ms=100)
+    scheduler.run_due()
+    registered = await task
+    _, stat = await znodes.get("/brokers/ids/1")
+    assert (registered.epoch, stat.ephemeral_owner) == (stat.czxid, znodes.session_id)
+
+
+async def test_the_node_of_an_earlier_session_of_this_broker_is_replaced(
+    registration: Registration, znodes: EmbeddedSession
+) -> None:
+    """The store has not noticed yet that the former session ended."""
+    first = await registration.register(BROKER)
+    znodes.lose()
+    znodes.renew()
+    second = await registration.register(BROKER)
+    _, stat = await znodes.get("/brokers/ids/1")
+    assert stat.ephemeral_owner == znodes.session_id
+    assert second.epoch == stat.czxid > first.epoch
+
+
+async def test_the_node_of_a_killed_process_is_waited_for(
+    registration: Registration, store: EmbeddedStore
+) -> None:
+    former = store.connect()
+    await former.create("/brokers/ids/1", b"{}", ephemeral=True)
+    task = asyncio.create_task(registration.register(BROKER))
+    await settle()
+    assert not task.done()
+    await former.expire()
+    assert (await task).epoch > 0
+
+
+async def test_a_live_broker_with_the_same_id_keeps_it(
+    registration: Registration,
+    store: EmbeddedStore,
+    znodes: EmbeddedSession,
+    clock: ManualClock,
+    scheduler: ManualScheduler,
+) -> None:
+    other = store.connect()
+    await other.create("/brokers/ids/1", b"{}", ephemeral=True)
+    task = asyncio.create_task(registration.register(BROKER))
+    await settle()
+    clock.advance(ms=znodes.session_timeout_ms * 1.5 + 1)
+    scheduler.run_due()
+    with pytest.raises(DuplicateBrokerRegistration):
+        await task
+    stat = await znodes.exists("/brokers/ids/1")
+    assert stat is not None
+    assert stat.ephemeral_owner == other.session_id

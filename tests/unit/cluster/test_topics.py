@@ -1,0 +1,180 @@
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from barnabas.cluster.coordination import BadVersion, Check, Create
+from barnabas.cluster.embedded import EmbeddedSession, EmbeddedStore
+from barnabas.cluster.registration import make_persistent_paths
+from barnabas.cluster.topics import (
+    add_partitions,
+    allocate_producer_ids,
+    colliding_topics,
+    create_topic,
+    delete_topic,
+    mark_for_deletion,
+    read_config,
+    read_configs,
+    read_topics,
+    set_partition_state,
+    write_config,
+)
+from barnabas.cluster.znodes import PartitionState, ProducerIdBlock
+from barnabas.core.errors import (
+    InvalidPartitions,
+    StaleControllerEpoch,
+    TopicAlreadyExists,
+    UnknownTopicOrPartition,
+)
+from barnabas.core.ids import Uuid
+
+TOPIC_ID = Uuid(bytes(range(16)))
+
+
+def led_by(leader: int) -> PartitionState:
+    return PartitionState(leader=leader, leader_epoch=0, isr=(leader,), controller_epoch=1)
+
+
+@pytest.fixture(autouse=True)
+async def _paths(znodes: EmbeddedSession) -> None:
+    await make_persistent_paths(znodes)
+    await znodes.create("/controller_epoch", b"1")
+
+
+async def create(znodes: EmbeddedSession, topic: str = "t", partitions: int = 2, **config: str) -> None:
+    numbers = range(partitions)
+    await create_topic(
+        znodes, topic, TOPIC_ID, {n: [1, 2] for n in numbers}, config, {n: led_by(1) for n in numbers}
+    )
+
+
+async def test_a_topic_is_made_with_everything_in_one_transaction(znodes: EmbeddedSession) -> None:
+    await create(znodes, retention="5")
+    zxids = {
+        (await znodes.get(path))[1].czxid
+        for path in ("/brokers/topics/t", "/config/topics/t", "/brokers/topics/t/partitions/1/state")
+    }
+    assert len(zxids) == 1
+    (stored,) = (await read_topics(znodes)).values()
+    assert stored.info.topic_id == TOPIC_ID
+    assert {number: given.replicas for number, given in stored.info.assignment.items()} == {
+        0: (1, 2),
+        1: (1, 2),
+    }
+    assert stored.states == {0: led_by(1), 1: led_by(1)}
+    assert stored.config == {"retention": "5"}
+
+
+async def test_a_topic_is_made_once(znodes: EmbeddedSession) -> None:
+    await create(znodes)
+    with pytest.raises(TopicAlreadyExists):
+        await create(znodes, cleanup="delete")
+    assert await read_config(znodes, "topics", "t") == {}
+
+
+async def test_a_configuration_left_behind_is_replaced(znodes: EmbeddedSession) -> None:
+    await write_config(znodes, "topics", "t", {"old": "1"})
+    await create(znodes, new="2")
+    assert await read_config(znodes, "topics", "t") == {"new": "2"}
+
+
+async def test_a_topic_without_states_is_left_to_its_controller(znodes: EmbeddedSession) -> None:
+    await create_topic(znodes, "t", TOPIC_ID, {0: [1]}, {}, {})
+    assert (await read_topics(znodes))["t"].states == {}
+    assert await znodes.children("/brokers/topics/t") == []
+
+
+async def test_a_replaced_controller_changes_nothing(znodes: EmbeddedSession) -> None:
+    await create(znodes)
+    await znodes.set("/controller_epoch", b"2")
+    guard = [Check("/controller_epoch", 0)]
+    with pytest.raises(StaleControllerEpoch):
+        await create_topic(znodes, "new", TOPIC_ID, {0: [1]}, {}, {}, guard=guard)
+    with pytest.raises(StaleControllerEpoch):
+        await delete_topic(znodes, "t", guard=guard)
+    with pytest.raises(StaleControllerEpoch):
+        await set_partition_state(znodes, "t", 0, led_by(2), guard=guard)
+    with pytest.raises(StaleControllerEpoch):
+        await write_config(znodes, "topics", "t", {"a": "b"}, guard=guard)
+    assert list(await read_topics(znodes)) == ["t"]
+    assert await read_config(znodes, "topics", "t") == {}
+
+
+async def test_partitions_are_added_at_the_end(znodes: EmbeddedSession) -> None:
+    await create(znodes)
+    grown = await add_partitions(znodes, "t", {2: [2, 1]}, {2: led_by(2)})
+    assert list(grown.assignment) == [0, 1, 2]
+    stored = (await read_topics(znodes))["t"]
+    assert stored.info == grown
+    assert stored.states[2] == led_by(2)
+    with pytest.raises(InvalidPartitions):
+        await add_partitions(znodes, "t", {4: [1]}, {})
+    with pytest.raises(UnknownTopicOrPartition):
+        await add_partitions(znodes, "no", {0: [1]}, {})
+
+
+async def test_deletion_leaves_nothing(store: EmbeddedStore, znodes: EmbeddedSession) -> None:
+    await create(znodes, "t", 3, a="b")
+    await create(znodes, "t2")
+    await mark_for_deletion(znodes, "t")
+    with pytest.raises(TopicAlreadyExists):
+        await create(znodes, "t")
+    await delete_topic(znodes, "t")
+    assert [path for path in store.nodes if path.endswith("/t") or "/t/" in path] == []
+    assert list(await read_topics(znodes)) == ["t2"]
+    with pytest.raises(UnknownTopicOrPartition):
+        await delete_topic(znodes, "t")
+    with pytest.raises(UnknownTopicOrPartition):
+        await mark_for_deletion(znodes, "t")
+    await create(znodes, "t")
+
+
+async def test_a_partition_state_is_replaced_on_condition(znodes: EmbeddedSession) -> None:
+    await create(znodes)
+    changed = await set_partition_state(znodes, "t", 0, led_by(2))
+    assert (await read_topics(znodes))["t"].states[0] == changed == led_by(2)._replace(state_version=1)
+    with pytest.raises(BadVersion):
+        await set_partition_state(znodes, "t", 0, led_by(1))
+
+
+async def test_configurations_are_written_with_a_note(znodes: EmbeddedSession) -> None:
+    await write_config(znodes, "brokers", "<default>", {"a": "1"})
+    await write_config(znodes, "brokers", "3", {"b": "2"})
+    await write_config(znodes, "brokers", "3", {})
+    assert await read_configs(znodes, "brokers") == {"<default>": {"a": "1"}, "3": {}}
+    notes = await znodes.children("/config/changes")
+    assert len(notes) == 3
+    data, _ = await znodes.get(f"/config/changes/{notes[0]}")
+    assert data == b'{"version":2,"entity_path":"brokers/<default>"}'
+    assert await read_config(znodes, "topics", "unknown") == {}
+
+
+async def test_producer_id_blocks_do_not_overlap(store: EmbeddedStore, znodes: EmbeddedSession) -> None:
+    assert await allocate_producer_ids(znodes, 1) == ProducerIdBlock(1, 0, 999)
+    blocks = await asyncio.gather(*(allocate_producer_ids(store.connect(), n) for n in range(5)))
+    assert sorted(block.first for block in blocks) == [1000, 2000, 3000, 4000, 5000]
+    assert {block.last - block.first for block in blocks} == {999}
+
+
+async def test_five_thousand_partitions_are_one_transaction(znodes: EmbeddedSession) -> None:
+    before = (await znodes.get("/"))[1]
+    await create(znodes, "wide", 5_000)
+    stored = (await read_topics(znodes))["wide"]
+    assert len(stored.states) == 5_000
+    await delete_topic(znodes, "wide")
+    stat = await znodes.exists("/brokers/topics")
+    assert stat is not None
+    assert stat.pzxid > before.pzxid
+    assert await znodes.children("/brokers/topics") == []
+
+
+def test_topics_that_differ_in_dots_and_underscores_collide() -> None:
+    assert colliding_topics("a.b", ["a_b", "a.b", "ab", "a.c"]) == ["a_b"]
+
+
+async def test_a_topic_of_no_partitions_is_read(znodes: EmbeddedSession) -> None:
+    await create(znodes)
+    await znodes.multi([Create("/brokers/topics/empty", b'{"version":1,"partitions":{}}')])
+    found = await read_topics(znodes)
+    assert found["empty"].info.assignment == {}

@@ -1,0 +1,28 @@
+"""A peer cannot fill the log."""
+
+import logging
+
+from barnabas.core.clock import ManualClock
+from barnabas.core.complaints import Complaints
+
+
+def test_a_kind_of_complaint_has_so_many_lines_a_second_and_says_what_was_left_out(caplog):
+    clock = ManualClock()
+    complaints = Complaints(logging.getLogger("peers"), clock, lines_per_second=2)
+    for number in range(5):
+        complaints.warn("size", "bad size %d", number)
+    complaints.warn("other", "another kind")
+    assert [record.message for record in caplog.records] == ["bad size 0", "bad size 1", "another kind"]
+    clock.advance(ms=1_000)
+    complaints.warn("size", "bad size %d", 5)
+    complaints.warn("size", "bad size %d", 6)
+    assert [record.message for record in caplog.records[3:]] == [
+        "bad size 5 (3 like it left out)",
+        "bad size 6",
+    ]
+
+
+def test_a_fault_of_our_own_carries_its_traceback(caplog):
+    complaints = Complaints(logging.getLogger("peers"), ManualClock())
+    complaints.error("dispatch", "failed", cause=ValueError("why"))
+    assert caplog.records[0].exc_info[1].args == ("why",)

@@ -1,0 +1,32 @@
+from barnabas.core.metrics import Metrics, render_prometheus
+
+
+def test_every_kind_is_rendered_in_the_prometheus_format() -> None:
+    metrics = Metrics()
+    metrics.counter("hits_total", "Hits.", topic='a"b').value += 3
+    metrics.gauge("level", "Level.", lambda: 2.5)
+    histogram = metrics.histogram("took_ms", "Time.", api="Produce")
+    for value in (0.07, 0.07, 3.0, 99_999.0):
+        histogram.observe(value)
+    text = render_prometheus(metrics)
+    assert '# TYPE hits_total counter\nhits_total{topic="a\\"b"} 3\n' in text
+    assert "level 2.5\n" in text
+    assert 'took_ms_bucket{api="Produce",le="0.1"} 2\n' in text
+    assert 'took_ms_bucket{api="Produce",le="5"} 3\n' in text
+    assert 'took_ms_bucket{api="Produce",le="+Inf"} 4\n' in text
+    assert 'took_ms_count{api="Produce"} 4\n' in text
+
+
+def test_the_same_name_and_labels_are_the_same_metric() -> None:
+    metrics = Metrics()
+    assert metrics.counter("a", "", x="1") is metrics.counter("a", "", x="1")
+    assert metrics.counter("a", "", x="1") is not metrics.counter("a", "", x="2")
+
+
+def test_a_forgotten_topic_leaves_nothing_behind() -> None:
+    metrics = Metrics()
+    metrics.counter("in", "", topic="gone").value += 1
+    metrics.counter("in", "", topic="kept").value += 1
+    metrics.forget(topic="gone")
+    assert "gone" not in render_prometheus(metrics)
+    assert "kept" in render_prometheus(metrics)

@@ -1,0 +1,128 @@
+"""Whatever the socket takes at a time, what arrives is what was put, in order."""
+
+import os
+import struct
+from itertools import cycle
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from barnabas.core.metrics import Counter
+from barnabas.core.regions import FileRegion
+from barnabas.network import output as output_module
+from barnabas.network.output import JOINED_BYTES_MAX, Output, RegionCutShort
+
+
+class Reluctant:
+    """A socket that takes so many bytes at a time; 0 means that it would block."""
+
+    def __init__(self, takes):
+        self._takes = cycle(takes)
+        self.arrived = bytearray()
+
+    def _take(self, data):
+        take = next(self._takes)
+        if take == 0:
+            raise BlockingIOError
+        self.arrived += data[:take]
+        return min(take, len(data))
+
+    def send(self, data):
+        return self._take(data)
+
+    def sendmsg(self, parts, ancillary=(), flags=0):
+        return self._take(b"".join(parts))
+
+    def fileno(self):
+        return self
+
+    def sendfile(self, file, position, count):
+        return self._take(file[position : position + count])
+
+
+class MemoryFile:
+    def __init__(self, content):
+        self.content = content
+
+    def fileno(self):
+        return self.content
+
+    def read_at(self, position, length):
+        return self.content[position : position + length]
+
+
+@pytest.fixture(autouse=True)
+def sendfile_from_memory(monkeypatch):
+    def sendfile(sock, content, position, count):
+        return sock.sendfile(content, position, count)
+
+    monkeypatch.setattr(output_module.os, "sendfile", sendfile)
+
+
+CONTENT = os.urandom(200_000)
+PARTS = st.one_of(
+    st.binary(max_size=50),
+    st.binary(max_size=50).map(bytearray),
+    st.integers(0, 100_000).map(bytes),
+    st.tuples(st.integers(0, 100_000), st.integers(0, 100_000)).map(
+        lambda where: FileRegion(MemoryFile(CONTENT), *where)
+    ),
+)
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    st.lists(st.lists(PARTS, max_size=6), max_size=6),
+    st.lists(st.integers(0, 70_000), min_size=1, max_size=6).filter(lambda takes: sum(takes) > 2_000),
+    st.booleans(),
+)
+def test_any_reluctance_delivers_the_same_bytes(answers, takes, flush_each):
+    sock = Reluctant(takes)
+    sent = Counter()
+    output = Output(sock, sent)
+    expected = b""
+    for parts in answers:
+        body = b"".join(part.read() if isinstance(part, FileRegion) else part for part in parts)
+        expected += struct.pack(">i", len(body)) + body
+        output.put(parts)
+        if flush_each:
+            output.flush()
+    while not output.flush():
+        pass
+    assert bytes(sock.arrived) == expected
+    assert (output.memory_bytes, output.empty, sent.value) == (0, True, len(expected))
+
+
+def test_only_memory_counts():
+    output = Output(Reluctant([0]), Counter())
+    output.put([bytes(10), FileRegion(MemoryFile(CONTENT), 0, 100_000)])
+    assert output.flush() is False
+    assert output.memory_bytes == 14
+    assert not output.congested
+    output.put([bytes(2 << 20)])
+    assert output.congested
+    output.discard()
+    assert output.empty
+    assert not output.congested
+
+
+def test_a_turn_sends_its_share_and_no_more():
+    sock = Reluctant([1 << 30])
+    output = Output(sock, Counter())
+    output.put([bytes(1 << 20)] * 8)
+    for _ in range(8):
+        output.put([bytes(JOINED_BYTES_MAX * 10)])
+    file = MemoryFile(bytes(8 << 20))
+    output.put([FileRegion(file, 0, 8 << 20)])
+    turns = 1
+    while not output.flush():
+        turns += 1
+    assert turns > 3
+
+
+def test_a_region_beyond_the_end_of_its_file_is_noticed():
+    output = Output(Reluctant([100]), Counter())
+    output.put([FileRegion(MemoryFile(b"abc"), 0, 4)])
+    with pytest.raises(RegionCutShort):
+        output.flush()

@@ -1,0 +1,150 @@
+"""Bytes cut anywhere come out as the frames that went in, and memory follows what was received."""
+
+import struct
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from barnabas.network.receive_buffer import GROWTH, LARGE_BYTES, LoopBuffers, ReceiveBuffer
+
+
+class Pieces:
+    """A socket that delivers a stream in the pieces it was told to."""
+
+    def __init__(self, stream, cuts):
+        self._stream = memoryview(stream)
+        self._cuts = list(cuts)
+        self.delivered = 0
+
+    def recv_into(self, buffer, count=0):
+        if self.delivered == len(self._stream):
+            return 0
+        cut = self._cuts.pop(0) if self._cuts else len(self._stream)
+        if cut == 0:
+            raise BlockingIOError
+        room = count or len(buffer)
+        some = self._stream[self.delivered : self.delivered + min(room, cut)]
+        buffer[: len(some)] = some
+        self.delivered += len(some)
+        return len(some)
+
+
+def framed(payload):
+    return struct.pack(">i", len(payload)) + payload
+
+
+def read_all(buffers, sock, *, frames_per_turn=1_000, watch=lambda received: None):
+    received = ReceiveBuffer(buffers)
+    frames = []
+    while True:
+        try:
+            count = received.receive(sock)
+        except BlockingIOError:
+            continue
+        if count == 0:
+            received.release()
+            return frames
+        more = True
+        while more:
+            more = take_turn(received, frames, frames_per_turn)
+            watch(received)
+
+
+def take_turn(received, frames, frames_per_turn):
+    position, last, taken = received.start, 0, 0
+    while received.end - position >= 4:
+        total = 4 + struct.unpack_from(">i", received.view, position)[0]
+        if position + total > received.end:
+            break
+        if taken == frames_per_turn:
+            received.settle(position, last)
+            return True
+        frames.append(bytes(received.view[position + 4 : position + total]))
+        position, last, taken = position + total, total, taken + 1
+    received.settle(position, last)
+    return False
+
+
+SIZES = st.one_of(st.integers(0, 40), st.integers(LARGE_BYTES - 5, LARGE_BYTES + 5), st.integers(0, 700_000))
+CUTS = st.one_of(st.integers(0, 9), st.integers(1, 300_000))
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.lists(SIZES, max_size=8), st.lists(CUTS, max_size=40), st.integers(1, 3))
+def test_any_cut_gives_the_same_frames(sizes, cuts, frames_per_turn):
+    payloads = [bytes([number % 256]) * size for number, size in enumerate(sizes, start=1)]
+    buffers = LoopBuffers()
+    for _ in range(2):  # the second time with what the first left in the pool
+        sock = Pieces(b"".join(map(framed, payloads)), cuts)
+        assert read_all(buffers, sock, frames_per_turn=frames_per_turn) == payloads
+
+
+@pytest.mark.parametrize("piece", [1_000, 70_000, 250_000])
+def test_a_declared_length_allocates_nothing_before_its_bytes_come(piece):
+    declared = 100 * 1024 * 1024
+    sock = Pieces(struct.pack(">i", declared) + bytes(6_000_000), [piece] * 10_000)
+    buffers = LoopBuffers()
+
+    def watch(received):
+        assert len(received.view) <= max(GROWTH * sock.delivered, LARGE_BYTES) + len(buffers.chunk)
+
+    read_all(buffers, sock, watch=watch)
+
+
+def test_nothing_is_kept_in_the_shared_chunk_between_turns():
+    buffers = LoopBuffers()
+    one, two = ReceiveBuffer(buffers), ReceiveBuffer(buffers)
+    one.receive(Pieces(framed(b"first")[:6], []))
+    one.settle(0, 0)
+    two.receive(Pieces(framed(b"second"), []))
+    two.settle(10, 10)
+    one.receive(Pieces(framed(b"first")[6:], []))
+    assert bytes(one.view[one.start : one.end]) == framed(b"first")
+
+
+def test_the_rest_of_a_large_frame_is_received_to_its_place():
+    buffers = LoopBuffers()
+    sock = Pieces(framed(bytes(1_000_000)), [200_000] * 10)
+    received = ReceiveBuffer(buffers)
+    received.receive(sock)
+    received.settle(0, 0)
+    place = received.view
+    while sock.delivered < 1_000_004:
+        received.receive(sock)
+    assert received.view is place
+
+
+def test_large_buffers_are_reused_and_an_expected_large_frame_starts_in_one():
+    buffers = LoopBuffers()
+    payload = bytes(500_000)
+    seen = []
+    sock = Pieces(framed(payload) * 3, [])
+    frames = read_all(buffers, sock, watch=lambda received: seen.append(len(received.view)))
+    assert frames == [payload] * 3
+    received = ReceiveBuffer(buffers)
+    received._expected = 500_004
+    received.receive(Pieces(framed(payload), []))
+    assert received.view is not buffers.chunk
+    assert received.end == 500_004, "one receive, nothing to copy"
+    received.settle(500_004, 500_004)
+    assert received.view is buffers.chunk
+
+
+def test_a_failed_receive_changes_nothing():
+    buffers = LoopBuffers()
+    received = ReceiveBuffer(buffers)
+    received.receive(Pieces(framed(b"whole")[:7], []))
+    received.settle(0, 0)
+    with pytest.raises(BlockingIOError):
+        received.receive(Pieces(b"x", [0]))
+    received.receive(Pieces(framed(b"whole")[7:], []))
+    assert bytes(received.view[received.start : received.end]) == framed(b"whole")
+
+
+def test_the_pool_keeps_a_bounded_number_of_bytes():
+    buffers = LoopBuffers()
+    for buffer in [buffers.take(8_000_000) for _ in range(10)]:
+        buffers.give_back(buffer)
+    assert buffers._free_bytes <= 16 * 1024 * 1024
+    assert sum(map(len, buffers._free)) == buffers._free_bytes

@@ -1,0 +1,155 @@
+import random
+
+import pytest
+
+from barnabas.core.clock import ManualClock
+from barnabas.core.errors import FetchSessionIdNotFound, FetchSessionTopicIdError, InvalidFetchSessionEpoch
+from barnabas.core.ids import ZERO_UUID, Uuid
+from barnabas.core.metrics import Metrics
+from barnabas.core.regions import FileRegion
+from barnabas.replication.fetch_session import (
+    EPOCH_MAX,
+    IDLE_BEFORE_EVICTION_MS,
+    FetchContext,
+    FetchSessions,
+    next_epoch,
+)
+from barnabas.replication.fetching import FetchPartition, PartitionRead
+
+
+class Sessions:
+    """The cache under test, with short ways to talk to it."""
+
+    def __init__(self, slots: int = 10) -> None:
+        self.clock = ManualClock()
+        self.cache = FetchSessions(slots, self.clock, random.Random(1), Metrics())
+
+    def full(self, *asks: FetchPartition, ids: bool = False) -> FetchContext:
+        return self.cache.context(0, 0, asks, (), uses_topic_ids=ids)
+
+    def next(
+        self, session_id: int, epoch: int, *asks: FetchPartition, forget: tuple[tuple[str, int], ...] = ()
+    ) -> FetchContext:
+        return self.cache.context(session_id, epoch, asks, forget, uses_topic_ids=False)
+
+
+def ask(topic: str, partition: int = 0, offset: int = 0) -> FetchPartition:
+    return FetchPartition(topic, ZERO_UUID, partition, offset, 1_000)
+
+
+def empty(high_watermark: int = 0) -> PartitionRead:
+    return PartitionRead(0, high_watermark, high_watermark, 0)
+
+
+def data(high_watermark: int) -> PartitionRead:
+    return PartitionRead(0, high_watermark, high_watermark, 0, records=FileRegion(None, 0, 5))  # type: ignore[arg-type]
+
+
+def topics(context: FetchContext, reads: list[PartitionRead]) -> list[str]:
+    return [each.topic_partition.topic for each, _ in context.to_send(reads)]
+
+
+def test_a_full_fetch_opens_a_session_and_is_answered_in_full() -> None:
+    sessions = Sessions()
+    context = sessions.full(ask("a"), ask("b"))
+    assert context.session_id > 0
+    assert topics(context, [empty(), empty()]) == ["a", "b"]
+
+
+def test_an_incremental_fetch_reads_what_the_session_remembers() -> None:
+    sessions = Sessions()
+    first = sessions.full(ask("a"), ask("b"))
+    first.to_send([empty(), empty()])
+    again = sessions.next(first.session_id, 1)
+    assert [each.topic_partition.topic for each in again.asks] == ["a", "b"]
+    assert topics(again, [empty(), empty()]) == []
+
+
+def test_only_partitions_with_news_are_in_an_incremental_answer() -> None:
+    sessions = Sessions()
+    first = sessions.full(ask("a"), ask("b"), ask("c"))
+    first.to_send([empty(), empty(), empty()])
+    second = sessions.next(first.session_id, 1)
+    assert topics(second, [empty(), data(5), empty(3)]) == ["b", "c"]
+    third = sessions.next(first.session_id, 2)
+    assert {each.topic_partition.topic for each in third.asks} == {"a", "b", "c"}
+
+
+def test_a_partition_with_data_goes_to_the_end_of_the_line() -> None:
+    sessions = Sessions()
+    first = sessions.full(ask("a"), ask("b"))
+    first.to_send([data(1), empty()])
+    assert [each.topic_partition.topic for each in sessions.next(first.session_id, 1).asks] == ["b", "a"]
+
+
+def test_an_error_is_repeated_until_it_is_gone_and_so_is_the_first_answer_after_it() -> None:
+    sessions = Sessions()
+    first = sessions.full(ask("a"))
+    first.to_send([empty(7)])
+    failed = PartitionRead(error_code=3)
+    assert topics(sessions.next(first.session_id, 1), [failed]) == ["a"]
+    assert topics(sessions.next(first.session_id, 2), [failed]) == ["a"]
+    assert topics(sessions.next(first.session_id, 3), [empty(7)]) == ["a"]
+    assert topics(sessions.next(first.session_id, 4), [empty(7)]) == []
+
+
+def test_a_session_is_changed_by_what_an_incremental_fetch_adds_and_forgets() -> None:
+    sessions = Sessions()
+    first = sessions.full(ask("a"), ask("b"))
+    changed = sessions.next(first.session_id, 1, ask("a", offset=9), ask("c"), forget=(("b", 0),))
+    assert [(each.topic_partition.topic, each.fetch_offset) for each in changed.asks] == [("a", 9), ("c", 0)]
+
+
+def test_a_session_that_has_forgotten_everything_is_closed() -> None:
+    sessions = Sessions()
+    first = sessions.full(ask("a"))
+    assert sessions.next(first.session_id, 1, forget=(("a", 0),)).session_id == 0
+    assert len(sessions.cache) == 0
+
+
+def test_a_wrong_epoch_and_an_unknown_session_are_errors() -> None:
+    sessions = Sessions()
+    first = sessions.full(ask("a"))
+    with pytest.raises(InvalidFetchSessionEpoch):
+        sessions.next(first.session_id, 2)
+    with pytest.raises(FetchSessionIdNotFound):
+        sessions.next(first.session_id + 1, 1)
+
+
+def test_names_and_ids_do_not_mix_in_a_session() -> None:
+    sessions = Sessions()
+    by_id = FetchPartition("a", Uuid(bytes(range(16))), 0, 0, 100)
+    first = sessions.full(by_id, ids=True)
+    with pytest.raises(FetchSessionTopicIdError):
+        sessions.next(first.session_id, 1)
+
+
+def test_the_final_epoch_closes_the_session_and_opens_none() -> None:
+    sessions = Sessions()
+    first = sessions.full(ask("a"))
+    last = sessions.cache.context(first.session_id, -1, [ask("a")], (), uses_topic_ids=False)
+    assert last.session_id == 0
+    assert len(sessions.cache) == 0
+
+
+def test_when_all_slots_are_taken_only_a_larger_session_gets_in() -> None:
+    sessions = Sessions(slots=2)
+    sessions.full(ask("a"))
+    large = sessions.full(ask("a"), ask("b"))
+    assert sessions.full(ask("x")).session_id == 0
+    assert sessions.full(ask("x"), ask("y")).session_id > 0
+    sessions.next(large.session_id, 1)
+
+
+def test_an_idle_session_makes_room_for_any_other() -> None:
+    sessions = Sessions(slots=1)
+    idle = sessions.full(ask("a"), ask("b"))
+    sessions.clock.advance(IDLE_BEFORE_EVICTION_MS + 1)
+    assert sessions.full(ask("x")).session_id > 0
+    with pytest.raises(FetchSessionIdNotFound):
+        sessions.next(idle.session_id, 1)
+
+
+def test_epochs_wrap_around_to_one() -> None:
+    assert next_epoch(EPOCH_MAX) == 1
+    assert next_epoch(1) == 2
