@@ -167,7 +167,7 @@ class Life:
         assert synced <= self.log.log_end_offset <= end, (
             "synced batches are lost, or others came from nowhere"
         )
-        if self.log.log_end_offset == self.log.log_start_offset > synced:
+        if self.log.log_end_offset == self.log.log_start_offset > synced and not self.facts():
             self.producers[self.log.log_end_offset] = []  # all behind the start was lost: it starts over
         kept = sum(entry.last_offset < self.log.log_end_offset for entry in self.model)
         self.forget(kept)
