@@ -202,6 +202,6 @@ class LogState:
 
     def __repr__(self) -> str:
         return (
-            f"Log({self.topic_partition}, start={self.log_start_offset}, high_watermark={self.high_watermark}, "
-            f"end={self.log_end_offset})"
+            f"Log({self.topic_partition}, start={self.log_start_offset}, "
+            f"high_watermark={self.high_watermark}, end={self.log_end_offset})"
         )

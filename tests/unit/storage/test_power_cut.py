@@ -13,9 +13,7 @@ from dataclasses import dataclass
 import pytest
 
 from barnabas.records.batch import RecordBatch
-from barnabas.storage.log import Log
 from barnabas.storage.names import OFFSET_INDEX, TIME_INDEX, TRANSACTION_INDEX
-from barnabas.storage.producer_state import AppendOrigin
 from barnabas.testing.files import PowerCutFiles
 from tests.unit.storage.support import NOW_MS, Bench, batch, end_transaction, read_batches
 
