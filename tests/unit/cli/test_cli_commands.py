@@ -97,7 +97,8 @@ def test_start_turns_options_into_configuration(
     properties.write_text("broker.id=3\nnum.partitions=2\nlog.dirs=/elsewhere\n")
     result = invoke(
         "start", "--config", str(properties), "--data-dir", str(tmp_path), "--broker-id", "5",
-        "--listener", "PLAINTEXT://127.0.0.1:0", "--listener", "SSL://[::1]:1",
+        "--listener", "PLAINTEXT://127.0.0.1:0", "--listener", "LOCAL://[::1]:1",
+        "--set", "listener.security.protocol.map=PLAINTEXT:PLAINTEXT,LOCAL:PLAINTEXT",
         "--set", "num.partitions=9", "--metrics", "[::1]:9100",
     )  # fmt: skip
     assert result.exit_code == 7
@@ -105,7 +106,7 @@ def test_start_turns_options_into_configuration(
     assert config.log_dirs == (tmp_path,)
     assert config.broker_id == 5
     assert config.num_partitions == 9
-    assert [str(at) for at in config.listeners] == ["PLAINTEXT://127.0.0.1:0", "SSL://[::1]:1"]
+    assert [str(at) for at in config.listeners] == ["PLAINTEXT://127.0.0.1:0", "LOCAL://[::1]:1"]
     assert metrics_address == ("::1", 9100)
 
 

@@ -9,10 +9,12 @@ import pytest
 
 from barnabas.core.config import ConfigType
 from barnabas.core.errors import InvalidConfig
+from barnabas.node import config_checks
 from barnabas.node.broker_config import BrokerConfig
 from barnabas.node.config_keys import BROKER_KEYS
 from barnabas.node.config_keys.lookup import is_secret
 from barnabas.node.config_keys.refused import refusal
+from barnabas.node.config_keys.sockets import SECURITY_PROTOCOLS
 from barnabas.node.render_config_docs import render
 from barnabas.storage.log_config import COARSER_SYNONYMS, TOPIC_KEYS, broker_default, resolve
 
@@ -31,6 +33,12 @@ PYTHON_TYPES = {
 
 def list_free(value: object) -> object:
     return tuple(value) if isinstance(value, list) else value
+
+
+@pytest.fixture
+def all_protocols(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As if the network could do TLS and SASL: the rules about listeners hold for those too."""
+    monkeypatch.setattr(config_checks, "SERVED_SECURITY_PROTOCOLS", frozenset(SECURITY_PROTOCOLS))
 
 
 def complaint(**properties: str) -> str:
@@ -153,6 +161,7 @@ def test_no_key_is_both_known_and_refused() -> None:
     assert [name for name in BROKER_KEYS if refusal(name)] == []
 
 
+@pytest.mark.usefixtures("all_protocols")
 def test_listeners_take_ipv6_free_ports_and_every_interface() -> None:
     config = load({"listeners": "PLAINTEXT://[::1]:0, ssl://:9093"})
     assert [(at.name, at.security_protocol, at.host, at.port) for at in config.listeners] == [
@@ -162,6 +171,7 @@ def test_listeners_take_ipv6_free_ports_and_every_interface() -> None:
     assert str(config.listeners[0]) == "PLAINTEXT://[::1]:0"
 
 
+@pytest.mark.usefixtures("all_protocols")
 def test_a_listener_name_of_ones_own_has_the_protocol_of_the_map() -> None:
     config = load(
         {
@@ -218,10 +228,28 @@ def test_a_listener_name_of_ones_own_has_the_protocol_of_the_map() -> None:
         ({"log.dirs": "a,a"}, "twice"),
     ],
 )
+@pytest.mark.usefixtures("all_protocols")
 def test_settings_that_disagree_are_refused(properties: dict[str, str], hint: str | None) -> None:
     if hint is None:
         load(properties)
         return
+    with pytest.raises(InvalidConfig) as caught:
+        load(properties)
+    assert hint in caught.value.message
+
+
+@pytest.mark.parametrize(
+    ("properties", "hint"),
+    [
+        ({"listeners": "SSL://:1"}, "asks for SSL, which this version does not have; it has PLAINTEXT"),
+        (
+            {"listeners": "OUTSIDE://:1", "listener.security.protocol.map": "OUTSIDE:SASL_SSL"},
+            "asks for SASL_SSL",
+        ),
+        ({"authorizer.class.name": "kafka.security.authorizer.AclAuthorizer"}, "everybody would be allowed"),
+    ],
+)
+def test_a_promise_of_security_that_cannot_be_kept_is_refused(properties: dict[str, str], hint: str) -> None:
     with pytest.raises(InvalidConfig) as caught:
         load(properties)
     assert hint in caught.value.message
