@@ -5,7 +5,8 @@
 
 A round starts one subject on an empty directory, measures it, and kills it; then comes the next
 subject. So both meet the same machine within minutes, and neither runs while the other is
-measured. Start-up is measured cold; everything else after a warm-up, which the JVM needs. The bare loops of `bare_loop` are measured in every round as the physical limit.
+measured. Start-up is measured cold; everything else after a warm-up, which the JVM needs. The
+bare loops of `bare_loop` are measured in every round as the physical limit.
 """
 
 from __future__ import annotations

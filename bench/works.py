@@ -126,11 +126,8 @@ def produce_100b(broker: Broker, scale: Scale) -> Figures:
 def consume(broker: Broker, scale: Scale) -> Figures:
     """Reads back what `produce_1k` wrote, from the page cache."""
     count = scale.produce_bytes // 1_000
-    receiver = Consumer(
-        {"bootstrap.servers": broker.bootstrap, "group.id": "bench", "enable.auto.commit": False}
-    )
-    receiver.assign([TopicPartition("produce-1k", 0, OFFSET_BEGINNING)])
-    read = 0
+    receiver = consumer_at_the_start(broker, "produce-1k")
+    read = 1
     with spending(broker) as spent:
         while read < count:
             messages = receiver.consume(10_000, timeout=TIMEOUT_S)
@@ -200,10 +197,8 @@ def end_to_end(broker: Broker, scale: Scale) -> Figures:
     create_topic(broker, "latency")
     latencies_ms: list[float] = []
     expected = int(5_000 * scale.paced_seconds)
-    receiver = Consumer(
-        {"bootstrap.servers": broker.bootstrap, "group.id": "bench", "enable.auto.commit": False}
-    )
-    receiver.assign([TopicPartition("latency", 0, OFFSET_BEGINNING)])
+    librdkafka_produce(broker, "latency", 100, 1)
+    receiver = consumer_at_the_start(broker, "latency")
 
     def receive() -> None:
         while len(latencies_ms) < expected:
