@@ -90,10 +90,21 @@ def warm_up(broker: Broker, scale: Scale) -> None:
     create_topic(broker, "warm-up")
     body = wire.fetch_body("warm-up", 0, max_bytes=100_000, max_wait_ms=0)
     ask = wire.framed(wire.request_header(wire.FETCH, 4, 1, "bench") + body)
-    run_load(
-        broker.port, produce_frame("warm-up", [bytes(100)]), depth=8, seconds=scale.warm_up_seconds * 0.7
-    )
+    frame = produce_frame("warm-up", [bytes(100)])
+    run_load(broker.port, frame, depth=8, seconds=scale.warm_up_seconds * 0.7)
     run_load(broker.port, ask, depth=8, seconds=scale.warm_up_seconds * 0.3)
+    consumer_at_the_start(broker, "warm-up").close()
+
+
+def consumer_at_the_start(broker: Broker, topic: str) -> Consumer:
+    """A consumer that has its first record: connections and lookups are behind it."""
+    settings = {"bootstrap.servers": broker.bootstrap, "group.id": "bench", "enable.auto.commit": False}
+    receiver = Consumer(settings)
+    receiver.assign([TopicPartition(topic, 0, OFFSET_BEGINNING)])
+    first = receiver.poll(TIMEOUT_S)
+    assert first is not None, f"nothing in {topic}"
+    assert first.error() is None, first.error()
+    return receiver
 
 
 def produce_1k(broker: Broker, scale: Scale) -> Figures:
