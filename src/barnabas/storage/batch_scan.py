@@ -17,7 +17,13 @@ from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from barnabas.core.regions import OpenFile
-from barnabas.records.batch import HEADER_BYTES, LOG_OVERHEAD_BYTES, NO_TIMESTAMP, RecordBatch
+from barnabas.records.batch import (
+    HEADER_BYTES,
+    LOG_OVERHEAD_BYTES,
+    NO_LEADER_EPOCH,
+    NO_TIMESTAMP,
+    RecordBatch,
+)
 
 SEARCH_CHUNK_BYTES: Final = 8 * 1024
 WALK_CHUNK_BYTES: Final = 64 * 1024
@@ -26,8 +32,8 @@ RECOVERY_CHUNK_BYTES: Final = 4 * 1024 * 1024
 LEGACY_BYTES_MIN: Final = LOG_OVERHEAD_BYTES + 14
 """Offset, size, CRC, magic, attributes and the lengths of key and value."""
 
-_PREFIX: Final = struct.Struct(">qi4xb4x2xi8xq")
-"""Base offset, length, magic, last offset delta, max timestamp."""
+_PREFIX: Final = struct.Struct(">qiib4x2xi8xq")
+"""Base offset, length, leader epoch, magic, last offset delta, max timestamp."""
 _SEARCHED: Final = struct.Struct(">qi4xb6xi")
 """Base offset, length, magic, last offset delta."""
 _LEGACY: Final = struct.Struct(">qiIbbq")
@@ -43,6 +49,7 @@ class Header(NamedTuple):
     last_offset: int
     max_timestamp: int
     magic: int
+    leader_epoch: int
 
 
 class GarbledLog(Exception):
@@ -51,18 +58,19 @@ class GarbledLog(Exception):
 
 def parse_header(chunk: bytes | memoryview, at: int, position: int) -> Header:
     """The header at `at` of `chunk`, which lies at `position` of the file."""
-    base_offset, length, magic, last_offset_delta, max_timestamp = _PREFIX.unpack_from(chunk, at)
+    base_offset, length, leader_epoch, magic, last_offset_delta, max_timestamp = _PREFIX.unpack_from(
+        chunk, at
+    )
     size_bytes = length + LOG_OVERHEAD_BYTES
     if magic == 2:
         if size_bytes < HEADER_BYTES or last_offset_delta < 0 or base_offset < 0:
             raise GarbledLog(f"no batch at position {position}")
-        return Header(
-            position, size_bytes, base_offset, base_offset + last_offset_delta, max_timestamp, magic
-        )
+        last_offset = base_offset + last_offset_delta
+        return Header(position, size_bytes, base_offset, last_offset, max_timestamp, magic, leader_epoch)
     if magic not in (0, 1) or size_bytes < LEGACY_BYTES_MIN or base_offset < 0:
         raise GarbledLog(f"no batch at position {position}")
     timestamp = _LEGACY.unpack_from(chunk, at)[5] if magic == 1 else NO_TIMESTAMP
-    return Header(position, size_bytes, base_offset, base_offset, timestamp, magic)
+    return Header(position, size_bytes, base_offset, base_offset, timestamp, magic, NO_LEADER_EPOCH)
 
 
 def iterate_headers(

@@ -9,6 +9,7 @@ written, because this broker lives on a ZooKeeper tree.
 from __future__ import annotations
 
 import json
+import logging
 from dataclasses import dataclass
 
 from barnabas.core.config import read_properties
@@ -16,6 +17,8 @@ from barnabas.core.errors import KafkaStorageError
 from barnabas.core.ids import Uuid
 from barnabas.storage.files import Files
 from barnabas.storage.names import PARTITION_METADATA
+
+_log = logging.getLogger(__name__)
 
 META_PROPERTIES = "meta.properties"
 CLEAN_SHUTDOWN = ".kafka_cleanshutdown"
@@ -66,7 +69,7 @@ def write_meta_properties(files: Files, log_directory: str, properties: MetaProp
 
 
 def read_topic_id(files: Files, directory: str) -> Uuid | None:
-    """The topic id in `partition.metadata` of one log; None when the log has none yet."""
+    """The topic id in `partition.metadata` of one log; None when the log has none (yet, or any more)."""
     path = f"{directory}/{PARTITION_METADATA}"
     if not files.exists(path):
         return None
@@ -74,15 +77,12 @@ def read_topic_id(files: Files, directory: str) -> Uuid | None:
     try:
         return Uuid.parse(found["topic_id"])
     except (KeyError, ValueError):
-        raise KafkaStorageError(f"{path} does not hold a topic id") from None
+        _log.warning("%s does not hold a topic id", path)
+        return None
 
 
 def render_topic_id(topic_id: Uuid) -> bytes:
-    return f"version: 0\ntopic_id: {topic_id}\n".encode()
-
-
-def write_topic_id(files: Files, directory: str, topic_id: Uuid) -> None:
-    files.replace(f"{directory}/{PARTITION_METADATA}", render_topic_id(topic_id))
+    return f"version: 0\ntopic_id: {topic_id}".encode()
 
 
 def write_clean_shutdown(files: Files, log_directory: str, broker_epoch: int) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from threading import Lock
 
 from barnabas.core.clock import Clock
 from barnabas.core.ids import Randomness
@@ -24,6 +25,10 @@ class LogDirectory:
     path: str
     failure: BaseException | None = None
     when_failed: list[Callable[[LogDirectory], None]] = field(default_factory=list)
+    checkpoint_lock: Lock = field(default_factory=Lock)
+    checkpoints_planned: int = 0
+    checkpoints_written: dict[str, int] = field(default_factory=dict)
+    """The newest version of each checkpoint file that is on disk."""
 
     def fail(self, error: BaseException) -> None:
         """Take the directory offline; the first call tells everyone."""

@@ -33,6 +33,8 @@ class FlushWork:
     epochs_content: bytes | None
     directory_changes: int
     is_directory_changed: bool
+    is_new: bool
+    """The directory itself may not be on disk yet."""
 
     def __call__(self) -> FlushWork:
         with self.lock:
@@ -47,4 +49,6 @@ class FlushWork:
                 self.files.replace(f"{self.directory}/{LEADER_EPOCHS}", self.epochs_content)
             elif self.is_directory_changed:
                 self.files.sync_directory(self.directory)
+            if self.is_new:
+                self.files.sync_directory(self.directory.rpartition("/")[0])
         return self

@@ -66,6 +66,16 @@ class LeaderEpochCache:
         starts.append(start_offset)
         self._changed()
 
+    def prepend(self, earlier: list[tuple[int, int]]) -> None:
+        """Add entries that lie before all known ones; of an epoch known already, its true start."""
+        if earlier:
+            known = self.entries
+            if known and known[0][0] == earlier[-1][0]:
+                del known[0]
+            self._epochs = [epoch for epoch, _ in (*earlier, *known)]
+            self._starts = [start for _, start in (*earlier, *known)]
+            self._changed()
+
     def end_offset_for(self, epoch: int, log_end_offset: int) -> tuple[int, int]:
         """`(largest epoch ≤ epoch that we know, where it ended)`, or undefined for both."""
         if epoch == UNDEFINED_EPOCH or not self._epochs:

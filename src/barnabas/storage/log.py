@@ -31,7 +31,7 @@ from barnabas.records.batch import RecordBatch
 from barnabas.records.validation import ValidatedRecords, assign_offsets, validate_produce
 from barnabas.storage import producer_recovery, time_search
 from barnabas.storage.append import NO_OFFSET, AppendInfo, replicated_batches, trusted_records
-from barnabas.storage.directory_properties import write_topic_id
+from barnabas.storage.directory_properties import render_topic_id
 from barnabas.storage.environment import Environment, LogDirectory
 from barnabas.storage.flush import FlushWork
 from barnabas.storage.index import CorruptIndex
@@ -40,6 +40,7 @@ from barnabas.storage.log_config import LogConfig
 from barnabas.storage.names import (
     DELETED,
     LOG,
+    PARTITION_METADATA,
     PRODUCER_SNAPSHOT,
     SEGMENT_SUFFIXES,
     segment_path,
@@ -146,8 +147,10 @@ class Log:
             return
         if self.topic_id is not None:
             raise InconsistentTopicId(f"{self.topic_partition} has topic id {self.topic_id}, not {topic_id}")
+        path = f"{self.directory}/{PARTITION_METADATA}"
         with self._guarded("writing the topic id"):
-            write_topic_id(self._environment.files, self.directory, topic_id)
+            self._environment.files.write(path, render_topic_id(topic_id))
+        self._pending_paths.append(path)
         self.topic_id = topic_id
 
     @property
@@ -530,7 +533,10 @@ class Log:
                 self._delete_segments(beyond)
                 # Were the old names to come back after a power cut, offsets would be there twice.
                 self._environment.files.sync_directory(self.directory)
-            self.segments.active.truncate_to(offset)
+            active = self.segments.active
+            active.truncate_to(offset)
+            # Nor may old bytes come back behind the new ones that will be written here.
+            active.file.sync()
         self._truncated(offset)
         self.log_start_offset = min(self.log_start_offset, offset)
         self.leader_epochs.truncate_from_end(offset)
@@ -621,6 +627,7 @@ class Log:
             epochs_content=epochs.render() if epochs.is_dirty else None,
             directory_changes=self._directory_changes,
             is_directory_changed=is_directory_changed,
+            is_new=self._directory_changes_synced == 0,
         )
 
     def flush_completed(self, work: FlushWork | None) -> None:

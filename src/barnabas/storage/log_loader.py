@@ -71,6 +71,7 @@ def open_log(
     first_offset = max(log_start_offset, loader.segments[0].base_offset)
     end_offset = loader.end_offset
     epochs.truncate_from_end(end_offset)
+    loader.complete_epochs(epochs)
     epochs.truncate_from_start(first_offset)
     loader.remove_stray_snapshots(end_offset)
     return Log(
@@ -309,6 +310,20 @@ class _Loader:
             self.has_changed = True
         return producers
 
+    def complete_epochs(self, epochs: LeaderEpochCache) -> None:
+        """Derive the epochs of the first batches, when the file is lost or starts too late."""
+        known_from = epochs.earliest[1] if epochs.earliest else self.end_offset
+        missing: list[tuple[int, int]] = []
+        for segment in self.segments:
+            if segment.base_offset >= known_from:
+                break
+            for header in segment.headers():
+                if header.leader_epoch < 0 or header.base_offset >= known_from:
+                    break
+                if not missing or missing[-1][0] < header.leader_epoch:
+                    missing.append((header.leader_epoch, header.base_offset))
+        epochs.prepend(missing)
+
     def remove_stray_snapshots(self, end_offset: int) -> None:
         """Keep the snapshots at segment starts and at the end of the log."""
         wanted = {segment.base_offset for segment in self.segments} | {end_offset}
@@ -354,6 +369,7 @@ def _derive(
         if valid_bytes:
             segment.note_timestamp(timestamp, offset)
     segment.bytes_since_last_index_entry = valid_bytes - last_indexed
+    segment.release()
     return end_offset
 
 

@@ -72,8 +72,7 @@ def produce(
     log: Log, count: int = 1, *, epoch: int = 0, size: int = 20, timestamp: int = NOW_MS, **fields: int
 ):  # type: ignore[no-untyped-def]
     values = [bytes(size) for _ in range(count)]
-    info = log.append_as_leader(batch(values, timestamp=timestamp, **fields), leader_epoch=epoch)
-    return info
+    return log.append_as_leader(batch(values, timestamp=timestamp, **fields), leader_epoch=epoch)
 
 
 def end_transaction(

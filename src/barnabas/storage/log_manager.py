@@ -1,0 +1,450 @@
+"""All logs of the broker, in all its log directories.
+
+It opens them at start (in threads: recovery reads the disk, and nothing else runs yet), puts
+a new log into the directory with the fewest, runs what happens from time to time (retention,
+flushes, checkpoints, expired producers) and closes everything in order. A directory whose
+disk fails goes offline with its logs; the others live on.
+
+A deleted log is renamed at once, so that its name is free again, and its files go later.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+
+from barnabas.core.errors import KafkaError, KafkaStorageError
+from barnabas.core.ids import TopicPartition, Uuid, check_topic_name
+from barnabas.core.scheduler import Cancellable
+from barnabas.storage import checkpoints
+from barnabas.storage.directory_properties import (
+    read_clean_shutdown,
+    remove_clean_shutdown,
+    write_clean_shutdown,
+)
+from barnabas.storage.environment import Environment, LogDirectory
+from barnabas.storage.files import Files, Held
+from barnabas.storage.group_commit import GroupCommit
+from barnabas.storage.log import Log
+from barnabas.storage.log_config import LogConfig
+from barnabas.storage.log_loader import open_log
+from barnabas.storage.names import (
+    DELETE_DIRECTORY,
+    STRAY_DIRECTORY,
+    is_marked_for_deletion,
+    parse_log_directory,
+    renamed_directory,
+)
+
+LOCK = ".lock"
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class LogManagerSettings:
+    """The broker's settings that bear on all logs."""
+
+    log_directories: tuple[str, ...]
+    recovery_threads_per_directory: int = 2
+    retention_check_interval_ms: int = 300_000
+    flush_check_interval_ms: int = 3_000
+    recovery_checkpoint_interval_ms: int = 60_000
+    start_offset_checkpoint_interval_ms: int = 60_000
+    producer_expiration_check_interval_ms: int = 600_000
+    initial_delay_ms: int = 30_000
+
+
+class DuplicateLog(Exception):
+    """Two log directories hold a log of the same partition: only a person can say which is right."""
+
+
+class LogManager:
+    """Owned by the loop. `open` before serving, `start` when the scheduler runs, `close` last."""
+
+    def __init__(
+        self,
+        settings: LogManagerSettings,
+        environment: Environment,
+        config_of: Callable[[str], LogConfig],
+        *,
+        on_flushed: Callable[[Log], None] = lambda _: None,
+        on_directory_failed: Callable[[LogDirectory], None] = lambda _: None,
+    ) -> None:
+        self.directories: list[LogDirectory] = []
+        self.had_clean_shutdown: dict[str, bool] = {}
+        self.last_broker_epoch = -1
+        """What the last clean shutdown left; -1 when a directory has none, or they disagree."""
+        self._settings = settings
+        self._environment = environment
+        self._config_of = config_of
+        self._on_directory_failed = on_directory_failed
+        self._logs: dict[TopicPartition, Log] = {}
+        self._locks: list[Held] = []
+        self._timers: list[Cancellable] = []
+        self._group_commit = GroupCommit(environment.background, on_flushed)
+
+    # -- finding ------------------------------------------------------------------------------
+
+    def get(self, topic_partition: TopicPartition) -> Log | None:
+        return self._logs.get(topic_partition)
+
+    def logs(self) -> Iterator[Log]:
+        return iter(list(self._logs.values()))
+
+    def logs_of(self, topic: str) -> list[Log]:
+        return [log for log in self._logs.values() if log.topic_partition.topic == topic]
+
+    @property
+    def live_directories(self) -> list[LogDirectory]:
+        return [directory for directory in self.directories if directory.failure is None]
+
+    @property
+    def offline_directories(self) -> list[LogDirectory]:
+        return [directory for directory in self.directories if directory.failure is not None]
+
+    def high_watermarks(self) -> dict[TopicPartition, int]:
+        """The checkpointed high watermarks of every live directory."""
+        found: dict[TopicPartition, int] = {}
+        for directory in self.live_directories:
+            path = f"{directory.path}/{checkpoints.HIGH_WATERMARKS}"
+            found.update(checkpoints.read_offsets(self._environment.files, path))
+        return found
+
+    # -- opening ------------------------------------------------------------------------------
+
+    def open(self) -> None:
+        """Lock the directories and open every log in them; blocks until recovery is done."""
+        for path in self._settings.log_directories:
+            directory = LogDirectory(path)
+            directory.when_failed.append(self._directory_failed)
+            self.directories.append(directory)
+            try:
+                self._environment.files.make_directory(path)
+                self._locks.append(self._environment.files.lock(f"{path}/{LOCK}"))
+            except OSError as error:
+                directory.fail(error)
+        if not self.live_directories:
+            raise KafkaStorageError("none of the log directories can be used")
+        epochs = {self._open_directory(directory) for directory in self.live_directories}
+        self.last_broker_epoch = epochs.pop() if len(epochs) == 1 else -1
+
+    def _open_directory(self, directory: LogDirectory) -> int:
+        """Open the logs of one directory; the broker epoch in its clean-shutdown marker, or -1."""
+        files = self._environment.files
+        broker_epoch: int | None = None
+        with _offline_on_error(directory):
+            broker_epoch = read_clean_shutdown(files, directory.path)
+            if broker_epoch is not None:
+                remove_clean_shutdown(files, directory.path)
+            self.had_clean_shutdown[directory.path] = broker_epoch is not None
+            names = [entry.name for entry in files.list(directory.path) if entry.is_directory]
+            for name in filter(is_marked_for_deletion, names):
+                self._remove_later(f"{directory.path}/{name}", delay_ms=0)
+            self._open_logs(directory, names, is_clean=broker_epoch is not None)
+        return -1 if broker_epoch is None else broker_epoch
+
+    def _open_logs(self, directory: LogDirectory, names: list[str], *, is_clean: bool) -> None:
+        files, path = self._environment.files, directory.path
+        recovery_points = checkpoints.read_offsets(files, f"{path}/{checkpoints.RECOVERY_POINTS}")
+        start_offsets = checkpoints.read_offsets(files, f"{path}/{checkpoints.LOG_START_OFFSETS}")
+        found = [(name, partition) for name in names if (partition := parse_log_directory(name))]
+
+        def load(name: str, partition: TopicPartition) -> Log:
+            return open_log(
+                partition,
+                directory,
+                f"{path}/{name}",
+                self._config_of(partition.topic),
+                self._environment,
+                is_clean=is_clean,
+                recovery_point=recovery_points.get(partition, 0),
+                log_start_offset=start_offsets.get(partition, 0),
+            )
+
+        if is_clean:
+            opened: Iterable[Log] = (load(name, partition) for name, partition in found)
+        else:
+            opened = _in_threads(load, found, self._settings.recovery_threads_per_directory)
+        for log in opened:
+            other = self._logs.get(log.topic_partition)
+            if other is not None:
+                raise DuplicateLog(f"{log.topic_partition} is in {path} and in {other.log_directory.path}")
+            self._add(log)
+
+    def _add(self, log: Log) -> None:
+        log.request_flush = self._group_commit.request
+        self._logs[log.topic_partition] = log
+
+    def get_or_create(
+        self, topic_partition: TopicPartition, topic_id: Uuid | None = None, *, directory: str | None = None
+    ) -> Log:
+        """The log of the partition; a new one goes where the fewest logs are."""
+        log = self._logs.get(topic_partition)
+        if log is None:
+            check_topic_name(topic_partition.topic)
+            home = self._home_for_new_log(directory)
+            try:
+                log = open_log(
+                    topic_partition,
+                    home,
+                    f"{home.path}/{topic_partition}",
+                    self._config_of(topic_partition.topic),
+                    self._environment,
+                )
+            except OSError as error:
+                home.fail(error)
+                raise KafkaStorageError(f"creating the log of {topic_partition}: {error}") from error
+            self._add(log)
+        if topic_id is not None:
+            log.assign_topic_id(topic_id)
+        return log
+
+    def _home_for_new_log(self, wanted: str | None) -> LogDirectory:
+        live = self.live_directories
+        if wanted is not None:
+            live = [directory for directory in live if directory.path == wanted]
+        if not live:
+            raise KafkaStorageError(
+                "no log directory is online" if wanted is None else f"{wanted} is offline"
+            )
+        load = dict.fromkeys((directory.path for directory in live), 0)
+        if len(live) > 1:
+            for log in self._logs.values():
+                if log.log_directory.path in load:
+                    load[log.log_directory.path] += 1
+        return min(live, key=lambda directory: load[directory.path])
+
+    # -- changing -----------------------------------------------------------------------------
+
+    def update_config(self, topic: str, config: LogConfig) -> None:
+        for log in self.logs_of(topic):
+            log.update_config(config)
+
+    def truncate_to(self, offsets: Mapping[TopicPartition, int]) -> None:
+        """Truncate logs, and record their recovery points before anything is appended again:
+        otherwise recovery would trust what has been rewritten."""
+        touched = {}
+        for topic_partition, offset in offsets.items():
+            log = self._logs.get(topic_partition)
+            if log is not None and log.truncate_to(offset):
+                touched[log.log_directory.path] = log.log_directory
+        self._checkpoint_recovery_points_now(touched.values())
+
+    def truncate_fully_and_start_at(self, topic_partition: TopicPartition, offset: int) -> None:
+        log = self._logs.get(topic_partition)
+        if log is not None:
+            log.truncate_fully_and_start_at(offset)
+            self._checkpoint_recovery_points_now([log.log_directory])
+
+    def delete(self, topic_partition: TopicPartition) -> None:
+        """Take the log away: by name at once, from the disk after `file.delete.delay.ms`."""
+        self._set_aside(topic_partition, DELETE_DIRECTORY)
+
+    def set_aside_stray(self, topic_partition: TopicPartition) -> None:
+        """Keep the files of a log that the cluster does not know, under another name."""
+        self._set_aside(topic_partition, STRAY_DIRECTORY)
+
+    def _set_aside(self, topic_partition: TopicPartition, suffix: str) -> None:
+        log = self._logs.pop(topic_partition, None)
+        if log is None:
+            return
+        log.release()
+        if log.log_directory.failure is not None:
+            return
+        unique = self._environment.randomness.randbytes(16).hex()
+        new = f"{log.log_directory.path}/{renamed_directory(topic_partition, unique, suffix)}"
+        try:
+            self._environment.files.rename(log.directory, new)
+            self._environment.files.sync_directory(log.log_directory.path)
+        except OSError as error:
+            log.fail(error)
+            raise KafkaStorageError(f"deleting {topic_partition}: {error}") from error
+        log.renamed(new)
+        if suffix == DELETE_DIRECTORY:
+            self._remove_later(new, delay_ms=log.config.file_delete_delay_ms)
+
+    def _remove_later(self, path: str, *, delay_ms: int) -> None:
+        environment = self._environment
+
+        def failed(error: BaseException) -> None:
+            _log.warning("%s is still there: %s", path, error)
+
+        environment.scheduler.after(
+            delay_ms,
+            lambda: environment.background.submit(
+                lambda: environment.files.remove_tree(path), lambda _: None, failed
+            ),
+        )
+
+    def _directory_failed(self, directory: LogDirectory) -> None:
+        gone = [log for log in self._logs.values() if log.log_directory is directory]
+        for log in gone:
+            del self._logs[log.topic_partition]
+            log.release()
+        self._on_directory_failed(directory)
+
+    # -- from time to time --------------------------------------------------------------------
+
+    def start(self) -> None:
+        settings, every = self._settings, self._environment.scheduler.every
+        for period_ms, task in (
+            (settings.retention_check_interval_ms, self.apply_retention),
+            (settings.flush_check_interval_ms, self.flush_dirty_logs),
+            (settings.recovery_checkpoint_interval_ms, self.checkpoint_recovery_points),
+            (settings.start_offset_checkpoint_interval_ms, self.checkpoint_log_start_offsets),
+            (settings.producer_expiration_check_interval_ms, self.remove_expired_producers),
+        ):
+            self._timers.append(every(period_ms, task, delay_ms=settings.initial_delay_ms))
+
+    def apply_retention(self) -> None:
+        """Delete old segments of every log, and close the files of those that no longer grow."""
+        for log in self.logs():
+            with _logged(f"retention of {log.topic_partition}"):
+                log.delete_old_segments()
+                log.release_idle_segments()
+
+    def flush_dirty_logs(self) -> None:
+        """Flush the logs whose `flush.ms` has passed."""
+        now_ms = self._environment.clock.now_ms()
+        for log in self.logs():
+            if log.unflushed_messages and now_ms - log.last_flush_ms >= log.config.flush_ms:
+                self._group_commit.request(log)
+
+    def remove_expired_producers(self) -> None:
+        for log in self.logs():
+            log.remove_expired_producers()
+
+    def checkpoint_recovery_points(self) -> None:
+        """Recovery points, and the epoch files that lag behind."""
+        for log in self.logs():
+            if log.leader_epochs.is_dirty:
+                self._group_commit.request(log)
+        self._checkpoint(checkpoints.RECOVERY_POINTS, lambda log: log.recovery_point)
+
+    def checkpoint_log_start_offsets(self) -> None:
+        """Only those that differ from where the first segment starts."""
+        self._checkpoint(
+            checkpoints.LOG_START_OFFSETS,
+            lambda log: (
+                log.log_start_offset if log.log_start_offset > log.segments.first.base_offset else None
+            ),
+        )
+
+    def checkpoint_high_watermarks(self) -> None:
+        self._checkpoint(checkpoints.HIGH_WATERMARKS, lambda log: log.high_watermark)
+
+    def _checkpoint(self, name: str, value: Callable[[Log], int | None]) -> None:
+        for directory in self.live_directories:
+            write = CheckpointWrite(self._environment.files, directory, name, self._render(directory, value))
+            self._environment.background.submit(write, lambda _: None, directory.fail)
+
+    def _render(self, directory: LogDirectory, value: Callable[[Log], int | None]) -> bytes:
+        offsets = {}
+        for log in self._logs.values():
+            if log.log_directory is directory and (offset := value(log)) is not None:
+                offsets[log.topic_partition] = offset
+        return checkpoints.render_offsets(offsets)
+
+    def _checkpoint_recovery_points_now(self, directories: Iterable[LogDirectory]) -> None:
+        for directory in directories:
+            content = self._render(directory, lambda log: log.recovery_point)
+            with _offline_on_error(directory):
+                CheckpointWrite(self._environment.files, directory, checkpoints.RECOVERY_POINTS, content)()
+
+    # -- the end ------------------------------------------------------------------------------
+
+    def close(self, broker_epoch: int = -1) -> None:
+        """Flush and close every log, write the checkpoints and the marker of a clean shutdown."""
+        for timer in self._timers:
+            timer.cancel()
+        for directory in self.live_directories:
+            with _offline_on_error(directory):
+                for log in self.logs():
+                    if log.log_directory is directory:
+                        log.close()
+                self._write_last_checkpoints(directory)
+                write_clean_shutdown(self._environment.files, directory.path, broker_epoch)
+        self.abandon()
+
+    def _write_last_checkpoints(self, directory: LogDirectory) -> None:
+        for name, value in (
+            (checkpoints.RECOVERY_POINTS, lambda log: log.recovery_point),
+            (checkpoints.LOG_START_OFFSETS, lambda log: log.log_start_offset),
+            (checkpoints.HIGH_WATERMARKS, lambda log: log.high_watermark),
+        ):
+            CheckpointWrite(self._environment.files, directory, name, self._render(directory, value))()
+
+    def abandon(self) -> None:
+        """Let go of everything without writing: what a crash does, but for the locks."""
+        for log in self.logs():
+            log.release()
+        self._logs.clear()
+        for lock in self._locks:
+            lock.release()
+        self._locks.clear()
+
+
+class CheckpointWrite:
+    """One checkpoint to be written, here or elsewhere. An older one never undoes a newer one."""
+
+    __slots__ = ("_content", "_directory", "_files", "_name", "_version")
+
+    def __init__(self, files: Files, directory: LogDirectory, name: str, content: bytes) -> None:
+        self._files = files
+        self._directory = directory
+        self._name = name
+        self._content = content
+        self._version = directory.checkpoints_planned = directory.checkpoints_planned + 1
+
+    def __call__(self) -> None:
+        written = self._directory.checkpoints_written
+        with self._directory.checkpoint_lock:
+            if self._version > written.get(self._name, 0):
+                self._files.replace(f"{self._directory.path}/{self._name}", self._content)
+                written[self._name] = self._version
+
+
+class _offline_on_error:  # noqa: N801 - read as a statement
+    """An I/O error inside takes the directory offline and goes no further."""
+
+    def __init__(self, directory: LogDirectory) -> None:
+        self._directory = directory
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> bool:
+        if not isinstance(error, OSError | KafkaStorageError):
+            return False
+        self._directory.fail(error)
+        return True
+
+
+class _logged:  # noqa: N801 - read as a statement
+    """One log's error must not keep the others from their turn."""
+
+    def __init__(self, doing: str) -> None:
+        self._doing = doing
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> bool:
+        if isinstance(error, KafkaError):
+            _log.warning("%s: %s", self._doing, error)
+            return True
+        return False
+
+
+def _in_threads(
+    load: Callable[[str, TopicPartition], Log], found: list[tuple[str, TopicPartition]], threads: int
+) -> Iterator[Log]:
+    if not found:
+        return
+    with ThreadPoolExecutor(threads, thread_name_prefix="log-recovery") as pool:
+        futures: list[Future[Log]] = [pool.submit(load, name, partition) for name, partition in found]
+        for future in futures:
+            yield future.result()
