@@ -215,6 +215,14 @@ async def test_missing_nodes_raise(znodes: Coordination) -> None:
     assert await znodes.exists("/no") is None
 
 
+async def test_many_nodes_are_read_at_once(znodes: Coordination) -> None:
+    await znodes.create("/a", b"1")
+    await znodes.create("/b", b"2")
+    found = await znodes.get_many(["/b", "/no", "/a"])
+    assert found == [await znodes.get("/b"), None, await znodes.get("/a")]
+    assert await znodes.get_many([]) == []
+
+
 async def test_parents_are_made_on_request(znodes: Coordination) -> None:
     await znodes.create("/a/b/c", b"deep", make_parents=True)
     assert (await znodes.get("/a/b"))[0] == b""

@@ -9,6 +9,7 @@ import itertools
 import re
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 
@@ -22,16 +23,18 @@ RETRIABLE = frozenset({3, 5, 6})
 """A topic that was just made may be unknown, leaderless or led by nobody here for a moment."""
 
 
+def chosen_broker(config: pytest.Config, directory: Path, **settings: object) -> Broker:
+    """A broker of the kind that `--broker` names, not yet started."""
+    named = {key.replace("_", "."): value for key, value in settings.items()}
+    if config.getoption("--broker") == "kafka":
+        kafka.require_kafka()
+        return kafka.KafkaBroker(directory, settings=named)
+    return BarnabasBroker(directory / "data", settings=named)
+
+
 @pytest.fixture(scope="session")
 def broker(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
-    directory = tmp_path_factory.mktemp("broker")
-    started: Broker
-    if request.config.getoption("--broker") == "kafka":
-        kafka.require_kafka()
-        started = kafka.KafkaBroker(directory)
-    else:
-        started = BarnabasBroker(directory / "data")
-    with running(started):
+    with running(chosen_broker(request.config, tmp_path_factory.mktemp("broker"))) as started:
         yield started
 
 

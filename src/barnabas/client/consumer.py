@@ -39,6 +39,7 @@ EARLIEST = -2
 """The timestamps that ask ListOffsets for the ends of a partition."""
 
 MAX_WAIT_MS = 500
+STALE_PAUSE_MS = 100
 MAX_BYTES = 16 * 1024 * 1024
 PARTITION_MAX_BYTES = 4 * 1024 * 1024
 VERSION_WITHOUT_TOPIC_IDS = 12
@@ -140,27 +141,39 @@ class Consumer:
         return records
 
     async def _take(self, fetch: asyncio.Task[FetchResponse]) -> list[Fetched]:
+        """The records of an answer. Only errors that the broker reports are retried: bytes that are
+        damaged here will be damaged again."""
         records: list[Fetched] = []
+        errors: list[KafkaError] = []
         try:
             answer = fetch.result()
             raise_for(answer.error_code, None, f"fetching {self._topic}")
-            for row in (row for group in answer.responses for row in group.partitions):
-                records += self._take_partition(row)
         except KafkaError as error:
+            errors.append(error)
+        else:
+            for row in (row for group in answer.responses for row in group.partitions):
+                if row.error_code:
+                    errors += self._errors_of(row)
+                else:
+                    records += self._records_of(row)
+        for error in errors:
             if not error.retriable:
-                raise
+                raise error
+        if errors:
             self._cluster.forget(self._topic)
-            await self._cluster.pause(100)
+            await self._cluster.pause(STALE_PAUSE_MS)
         return records
 
-    def _take_partition(self, row: PartitionData) -> list[Fetched]:
+    def _errors_of(self, row: PartitionData) -> list[KafkaError]:
         index = row.partition_index
         if row.error_code == OffsetOutOfRange.code and row.log_start_offset > self.positions[index]:
             # Retention overtook the reader: what is gone cannot be read.
             self.positions[index] = row.log_start_offset
             return []
-        if row.error_code:
-            raise error_for(row.error_code, f"fetching partition {index} of {self._topic}")
+        return [error_for(row.error_code, f"fetching partition {index} of {self._topic}")]
+
+    def _records_of(self, row: PartitionData) -> list[Fetched]:
+        index = row.partition_index
         if row.records is None or isinstance(row.records, FileRegion):
             return []
         aborted = AbortedTransactions(row.aborted_transactions or ()) if self._read_committed else None

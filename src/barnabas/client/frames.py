@@ -18,7 +18,8 @@ FRAME_BYTES_MAX = 512 * 1024 * 1024
 
 
 class FrameProtocol(asyncio.BufferedProtocol):
-    """Calls `on_frame` with the body of each frame and `on_closed` once, at the end."""
+    """Calls `on_frame` with the body of each frame and `on_closed` at the end, or when there is no
+    way to go on."""
 
     def __init__(
         self, on_frame: Callable[[memoryview], None], on_closed: Callable[[BaseException | None], None]
@@ -71,7 +72,8 @@ class FrameProtocol(asyncio.BufferedProtocol):
             (size,) = SIZE.unpack_from(scratch, position)
             position += SIZE.size
             if not 0 <= size <= FRAME_BYTES_MAX:
-                raise ValueError(f"a frame of {size} bytes")
+                self._on_closed(ValueError(f"it sent a frame of {size} bytes"))
+                return
             if position + size > filled:
                 self._begin_body(size, scratch[position:filled])
                 return

@@ -22,11 +22,15 @@ Two implementations pass one contract suite: `embedded` and ZooKeeper.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from enum import Enum
 from typing import NamedTuple, Protocol
 
 ANY_VERSION = -1
+
+_PATH = re.compile(r"(?:/(?!\.{1,2}(?:/|$))[^/\0]+)+", re.DOTALL)
+"""Names between slashes; `.` and `..` are none."""
 
 
 class CoordinationError(Exception):
@@ -181,6 +185,10 @@ class Coordination(Protocol):
 
     async def get(self, path: str, watch: Watch | None = None) -> tuple[bytes, Stat]: ...
 
+    async def get_many(self, paths: Sequence[str]) -> list[tuple[bytes, Stat] | None]:
+        """The data of many nodes, None for those that do not exist; asked for all at once."""
+        ...
+
     async def set(self, path: str, data: bytes, version: int = ANY_VERSION) -> Stat: ...
 
     async def delete(self, path: str, version: int = ANY_VERSION) -> None: ...
@@ -204,13 +212,8 @@ def check_path(path: str, *, sequential: bool = False) -> None:
     """Raise BadArguments unless `path` may name a node."""
     if sequential:
         path += "0"
-    if path == "/":
-        return
-    if not path.startswith("/") or path.endswith("/") or "\0" in path:
+    if not _PATH.fullmatch(path) and path != "/":
         raise BadArguments(path)
-    for name in path[1:].split("/"):
-        if name in ("", ".", ".."):
-            raise BadArguments(path)
 
 
 def parent_of(path: str) -> str:

@@ -25,6 +25,7 @@ from typing import NamedTuple
 from barnabas.cluster.coordination import (
     ANY_VERSION,
     ConnectionLoss,
+    Coordination,
     CoordinationError,
     Create,
     Delete,
@@ -44,7 +45,7 @@ from barnabas.cluster.coordination import (
 )
 from barnabas.cluster.files import OsDirectory, StoreDirectory
 from barnabas.cluster.journal import Journal, encode_snapshot, encode_transaction, open_journal
-from barnabas.cluster.tree import Transaction, Tree, Znode
+from barnabas.cluster.tree import Transaction, Tree, Znode, events_of
 from barnabas.cluster.watches import Watches
 from barnabas.core.clock import Clock
 from barnabas.core.scheduler import Background
@@ -196,11 +197,12 @@ class EmbeddedStore:
                 if not future.done():
                     future.set_exception(outcome)
                 continue
-            committed = self._tree.commit(outcome)
+            results = self._tree.commit(outcome)
             for session in tuple(self._sessions):
-                session.watches.fire(committed.events)
+                if session.watches:
+                    session.watches.fire(events_of(outcome))
             if not future.done():
-                future.set_result(committed.results)
+                future.set_result(results)
 
     def _compact(self) -> None:
         snapshot = encode_snapshot(self._tree)
@@ -236,8 +238,8 @@ class EmbeddedStore:
             session.lose()
 
 
-class EmbeddedSession:
-    """A session with an `EmbeddedStore`; satisfies `Coordination`."""
+class EmbeddedSession(Coordination):
+    """A session with an `EmbeddedStore`."""
 
     def __init__(self, store: EmbeddedStore, session_id: int, session_timeout_ms: int) -> None:
         self._store = store
@@ -300,6 +302,11 @@ class EmbeddedSession:
         if watch is not None:
             self.watches.on_data(path, watch)
         return znode.data, znode.stat()
+
+    async def get_many(self, paths: Sequence[str]) -> list[tuple[bytes, Stat] | None]:
+        await self._in_order()
+        found = map(self._store.nodes.get, paths)
+        return [None if znode is None else (znode.data, znode.stat()) for znode in found]
 
     async def exists(self, path: str, watch: Watch | None = None) -> Stat | None:
         znode = await self._find(path)
@@ -364,12 +371,16 @@ class EmbeddedSession:
 
     async def _find(self, path: str) -> Znode | None:
         check_path(path)
+        await self._in_order()
+        return self._store.nodes.get(path)
+
+    async def _in_order(self) -> None:
+        """A read waits for what its session has begun to write."""
         self._check_state()
         last = self._last_write
         if last is not None and not last.done():
             await asyncio.wait((last,))
             self._check_state()
-        return self._store.nodes.get(path)
 
     def _check_state(self) -> None:
         match self._state:

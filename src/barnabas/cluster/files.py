@@ -67,7 +67,7 @@ class OsDirectory:
         self._lock: int | None = None
 
     def lock(self) -> None:
-        self._path.mkdir(parents=True, exist_ok=True)
+        self._make()
         descriptor = os.open(self._path / ".lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -75,6 +75,13 @@ class OsDirectory:
             os.close(descriptor)
             raise StoreLocked(str(self._path)) from None
         self._lock = descriptor
+
+    def _make(self) -> None:
+        """A directory is durable once its parent is synced, and so on upwards."""
+        missing = [path for path in (self._path, *self._path.parents) if not path.exists()]
+        self._path.mkdir(parents=True, exist_ok=True)
+        for path in missing:
+            _sync_directory(path.parent)
 
     def read(self, name: str) -> bytes | None:
         try:
@@ -92,13 +99,17 @@ class OsDirectory:
         (self._path / name).unlink(missing_ok=True)
 
     def sync(self) -> None:
-        descriptor = os.open(self._path, os.O_RDONLY | os.O_DIRECTORY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
+        _sync_directory(self._path)
 
     def close(self) -> None:
         if self._lock is not None:
             os.close(self._lock)
             self._lock = None
+
+
+def _sync_directory(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -44,13 +44,17 @@ async def make_persistent_paths(znodes: Coordination) -> None:
             raise outcome
 
 
-async def get_or_create_cluster_id(znodes: Coordination, randomness: Randomness) -> str:
-    """The cluster's id: 22 characters, made by the first broker that ever asked."""
+async def get_or_create_cluster_id(
+    znodes: Coordination, randomness: Randomness, remembered: str | None = None
+) -> str:
+    """The cluster's id: 22 characters, made by the first broker that ever asked.
+
+    `remembered` is what that broker's data directory says, if it has lived in a cluster before."""
     while True:
         try:
             data, _ = await znodes.get(ClusterIdZnode.PATH)
         except NoNode:
-            proposed = ClusterIdZnode.encode(str(Uuid.generate(randomness)))
+            proposed = ClusterIdZnode.encode(remembered or str(Uuid.generate(randomness)))
             try:
                 await znodes.create(ClusterIdZnode.PATH, proposed, make_parents=True)
             except NodeExists:

@@ -165,29 +165,28 @@ async def read_topics(znodes: Coordination) -> dict[str, StoredTopic]:
         names = await znodes.children(TopicZnode.PARENT)
     except NoNode:
         return {}
+    nodes = await znodes.get_many([TopicZnode.path(name) for name in names])
+    configs = await znodes.get_many([ConfigZnode.path(ConfigZnode.TOPICS, name) for name in names])
     found: dict[str, StoredTopic] = {}
-    for name in names:
-        try:
-            info, _ = await read_topic(znodes, name)
-        except UnknownTopicOrPartition:
+    for name, node, config in zip(names, nodes, configs, strict=True):
+        if node is None:
             continue
+        info = TopicZnode.decode(name, node[0])
         states = await read_partition_states(znodes, name, info.assignment)
-        config = await read_config(znodes, ConfigZnode.TOPICS, name)
-        found[name] = StoredTopic(name, info, states, config)
+        found[name] = StoredTopic(name, info, states, ConfigZnode.decode(config[0]) if config else {})
     return found
 
 
 async def read_partition_states(
     znodes: Coordination, topic: str, partitions: Iterable[int]
 ) -> dict[int, PartitionState]:
-    states: dict[int, PartitionState] = {}
-    for partition in partitions:
-        try:
-            data, stat = await znodes.get(PartitionStateZnode.path(topic, partition))
-        except NoNode:
-            continue
-        states[partition] = PartitionStateZnode.decode(data, stat.version)
-    return states
+    numbers = list(partitions)
+    nodes = await znodes.get_many([PartitionStateZnode.path(topic, number) for number in numbers])
+    return {
+        number: PartitionStateZnode.decode(node[0], node[1].version)
+        for number, node in zip(numbers, nodes, strict=True)
+        if node is not None
+    }
 
 
 async def set_partition_state(
@@ -220,7 +219,8 @@ async def read_configs(znodes: Coordination, entity_type: str) -> dict[str, dict
         names = await znodes.children(ConfigZnode.type_path(entity_type))
     except NoNode:
         return {}
-    return {name: await read_config(znodes, entity_type, name) for name in names}
+    nodes = await znodes.get_many([ConfigZnode.path(entity_type, name) for name in names])
+    return {name: ConfigZnode.decode(node[0]) for name, node in zip(names, nodes, strict=True) if node}
 
 
 async def write_config(

@@ -11,7 +11,7 @@ What is prepared but not committed is kept as *shadows*: the few figures of a no
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from barnabas.cluster.coordination import (
@@ -115,11 +115,16 @@ class Transaction(NamedTuple):
     """Per operation: the path of a create; the place in `changes` of a set; None."""
 
 
-class Committed(NamedTuple):
-    events: list[WatchEvent]
-    """What happened, in order."""
-    results: list[Result]
-    """What to answer."""
+def events_of(transaction: Transaction) -> Iterator[WatchEvent]:
+    """What there is to tell about a transaction, in order."""
+    for change in transaction.changes:
+        path = change.path
+        if isinstance(change, Changed):
+            yield WatchEvent(EventType.CHANGED, path)
+        else:
+            kind = EventType.CREATED if isinstance(change, Created) else EventType.DELETED
+            yield WatchEvent(kind, path)
+            yield WatchEvent(EventType.CHILD, parent_of(path))
 
 
 class Shadow:
@@ -184,11 +189,10 @@ class Tree:
         self._shadows.update(draft.shadows)
         return Transaction(self._prepared_zxid, time_ms, draft.changes, draft.results)
 
-    def commit(self, transaction: Transaction) -> Committed:
-        """Apply, without asking again."""
+    def commit(self, transaction: Transaction) -> list[Result]:
+        """Apply, without asking again; returns what to answer."""
         if not transaction.changes:
-            return Committed([], [None] * len(transaction.results))
-        events: list[WatchEvent] = []
+            return [None] * len(transaction.results)
         stats: dict[int, Stat] = {}
         zxid = self.zxid = transaction.zxid
         self._prepared_zxid = max(self._prepared_zxid, zxid)
@@ -196,21 +200,15 @@ class Tree:
             path = change.path
             if isinstance(change, Created):
                 self._create(change, zxid, transaction.time_ms)
-                events.append(WatchEvent(EventType.CREATED, path))
-                events.append(WatchEvent(EventType.CHILD, parent_of(path)))
             elif isinstance(change, Changed):
                 znode = self.nodes[path]
                 znode.data, znode.mzxid, znode.mtime_ms = change.data, zxid, transaction.time_ms
                 znode.version += 1
                 stats[place] = znode.stat()
-                events.append(WatchEvent(EventType.CHANGED, path))
             else:
                 self._delete(path, zxid)
-                events.append(WatchEvent(EventType.DELETED, path))
-                events.append(WatchEvent(EventType.CHILD, parent_of(path)))
             self._drop_shadow(path, zxid)
-        results: list[Result] = [stats[r] if isinstance(r, int) else r for r in transaction.results]
-        return Committed(events, results)
+        return [stats[result] if isinstance(result, int) else result for result in transaction.results]
 
     def owned_by(self, session_id: int) -> list[str]:
         """The session's ephemeral nodes as they will be."""
@@ -262,7 +260,8 @@ class Tree:
 
 
 class _Draft:
-    """One transaction in the making. Its shadows stay its own until every operation has passed."""
+    """One transaction in the making. Its shadows stay its own until every operation has passed; if one
+    does not, the whole draft is thrown away."""
 
     def __init__(self, nodes: dict[str, Znode], shadows: dict[str, Shadow], session_id: int) -> None:
         self._nodes = nodes
@@ -290,24 +289,23 @@ class _Draft:
     def _create(self, operation: Create) -> None:
         path = operation.path
         check_path(path, sequential=operation.sequential)
-        parent_path = parent_of(path)
-        parent = self._look(parent_path)
+        parent = self._touch(parent_of(path))
         if not parent.exists:
             raise NoNode(path)
         if parent.owner:
             raise NoChildrenForEphemerals(path)
         if operation.sequential:
             path = f"{path}{parent.creates:010d}"
-        if self._look(path).exists:
+        if self._exists(path):
             raise NodeExists(path)
-        owner = self._session_id if operation.ephemeral else 0
-        node = self._touch(path)
-        node.exists, node.version, node.creates, node.children, node.owner = True, 0, 0, 0, owner
-        parent = self._touch(parent_path)
+        node = self.shadows[path] = Shadow(None)
+        node.exists = True
+        if operation.ephemeral:
+            node.owner = self._session_id
         parent.creates += 1
         parent.children += 1
         self.results.append(path)
-        self.changes.append(Created(path, operation.data, owner))
+        self.changes.append(Created(path, operation.data, node.owner))
 
     def _delete(self, operation: Delete) -> None:
         path = operation.path
@@ -328,6 +326,10 @@ class _Draft:
             raise NoNode(path)
         if version not in (ANY_VERSION, node.version):
             raise BadVersion(path)
+
+    def _exists(self, path: str) -> bool:
+        shadow = self.shadows.get(path) or self._prepared.get(path)
+        return path in self._nodes if shadow is None else shadow.exists
 
     def _look(self, path: str) -> Shadow:
         """The node as it will be, to read."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterable
 
 from barnabas.cluster.coordination import EventType, Watch, WatchEvent
 
@@ -30,11 +31,12 @@ class Watches:
         self._data.clear()
         self._child.clear()
 
-    def fire(self, events: list[WatchEvent]) -> None:
+    def __bool__(self) -> bool:
+        return bool(self._data or self._child)
+
+    def fire(self, events: Iterable[WatchEvent]) -> None:
         """Call whom these events concern, in their order; a callback that fails stops nobody."""
         for event in events:
-            if not self._data and not self._child:
-                return
             for watch in self._take(event):
                 try:
                     watch(event)

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 _encode = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False).encode
@@ -19,16 +17,23 @@ def to_json(value: dict[str, Any]) -> bytes:
 
 
 def from_json(data: bytes) -> dict[str, Any]:
-    value = json.loads(data)
+    value = json.loads(data.decode())
     if not isinstance(value, dict):
         raise TypeError("not a JSON object")
     return value
 
 
-@contextmanager
-def reading(what: str) -> Iterator[None]:
+class reading:  # noqa: N801 - reads as a statement: `with reading("topic t"):`
     """Everything that decoding can stumble over becomes MalformedZnode, naming `what`."""
-    try:
-        yield
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise MalformedZnode(f"{what} cannot be read: {error!r}") from error
+
+    __slots__ = ("_what",)
+
+    def __init__(self, what: str) -> None:
+        self._what = what
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if isinstance(error, KeyError | TypeError | ValueError | AttributeError):
+            raise MalformedZnode(f"{self._what} cannot be read: {error!r}") from error

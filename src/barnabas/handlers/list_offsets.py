@@ -90,7 +90,9 @@ def _answer(
     except KafkaError as error:
         answer.error_code = error.code
         return answer
-    answer.timestamp, answer.offset, answer.leader_epoch = found
+    answer.timestamp, answer.offset, leader_epoch = found
+    if context.api_version >= 4:
+        answer.leader_epoch = leader_epoch
     return answer
 
 

@@ -62,9 +62,9 @@ class ConnectionOwner(Protocol):
 class Connection:
     __slots__ = (
         "_active_ms", "_blocked_since_ms", "_closing", "_corked", "_descriptor", "_draining_since_ms",
-        "_frame_since_ms", "_output", "_owner", "_paused", "_polled", "_received", "_resuming", "_socket",
-        "_stops", "_unanswered", "closed", "connection_id", "listener_name", "local_host",
-        "local_port", "peer_host", "principal", "session",
+        "_frame_since_ms", "_monotonic_ms", "_output", "_owner", "_paused", "_polled", "_received",
+        "_received_total", "_resuming", "_socket", "_stops", "_unanswered", "closed", "connection_id",
+        "listener_name", "local_host", "local_port", "peer_host", "principal", "session",
     )  # fmt: skip
 
     def __init__(
@@ -89,7 +89,9 @@ class Connection:
         self._owner = owner
         self._socket = sock
         self._descriptor = sock.fileno()
+        self._monotonic_ms = owner.clock.monotonic_ms
         self._received = ReceiveBuffer(owner.buffers)
+        self._received_total = owner.figures.received
         self._output = Output(sock, owner.figures.sent)
         self._unanswered: deque[Exchange] = deque()
         self._stops = 0
@@ -98,7 +100,7 @@ class Connection:
         self._polled = False
         self._resuming = False
         self._closing: Closed | None = None
-        self._active_ms = owner.clock.monotonic_ms()
+        self._active_ms = self._monotonic_ms()
         self._frame_since_ms = NEVER
         self._blocked_since_ms = NEVER
         self._draining_since_ms = NEVER
@@ -125,8 +127,8 @@ class Connection:
         if count == 0:
             self.drain(Closed.BY_PEER)
             return
-        self._owner.figures.received.value += count
-        self._active_ms = self._owner.clock.monotonic_ms()
+        self._received_total.value += count
+        self._active_ms = self._monotonic_ms()
         self._serve()
 
     def _serve(self) -> None:
@@ -169,7 +171,8 @@ class Connection:
         elif frame_bytes or self._frame_since_ms == NEVER:
             self._frame_since_ms = now_ms
         self._flush()
-        self._decide_next_turn(frame_waits=frame_waits)
+        if (frame_waits or unanswered or self._stops or not output.empty) and not self.closed:
+            self._decide_next_turn(frame_waits=frame_waits)
 
     def _must_pause(self) -> bool:
         return (
@@ -179,8 +182,6 @@ class Connection:
         )
 
     def _decide_next_turn(self, *, frame_waits: bool) -> None:
-        if self.closed:
-            return
         if self._must_pause():
             self._paused = True
         elif frame_waits:
@@ -200,7 +201,7 @@ class Connection:
             return
         if not self._polled:
             self.start()
-        self._active_ms = self._owner.clock.monotonic_ms()
+        self._active_ms = self._monotonic_ms()
         self._frame_since_ms = NEVER
         self._serve()
 
@@ -222,23 +223,20 @@ class Connection:
             return
         if exchange.held:
             self._stops -= 1
-        unanswered = self._unanswered
+        unanswered, output = self._unanswered, self._output
         if unanswered and unanswered[0] is exchange:
-            output = self._output
-            while unanswered:
-                parts = unanswered[0].parts
-                if parts is None:
-                    break
+            while unanswered and (parts := unanswered[0].parts) is not None:
+                done = unanswered.popleft()
+                done.parts = ()  # whoever keeps the exchange does not keep its bytes
                 if parts:
                     output.put(parts)
-                done = unanswered.popleft()
                 if done.close_reason is not None:
                     self._close_after_answer(done.close_reason)
-                    break
-            if output.memory_bytes > OUTPUT_CONGESTED_BYTES or not self._corked:
-                self._flush()
+            if self._corked and output.memory_bytes <= OUTPUT_CONGESTED_BYTES:
+                return
+            self._flush()
         if not self._corked:
-            self._active_ms = self._owner.clock.monotonic_ms()
+            self._active_ms = self._monotonic_ms()
             self._unpause()
 
     def hold(self) -> None:
@@ -256,29 +254,31 @@ class Connection:
 
     def _flush(self) -> None:
         """Send what can be sent; arrange for the rest. While blocked, the loop calls when there is room."""
-        if self.closed or self._blocked_since_ms != NEVER:
-            self._check_output_cap()
-            return
-        if not self._try_send():
-            self._blocked_since_ms = self._owner.clock.monotonic_ms()
+        if self._blocked_since_ms == NEVER and not self._try_send():
+            self._blocked_since_ms = self._monotonic_ms()
             self._owner.loop.add_writer(self._descriptor, self._on_writable)
-            self._check_output_cap()
+        if self._output.memory_bytes > self._owner.settings.output_bytes_max:
+            self._reject_stalled()
 
     def _try_send(self) -> bool:
         """True when nothing is left to send, also because the connection has ended."""
         try:
-            if not self._output.flush():
-                return False
-        except RegionCutShort as error:
-            self._blame_send(error)
+            done = self._output.flush()
         except ConnectionError:
             self._end(Closed.BY_PEER)
-        except OSError as error:
+            return True
+        except (OSError, RegionCutShort) as error:
             self._blame_send(error)
-        else:
-            if self._closing is not None and not self._unanswered:
-                self._end(self._closing)
-        return True
+            return True
+        except Exception as error:  # noqa: BLE001 - such as a region whose file was closed under it
+            self._owner.complaints.error(
+                "answer", "an answer for %s cannot be sent; closing it", self.connection_id, cause=error
+            )
+            self._end(Closed.OWN_FAULT)
+            return True
+        if done and self._closing is not None and not self._unanswered:
+            self._end(self._closing)
+        return done
 
     def _on_writable(self) -> None:
         sent_before = self._owner.figures.sent.value
@@ -288,15 +288,8 @@ class Connection:
                 self._owner.loop.remove_writer(self._descriptor)
                 self._unpause()
         elif self._owner.figures.sent.value != sent_before:
-            self._active_ms = self._blocked_since_ms = self._owner.clock.monotonic_ms()
+            self._active_ms = self._blocked_since_ms = self._monotonic_ms()
             self._unpause()
-
-    def _check_output_cap(self) -> None:
-        if self._output.memory_bytes > self._owner.settings.output_bytes_max:
-            self._owner.complaints.warn(
-                "output", "closing %s: it does not read its answers", self.connection_id
-            )
-            self._end(Closed.OUTPUT_FULL)
 
     # --- ending ---
 
@@ -327,7 +320,7 @@ class Connection:
         if self._closing is None:
             self._closing = reason
             self._stops += 1
-            self._draining_since_ms = self._owner.clock.monotonic_ms()
+            self._draining_since_ms = self._monotonic_ms()
 
     def close(self, reason: Closed) -> None:
         """At once, whatever is still owed."""
@@ -337,7 +330,8 @@ class Connection:
         """The reason to close this connection now, if time has brought one."""
         settings = self._owner.settings
         if self._closing is not None and self._closing is not Closed.SHUTDOWN:
-            return _late(now_ms, self._draining_since_ms, settings.half_closed_ms_max, self._closing)
+            progress_ms = max(self._draining_since_ms, self._active_ms)
+            return _late(now_ms, progress_ms, settings.half_closed_ms_max, self._closing)
         if self._blocked_since_ms != NEVER:
             limit_ms = settings.output_stalled_ms_max
             return _late(now_ms, self._blocked_since_ms, limit_ms, Closed.STALLED_READER)
@@ -359,6 +353,10 @@ class Connection:
         )
         self._try_send()
         self._end(Closed.BAD_FRAME)
+
+    def _reject_stalled(self) -> None:
+        self._owner.complaints.warn("output", "closing %s: it does not read its answers", self.connection_id)
+        self._end(Closed.OUTPUT_FULL)
 
     def _blame_dispatch(self, error: Exception) -> None:
         self._owner.complaints.error(

@@ -6,7 +6,8 @@ when everything behind is ready.
 
 A name may have several addresses (localhost: ::1 and 127.0.0.1) and a client may try any of
 them first, so a listener binds them all, on one port. No name at all means every interface
-of both families.
+of both families. An address that this machine does not have (::1 where IPv6 is off) is
+passed over as long as another one of the name can be bound.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from barnabas.core.scheduler import Cancellable, Scheduler
 ACCEPTS_PER_TURN_MAX = 64
 EXHAUSTED_PAUSE_MS = 500
 _EXHAUSTED = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
+_NOT_HERE = frozenset({errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT})
 _PORT_ATTEMPTS_MAX = 16
 
 Accepted = Callable[["Listener", socket.socket, str, int], None]
@@ -109,29 +111,50 @@ class Listener:
 
 def bind(endpoint: Endpoint, *, backlog: int, send_buffer_bytes: int, receive_buffer_bytes: int) -> Listener:
     """Bind and listen, but accept nothing yet. OSError says which address was refused."""
-    for attempt in range(_PORT_ATTEMPTS_MAX):
+    attempts_left = _PORT_ATTEMPTS_MAX
+    while True:
+        attempts_left -= 1
         sockets: list[socket.socket] = []
-        port = endpoint.port
         try:
-            for family, host in _addresses(endpoint):
-                sock = socket.socket(family, socket.SOCK_STREAM)
-                sockets.append(sock)
-                _configure(sock, endpoint.host, send_buffer_bytes, receive_buffer_bytes)
-                sock.bind((host, port))
-                port = sock.getsockname()[1]
+            _bind_all(endpoint, sockets, send_buffer_bytes, receive_buffer_bytes)
             for sock in sockets:
                 sock.listen(backlog)
         except OSError as error:
             for sock in sockets:
                 sock.close()
-            chosen_port_clashes = endpoint.port == 0 and error.errno == errno.EADDRINUSE
-            if chosen_port_clashes and attempt + 1 < _PORT_ATTEMPTS_MAX:
+            # A port that the system chose for one address may be taken on the next.
+            if endpoint.port == 0 and error.errno == errno.EADDRINUSE and attempts_left:
                 continue
-            raise OSError(
-                error.errno, f"cannot listen on {endpoint.host or '*'}:{endpoint.port}: {error.strerror}"
-            ) from error
+            where = f"{endpoint.host or '*'}:{endpoint.port}"
+            raise OSError(error.errno, f"cannot listen on {where}: {error.strerror}") from error
         return Listener(endpoint, sockets)
-    raise AssertionError("unreachable")
+
+
+def _bind_all(
+    endpoint: Endpoint, sockets: list[socket.socket], send_buffer_bytes: int, receive_buffer_bytes: int
+) -> None:
+    """Append to `sockets` one for each address of the endpoint, all on one port."""
+    port = endpoint.port
+    absent: OSError | None = None
+    for family, host in _addresses(endpoint):
+        try:
+            sock = socket.socket(family, socket.SOCK_STREAM)
+        except OSError as error:
+            absent = error
+            continue
+        try:
+            _configure(sock, endpoint.host, send_buffer_bytes, receive_buffer_bytes)
+            sock.bind((host, port))
+        except OSError as error:
+            sock.close()
+            if error.errno not in _NOT_HERE:
+                raise
+            absent = error
+            continue
+        sockets.append(sock)
+        port = sock.getsockname()[1]
+    if not sockets and absent is not None:
+        raise absent
 
 
 def _addresses(endpoint: Endpoint) -> list[tuple[socket.AddressFamily, str]]:

@@ -65,9 +65,8 @@ class Output:
             if isinstance(part, FileRegion):
                 file_bytes += length
                 self._files += 1
-        queue = self._queue
-        queue.append(SIZE.pack(size))
-        queue.extend(parts)
+        self._queue.append(SIZE.pack(size))
+        self._queue.extend(parts)
         self.memory_bytes += SIZE_BYTES + size - file_bytes
 
     def flush(self) -> bool:

@@ -84,32 +84,29 @@ class ReceiveBuffer:
     def receive(self, sock: socket.socket) -> int:
         """One `recv`: how many bytes came, 0 at the end of the stream. When it raises, nothing changed."""
         held = self.end - self.start
-        if held == 0:
-            return self._receive_first(sock)
-        if held >= LARGE_BYTES:
-            return self._receive_rest(sock, held)
         chunk = self._buffers.chunk
-        chunk[:held] = self.view[self.start : self.end]
-        count = sock.recv_into(chunk[held:])
-        self._leave_large()
+        if held == 0:
+            if self._expected and (large := self._buffers.reuse(self._expected)) is not None:
+                return self._receive_expected(sock, large)
+            count = sock.recv_into(chunk)
+        elif held < LARGE_BYTES:
+            chunk[:held] = self.view[self.start : self.end]
+            count = sock.recv_into(chunk[held:])
+            self._leave_large()
+        else:
+            return self._receive_rest(sock, held)
         self.view, self.start, self.end = chunk, 0, held + count
         return count
 
-    def _receive_first(self, sock: socket.socket) -> int:
-        if self._expected:
-            view = self._buffers.reuse(self._expected)
-            if view is not None:
-                self.view, self._large = view, True
-                count = 0
-                try:
-                    count = self.end = sock.recv_into(view, self._expected)
-                finally:
-                    if count == 0:
-                        self._leave_large()
-                return count
-        chunk = self._buffers.chunk
-        count = sock.recv_into(chunk)
-        self.view, self.start, self.end = chunk, 0, count
+    def _receive_expected(self, sock: socket.socket, large: memoryview) -> int:
+        """No more than a frame like the last one, so that equal frames leave no remainder to move."""
+        self.view, self._large = large, True
+        count = 0
+        try:
+            count = self.end = sock.recv_into(large, self._expected)
+        finally:
+            if count == 0:
+                self._leave_large()
         return count
 
     def _receive_rest(self, sock: socket.socket, held: int) -> int:

@@ -29,6 +29,7 @@ from barnabas.network.receive_buffer import LoopBuffers
 from barnabas.network.settings import NetworkSettings
 
 SWEEP_PERIOD_MS = 1_000.0
+_WORTH_A_LINE = frozenset({Closed.SLOW_REQUEST, Closed.STALLED_READER})
 
 
 class Server:
@@ -112,6 +113,8 @@ class Server:
         for connection in self:
             reason = connection.overdue(now_ms)
             if reason is not None:
+                if reason in _WORTH_A_LINE:
+                    self.complaints.warn(reason, "closing %s: %s", connection.connection_id, reason)
                 connection.close(reason)
 
     def forget(self, connection: Connection) -> None:

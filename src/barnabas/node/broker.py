@@ -27,8 +27,10 @@ from barnabas.cluster.registration import (
 from barnabas.cluster.topics import allocate_producer_ids
 from barnabas.controller.configs import ConfigRepository
 from barnabas.controller.election import become_controller
+from barnabas.controller.local_partitions import LocalPartitions
 from barnabas.controller.producer_ids import ProducerIds
 from barnabas.controller.topic_admin import TopicAdmin
+from barnabas.controller.topic_loader import TopicLoader
 from barnabas.core.clock import Clock, SystemClock
 from barnabas.core.errors import InvalidConfig
 from barnabas.core.ids import BrokerId, Randomness
@@ -36,6 +38,7 @@ from barnabas.core.metrics import Metrics
 from barnabas.handlers.dispatcher import Dispatcher
 from barnabas.handlers.services import Services
 from barnabas.handlers.table import ALL_APIS
+from barnabas.network.exchange import Exchange
 from barnabas.network.listener import Endpoint as Bind
 from barnabas.network.server import Server
 from barnabas.network.settings import NetworkSettings
@@ -188,7 +191,13 @@ class Broker:
             producer_expiration_check_interval_ms=config.producer_id_expiration_check_interval_ms,
             initial_delay_ms=config.log_initial_task_delay_ms,
         )
-        log_manager = LogManager(settings, environment, configs.topic_config)
+        log_manager = LogManager(
+            settings,
+            environment,
+            configs.topic_config,
+            on_flushed=lambda log: self._replicas.flushed(log),
+            on_directory_failed=lambda directory: self._replicas.directory_failed(directory),
+        )
         self._exits.callback(log_manager.abandon)
         log_manager.open()
         log_manager.start()
@@ -221,19 +230,17 @@ class Broker:
         timer = Timer(self._clock)
         driver = TimerDriver(asyncio.get_running_loop(), self._clock, timer)
         self._exits.callback(driver.close)
-        replicas = ReplicaManager(self.broker_id, log_manager, self._clock, timer, self.metrics)
-        log_manager.on_flushed = replicas.flushed
-        log_manager.on_directory_failed = replicas.directory_failed
+        self._replicas = ReplicaManager(self.broker_id, log_manager, self._clock, timer, self.metrics)
         self._scheduler.every(
             self.config.replica_high_watermark_checkpoint_interval_ms, log_manager.checkpoint_high_watermarks
         )
-        return replicas
+        return self._replicas
 
     async def _register(self, znodes: Coordination, metadata: MetadataCache) -> int:
         """Be present in the cluster, until shutdown; returns the epoch of this presence."""
         registration = Registration(znodes, self._clock, self._scheduler)
         endpoints = tuple(
-            Endpoint(each.name, each.security_protocol, each.host, each.port)
+            Endpoint(each.name, each.host, each.port, each.security_protocol)
             for each in (
                 self.config.advertised_listeners.get(bound.name, bound) for bound in self.bound_listeners
             )
@@ -255,9 +262,11 @@ class Broker:
         metadata.put_controller(self.broker_id)
         configs.on_topic_change(replicas.update_log_config)
         local = LocalPartitions(self.broker_id, replicas)
-        topics = TopicAdmin(znodes, controllership, configs, metadata, local, self._randomness)
-        await topics.load(replicas.log_manager)
-        return topics
+        loader = TopicLoader(
+            znodes, controllership, configs, metadata, local, self._randomness, replicas.log_manager
+        )
+        await loader.load()
+        return TopicAdmin(znodes, controllership, configs, metadata, local, self._randomness)
 
     async def _serve_metrics(self) -> None:
         if self._metrics_address is None:

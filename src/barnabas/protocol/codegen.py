@@ -12,7 +12,8 @@ To see what is run: `print(codegen.source_of(ProduceRequest.decoder(9)))`.
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from barnabas.core.ids import ZERO_UUID
@@ -32,10 +33,16 @@ class Source:
     def line(self, text: str) -> None:
         self._lines.append("    " * self._depth + text)
 
-    def indent(self) -> None:
-        self._depth += 1
+    def lines(self, texts: Iterable[str]) -> None:
+        for text in texts:
+            self.line(text)
 
-    def dedent(self) -> None:
+    @contextmanager
+    def block(self, header: str) -> Iterator[None]:
+        """Lines written inside the `with` stand under `header`."""
+        self.line(header)
+        self._depth += 1
+        yield
         self._depth -= 1
 
     def fresh(self, stem: str) -> str:
@@ -92,13 +99,12 @@ def compile_constructor(cls: type[Message]) -> Callable[..., None]:
     for field in fields:
         default = "FRESH" if field.default is FRESH else default_expression(source, field)
         parameters.append(f"{field.name}={default}")
-    source.line(f"def __init__({', '.join(parameters)}):")
-    source.indent()
-    for field in fields:
-        value = field.name
-        if field.default is FRESH:
-            value = f"{default_expression(source, field)} if {field.name} is FRESH else {field.name}"
-        source.line(f"self.{field.name} = {value}")
-    if not fields:
-        source.line("pass")
+    with source.block(f"def __init__({', '.join(parameters)}):"):
+        for field in fields:
+            value = field.name
+            if field.default is FRESH:
+                value = f"{default_expression(source, field)} if {field.name} is FRESH else {field.name}"
+            source.line(f"self.{field.name} = {value}")
+        if not fields:
+            source.line("pass")
     return source.define("__init__")

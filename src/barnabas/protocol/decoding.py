@@ -18,7 +18,21 @@ from barnabas.protocol.codegen import Source, default_expression
 from barnabas.protocol.errors import MalformedMessage
 from barnabas.protocol.schema import Decoder, Field, Kind, Message
 
-WIDTHS = {"?": 1, "b": 1, "h": 2, "H": 2, "i": 4, "q": 8, "d": 8, "16s": 16}
+NAMES = {
+    "read_unsigned_varint": primitives.read_unsigned_varint,
+    "read_tag_count": primitives.read_tag_count,
+    "skip_tagged_fields": primitives.skip_tagged_fields,
+    "reject_length": primitives.reject_length,
+    "reject_null": primitives.reject_null,
+    "reject_tag_size": primitives.reject_tag_size,
+    "new": object.__new__,
+    "new_bytes": bytes.__new__,
+    "Uuid": Uuid,
+    "unpack_from": struct.unpack_from,
+    "MalformedMessage": MalformedMessage,
+    "StructError": struct.error,
+}
+"""What the generated code may refer to, besides message classes and layouts."""
 
 
 def compile_decoder(cls: type[Message], version: int) -> Decoder:
@@ -39,35 +53,21 @@ class _DecoderWriter:
 
     def write(self) -> Decoder:
         source = self._source
-        for name in (
-            "read_unsigned_varint",
-            "skip_tagged_fields",
-            "reject_length",
-            "reject_null",
-            "reject_tag_size",
-        ):
-            source.refer(name, getattr(primitives, name))
-        source.refer("new", object.__new__)
-        source.refer("new_bytes", bytes.__new__)
-        source.refer("Uuid", Uuid)
-        source.refer("unpack_from", struct.unpack_from)
-        source.refer("MalformedMessage", MalformedMessage)
-        source.refer("StructError", struct.error)
+        source.names.update(NAMES)
         function = f"decode_{self._cls.__name__}_v{self._version}"
-        source.line(f"def {function}(buffer, position):")
-        source.indent()
-        source.line("limit = len(buffer)")
-        source.line("try:")
-        source.indent()
-        message = self._struct(self._cls)
-        source.line(f"return {message}, position")
-        source.dedent()
-        source.line("except (IndexError, StructError) as error:")
-        source.line(f"    raise MalformedMessage(f'{self._cls.__name__} is cut short: {{error}}') from None")
-        source.line("except UnicodeDecodeError as error:")
-        source.line(
-            f"    raise MalformedMessage(f'{self._cls.__name__} has text that is not UTF-8') from None"
-        )
+        with source.block(f"def {function}(buffer, position):"):
+            source.line("limit = len(buffer)")
+            with source.block("try:"):
+                message = self._struct(self._cls)
+                source.line(f"return {message}, position")
+            source.line("except (IndexError, StructError) as error:")
+            source.line(
+                f"    raise MalformedMessage(f'{self._cls.__name__} is cut short: {{error}}') from None"
+            )
+            source.line("except UnicodeDecodeError as error:")
+            source.line(
+                f"    raise MalformedMessage(f'{self._cls.__name__} has text that is not UTF-8') from None"
+            )
         return source.define(function)
 
     def _struct(self, cls: type[Message]) -> str:
@@ -118,20 +118,23 @@ class _DecoderWriter:
         self._flush()
         source.line(f"if {present} < 0:")
         source.line(f"    {target} = None")
-        source.line("else:")
-        source.indent()
-        source.line(f"{target} = {self._struct(kind.message)}")
-        source.dedent()
+        with source.block("else:"):
+            source.line(f"{target} = {self._struct(kind.message)}")
 
     def _sized(self, kind: Kind, target: str, what: str, nullable: bool) -> None:
         """Strings, bytes and records: a length and that many bytes."""
         source = self._source
         self._length("h" if kind.name == "string" else "i")
-        if nullable:
-            source.line("if length < 0:")
-            source.line(f"    {target} = None")
-            source.line("else:")
-            source.indent()
+        if not nullable:
+            self._slice(kind, target, what)
+            return
+        source.line("if length < 0:")
+        source.line(f"    {target} = None")
+        with source.block("else:"):
+            self._slice(kind, target, what)
+
+    def _slice(self, kind: Kind, target: str, what: str) -> None:
+        source = self._source
         source.line("end = position + length")
         source.line("if not position <= end <= limit:")
         source.line(f"    reject_length({what!r}, length, position, limit)")
@@ -139,8 +142,6 @@ class _DecoderWriter:
         value = {"string": f"str({piece}, 'utf-8')", "bytes": f"bytes({piece})", "records": piece}[kind.name]
         source.line(f"{target} = {value}")
         source.line("position = end")
-        if nullable:
-            source.dedent()
 
     def _array(self, kind: Kind, target: str, what: str, nullable: bool) -> None:
         source = self._source
@@ -152,58 +153,51 @@ class _DecoderWriter:
         least = self._least_size(element)
         source.line(f"elif length{'' if least == 1 else f' * {least}'} > limit - position:")
         source.line(f"    reject_length({what!r}, length, position, limit)")
-        source.line("else:")
-        source.indent()
-        if element.code and element.name != "uuid":
-            source.line(f"{target} = list(unpack_from(f'>{{length}}{element.code}', buffer, position))")
-            source.line(f"position += length * {WIDTHS[element.code]}")
-        else:
-            items = source.fresh("items")
-            source.line(f"{target} = {items} = []")
-            source.line("for _ in range(length):")
-            source.indent()
-            if element.message is not None:
-                source.line(f"{items}.append({self._struct(element.message)})")
+        with source.block("else:"):
+            if element.code and element.name != "uuid":
+                source.line(f"{target} = list(unpack_from(f'>{{length}}{element.code}', buffer, position))")
+                source.line(f"position += length * {struct.calcsize(f'>{element.code}')}")
             else:
-                item = source.fresh("item")
-                self._value(element, item, what, nullable=False)
-                self._flush()
-                source.line(f"{items}.append({item})")
-            source.dedent()
-        source.dedent()
+                items = source.fresh("items")
+                source.line(f"{target} = {items} = []")
+                with source.block("for _ in range(length):"):
+                    if element.message is not None:
+                        source.line(f"{items}.append({self._struct(element.message)})")
+                    else:
+                        item = source.fresh("item")
+                        self._value(element, item, what, nullable=False)
+                        self._flush()
+                        source.line(f"{items}.append({item})")
 
     def _tagged_section(self, cls: type[Message], target: str, tagged: list[Field]) -> None:
         source = self._source
         self._run.append(("B", "count"))
         self._flush()
-        source.line("if count:")
-        source.indent()
-        if not tagged:
-            source.line("position = skip_tagged_fields(buffer, position - 1)")
-            source.dedent()
-            return
+        with source.block("if count:"):
+            if tagged:
+                self._tagged_fields(cls, target, tagged)
+            else:
+                source.line("position = skip_tagged_fields(buffer, position - 1)")
+
+    def _tagged_fields(self, cls: type[Message], target: str, tagged: list[Field]) -> None:
+        source = self._source
         tag, end = source.fresh("tag"), source.fresh("tag_end")
-        source.line("count, position = read_unsigned_varint(buffer, position - 1)")
-        source.line("for _ in range(count):")
-        source.indent()
-        source.line(f"{tag}, position = read_unsigned_varint(buffer, position)")
-        source.line("length, position = read_unsigned_varint(buffer, position)")
-        source.line(f"{end} = position + length")
-        source.line(f"if {end} > limit:")
-        source.line(f"    reject_length('{cls.__name__} tagged field', length, position, limit)")
-        for keyword, field in zip(["if"] + ["elif"] * len(tagged), tagged, strict=False):
-            what = f"{cls.__name__}.{field.name}"
-            source.line(f"{keyword} {tag} == {field.tag}:")
-            source.indent()
-            self._value(field.kind, f"{target}.{field.name}", what, self._version in field.nullable)
-            self._flush()
-            source.line(f"if position != {end}:")
-            source.line(f"    reject_tag_size({what!r})")
-            source.dedent()
-        source.line("else:")
-        source.line(f"    position = {end}")
-        source.dedent()
-        source.dedent()
+        source.line("count, position = read_tag_count(buffer, position - 1)")
+        with source.block("for _ in range(count):"):
+            source.line(f"{tag}, position = read_unsigned_varint(buffer, position)")
+            source.line("length, position = read_unsigned_varint(buffer, position)")
+            source.line(f"{end} = position + length")
+            source.line(f"if {end} > limit:")
+            source.line(f"    reject_length('{cls.__name__} tagged field', length, position, limit)")
+            for field in tagged:
+                what = f"{cls.__name__}.{field.name}"
+                with source.block(f"{'if' if field is tagged[0] else 'elif'} {tag} == {field.tag}:"):
+                    self._value(field.kind, f"{target}.{field.name}", what, self._version in field.nullable)
+                    self._flush()
+                    source.line(f"if position != {end}:")
+                    source.line(f"    reject_tag_size({what!r})")
+            source.line("else:")
+            source.line(f"    position = {end}")
 
     def _length(self, code: str) -> None:
         """Write the reading of `length`; null is -1 whatever the encoding."""
@@ -229,15 +223,14 @@ class _DecoderWriter:
             unpack = source.refer(f"unpack_{codes.replace('?', 'o')}", source.packer(codes).unpack_from)
             source.line(f"{', '.join(target for _, target in run)}, = {unpack}(buffer, position)")
         source.line(f"position += {source.packer(codes).size}")
-        for statement in self._after_run:
-            source.line(statement)
+        source.lines(self._after_run)
         run.clear()
         self._after_run.clear()
 
     def _least_size(self, kind: Kind) -> int:
         """The fewest bytes that a value can take on the wire."""
         if kind.code:
-            return WIDTHS[kind.code]
+            return struct.calcsize(f">{kind.code}")
         if kind.message is not None:
             present = [
                 field

@@ -14,10 +14,18 @@ from barnabas.core.regions import FileRegion
 from barnabas.protocol import primitives
 from barnabas.protocol.codegen import Source, default_expression
 from barnabas.protocol.fields import FRESH
-from barnabas.protocol.schema import Encoder, Field, Kind, Message
+from barnabas.protocol.schema import NO_VERSIONS, Encoder, Field, Kind, Message
 
 COPIED_BYTES_MAX = 2048
 """Records up to this size are copied: cheaper than one more element in a `writev`."""
+
+NAMES = {
+    "unsigned_varint": primitives.unsigned_varint,
+    "refuse_field": primitives.refuse_field,
+    "pack": struct.pack,
+    "FileRegion": FileRegion,
+}
+"""What the generated code may refer to, besides message classes and layouts."""
 
 
 def compile_encoder(cls: type[Message], version: int) -> Encoder:
@@ -35,19 +43,17 @@ class _EncoderWriter:
         self._source = Source()
         self._run: list[tuple[str, str]] = []
         self._out = "out"
+        self._null_length = 0 if self._flexible else -1
+        self._plus = " + 1" if self._flexible else ""
 
     def write(self) -> Encoder:
         source = self._source
-        source.refer("unsigned_varint", primitives.unsigned_varint)
-        source.refer("refuse_field", primitives.refuse_field)
-        source.refer("pack", struct.pack)
-        source.refer("FileRegion", FileRegion)
+        source.names.update(NAMES)
         function = f"encode_{self._cls.__name__}_v{self._version}"
-        source.line(f"def {function}(message, parts, out):")
-        source.indent()
-        self._struct(self._cls, "message")
-        self._flush()
-        source.line("return out")
+        with source.block(f"def {function}(message, parts, out):"):
+            self._struct(self._cls, "message")
+            self._flush()
+            source.line("return out")
         return source.define(function)
 
     def _struct(self, cls: type[Message], value: str) -> None:
@@ -87,40 +93,35 @@ class _EncoderWriter:
             return
         self._run.append(("b", f"-1 if {inner} is None else 1"))
         self._flush()
-        source.line(f"if {inner} is not None:")
-        source.indent()
-        self._struct(kind.message, inner)
-        self._flush()
-        source.dedent()
+        with source.block(f"if {inner} is not None:"):
+            self._struct(kind.message, inner)
+            self._flush()
 
     def _sized(self, kind: Kind, value: str, nullable: bool) -> None:
         """Strings, bytes and records: a length and that many bytes."""
         source = self._source
         raw = source.fresh("raw")
         source.line(f"{raw} = {value}")
-        own = f"{raw}.encode()" if kind.name == "string" else raw
+        measure = [f"length = len({raw}){self._plus}"]
+        if kind.name == "string":
+            measure.insert(0, f"{raw} = {raw}.encode()")
         if nullable:
             source.line(f"if {raw} is None:")
             source.line(f"    {raw} = b''")
-            source.line(f"    length = {0 if self._flexible else -1}")
-            source.line("else:")
-            source.indent()
-        if own != raw:
-            source.line(f"{raw} = {own}")
-        source.line(f"length = len({raw}){' + 1' if self._flexible else ''}")
-        if nullable:
-            source.dedent()
+            source.line(f"    length = {self._null_length}")
+            with source.block("else:"):
+                source.lines(measure)
+        else:
+            source.lines(measure)
         self._length("h" if kind.name == "string" else "i")
         if kind.name != "records":
             source.line(f"{self._out} += {raw}")
             return
-        source.line(f"if length > {COPIED_BYTES_MAX} or isinstance({raw}, FileRegion):")
-        source.indent()
-        source.line(f"if len({raw}):")
-        source.line("    parts.append(out)")
-        source.line(f"    parts.append({raw})")
-        source.line("    out = bytearray()")
-        source.dedent()
+        with source.block(f"if length > {COPIED_BYTES_MAX} or isinstance({raw}, FileRegion):"):
+            source.line(f"if len({raw}):")
+            source.line("    parts.append(out)")
+            source.line(f"    parts.append({raw})")
+            source.line("    out = bytearray()")
         source.line("else:")
         source.line(f"    out += {raw}")
 
@@ -133,24 +134,22 @@ class _EncoderWriter:
         if nullable:
             source.line(f"if {items} is None:")
             source.line(f"    {items} = ()")
-            source.line(f"    length = {0 if self._flexible else -1}")
+            source.line(f"    length = {self._null_length}")
             source.line("else:")
-            source.line(f"    length = len({items}){' + 1' if self._flexible else ''}")
+            source.line(f"    length = len({items}){self._plus}")
         else:
-            source.line(f"length = len({items}){' + 1' if self._flexible else ''}")
+            source.line(f"length = len({items}){self._plus}")
         self._length("i")
         if element.code and element.name != "uuid":
             source.line(f"{self._out} += pack(f'>{{len({items})}}{element.code}', *{items})")
             return
         item = source.fresh("m")
-        source.line(f"for {item} in {items}:")
-        source.indent()
-        if element.message is not None:
-            self._struct(element.message, item)
-        else:
-            self._value(element, item, nullable=False)
-        self._flush()
-        source.dedent()
+        with source.block(f"for {item} in {items}:"):
+            if element.message is not None:
+                self._struct(element.message, item)
+            else:
+                self._value(element, item, nullable=False)
+            self._flush()
 
     def _tagged_section(self, tagged: list[Field], value: str) -> None:
         """Fields at their default are left out; nearly always that is all of them."""
@@ -162,38 +161,30 @@ class _EncoderWriter:
         conditions = [self._differs(field, f"{value}.{field.name}") for field in tagged]
         source.line(f"if not ({' or '.join(conditions)}):")
         source.line(f"    {self._out}.append(0)")
-        source.line("else:")
-        source.indent()
-        count, section = source.fresh("count"), source.fresh("section")
-        source.line(f"{count} = 0")
-        source.line(f"{section} = bytearray()")
-        for field, condition in zip(tagged, conditions, strict=True):
-            source.line(f"if {condition}:")
-            source.indent()
-            source.line(f"{count} += 1")
-            outer, self._out = self._out, source.fresh("tag_out")
-            source.line(f"{self._out} = bytearray()")
-            self._value(field.kind, f"{value}.{field.name}", self._version in field.nullable)
-            self._flush()
-            source.line(
-                f"{section} += unsigned_varint({field.tag}) + unsigned_varint(len({self._out})) + {self._out}"
-            )
-            self._out = outer
-            source.dedent()
-        source.line(f"{self._out} += unsigned_varint({count}) + {section}")
-        source.dedent()
+        with source.block("else:"):
+            count, section = source.fresh("count"), source.fresh("section")
+            source.line(f"{count} = 0")
+            source.line(f"{section} = bytearray()")
+            for field, condition in zip(tagged, conditions, strict=True):
+                with source.block(f"if {condition}:"):
+                    source.line(f"{count} += 1")
+                    outer, self._out = self._out, source.fresh("tag_out")
+                    source.line(f"{self._out} = bytearray()")
+                    self._value(field.kind, f"{value}.{field.name}", self._version in field.nullable)
+                    self._flush()
+                    size = f"unsigned_varint(len({self._out}))"
+                    source.line(f"{section} += unsigned_varint({field.tag}) + {size} + {self._out}")
+                    self._out = outer
+            source.line(f"{self._out} += unsigned_varint({count}) + {section}")
 
     def _differs(self, field: Field, value: str) -> str:
         """A condition: `value` is not what `field` is by default."""
-        if field.kind.message is not None and (field.tag is not None or field.default is None):
-            if field.tag is None:
-                return f"{value} is not None"
-            inner = [
-                self._differs(each, f"{value}.{each.name}") for each in field.kind.message.__schema__.fields
-            ]
+        struct_class = field.kind.message
+        if struct_class is not None and field.tag is not None:
+            inner = [self._differs(each, f"{value}.{each.name}") for each in struct_class.__schema__.fields]
             return f"{value} is not None and ({' or '.join(inner)})"
-        if field.default is FRESH and field.kind.message is None:
-            return f"({value} is None or len({value}))" if field.nullable.last >= 0 else value
+        if field.kind.name == "array" and field.default is FRESH:
+            return f"({value} is None or len({value}))" if field.nullable != NO_VERSIONS else value
         if field.default is None:
             return f"{value} is not None"
         if field.default is False:
@@ -214,17 +205,13 @@ class _EncoderWriter:
             source.line("else:")
             source.line(f"    {self._out} += unsigned_varint(length)")
             return
-        source.line("if length < 128:")
-        source.indent()
-        self._run.append(("B", "length"))
-        self._flush()
-        source.dedent()
-        source.line("else:")
-        source.indent()
-        self._run.extend(run)
-        self._flush()
-        source.line(f"{self._out} += unsigned_varint(length)")
-        source.dedent()
+        with source.block("if length < 128:"):
+            self._run.append(("B", "length"))
+            self._flush()
+        with source.block("else:"):
+            self._run.extend(run)
+            self._flush()
+            source.line(f"{self._out} += unsigned_varint(length)")
 
     def _flush(self) -> None:
         """Write the pending fixed-width values as one."""

@@ -40,16 +40,24 @@ def unsigned_varint(value: int) -> bytes:
     return bytes(out)
 
 
+def read_tag_count(buffer: memoryview, position: int) -> tuple[int, int]:
+    """How many tagged fields follow, and where the first one begins."""
+    count, position = read_unsigned_varint(buffer, position)
+    if count * 2 > len(buffer) - position:  # a tag and a size take a byte each
+        reject_length("a section of tagged fields", count, position, len(buffer))
+    return count, position
+
+
 def skip_tagged_fields(buffer: memoryview, position: int) -> int:
     """The end of a section of tagged fields of which none is known. `position` is its start."""
-    count, position = read_unsigned_varint(buffer, position)
+    count, position = read_tag_count(buffer, position)
     limit = len(buffer)
-    for _ in range(count):  # every round takes at least two bytes, so the count needs no check
+    for _ in range(count):
         _, position = read_unsigned_varint(buffer, position)
         size, position = read_unsigned_varint(buffer, position)
         position += size
         if position > limit:
-            reject_length("tagged field", size, position - size, limit)
+            reject_length("a tagged field", size, position - size, limit)
     return position
 
 

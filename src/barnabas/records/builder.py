@@ -16,9 +16,9 @@ from typing import Final
 
 from crc32c import crc32c
 
+from barnabas.core.errors import InvalidRecord
 from barnabas.records.batch import (
     ATTRIBUTES_AT,
-    CODEC_MASK,
     CONTROL_FLAG,
     CRC_AT,
     DELETE_HORIZON_FLAG,
@@ -46,11 +46,12 @@ from barnabas.records.record import (
     Header,
     Record,
 )
-from barnabas.records.varint import Buffer, write_varint
+from barnabas.records.varint import Buffer, wrap_int64, write_varint
 
 NewRecord = tuple[bytes | None, bytes | None, Sequence[Header], int]
 """Key, value, headers, timestamp."""
 
+OFFSET_DELTA_MAX: Final = (1 << 31) - 1
 _CRC_BYTES: Final = 4
 
 
@@ -135,12 +136,13 @@ class BatchBuilder:
             self._base_timestamp = timestamp
         self._max_timestamp = max(self._max_timestamp, timestamp)
         offset_delta = self._last_offset_delta + 1 if offset is None else offset - self._base_offset
-        assert offset_delta > self._last_offset_delta, "offsets must grow within a batch"
+        if not self._last_offset_delta < offset_delta <= OFFSET_DELTA_MAX:
+            raise InvalidRecord("Offsets must grow within a batch, and stay within 2^31 of its first")
         self._last_offset_delta = offset_delta
         self._record_count += 1
 
         body = bytearray(1)  # record attributes, of which none is in use
-        write_varint(body, timestamp - self._base_timestamp)
+        write_varint(body, wrap_int64(timestamp - self._base_timestamp))
         write_varint(body, offset_delta)
         _write_bytes(body, key)
         _write_bytes(body, value)
@@ -280,7 +282,7 @@ def rebuild_batch(
     builder = BatchBuilder(
         base_offset=batch.base_offset,
         leader_epoch=batch.leader_epoch,
-        codec=Codec(batch.attributes & CODEC_MASK),
+        codec=batch.codec,
         log_append_time=batch.max_timestamp if batch.is_log_append_time else None,
         producer_id=batch.producer_id,
         producer_epoch=batch.producer_epoch,

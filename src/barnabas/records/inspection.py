@@ -13,13 +13,13 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 from barnabas.core.errors import InvalidRecord
-from barnabas.records.varint import Buffer, read_varint, read_varlong
+from barnabas.records.varint import INT64_MAX, INT64_MIN, Buffer, read_varint, read_varlong
 
 RECORD_BYTES_MIN: Final = 7
 """Length, attributes, two deltas, two null lengths and no headers, a byte each."""
 
-INT64_MAX: Final = (1 << 63) - 1
-INT64_MIN: Final = -(1 << 63)
+RECORDS_NAMED_MAX: Final = 100
+"""Faulty records that are named one by one; a batch may hold millions."""
 
 
 class RecordsSummary(NamedTuple):
@@ -29,7 +29,7 @@ class RecordsSummary(NamedTuple):
     max_timestamp_delta: int
     has_consecutive_offsets: bool
     without_key: tuple[int, ...]
-    """The records that have none, by position in the batch."""
+    """The first records that have none, by position in the batch."""
 
 
 def check_lengths(payload: Buffer, record_count: int) -> None:
@@ -72,7 +72,7 @@ def inspect_records(payload: Buffer, record_count: int) -> RecordsSummary:  # no
     min_delta = INT64_MAX
     max_delta = INT64_MIN
     has_consecutive_offsets = True
-    without_key = []
+    without_key: list[int] = []
     try:
         for index in range(record_count):
             length, start = read_varint(payload, position)
@@ -90,6 +90,7 @@ def inspect_records(payload: Buffer, record_count: int) -> RecordsSummary:  # no
             length, at = read_varint(payload, at)
             if length < 0:
                 without_key.append(index)
+                del without_key[RECORDS_NAMED_MAX:]
             else:
                 at += length
             length, at = read_varint(payload, at)

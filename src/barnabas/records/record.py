@@ -21,7 +21,7 @@ from barnabas.core.errors import InvalidRecord
 from barnabas.core.limits import INFLATED_BATCH_BYTES_MAX
 from barnabas.records.batch import RecordBatch
 from barnabas.records.compression import decompress
-from barnabas.records.varint import Buffer, read_varint, read_varlong
+from barnabas.records.varint import Buffer, read_varint, read_varlong, wrap_int64
 
 Header = tuple[str, bytes | None]
 
@@ -79,7 +79,7 @@ def iterate_records(batch: RecordBatch, limit_bytes: int = INFLATED_BATCH_BYTES_
             headers, at = _read_headers(payload, at, position, count)
         if at != position:
             raise InvalidRecord("A record's fields do not fill its length")
-        timestamp = base_timestamp + timestamp_delta if append_time is None else append_time
+        timestamp = wrap_int64(base_timestamp + timestamp_delta) if append_time is None else append_time
         yield Record(base_offset + offset_delta, timestamp, key, value, headers)
     if position != len(payload):
         raise InvalidRecord("A batch holds more bytes than its records")

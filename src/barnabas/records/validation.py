@@ -16,6 +16,7 @@ Offsets and leader epoch are assigned afterwards by `assign_offsets`, when the l
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import struct
 from typing import Final
 
@@ -47,15 +48,14 @@ from barnabas.records.batch import (
 from barnabas.records.builder import assemble_batch, build_batch
 from barnabas.records.compression import CODEC_BY_NAME, Codec, compress
 from barnabas.records.inspection import (
-    INT64_MAX,
-    INT64_MIN,
     RECORD_BYTES_MIN,
+    RECORDS_NAMED_MAX,
     RecordsSummary,
     check_lengths,
     inspect_records,
 )
 from barnabas.records.record import inflate_payload, iterate_records
-from barnabas.records.varint import Buffer
+from barnabas.records.varint import INT64_MAX, INT64_MIN, Buffer
 
 CREATE_TIME: Final = "CreateTime"
 LOG_APPEND_TIME: Final = "LogAppendTime"
@@ -65,9 +65,6 @@ UNBOUNDED_MS: Final = INT64_MAX
 
 LENGTHS_CHECKED_RECORDS_MAX: Final = 16
 """Up to this many uncompressed records, about 3 µs, lengths are followed one by one."""
-
-RECORD_ERRORS_MAX: Final = 100
-"""Records that a rejection names; a batch of a million bad ones needs no longer answer."""
 
 _put_int64 = struct.Struct(">q").pack_into
 _put_int32 = struct.Struct(">i").pack_into
@@ -266,11 +263,12 @@ def _check_keys_and_timestamps(
     latest = now_ms + settings.timestamp_after_max_ms
     untimely: list[tuple[int, str]] = []
     if settings.timestamp_type == CREATE_TIME and not earliest <= lowest <= highest <= latest:
-        untimely = [
+        faulty = (
             (index, f"Timestamp {record.timestamp} is out of range [{earliest}, {latest}]")
             for index, record in enumerate(iterate_records(batch, INFLATED_BATCH_BYTES_MAX))
             if record.timestamp != NO_TIMESTAMP and not earliest <= record.timestamp <= latest
-        ]
+        )
+        untimely = list(itertools.islice(faulty, RECORDS_NAMED_MAX))
     if not keyless and not untimely:
         return
     error: KafkaError = InvalidRecord("Compacted topics do not accept records without a key")
@@ -278,7 +276,7 @@ def _check_keys_and_timestamps(
         error = InvalidTimestamp("One or more records have been rejected due to invalid timestamp")
     # A record with both faults is named once, by the fault that is looked for first.
     faults = dict(untimely) | dict.fromkeys(keyless, "Compacted topics do not accept records without a key")
-    error.record_errors = tuple(sorted(faults.items())[:RECORD_ERRORS_MAX])
+    error.record_errors = tuple(sorted(faults.items()))
     raise error
 
 

@@ -10,10 +10,22 @@ is a malformed record and raises InvalidRecord.
 
 from __future__ import annotations
 
+from typing import Final
+
 from barnabas.core.errors import InvalidRecord
 
 Buffer = bytes | bytearray | memoryview
 """Anything whose bytes can be read in place."""
+
+INT64_MAX: Final = (1 << 63) - 1
+INT64_MIN: Final = -(1 << 63)
+
+
+def wrap_int64(value: int) -> int:
+    """`value` as 64 bits hold it: sums of timestamps that overflow do so as in Java."""
+    return (
+        value if INT64_MIN <= value <= INT64_MAX else ((value - INT64_MIN) & 0xFFFFFFFFFFFFFFFF) + INT64_MIN
+    )
 
 
 def read_varint(buffer: Buffer, position: int) -> tuple[int, int]:

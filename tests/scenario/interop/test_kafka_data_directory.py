@@ -19,7 +19,7 @@ from tests.peers.kafka import KafkaBroker
 from tests.scenario.interop.test_kafka_dump_log import complaints, dump, segment_files
 from tests.support import wire
 from tests.support.broker import BarnabasBroker, Broker, partition_directory, running
-from tests.support.fixtures import create_topic
+from tests.support.fixtures import chosen_broker, create_topic
 from tests.support.workload import SEGMENT_BYTES, Stored, assert_same, read_all, write_mixture
 
 pytestmark = pytest.mark.java
@@ -125,9 +125,7 @@ def test_kafkas_producers_are_remembered(
 
 def test_kafka_serves_what_barnabas_wrote(request: pytest.FixtureRequest, tmp_path: Path) -> None:
     """The other way round: our partition takes the place of one that a stopped Kafka has."""
-    ours: Broker = BarnabasBroker(tmp_path / "barnabas")
-    if request.config.getoption("--broker") == "kafka":
-        ours = KafkaBroker(tmp_path / "barnabas")
+    ours = chosen_broker(request.config, tmp_path / "barnabas")
     theirs = KafkaBroker(tmp_path / "kafka")
     with running(theirs):
         create_topic(theirs, "mixture", configs={"segment.bytes": str(SEGMENT_BYTES)})

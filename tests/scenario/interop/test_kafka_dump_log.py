@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.peers.kafka import DUMP_LOG_SEGMENTS, KafkaBroker, run_kafka_tool
-from tests.support.broker import BarnabasBroker, Broker, partition_directory, running
-from tests.support.fixtures import create_topic
+from tests.peers.kafka import DUMP_LOG_SEGMENTS, run_kafka_tool
+from tests.support.broker import partition_directory, running
+from tests.support.fixtures import chosen_broker, create_topic
 from tests.support.workload import SEGMENT_BYTES, Stored, write_mixture
 
 pytestmark = pytest.mark.java
@@ -26,7 +26,7 @@ COMPLAINT = re.compile(
     re.IGNORECASE,
 )
 TOOLS_OWN_SLIP = re.compile(r"^\s*-1 is followed by \d+$")
-"""The tool takes every segment's first offset but 0 for a gap. Its heading above real gaps matches nothing."""
+"""The tool takes every segment's first offset but 0 for a gap; its heading above gaps matches nothing."""
 
 BATCH = re.compile(r"^baseOffset: (\d+) lastOffset: (\d+) count: (\d+) ", re.MULTILINE)
 
@@ -36,12 +36,7 @@ def written(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> tuple[Path, list[Stored]]:
     """The directory of a partition with several segments, its broker stopped cleanly, and what it holds."""
-    directory = tmp_path_factory.mktemp("dump-log")
-    broker: Broker
-    if request.config.getoption("--broker") == "kafka":
-        broker = KafkaBroker(directory)
-    else:
-        broker = BarnabasBroker(directory / "data")
+    broker = chosen_broker(request.config, tmp_path_factory.mktemp("dump-log"))
     with running(broker):
         configs = {"segment.bytes": str(SEGMENT_BYTES), "index.interval.bytes": "1024"}
         create_topic(broker, "mixture", configs=configs)

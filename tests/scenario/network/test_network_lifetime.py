@@ -37,6 +37,10 @@ def has_ipv6():
     return True
 
 
+def _resolves_to_ipv6(name):
+    return has_ipv6() and any(found[4][0] == "::1" for found in socket.getaddrinfo(name, 0))
+
+
 async def test_a_thousand_connections_are_served_and_leave_no_descriptor():
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     count = min(1_000, (soft - 100) // 2)
@@ -179,6 +183,29 @@ async def test_no_host_means_both_families_and_ipv4_peers_keep_their_address():
             await client.send(b"x")
             assert await client.receive() == b"re:x"
         assert {connection.peer_host for connection in served.server} == {"::1", "127.0.0.1"}
+
+
+async def test_a_name_with_an_address_that_is_not_here_is_served_on_the_others(monkeypatch):
+    here = (socket.AF_INET, socket.SOCK_STREAM, 0, "", ("127.0.0.1", 0))
+    elsewhere = (socket.AF_INET, socket.SOCK_STREAM, 0, "", ("192.0.2.1", 0))
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: [elsewhere, here])
+    async with serving(echo, host="both") as served:
+        client = await served.connect()
+        await client.send(b"x")
+        assert await client.receive() == b"re:x"
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: [elsewhere])
+    with pytest.raises(OSError, match="cannot listen on neither:0"):
+        async with serving(echo, host="neither"):
+            pass
+
+
+async def test_localhost_is_served_on_every_address_that_a_client_may_try():
+    async with serving(echo, host="localhost") as served:
+        hosts = {"127.0.0.1"} | ({"::1"} if _resolves_to_ipv6("localhost") else set())
+        for host in hosts:
+            client = await served.connect(host)
+            await client.send(b"x")
+            assert await client.receive() == b"re:x"
 
 
 async def test_a_connection_knows_where_it_came_from():

@@ -1,6 +1,5 @@
 """Answers on their way out: file regions, slow readers, readers that never read, peers that vanish."""
 
-import asyncio
 import hashlib
 import os
 import socket
@@ -90,6 +89,24 @@ async def test_a_region_beyond_the_end_of_its_file_closes_the_connection(tmp_pat
         assert served.closed("send_failed") == 1
     assert len(caplog.records) == 1
     file.close()
+
+
+async def test_a_region_whose_file_was_closed_costs_one_connection(tmp_path, caplog):
+    file = file_of(tmp_path / "log", 1 << 16)
+    file.close()
+
+    def dispatch(exchange, frame):
+        exchange.respond([FileRegion(file, 0, 1 << 16)] if bytes(frame) == b"fetch" else [bytes(frame)])
+
+    async with serving(dispatch) as served:
+        client, other = await served.connect(), await served.connect()
+        await client.send(b"fetch")
+        assert await client.receive_exactly(4) == (1 << 16).to_bytes(4)
+        assert await client.sees_the_end()
+        await other.send(b"fine")
+        assert await other.receive() == b"fine"
+    assert served.closed("own_fault") == 1
+    assert [record.levelname for record in caplog.records] == ["ERROR"]
 
 
 async def test_large_answers_in_memory_arrive_whole():
@@ -213,7 +230,7 @@ async def test_half_close_still_gets_every_answer():
         await client.send(b"a", b"b")
         client.sock.shutdown(socket.SHUT_WR)
         await until(lambda: len(later.exchanges) == 2)
-        await asyncio.sleep(0.01)
+        await until(lambda: all(connection._closing is not None for connection in served.server))
         later.answer(1)
         later.answer(0)
         assert [await client.receive() for _ in range(2)] == [b"re:a", b"re:b"]

@@ -9,6 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
+from tests.unit.cluster.later import Later
 from tests.unit.cluster.simulated_disk import PowerCut, SimulatedDirectory, SimulatedDisk
 
 from barnabas.cluster import embedded
@@ -382,26 +383,3 @@ async def test_a_topic_of_5000_partitions_is_one_record() -> None:
     await store.connect().multi(operations)
     assert disk.syncs - before == 1
     assert len(store.nodes) == 5_002
-
-
-class Later:
-    """Work that is done when the test says so."""
-
-    def __init__(self) -> None:
-        self._work: list[object] = []
-
-    def submit(self, work, then, failed) -> None:  # type: ignore[no-untyped-def]
-        self._work.append((work, then))
-
-    async def run_all(self) -> None:
-        ran = True
-        while ran:
-            ran = self.run_one()
-            await asyncio.sleep(0)
-
-    def run_one(self) -> bool:
-        if not self._work:
-            return False
-        work, then = self._work.pop(0)  # type: ignore[misc]
-        then(work())
-        return True

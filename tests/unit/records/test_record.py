@@ -14,6 +14,7 @@ from kafka.record import default_records as kafka_python_records
 from barnabas.core.errors import InvalidRecord
 from barnabas.records.batch import HEADER_BYTES, read_batch
 from barnabas.records.builder import (
+    BatchBuilder,
     assemble_batch,
     build_batch,
     build_end_transaction_marker,
@@ -193,6 +194,19 @@ def test_a_delete_horizon_stands_in_for_the_base_timestamp_and_stays() -> None:
     assert (again.has_delete_horizon, again.base_timestamp) == (True, 42)
 
 
+def test_timestamps_overflow_as_they_do_in_java() -> None:
+    extremes = [(b"a", b"", [], (1 << 63) - 1), (b"b", b"", [], -(1 << 63)), (b"c", b"", [], 0)]
+    assert _ours(build_batch(extremes)) == extremes
+
+
+@pytest.mark.parametrize("offset", [0, 4, 5, 5 + (1 << 31)])
+def test_offsets_that_do_not_grow_or_leave_the_range_of_a_batch_are_refused(offset: int) -> None:
+    builder = BatchBuilder(base_offset=5)
+    builder.append(b"k", b"v", (), 0, 5)
+    with pytest.raises(InvalidRecord, match="Offsets"):
+        builder.append(b"k", b"v", (), 0, offset)
+
+
 def _batch_of(payload: bytes, count: int = 1) -> bytearray:
     return assemble_batch(
         payload,
@@ -248,8 +262,9 @@ def test_the_cheap_walk_counts_and_reads_long_lengths() -> None:
     for count in (2, 4):
         with pytest.raises(InvalidRecord, match="holds 3"):
             check_lengths(payload, count)
-    with pytest.raises(InvalidRecord):
-        check_lengths(b"\x80", 1)
+    for too_short in (b"\x80", bytes(1), bytes([10, 0, 0, 0, 1, 1])):
+        with pytest.raises(InvalidRecord):
+            check_lengths(too_short, 1)
 
 
 @given(st.binary(max_size=120), st.integers(-3, 5))

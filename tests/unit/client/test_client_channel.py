@@ -1,0 +1,227 @@
+"""One connection to one broker, through everything that a broker may do to it."""
+
+from __future__ import annotations
+
+import asyncio
+import struct
+from typing import Any
+
+import pytest
+from tests.support.scripted_broker import HANG_UP, SILENCE, Answer, ScriptedBroker, scripted_broker
+
+from barnabas.client.channel import Address, Channel
+from barnabas.client.frames import FRAME_BYTES_MAX, FrameProtocol
+from barnabas.core.errors import NetworkException, RequestTimedOut, UnsupportedVersion
+from barnabas.protocol.api_keys import ApiKey
+from barnabas.protocol.messages.api_versions import ApiVersion, ApiVersionsResponse
+from barnabas.protocol.messages.metadata import (
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponse,
+    MetadataResponseTopic,
+)
+from barnabas.protocol.messages.produce import ProduceRequest
+
+
+def echo_topics(request: MetadataRequest, _: int) -> MetadataResponse:
+    names = [row.name for row in request.topics or []]
+    return MetadataResponse(topics=[MetadataResponseTopic(name=name) for name in names])
+
+
+def ask(name: str) -> MetadataRequest:
+    return MetadataRequest(topics=[MetadataRequestTopic(name=name)])
+
+
+async def connect(broker: ScriptedBroker, **options: Any) -> Channel:
+    return await Channel.connect(broker.address, **options)
+
+
+@pytest.mark.parametrize(
+    ("text", "address"),
+    [("a:1", Address("a", 1)), ("[::1]:9092", Address("::1", 9092)), (" a.b:65535 ", Address("a.b", 65535))],
+)
+def test_an_address_is_a_host_and_a_port(text: str, address: Address) -> None:
+    assert Address.parse(text) == address
+    assert str(address) == text.strip()
+
+
+@pytest.mark.parametrize("text", ["a", "a:", "a:0", "a:65536", "a:b", ":1", ""])
+def test_what_is_no_address_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match=r"form HOST:PORT|no host"):
+        Address.parse(text)
+
+
+async def test_requests_in_flight_each_get_their_own_answer() -> None:
+    async with scripted_broker({ApiKey.METADATA: echo_topics}) as broker:
+        channel = await connect(broker)
+        answers = await asyncio.gather(
+            *(channel.send(ask(f"t{number}"), MetadataResponse) for number in range(50))
+        )
+        assert [answer.topics[0].name for answer in answers] == [f"t{number}" for number in range(50)]
+        await channel.finish()
+
+
+async def test_the_highest_version_of_both_sides_is_spoken() -> None:
+    spoken = []
+
+    def note(request: MetadataRequest, version: int) -> MetadataResponse:
+        spoken.append(version)
+        return echo_topics(request, version)
+
+    async with scripted_broker({ApiKey.METADATA: note}, {ApiKey.METADATA: (1, 8)}) as broker:
+        channel = await connect(broker)
+        await channel.send(ask("t"), MetadataResponse)
+        await channel.send(ask("t"), MetadataResponse, version_max=4)
+        assert spoken == [8, 4]
+        assert not channel.supports(ApiKey.PRODUCE)
+        with pytest.raises(UnsupportedVersion, match="has no version of Produce"):
+            await channel.send(ProduceRequest(), MetadataResponse)
+        with pytest.raises(UnsupportedVersion, match="it has 1 to 8"):
+            channel.version_for(MetadataRequest, version_max=0)
+        await channel.finish()
+
+
+async def test_an_older_broker_is_asked_for_its_versions_again() -> None:
+    asked = []
+
+    def old(request: object, version: int) -> Answer:
+        asked.append(version)
+        row = ApiVersion(api_key=ApiKey.API_VERSIONS, min_version=0, max_version=2)
+        if version > 2:
+            # In version 0, whatever the version asked for; the correlation id is that of a first request.
+            refusal = ApiVersionsResponse(error_code=UnsupportedVersion.code, api_keys=[row])
+            return struct.pack(">i", 0) + refusal.encode(0)
+        return ApiVersionsResponse(api_keys=[row])
+
+    async with scripted_broker({ApiKey.API_VERSIONS: old}) as broker:
+        channel = await connect(broker)
+        assert asked == [4, 2]
+        assert channel.api_versions == {ApiKey.API_VERSIONS: (0, 2)}
+        await channel.finish()
+
+
+async def test_nobody_listening_is_said_in_words() -> None:
+    async with scripted_broker({}) as broker:
+        address = broker.address
+    with pytest.raises(NetworkException, match=rf"cannot reach {address} \(connection refused\)"):
+        await Channel.connect(address)
+
+
+async def test_an_unknown_host_is_said_in_words() -> None:
+    with pytest.raises(NetworkException, match="unknown host"):
+        await Channel.connect(Address("no-such-host.invalid", 9092))
+
+
+async def test_a_broker_that_hangs_up_fails_everything_in_flight() -> None:
+    def hang_up_on_second(request: MetadataRequest, version: int) -> Answer:
+        name = (request.topics or [])[0].name
+        return HANG_UP if name == "second" else SILENCE
+
+    async with scripted_broker({ApiKey.METADATA: hang_up_on_second}) as broker:
+        channel = await connect(broker)
+        outcomes = await asyncio.gather(
+            channel.send(ask("first"), MetadataResponse),
+            channel.send(ask("second"), MetadataResponse),
+            return_exceptions=True,
+        )
+        assert [type(outcome) for outcome in outcomes] == [NetworkException, NetworkException]
+        assert f"lost the connection to {broker.address}" in str(outcomes[0])
+        assert channel.is_closed
+        with pytest.raises(NetworkException):
+            await channel.send(ask("third"), MetadataResponse)
+
+
+async def test_an_answer_that_does_not_come_closes_the_channel() -> None:
+    async with scripted_broker({ApiKey.METADATA: lambda _request, _version: SILENCE}) as broker:
+        channel = await connect(broker)
+        patient = asyncio.ensure_future(channel.send(ask("t"), MetadataResponse))
+        with pytest.raises(RequestTimedOut, match="did not answer Metadata within 20 ms"):
+            await channel.send(ask("t"), MetadataResponse, timeout_ms=20)
+        with pytest.raises(NetworkException, match="did not answer"):
+            await patient
+        assert channel.is_closed
+
+
+@pytest.mark.parametrize(
+    "frame", [struct.pack(">i", 999), b"\0", struct.pack(">i", 1) + b"\0\xff\xff\xff\xff\xff\xff\xff"]
+)
+async def test_an_answer_that_makes_no_sense_closes_the_channel(frame: bytes) -> None:
+    async with scripted_broker({ApiKey.METADATA: lambda _request, _version: frame}) as broker:
+        channel = await connect(broker)
+        with pytest.raises(NetworkException, match="makes no sense"):
+            await channel.send(ask("t"), MetadataResponse)
+        assert channel.is_closed
+
+
+async def test_a_caller_that_gives_up_does_not_disturb_the_others() -> None:
+    held = asyncio.Event()
+
+    async with scripted_broker({ApiKey.METADATA: echo_topics}) as broker:
+        channel = await connect(broker)
+        first = asyncio.ensure_future(channel.send(ask("first"), MetadataResponse))
+        second = asyncio.ensure_future(channel.send(ask("second"), MetadataResponse))
+        first.cancel()
+        held.set()
+        assert (await second).topics[0].name == "second"
+        assert not channel.is_closed
+        await channel.finish()
+
+
+async def test_a_large_answer_arrives_whole() -> None:
+    names = [f"topic-{number:060}" for number in range(5_000)]
+
+    def many(request: object, version: int) -> MetadataResponse:
+        return MetadataResponse(topics=[MetadataResponseTopic(name=name) for name in names])
+
+    async with scripted_broker({ApiKey.METADATA: many}) as broker:
+        channel = await connect(broker)
+        answers = await asyncio.gather(*(channel.send(ask("t"), MetadataResponse) for _ in range(3)))
+        assert all([row.name for row in answer.topics] == names for answer in answers)
+        await channel.finish()
+
+
+async def test_requests_without_an_answer_have_left_when_the_channel_is_finished() -> None:
+    def swallow(request: ProduceRequest, version: int) -> str:
+        return SILENCE
+
+    async with scripted_broker({ApiKey.PRODUCE: swallow, ApiKey.METADATA: echo_topics}) as broker:
+        channel = await connect(broker)
+        for _ in range(200):
+            await channel.send_unanswered(ProduceRequest(acks=0, transactional_id="x" * 10_000))
+        await channel.finish()
+        other = await connect(broker)
+        while len(broker.requests) < 200:  # what is in the broker's socket is read by the broker in time
+            await other.send(ask("t"), MetadataResponse)
+            broker.requests = broker.asked(ProduceRequest)
+        await other.finish()
+
+
+def frames_of(stream: bytes, cuts: list[int]) -> tuple[list[bytes], list[BaseException | None]]:
+    frames: list[bytes] = []
+    closed: list[BaseException | None] = []
+    protocol = FrameProtocol(lambda frame: frames.append(bytes(frame)), closed.append)
+    for start, end in zip([0, *cuts], [*cuts, len(stream)], strict=True):
+        piece = stream[start:end]
+        while piece:
+            buffer = protocol.get_buffer(-1)
+            taken = min(len(buffer), len(piece))
+            buffer[:taken] = piece[:taken]
+            protocol.buffer_updated(taken)
+            piece = piece[taken:]
+    return frames, closed
+
+
+async def test_frames_are_the_same_wherever_the_stream_is_cut() -> None:
+    bodies = [b"", b"a", b"bc" * 10, bytes(range(40))]
+    stream = b"".join(struct.pack(">i", len(body)) + body for body in bodies)
+    for first in range(len(stream)):
+        for second in range(first, len(stream), 7):
+            assert frames_of(stream, [first, second])[0] == bodies
+    assert frames_of(stream, list(range(1, len(stream))))[0] == bodies
+
+
+@pytest.mark.parametrize("size", [-1, FRAME_BYTES_MAX + 1])
+async def test_a_frame_of_an_impossible_size_is_the_end(size: int) -> None:
+    frames, closed = frames_of(struct.pack(">i", size) + b"abc", [])
+    assert frames == []
+    assert [str(error) for error in closed] == [f"it sent a frame of {size} bytes"]

@@ -1,0 +1,31 @@
+"""Background work that is done when the test says so."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import TypeVar
+
+T = TypeVar("T")
+
+
+class Later:
+    def __init__(self) -> None:
+        self._work: list[Callable[[], None]] = []
+
+    def submit(
+        self, work: Callable[[], T], then: Callable[[T], None], failed: Callable[[BaseException], None]
+    ) -> None:
+        self._work.append(lambda: then(work()))
+
+    def run_one(self) -> bool:
+        if not self._work:
+            return False
+        self._work.pop(0)()
+        return True
+
+    async def run_all(self) -> None:
+        ran = True
+        while ran:
+            ran = self.run_one()
+            await asyncio.sleep(0)
