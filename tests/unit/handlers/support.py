@@ -1,0 +1,104 @@
+"""A broker to whom one speaks in messages: no sockets, no logs, but everything that decides."""
+
+from __future__ import annotations
+
+from collections.abc import Coroutine, Sequence
+from dataclasses import dataclass, field
+from types import SimpleNamespace
+from typing import Any
+
+from barnabas.cluster.topics import allocate_producer_ids
+from barnabas.controller.producer_ids import ProducerIds
+from barnabas.handlers.context import RequestContext
+from barnabas.handlers.registry import Api
+from barnabas.handlers.services import Services
+from barnabas.handlers.table import ALL_APIS
+from barnabas.protocol.api_keys import request_class, response_class
+from tests.unit.controller.support import BROKER_ID, Admin
+
+
+@dataclass
+class FakePeer:
+    peer_host: str = "192.0.2.1"
+    local_host: str = "192.0.2.9"
+    local_port: int = 19092
+    listener_name: str = "PLAINTEXT"
+    connection_id: str = "1"
+    principal: str = "User:ANONYMOUS"
+
+
+@dataclass
+class FakeExchange:
+    connection: FakePeer = field(default_factory=FakePeer)
+    received_ms: float = 0.0
+
+    def respond(self, parts: Sequence[Any], /) -> None:
+        raise AssertionError("handlers answer through the context")
+
+    def respond_nothing(self) -> None:
+        raise AssertionError("administrative requests are always answered")
+
+    def close(self, reason: str, /) -> None:
+        raise AssertionError(reason)
+
+    def hold(self) -> None:
+        raise AssertionError("the dispatcher holds the connection, not the handler")
+
+
+class Finisher:
+    """Keeps the work that a handler leaves for later."""
+
+    def __init__(self) -> None:
+        self.work: Coroutine[Any, Any, Any] | None = None
+
+    def finish(self, context: RequestContext, response: Any) -> None:
+        raise AssertionError("administrative handlers return their answers")
+
+    def finish_later(self, context: RequestContext, work: Coroutine[Any, Any, Any]) -> None:
+        self.work = work
+
+
+class Broker(Admin):
+    """`ask` sends a request through the codec of its version, to the handler, and back."""
+
+    async def start(self) -> None:
+        await super().start()
+        self.settings = SimpleNamespace(
+            advertised_listeners={},
+            auto_create_topics_enable=True,
+            delete_topic_enable=True,
+            max_request_partition_size_limit=2000,
+        )
+        znodes = self.znodes
+        self.services = Services(
+            broker_id=BROKER_ID,
+            cluster_id="the-cluster",
+            settings=self.settings,
+            clock=self.clock,
+            apis=ALL_APIS,
+            metadata=self.metadata,
+            replicas=self.replicas,  # type: ignore[arg-type]
+            fetch_sessions=None,  # type: ignore[arg-type]
+            topics=self.topics,
+            configs=self.configs,
+            producer_ids=ProducerIds(lambda: allocate_producer_ids(znodes, BROKER_ID)),
+        )
+
+    async def ask(self, api: Api, request: Any, version: int | None = None, peer: FakePeer | None = None) -> Any:
+        version = api.versions[-1] if version is None else version
+        assert version in api.versions
+        request, _ = request_class(api.key).decode(request.encode(version), version)
+        response = await self._handle(api, request, version, peer or FakePeer())
+        decoded, _ = response_class(api.key).decode(response.encode(version), version)
+        return decoded
+
+    async def _handle(self, api: Api, request: Any, version: int, peer: FakePeer) -> Any:
+        finisher = Finisher()
+        context = RequestContext(self.services, FakeExchange(peer), version, 1, "test", 0.0, finisher)
+        response = api.handle(request, context)
+        if api.is_async:
+            return await response
+        if response is None:
+            assert finisher.work is not None
+            return await finisher.work
+        return response
