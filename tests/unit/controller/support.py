@@ -65,7 +65,9 @@ class FakeDisk:
     def logs(self) -> list[FakeLog]:
         return list(self.found.values())
 
-    def add(self, topic: str, partition: int, topic_id: Uuid | None = None, *, latest_epoch: int = -1) -> None:
+    def add(
+        self, topic: str, partition: int, topic_id: Uuid | None = None, *, latest_epoch: int = -1
+    ) -> None:
         topic_partition = TopicPartition(topic, partition)
         self.found[topic_partition] = FakeLog(topic_partition, topic_id, latest_epoch=latest_epoch)
 

@@ -92,7 +92,9 @@ async def test_an_invalid_change_changes_nothing(
         (ConfigResource(3, "x"), InvalidRequest),
     ],
 )
-async def test_a_resource_must_exist(topic: Admin, resource: ConfigResource, expected: type[Exception]) -> None:
+async def test_a_resource_must_exist(
+    topic: Admin, resource: ConfigResource, expected: type[Exception]
+) -> None:
     with pytest.raises(expected):
         topic.configs.describe(resource)
     with pytest.raises(expected):
@@ -124,7 +126,11 @@ async def test_a_change_of_the_broker_moves_the_topics_that_inherit(topic: Admin
         (BROKER, {"broker.id": "9"}, InvalidRequest),
         (BROKER, {"message.max.bytes": "many"}, InvalidRequest),
         (BROKER, {"mesage.max.bytes": "1"}, InvalidConfig),
-        (ALL_BROKERS, {"log.cleaner.min.compaction.lag.ms": "9", "log.cleaner.max.compaction.lag.ms": "8"}, None),
+        (
+            ALL_BROKERS,
+            {"log.cleaner.min.compaction.lag.ms": "9", "log.cleaner.max.compaction.lag.ms": "8"},
+            None,
+        ),
     ],
 )
 async def test_a_broker_refuses_what_it_cannot_change(

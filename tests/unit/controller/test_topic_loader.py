@@ -36,7 +36,9 @@ async def test_a_restart_leads_everything_again_in_a_new_epoch(admin: Admin) -> 
         assert shown is not None
         assert [p.leader_epoch for p in shown.partitions] == [epoch, epoch]
     states = (await store.read_topics(admin.znodes))["t"].states
-    assert states[0] == PartitionState(BROKER_ID, 2, (BROKER_ID,), admin.controllership.epoch, state_version=2)
+    assert states[0] == PartitionState(
+        BROKER_ID, 2, (BROKER_ID,), admin.controllership.epoch, state_version=2
+    )
 
 
 async def test_all_elections_of_a_start_are_one_write(admin: Admin, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -134,7 +136,9 @@ async def test_a_log_that_was_on_a_failed_disk_does_not_start_empty_elsewhere(ad
 
 
 async def test_a_topic_from_before_topic_ids_gets_one(admin: Admin) -> None:
-    await admin.znodes.create("/brokers/topics/old", TopicZnode.encode(None, {0: ReplicaAssignment((BROKER_ID,))}))
+    await admin.znodes.create(
+        "/brokers/topics/old", TopicZnode.encode(None, {0: ReplicaAssignment((BROKER_ID,))})
+    )
     admin.disk.add("old", 0, TOPIC_ID)
     await admin.load()
     assert (await store.read_topics(admin.znodes))["old"].info.topic_id == TOPIC_ID

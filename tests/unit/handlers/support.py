@@ -84,7 +84,9 @@ class Broker(Admin):
             producer_ids=ProducerIds(lambda: allocate_producer_ids(znodes, BROKER_ID)),
         )
 
-    async def ask(self, api: Api, request: Any, version: int | None = None, peer: FakePeer | None = None) -> Any:
+    async def ask(
+        self, api: Api, request: Any, version: int | None = None, peer: FakePeer | None = None
+    ) -> Any:
         version = api.versions[-1] if version is None else version
         assert version in api.versions
         request, _ = request_class(api.key).decode(request.encode(version), version)

@@ -42,7 +42,9 @@ def creatable(name: str, partitions: int = 1, factor: int = 1, **configs: str | 
         name=name,
         num_partitions=partitions,
         replication_factor=factor,
-        configs=[CreatableTopicConfig(name=key.replace("_", "."), value=value) for key, value in configs.items()],
+        configs=[
+            CreatableTopicConfig(name=key.replace("_", "."), value=value) for key, value in configs.items()
+        ],
     )
 
 
