@@ -284,10 +284,7 @@ def test_on_a_create_time_topic_the_type_is_put_back() -> None:
 
 @pytest.mark.parametrize("base", [(1 << 63) - 1, -(1 << 63)])
 def test_a_timestamp_beyond_64_bits_is_invalid(base: int) -> None:
-    builder = BatchBuilder()
-    for offset, timestamp in enumerate((0, 1, -1)):
-        builder.append(b"k", b"v", (), timestamp, 3 * offset)
-    data = altered(builder.build(last_offset_delta=2), base_timestamp=base)
+    data = altered(build_batch([(b"k", b"v", (), delta) for delta in (0, 1, -1)]), base_timestamp=base)
     with pytest.raises(InvalidTimestamp, match="64 bits"):
         validate(data, ValidationSettings(timestamp_type="LogAppendTime", compacted=True))
 
@@ -375,16 +372,20 @@ def test_a_compression_level_is_used() -> None:
 
 
 @pytest.mark.parametrize("codec", [Codec.NONE, Codec.LZ4])
-def test_offset_deltas_that_are_not_consecutive_are_put_right_where_records_are_read(codec: Codec) -> None:
-    builder = BatchBuilder(codec=codec, producer_id=3, producer_epoch=0, base_sequence=5)
+def test_offset_deltas_that_are_not_consecutive_are_invalid_where_records_are_read(codec: Codec) -> None:
+    builder = BatchBuilder(codec=codec)
     for offset, (key, value, headers, timestamp) in zip((0, 5, 9), RECORDS, strict=True):
         builder.append(key, value, headers, timestamp, offset)
-    validated = validate(builder.build(last_offset_delta=2), COMPACTED)
-    batch = read_batch(validated.buffer)
-    batch.check_crc()
-    assert [record.offset for record in iterate_records(batch)] == [0, 1, 2]
-    assert [record.value for record in iterate_records(batch)] == [b"1", b"2", b"3"]
-    assert (batch.producer_id, batch.base_sequence, batch.codec) == (3, 5, codec)
+    with pytest.raises(InvalidRecord, match="consecutive"):
+        validate(builder.build(last_offset_delta=2), COMPACTED)
+
+
+def test_more_records_than_can_be_read_are_to_be_split(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("barnabas.records.validation.INSPECTED_RECORDS_MAX", 2)
+    validate(build_batch(RECORDS))
+    validate(build_batch(RECORDS[:2]), COMPACTED)
+    with pytest.raises(MessageTooLarge):
+        validate(build_batch(RECORDS), COMPACTED)
 
 
 def _claiming(codec: Codec, payload: bytes) -> bytearray:
