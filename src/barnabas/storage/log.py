@@ -131,6 +131,7 @@ class Log:
         self._pending_paths = list(unsynced_paths)
         """Derived files that the next flush must sync."""
         self.update_config(config)
+        producers.high_watermark_advanced(self.high_watermark)
 
     def update_config(self, config: LogConfig) -> None:
         self.config = config
@@ -497,6 +498,11 @@ class Log:
                 self.roll()
             following = self.segments.following(gone[-1])
             assert following is not None
+            if following.path(PRODUCER_SNAPSHOT) in self._pending_paths:
+                # The snapshot will be all that is left of the producers: first it must be on disk.
+                self._flush_soon()
+                if following.path(PRODUCER_SNAPSHOT) in self._pending_paths:
+                    return deleted
             self.maybe_increment_log_start_offset(following.base_offset, f"segments deleted by {reason}")
             self._delete_segments(gone)
             deleted += len(gone)
@@ -577,7 +583,6 @@ class Log:
             at_most=self.log_end_offset,
             at_least=self.segments.first.base_offset,
         )
-        self._pending_paths.clear()
         producer_recovery.replay(
             self.producers, self.segments.since(self.producers.end_offset), end_offset=self.log_end_offset
         )
@@ -601,7 +606,6 @@ class Log:
         names = [entry.name for entry in files.list(self.directory)]
         for offset in producer_recovery.snapshot_offsets(names):
             files.unlink(segment_path(self.directory, offset, PRODUCER_SNAPSHOT))
-        self._pending_paths.clear()
 
     # -- flushing -----------------------------------------------------------------------------
 
