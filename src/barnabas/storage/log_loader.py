@@ -366,6 +366,9 @@ def _derive(
     if valid_bytes < segment.size_bytes:
         timestamp, offset = segment.max_timestamp, segment.offset_of_max_timestamp
         segment.cut(valid_bytes)
+        # The recovery point may stand here already: nobody else would sync this, and the torn
+        # bytes could come back behind what is written next.
+        segment.file.sync()
         if valid_bytes:
             segment.note_timestamp(timestamp, offset)
     segment.bytes_since_last_index_entry = valid_bytes - last_indexed
