@@ -134,7 +134,7 @@ class Segment:
             self._first_timestamp = max_timestamp
         since = self.bytes_since_last_index_entry
         if since > index_interval_bytes:
-            self.offset_index.append(batches[-1].last_offset, position)
+            self.offset_index.append(batches[0].last_offset, position)
             self.time_index.maybe_append(known_max, self._offset_of_max_timestamp)
             since = 0
         self.bytes_since_last_index_entry = since + length

@@ -236,7 +236,11 @@ class PowerCutFiles:
     def unlink(self, path: str) -> None:
         self.check("unlink", path)
         if path in self._files:
-            self._change(_parent(path), lambda files, _: files.pop(path, None) and None)
+
+            def apply(files: dict[str, _Content], directories: set[str]) -> None:  # noqa: ARG001
+                files.pop(path, None)
+
+            self._change(_parent(path), apply)
 
     def make_directory(self, path: str) -> None:
         self.check("make_directory", path)
@@ -274,7 +278,11 @@ class PowerCutFiles:
         if _parent(path) not in self._directories:
             raise FileNotFoundError(_parent(path))
         content = _Content()
-        self._change(_parent(path), lambda files, _: files.setdefault(path, content) and None)
+
+        def apply(files: dict[str, _Content], directories: set[str]) -> None:  # noqa: ARG001
+            files[path] = content
+
+        self._change(_parent(path), apply)
 
     def _change(self, directory: str, apply: Callable[[dict[str, _Content], set[str]], None]) -> None:
         apply(self._files, self._directories)

@@ -1,7 +1,7 @@
 """pytest fixtures, found by pytest once Barnabas is installed: no import, no conftest needed.
 
-    def test_orders(barnabas_bootstrap):
-        producer = Producer({"bootstrap.servers": barnabas_bootstrap})
+def test_orders(barnabas_bootstrap):
+    producer = Producer({"bootstrap.servers": barnabas_bootstrap})
 """
 
 from __future__ import annotations
