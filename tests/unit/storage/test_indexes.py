@@ -114,7 +114,11 @@ def test_a_damaged_transaction_index_is_refused(tmp_path: Path, content: bytes) 
 # -- healing ----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("damage", [b"\xff" * 80, b"\0" * 80, struct.pack(">ii", 3, 17) * 10])
+@pytest.mark.parametrize(
+    "damage",
+    [b"\xff" * 80, b"\0" * 80, struct.pack(">ii", 3, 17) * 10],
+    ids=["ones", "zeros", "positions inside batches"],
+)
 def test_a_damaged_index_heals_when_it_is_used(tmp_path: Path, damage: bytes) -> None:
     bench = Bench(str(tmp_path), index_interval_bytes=100, segment_bytes=3_000)
     log = bench.open()
