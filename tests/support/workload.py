@@ -46,13 +46,20 @@ class Stored:
         return cls(message.offset(), message.key(), message.value(), headers, stamp)
 
 
-def write_mixture(bootstrap: str, topic: str, *, rounds: int = 2, seed: int = 1) -> list[Stored]:
+def write_mixture(
+    bootstrap: str,
+    topic: str,
+    *,
+    rounds: int = 2,
+    seed: int = 1,
+    idempotence: Sequence[bool] = (False, True),
+) -> list[Stored]:
     """About 2 MB a round, in offset order."""
     chance = random.Random(seed)
     stored: list[Stored] = []
     for number in range(rounds):
         for codec in CODECS:
-            for idempotent in (False, True):
+            for idempotent in idempotence:
                 stored += _write_some(bootstrap, topic, codec, idempotent, number, chance)
     return sorted(stored, key=lambda record: record.offset)
 

@@ -230,7 +230,8 @@ def _dump_snapshot(path: Path) -> Iterator[str]:
             batch = entry.batches[-1]
             line += (
                 f"firstSequence: {batch.first_sequence} lastSequence: {batch.last_sequence} "
-                f"lastOffset: {batch.last_offset} offsetDelta: {batch.offset_delta} timestamp: {batch.timestamp}"
+                f"lastOffset: {batch.last_offset} offsetDelta: {batch.offset_delta} "
+                f"timestamp: {batch.timestamp}"
             )
         yield line
 
@@ -241,8 +242,7 @@ def _open(path: Path) -> tuple[DataFile, int]:
 
 def _entries(kind: type[OffsetIndex | TimeIndex], content: bytes) -> Iterator[tuple[int, int]]:
     whole = len(content) // kind.entry.size * kind.entry.size
-    for first, second in kind.entry.iter_unpack(content[:whole]):
-        yield first, second
+    yield from kind.entry.iter_unpack(content[:whole])
 
 
 def _header_at(file: DataFile, position: int, end: int) -> Header | None:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, cast
 from barnabas.storage import producer_recovery
 from barnabas.storage.flush import FlushWork
 from barnabas.storage.log_state import LogState
+from barnabas.storage.names import LEADER_EPOCHS
 
 if TYPE_CHECKING:
     from barnabas.storage.log import Log
@@ -46,6 +47,22 @@ class FlushingLog(LogState):
             is_directory_changed=is_directory_changed,
             is_new=self._directory_changes_synced == 0,
         )
+
+    def write_epochs_soon(self) -> None:
+        """Bring the epoch file up to date, off the loop, without forcing records to disk."""
+        epochs, files = self.leader_epochs, self._environment.files
+        version, content, lock = epochs.version, epochs.render(), self._flush_lock
+        path = f"{self.directory}/{LEADER_EPOCHS}"
+
+        def write() -> None:
+            with lock:
+                files.replace(path, content)
+
+        def failed(error: BaseException) -> None:
+            if not self.is_closed:
+                self.fail(error)
+
+        self._environment.background.submit(write, lambda _: epochs.written(version), failed)
 
     def flush_completed(self, work: FlushWork | None) -> None:
         """The work is done: the recovery point moves, and acknowledgements may leave."""

@@ -321,7 +321,7 @@ class LogManager:
         """Recovery points, and the epoch files that lag behind."""
         for log in self.logs():
             if log.leader_epochs.is_dirty:
-                self._group_commit.request(log)
+                log.write_epochs_soon()
         self._checkpoint(checkpoints.RECOVERY_POINTS, lambda log: log.recovery_point)
 
     def checkpoint_log_start_offsets(self) -> None:

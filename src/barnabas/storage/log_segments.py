@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from barnabas.storage import producer_recovery
 from barnabas.storage.log_flushing import FlushingLog
-from barnabas.storage.names import DELETED, PRODUCER_SNAPSHOT, SEGMENT_SUFFIXES, segment_path
+from barnabas.storage.names import DELETED, LEADER_EPOCHS, PRODUCER_SNAPSHOT, SEGMENT_SUFFIXES, segment_path
 from barnabas.storage.producer_state import ProducerState
 from barnabas.storage.retention import deletable_segments
 from barnabas.storage.segment import Segment
@@ -105,17 +105,17 @@ class SegmentedLog(FlushingLog):
 
     def truncate_fully_and_start_at(self, offset: int, log_start_offset: int | None = None) -> None:
         """Throw everything away; the next append gets `offset`."""
+        self.leader_epochs.clear()
         with self._guarded("truncating"):
-            old = list(self.segments)
-            for segment in old:
+            for segment in self.segments:
                 self._remove_files(segment)
             self.segments.replace_all(self._new_segment(offset))
             _ = self.segments.active.file
             self._remove_snapshots()
-            self._environment.files.sync_directory(self.directory)
+            # Old epochs would claim offsets that they never had; replacing syncs the directory too.
+            self._environment.files.replace(f"{self.directory}/{LEADER_EPOCHS}", self.leader_epochs.render())
         self._truncated(offset)
         self.log_start_offset = offset if log_start_offset is None else log_start_offset
-        self.leader_epochs.clear()
         self.producers = ProducerState(end_offset=offset)
         self.update_high_watermark(offset)
 

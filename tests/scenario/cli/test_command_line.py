@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.broker import Broker, partition_directory
 from tests.support.fixtures import TopicFactory
 
 SOURCE = Path(__file__).resolve().parents[3] / "src"
@@ -169,3 +170,26 @@ def test_a_brokers_settings_are_shown(barnabas: Barnabas, topic: str) -> None:
     broker = str(described["partitions"][0]["leader"])
     assert barnabas("config", "get", "broker", broker, "message.max.bytes") == "1048588\n"
     assert "there is no broker 999" in barnabas("config", "get", "broker", "999", code=4)
+
+
+def test_the_files_of_a_log_are_shown(barnabas: Barnabas, broker: Broker, topic: str) -> None:
+    barnabas("produce", topic, "--key-separator", ":", "--codec", "gzip", stdin=b"k:first\nk:second\n")
+    segment = partition_directory(broker, topic) / f"{0:020}.log"
+    assert "baseOffset: 0 lastOffset: 1 count: 2" in barnabas("log", "dump", str(segment))
+    shown = barnabas("log", "dump", "--data", str(segment))
+    assert "first" in shown
+    assert "second" in shown
+    missing = segment.with_name("missing.log")
+    assert barnabas("log", "dump", str(missing), code=4) == f"barnabas: there is no file {missing}\n"
+
+
+def test_two_brokers_do_not_share_an_address_or_a_directory(
+    barnabas: Barnabas, broker: Broker, tmp_path: Path
+) -> None:
+    address = f"PLAINTEXT://{broker.bootstrap}"
+    refused = barnabas("start", "--listener", address, "--data-dir", str(tmp_path), code=1)
+    assert f"cannot listen on {broker.bootstrap}" in refused
+    if broker.name == "barnabas":
+        free = "PLAINTEXT://127.0.0.1:0"
+        refused = barnabas("start", "--listener", free, "--data-dir", str(broker.data_directory), code=1)
+        assert "another broker is running" in refused

@@ -122,9 +122,9 @@ def test_writing_goes_on_where_kafka_stopped_and_survives_a_restart(
 def test_kafkas_producers_are_remembered(
     kafkas: tuple[Path, list[Stored], str], adopter: BarnabasBroker
 ) -> None:
+    """A snapshot has only the last batch of each producer, so only that one's retry is known for sure."""
     with running(adopter), wire.WireConnection(adopter.host, adopter.port) as connection:
-        for sequence in range(5):
-            assert connection.produce("sequenced", sequenced(sequence)) == (0, sequence), "a retry"
+        assert connection.produce("sequenced", sequenced(4)) == (0, 4), "a retry"
         assert connection.produce("sequenced", sequenced(7))[0] == OUT_OF_ORDER_SEQUENCE_NUMBER
         assert connection.produce("sequenced", sequenced(5)) == (0, 5)
         assert connection.latest_offset("sequenced") == 6
@@ -160,5 +160,6 @@ def test_kafka_serves_what_barnabas_wrote(request: pytest.FixtureRequest, tmp_pa
         with wire.WireConnection(theirs.host, theirs.port) as connection:
             assert connection.latest_offset("mixture") == len(stored)
         assert_same(read_all(theirs.bootstrap, "mixture"), stored)
-        more = write_mixture(theirs.bootstrap, "mixture", rounds=1, seed=2)
+        # Kafka's ids of producers begin anew here and would meet those in our log: plain ones only.
+        more = write_mixture(theirs.bootstrap, "mixture", rounds=1, seed=2, idempotence=[False])
         assert more[0].offset == len(stored)

@@ -16,6 +16,7 @@ from tests.support.scripted_broker import broker_in_thread
 from barnabas import __version__
 from barnabas.cli.exits import Failure, failure_for
 from barnabas.cli.main import COMMANDS, cli
+from barnabas.cluster.coordination import StoreLocked
 from barnabas.core.errors import InvalidConfig, NotController, TopicAlreadyExists, UnknownTopicOrPartition
 from barnabas.node.broker_config import BrokerConfig
 from barnabas.protocol.api_keys import ApiKey
@@ -86,6 +87,7 @@ def started(monkeypatch: pytest.MonkeyPatch) -> list[tuple[BrokerConfig, tuple[s
         return 7
 
     stand_in.run = run  # type: ignore[attr-defined]
+    stand_in.StartupFailed = OSError  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "barnabas.node.main", stand_in)
     return calls
 
@@ -129,6 +131,28 @@ def test_start_refuses_what_it_cannot_do(
     assert result.exit_code == 2
     assert words in result.stderr
     assert started == []
+
+
+def test_a_start_that_fails_is_one_line_and_code_1(
+    started: list[tuple[BrokerConfig, tuple[str, int] | None]],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+) -> None:
+    def fail(error: Exception) -> Result:
+        def run(config: BrokerConfig, metrics_address: tuple[str, int] | None) -> int:
+            raise error
+
+        monkeypatch.setattr(sys.modules["barnabas.node.main"], "run", run)
+        return invoke("start", "--data-dir", str(tmp_path))
+
+    result = fail(OSError("[Errno 98] cannot listen on 127.0.0.1:9092: Address already in use"))
+    assert result.exit_code == 1
+    assert result.stderr == "barnabas: cannot listen on 127.0.0.1:9092: Address already in use\n"
+    result = fail(StoreLocked("coordination"))
+    assert result.exit_code == 1
+    assert result.stderr == (
+        f"barnabas: another broker is running on {tmp_path}; stop it, or choose another --data-dir\n"
+    )
 
 
 def test_an_unreachable_broker_is_one_line_and_code_3() -> None:

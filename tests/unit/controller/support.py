@@ -119,10 +119,11 @@ class FakeReplicas:
             if topic_partition.topic == topic:
                 led.log.config = config
 
-    def partition(self, topic_partition: TopicPartition) -> SimpleNamespace:
-        if topic_partition not in self.led:
-            raise UnknownTopicOrPartition(f"this broker has no partition {topic_partition}")
-        return self.led[topic_partition]
+    def partition(self, topic: str, index: int) -> SimpleNamespace:
+        led = self.led.get(TopicPartition(topic, index))
+        if led is None:
+            raise UnknownTopicOrPartition(f"this broker has no partition {topic}-{index}")
+        return led
 
 
 class Admin:

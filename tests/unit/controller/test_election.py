@@ -34,3 +34,20 @@ async def test_the_guard_fails_once_another_has_been_elected(admin: Admin) -> No
     await become_controller(admin.znodes, BrokerId(2), admin.clock)
     with pytest.raises(BadVersion):
         await admin.znodes.multi(list(admin.controllership.guard))
+
+
+async def test_of_two_that_read_the_same_epoch_one_wins(
+    admin: Admin, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await admin.znodes.delete(ControllerZnode.PATH)
+    get = admin.znodes.get
+
+    async def get_and_lose_the_race(path: str) -> tuple[bytes, object]:
+        found = await get(path)
+        await admin.znodes.set(path, ControllerEpochZnode.encode(2))
+        return found
+
+    monkeypatch.setattr(admin.znodes, "get", get_and_lose_the_race)
+    with pytest.raises(NotController):
+        await become_controller(admin.znodes, BrokerId(2), admin.clock)
+    assert await admin.znodes.exists(ControllerZnode.PATH) is None

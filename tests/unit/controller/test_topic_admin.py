@@ -176,3 +176,43 @@ async def test_a_name_can_be_used_again_with_another_id(admin: Admin) -> None:
     second = await admin.topics.create_topic(TopicSpec("t"))
     assert first.topic_id != second.topic_id
     assert admin.metadata.topic_by_id(first.topic_id) is None
+
+
+async def test_a_deletion_that_fails_half_way_is_finished_by_the_next_start(
+    admin: Admin, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await admin.topics.create_topic(TopicSpec("t", 2, 1))
+
+    def stop_replica(topic_partition: TopicPartition, *, delete: bool) -> None:
+        raise KafkaStorageError("the disk is gone")
+
+    monkeypatch.setattr(admin.replicas, "stop_replica", stop_replica)
+    with pytest.raises(KafkaStorageError):
+        await admin.topics.delete_topic("t")
+    await admin.restart()
+    assert "t" not in admin.metadata
+    assert admin.disk.deleted == [TopicPartition("t", 0), TopicPartition("t", 1)]
+    assert await store.read_topics(admin.znodes) == {}
+
+
+async def test_a_failed_deletion_can_be_asked_for_again(
+    admin: Admin, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await admin.topics.create_topic(TopicSpec("t"))
+    with monkeypatch.context() as broken:
+        broken.setattr(admin.replicas, "forget_topic", lambda topic: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            await admin.topics.delete_topic("t")
+    await admin.topics.delete_topic("t")
+    assert await store.read_topics(admin.znodes) == {}
+    assert await admin.znodes.children(DeleteTopicsZnode.PARENT) == []
+
+
+async def test_partitions_of_a_failed_disk_lose_their_leader(admin: Admin) -> None:
+    await admin.topics.create_topic(TopicSpec("t", 2, 1))
+    admin.topics.replicas_offline([TopicPartition("t", 1), TopicPartition("gone", 0)])
+    shown = admin.metadata.topic("t")
+    assert shown is not None
+    assert [p.leader for p in shown.partitions] == [BROKER_ID, NO_LEADER]
+    assert admin.metadata.offline_replicas(shown.partitions[1]) == [BROKER_ID]
+    assert shown.partitions[1].isr == (BROKER_ID,)

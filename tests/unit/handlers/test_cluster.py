@@ -171,6 +171,7 @@ async def pages(broker: Broker, limit: int, *names: str) -> list[list[tuple[str,
         if response.next_cursor is None:
             return found
         request.cursor = response.next_cursor
+        assert len(found) < 20, "the cursor does not move"
 
 
 async def test_partitions_come_page_by_page(broker: Broker) -> None:
