@@ -20,14 +20,14 @@ import psutil
 
 sys.path[:0] = [str(Path(__file__).parents[1]), str(Path(__file__).parents[1] / "src")]
 
-from bench.raw_load import run_load  # noqa: E402
+from bench.raw_load import run_load
+from tests.support.broker import BarnabasBroker, barnabas_broker
 
-from barnabas.protocol.api_keys import ApiKey  # noqa: E402
-from barnabas.protocol.headers import encode_request  # noqa: E402
-from barnabas.protocol.messages import create_topics, fetch, produce  # noqa: E402
-from barnabas.protocol.schema import Message  # noqa: E402
-from barnabas.records.builder import build_batch  # noqa: E402
-from tests.support.broker import BarnabasBroker, barnabas_broker  # noqa: E402
+from barnabas.protocol.api_keys import ApiKey
+from barnabas.protocol.headers import encode_request
+from barnabas.protocol.messages import create_topics, fetch, produce
+from barnabas.protocol.schema import Message
+from barnabas.records.builder import build_batch
 
 TOPIC = "bench"
 

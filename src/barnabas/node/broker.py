@@ -30,7 +30,6 @@ from barnabas.controller.election import become_controller
 from barnabas.controller.local_partitions import LocalPartitions
 from barnabas.controller.producer_ids import ProducerIds
 from barnabas.controller.topic_admin import TopicAdmin
-from barnabas.controller.topic_loader import TopicLoader
 from barnabas.core.clock import Clock, SystemClock
 from barnabas.core.errors import InvalidConfig
 from barnabas.core.ids import BrokerId, Randomness
@@ -44,6 +43,7 @@ from barnabas.network.server import Server
 from barnabas.network.settings import NetworkSettings
 from barnabas.node.broker_config import BrokerConfig
 from barnabas.node.config_keys import BROKER_KEYS
+from barnabas.node.config_parsing import connection_overrides
 from barnabas.node.identity import GENERATE, Remembered, check_cluster_id, choose_broker_id, remembered
 from barnabas.node.lifecycle import BrokerState, Lifecycle
 from barnabas.node.listeners import Listener
@@ -88,6 +88,7 @@ class Broker:
         self._randomness = randomness or random.SystemRandom()
         self._files = files or RealFiles()
         self._exits = AsyncExitStack()
+        self._topics: TopicAdmin | None = None
         self.metrics.gauge(
             "kafka_broker_state", "The broker's state, by number.", lambda: self.lifecycle.state
         )
@@ -108,6 +109,7 @@ class Broker:
 
         log_manager = self._open_logs(configs)
         server = self._bind()
+        configs.on_broker_change(lambda _: self._follow_settings(configs, server))
         replicas = self._make_replicas(log_manager)
         metadata = MetadataCache(self.cluster_id)
         broker_epoch = await self._register(znodes, metadata)
@@ -115,6 +117,7 @@ class Broker:
         topics = await self._take_control(znodes, configs, metadata, replicas)
 
         producer_ids = ProducerIds(lambda: allocate_producer_ids(znodes, self.broker_id))
+        self._exits.push_async_callback(producer_ids.close)
         services = Services(
             broker_id=self.broker_id,
             cluster_id=self.cluster_id,
@@ -210,7 +213,10 @@ class Broker:
         self._replicas.flushed(log)
 
     def _directory_failed(self, directory: LogDirectory) -> None:
-        self._replicas.directory_failed(directory)
+        """Partitions of a lost disk have no leader any more; all others live on."""
+        offline = self._replicas.directory_failed(directory)
+        if self._topics is not None:
+            self._topics.replicas_offline(offline)
 
     def _bind(self) -> Server:
         """Take the ports now, so that a conflict stops the start before anything else happens."""
@@ -234,6 +240,14 @@ class Broker:
             for wanted, got in zip(config.listeners, bound, strict=True)
         ]
         return server
+
+    def _follow_settings(self, configs: ConfigRepository, server: Server) -> None:
+        """Settings of the broker itself that may change while it runs; topics' follow by themselves."""
+        server.settings.connections_max = configs.broker_value("max.connections")
+        server.settings.connections_per_ip_max = configs.broker_value("max.connections.per.ip")
+        server.settings.connections_per_ip_overrides = connection_overrides(
+            configs.broker_value("max.connections.per.ip.overrides")
+        )
 
     def _make_replicas(self, log_manager: LogManager) -> ReplicaManager:
         timer = Timer(self._clock)
@@ -271,11 +285,10 @@ class Broker:
         metadata.put_controller(self.broker_id)
         configs.on_topic_change(replicas.update_log_config)
         local = LocalPartitions(self.broker_id, replicas)
-        loader = TopicLoader(
-            znodes, controllership, configs, metadata, local, self._randomness, replicas.log_manager
-        )
-        await loader.load()
-        return TopicAdmin(znodes, controllership, configs, metadata, local, self._randomness)
+        topics = TopicAdmin(znodes, controllership, configs, metadata, local, self._randomness)
+        await topics.load(replicas.log_manager)
+        self._topics = topics
+        return topics
 
     async def _serve_metrics(self) -> None:
         if self._metrics_address is None:

@@ -102,11 +102,12 @@ class ReplicaManager:
         self._topic_metrics.pop(topic, None)
         self._metrics.forget(topic=topic)
 
-    def directory_failed(self, directory: LogDirectory) -> None:
+    def directory_failed(self, directory: LogDirectory) -> list[TopicPartition]:
         """A disk is gone, and its partitions with it: who waits for them is told at once."""
-        for key, partition in self._partitions.items():
-            if partition.log.log_directory is directory:
-                self._complete_all(key)
+        lost = [key for key, each in self._partitions.items() if each.log.log_directory is directory]
+        for key in lost:
+            self._complete_all(key)
+        return lost
 
     def update_log_config(self, topic: str, config: LogConfig) -> None:
         for topic_partition, partition in self._partitions.items():
