@@ -4,7 +4,7 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.ready
 
-.PHONY: run test check bench clean help
+.PHONY: run test check bench bench-quick clean help
 help:           ## show this
 	@grep -hE '^[a-z-]+: .*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 16
 
@@ -21,6 +21,12 @@ test: $(STAMP)  ## run every test
 
 check: $(STAMP) ## ruff, mypy --strict, import-linter
 	$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy && $(BIN)/lint-imports
+
+bench: $(STAMP) ## measure beside Apache Kafka (needs Java and Maven), write bench/RESULTS.md
+	PYTHONPATH=src:. $(BIN)/python bench/run.py
+
+bench-quick: $(STAMP) ## the same, one small round, printed only
+	PYTHONPATH=src:. $(BIN)/python bench/run.py --quick
 
 clean:          ## remove everything that was made here
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis

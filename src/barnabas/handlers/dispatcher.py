@@ -142,13 +142,12 @@ class Dispatcher:
 
     def dispatch(self, exchange: Exchange, frame: memoryview) -> None:
         try:
-            header = read_request_header(frame)
-            version = header.api_version
-            binding = self._bindings.get((header.api_key, version)) or self._bind(header.api_key, version)
+            api_key, version, correlation_id, client_id, body_position = read_request_header(frame)
+            binding = self._bindings.get((api_key, version)) or self._bind(api_key, version)
             if binding is None:
-                self._refuse(exchange, header.api_key, version, header.correlation_id)
+                self._refuse(exchange, api_key, version, correlation_id)
                 return
-            request, _ = binding.decode(frame, header.body_position)
+            request, _ = binding.decode(frame, body_position)
         except MalformedMessage as error:
             exchange.close(f"malformed request: {error}")
             return
@@ -156,7 +155,7 @@ class Dispatcher:
         binding.requests.value += 1
         binding.queue_time.observe(started_ms - exchange.received_ms)
         context = RequestContext(
-            self._broker, exchange, version, header.correlation_id, header.client_id, started_ms, binding
+            self._broker, exchange, version, correlation_id, client_id, started_ms, binding
         )
         try:
             response = binding.handle(request, context)

@@ -16,7 +16,6 @@ from barnabas.core.errors import (
     NotLeaderOrFollower,
     UnsupportedVersion,
 )
-from barnabas.core.ids import TopicPartition
 from barnabas.handlers.context import RequestContext
 from barnabas.handlers.registry import Api
 from barnabas.protocol.api_keys import ApiKey
@@ -84,7 +83,7 @@ def _answer(
             raise InvalidRequest(f"{topic}-{ask.partition_index} is asked for twice")
         if ask.timestamp < 0 and context.api_version < SINCE_VERSION.get(ask.timestamp, 1 << 15):
             raise UnsupportedVersion(f"timestamp {ask.timestamp} has no meaning in this version")
-        partition = context.broker.replicas.partition(TopicPartition(topic, ask.partition_index))
+        partition = context.broker.replicas.partition(topic, ask.partition_index)
         partition.check_leader(ask.current_leader_epoch)
         found = _find(partition, ask.timestamp, _end_offset(partition, request))
     except KafkaError as error:

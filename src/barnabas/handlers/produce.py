@@ -20,13 +20,14 @@ from barnabas.core.errors import (
     UnknownTopicId,
     UnsupportedCompressionType,
 )
-from barnabas.core.ids import INTERNAL_TOPICS, TopicPartition
+from barnabas.core.ids import INTERNAL_TOPICS
 from barnabas.handlers.context import RequestContext
 from barnabas.handlers.leader_hints import add_leader_hints
 from barnabas.handlers.registry import Api
 from barnabas.handlers.topic_ids import topic_name
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.messages.produce import (
+    BatchIndexAndErrorMessage,
     PartitionProduceData,
     PartitionProduceResponse,
     ProduceRequest,
@@ -38,6 +39,7 @@ from barnabas.records.compression import Codec
 from barnabas.replication.delayed_produce import PendingAck
 from barnabas.replication.partition import Partition
 from barnabas.replication.replica_manager import ReplicaManager
+from barnabas.storage.append import AppendInfo
 
 logger = logging.getLogger(__name__)
 
@@ -76,7 +78,7 @@ def handle_produce(request: ProduceRequest, context: RequestContext) -> None:
             add_leader_hints(outcome.response, context)
         context.respond(outcome.response)
     for partition in outcome.touched:
-        replicas.wake(partition)
+        replicas.wake(partition.topic_partition)
 
 
 def _append_all(request: ProduceRequest, context: RequestContext) -> _Outcome:
@@ -90,72 +92,68 @@ def _append_all(request: ProduceRequest, context: RequestContext) -> _Outcome:
             TopicProduceResponse(name=topic.name, topic_id=topic.topic_id, partition_responses=answers)
         )
         for data in topic.partition_data:
-            answer = PartitionProduceResponse(index=data.index)
-            answers.append(answer)
             try:
-                partition, end_offset = _append(name, data, required_acks, answer, context)
+                partition, info = _append(name, data, required_acks, context)
             except Exception as error:  # noqa: BLE001 - each partition has its own answer
                 outcome.failed = True
-                _refuse(answer, error, name, context.broker.replicas)
+                answers.append(_refusal(data.index, error, name, context.broker.replicas))
                 continue
+            answer = PartitionProduceResponse(
+                index=data.index,
+                base_offset=info.first_offset,
+                log_append_time_ms=info.log_append_time_ms,
+                log_start_offset=info.log_start_offset,
+            )
+            answers.append(answer)
             outcome.touched.append(partition)
-            if required_acks and not partition.is_acknowledged(end_offset, required_acks):
-                outcome.pending.append(PendingAck(partition, end_offset, answer))
+            if required_acks and not partition.is_acknowledged(info.last_offset + 1, required_acks):
+                outcome.pending.append(PendingAck(partition, info.last_offset + 1, answer))
     return outcome
 
 
 def _append(
-    topic: str | None,
-    data: PartitionProduceData,
-    required_acks: int,
-    answer: PartitionProduceResponse,
-    context: RequestContext,
-) -> tuple[Partition, int]:
-    """Append one partition's records; returns the partition and the offset that must be safe."""
+    topic: str | None, data: PartitionProduceData, required_acks: int, context: RequestContext
+) -> tuple[Partition, AppendInfo]:
     if not -1 <= required_acks <= 1:
         raise InvalidRequiredAcks(f"acks must be -1, 0 or 1, not {required_acks}")
     if topic is None:
         raise UnknownTopicId("no topic has this id")
     if topic in INTERNAL_TOPICS and context.client_id != ADMIN_CLIENT_ID:
         raise InvalidTopicException(f"clients cannot write the internal topic {topic}")
-    replicas = context.broker.replicas
-    partition = replicas.partition(TopicPartition(topic, data.index))
-    records = _records_of(data, context.api_version)
-    info = partition.append(records, required_acks)
-    partition.maybe_advance_high_watermark()
-    answer.base_offset = info.first_offset
-    answer.log_append_time_ms = info.log_append_time_ms
-    answer.log_start_offset = info.log_start_offset
-    metrics = partition.metrics
-    metrics.messages_in.value += info.record_count
-    metrics.bytes_in.value += info.size_bytes
-    return partition, info.last_offset + 1
-
-
-def _records_of(data: PartitionProduceData, version: int) -> memoryview:
     records = data.records
     if records is None:
         raise InvalidRecord("a produce request has one record batch per partition, this one has none")
     assert isinstance(records, memoryview)
-    if version < 7 and len(records) > ATTRIBUTES_AT + 1:
-        # Consumers as old as this producer may not know the codec.
-        codec = records[ATTRIBUTES_AT + 1] & CODEC_MASK
-        if codec == Codec.ZSTD:
-            raise UnsupportedCompressionType("zstd needs Produce version 7 or later")
-    return records
+    if context.api_version < 7:
+        _check_codec(records)
+    partition = context.broker.replicas.partition(topic, data.index)
+    return partition, partition.append(records, required_acks)
 
 
-def _refuse(
-    answer: PartitionProduceResponse, error: Exception, topic: str | None, replicas: ReplicaManager
-) -> None:
+def _check_codec(records: memoryview) -> None:
+    """Consumers as old as this producer may not know zstd."""
+    if len(records) > ATTRIBUTES_AT + 1 and records[ATTRIBUTES_AT + 1] & CODEC_MASK == Codec.ZSTD:
+        raise UnsupportedCompressionType("zstd needs Produce version 7 or later")
+
+
+def _refusal(
+    index: int, error: Exception, topic: str | None, replicas: ReplicaManager
+) -> PartitionProduceResponse:
     if not isinstance(error, KafkaError):
-        logger.error("appending to %s-%d failed", topic, answer.index, exc_info=error)
+        logger.error("appending to %s-%d failed", topic, index, exc_info=error)
         error = UnknownServerError("the broker met an unexpected error; its log says more")
-    answer.error_code = error.code
-    answer.base_offset = -1
-    answer.error_message = error.message
     if topic is not None:
         replicas.count_failed_produce(topic)
+    return PartitionProduceResponse(
+        index=index,
+        error_code=error.code,
+        base_offset=-1,
+        error_message=error.message,
+        record_errors=[
+            BatchIndexAndErrorMessage(batch_index=at, batch_index_error_message=message)
+            for at, message in error.record_errors
+        ],
+    )
 
 
 PRODUCE = Api(ApiKey.PRODUCE, versions=range(3, 14), handle=handle_produce, advertised=range(14))

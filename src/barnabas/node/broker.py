@@ -53,8 +53,9 @@ from barnabas.purgatory.timer import Timer
 from barnabas.replication.fetch_session import FetchSessions
 from barnabas.replication.replica_manager import ReplicaManager
 from barnabas.storage.directory_properties import MetaProperties, read_meta_properties, write_meta_properties
-from barnabas.storage.environment import Environment
+from barnabas.storage.environment import Environment, LogDirectory
 from barnabas.storage.files import Files, RealFiles
+from barnabas.storage.log import Log
 from barnabas.storage.log_manager import LogManager, LogManagerSettings
 
 logger = logging.getLogger(__name__)
@@ -87,7 +88,9 @@ class Broker:
         self._randomness = randomness or random.SystemRandom()
         self._files = files or RealFiles()
         self._exits = AsyncExitStack()
-        self.metrics.gauge("kafka_broker_state", "The broker's state, by number.", lambda: self.lifecycle.state)
+        self.metrics.gauge(
+            "kafka_broker_state", "The broker's state, by number.", lambda: self.lifecycle.state
+        )
 
     async def startup(self) -> None:
         if not self.lifecycle.begin_startup():
@@ -195,13 +198,19 @@ class Broker:
             settings,
             environment,
             configs.topic_config,
-            on_flushed=lambda log: self._replicas.flushed(log),
-            on_directory_failed=lambda directory: self._replicas.directory_failed(directory),
+            on_flushed=self._flushed,
+            on_directory_failed=self._directory_failed,
         )
         self._exits.callback(log_manager.abandon)
         log_manager.open()
         log_manager.start()
         return log_manager
+
+    def _flushed(self, log: Log) -> None:
+        self._replicas.flushed(log)
+
+    def _directory_failed(self, directory: LogDirectory) -> None:
+        self._replicas.directory_failed(directory)
 
     def _bind(self) -> Server:
         """Take the ports now, so that a conflict stops the start before anything else happens."""

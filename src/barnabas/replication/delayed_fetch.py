@@ -45,7 +45,7 @@ class DelayedFetch(DelayedOperation):
         readable_bytes = 0
         for ask in self._asks:
             try:
-                partition = self._replicas.partition(ask.topic_partition)
+                partition = self._replicas.partition(*ask.topic_partition)
                 partition.check_leader(ask.current_leader_epoch)
             except KafkaError:
                 return self.force_complete()

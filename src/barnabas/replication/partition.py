@@ -104,7 +104,12 @@ class Partition:
                 f"{self.topic_partition} has {len(self.isr)} in-sync replicas, "
                 f"min.insync.replicas asks for {self.log.config.min_insync_replicas}"
             )
-        return self.log.append_as_leader(records, leader_epoch=self.leader_epoch, origin=origin)
+        info = self.log.append_as_leader(records, leader_epoch=self.leader_epoch, origin=origin)
+        self.maybe_advance_high_watermark()
+        metrics = self.metrics
+        metrics.messages_in.value += info.record_count
+        metrics.bytes_in.value += info.size_bytes
+        return info
 
     def maybe_advance_high_watermark(self) -> bool:
         """Move the high watermark as far as the in-sync replicas allow; says whether it moved.
