@@ -94,16 +94,26 @@ class FlushingLog(LogState):
 
     def close(self) -> None:
         """Flush, complete the indexes, write the producer snapshot. The next start trusts all of it."""
-        if self.is_closed:
-            return
-        if self.log_directory.failure is None:
+        work = self.plan_close()
+        if work is not None:
             with self._guarded("closing"):
-                self.segments.active.seal()
-                self.producers.end_offset = self.log_end_offset
-                self._pending_paths.extend(self.segments.active.existing_paths()[1:])
-                self._pending_paths.append(
-                    producer_recovery.write_snapshot(self._environment, self.directory, self.producers)
-                )
-                self._directory_changes += 1
-            self.flush()
+                work()
+            self.flush_completed(work)
         self.release()
+
+    def plan_close(self) -> FlushWork | None:
+        """What is left to be synced; None for a log that is as the last clean shutdown left it."""
+        if self.is_closed or self.log_directory.failure is not None:
+            return None
+        if self._settled_offset == self.log_end_offset and self.plan_flush() is None:
+            return None
+        active = self.segments.active
+        with self._guarded("closing"):
+            active.seal()
+            self.producers.end_offset = self.log_end_offset
+            self._pending_paths.extend(active.existing_paths()[1:])
+            self._pending_paths.append(
+                producer_recovery.write_snapshot(self._environment, self.directory, self.producers)
+            )
+            self._directory_changes += 1
+        return self.plan_flush()

@@ -28,8 +28,10 @@ from barnabas.storage.log_config import LogConfig
 from barnabas.storage.names import (
     CLEANED,
     DELETED,
+    LEADER_EPOCHS,
     LOG,
     OFFSET_INDEX,
+    PARTITION_METADATA,
     PRODUCER_SNAPSHOT,
     SEGMENT_SUFFIXES,
     SWAP,
@@ -66,7 +68,8 @@ def open_log(
     loader = _Loader(directory, config, environment)
     loader.finish_interrupted_swaps()
     loader.load_segments()
-    epochs = read_leader_epochs(environment.files, directory)
+    has_epochs = LEADER_EPOCHS in loader.sizes
+    epochs = read_leader_epochs(environment.files, directory) if has_epochs else LeaderEpochCache([])
     producers = loader.recover(epochs, recovery_point, log_start_offset, is_clean=is_clean)
     first_offset = max(log_start_offset, loader.segments[0].base_offset)
     end_offset = loader.end_offset
@@ -74,6 +77,7 @@ def open_log(
     loader.complete_epochs(epochs)
     epochs.truncate_from_start(first_offset)
     loader.remove_stray_snapshots(end_offset)
+    is_settled = is_clean and not loader.has_changed
     return Log(
         topic_partition,
         log_directory,
@@ -85,9 +89,10 @@ def open_log(
         leader_epochs=epochs,
         log_start_offset=first_offset,
         log_end_offset=end_offset,
-        recovery_point=end_offset if is_clean and not loader.has_changed else min(recovery_point, end_offset),
-        topic_id=read_topic_id(environment.files, directory),
+        recovery_point=end_offset if is_settled else min(recovery_point, end_offset),
+        topic_id=read_topic_id(environment.files, directory) if PARTITION_METADATA in loader.sizes else None,
         unsynced_paths=loader.unsynced_paths,
+        is_settled=is_settled,
     )
 
 
@@ -121,13 +126,15 @@ class _Loader:
     def finish_interrupted_swaps(self) -> None:
         """Delete what was to be deleted; put the results of compaction in their place."""
         names = list(self._list())
-        self._unlink(name for name in names if name.endswith(DELETED))
+        deleted = [name for name in names if name.endswith(DELETED)]
         cleaned = [name for name in names if name.endswith(CLEANED)]
         first_cleaned = min((_offset_of(name) for name in cleaned), default=None)
         swaps = [name for name in names if name.endswith(SWAP)]
+        if not (deleted or cleaned or swaps):
+            return
         # A swap at or behind an unfinished `.cleaned` belongs to a rewrite that did not finish.
         invalid = [name for name in swaps if first_cleaned is not None and _offset_of(name) >= first_cleaned]
-        self._unlink([*invalid, *cleaned])
+        self._unlink([*deleted, *invalid, *cleaned])
         self._complete_swaps([name for name in swaps if name not in invalid])
         self._list()
 

@@ -49,6 +49,7 @@ class LogState:
         recovery_point: int,
         topic_id: Uuid | None = None,
         unsynced_paths: Iterable[str] = (),
+        is_settled: bool = False,
     ) -> None:
         self.topic_partition = topic_partition
         self.topic_id = topic_id
@@ -73,7 +74,9 @@ class LogState:
         self._generation = 0
         self._flush_lock = Lock()
         self._directory_changes = 1
-        self._directory_changes_synced = 0
+        self._directory_changes_synced = 1 if is_settled else 0
+        self._settled_offset = log_end_offset if is_settled else -1
+        """The log end offset at which a clean shutdown left everything complete on disk."""
         self._pending_paths = list(unsynced_paths)
         """Derived files that the next flush must sync."""
         self.update_config(config)
