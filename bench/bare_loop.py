@@ -31,7 +31,7 @@ from multiprocessing.connection import Connection as Pipe
 from raw_load import LoadResult, opaque_frame, run_load
 
 ANSWER = struct.pack(">i", 20) + bytes(20)
-FILE_BYTES_MAX = 256 << 20
+FILE_BYTES_MAX = 4 << 30
 REGION_BYTES = 1 << 20
 
 
