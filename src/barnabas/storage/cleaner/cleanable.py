@@ -12,6 +12,7 @@ touched, nor the active segment, nor segments with records younger than
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import NamedTuple
 
 from barnabas.storage.log import Log
@@ -45,13 +46,12 @@ def log_to_clean(log: Log, checkpointed_offset: int | None, now_ms: int) -> LogT
     first_dirty_offset = log.log_start_offset
     if checkpointed_offset is not None and first_dirty_offset < checkpointed_offset <= log.log_end_offset:
         first_dirty_offset = checkpointed_offset
-    closed = [segment for segment in log.segments if segment is not log.segments.active]
-    following = [segment.base_offset for segment in (*closed[1:], log.segments.active)]
     limit_offset = log.last_stable_offset
     min_lag_ms = log.config.min_compaction_lag_ms
     cleanable_end = clean_bytes = cleanable_bytes = 0
     is_overdue = False
-    for segment, end_offset in zip(closed, following, strict=True):
+    for segment, following in pairwise(log.segments):
+        end_offset = following.base_offset
         is_dirty = end_offset > first_dirty_offset
         if end_offset > limit_offset:
             break

@@ -80,6 +80,9 @@ class Cleaning:
 
     def steps(self) -> Steps:
         target, tools, log = self.target, self.tools, self.target.log
+        self.end_offset = target.first_dirty_offset
+        if not target.cleanable_bytes:
+            return
         _log.info("compacting %s from %d", log.topic_partition, target.first_dirty_offset)
         check = _unchanged(log, self)
         offsets = map_for(
@@ -91,8 +94,6 @@ class Cleaning:
         try:
             yield from self._build_map(offsets, check)
             self.end_offset = offsets.latest_offset + 1
-            if self.end_offset <= target.first_dirty_offset:
-                raise OffsetMapTooSmall(f"{offsets.size_max} keys are less than one batch has")
             self.stats.map_utilization = offsets.utilization
             yield from self._rewrite(offsets, check)
         finally:
@@ -107,10 +108,12 @@ class Cleaning:
         for segment in [each for each in log.segments.since(first) if each.base_offset < end]:
             found = segment.find(first)
             position = segment.size_bytes if found is None else found.position
-            mapping = _Mapping(self, _Source.of(segment, position), offsets, transactions, first)
+            mapping = _Mapping(self, _Source.of(log, segment, position), offsets, transactions, first)
             while not mapping.is_done:
                 yield from self._slice(mapping.advance, check)
             if mapping.is_full:
+                if offsets.latest_offset < first:
+                    raise OffsetMapTooSmall(f"{offsets.size_max} keys are less than one batch has")
                 return
             following = log.segments.following(segment)
             assert following is not None
@@ -136,6 +139,7 @@ class Cleaning:
             segment_bytes=log.config.segment_bytes,
             index_bytes=log.config.segment_index_bytes,
         )
+        assert groups[-1][-1] is not log.segments.active
         for group in groups:
             batch_filter.last_records = {
                 entry.producer_id: LastRecord(entry.last_data_offset, entry.producer_epoch)
@@ -163,11 +167,10 @@ class Cleaning:
         try:
             writer.open()
             for segment in group:
-                rewriting = _Rewriting(self, _Source.of(segment), writer, batch_filter, transactions)
+                rewriting = _Rewriting(self, _Source.of(log, segment), writer, batch_filter, transactions)
                 while not rewriting.is_done:
                     yield from self._slice(rewriting.advance, check)
-            yield writer.finish
-            check()
+            yield from _done(writer.finish, check)
             if any(log.segments.floor(segment.base_offset) is not segment for segment in group):
                 raise CleaningAborted("segments were deleted meanwhile")
         except Exception:
@@ -185,14 +188,23 @@ class Cleaning:
     def _slice(self, advance: Callable[[], None], check: Callable[[], None]) -> Steps:
         stats = self.stats
         read_bytes, written_bytes = stats.read_bytes, stats.written_bytes
-        yield advance
-        check()
+        yield from _done(advance, check)
         read_bytes, written_bytes = stats.read_bytes - read_bytes, stats.written_bytes - written_bytes
         self.tools.on_progress(read_bytes, written_bytes)
         delay_ms = self.tools.throttle.delay_ms_for(read_bytes + written_bytes)
         if delay_ms > 1:
             yield Pause(delay_ms)
             check()
+
+
+def _done(work: Callable[[], None], check: Callable[[], None]) -> Steps:
+    """Do the work; when it fails because the log has changed under it, it is the change that counts."""
+    try:
+        yield work
+    except Exception:
+        check()
+        raise
+    check()
 
 
 def _unchanged(log: Log, cleaning: Cleaning) -> Callable[[], None]:
@@ -229,25 +241,31 @@ class _Source:
     file: DataFile
     position: int
     end: int
-    name: str
+    first_offset: int
+    end_offset: int
+    """That of the segment behind this one."""
 
     @classmethod
-    def of(cls, segment: Segment, position: int = 0) -> _Source:
-        return cls(segment.file, position, segment.size_bytes, repr(segment))
+    def of(cls, log: Log, segment: Segment, position: int = 0) -> _Source:
+        following = log.segments.following(segment)
+        assert following is not None
+        return cls(segment.file, position, segment.size_bytes, segment.base_offset, following.base_offset)
 
     def batches(self, chunk_bytes: int) -> Iterator[RecordBatch | LegacyMessage]:
-        """Every batch; CorruptMessage when they do not reach to the end."""
-        at = self.position
+        """Every batch; CorruptMessage when one is damaged, or is not where its offsets belong."""
+        at, next_offset = self.position, self.first_offset
         for position, batch in iterate_valid_batches(
             self.file, self.end, self.position, chunk_bytes=chunk_bytes
         ):
-            at = position + batch.size_bytes
+            if not next_offset <= batch.base_offset <= batch.last_offset < self.end_offset:
+                break
+            at, next_offset = position + batch.size_bytes, batch.last_offset + 1
             if isinstance(batch, LegacyBatch):
                 yield LegacyMessage(self.file.read_at(position, batch.size_bytes))
             else:
                 yield batch
         if at != self.end:
-            raise CorruptMessage(f"{self.name} has no valid batch at position {at}")
+            raise CorruptMessage(f"the segment of {self.first_offset} has no valid batch at position {at}")
 
 
 class _Mapping:
