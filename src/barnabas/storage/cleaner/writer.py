@@ -14,6 +14,9 @@ from barnabas.storage.names import CLEANED, LOG, SEGMENT_SUFFIXES
 from barnabas.storage.segment import Segment
 from barnabas.storage.transaction_index import AbortedTransactionEntry
 
+SYNC_EVERY_BYTES = 4 * 1024 * 1024
+"""A hundred megabytes synced at once would hold up every write to the same disk meanwhile."""
+
 
 class SegmentWriter:
     def __init__(
@@ -33,6 +36,7 @@ class SegmentWriter:
         self._parts: list[Buffer] = []
         self._buffered_bytes = 0
         self._last_indexed = 0
+        self._synced_bytes = 0
 
     def open(self) -> None:
         """Start from nothing, whatever an earlier attempt has left."""
@@ -67,6 +71,9 @@ class SegmentWriter:
             segment.size_bytes += len(data)
             self._parts.clear()
             self._buffered_bytes = 0
+            if segment.size_bytes - self._synced_bytes >= SYNC_EVERY_BYTES:
+                segment.file.sync()
+                self._synced_bytes = segment.size_bytes
 
     def finish(self) -> None:
         """Write what is left, complete the indexes, and put all of it on disk."""
