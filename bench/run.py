@@ -12,6 +12,7 @@ bare loops of `bare_loop` are measured in every round as the physical limit.
 from __future__ import annotations
 
 import argparse
+import signal
 import sys
 from pathlib import Path
 
@@ -57,7 +58,13 @@ def measure_bare_loops(scale: Scale) -> dict[str, float]:
     return figures
 
 
+def end_by_exception(*_: object) -> None:
+    """SIGTERM unwinds the stack, so that no server outlives the run that started it."""
+    raise SystemExit("terminated")
+
+
 def main() -> int:
+    signal.signal(signal.SIGTERM, end_by_exception)
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="one small round; nothing is written")
     parser.add_argument("--rounds", type=int)
@@ -79,6 +86,8 @@ def main() -> int:
             collect(samples, name, measure_subject(name, works, scale))
         collect(samples, "bare loop", measure_bare_loops(scale))
     described = f"{rounds} round(s), {scale.produce_bytes // MEGABYTE:,} MB each, subjects in turn."
+    if options.quick:
+        described += " A quick run, in which the JVM is hardly warm: a look, not a result."
     about = report.versions(REPOSITORY)
     print(report.rendered(samples, about, described))
     if not options.quick:

@@ -60,6 +60,7 @@ class LogsOnDisk(Protocol):
     @property
     def offline_directories(self) -> Sequence[object]: ...
     def logs(self) -> Iterable[Log]: ...
+    def largest_producer_id(self) -> int: ...
     def delete(self, topic_partition: TopicPartition) -> None: ...
     def set_aside_stray(self, topic_partition: TopicPartition) -> None: ...
 
@@ -158,9 +159,9 @@ class TopicLoader:
     async def _retire_producer_ids(self) -> None:
         """Logs from elsewhere know producers whose ids this store never gave out: a new producer
         with such an id would be taken for the old one."""
-        used = [entry.producer_id for log in self._logs.values() for entry in log.active_producers()]
-        if used:
-            await store.retire_producer_ids(self._znodes, self._broker_id, max(used))
+        largest = self._disk.largest_producer_id()
+        if largest >= 0:
+            await store.retire_producer_ids(self._znodes, self._broker_id, largest)
 
     def _logs_by_topic(self) -> Mapping[str, list[Log]]:
         by_topic: defaultdict[str, list[Log]] = defaultdict(list)

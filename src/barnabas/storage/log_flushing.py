@@ -58,11 +58,7 @@ class FlushingLog(LogState):
             with lock:
                 files.replace(path, content)
 
-        def failed(error: BaseException) -> None:
-            if not self.is_closed:
-                self.fail(error)
-
-        self._environment.background.submit(write, lambda _: epochs.written(version), failed)
+        self._environment.background.submit(write, lambda _: epochs.written(version), self.fail)
 
     def flush_completed(self, work: FlushWork | None) -> None:
         """The work is done: the recovery point moves, and acknowledgements may leave."""

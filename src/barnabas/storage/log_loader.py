@@ -311,9 +311,7 @@ class _Loader:
             epochs.clear()
             producers = ProducerState(end_offset=log_start_offset)
         if not self.segments:
-            segment = self._segment(log_start_offset)
-            _ = segment.file
-            self.segments = [segment]
+            self.segments = [self._segment(log_start_offset).create()]
             self.end_offset = log_start_offset
             self.has_changed = True
         return producers

@@ -120,6 +120,11 @@ class LogManager:
             found.update(checkpoints.read_offsets(self._environment.files, path))
         return found
 
+    def largest_producer_id(self) -> int:
+        """The largest id that any log remembers, -1 without one: new ids must lie above it."""
+        ids = (producer_id for log in self._logs.values() for producer_id in log.producers.producers)
+        return max(ids, default=-1)
+
     # -- opening ------------------------------------------------------------------------------
 
     def open(self) -> None:
@@ -272,7 +277,7 @@ class LogManager:
             self._environment.files.rename(log.directory, new)
             self._environment.files.sync_directory(log.log_directory.path)
         except OSError as error:
-            log.fail(error)
+            log.log_directory.fail(error)
             raise KafkaStorageError(f"deleting {topic_partition}: {error}") from error
         log.renamed(new)
         if suffix == DELETE_DIRECTORY:

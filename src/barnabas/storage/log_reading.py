@@ -48,7 +48,7 @@ class ReadableLog(SegmentedLog):
             )
         if offset >= upper_offset or offset == log_end_offset:
             return FetchData(offset, b"")
-        if self.log_directory.failure is not None:
+        if self.is_closed or self.log_directory.failure is not None:
             raise KafkaStorageError(f"the log of {self.topic_partition} is offline")
         segment: Segment | None = self.segments.active
         if offset < self.segments.active.base_offset:

@@ -26,8 +26,7 @@ class SegmentedLog(FlushingLog):
             return active
         with self._guarded("rolling"):
             active.seal()
-            segment = self._new_segment(base_offset)
-            _ = segment.file
+            segment = self._new_segment(base_offset).create()
             self.segments.add(segment)
             self.producers.end_offset = base_offset
             self._pending_paths.extend(active.existing_paths()[1:])
@@ -136,8 +135,7 @@ class SegmentedLog(FlushingLog):
         with self._guarded("truncating"):
             for segment in self.segments:
                 self._remove_files(segment)
-            self.segments.replace_all(self._new_segment(offset))
-            _ = self.segments.active.file
+            self.segments.replace_all(self._new_segment(offset).create())
             self._remove_snapshots()
             # Old epochs would claim offsets that they never had; replacing syncs the directory too.
             self._environment.files.replace(f"{self.directory}/{LEADER_EPOCHS}", self.leader_epochs.render())

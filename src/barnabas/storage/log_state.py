@@ -193,8 +193,11 @@ class LogState:
             segment.moved_to(directory)
 
     def fail(self, error: BaseException) -> None:
-        """An I/O error: the whole directory goes offline."""
-        self.log_directory.fail(error)
+        """An I/O error: the whole directory goes offline.
+
+        A log that is closed, perhaps deleted, has no files to speak for the directory."""
+        if not self.is_closed:
+            self.log_directory.fail(error)
 
     @contextmanager
     def _guarded(self, doing: str) -> Iterator[None]:

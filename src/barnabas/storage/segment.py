@@ -106,8 +106,13 @@ class Segment:
     def file(self) -> DataFile:
         file = self._file
         if file is None:
-            file = self._file = self._files.open(self.path(LOG), create=True)
+            file = self._file = self._files.open(self.path(LOG))
         return file
+
+    def create(self) -> Segment:
+        """Make the file of a new segment."""
+        self._file = self._files.open(self.path(LOG), create=True)
+        return self
 
     # -- writing ------------------------------------------------------------------------------
 

@@ -56,6 +56,7 @@ class FakeDisk:
         self.directories = [LogDirectory("/data")]
         self.found: dict[TopicPartition, FakeLog] = {}
         self.deleted: list[TopicPartition] = []
+        self.producer_id_seen = -1
         self.strays: list[TopicPartition] = []
 
     @property
@@ -64,6 +65,9 @@ class FakeDisk:
 
     def logs(self) -> list[FakeLog]:
         return list(self.found.values())
+
+    def largest_producer_id(self) -> int:
+        return self.producer_id_seen
 
     def add(
         self, topic: str, partition: int, topic_id: Uuid | None = None, *, latest_epoch: int = -1

@@ -84,6 +84,14 @@ async def test_directories_of_another_kafka_are_adopted(admin: Admin) -> None:
     assert admin.led("foreign", 0).leader_epoch == 9
 
 
+async def test_ids_of_producers_in_adopted_logs_are_never_given_out(admin: Admin) -> None:
+    admin.disk.add("foreign", 0, TOPIC_ID)
+    admin.disk.producer_id_seen = 4_321
+    await admin.load()
+    block = await store.allocate_producer_ids(admin.znodes, BROKER_ID)
+    assert block.first > 4_321
+
+
 async def test_partitions_that_only_the_disk_knows_are_added(admin: Admin) -> None:
     created = await admin.topics.create_topic(TopicSpec("t"))
     admin.disk.add("t", 2, created.topic_id, latest_epoch=3)

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from barnabas.storage.names import LOG
+from barnabas.testing.files import PowerCutFiles
 from tests.unit.storage.support import NOW_MS, Bench, batch, end_transaction, offsets, produce, read_batches
 from tests.unit.storage.test_indexes import legacy_message
 
@@ -233,3 +234,48 @@ def test_an_empty_log_has_no_times(bench: Bench) -> None:
     log = bench.open()
     assert log.offset_for_timestamp(0) is None
     assert log.max_timestamp_offset() is None
+
+
+def test_bytes_of_an_older_life_of_the_file_are_cut(bench: Bench) -> None:
+    log = bench.open()
+    produce(log, 2)
+    produce(log, 2)
+    with path_of(bench, 0).open("ab") as file:
+        file.write(bytes(batch([b"old"], base_offset=1, leader_epoch=0)))
+    assert offsets(read_batches(bench.open())) == [(0, 1), (2, 3)]
+
+
+def test_recovered_batches_say_which_epochs_there_were(bench: Bench) -> None:
+    log = bench.open()
+    produce(log, 2, epoch=0)
+    produce(log, 2, epoch=2)
+    (Path(bench.directory) / "leader-epoch-checkpoint").write_text("0\n2\n0 0\n5 3\n")
+    assert bench.open().leader_epochs.entries == [(0, 0), (2, 2)]
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_what_recovery_cuts_does_not_come_back(seed: int) -> None:
+    files = PowerCutFiles(seed)
+    bench = Bench("/disk", files)
+    log = bench.open()
+    produce(log, 2)
+    log.flush()
+    files.sync_directory("")
+    path = f"{bench.directory}/{0:020d}.log"
+    files.open(path).write_at(log.segments.active.size_bytes, b"torn")
+    files.sync(path)
+    bench.open(recovery_point=2)
+    files.cut_power()
+    assert len(files.read(path)) == log.segments.active.size_bytes
+
+
+def test_a_snapshot_that_is_there_is_not_written_again() -> None:
+    files = PowerCutFiles()
+    bench = Bench("/disk", files)
+    log = bench.open()
+    produce(log, producer_id=1, producer_epoch=0, base_sequence=0)
+    log.roll()
+    touched: list[str] = []
+    files.before = lambda operation, path: touched.append(path) if operation == "write" else None
+    log.close()
+    assert not [path for path in touched if path.endswith(".snapshot")]

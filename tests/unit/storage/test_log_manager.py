@@ -153,6 +153,30 @@ def test_a_deleted_log_is_gone_by_name_at_once_and_from_disk_later(tmp_path: Pat
     manager.abandon()
 
 
+def test_a_late_reader_of_a_deleted_log_does_no_harm(tmp_path: Path) -> None:
+    broker = Broker(str(tmp_path), file_delete_delay_ms=0)
+    manager = broker.start()
+    log = manager.get_or_create(partition(0))
+    produce(log, 5)
+    manager.delete(partition(0))
+    broker.scheduler.run_due()
+    with pytest.raises(KafkaStorageError):
+        log.read(0, 100, upper_offset=5)
+    log.write_epochs_soon()
+    assert broker.failed == []
+    manager.abandon()
+
+
+def test_the_largest_producer_id_is_known(tmp_path: Path) -> None:
+    manager = Broker(str(tmp_path)).start()
+    assert manager.largest_producer_id() == -1
+    for number in range(3):
+        log = manager.get_or_create(partition(number))
+        produce(log, producer_id=10 * number, producer_epoch=0, base_sequence=0)
+    assert manager.largest_producer_id() == 20
+    manager.abandon()
+
+
 def test_a_deletion_that_a_crash_interrupted_is_finished(tmp_path: Path) -> None:
     broker = Broker(str(tmp_path))
     manager = broker.start()

@@ -134,6 +134,8 @@ def test_an_open_transaction_holds_the_last_stable_offset_back(log: Log) -> None
     assert log.has_ongoing_transaction(7)
     end_transaction(log, 7, commit=True)
     assert log.last_stable_offset == 1, "the marker is not below the high watermark yet"
+    log.update_high_watermark(3)
+    assert log.first_unstable_offset == 1, "and at it is not below it"
     log.advance_high_watermark(4)
     assert (log.first_unstable_offset, log.last_stable_offset) == (None, 4)
     assert not log.has_ongoing_transaction(7)
