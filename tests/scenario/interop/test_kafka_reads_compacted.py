@@ -5,6 +5,7 @@ With `--broker kafka` the log is one that Kafka itself has compacted.
 
 from __future__ import annotations
 
+import random
 import re
 import time
 from pathlib import Path
@@ -15,7 +16,7 @@ from confluent_kafka import Producer
 from tests.scenario.interop.test_kafka_dump_log import complaints, dump, segment_files
 from tests.support.broker import partition_directory, running
 from tests.support.fixtures import chosen_broker, create_topic
-from tests.support.workload import CODECS, TIMEOUT_S
+from tests.support.workload import CODECS, SEGMENT_BYTES, TIMEOUT_S
 
 pytestmark = pytest.mark.java
 
@@ -23,7 +24,7 @@ KEYS = 50
 RECORD = re.compile(r"^\| offset: (\d+) .* key: (\S+)", re.MULTILINE)
 CONFIGS = {
     "cleanup.policy": "compact",
-    "segment.bytes": str(64 * 1024),
+    "segment.bytes": str(SEGMENT_BYTES),
     "index.interval.bytes": "512",
     "min.cleanable.dirty.ratio": "0.01",
     "file.delete.delay.ms": "0",
@@ -34,13 +35,14 @@ CONFIGS = {
 def compacted(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A partition of many segments, all codecs, tombstones and an idempotent producer, compacted."""
     broker = chosen_broker(request.config, tmp_path_factory.mktemp("compacted"), log_cleaner_backoff_ms=100)
+    chance = random.Random(1)
     with running(broker):
         create_topic(broker, "compacted", configs=CONFIGS)
         for number, codec in enumerate(CODECS * 2):
             settings = {"bootstrap.servers": broker.bootstrap, "compression.type": codec, "linger.ms": 5}
             producer = Producer({**settings, "enable.idempotence": number % 2 == 0})
             for value in range(400):
-                content = None if value % 17 == 0 else f"{number}-{value}-{'x' * 100}"
+                content = None if value % 17 == 0 else chance.randbytes(1_000)
                 producer.produce("compacted", content, f"key-{value % KEYS}")
             assert producer.flush(TIMEOUT_S) == 0
         directory = partition_directory(broker, "compacted")

@@ -41,7 +41,7 @@ class SegmentWriter:
     def open(self) -> None:
         """Start from nothing, whatever an earlier attempt has left."""
         self.remove()
-        _ = self.segment.file
+        self.segment.create()
 
     def append(self, data: Buffer, last_offset: int, max_timestamp: int) -> None:
         segment = self.segment
