@@ -52,6 +52,7 @@ from barnabas.node.runtime import LoopScheduler, ThreadBackground, TimerDriver
 from barnabas.purgatory.timer import Timer
 from barnabas.replication.fetch_session import FetchSessions
 from barnabas.replication.replica_manager import ReplicaManager
+from barnabas.storage.cleaner.log_cleaner import CleanerSettings
 from barnabas.storage.directory_properties import MetaProperties, read_meta_properties, write_meta_properties
 from barnabas.storage.environment import Environment, LogDirectory
 from barnabas.storage.files import Files, RealFiles
@@ -109,7 +110,7 @@ class Broker:
 
         log_manager = self._open_logs(configs)
         server = self._bind()
-        configs.on_broker_change(lambda _: self._follow_settings(configs, server))
+        configs.on_broker_change(lambda _: self._follow_settings(configs, server, log_manager))
         replicas = self._make_replicas(log_manager)
         metadata = MetadataCache(self.cluster_id)
         broker_epoch = await self._register(znodes, metadata)
@@ -196,6 +197,7 @@ class Broker:
             start_offset_checkpoint_interval_ms=config.log_flush_start_offset_checkpoint_interval_ms,
             producer_expiration_check_interval_ms=config.producer_id_expiration_check_interval_ms,
             initial_delay_ms=config.log_initial_task_delay_ms,
+            cleaner=_cleaner_settings(configs),
         )
         log_manager = LogManager(
             settings,
@@ -203,6 +205,7 @@ class Broker:
             configs.topic_config,
             on_flushed=self._flushed,
             on_directory_failed=self._directory_failed,
+            metrics=self.metrics,
         )
         self._exits.callback(log_manager.abandon)
         log_manager.open()
@@ -241,13 +244,14 @@ class Broker:
         ]
         return server
 
-    def _follow_settings(self, configs: ConfigRepository, server: Server) -> None:
+    def _follow_settings(self, configs: ConfigRepository, server: Server, log_manager: LogManager) -> None:
         """Settings of the broker itself that may change while it runs; topics' follow by themselves."""
         server.settings.connections_max = configs.broker_value("max.connections")
         server.settings.connections_per_ip_max = configs.broker_value("max.connections.per.ip")
         server.settings.connections_per_ip_overrides = connection_overrides(
             configs.broker_value("max.connections.per.ip.overrides")
         )
+        log_manager.cleaner.reconfigure(_cleaner_settings(configs))
 
     def _make_replicas(self, log_manager: LogManager) -> ReplicaManager:
         timer = Timer(self._clock)
@@ -297,6 +301,20 @@ class Broker:
         endpoint = MetricsEndpoint(self.metrics, lambda: self.lifecycle.state.name)
         bound = await self._exits.enter_async_context(endpoint.serve(host, port))
         logger.info("metrics on http://%s:%d/metrics", host, bound)
+
+
+def _cleaner_settings(configs: ConfigRepository) -> CleanerSettings:
+    """The settings of compaction that are in force."""
+    value = configs.broker_value
+    return CleanerSettings(
+        is_enabled=value("log.cleaner.enable"),
+        threads=value("log.cleaner.threads"),
+        dedupe_buffer_bytes=value("log.cleaner.dedupe.buffer.size"),
+        io_buffer_bytes=value("log.cleaner.io.buffer.size"),
+        load_factor=value("log.cleaner.io.buffer.load.factor"),
+        io_bytes_per_second_max=value("log.cleaner.io.max.bytes.per.second"),
+        backoff_ms=value("log.cleaner.backoff.ms"),
+    )
 
 
 def _refuse_all(exchange: Exchange, frame: memoryview) -> None:  # noqa: ARG001 - the shape of a dispatch
