@@ -15,10 +15,10 @@ import os
 import random
 import tempfile
 from collections.abc import Callable
-from typing import IO
+from pathlib import Path
 
 from barnabas.core.errors import KafkaStorageError
-from barnabas.storage.files import DataFile, Entry, Held, ReadBuffer
+from barnabas.storage.files import DataFile, Entry, Held, ReadBuffer, RealFile
 
 PAGE_BYTES = 512
 """Small, so that even small tests tear pages apart."""
@@ -73,13 +73,15 @@ class _MemoryFile:
         self._path = path
         self._content = content
         self._life = files.life
-        self._shadow: IO[bytes] | None = None
+        self._shadow: RealFile | None = None
 
     def fileno(self) -> int:
         """For `sendfile`: a real file that nobody else sees, with what this one holds now."""
         self._files.check("read", self._path, self._life)
         if self._shadow is None:
-            self._shadow = tempfile.TemporaryFile()  # noqa: SIM115 - it lives as long as this file
+            descriptor, name = tempfile.mkstemp()
+            Path(name).unlink()
+            self._shadow = RealFile(descriptor)
         descriptor = self._shadow.fileno()
         os.pwrite(descriptor, self._content.now, 0)
         os.ftruncate(descriptor, len(self._content.now))
