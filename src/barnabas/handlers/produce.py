@@ -1,7 +1,7 @@
-"""Produce (0), v3-13. Gaps: transactional appends are not verified with a coordinator (KIP-890).
+"""Produce (0), v0-13. Gaps: transactional appends are not verified with a coordinator (KIP-890).
 
-Versions 0-2 carry message formats 0 and 1 and are not served, but the range advertised begins
-at 0: librdkafka before 2.11 takes a missing Produce v0 for a broker that cannot compress.
+Versions 0-2 carry message formats 0 and 1, which are converted up: a log holds v2 batches only,
+unless an older broker wrote it.
 
 Each partition gets its own answer, its own error included. With acks=0 nobody reads an answer,
 so an error can only be told by closing the connection: the producer then looks for a new leader.
@@ -12,6 +12,7 @@ from __future__ import annotations
 import logging
 
 from barnabas.core.errors import (
+    CorruptMessage,
     InvalidRecord,
     InvalidRequiredAcks,
     InvalidTopicException,
@@ -34,8 +35,9 @@ from barnabas.protocol.messages.produce import (
     ProduceResponse,
     TopicProduceResponse,
 )
-from barnabas.records.batch import ATTRIBUTES_AT, CODEC_MASK
+from barnabas.records.batch import ATTRIBUTES_AT, CODEC_MASK, MAGIC, MAGIC_AT
 from barnabas.records.compression import Codec
+from barnabas.records.legacy import convert_up
 from barnabas.replication.delayed_produce import PendingAck
 from barnabas.replication.partition import Partition
 from barnabas.replication.replica_manager import ReplicaManager
@@ -124,16 +126,24 @@ def _append(
     if records is None:
         raise InvalidRecord("a produce request has one record batch per partition, this one has none")
     assert isinstance(records, memoryview)
-    if context.api_version < 7:
-        _check_codec(records)
     partition = context.broker.replicas.partition(topic, data.index)
+    if context.api_version < 7:
+        records = _from_old_producer(records, context.api_version, partition)
     return partition, partition.append(records, required_acks)
 
 
-def _check_codec(records: memoryview) -> None:
-    """Consumers as old as this producer may not know zstd."""
+def _from_old_producer(records: memoryview, version: int, partition: Partition) -> memoryview:
+    """Consumers as old as this producer may not know zstd; before v3 it knew no batches either."""
+    if len(records) <= MAGIC_AT:
+        raise CorruptMessage("the records are cut short")
+    if records[MAGIC_AT] < MAGIC:
+        if version >= 3:
+            raise InvalidRecord(f"Produce version {version} takes record batches of magic 2 only")
+        partition.metrics.produce_conversions.value += 1
+        return memoryview(convert_up(records))
     if len(records) > ATTRIBUTES_AT + 1 and records[ATTRIBUTES_AT + 1] & CODEC_MASK == Codec.ZSTD:
         raise UnsupportedCompressionType("zstd needs Produce version 7 or later")
+    return records
 
 
 def _refusal(
@@ -156,4 +166,4 @@ def _refusal(
     )
 
 
-PRODUCE = Api(ApiKey.PRODUCE, versions=range(3, 14), handle=handle_produce, advertised=range(14))
+PRODUCE = Api(ApiKey.PRODUCE, versions=range(14), handle=handle_produce)
