@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import struct
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
@@ -17,9 +18,13 @@ from tests.support.wire import (
     PRODUCE,
     PRODUCE_VERSION,
     WireConnection,
+    array,
     batch,
     fetch_body,
+    message_set_entry,
+    nullable_bytes,
     produce_body,
+    string,
 )
 
 SAMPLE = re.compile(r"^(\w+)(?:\{(.*)\})? (\S+)$")
@@ -101,13 +106,24 @@ def test_every_topic_has_its_traffic_and_its_failures(endpoint: Endpoint, connec
     connection.ask(FETCH, 4, fetch_body("traffic", 0))
     connection.ask(FETCH, 4, fetch_body("traffic", 99))
     seen = endpoint.samples()
+    assert seen["kafka_bytes_in_total", 'topic="traffic"'] == len(first) + len(second)
+    assert seen["kafka_bytes_out_total", 'topic="traffic"'] == len(first) + len(second)
+    third = message_set_entry(b"e")
+    partitions = array([struct.pack(">i", 0) + nullable_bytes(third)])
+    connection.ask(PRODUCE, 2, struct.pack(">hi", 1, 1_000) + array([string("traffic") + partitions]))
+    in_old_versions = array([struct.pack(">iqi", 0, 3, 1 << 20)])
+    asked = struct.pack(">iii", -1, 0, 1) + array([string("traffic") + in_old_versions])
+    connection.ask(FETCH, 2, asked)
+    seen = endpoint.samples()
     of_topic = {name: value for (name, labels), value in seen.items() if labels == 'topic="traffic"'}
+    assert of_topic.pop("kafka_bytes_in_total") > len(first) + len(second)
+    assert of_topic.pop("kafka_bytes_out_total") > len(first) + len(second)
     assert of_topic == {
-        "kafka_messages_in_total": 4,
-        "kafka_bytes_in_total": len(first) + len(second),
-        "kafka_bytes_out_total": len(first) + len(second),
+        "kafka_messages_in_total": 5,
         "kafka_failed_produce_requests_total": 1,
         "kafka_failed_fetch_requests_total": 1,
+        "kafka_produce_message_conversions_total": 1,
+        "kafka_fetch_message_conversions_total": 1,
     }
 
 
