@@ -89,7 +89,10 @@ class Broker:
         self._randomness = randomness or random.SystemRandom()
         self._files = files or RealFiles()
         self._exits = AsyncExitStack()
+        self._replicas: ReplicaManager | None = None
         self._topics: TopicAdmin | None = None
+        self._unusable: dict[str, OSError] = {}
+        """Log directories whose owner cannot be read or written: offline from the start."""
         self.metrics.gauge(
             "kafka_broker_state", "The broker's state, by number.", lambda: self.lifecycle.state
         )
@@ -163,7 +166,7 @@ class Broker:
         return znodes
 
     async def _settle_identity(self, znodes: Coordination) -> None:
-        found = {str(path): read_meta_properties(self._files, str(path)) for path in self.config.log_dirs}
+        found = self._read_owners()
         known: Remembered = remembered(found)
         self.cluster_id = await get_or_create_cluster_id(znodes, self._randomness, known.cluster_id)
         check_cluster_id(self.cluster_id, known.cluster_id)
@@ -176,7 +179,22 @@ class Broker:
         properties = MetaProperties(broker_id=broker_id, cluster_id=self.cluster_id)
         for path, present in found.items():
             if present is None:
-                write_meta_properties(self._files, path, properties)
+                try:
+                    write_meta_properties(self._files, path, properties)
+                except OSError as error:
+                    self._unusable[path] = error
+
+    def _read_owners(self) -> dict[str, MetaProperties | None]:
+        """What each usable log directory says of its broker; a directory that is new is made."""
+        self._unusable = {}
+        found = {}
+        for path in map(str, self.config.log_dirs):
+            try:
+                self._files.make_directory(path)
+                found[path] = read_meta_properties(self._files, path)
+            except OSError as error:
+                self._unusable[path] = error
+        return found
 
     def _open_logs(self, configs: ConfigRepository) -> LogManager:
         config = self.config
@@ -208,18 +226,22 @@ class Broker:
             metrics=self.metrics,
         )
         self._exits.callback(log_manager.abandon)
-        log_manager.open()
+        log_manager.open(self._unusable)
         log_manager.start()
         return log_manager
 
     def _flushed(self, log: Log) -> None:
-        self._replicas.flushed(log)
+        if self._replicas is not None:
+            self._replicas.flushed(log)
 
     def _directory_failed(self, directory: LogDirectory) -> None:
-        """Partitions of a lost disk have no leader any more; all others live on."""
-        offline = self._replicas.directory_failed(directory)
-        if self._topics is not None:
-            self._topics.replicas_offline(offline)
+        """Partitions of a lost disk have no leader any more; all others live on.
+
+        While the broker starts, nobody leads anything yet, and the loading of topics looks for itself."""
+        if self._replicas is not None:
+            offline = self._replicas.directory_failed(directory)
+            if self._topics is not None:
+                self._topics.replicas_offline(offline)
 
     def _bind(self) -> Server:
         """Take the ports now, so that a conflict stops the start before anything else happens."""
@@ -257,11 +279,12 @@ class Broker:
         timer = Timer(self._clock)
         driver = TimerDriver(asyncio.get_running_loop(), self._clock, timer)
         self._exits.callback(driver.close)
-        self._replicas = ReplicaManager(self.broker_id, log_manager, self._clock, timer, self.metrics)
+        replicas = ReplicaManager(self.broker_id, log_manager, self._clock, timer, self.metrics)
+        self._replicas = replicas
         self._scheduler.every(
             self.config.replica_high_watermark_checkpoint_interval_ms, log_manager.checkpoint_high_watermarks
         )
-        return self._replicas
+        return replicas
 
     async def _register(self, znodes: Coordination, metadata: MetadataCache) -> int:
         """Be present in the cluster, until shutdown; returns the epoch of this presence."""

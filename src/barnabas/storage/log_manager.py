@@ -14,6 +14,7 @@ import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
+from types import MappingProxyType
 
 from barnabas.core.errors import KafkaError, KafkaStorageError
 from barnabas.core.ids import TopicPartition, Uuid, check_topic_name
@@ -41,6 +42,7 @@ from barnabas.storage.names import (
 )
 
 LOCK = ".lock"
+_NONE_UNUSABLE: Mapping[str, OSError] = MappingProxyType({})
 
 _log = logging.getLogger(__name__)
 
@@ -127,13 +129,17 @@ class LogManager:
 
     # -- opening ------------------------------------------------------------------------------
 
-    def open(self) -> None:
-        """Lock the directories and open every log in them; blocks until recovery is done."""
+    def open(self, unusable: Mapping[str, OSError] = _NONE_UNUSABLE) -> None:
+        """Lock the directories and open every log in them; blocks until recovery is done.
+
+        Directories of which somebody else knows already that they are `unusable` stay offline."""
         for path in self._settings.log_directories:
             directory = LogDirectory(path)
             directory.when_failed.append(self._directory_failed)
             self.directories.append(directory)
             try:
+                if path in unusable:
+                    raise unusable[path]
                 self._environment.files.make_directory(path)
                 self._locks.append(self._environment.files.lock(f"{path}/{LOCK}"))
             except OSError as error:
