@@ -1,0 +1,51 @@
+"""How far the two agree: counted by (API, version, case), printed and written at the end of a run."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tests.differential.case import Triple
+from tests.differential.compare import Accepted, Difference
+
+
+@dataclass
+class Report:
+    version: str = ""
+    agreed: list[Triple] = field(default_factory=list)
+    accepted: list[Triple] = field(default_factory=list)
+    differing: dict[str, list[Difference]] = field(default_factory=dict)
+    needed: Counter[str] = field(default_factory=Counter)
+    _apis: dict[str, Counter[str]] = field(default_factory=lambda: defaultdict(Counter))
+
+    def add(self, triple: Triple, kept: list[Difference], used: list[Accepted]) -> None:
+        outcome = "differ" if kept else "accepted" if used else "agree"
+        self._apis[triple.case.api.camel_name][outcome] += 1
+        self.needed.update(each.label for each in used)
+        if kept:
+            self.differing[str(triple)] = kept
+        else:
+            (self.accepted if used else self.agreed).append(triple)
+
+    @property
+    def count(self) -> int:
+        return len(self.agreed) + len(self.accepted) + len(self.differing)
+
+    def text(self) -> str:
+        lines = [
+            f"Side by side with Apache Kafka {self.version}: {self.count} (API, version, case) triples",
+            f"  {len(self.agreed)} agree, {len(self.accepted)} agree but for accepted differences, "
+            f"{len(self.differing)} differ",
+            "",
+            f"{'API':<30}{'agree':>8}{'accepted':>10}{'differ':>8}",
+        ]
+        for api, counts in sorted(self._apis.items()):
+            lines.append(f"{api:<30}{counts['agree']:>8}{counts['accepted']:>10}{counts['differ']:>8}")
+        for name, found in self.differing.items():
+            lines += ["", name, *(f"  {each}" for each in found)]
+        return "\n".join(lines) + "\n"
+
+    def write(self, path: Path) -> None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(self.text())
