@@ -40,7 +40,7 @@ def run(triple: Triple, side: Side) -> list[Spoken]:
         step = next(generator)
         while True:
             request, answer, version = conversation.take(step)
-            spoken.append(Spoken(request, normalise(answer, version, side)))
+            spoken.append(Spoken(request, normalise(answer, version, side, world.stem)))
             step = generator.send(answer)
     except StopIteration:
         return spoken

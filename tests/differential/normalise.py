@@ -4,6 +4,8 @@ Structs become dicts of the fields that the version has; lists of structs become
 field that tells their elements apart, so that a difference has a readable address. The order of
 such a list is kept beside it, and compared, unless Kafka takes it from a hash table.
 
+Topics that a case makes have the version in their names; here they are `topic-0`, `topic-1` …
+
 Nothing is dropped: a value that is replaced is replaced by a word that says what kind of value
 it was, so "an id here, none there" is still a difference.
 """
@@ -54,20 +56,21 @@ _BATCH_FIELDS = ("base_offset", "length", "leader_epoch", "magic", "crc", "attri
                  "count")  # fmt: skip
 
 
-def normalise(answer: Message | bytes | Closed | None, version: int, side: Side) -> Tree:
+def normalise(answer: Message | bytes | Closed | None, version: int, side: Side, stem: str) -> Tree:
     if answer is CLOSED or answer is None:
         return repr(answer)
     if isinstance(answer, bytes):
         return answer.hex()
     assert isinstance(answer, Message)
-    return _Normaliser(type(answer).__name__, version, side).struct(answer, "")
+    return _Normaliser(type(answer).__name__, version, side, stem).struct(answer, "")
 
 
 class _Normaliser:
-    def __init__(self, root: str, version: int, side: Side) -> None:
+    def __init__(self, root: str, version: int, side: Side, stem: str) -> None:
         self._root = root
         self._version = version
         self._side = side
+        self._stem = stem
         self._now_ms = int(time.time() * 1_000)
 
     def struct(self, message: Message, path: str) -> Tree:
@@ -126,6 +129,8 @@ class _Normaliser:
             return "<directory>"
         if name in {"total_bytes", "usable_bytes"} and value >= 0:
             return "<bytes>"
+        if isinstance(value, str):
+            return value.replace(self._stem, "topic")
         if isinstance(value, int) and abs(value - self._now_ms) < DAY_MS:
             return "<now>"
         return value
@@ -134,7 +139,7 @@ class _Normaliser:
         if value == ZERO_UUID:
             return "<zero id>"
         name = self._side.topic_names.get(value)
-        return f"<id of {name}>" if name else "<new id>"
+        return f"<id of {name.replace(self._stem, 'topic')}>" if name else "<new id>"
 
     def _records(self, value: Any) -> Tree:
         if value is None:

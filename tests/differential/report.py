@@ -15,7 +15,7 @@ class Report:
     version: str = ""
     agreed: list[Triple] = field(default_factory=list)
     accepted: list[Triple] = field(default_factory=list)
-    differing: dict[str, list[Difference]] = field(default_factory=dict)
+    differing: dict[Triple, list[Difference]] = field(default_factory=dict)
     needed: Counter[str] = field(default_factory=Counter)
     _apis: dict[str, Counter[str]] = field(default_factory=lambda: defaultdict(Counter))
 
@@ -24,7 +24,7 @@ class Report:
         self._apis[triple.case.api.camel_name][outcome] += 1
         self.needed.update(each.label for each in used)
         if kept:
-            self.differing[str(triple)] = kept
+            self.differing[triple] = kept
         else:
             (self.accepted if used else self.agreed).append(triple)
 
@@ -42,9 +42,23 @@ class Report:
         ]
         for api, counts in sorted(self._apis.items()):
             lines.append(f"{api:<30}{counts['agree']:>8}{counts['accepted']:>10}{counts['differ']:>8}")
-        for name, found in self.differing.items():
-            lines += ["", name, *(f"  {each}" for each in found)]
+        lines += self._what_differs()
         return "\n".join(lines) + "\n"
+
+    def _what_differs(self) -> list[str]:
+        """One line per difference, with the versions that have it."""
+        versions: dict[tuple[str, str], list[int]] = defaultdict(list)
+        for triple, found in self.differing.items():
+            for each in dict.fromkeys(str(difference) for difference in found):
+                versions[f"{triple.case.api.camel_name} {triple.case.name}", each].append(triple.version)
+        lines: list[str] = []
+        heading = ""
+        for (name, each), found_in in versions.items():
+            if name != heading:
+                heading = name
+                lines += ["", name]
+            lines.append(f"  v{','.join(map(str, found_in))} {each}")
+        return lines
 
     def write(self, path: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)

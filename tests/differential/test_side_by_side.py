@@ -24,7 +24,7 @@ def test_both_brokers_give_the_same_answer(triple: Triple, sides: Sides) -> None
     found: list[Difference] = []
     for number, (mine, other) in enumerate(zip(ours, theirs, strict=False)):
         assert len(mine.request) == len(other.request), f"request {number} is not the same on both sides"
-        found += [Difference(each.path, each.ours, each.kafka) for each in differences(mine.answer, other.answer)]
+        found += differences(mine.answer, other.answer, f"#{number}")
     if len(ours) != len(theirs):
         found.append(Difference("steps", len(ours), len(theirs)))
     kept, used = _sorted_out(triple, found)
