@@ -12,12 +12,18 @@ from __future__ import annotations
 import logging
 
 from barnabas.core.errors import (
+    CorruptMessage,
     InvalidRecord,
     InvalidRequiredAcks,
     InvalidTopicException,
     KafkaError,
+    KafkaStorageError,
+    MessageTooLarge,
+    NotLeaderOrFollower,
+    TransactionalIdAuthorizationFailed,
     UnknownServerError,
     UnknownTopicId,
+    UnknownTopicOrPartition,
     UnsupportedCompressionType,
 )
 from barnabas.core.ids import INTERNAL_TOPICS, TopicPartition
@@ -27,14 +33,16 @@ from barnabas.handlers.registry import Api
 from barnabas.handlers.topic_ids import topic_name
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.messages.produce import (
+    BatchIndexAndErrorMessage,
     PartitionProduceData,
     PartitionProduceResponse,
     ProduceRequest,
     ProduceResponse,
     TopicProduceResponse,
 )
-from barnabas.records.batch import ATTRIBUTES_AT, CODEC_MASK
+from barnabas.records.batch import ATTRIBUTES_AT, CODEC_MASK, MAGIC_AT, TRANSACTIONAL_FLAG
 from barnabas.records.compression import Codec
+from barnabas.records.validation import is_one_batch
 from barnabas.replication.delayed_produce import PendingAck
 from barnabas.replication.partition import Partition
 from barnabas.replication.replica_manager import ReplicaManager
@@ -43,6 +51,21 @@ logger = logging.getLogger(__name__)
 
 ADMIN_CLIENT_ID = "__admin_client"
 """The one client id that may write internal topics, as in Apache Kafka."""
+
+
+_BEFORE_THE_LOG = (
+    InvalidRequiredAcks,
+    InvalidTopicException,
+    UnknownTopicId,
+    UnknownTopicOrPartition,
+    NotLeaderOrFollower,
+    TransactionalIdAuthorizationFailed,
+    UnsupportedCompressionType,
+    CorruptMessage,
+    MessageTooLarge,
+    KafkaStorageError,
+)
+"""Errors whose answer does not say where the log starts, as in Apache Kafka."""
 
 
 class _Outcome:
@@ -83,25 +106,49 @@ def _append_all(request: ProduceRequest, context: RequestContext) -> _Outcome:
     outcome = _Outcome()
     required_acks = request.acks
     by_id = context.api_version >= 13
+    refusal = _refusal(request)
     for topic in request.topic_data:
+        partition_data = topic.partition_data
+        if len(partition_data) != 1:
+            if not partition_data:
+                continue
+            # Of a partition that is named twice only the last records count.
+            partition_data = list({data.index: data for data in partition_data}.values())
         name = topic_name(context, topic.topic_id) if by_id else topic.name
         answers: list[PartitionProduceResponse] = []
         outcome.response.responses.append(
             TopicProduceResponse(name=topic.name, topic_id=topic.topic_id, partition_responses=answers)
         )
-        for data in topic.partition_data:
+        for data in partition_data:
             answer = PartitionProduceResponse(index=data.index)
             answers.append(answer)
             try:
+                if refusal is not None:
+                    raise refusal
                 partition, end_offset = _append(name, data, required_acks, answer, context)
             except Exception as error:  # noqa: BLE001 - each partition has its own answer
                 outcome.failed = True
-                _refuse(answer, error, name, context.broker.replicas)
+                _refuse(answer, error, name, data, context.broker.replicas)
                 continue
             outcome.touched.append(partition)
             if required_acks and not partition.is_acknowledged(end_offset, required_acks):
                 outcome.pending.append(PendingAck(partition, end_offset, answer))
     return outcome
+
+
+def _refusal(request: ProduceRequest) -> KafkaError | None:
+    """Transactional records need a transactional id to be authorized by; one batch without it
+    fails the whole request."""
+    if request.transactional_id is not None:
+        return None
+    for topic in request.topic_data:
+        for data in topic.partition_data:
+            records = data.records
+            if not isinstance(records, memoryview) or len(records) <= ATTRIBUTES_AT + 1:
+                continue
+            if records[ATTRIBUTES_AT + 1] & TRANSACTIONAL_FLAG and records[MAGIC_AT] == 2:
+                return TransactionalIdAuthorizationFailed("transactional records without a transactional id")
+    return None
 
 
 def _append(
@@ -146,7 +193,11 @@ def _records_of(data: PartitionProduceData, version: int) -> memoryview:
 
 
 def _refuse(
-    answer: PartitionProduceResponse, error: Exception, topic: str | None, replicas: ReplicaManager
+    answer: PartitionProduceResponse,
+    error: Exception,
+    topic: str | None,
+    data: PartitionProduceData,
+    replicas: ReplicaManager,
 ) -> None:
     if not isinstance(error, KafkaError):
         logger.error("appending to %s-%d failed", topic, answer.index, exc_info=error)
@@ -154,8 +205,15 @@ def _refuse(
     answer.error_code = error.code
     answer.base_offset = -1
     answer.error_message = error.message
-    if topic is not None:
-        replicas.count_failed_produce(topic)
+    answer.record_errors = [
+        BatchIndexAndErrorMessage(batch_index=index, batch_index_error_message=message)
+        for index, message in error.record_errors
+    ]
+    if topic is None:
+        return
+    replicas.count_failed_produce(topic)
+    if not isinstance(error, _BEFORE_THE_LOG) and is_one_batch(data.records):
+        answer.log_start_offset = replicas.partition(TopicPartition(topic, data.index)).log.log_start_offset
 
 
 PRODUCE = Api(ApiKey.PRODUCE, versions=range(3, 14), handle=handle_produce, advertised=range(14))
