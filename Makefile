@@ -4,7 +4,7 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.ready
 
-.PHONY: run test check bench clean help
+.PHONY: run test test-differential check bench clean help
 help:           ## show this
 	@grep -hE '^[a-z-]+: .*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 16
 
@@ -18,6 +18,9 @@ run: $(STAMP)   ## start a broker on 127.0.0.1:9092
 
 test: $(STAMP)  ## run every test
 	$(BIN)/python -m pytest -n 2 --dist loadgroup
+
+test-differential: $(STAMP) ## compare every answer with Apache Kafka's (needs Java 17 and Maven)
+	$(BIN)/python -m pytest -q --tb=line -r N tests/differential
 
 check: $(STAMP) ## ruff, mypy --strict, import-linter
 	$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy && $(BIN)/lint-imports

@@ -1,8 +1,8 @@
 """Where two trees differ, and which of those places are accepted.
 
 `accepted.toml` is the one list of differences that stay. Each says where (API, versions, case,
-path; `*` stands for anything) and why. One that a whole run did not need fails that run, so the
-list cannot grow stale.
+path; `*` stands for anything), if need be between which values, and why. One that a whole run did
+not need fails that run, so the list cannot grow stale.
 """
 
 from __future__ import annotations
@@ -52,12 +52,17 @@ class Accepted:
     versions: Versions
     case: re.Pattern[str]
     path: re.Pattern[str]
+    ours: str | None
+    kafka: str | None
+    """What the two must be, as they are printed; None: anything."""
     reason: str
     label: str
 
     def covers(self, triple: Triple, difference: Difference) -> bool:
         return (
-            triple.case.api.camel_name == self.api
+            self.api in (triple.case.api.camel_name, "*")
+            and self.ours in (None, str(difference.ours))
+            and self.kafka in (None, str(difference.kafka))
             and triple.version in self.versions
             and self.case.fullmatch(triple.case.name) is not None
             and self.path.fullmatch(difference.path) is not None
@@ -72,6 +77,8 @@ def read_accepted(path: Path = ACCEPTED) -> list[Accepted]:
             versions=Versions.parse(row.get("versions", "0+")),
             case=_pattern(row.get("case", "*")),
             path=_pattern(each),
+            ours=row.get("ours"),
+            kafka=row.get("kafka"),
             reason=row["reason"],
             label=f"{row['api']} {row.get('versions', '')} {row.get('case', '*')}: {each}",
         )

@@ -16,7 +16,13 @@ from tests.peers import kafka
 from tests.support.broker import REPOSITORY, BarnabasBroker, running
 
 REPORT = REPOSITORY / "build" / "differential.txt"
-SETTINGS: dict[str, object] = {}
+SETTINGS: dict[str, object] = {
+    "log.retention.ms": -1,
+    "offsets.topic.replication.factor": 1,
+    "transaction.state.log.replication.factor": 1,
+    "transaction.state.log.min.isr": 1,
+}
+"""Records of cases have old timestamps; retention would take them away in the middle of a run."""
 _report = Report()
 
 

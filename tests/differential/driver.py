@@ -32,7 +32,9 @@ class Spoken:
 
 
 def run(triple: Triple, side: Side) -> list[Spoken]:
-    world = World(side, triple.version, f"{triple.case.api.name.lower()}-{triple.case.name}-v{triple.version}")
+    world = World(
+        side, triple.version, f"{triple.case.api.name.lower()}-{triple.case.name}-v{triple.version}"
+    )
     conversation = _Conversation(triple, side)
     generator = triple.case.run(world)
     spoken: list[Spoken] = []

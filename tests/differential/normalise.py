@@ -24,8 +24,9 @@ from tests.differential.world import Side
 
 Tree: TypeAlias = Any
 
-KEYS = ("name", "topic", "topic_name", "topic_id", "resource_name", "log_dir", "key", "index", "partition_index",
-        "partition", "partition_id", "api_key", "node_id", "broker_id", "producer_id", "batch_index")  # fmt: skip
+KEYS = ("name", "topic", "topic_name", "topic_id", "resource_name", "log_dir", "key", "index",
+        "partition_index", "partition", "partition_id", "api_key", "node_id", "broker_id", "producer_id",
+        "batch_index")  # fmt: skip
 """The field that tells the elements of a list apart: the first of these that they have."""
 
 TEXTS = frozenset({"error_message", "batch_index_error_message", "documentation"})
@@ -37,17 +38,22 @@ HASHED = frozenset({
     ("CreateTopicsResponse", "topics"), ("CreateTopicsResponse", "topics.*.configs"),
     ("DeleteTopicsResponse", "responses"),
     ("DescribeConfigsResponse", "results.*.configs"),
-    ("DescribeLogDirsResponse", "results.*.topics"), ("DescribeLogDirsResponse", "results.*.topics.*.partitions"),
+    ("DescribeLogDirsResponse", "results.*.topics"),
+    ("DescribeLogDirsResponse", "results.*.topics.*.partitions"),
     ("CreatePartitionsResponse", "results"),
     ("ElectLeadersResponse", "replica_election_results"),
     ("DeleteRecordsResponse", "topics"), ("DeleteRecordsResponse", "topics.*.partitions"),
     ("ProduceResponse", "responses"), ("ProduceResponse", "responses.*.partition_responses"),
     ("OffsetForLeaderEpochResponse", "topics"), ("OffsetForLeaderEpochResponse", "topics.*.partitions"),
+    ("ApiVersionsResponse", "api_keys"),
     ("ApiVersionsResponse", "supported_features"), ("ApiVersionsResponse", "finalized_features"),
     ("ListConfigResourcesResponse", "config_resources"),
     ("AlterConfigsResponse", "responses"), ("IncrementalAlterConfigsResponse", "responses"),
 })  # fmt: skip
 """Lists whose order Kafka takes from a hash table, so that no client can count on it."""
+
+RESOURCE_TYPED = {"ListConfigResourcesResponse": (1,)}
+"""Lists in which a name tells elements apart only together with the type of the resource."""
 
 DAY_MS = 86_400_000
 _BATCH = struct.Struct(">qiibIhiqqqhii")
@@ -104,12 +110,14 @@ class _Normaliser:
         return tree
 
     def _label(self, key: str, value: Message) -> str:
+        if hasattr(value, "resource_type") and self._version in RESOURCE_TYPED.get(self._root, ()):
+            return f"{value.resource_type}/{self._scalar(key, getattr(value, key))}"
         found = getattr(value, key)
         if not found and isinstance(found, str | None) and hasattr(value, "topic_id"):
-            key, found = "topic_id", getattr(value, "topic_id")
+            key, found = "topic_id", value.topic_id
         return str(self._scalar(key, found))
 
-    def _scalar(self, name: str, value: Any) -> Tree:
+    def _scalar(self, name: str, value: Any) -> Tree:  # noqa: C901 - one line per kind of value
         side = self._side
         if name in TEXTS:
             return "<text>" if value else value

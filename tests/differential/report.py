@@ -35,8 +35,9 @@ class Report:
     def text(self) -> str:
         lines = [
             f"Side by side with Apache Kafka {self.version}: {self.count} (API, version, case) triples",
-            f"  {len(self.agreed)} agree, {len(self.accepted)} agree but for accepted differences, "
-            f"{len(self.differing)} differ",
+            f"  {len(self.agreed)} agree",
+            f"  {len(self.accepted)} agree but for accepted differences (accepted.toml)",
+            f"  {len(self.differing)} differ",
             "",
             f"{'API':<30}{'agree':>8}{'accepted':>10}{'differ':>8}",
         ]

@@ -36,7 +36,9 @@ def test_every_accepted_difference_still_occurs(sides: Sides) -> None:
     if sides.report.count < len(TRIPLES):
         pytest.skip("only a whole run can tell")
     stale = [each.label for each in ACCEPTED if not sides.report.needed[each.label]]
-    assert not stale, "accepted.toml lists what no longer differs:\n" + "\n".join(f"  {each}" for each in stale)
+    assert not stale, "accepted.toml lists what no longer differs:\n" + "\n".join(
+        f"  {each}" for each in stale
+    )
 
 
 def _sorted_out(triple: Triple, found: list[Difference]) -> tuple[list[Difference], list[Accepted]]:

@@ -20,7 +20,7 @@ from barnabas.protocol.messages.create_topics import (
     CreateTopicsRequest,
     CreateTopicsResponse,
 )
-from barnabas.protocol.messages.metadata import MetadataRequest, MetadataResponse, MetadataRequestTopic
+from barnabas.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from barnabas.protocol.schema import Message
 from tests.support import wire
 from tests.support.broker import Broker
@@ -66,9 +66,7 @@ class Side:
         _, position = read_response_header(memoryview(frame), api, version)
         return response.decode(frame, version, position)[0]
 
-    def create_topic(
-        self, name: str, partitions: int = 1, configs: Mapping[str, str] | None = None
-    ) -> Topic:
+    def create_topic(self, name: str, partitions: int = 1, configs: Mapping[str, str] | None = None) -> Topic:
         """A new topic, led and ready."""
         wanted = CreatableTopic(
             name=name,
@@ -79,7 +77,9 @@ class Side:
         answer = self.ask(ApiKey.CREATE_TOPICS, 7, CreateTopicsRequest(topics=[wanted]), CreateTopicsResponse)
         assert isinstance(answer, CreateTopicsResponse)
         (made,) = answer.topics
-        assert made.error_code == 0, f"{self.name} did not create {name}: {made.error_code} {made.error_message}"
+        assert made.error_code == 0, (
+            f"{self.name} did not create {name}: {made.error_code} {made.error_message}"
+        )
         self.topic_names[made.topic_id] = name
         with self.connect() as connection:
             for partition in range(partitions):
@@ -131,7 +131,7 @@ class World:
     version: int
     stem: str
     """Begins the names of the topics that this run of the case makes."""
-    _numbers: "itertools.count[int]" = field(default_factory=itertools.count)
+    _numbers: itertools.count[int] = field(default_factory=itertools.count)
 
     def shared(self, name: str) -> Topic:
         """A topic that was prepared once and that no case changes (`prepared.py`)."""

@@ -261,7 +261,9 @@ def an_empty_session(world: World) -> Case:
 @case(ApiKey.FETCH, "7+")
 def errors_in_a_session(world: World) -> Case:
     letters = world.shared("letters")
-    opened = yield fetch_topics((letters, (asked(9), asked(0, 99), asked(2))), (NOWHERE, (asked(0),)), session_epoch=0)
+    opened = yield fetch_topics(
+        (letters, (asked(9), asked(0, 99), asked(2))), (NOWHERE, (asked(0),)), session_epoch=0
+    )
     yield fetch_topics(session_id=_session(opened), session_epoch=1)
     yield fetch(letters, asked(0, 10), session_id=_session(opened), session_epoch=2)
     yield fetch_topics(session_id=_session(opened), session_epoch=3)

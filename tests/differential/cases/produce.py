@@ -124,7 +124,9 @@ def several_partitions_each_with_its_own_answer(world: World) -> Case:
         PartitionProduceData(index=2, records=batch()),
     ]
     other = TopicProduceData(
-        name=NOWHERE.name, topic_id=NOWHERE.id, partition_data=[PartitionProduceData(index=0, records=batch())]
+        name=NOWHERE.name,
+        topic_id=NOWHERE.id,
+        partition_data=[PartitionProduceData(index=0, records=batch())],
     )
     mine = TopicProduceData(name=topic.name, topic_id=topic.id, partition_data=data)
     yield ProduceRequest(acks=-1, timeout_ms=1_000, topic_data=[mine, other])
@@ -193,7 +195,9 @@ def old_and_future_magic(world: World) -> Case:
 def a_control_batch(world: World) -> Case:
     topic = world.topic()
     yield produce(topic, batch(attributes=CONTROL))
-    yield produce(topic, batch(attributes=CONTROL | TRANSACTIONAL, producer_id=1, producer_epoch=0, base_sequence=0))
+    yield produce(
+        topic, batch(attributes=CONTROL | TRANSACTIONAL, producer_id=1, producer_epoch=0, base_sequence=0)
+    )
     yield end_offset(topic)
 
 

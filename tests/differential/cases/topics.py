@@ -213,7 +213,9 @@ def delete(*names: str, ids: Sequence[Uuid] = ()) -> DeleteTopicsRequest:
 def delete_topics(world: World, *names: str) -> DeleteTopicsRequest:
     """Names go into another field from version 6 on."""
     if world.version >= 6:
-        return DeleteTopicsRequest(topics=[DeleteTopicState(name=name) for name in names], timeout_ms=TIMEOUT_MS)
+        return DeleteTopicsRequest(
+            topics=[DeleteTopicState(name=name) for name in names], timeout_ms=TIMEOUT_MS
+        )
     return DeleteTopicsRequest(topic_names=list(names), timeout_ms=TIMEOUT_MS)
 
 
@@ -260,7 +262,9 @@ def deleting_by_id_and_name(world: World) -> Case:
 
 def grow(name: str, count: int, assignments: Sequence[list[int]] | None = None, *,
          validate_only: bool = False) -> CreatePartitionsRequest:  # fmt: skip
-    rows = None if assignments is None else [CreatePartitionsAssignment(broker_ids=ids) for ids in assignments]
+    rows = (
+        None if assignments is None else [CreatePartitionsAssignment(broker_ids=ids) for ids in assignments]
+    )
     topic = CreatePartitionsTopic(name=name, count=count, assignments=rows)
     return CreatePartitionsRequest(topics=[topic], timeout_ms=TIMEOUT_MS, validate_only=validate_only)
 
