@@ -28,21 +28,33 @@ def handle_find_coordinator(
     known = request.key_type in (_GROUP, _TRANSACTION)
     if context.api_version < 4:
         if not known:
-            raise InvalidRequest(f"coordinator type {request.key_type} has no coordinator here")
-        return FindCoordinatorResponse(error_message=None, node_id=node_id, host=host, port=port)
+            return FindCoordinatorResponse(
+                error_code=InvalidRequest.code, error_message=_unknown(request), node_id=-1, host="", port=-1
+            )
+        return FindCoordinatorResponse(error_message="NONE", node_id=node_id, host=host, port=port)
     if not known:
         return FindCoordinatorResponse(
             coordinators=[
-                Coordinator(key=key, node_id=-1, host="", port=-1, error_code=InvalidRequest.code)
+                Coordinator(
+                    key=key,
+                    node_id=-1,
+                    host="",
+                    port=-1,
+                    error_code=InvalidRequest.code,
+                    error_message=_unknown(request),
+                )
                 for key in request.coordinator_keys
             ]
         )
     return FindCoordinatorResponse(
         coordinators=[
-            Coordinator(key=key, node_id=node_id, host=host, port=port, error_message=None)
-            for key in request.coordinator_keys
+            Coordinator(key=key, node_id=node_id, host=host, port=port) for key in request.coordinator_keys
         ]
     )
+
+
+def _unknown(request: FindCoordinatorRequest) -> str:
+    return f"coordinator type {request.key_type} has no coordinator here"
 
 
 FIND_COORDINATOR = Api(ApiKey.FIND_COORDINATOR, versions=range(7), handle=handle_find_coordinator)
