@@ -72,7 +72,7 @@ class ReplicatedLog:
         )
 
     def wake(self, topic_partition: TopicPartition) -> None:
-        self._replicas.wake(self._replicas.partition(*topic_partition))
+        self._replicas.wake(topic_partition)
 
     def _led(self, topic_partition: TopicPartition, leader_epoch: int) -> Partition:
         partition = self._replicas.partition(*topic_partition)

@@ -9,6 +9,7 @@ from typing import Any
 
 from barnabas.cluster.topics import allocate_producer_ids
 from barnabas.controller.producer_ids import ProducerIds
+from barnabas.coordinator.group.coordinator import OFFSETS_TOPIC
 from barnabas.handlers.context import RequestContext
 from barnabas.handlers.internal_topics import InternalTopic, InternalTopics
 from barnabas.handlers.registry import Api
