@@ -25,19 +25,22 @@ class CoordinatorRecord(Protocol):
 class Decision(Generic[R]):
     """`response` is None when somebody else answers, later: a member that waits for a rebalance."""
 
-    __slots__ = ("committed", "failed", "is_replayed", "records", "response")
+    __slots__ = ("applied", "committed", "failed", "is_replayed", "records", "response")
 
     def __init__(
         self,
         response: R | None = None,
         records: Sequence[CoordinatorRecord] = (),
         *,
+        applied: Callable[[], None] | None = None,
         committed: Callable[[], None] | None = None,
         failed: Callable[[KafkaError], None] | None = None,
         is_replayed: bool = True,
     ) -> None:
         self.response = response
         self.records = records
+        self.applied = applied
+        """Called once the records are part of the state; for timers that follow from it."""
         self.committed = committed
         """Called once the records are replicated, before the response leaves."""
         self.failed = failed

@@ -318,6 +318,8 @@ class CoordinatorRuntime(Generic[S]):
             replay = context.shard.replay
             for offset, record in enumerate(records, end_offset - len(records)):
                 replay(record, offset, producer.id)
+        if decision.applied is not None:
+            decision.applied()
 
     def _await_replication(
         self,

@@ -5,6 +5,8 @@ from __future__ import annotations
 from barnabas.handlers.alter_configs import ALTER_CONFIGS
 from barnabas.handlers.alter_partition_reassignments import ALTER_PARTITION_REASSIGNMENTS
 from barnabas.handlers.api_versions import API_VERSIONS
+from barnabas.handlers.consumer_group_describe import CONSUMER_GROUP_DESCRIBE
+from barnabas.handlers.consumer_group_heartbeat import CONSUMER_GROUP_HEARTBEAT
 from barnabas.handlers.create_partitions import CREATE_PARTITIONS
 from barnabas.handlers.create_topics import CREATE_TOPICS
 from barnabas.handlers.delete_groups import DELETE_GROUPS
@@ -70,6 +72,8 @@ ALL_APIS = ApiTable(
         OFFSET_DELETE,
         DESCRIBE_CLUSTER,
         DESCRIBE_PRODUCERS,
+        CONSUMER_GROUP_HEARTBEAT,
+        CONSUMER_GROUP_DESCRIBE,
         LIST_CONFIG_RESOURCES,
         DESCRIBE_TOPIC_PARTITIONS,
     )

@@ -20,7 +20,7 @@ from barnabas.coordinator.group.classic_group import (
 )
 from barnabas.coordinator.group.classic_member import ClassicMember, JoinAnswer, Protocols, protocols_of
 from barnabas.coordinator.group.classic_rebalance import ClassicRebalance, join_key, session_key
-from barnabas.coordinator.group.registry import GroupRegistry
+from barnabas.coordinator.group.registry import Group, GroupRegistry
 from barnabas.coordinator.group.settings import NEW_MEMBER_JOIN_TIMEOUT_MS
 from barnabas.core.errors import (
     CoordinatorNotAvailable,
@@ -53,13 +53,15 @@ class ClassicJoin:
             raise UnknownMemberId(f"there is no group {group_id}")
         group = ClassicGroup(group_id)
         decision = self._join_group(group, request, caller, answer)
+        former = self._registry.groups.get(group_id)
         self._registry.groups[group_id] = group
-        return self._found(group, decision)
+        return self._found(group, former, decision)
 
     def _found(
-        self, group: ClassicGroup, decision: Decision[JoinGroupResponse]
+        self, group: ClassicGroup, former: Group | None, decision: Decision[JoinGroupResponse]
     ) -> Decision[JoinGroupResponse]:
-        """A new group is written down when its first member knocks."""
+        """A new group is written down when its first member knocks; it may take the place of an empty
+        group of the consumer protocol."""
         assert not decision.records
 
         def failed(error: KafkaError) -> None:
@@ -72,8 +74,11 @@ class ClassicJoin:
                 self._registry.timers.cancel(session_key(group.group_id, member_id))
             self._registry.timers.cancel(join_key(group.group_id))
             self._registry.remove(group.group_id)
+            if former is not None:
+                self._registry.groups[group.group_id] = former
 
-        return Decision(decision.response, [group.empty_record()], failed=failed, is_replayed=False)
+        records = [*(former.tombstones() if former is not None else ()), group.empty_record()]
+        return Decision(decision.response, records, failed=failed, is_replayed=False)
 
     def _join_group(
         self, group: ClassicGroup, request: JoinGroupRequest, caller: Caller, answer: JoinAnswer

@@ -27,6 +27,11 @@ from barnabas.core.errors import (
     UnknownMemberId,
 )
 from barnabas.core.ids import java_hash
+from barnabas.protocol.messages import consumer_group_describe
+from barnabas.protocol.messages.consumer_group_heartbeat import (
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+)
 from barnabas.protocol.messages.delete_groups import DeletableGroupResult, DeleteGroupsResponse
 from barnabas.protocol.messages.describe_groups import DescribedGroup
 from barnabas.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
@@ -190,6 +195,21 @@ class GroupCoordinator:
         else:
             self._run(request.group_id, lambda shard: shard.leave(request), respond, refuse)
 
+    def consumer_heartbeat(
+        self,
+        request: ConsumerGroupHeartbeatRequest,
+        caller: Caller,
+        respond: Callable[[ConsumerGroupHeartbeatResponse], None],
+    ) -> None:
+        self._run(
+            request.group_id,
+            lambda shard: shard.consumer_heartbeat(request, caller),
+            respond,
+            lambda error: respond(
+                ConsumerGroupHeartbeatResponse(error_code=error.code, error_message=error.message)
+            ),
+        )
+
     # Offsets
 
     def commit_offsets(
@@ -222,7 +242,6 @@ class GroupCoordinator:
     def commit_transactional_offsets(
         self,
         request: TxnOffsetCommitRequest,
-        caller: Caller,
         respond: Callable[[TxnOffsetCommitResponse], None],
     ) -> None:
         """Offsets that count once the transaction of the request's producer is committed."""
@@ -251,7 +270,7 @@ class GroupCoordinator:
             return
         self.runtime.run(
             self.partition_for(request.group_id),
-            lambda shard: shard.offset_requests.commit_in_transaction(request, caller),
+            lambda shard: shard.offset_requests.commit_in_transaction(request),
             respond,
             refuse,
             producer=Producer(request.producer_id, request.producer_epoch),
@@ -362,6 +381,20 @@ class GroupCoordinator:
             return DescribedGroup(error_code=error.code, error_message=error.message, group_id=group_id)
 
         self._each(group_ids, lambda shard, group_id: shard.describe(group_id), described, respond)
+
+    def describe_consumer_groups(
+        self,
+        group_ids: Sequence[str],
+        respond: Callable[[list[consumer_group_describe.DescribedGroup]], None],
+    ) -> None:
+        def described(error: KafkaError, group_id: str) -> consumer_group_describe.DescribedGroup:
+            return consumer_group_describe.DescribedGroup(
+                error_code=error.code, error_message=error.message, group_id=group_id
+            )
+
+        self._each(
+            group_ids, lambda shard, group_id: shard.describe_consumer_group(group_id), described, respond
+        )
 
     def delete_groups(
         self, group_ids: Sequence[str], respond: Callable[[DeleteGroupsResponse], None]

@@ -23,6 +23,8 @@ from barnabas.coordinator.group.classic_group import (
     ClassicGroup,
 )
 from barnabas.coordinator.group.classic_rebalance import ClassicRebalance
+from barnabas.coordinator.group.consumer_group import ConsumerGroup
+from barnabas.coordinator.group.consumer_member import ConsumerMember
 from barnabas.coordinator.group.offset_records import NO_EXPIRY, OffsetAndMetadata, OffsetRecord
 from barnabas.coordinator.group.offset_store import OffsetStore
 from barnabas.coordinator.group.registry import Group, GroupRegistry
@@ -34,8 +36,10 @@ from barnabas.core.errors import (
     NonEmptyGroup,
     OffsetMetadataTooLarge,
     RebalanceInProgress,
+    StaleMemberEpoch,
     UnknownMemberId,
     UnstableOffsetCommit,
+    UnsupportedVersion,
 )
 from barnabas.protocol.messages.offset_commit import (
     OffsetCommitRequest,
@@ -116,15 +120,16 @@ class OffsetRequests:
             if caller.api_version >= VERSION_WITH_GROUP_ERRORS:
                 raise GroupIdNotFound(f"there is no group {request.group_id}")
             raise IllegalGeneration(f"there is no group {request.group_id}")
+        if isinstance(group, ConsumerGroup):
+            check_consumer_commit(group, request.member_id, generation_id, api_version=caller.api_version)
+            return
         check_classic_commit(group, request.member_id, request.group_instance_id, generation_id)
         if group.state in (STABLE, PREPARING):
             self._rebalance.expect_heartbeat(group, group.members[request.member_id])
 
-    def commit_in_transaction(
-        self, request: TxnOffsetCommitRequest, caller: Caller
-    ) -> Decision[TxnOffsetCommitResponse]:
+    def commit_in_transaction(self, request: TxnOffsetCommitRequest) -> Decision[TxnOffsetCommitResponse]:
         """Stage offsets under the producer's open transaction; the runtime writes them as its records."""
-        self._check_transactional_commit(request, caller)
+        self._check_transactional_commit(request)
         now_ms = self._registry.clock.now_ms()
         records: list[OffsetRecord] = []
         topics: list[TxnOffsetCommitResponseTopic] = []
@@ -144,11 +149,17 @@ class OffsetRequests:
                 records.append(OffsetRecord(request.group_id, topic.name, each.partition_index, value))
         return Decision(TxnOffsetCommitResponse(topics=topics), records)
 
-    def _check_transactional_commit(self, request: TxnOffsetCommitRequest, caller: Caller) -> None:  # noqa: ARG002
+    def _check_transactional_commit(self, request: TxnOffsetCommitRequest) -> None:
         group = self._registry.groups.get(request.group_id)
         if group is None:
             if request.generation_id >= 0:
                 raise IllegalGeneration(f"there is no group {request.group_id}")
+            return
+        if isinstance(group, ConsumerGroup):
+            try:
+                check_consumer_commit(group, request.member_id, request.generation_id)
+            except StaleMemberEpoch as error:
+                raise IllegalGeneration(error.message) from None
             return
         check_classic_commit(
             group,
@@ -164,6 +175,9 @@ class OffsetRequests:
         self, request: OffsetFetchRequestGroup, *, require_stable: bool
     ) -> Decision[OffsetFetchResponseGroup]:
         group_id = request.group_id
+        group = self._registry.groups.get(group_id)
+        if isinstance(group, ConsumerGroup):
+            check_consumer_fetch(group, request.member_id, request.member_epoch)
         committed = self._offsets.topics(group_id)
         if request.topics is None:
             wanted: Iterable[tuple[str, Iterable[int]]] = [
@@ -277,13 +291,39 @@ class OffsetRequests:
 
 def expiry_base_ms(group: Group) -> int | None:
     """From when on a group's offsets age: a time, NO_TIMESTAMP for the time of each commit, None: never."""
-    if group.protocol_type is None:
+    if isinstance(group, ConsumerGroup) or group.protocol_type is None:
         return NO_TIMESTAMP
     if group.state is EMPTY:
         return group.state_timestamp_ms
     if group.is_for_consumers and group.subscribed_topics is not None and group.state is STABLE:
         return NO_TIMESTAMP
     return None
+
+
+def check_consumer_commit(
+    group: ConsumerGroup, member_id: str, epoch: int, *, api_version: int | None = None
+) -> None:
+    """A member commits at its epoch; from outside one may commit while the group is empty."""
+    if epoch < 0 and group.is_empty:
+        return
+    member = group.member(member_id)
+    if api_version is not None and api_version < VERSION_WITH_GROUP_ERRORS and not member.is_classic:
+        raise UnsupportedVersion("members of the consumer protocol commit with version 9 or later")
+    _check_member_epoch(member, epoch)
+
+
+def check_consumer_fetch(group: ConsumerGroup, member_id: str | None, epoch: int) -> None:
+    """Tools do not say who they are, and may look."""
+    if member_id is None and epoch < 0:
+        return
+    _check_member_epoch(group.member(member_id or ""), epoch)
+
+
+def _check_member_epoch(member: ConsumerMember, epoch: int) -> None:
+    if epoch == member.member_epoch:
+        return
+    message = f"member {member.member_id} is at epoch {member.member_epoch}, not {epoch}"
+    raise IllegalGeneration(message) if member.is_classic else StaleMemberEpoch(message)
 
 
 def check_classic_commit(
@@ -310,6 +350,8 @@ def check_classic_commit(
 
 
 def _check_offset_delete(group: Group) -> None:
+    if isinstance(group, ConsumerGroup):
+        return
     if group.state is DEAD:
         raise GroupIdNotFound(f"group {group.group_id} is being removed")
     if group.state is not EMPTY and not group.is_for_consumers:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import uuid
 
 from barnabas.coordinator.group.classic_group import DEAD, ClassicGroup
+from barnabas.coordinator.group.consumer_group import ConsumerGroup
 from barnabas.coordinator.group.settings import GroupSettings
 from barnabas.coordinator.group.topics import Topics
 from barnabas.coordinator.timers import ShardTimers
@@ -12,7 +13,7 @@ from barnabas.core.clock import Clock
 from barnabas.core.errors import GroupIdNotFound
 from barnabas.core.ids import Randomness
 
-Group = ClassicGroup
+Group = ClassicGroup | ConsumerGroup
 
 
 class GroupRegistry:
@@ -40,6 +41,17 @@ class GroupRegistry:
     def find_classic(self, group_id: str) -> ClassicGroup | None:
         found = self.groups.get(group_id)
         return found if isinstance(found, ClassicGroup) else None
+
+    def find_consumer(self, group_id: str) -> ConsumerGroup | None:
+        found = self.groups.get(group_id)
+        return found if isinstance(found, ConsumerGroup) else None
+
+    def consumer_or_new(self, group_id: str) -> ConsumerGroup:
+        """For replay: the group that a record of the consumer protocol is about."""
+        found = self.find_consumer(group_id)
+        if found is None:
+            found = self.groups[group_id] = ConsumerGroup(group_id)
+        return found
 
     def ensure(self, group_id: str) -> None:
         """For replay: a group that is not known yet is made by its first offset."""

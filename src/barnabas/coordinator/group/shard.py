@@ -23,14 +23,30 @@ from barnabas.coordinator.group.classic_join import ClassicJoin
 from barnabas.coordinator.group.classic_member import JoinAnswer, SyncAnswer
 from barnabas.coordinator.group.classic_rebalance import ClassicRebalance
 from barnabas.coordinator.group.classic_requests import ClassicRequests
-from barnabas.coordinator.group.description import describe_classic, is_listed, listed_group
+from barnabas.coordinator.group.consumer_group import ConsumerGroup
+from barnabas.coordinator.group.consumer_heartbeat import ConsumerHeartbeat
+from barnabas.coordinator.group.consumer_replay import replay_consumer_record
+from barnabas.coordinator.group.consumer_update import ConsumerUpdates
+from barnabas.coordinator.group.conversion import Conversion
+from barnabas.coordinator.group.description import (
+    describe_classic,
+    describe_consumer,
+    is_listed,
+    listed_group,
+)
+from barnabas.coordinator.group.mixed_protocol import MixedProtocol
 from barnabas.coordinator.group.offset_records import OffsetLoader, OffsetRecord, decode_key, decode_value
 from barnabas.coordinator.group.offset_requests import OffsetRequests
 from barnabas.coordinator.group.offset_store import OffsetStore
 from barnabas.coordinator.group.record_schemas import GroupMetadataKey, GroupMetadataValue
 from barnabas.coordinator.group.records import GroupRecord, UnknownRecord, decode_record
-from barnabas.coordinator.group.registry import GroupRegistry
+from barnabas.coordinator.group.registry import Group, GroupRegistry
 from barnabas.core.errors import GroupIdNotFound, NonEmptyGroup, NotCoordinator, UnknownMemberId
+from barnabas.protocol.messages import consumer_group_describe
+from barnabas.protocol.messages.consumer_group_heartbeat import (
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+)
 from barnabas.protocol.messages.describe_groups import DescribedGroup
 from barnabas.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from barnabas.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
@@ -53,6 +69,10 @@ class GroupShard:
         self.rebalance = ClassicRebalance(registry)
         self._join = ClassicJoin(registry, self.rebalance)
         self._requests = ClassicRequests(registry, self.rebalance)
+        self._conversion = Conversion(registry, self.rebalance)
+        updates = ConsumerUpdates(registry)
+        self._heartbeats = ConsumerHeartbeat(registry, updates, self._conversion)
+        self._mixed = MixedProtocol(registry, updates, self._heartbeats)
         self.offset_requests = OffsetRequests(registry, self.rebalance, self.offsets)
         self._loader: OffsetLoader | None = OffsetLoader(self.offsets.committed)
 
@@ -61,18 +81,35 @@ class GroupShard:
     def join(
         self, request: JoinGroupRequest, caller: Caller, answer: JoinAnswer
     ) -> Decision[JoinGroupResponse]:
+        group = self.groups.get(request.group_id)
+        if isinstance(group, ConsumerGroup) and not group.is_empty:
+            return self._mixed.join(group, request, caller)
         return self._join.join(request, caller, answer)
 
     def sync(self, request: SyncGroupRequest, answer: SyncAnswer) -> Decision[SyncGroupResponse]:
-        return self._requests.sync(self._member_group(request.group_id), request, answer)
+        group = self._member_group(request.group_id)
+        if isinstance(group, ConsumerGroup):
+            return self._mixed.sync(group, request)
+        return self._requests.sync(group, request, answer)
 
     def heartbeat(self, request: HeartbeatRequest) -> Decision[HeartbeatResponse]:
-        return self._requests.heartbeat(self._member_group(request.group_id), request)
+        group = self._member_group(request.group_id)
+        if isinstance(group, ConsumerGroup):
+            return self._mixed.heartbeat(group, request)
+        return self._requests.heartbeat(group, request)
 
     def leave(self, request: LeaveGroupRequest) -> Decision[LeaveGroupResponse]:
-        return self._requests.leave(self._member_group(request.group_id), request)
+        group = self._member_group(request.group_id)
+        if isinstance(group, ConsumerGroup):
+            return self._mixed.leave(group, request)
+        return self._requests.leave(group, request)
 
-    def _member_group(self, group_id: str) -> ClassicGroup:
+    def consumer_heartbeat(
+        self, request: ConsumerGroupHeartbeatRequest, caller: Caller
+    ) -> Decision[ConsumerGroupHeartbeatResponse]:
+        return self._heartbeats.heartbeat(request, caller)
+
+    def _member_group(self, group_id: str) -> Group:
         """A group that does not exist has no members, and that is how it is told."""
         group = self.groups.get(group_id)
         if group is None:
@@ -88,14 +125,20 @@ class GroupShard:
 
     def describe(self, group_id: str) -> Decision[DescribedGroup]:
         group = self.groups.get(group_id)
-        if group is None:
-            raise GroupIdNotFound(f"there is no group {group_id}")
+        if not isinstance(group, ClassicGroup):
+            raise GroupIdNotFound(f"Group {group_id} is not a classic group.")
         return Decision(describe_classic(group))
+
+    def describe_consumer_group(self, group_id: str) -> Decision[consumer_group_describe.DescribedGroup]:
+        group = self.groups.get(group_id)
+        if not isinstance(group, ConsumerGroup):
+            raise GroupIdNotFound(f"Group {group_id} is not a consumer group.")
+        return Decision(
+            describe_consumer(group, self.registry.settings.consumer_assignors[0], self.registry.topics)
+        )
 
     def delete_group(self, group_id: str) -> Decision[bool]:
         group = self.registry.group(group_id)
-        if group.state is DEAD:
-            raise GroupIdNotFound(f"group {group_id} is being removed")
         if not group.is_empty:
             raise NonEmptyGroup(f"group {group_id} has members")
         return Decision(True, [*self.offset_requests.tombstones(group_id), *group.tombstones()])
@@ -158,6 +201,8 @@ class GroupShard:
             else:
                 assert isinstance(value, GroupMetadataValue)
                 self.groups[key.group] = ClassicGroup.from_record(key.group, value)
+        else:
+            replay_consumer_record(self.registry, key, value)
 
     # The life of the shard
 
@@ -169,6 +214,9 @@ class GroupShard:
         for group_id in self.offsets.open_transactions:
             self.registry.ensure(group_id)
         for group in list(self.groups.values()):
+            if isinstance(group, ConsumerGroup):
+                self._heartbeats.loaded(group)
+                continue
             for member in group.members.values():
                 self.rebalance.expect_heartbeat(group, member)
             if len(group.members) > self.registry.settings.max_size:
@@ -187,6 +235,8 @@ class GroupShard:
         """Whoever waits for a rebalance here must look for the new coordinator."""
         code = NotCoordinator.code
         for group in self.groups.values():
+            if isinstance(group, ConsumerGroup):
+                continue
             state = group.state
             group.state = DEAD
             for member in list(group.members.values()):
