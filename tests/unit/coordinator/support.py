@@ -18,6 +18,11 @@ from barnabas.core.errors import KafkaError, NotLeaderOrFollower, RequestTimedOu
 from barnabas.core.ids import TopicPartition, Uuid
 from barnabas.core.metrics import Metrics
 from barnabas.core.scheduler import ManualScheduler
+from barnabas.protocol.messages.consumer_group_heartbeat import (
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+    TopicPartitions,
+)
 from barnabas.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from barnabas.protocol.messages.join_group import (
     JoinGroupRequest,
@@ -308,6 +313,63 @@ class Groups:
         assert all(isinstance(answer.value, SyncGroupResponse) for answer in answers)
         assert [answer.error_code for answer in answers] == [0] * count
         return members, generation
+
+    # The consumer protocol
+
+    def beat(
+        self,
+        member: str,
+        epoch: int,
+        *,
+        group: str = "g",
+        topics: list[str] | None = None,
+        regex: str | None = None,
+        owned: dict[Uuid, list[int]] | None = None,
+        instance: str | None = None,
+        assignor: str | None = None,
+        rebalance_ms: int | None = None,
+        version: int = 1,
+    ) -> ConsumerGroupHeartbeatResponse:
+        answer = Answer()
+        request = ConsumerGroupHeartbeatRequest(
+            group_id=group,
+            member_id=member,
+            member_epoch=epoch,
+            instance_id=instance,
+            subscribed_topic_names=topics,
+            subscribed_topic_regex=regex,
+            server_assignor=assignor,
+        )
+        if epoch == 0 or rebalance_ms is not None:
+            request.rebalance_timeout_ms = 30_000 if rebalance_ms is None else rebalance_ms
+        if epoch == 0:
+            owned = {}
+        if owned is not None:
+            request.topic_partitions = [
+                TopicPartitions(topic_id=topic_id, partitions=numbers) for topic_id, numbers in owned.items()
+            ]
+        self.coordinator.consumer_heartbeat(request, Caller("client", "/192.0.2.1", version), answer)
+        assert isinstance(answer.value, ConsumerGroupHeartbeatResponse)
+        return answer.value
+
+    def settle(self, group: str = "g", rounds: int = 20) -> dict[str, dict[Uuid, list[int]]]:
+        """Let all members of a consumer group do as they are told until nothing moves; what each has."""
+        shard = self.shard
+        for _ in range(rounds):
+            found = shard.registry.find_consumer(group)
+            assert found is not None
+            before = dict(found.members)
+            for name, member in before.items():
+                if member.is_classic or member.member_epoch < 0:
+                    continue
+                owned = {topic: sorted(numbers) for topic, numbers in member.assigned.items()}
+                assert self.beat(name, member.member_epoch, group=group, owned=owned).error_code == 0
+            if found.members == before and found.state.value == "Stable":
+                break
+        return {
+            name: {topic: sorted(numbers) for topic, numbers in member.assigned.items()}
+            for name, member in found.members.items()
+        }
 
     # Offsets
 

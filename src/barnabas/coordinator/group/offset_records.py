@@ -11,7 +11,7 @@ most values have no metadata and thus one fixed layout.
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Final, NamedTuple
 
 from barnabas.coordinator.group.record_schemas import OffsetCommitKey, OffsetCommitValue
@@ -119,12 +119,21 @@ class RawRecord(NamedTuple):
 
 
 class OffsetLoader:
-    """Replays offsets from batches into `offsets`: group -> topic -> partition -> commit."""
+    """Replays offsets from batches into `offsets`: group -> topic -> partition -> commit.
 
-    __slots__ = ("_by_prefix", "_offsets")
+    A removal is reported to `removed` as well: it may concern what an open transaction has staged. The
+    tables of `offsets` must stay the same objects while this is in use.
+    """
 
-    def __init__(self, offsets: dict[str, dict[str, dict[int, OffsetAndMetadata]]]) -> None:
+    __slots__ = ("_by_prefix", "_offsets", "_removed")
+
+    def __init__(
+        self,
+        offsets: dict[str, dict[str, dict[int, OffsetAndMetadata]]],
+        removed: Callable[[str, str, int], None],
+    ) -> None:
         self._offsets = offsets
+        self._removed = removed
         self._by_prefix: dict[bytes, dict[int, OffsetAndMetadata]] = {}
 
     def load(self, batch: RecordBatch) -> Iterator[RawRecord | None]:
@@ -150,6 +159,7 @@ class OffsetLoader:
         (partition,) = _PARTITION.unpack_from(key, len(key) - 4)
         if value is None:
             partitions.pop(partition, None)
+            self._removed(*decode_key(key))
         elif len(value) == 24 and value[1] == 3:
             _, offset, leader_epoch, _, commit_timestamp = _PLAIN_VALUE.unpack(value)
             partitions[partition] = _new(

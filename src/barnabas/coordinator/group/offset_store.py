@@ -76,8 +76,7 @@ class OffsetStore:
         group, topic, partition, value = record.group, record.topic, record.partition, record.value
         if value is None:
             _remove(self.committed, group, topic, partition)
-            for open_id in self.open_transactions.get(group, ()):
-                _remove(self.pending[open_id], group, topic, partition)
+            self.forget_pending(group, topic, partition)
             return
         value = value._replace(record_offset=record_offset)
         if producer_id == NO_PRODUCER_ID:
@@ -86,6 +85,11 @@ class OffsetStore:
         staged = self.pending.setdefault(producer_id, {})
         staged.setdefault(group, {}).setdefault(topic, {})[partition] = value
         self.open_transactions.setdefault(group, set()).add(producer_id)
+
+    def forget_pending(self, group: str, topic: str, partition: int) -> None:
+        """A removal counts for what open transactions have staged too."""
+        for producer_id in self.open_transactions.get(group, ()):
+            _remove(self.pending[producer_id], group, topic, partition)
 
     def replay_marker(self, producer_id: int, *, is_commit: bool) -> list[str]:
         """End a producer's transaction; returns the groups that it had staged offsets for."""
