@@ -175,13 +175,15 @@ class Answer:
 class Groups:
     """A coordinator of one partition; methods send requests and give their answers."""
 
-    def __init__(self, seed: int = 0, log: MemoryLog | None = None, **settings: Any) -> None:
+    def __init__(
+        self, seed: int = 0, log: MemoryLog | None = None, topics: Table | None = None, **settings: Any
+    ) -> None:
         self.clock = ManualClock()
         self.scheduler = ManualScheduler(self.clock)
         self.timer = Timer(self.clock)
         self.log = log or MemoryLog()
         self.randomness = random.Random(seed)
-        self.topics = Table(self.randomness)
+        self.topics = topics or Table(self.randomness)
         self.settings = GroupSettings(**settings)
         self.runtime = CoordinatorRuntime(
             OFFSETS_TOPIC,

@@ -224,9 +224,7 @@ def test_a_group_survives_its_coordinator() -> None:
     groups.beat("a", 0, topics=["t"])
     groups.beat("b", 0, topics=["t"])
     held = groups.settle()
-    after = Groups(log=groups.log)
-    after.topics = groups.topics
-    after.shard.registry.topics = groups.topics
+    after = Groups(log=groups.log, topics=groups.topics)
     assert after.shard.groups["g"].state.value == "Stable"
     assert after.beat("a", 2, owned=held["a"]).member_epoch == 2
     after.advance(45_000)

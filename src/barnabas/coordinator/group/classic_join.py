@@ -46,22 +46,21 @@ class ClassicJoin:
     ) -> Decision[JoinGroupResponse]:
         """Answers through `answer`, now or when the rebalance completes, or raises."""
         group_id = request.group_id
-        group = self._registry.find_classic(group_id)
-        if group is not None:
-            return self._join_group(group, request, caller, answer)
+        former = self._registry.groups.get(group_id)
+        if isinstance(former, ClassicGroup) and not former.exists_by_offsets:
+            return self._join_group(former, request, caller, answer)
         if request.member_id:
-            raise UnknownMemberId(f"there is no group {group_id}")
+            raise UnknownMemberId(f"group {group_id} has no members")
         group = ClassicGroup(group_id)
         decision = self._join_group(group, request, caller, answer)
-        former = self._registry.groups.get(group_id)
         self._registry.groups[group_id] = group
         return self._found(group, former, decision)
 
     def _found(
         self, group: ClassicGroup, former: Group | None, decision: Decision[JoinGroupResponse]
     ) -> Decision[JoinGroupResponse]:
-        """A new group is written down when its first member knocks; it may take the place of an empty
-        group of the consumer protocol."""
+        """A new group is written down when its first member knocks. It takes the place of what there was
+        under its name: nothing, offsets without a group, or an empty group of the consumer protocol."""
         assert not decision.records
 
         def failed(error: KafkaError) -> None:

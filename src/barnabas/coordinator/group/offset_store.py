@@ -19,7 +19,7 @@ Offsets = dict[str, dict[str, dict[int, OffsetAndMetadata]]]
 
 
 class OffsetStore:
-    __slots__ = ("committed", "open_transactions", "pending")
+    __slots__ = ("_groups_of", "committed", "open_transactions", "pending")
 
     def __init__(self) -> None:
         self.committed: Offsets = {}
@@ -27,6 +27,8 @@ class OffsetStore:
         """What each producer's open transaction would commit."""
         self.open_transactions: dict[str, set[int]] = {}
         """The producers that have staged offsets for a group."""
+        self._groups_of: dict[int, set[str]] = {}
+        """The same the other way round."""
 
     # Reading
 
@@ -85,6 +87,7 @@ class OffsetStore:
         staged = self.pending.setdefault(producer_id, {})
         staged.setdefault(group, {}).setdefault(topic, {})[partition] = value
         self.open_transactions.setdefault(group, set()).add(producer_id)
+        self._groups_of.setdefault(producer_id, set()).add(group)
 
     def forget_pending(self, group: str, topic: str, partition: int) -> None:
         """A removal counts for what open transactions have staged too."""
@@ -96,8 +99,9 @@ class OffsetStore:
         staged = self.pending.pop(producer_id, None)
         if staged is None:
             return []
-        groups = list(staged)
-        for group, producers in list(self.open_transactions.items()):
+        groups = sorted(self._groups_of.pop(producer_id))
+        for group in groups:
+            producers = self.open_transactions[group]
             producers.discard(producer_id)
             if not producers:
                 del self.open_transactions[group]

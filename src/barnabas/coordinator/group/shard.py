@@ -74,9 +74,7 @@ class GroupShard:
         self._heartbeats = ConsumerHeartbeat(registry, updates, self._conversion)
         self._mixed = MixedProtocol(registry, updates, self._heartbeats)
         self.offset_requests = OffsetRequests(registry, self.rebalance, self.offsets)
-        self._loader: OffsetLoader | None = OffsetLoader(
-            self.offsets.committed, self.offsets.forget_pending
-        )
+        self._loader: OffsetLoader | None = OffsetLoader(self.offsets.committed, self.offsets.forget_pending)
 
     # Membership
 
