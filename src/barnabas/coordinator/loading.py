@@ -7,17 +7,16 @@ id; it is the shard that keeps them aside until the marker that commits or abort
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterator
 from typing import Protocol
 
 from barnabas.coordinator.decision import CoordinatorRecord
 from barnabas.coordinator.log_access import CoordinatorLog
 from barnabas.core.ids import TopicPartition
-from barnabas.records.batch import HEADER_BYTES, RecordBatch, read_header
+from barnabas.records.batch import RecordBatch, iterate_whole_batches
 from barnabas.records.record import end_transaction_marker, iterate_records
 
-logger = logging.getLogger(__name__)
+BATCHES_PER_STEP = 32
 
 
 class Shard(Protocol):
@@ -51,31 +50,21 @@ def load_steps(
     offset = log.start_offset(topic_partition)
     end_offset = log.end_offset(topic_partition)
     while offset < end_offset:
-        chunk = memoryview(log.read(topic_partition, offset, buffer_bytes))
+        chunk = log.read(topic_partition, offset, buffer_bytes)
         yield
         following = offset
-        for batch in _whole_batches(chunk):
+        for count, batch in enumerate(iterate_whole_batches(chunk)):
             following = batch.next_offset
             if batch.is_control:
                 replay_control_batch(shard, batch)
             elif batch.record_count:
                 yield from shard.load_batch(batch)
-            yield
+            if not count % BATCHES_PER_STEP:
+                yield
         if following <= offset:
             # Compaction may have left nothing up to the end.
             return
         offset = following
-
-
-def _whole_batches(chunk: memoryview) -> Iterator[RecordBatch]:
-    position = 0
-    end = len(chunk)
-    while end - position >= HEADER_BYTES:
-        batch = read_header(chunk, position)
-        position += batch.size_bytes
-        if position > end:
-            return
-        yield batch
 
 
 def replay_control_batch(shard: Shard, batch: RecordBatch) -> None:

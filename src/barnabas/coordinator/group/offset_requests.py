@@ -9,7 +9,7 @@ that it no longer reads expire. A group that has nothing left goes too.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from barnabas.coordinator.decision import CoordinatorRecord, Decision
 from barnabas.coordinator.group.callers import Caller
@@ -25,7 +25,13 @@ from barnabas.coordinator.group.classic_group import (
 from barnabas.coordinator.group.classic_rebalance import ClassicRebalance
 from barnabas.coordinator.group.consumer_group import ConsumerGroup
 from barnabas.coordinator.group.consumer_member import ConsumerMember
-from barnabas.coordinator.group.offset_records import NO_EXPIRY, OffsetAndMetadata, OffsetRecord
+from barnabas.coordinator.group.offset_records import (
+    NO_EXPIRY,
+    OffsetAndMetadata,
+    OffsetRecord,
+    Packed,
+    unpack,
+)
 from barnabas.coordinator.group.offset_store import OffsetStore
 from barnabas.coordinator.group.registry import Group, GroupRegistry
 from barnabas.core.errors import (
@@ -69,8 +75,8 @@ from barnabas.protocol.messages.txn_offset_commit import (
 VERSION_WITH_GROUP_ERRORS = 9
 DEFAULT_RETENTION = -1
 NO_OFFSET = -1
-RECORDS_PER_EXPIRY = 5_000
-"""Tombstones that one turn of expiry writes; the rest wait for the next."""
+OFFSETS_PER_EXPIRY = 5_000
+"""Offsets that one turn of expiry looks at (a group is not divided); then others have their turn."""
 
 
 class OffsetRequests:
@@ -249,12 +255,18 @@ class OffsetRequests:
 
     # Expiring
 
-    def expire(self) -> Decision[None]:
+    def expire(self, group_ids: Iterator[str]) -> Decision[None]:
+        """Look at some of the groups that are left in `group_ids`; what has expired is removed."""
         records: list[CoordinatorRecord] = []
-        for group in list(self._registry.groups.values()):
+        left = OFFSETS_PER_EXPIRY
+        for group_id in group_ids:
+            group = self._registry.groups.get(group_id)
+            if group is None:
+                continue
             if self._expire_group(group, records) and group.is_empty:
                 records.extend(group.tombstones())
-            if len(records) >= RECORDS_PER_EXPIRY:
+            left -= 1 + sum(map(len, self._offsets.topics(group_id).values()))
+            if left <= 0:
                 break
         return Decision(records=records)
 
@@ -273,8 +285,8 @@ class OffsetRequests:
             if group.is_subscribed_to(topic):
                 is_all = False
                 continue
-            for partition, value in partitions.items():
-                if self._is_expired(value, since_ms, now_ms) and not self._offsets.is_pending(
+            for partition, packed in partitions.items():
+                if self._is_expired(unpack(packed), since_ms, now_ms) and not self._offsets.is_pending(
                     group_id, topic, partition
                 ):
                     records.append(OffsetRecord(group_id, topic, partition, None))
@@ -358,11 +370,12 @@ def _check_offset_delete(group: Group) -> None:
         raise NonEmptyGroup(f"group {group.group_id} has members, and nobody knows what they read")
 
 
-def _fetched(partition: int, value: OffsetAndMetadata | None) -> OffsetFetchResponsePartitions:
-    if value is None:
+def _fetched(partition: int, packed: Packed | None) -> OffsetFetchResponsePartitions:
+    if packed is None:
         return OffsetFetchResponsePartitions(
             partition_index=partition, committed_offset=NO_OFFSET, metadata=""
         )
+    value = unpack(packed)
     return OffsetFetchResponsePartitions(
         partition_index=partition,
         committed_offset=value.offset,

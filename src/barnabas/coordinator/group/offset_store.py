@@ -11,11 +11,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from barnabas.coordinator.group.offset_records import OffsetAndMetadata, OffsetRecord
+from barnabas.coordinator.group.offset_records import (
+    OffsetAndMetadata,
+    OffsetRecord,
+    Offsets,
+    Packed,
+    pack,
+    record_offset_of,
+    unpack,
+)
 from barnabas.records.batch import NO_PRODUCER_ID
-
-Offsets = dict[str, dict[str, dict[int, OffsetAndMetadata]]]
-"""Group -> topic -> partition."""
 
 
 class OffsetStore:
@@ -32,11 +37,12 @@ class OffsetStore:
 
     # Reading
 
-    def topics(self, group: str) -> dict[str, dict[int, OffsetAndMetadata]]:
+    def topics(self, group: str) -> dict[str, dict[int, Packed]]:
         return self.committed.get(group, {})
 
     def get(self, group: str, topic: str, partition: int) -> OffsetAndMetadata | None:
-        return self.committed.get(group, {}).get(topic, {}).get(partition)
+        packed = self.committed.get(group, {}).get(topic, {}).get(partition)
+        return None if packed is None else unpack(packed)
 
     def is_pending(self, group: str, topic: str, partition: int) -> bool:
         """Whether an open transaction has staged an offset for the partition."""
@@ -75,12 +81,13 @@ class OffsetStore:
     # Replaying
 
     def replay(self, record: OffsetRecord, record_offset: int, producer_id: int) -> None:
-        group, topic, partition, value = record.group, record.topic, record.partition, record.value
-        if value is None:
+        group, topic, partition = record.group, record.topic, record.partition
+        encoded = record.encoded_value
+        if encoded is None:
             _remove(self.committed, group, topic, partition)
             self.forget_pending(group, topic, partition)
             return
-        value = value._replace(record_offset=record_offset)
+        value = pack(encoded, record_offset)
         if producer_id == NO_PRODUCER_ID:
             self.committed.setdefault(group, {}).setdefault(topic, {})[partition] = value
             return
@@ -112,7 +119,7 @@ class OffsetStore:
                 target = self.committed.setdefault(group, {}).setdefault(topic, {})
                 for partition, value in partitions.items():
                     present = target.get(partition)
-                    if present is None or present.record_offset < value.record_offset:
+                    if present is None or record_offset_of(present) < record_offset_of(value):
                         target[partition] = value
         return groups
 

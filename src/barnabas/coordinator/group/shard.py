@@ -6,6 +6,7 @@ key. It is pure but for the timers and the answers it was handed; the runtime do
 
 from __future__ import annotations
 
+import itertools
 import logging
 from collections.abc import Iterator
 from typing import Any
@@ -59,6 +60,7 @@ from barnabas.records.record import iterate_records
 logger = logging.getLogger(__name__)
 
 EXPIRY_KEY = ("expiry",)
+EXPIRY_PAUSE_MS = 20
 
 
 class GroupShard:
@@ -151,18 +153,19 @@ class GroupShard:
             return
         assert self._loader is not None
         for raw in self._loader.load(batch):
-            if raw is not None:
+            if raw is None:
+                yield
+            else:
                 self._replay_raw(raw.key, raw.value)
-            yield
 
     def _load_transactional(self, batch: RecordBatch) -> Iterator[None]:
         for record in iterate_records(batch):
             if record.key is not None and record.key[:2] <= b"\0\1":
                 group, topic, partition = decode_key(record.key)
-                value = None if record.value is None else decode_value(record.value, record.offset)
+                value = None if record.value is None else decode_value(record.value)
                 offset_record = OffsetRecord(group, topic, partition, value)
                 self.offsets.replay(offset_record, record.offset, batch.producer_id)
-            yield
+        yield
 
     def _replay_raw(self, key: bytes, value: bytes | None) -> None:
         try:
@@ -225,11 +228,18 @@ class GroupShard:
 
     def _schedule_expiry(self) -> None:
         interval_ms = self.registry.settings.offsets_retention_check_interval_ms
-        self.registry.timers.schedule(EXPIRY_KEY, interval_ms, self._expire)
+        self.registry.timers.schedule(EXPIRY_KEY, interval_ms, lambda: self._expire(iter(list(self.groups))))
 
-    def _expire(self) -> Decision[Any]:
-        self._schedule_expiry()
-        return self.offset_requests.expire()
+    def _expire(self, group_ids: Iterator[str]) -> Decision[Any]:
+        """One turn of expiry; the next one is at once while groups are left, else after the interval."""
+        decision = self.offset_requests.expire(group_ids)
+        following = next(group_ids, None)
+        if following is None:
+            self._schedule_expiry()
+        else:
+            rest = itertools.chain((following,), group_ids)
+            self.registry.timers.schedule(EXPIRY_KEY, EXPIRY_PAUSE_MS, lambda: self._expire(rest))
+        return decision
 
     def unloaded(self) -> None:
         """Whoever waits for a rebalance here must look for the new coordinator."""
