@@ -84,7 +84,9 @@ def make_group_coordinator(
         topic = metadata.topic(OFFSETS_TOPIC)
         return config.offsets_topic_num_partitions if topic is None else len(topic.partitions)
 
-    return GroupCoordinator(runtime, settings, partition_count)
+    coordinator = GroupCoordinator(runtime, settings, partition_count)
+    metadata.on_topic_removed = lambda topic: coordinator.topics_deleted([topic])
+    return coordinator
 
 
 def internal_topic_definitions(config: BrokerConfig) -> dict[str, InternalTopic]:
