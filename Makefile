@@ -1,29 +1,43 @@
 # Two commands matter: `make run` and `make test`. Both set up what they need.
-PYTHON ?= python3.11
+PYTHON ?= $(shell command -v python3.11 || command -v python3.12 || command -v python3.13 || echo python3)
 VENV   ?= .venv
 BIN    := $(VENV)/bin
-STAMP  := $(VENV)/.ready
+PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: run test test-differential check bench clean help
-help:           ## show this
+.PHONY: help run test test-differential check bench bench-quick clean
+help:              ## show this
 	@grep -hE '^[a-z-]+: .*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 16
 
-$(STAMP): pyproject.toml constraints.txt
-	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev,zookeeper]'
+$(BIN)/python:
+	$(PYTHON) -m venv $(VENV)
+
+# What a broker needs is little; what the tests need comes on top.
+$(VENV)/.run: pyproject.toml constraints.txt | $(BIN)/python
+	$(PIP) -e .
 	touch $@
 
-run: $(STAMP)   ## start a broker on 127.0.0.1:9092
+$(VENV)/.dev: pyproject.toml constraints.txt | $(BIN)/python
+	$(PIP) -e '.[dev,zookeeper]'
+	touch $@ $(VENV)/.run
+
+run: $(VENV)/.run  ## start a broker on 127.0.0.1:9092
+	@$(BIN)/python -m compileall -q src
 	$(BIN)/barnabas start
 
-test: $(STAMP)  ## run every test
+test: $(VENV)/.dev ## run every test
 	$(BIN)/python -m pytest -n 2 --dist loadgroup
 
-test-differential: $(STAMP) ## compare every answer with Apache Kafka's (needs Java 17 and Maven)
+test-differential: $(VENV)/.dev ## compare every answer with Apache Kafka's (needs Java 17 and Maven)
 	$(BIN)/python -m pytest -q --tb=line -r N tests/differential
 
-check: $(STAMP) ## ruff, mypy --strict, import-linter
+check: $(VENV)/.dev ## ruff, mypy --strict, import-linter
 	$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy && $(BIN)/lint-imports
 
-clean:          ## remove everything that was made here
-	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis
+bench: $(VENV)/.dev ## measure beside Apache Kafka (needs Java and Maven), write bench/RESULTS.md
+	PYTHONPATH=src:. $(BIN)/python bench/run.py
+
+bench-quick: $(VENV)/.dev ## the same, one small round, printed only
+	PYTHONPATH=src:. $(BIN)/python bench/run.py --quick
+
+clean:             ## remove everything that was made here
+	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis

@@ -31,7 +31,7 @@ from multiprocessing.connection import Connection as Pipe
 from raw_load import LoadResult, opaque_frame, run_load
 
 ANSWER = struct.pack(">i", 20) + bytes(20)
-FILE_BYTES_MAX = 256 << 20
+FILE_BYTES_MAX = 4 << 30
 REGION_BYTES = 1 << 20
 
 
@@ -53,7 +53,8 @@ def serve_bare_write(listening: socket.socket) -> None:
                             break
                         position += os.pwritev(descriptor, [buffer[start : start + size]], position)
                         if position > FILE_BYTES_MAX:
-                            position = 0
+                            # A log does not write over itself: its pages are always new to the cache.
+                            os.ftruncate(descriptor, position := 0)
                         start += size
                         answers += 1
                     if answers:
@@ -126,7 +127,7 @@ def serve_network_write(listening: socket.socket) -> None:
             nonlocal position
             position += os.pwritev(descriptor, [frame], position)
             if position > FILE_BYTES_MAX:
-                position = 0
+                os.ftruncate(descriptor, position := 0)
             exchange.respond(answer)
 
         return dispatch

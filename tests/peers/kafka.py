@@ -186,14 +186,20 @@ class KafkaBroker:
         self.wait_ready()
 
     def launch(self) -> None:
+        """The process is on its way; it may not serve yet."""
         assert self._process is None or not self._process.is_running, "already running"
+        properties = str(self.prepare())
+        command = [java_executable(), *HEAP, *COLLECTOR, "-cp", class_path(), SERVER, properties]
+        self._process = ServerProcess(command, working_directory=self._directory)
+
+    def prepare(self) -> Path:
+        """Settings written and storage formatted: what an operator does once, before the first start."""
         properties = self._directory / "server.properties"
         self._directory.mkdir(parents=True, exist_ok=True)
         properties.write_text("".join(f"{key}={value}\n" for key, value in self.properties.items()))
         if not (self.data_directory / "meta.properties").exists():
             self._format(properties)
-        command = [java_executable(), *HEAP, *COLLECTOR, "-cp", class_path(), SERVER, str(properties)]
-        self._process = ServerProcess(command, working_directory=self._directory)
+        return properties
 
     def wait_ready(self) -> None:
         """Until it names itself in a metadata answer: before that it is not registered."""

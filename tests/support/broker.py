@@ -39,6 +39,8 @@ class Broker(Protocol):
     @property
     def pid(self) -> int: ...
     def start(self) -> None: ...
+    def launch(self) -> None: ...
+    def wait_ready(self) -> None: ...
     def stop(self) -> None: ...
     def kill(self) -> None: ...
     def output_text(self) -> str: ...
@@ -86,6 +88,11 @@ class BarnabasBroker:
         return command + self._arguments
 
     def start(self) -> None:
+        self.launch()
+        self.wait_ready()
+
+    def launch(self) -> None:
+        """The process is on its way; it may not serve yet."""
         assert self._process is None or not self._process.is_running, "already running"
         source = str(REPOSITORY / "src")
         search_path = os.pathsep.join(filter(None, [source, os.environ.get("PYTHONPATH")]))
@@ -94,7 +101,9 @@ class BarnabasBroker:
             is_ready=lambda line: line.startswith(READY_PREFIX),
             environment={"PYTHONPATH": search_path, "PYTHONUNBUFFERED": "1"},
         )
-        self._process.wait_ready(START_TIMEOUT_S)
+
+    def wait_ready(self) -> None:
+        self.process.wait_ready(START_TIMEOUT_S)
 
     def stop(self) -> None:
         """Ends it as an operator would; an exit code other than 0 is an error, unless `kill` was first."""

@@ -92,10 +92,10 @@ class ScriptedBroker:
 
 @asynccontextmanager
 async def scripted_broker(
-    script: Script, versions: Mapping[ApiKey, tuple[int, int]] | None = None
+    script: Script, versions: Mapping[ApiKey, tuple[int, int]] | None = None, port: int = 0
 ) -> AsyncIterator[ScriptedBroker]:
     broker = ScriptedBroker(script, versions)
-    server = await asyncio.start_server(broker.serve, "127.0.0.1", 0)
+    server = await asyncio.start_server(broker.serve, "127.0.0.1", port)
     broker.address = Address("127.0.0.1", server.sockets[0].getsockname()[1])
     try:
         yield broker

@@ -14,7 +14,7 @@ from typing import Self
 
 import crc32c
 
-PRODUCE, FETCH, LIST_OFFSETS, METADATA, API_VERSIONS, CREATE_TOPICS = 0, 1, 2, 3, 18, 19
+PRODUCE, FETCH, LIST_OFFSETS, METADATA, API_VERSIONS, CREATE_TOPICS, INIT_PRODUCER_ID = 0, 1, 2, 3, 18, 19, 22
 LATEST, EARLIEST = -1, -2
 PRODUCE_VERSION, METADATA_VERSION, LIST_OFFSETS_VERSION = 7, 1, 1
 
@@ -237,6 +237,13 @@ class WireConnection:
         error, offset = self.list_offset(topic, LATEST)
         assert error == 0, f"error {error} from ListOffsets"
         return offset
+
+    def new_producer_id(self) -> int:
+        """InitProducerId v0 with no transactional id."""
+        reader = self.ask(INIT_PRODUCER_ID, 0, string(None) + struct.pack(">i", 60_000))
+        _, error, producer_id, _ = reader.unpack("ihqh")
+        assert error == 0, f"error {error} from InitProducerId"
+        return producer_id
 
     def create_topic(self, topic: str, *, partitions: int = 1, configs: dict[str, str] | None = None) -> int:
         """The error code."""

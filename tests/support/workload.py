@@ -7,6 +7,7 @@ segments of one megabyte roll. What the broker acknowledged is what the log must
 from __future__ import annotations
 
 import random
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -24,6 +25,8 @@ from confluent_kafka import (
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 SEGMENT_BYTES = 1 << 20
 TIMEOUT_S = 60.0
+BEGUN_MS = time.time_ns() // 1_000_000 - 60_000
+"""Recent, or brokers would forget the producers (producer.id.expiration.ms)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,13 +46,20 @@ class Stored:
         return cls(message.offset(), message.key(), message.value(), headers, stamp)
 
 
-def write_mixture(bootstrap: str, topic: str, *, rounds: int = 2, seed: int = 1) -> list[Stored]:
+def write_mixture(
+    bootstrap: str,
+    topic: str,
+    *,
+    rounds: int = 2,
+    seed: int = 1,
+    idempotence: Sequence[bool] = (False, True),
+) -> list[Stored]:
     """About 2 MB a round, in offset order."""
     chance = random.Random(seed)
     stored: list[Stored] = []
     for number in range(rounds):
         for codec in CODECS:
-            for idempotent in (False, True):
+            for idempotent in idempotence:
                 stored += _write_some(bootstrap, topic, codec, idempotent, number, chance)
     return sorted(stored, key=lambda record: record.offset)
 
@@ -69,7 +79,7 @@ def _write_some(
 
     for i, (key, headers) in enumerate(headers_of.items()):
         value = None if i % 50 == 49 else chance.randbytes(chance.randrange(1, 2_000))
-        stamp = 1_700_000_000_000 + 1_000 * number + i
+        stamp = BEGUN_MS + 1_000 * number + i
         sender.produce(
             topic, value, key, partition=0, on_delivery=delivered, timestamp=stamp, headers=list(headers)
         )

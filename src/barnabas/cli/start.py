@@ -6,15 +6,22 @@ ready line is a feature.
 
 from __future__ import annotations
 
+import re
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
-from barnabas.cli.exits import InvalidSettings
+from barnabas.cli.exits import Failure, InvalidSettings
 from barnabas.cli.pairs import parse_pairs
 from barnabas.core.config import read_properties
 from barnabas.core.errors import InvalidConfig
+
+if TYPE_CHECKING:
+    from barnabas.node.broker_config import BrokerConfig
+
+_ERRNO = re.compile(r"^\[Errno -?\d+\] ")
 
 
 @click.command()
@@ -71,9 +78,23 @@ def start(
     except InvalidConfig as error:
         raise InvalidSettings(error.message) from None
 
-    from barnabas.node.main import run  # noqa: PLC0415 - only a sound configuration needs the broker
+    sys.exit(_run(config, metrics_address))
 
-    sys.exit(run(config, metrics_address))
+
+def _run(config: BrokerConfig, metrics_address: tuple[str, int] | None) -> int:
+    # Imported here because only a sound configuration needs the broker.
+    from barnabas.cluster.coordination import StoreLocked  # noqa: PLC0415
+    from barnabas.node.main import StartupFailed, run  # noqa: PLC0415
+
+    try:
+        return run(config, metrics_address)
+    except StartupFailed as error:
+        raise Failure(_ERRNO.sub("", str(error))) from None
+    except StoreLocked:
+        directory = config.log_dirs[0]
+        raise Failure(
+            f"another broker is running on {directory}; stop it, or choose another --data-dir"
+        ) from None
 
 
 def _read(path: Path) -> dict[str, str]:

@@ -177,8 +177,13 @@ class ClusterClient:
                 state.topics[row.name] = _topic(row)
         return answer
 
-    async def topic(self, name: str, *, auto_create: bool = False) -> Topic:
-        """The topic with a leader for every partition; waits a moment for one that is being made."""
+    async def topic(
+        self, name: str, *, auto_create: bool = False, unknown_timeout_ms: float | None = None
+    ) -> Topic:
+        """The topic with a leader for every partition; waits a moment for one that is being made.
+
+        One that nobody knows is waited for if asking may create it, or as long as told.
+        """
 
         async def look() -> Topic:
             answer = await self.refresh((name,), auto_create=auto_create)
@@ -195,7 +200,9 @@ class ClusterClient:
         found = self.state.topics.get(name)
         if found is not None and all(partition.leader_id >= 0 for partition in found.partitions):
             return found
-        return await self.retry(look, unknown_topic_timeout_ms=UNKNOWN_TOPIC_TIMEOUT_MS if auto_create else 0)
+        if unknown_timeout_ms is None:
+            unknown_timeout_ms = UNKNOWN_TOPIC_TIMEOUT_MS if auto_create else 0
+        return await self.retry(look, unknown_topic_timeout_ms=unknown_timeout_ms)
 
     def forget(self, topic: str) -> None:
         """What is known about `topic` is stale; ask again before the next use."""
@@ -215,11 +222,13 @@ class ClusterClient:
         while True:
             try:
                 return await attempt()
-            except UnknownTopicOrPartition:
-                if self.clock.monotonic_ms() - started_ms + pause_ms > unknown_topic_timeout_ms:
+            except (KafkaError, ClusterUnreachable) as error:
+                # A cluster that was reached before and is not now is probably being restarted.
+                if isinstance(error, KafkaError) and not error.retriable:
                     raise
-            except KafkaError as error:
-                if not error.retriable or self.clock.monotonic_ms() - started_ms + pause_ms > patience_ms:
+                unknown = isinstance(error, UnknownTopicOrPartition)
+                limit_ms = unknown_topic_timeout_ms if unknown else patience_ms
+                if self.clock.monotonic_ms() - started_ms + pause_ms > limit_ms:
                     raise
             pause_ms = await self.pause(pause_ms)
             self.state = ClusterState()

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from types import TracebackType
 from typing import NamedTuple, Self
 
-from barnabas.client.cluster_client import ClusterClient, Topic, raise_for
+from barnabas.client.cluster_client import UNKNOWN_TOPIC_TIMEOUT_MS, ClusterClient, Topic, raise_for
 from barnabas.core.errors import KafkaError, OffsetOutOfRange, error_for
 from barnabas.core.ids import ZERO_UUID
 from barnabas.core.regions import FileRegion
@@ -127,7 +127,7 @@ class Consumer:
 
     async def poll(self) -> list[Fetched]:
         """The next records, or nothing when none came within the brokers' patience."""
-        topic = await self._cluster.topic(self._topic)
+        topic = await self._cluster.topic(self._topic, unknown_timeout_ms=UNKNOWN_TOPIC_TIMEOUT_MS)
         by_leader: defaultdict[int, list[int]] = defaultdict(list)
         for index in self.positions:
             by_leader[topic.partitions[index].leader_id].append(index)
@@ -156,9 +156,9 @@ class Consumer:
                     errors += self._errors_of(row)
                 else:
                     records += self._records_of(row)
-        for error in errors:
-            if not error.retriable:
-                raise error
+        for each in errors:
+            if not each.retriable:
+                raise each
         if errors:
             self._cluster.forget(self._topic)
             await self._cluster.pause(STALE_PAUSE_MS)

@@ -266,6 +266,26 @@ async def allocate_producer_ids(znodes: Coordination, broker_id: int) -> Produce
         return block
 
 
+async def retire_producer_ids(znodes: Coordination, broker_id: int, last_used: int) -> None:
+    """Never hand out an id up to `last_used`: somebody has used them, in another life of these logs."""
+    while True:
+        try:
+            data, stat = await znodes.get(ProducerIdBlockZnode.PATH)
+        except NoNode:
+            with suppress(NodeExists):
+                await znodes.create(ProducerIdBlockZnode.PATH)
+            continue
+        if data and ProducerIdBlockZnode.decode(data).last >= last_used:
+            return
+        first = last_used - last_used % PRODUCER_ID_BLOCK_SIZE
+        block = ProducerIdBlock(broker_id, first, first + PRODUCER_ID_BLOCK_SIZE - 1)
+        try:
+            await znodes.set(ProducerIdBlockZnode.PATH, ProducerIdBlockZnode.encode(block), stat.version)
+        except BadVersion:
+            continue
+        return
+
+
 def colliding_topics(topic: str, topics: Iterable[str]) -> list[str]:
     """Topics that differ from `topic` in dots and underscores only: their metrics would be one."""
     folded = topic.replace(".", "_")

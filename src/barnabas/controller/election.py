@@ -10,7 +10,7 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import NamedTuple
 
-from barnabas.cluster.coordination import Check, Coordination, Create, NodeExists, SetData, Stat
+from barnabas.cluster.coordination import BadVersion, Check, Coordination, Create, NodeExists, SetData, Stat
 from barnabas.cluster.znodes import NO_CONTROLLER_EPOCH, ControllerEpochZnode, ControllerZnode
 from barnabas.core.clock import Clock
 from barnabas.core.errors import NotController
@@ -41,7 +41,7 @@ async def become_controller(znodes: Coordination, broker_id: BrokerId, clock: Cl
                 SetData(path, ControllerEpochZnode.encode(epoch), stat.version),
             ]
         )
-    except NodeExists:
+    except (NodeExists, BadVersion):
         raise NotController("another broker is the controller") from None
     written = results[1]
     assert isinstance(written, Stat)

@@ -10,13 +10,14 @@ a start that finds one finishes the deletion.
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from barnabas.cluster import topics as store
 from barnabas.cluster.assignment import assign_replicas
 from barnabas.cluster.coordination import Coordination
-from barnabas.cluster.metadata_cache import MetadataCache
+from barnabas.cluster.metadata_cache import MetadataCache, PartitionMetadata
 from barnabas.cluster.znodes import PartitionState
 from barnabas.controller.configs import ConfigRepository
 from barnabas.controller.election import Controllership
@@ -37,7 +38,7 @@ from barnabas.core.errors import (
     UnknownServerError,
     UnknownTopicOrPartition,
 )
-from barnabas.core.ids import INTERNAL_TOPICS, Randomness, Uuid
+from barnabas.core.ids import INTERNAL_TOPICS, Randomness, TopicPartition, Uuid
 from barnabas.storage.log_config import LogConfig
 
 logger = logging.getLogger(__name__)
@@ -170,6 +171,26 @@ class TopicAdmin:
                 self._configs.remove_topic(topic)
                 await store.delete_topic(self._znodes, topic, guard=self._controllership.guard)
             return known.topic_id
+
+    def replicas_offline(self, topic_partitions: Iterable[TopicPartition]) -> None:
+        """The disk of these partitions has failed: clients are told that nobody leads them.
+
+        The store still names this broker: the next start decides by what it finds on disk.
+        """
+        by_topic: defaultdict[str, dict[int, PartitionMetadata]] = defaultdict(dict)
+        for topic, number in topic_partitions:
+            known = self._metadata.partition(topic, number)
+            if known is not None:
+                by_topic[topic][number] = PartitionMetadata(
+                    number,
+                    known.replicas,
+                    leader_epoch=known.leader_epoch,
+                    isr=known.isr,
+                    offline=(*known.offline, self._local.broker_id),
+                    controller_epoch=known.controller_epoch,
+                )
+        for topic, changed in by_topic.items():
+            self._metadata.put_partitions(topic, changed)
 
     async def _mark_for_deletion(self, topic: str) -> None:
         try:

@@ -60,6 +60,7 @@ class LogsOnDisk(Protocol):
     @property
     def offline_directories(self) -> Sequence[object]: ...
     def logs(self) -> Iterable[Log]: ...
+    def largest_producer_id(self) -> int: ...
     def delete(self, topic_partition: TopicPartition) -> None: ...
     def set_aside_stray(self, topic_partition: TopicPartition) -> None: ...
 
@@ -94,6 +95,7 @@ class TopicLoader:
         topics = await store.read_topics(self._znodes)
         if await self._adopt(topics):
             topics = await store.read_topics(self._znodes)
+            await self._retire_producer_ids()
         self._configs.keep_topics({name: topic.config for name, topic in topics.items()})
         elected = [await self._elect(topic) for topic in topics.values()]
         await self._write([operation for election in elected for operation in election.operations])
@@ -153,6 +155,13 @@ class TopicLoader:
                 await store.add_partitions(self._znodes, topic, added, {}, guard=guard)
                 adopted = True
         return adopted
+
+    async def _retire_producer_ids(self) -> None:
+        """Logs from elsewhere know producers whose ids this store never gave out: a new producer
+        with such an id would be taken for the old one."""
+        largest = self._disk.largest_producer_id()
+        if largest >= 0:
+            await store.retire_producer_ids(self._znodes, self._broker_id, largest)
 
     def _logs_by_topic(self) -> Mapping[str, list[Log]]:
         by_topic: defaultdict[str, list[Log]] = defaultdict(list)

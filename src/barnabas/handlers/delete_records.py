@@ -7,7 +7,6 @@ comes when all replicas have done so.
 from __future__ import annotations
 
 from barnabas.core.errors import KafkaError
-from barnabas.core.ids import TopicPartition
 from barnabas.handlers.context import RequestContext
 from barnabas.handlers.registry import Api
 from barnabas.protocol.api_keys import ApiKey
@@ -35,7 +34,7 @@ def handle_delete_records(
             result = DeleteRecordsPartitionResult(partition_index=ask.partition_index, low_watermark=-1)
             results.append(result)
             try:
-                partition = replicas.partition(TopicPartition(topic.name, ask.partition_index))
+                partition = replicas.partition(topic.name, ask.partition_index)
                 start_offset = partition.delete_records_before(ask.offset)
             except KafkaError as error:
                 result.error_code = error.code

@@ -41,7 +41,7 @@ def _describe(topic_partition: TopicPartition, context: RequestContext) -> Parti
     answer = PartitionResponse(partition_index=topic_partition.partition)
     try:
         check_topic_name(topic_partition.topic)
-        log = context.broker.replicas.partition(topic_partition).log
+        log = context.broker.replicas.partition(*topic_partition).log
     except KafkaError as error:
         answer.error_code, answer.error_message = error.code, error.message
     else:

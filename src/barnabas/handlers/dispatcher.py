@@ -86,12 +86,19 @@ class Binding:
 
     def finish(self, context: RequestContext, response: Any) -> None:
         """Encode and send; inline answers and late ones alike come through here."""
-        exchange = context.exchange
-        exchange.respond(encode_response(context.correlation_id, response, self.version))
+        context.exchange.respond(encode_response(context.correlation_id, response, self.version))
+        self._observe(context)
+
+    def finish_unanswered(self, context: RequestContext) -> None:
+        """The request is done, and whoever sent it wants to hear nothing of it."""
+        context.exchange.respond_nothing()
+        self._observe(context)
+
+    def _observe(self, context: RequestContext) -> None:
         now_ms = self._now_ms()
         left_handler_ms = context.local_end_ms or now_ms
         self._local_time.observe(left_handler_ms - context.started_ms)
-        self._total_time.observe(now_ms - exchange.received_ms)
+        self._total_time.observe(now_ms - context.exchange.received_ms)
         if left_handler_ms != now_ms:
             self._remote_time.observe(now_ms - left_handler_ms)
 
@@ -142,13 +149,12 @@ class Dispatcher:
 
     def dispatch(self, exchange: Exchange, frame: memoryview) -> None:
         try:
-            header = read_request_header(frame)
-            version = header.api_version
-            binding = self._bindings.get((header.api_key, version)) or self._bind(header.api_key, version)
+            api_key, version, correlation_id, client_id, body_position = read_request_header(frame)
+            binding = self._bindings.get((api_key, version)) or self._bind(api_key, version)
             if binding is None:
-                self._refuse(exchange, header.api_key, version, header.correlation_id)
+                self._refuse(exchange, api_key, version, correlation_id)
                 return
-            request, _ = binding.decode(frame, header.body_position)
+            request, _ = binding.decode(frame, body_position)
         except MalformedMessage as error:
             exchange.close(f"malformed request: {error}")
             return
@@ -156,7 +162,7 @@ class Dispatcher:
         binding.requests.value += 1
         binding.queue_time.observe(started_ms - exchange.received_ms)
         context = RequestContext(
-            self._broker, exchange, version, header.correlation_id, header.client_id, started_ms, binding
+            self._broker, exchange, version, correlation_id, client_id, started_ms, binding
         )
         try:
             response = binding.handle(request, context)

@@ -1,8 +1,9 @@
-"""Fetch (1), v4-18. Gaps: message formats 0 and 1 (v0-3), reading from followers (KIP-392).
+"""Fetch (1), v0-18. Gaps: reading from followers (KIP-392).
 
 From v13 on topics go by id, before that by name. The request is first put into its fetch
 session (which adds what an incremental request leaves out), then read, at once or after
-waiting; record bytes go out as regions of segment files and are never read here.
+waiting; record bytes go out as regions of segment files and are never read here. Consumers
+that know only older message formats (v0-3) are the exception: see `old_consumers`.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 from barnabas.core.errors import KafkaError, UnknownTopicId, UnknownTopicOrPartition
 from barnabas.handlers.context import RequestContext
 from barnabas.handlers.leader_hints import add_fetch_leader_hints
+from barnabas.handlers.old_consumers import ZSTD_SINCE_VERSION, fit_for_old_consumer
 from barnabas.handlers.registry import Api
 from barnabas.handlers.topic_ids import topic_name
 from barnabas.protocol.api_keys import ApiKey
@@ -102,6 +104,8 @@ def _response(fetch: FetchContext, reads: list[PartitionRead], context: RequestC
             current = FetchableTopicResponse(topic=name, topic_id=ask.topic_id, partitions=[])
             topics.append(current)
         current.partitions.append(_partition_data(index, read))
+        if context.api_version < ZSTD_SINCE_VERSION:
+            fit_for_old_consumer(current.partitions[-1], ask, context)
         if read.records is not None:
             metrics_of(name).bytes_out.value += read.records.length
     return FetchResponse(session_id=fetch.session_id, responses=topics)
@@ -139,4 +143,4 @@ def _partition_data(index: int, read: PartitionRead) -> PartitionData:
     return data
 
 
-FETCH = Api(ApiKey.FETCH, versions=range(4, 19), handle=handle_fetch)
+FETCH = Api(ApiKey.FETCH, versions=range(19), handle=handle_fetch)

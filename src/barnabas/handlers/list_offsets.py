@@ -1,8 +1,10 @@
-"""ListOffsets (2), v1-11. Gaps: v0 (many offsets per partition); tiered storage, so "earliest local"
-is the earliest and nothing was ever moved to or is waiting for a tier.
+"""ListOffsets (2), v0-11. Gaps: tiered storage, so "earliest local" is the earliest and nothing was
+ever moved to or is waiting for a tier.
 
 Besides real timestamps a request may carry one of the negative ones below. A timestamp later
 than every record has no offset: the answer is -1, which clients rely on.
+
+Version 0 knew no offsets of records by time: it lists where segments begin, newest first.
 """
 
 from __future__ import annotations
@@ -11,7 +13,6 @@ from collections import Counter
 from typing import NamedTuple
 
 from barnabas.core.errors import InvalidRequest, KafkaError, UnsupportedVersion
-from barnabas.core.ids import TopicPartition
 from barnabas.handlers.context import RequestContext
 from barnabas.handlers.registry import Api
 from barnabas.protocol.api_keys import ApiKey
@@ -79,9 +80,13 @@ def _answer(
             raise InvalidRequest(f"{topic}-{ask.partition_index} is asked for twice")
         if ask.timestamp < 0 and context.api_version < SINCE_VERSION.get(ask.timestamp, 1 << 15):
             raise UnsupportedVersion(f"timestamp {ask.timestamp} has no meaning in this version")
-        partition = context.broker.replicas.partition(TopicPartition(topic, ask.partition_index))
+        partition = context.broker.replicas.partition(topic, ask.partition_index)
         partition.check_leader(ask.current_leader_epoch)
-        found = _find(partition, ask.timestamp, _end_offset(partition, request))
+        end_offset = _end_offset(partition, request)
+        if context.api_version == 0:
+            answer.old_style_offsets = _segment_starts(partition, ask, end_offset)
+            return answer
+        found = _find(partition, ask.timestamp, end_offset)
     except KafkaError as error:
         answer.error_code = error.code
         return answer
@@ -116,4 +121,20 @@ def _find(partition: Partition, timestamp: int, end_offset: int) -> Found:
     return Found(found.timestamp, found.offset, found.leader_epoch)
 
 
-LIST_OFFSETS = Api(ApiKey.LIST_OFFSETS, versions=range(1, 12), handle=handle_list_offsets)
+def _segment_starts(partition: Partition, ask: ListOffsetsPartition, end_offset: int) -> list[int]:
+    """Version 0: the starts of segments written before a time, and the end of the log for "latest"."""
+    log = partition.log
+    marks = [
+        (max(segment.base_offset, log.log_start_offset), segment.max_timestamp) for segment in log.segments
+    ]
+    if ask.timestamp == EARLIEST:
+        chosen = [marks[0][0]]
+    elif ask.timestamp == LATEST:
+        chosen = [offset for offset, _ in marks] + [end_offset]
+    else:
+        chosen = [offset for offset, written_ms in marks if written_ms <= ask.timestamp]
+    newest_first = sorted({offset for offset in chosen if offset <= end_offset}, reverse=True)
+    return newest_first[: ask.max_num_offsets]
+
+
+LIST_OFFSETS = Api(ApiKey.LIST_OFFSETS, versions=range(12), handle=handle_list_offsets)

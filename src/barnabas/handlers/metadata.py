@@ -94,8 +94,6 @@ def _asked_topics(
         else:
             name = topic.name or ""
             known = metadata.topic(name)
-        if name in answers:
-            continue
         if known is not None:
             answers[name] = _topic(known, metadata)
         else:

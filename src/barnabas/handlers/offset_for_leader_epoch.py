@@ -7,7 +7,6 @@ have read were truncated away; followers use it to find where their log leaves t
 from __future__ import annotations
 
 from barnabas.core.errors import KafkaError
-from barnabas.core.ids import TopicPartition
 from barnabas.handlers.context import RequestContext
 from barnabas.handlers.registry import Api
 from barnabas.protocol.api_keys import ApiKey
@@ -37,12 +36,12 @@ def handle_offset_for_leader_epoch(
 def _answer(topic: str, ask: OffsetForLeaderPartition, context: RequestContext) -> EpochEndOffset:
     answer = EpochEndOffset(partition=ask.partition)
     try:
-        partition = context.broker.replicas.partition(TopicPartition(topic, ask.partition))
+        partition = context.broker.replicas.partition(topic, ask.partition)
         partition.check_leader(ask.current_leader_epoch)
     except KafkaError as error:
         answer.error_code = error.code
         return answer
-    answer.leader_epoch, answer.end_offset = partition.log.end_offset_for_epoch(ask.leader_epoch)
+    answer.leader_epoch, answer.end_offset = partition.end_offset_for_epoch(ask.leader_epoch)
     return answer
 
 

@@ -1,7 +1,7 @@
-"""Produce (0), v3-13. Gaps: transactional appends are not verified with a coordinator (KIP-890).
+"""Produce (0), v0-13. Gaps: transactional appends are not verified with a coordinator (KIP-890).
 
-Versions 0-2 carry message formats 0 and 1 and are not served, but the range advertised begins
-at 0: librdkafka before 2.11 takes a missing Produce v0 for a broker that cannot compress.
+Versions 0-2 carry message formats 0 and 1, which are converted up: a log holds v2 batches only,
+unless an older broker wrote it.
 
 Each partition gets its own answer, its own error included. With acks=0 nobody reads an answer,
 so an error can only be told by closing the connection: the producer then looks for a new leader.
@@ -10,6 +10,7 @@ so an error can only be told by closing the connection: the producer then looks 
 from __future__ import annotations
 
 import logging
+from contextlib import suppress
 
 from barnabas.core.errors import (
     CorruptMessage,
@@ -26,7 +27,7 @@ from barnabas.core.errors import (
     UnknownTopicOrPartition,
     UnsupportedCompressionType,
 )
-from barnabas.core.ids import INTERNAL_TOPICS, TopicPartition
+from barnabas.core.ids import INTERNAL_TOPICS
 from barnabas.handlers.context import RequestContext
 from barnabas.handlers.leader_hints import add_leader_hints
 from barnabas.handlers.registry import Api
@@ -40,12 +41,14 @@ from barnabas.protocol.messages.produce import (
     ProduceResponse,
     TopicProduceResponse,
 )
-from barnabas.records.batch import ATTRIBUTES_AT, CODEC_MASK, MAGIC_AT, TRANSACTIONAL_FLAG
+from barnabas.records.batch import ATTRIBUTES_AT, CODEC_MASK, MAGIC, MAGIC_AT, TRANSACTIONAL_FLAG
 from barnabas.records.compression import Codec
+from barnabas.records.legacy import convert_up
 from barnabas.records.validation import is_one_batch
 from barnabas.replication.delayed_produce import PendingAck
 from barnabas.replication.partition import Partition
 from barnabas.replication.replica_manager import ReplicaManager
+from barnabas.storage.append import AppendInfo
 
 logger = logging.getLogger(__name__)
 
@@ -99,14 +102,14 @@ def handle_produce(request: ProduceRequest, context: RequestContext) -> None:
             add_leader_hints(outcome.response, context)
         context.respond(outcome.response)
     for partition in outcome.touched:
-        replicas.wake(partition)
+        replicas.wake(partition.topic_partition)
 
 
 def _append_all(request: ProduceRequest, context: RequestContext) -> _Outcome:
     outcome = _Outcome()
     required_acks = request.acks
     by_id = context.api_version >= 13
-    refusal = _refusal(request)
+    unauthorized = _unauthorized(request)
     for topic in request.topic_data:
         partition_data = topic.partition_data
         if len(partition_data) != 1:
@@ -120,23 +123,28 @@ def _append_all(request: ProduceRequest, context: RequestContext) -> _Outcome:
             TopicProduceResponse(name=topic.name, topic_id=topic.topic_id, partition_responses=answers)
         )
         for data in partition_data:
-            answer = PartitionProduceResponse(index=data.index)
-            answers.append(answer)
             try:
-                if refusal is not None:
-                    raise refusal
-                partition, end_offset = _append(name, data, required_acks, answer, context)
+                if unauthorized is not None:
+                    raise unauthorized
+                partition, info = _append(name, data, required_acks, context)
             except Exception as error:  # noqa: BLE001 - each partition has its own answer
                 outcome.failed = True
-                _refuse(answer, error, name, data, context.broker.replicas)
+                answers.append(_refusal(data, error, name, context.broker.replicas))
                 continue
+            answer = PartitionProduceResponse(
+                index=data.index,
+                base_offset=info.first_offset,
+                log_append_time_ms=info.log_append_time_ms,
+                log_start_offset=info.log_start_offset,
+            )
+            answers.append(answer)
             outcome.touched.append(partition)
-            if required_acks and not partition.is_acknowledged(end_offset, required_acks):
-                outcome.pending.append(PendingAck(partition, end_offset, answer))
+            if required_acks and not partition.is_acknowledged(info.last_offset + 1, required_acks):
+                outcome.pending.append(PendingAck(partition, info.last_offset + 1, answer))
     return outcome
 
 
-def _refusal(request: ProduceRequest) -> KafkaError | None:
+def _unauthorized(request: ProduceRequest) -> KafkaError | None:
     """Transactional records need a transactional id to be authorized by; one batch without it
     fails the whole request."""
     if request.transactional_id is not None:
@@ -146,74 +154,68 @@ def _refusal(request: ProduceRequest) -> KafkaError | None:
             records = data.records
             if not isinstance(records, memoryview) or len(records) <= ATTRIBUTES_AT + 1:
                 continue
-            if records[ATTRIBUTES_AT + 1] & TRANSACTIONAL_FLAG and records[MAGIC_AT] == 2:
+            if records[ATTRIBUTES_AT + 1] & TRANSACTIONAL_FLAG and records[MAGIC_AT] == MAGIC:
                 return TransactionalIdAuthorizationFailed("transactional records without a transactional id")
     return None
 
 
 def _append(
-    topic: str | None,
-    data: PartitionProduceData,
-    required_acks: int,
-    answer: PartitionProduceResponse,
-    context: RequestContext,
-) -> tuple[Partition, int]:
-    """Append one partition's records; returns the partition and the offset that must be safe."""
+    topic: str | None, data: PartitionProduceData, required_acks: int, context: RequestContext
+) -> tuple[Partition, AppendInfo]:
     if not -1 <= required_acks <= 1:
         raise InvalidRequiredAcks(f"acks must be -1, 0 or 1, not {required_acks}")
     if topic is None:
         raise UnknownTopicId("no topic has this id")
     if topic in INTERNAL_TOPICS and context.client_id != ADMIN_CLIENT_ID:
         raise InvalidTopicException(f"clients cannot write the internal topic {topic}")
-    replicas = context.broker.replicas
-    partition = replicas.partition(TopicPartition(topic, data.index))
-    records = _records_of(data, context.api_version)
-    info = partition.append(records, required_acks)
-    partition.maybe_advance_high_watermark()
-    answer.base_offset = info.first_offset
-    answer.log_append_time_ms = info.log_append_time_ms
-    answer.log_start_offset = info.log_start_offset
-    metrics = partition.metrics
-    metrics.messages_in.value += info.record_count
-    metrics.bytes_in.value += info.size_bytes
-    return partition, info.last_offset + 1
-
-
-def _records_of(data: PartitionProduceData, version: int) -> memoryview:
     records = data.records
     if records is None:
         raise InvalidRecord("a produce request has one record batch per partition, this one has none")
     assert isinstance(records, memoryview)
-    if version < 7 and len(records) > ATTRIBUTES_AT + 1:
-        # Consumers as old as this producer may not know the codec.
-        codec = records[ATTRIBUTES_AT + 1] & CODEC_MASK
-        if codec == Codec.ZSTD:
-            raise UnsupportedCompressionType("zstd needs Produce version 7 or later")
+    partition = context.broker.replicas.partition(topic, data.index)
+    if context.api_version < 7:
+        records = _from_old_producer(records, context.api_version, partition)
+    return partition, partition.append(records, required_acks)
+
+
+def _from_old_producer(records: memoryview, version: int, partition: Partition) -> memoryview:
+    """Consumers as old as this producer may not know zstd; before v3 it knew no batches either."""
+    if len(records) <= MAGIC_AT:
+        raise CorruptMessage("the records are cut short")
+    if records[MAGIC_AT] < MAGIC:
+        if version >= 3:
+            raise InvalidRecord(f"Produce version {version} takes record batches of magic 2 only")
+        partition.metrics.produce_conversions.value += 1
+        return memoryview(convert_up(records))
+    if len(records) > ATTRIBUTES_AT + 1 and records[ATTRIBUTES_AT + 1] & CODEC_MASK == Codec.ZSTD:
+        raise UnsupportedCompressionType("zstd needs Produce version 7 or later")
     return records
 
 
-def _refuse(
-    answer: PartitionProduceResponse,
-    error: Exception,
-    topic: str | None,
-    data: PartitionProduceData,
-    replicas: ReplicaManager,
-) -> None:
+def _refusal(
+    data: PartitionProduceData, error: Exception, topic: str | None, replicas: ReplicaManager
+) -> PartitionProduceResponse:
+    index = data.index
     if not isinstance(error, KafkaError):
-        logger.error("appending to %s-%d failed", topic, answer.index, exc_info=error)
+        logger.error("appending to %s-%d failed", topic, index, exc_info=error)
         error = UnknownServerError("the broker met an unexpected error; its log says more")
-    answer.error_code = error.code
-    answer.base_offset = -1
-    answer.error_message = error.message
-    answer.record_errors = [
-        BatchIndexAndErrorMessage(batch_index=index, batch_index_error_message=message)
-        for index, message in error.record_errors
-    ]
-    if topic is None:
-        return
-    replicas.count_failed_produce(topic)
-    if not isinstance(error, _BEFORE_THE_LOG) and is_one_batch(data.records):
-        answer.log_start_offset = replicas.partition(TopicPartition(topic, data.index)).log.log_start_offset
+    log_start_offset = -1
+    if topic is not None:
+        replicas.count_failed_produce(topic)
+        if not isinstance(error, _BEFORE_THE_LOG) and is_one_batch(data.records):
+            with suppress(KafkaError):  # the log may be what failed
+                log_start_offset = replicas.partition(topic, index).log.log_start_offset
+    return PartitionProduceResponse(
+        index=index,
+        error_code=error.code,
+        base_offset=-1,
+        log_start_offset=log_start_offset,
+        error_message=error.message,
+        record_errors=[
+            BatchIndexAndErrorMessage(batch_index=at, batch_index_error_message=message)
+            for at, message in error.record_errors
+        ],
+    )
 
 
-PRODUCE = Api(ApiKey.PRODUCE, versions=range(3, 14), handle=handle_produce, advertised=range(14))
+PRODUCE = Api(ApiKey.PRODUCE, versions=range(14), handle=handle_produce)

@@ -11,6 +11,10 @@ from barnabas.node.listeners import check_distinct_ports
 if TYPE_CHECKING:
     from barnabas.node.broker_config import BrokerConfig
 
+SERVED_SECURITY_PROTOCOLS = frozenset({"PLAINTEXT"})
+"""What the network can do. A listener that asks for more is refused: serving it in the clear under
+a name that promises otherwise would be worse than not starting."""
+
 _UNROUTABLE = ("", "0.0.0.0", "::")  # noqa: S104 - recognised, not bound
 _CLEANER_BYTES_PER_THREAD_MIN = 1 << 20
 
@@ -18,7 +22,7 @@ _CLEANER_BYTES_PER_THREAD_MIN = 1 << 20
 def check_agreement(config: BrokerConfig) -> None:
     """Raise INVALID_CONFIG with the first disagreement."""
     check_distinct_ports(config.listeners)
-    for rule in (_identity, _addresses, _times, _sizes, _sasl):
+    for rule in (_identity, _addresses, _security, _times, _sizes, _sasl):
         for complaint in rule(config):
             raise InvalidConfig(complaint)
 
@@ -51,6 +55,20 @@ def _addresses(config: BrokerConfig) -> Iterator[str]:
             yield f"control.plane.listener.name and the listener between brokers are both {plane}"
     if config.max_connections_per_ip == 0 and not config.max_connections_per_ip_overrides:
         yield "max.connections.per.ip may be 0 only with max.connections.per.ip.overrides, or nobody gets in"
+
+
+def _security(config: BrokerConfig) -> Iterator[str]:
+    for listener in config.listeners:
+        if listener.security_protocol not in SERVED_SECURITY_PROTOCOLS:
+            yield (
+                f"the listener {listener} asks for {listener.security_protocol}, which this version does not"
+                f" have; it has {', '.join(sorted(SERVED_SECURITY_PROTOCOLS))}"
+            )
+    if config.authorizer_class_name:
+        yield (
+            f"authorizer.class.name is {config.authorizer_class_name}, but this version has no authorizer:"
+            " everybody would be allowed everything; remove the key to accept that"
+        )
 
 
 def _times(config: BrokerConfig) -> Iterator[str]:

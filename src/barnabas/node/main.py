@@ -14,6 +14,7 @@ import resource
 import signal
 from collections.abc import Callable
 
+from barnabas.cluster.coordination import CoordinationError, StoreLocked
 from barnabas.core.errors import KafkaError
 from barnabas.node.broker import Broker
 from barnabas.node.broker_config import BrokerConfig
@@ -46,8 +47,10 @@ async def serve(config: BrokerConfig, metrics_address: tuple[str, int] | None) -
     broker = Broker(config, metrics_address=metrics_address)
     try:
         await broker.startup()
-    except (KafkaError, OSError) as error:
+    except (KafkaError, CoordinationError, OSError) as error:
         await broker.shutdown()
+        if isinstance(error, StoreLocked):
+            raise  # the message needs the directory that the user named
         raise StartupFailed(str(error)) from error
     settle_memory()
     print(ready_line(broker), flush=True)  # noqa: T201 - scripts wait for this line

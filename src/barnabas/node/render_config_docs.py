@@ -11,9 +11,10 @@ from collections.abc import Iterator
 from barnabas.core.config import Key
 from barnabas.node.config_keys import SECTIONS
 from barnabas.node.config_keys.words import INT_MAX, LONG_MAX
+from barnabas.storage.log_config import TOPIC_KEYS
 
 _PREFACE = """\
-# Configuration of the broker
+# Configuration
 
 `barnabas start` reads a properties file as Apache Kafka does (`--config server.properties`);
 `--set key=value` overrides single keys. Names, types and defaults are those of Apache Kafka 3.9
@@ -23,10 +24,19 @@ cannot honour, is refused at the start with a reason.
 *Change* says when a new value takes effect: `read-only` at the next start; `per-broker` and
 `cluster-wide` at once, through `barnabas config set`.
 
-Any key may stand under `listener.name.<listener>.` to hold for that listener alone.
+Any key of the broker may stand under `listener.name.<listener>.` to hold for that listener alone.
 
-This file is rendered from `barnabas.node.config_keys`; edit the rows, then run
+Settings of single topics come last. This file is rendered from the rows in
+`barnabas.node.config_keys` and `barnabas.storage.log_config`; edit those, then run
 `python -m barnabas.node.render_config_docs > docs/CONFIG.md`.
+"""
+
+_TOPIC_PREFACE = """\
+## Topics' own settings
+
+Given when a topic is created (`barnabas topic create --config key=value`) or later
+(`barnabas config set topic NAME key=value`), at once effective. A topic that does not set a key has
+the value of the broker's key beside it.
 """
 
 _NAMED = {INT_MAX: "2³¹−1", LONG_MAX: "2⁶³−1"}
@@ -44,21 +54,25 @@ def _lines() -> Iterator[str]:
         yield "| key | type | default | valid | change | what it does |"
         yield "|---|---|---|---|---|---|"
         for row in rows:
-            yield _row(row)
+            yield _cells(
+                f"`{row.name}`", row.type.name.lower(), _default(row), _valid(row), row.update.value, row.doc
+            )
         yield ""
+    yield _TOPIC_PREFACE
+    yield "| key | type | default | valid | broker's key | what it does |"
+    yield "|---|---|---|---|---|---|"
+    for row in TOPIC_KEYS.values():
+        synonym = f"`{row.synonym}`" if row.synonym else ""
+        yield _cells(f"`{row.name}`", row.type.name.lower(), _default(row), _valid(row), synonym, row.doc)
+    yield ""
 
 
-def _row(row: Key) -> str:
-    valid = "" if row.check is None else row.check.describe()
-    cells = (
-        f"`{row.name}`",
-        row.type.name.lower(),
-        _default(row),
-        valid,
-        row.update.value,
-        row.doc,
-    )
+def _cells(*cells: str) -> str:
     return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
+
+
+def _valid(row: Key) -> str:
+    return "" if row.check is None else row.check.describe()
 
 
 def _default(row: Key) -> str:

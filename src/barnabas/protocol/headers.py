@@ -29,6 +29,9 @@ _CONTROLLED_SHUTDOWN = int(ApiKey.CONTROLLED_SHUTDOWN)  # looking up a member of
 _response_codecs: dict[tuple[type[Message], int], tuple[Callable[[int], bytes], Encoder]] = {}
 
 
+_new_tuple = tuple.__new__
+
+
 class RequestHeader(NamedTuple):
     """`api_key` is whatever the client sent, known or not. The body begins at `body_position`."""
 
@@ -63,7 +66,8 @@ def read_request_header(frame: memoryview) -> RequestHeader:
             position = primitives.skip_tagged_fields(frame, position) if frame[position] else position + 1
         except IndexError:
             raise MalformedMessage("the request header is cut short") from None
-    return RequestHeader(api_key, version, correlation_id, client_id, position)
+    # Around the constructor of the named tuple, which costs as much as all of the above.
+    return _new_tuple(RequestHeader, (api_key, version, correlation_id, client_id, position))
 
 
 def _read_request_header_v0(frame: memoryview) -> RequestHeader:

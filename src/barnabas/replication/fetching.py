@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from barnabas.core.errors import NONE
@@ -105,16 +104,17 @@ class PartitionRead:
         self.diverging_epoch = diverging_epoch
 
 
-@dataclass(frozen=True, slots=True)
 class FetchParams:
     """What holds for all partitions of one fetch."""
 
-    replica_id: int
-    max_wait_ms: int
-    min_bytes: int
-    max_bytes: int
-    read_committed: bool
+    __slots__ = ("is_from_follower", "max_bytes", "max_wait_ms", "min_bytes", "read_committed", "replica_id")
 
-    @property
-    def is_from_follower(self) -> bool:
-        return self.replica_id >= 0
+    def __init__(
+        self, replica_id: int, max_wait_ms: int, min_bytes: int, max_bytes: int, *, read_committed: bool
+    ) -> None:
+        self.replica_id = replica_id
+        self.is_from_follower = replica_id >= 0
+        self.max_wait_ms = max_wait_ms
+        self.min_bytes = min_bytes
+        self.max_bytes = max_bytes
+        self.read_committed = read_committed

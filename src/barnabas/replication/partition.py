@@ -75,7 +75,7 @@ class Partition:
         self.leader_epoch = leader_epoch
         self.replicas = tuple(replicas)
         self.isr = frozenset(isr)
-        self.log.leader_epochs.assign(leader_epoch, self.log.log_end_offset)
+        # The log notes the epoch with its first append: an idle partition writes nothing at a start.
         self.maybe_advance_high_watermark()
 
     def check_leader(self, current_leader_epoch: int) -> None:
@@ -105,7 +105,12 @@ class Partition:
                 f"{self.topic_partition} has {len(self.isr)} in-sync replicas, "
                 f"min.insync.replicas asks for {self.log.config.min_insync_replicas}"
             )
-        return self.log.append_as_leader(records, leader_epoch=self.leader_epoch, origin=origin)
+        info = self.log.append_as_leader(records, leader_epoch=self.leader_epoch, origin=origin)
+        self.maybe_advance_high_watermark()
+        metrics = self.metrics
+        metrics.messages_in.value += info.record_count
+        metrics.bytes_in.value += info.size_bytes
+        return info
 
     def maybe_advance_high_watermark(self) -> bool:
         """Move the high watermark as far as the in-sync replicas allow; says whether it moved.
@@ -187,9 +192,20 @@ class Partition:
                 result.aborted_transactions = log.aborted_transactions(offset, until)
         return result
 
+    def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
+        """`(epoch, end offset)` of the largest epoch up to `epoch`; both -1 when unknown."""
+        log = self.log
+        if epoch == self.leader_epoch:
+            return epoch, log.log_end_offset
+        latest = log.leader_epochs.latest_epoch
+        if latest < epoch < self.leader_epoch:
+            # Nothing was appended in our own epoch yet, so it begins where the log ends.
+            return (epoch if latest == NO_EPOCH else latest), log.log_end_offset
+        return log.end_offset_for_epoch(epoch)
+
     def _diverges(self, ask: FetchPartition, result: PartitionRead) -> bool:
         """KIP-595: the reader's last epoch ends elsewhere in our history, so its tail is not ours."""
-        epoch, end_offset = self.log.end_offset_for_epoch(ask.last_fetched_epoch)
+        epoch, end_offset = self.end_offset_for_epoch(ask.last_fetched_epoch)
         if epoch == NO_EPOCH or end_offset < 0:
             raise OffsetOutOfRange(f"{self.topic_partition} knows nothing of epoch {ask.last_fetched_epoch}")
         if epoch < ask.last_fetched_epoch or end_offset < ask.fetch_offset:

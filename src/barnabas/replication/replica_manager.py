@@ -54,12 +54,13 @@ class ReplicaManager:
 
     # Which partitions there are
 
-    def partition(self, topic_partition: TopicPartition) -> Partition:
-        found = self._partitions.get(topic_partition)
+    def partition(self, topic: str, index: int) -> Partition:
+        # A plain tuple is equal to the TopicPartition that is the key, and cheaper to make.
+        found: Partition | None = self._partitions.get((topic, index))  # type: ignore[call-overload]
         if found is None:
-            raise UnknownTopicOrPartition(f"this broker has no partition {topic_partition}")
+            raise UnknownTopicOrPartition(f"this broker has no partition {topic}-{index}")
         if found.log.log_directory.failure is not None:
-            raise KafkaStorageError(f"the log directory of {topic_partition} is offline")
+            raise KafkaStorageError(f"the log directory of {topic}-{index} is offline")
         return found
 
     def partitions(self) -> Iterable[Partition]:
@@ -101,11 +102,12 @@ class ReplicaManager:
         self._topic_metrics.pop(topic, None)
         self._metrics.forget(topic=topic)
 
-    def directory_failed(self, directory: LogDirectory) -> None:
+    def directory_failed(self, directory: LogDirectory) -> list[TopicPartition]:
         """A disk is gone, and its partitions with it: who waits for them is told at once."""
-        for key, partition in self._partitions.items():
-            if partition.log.log_directory is directory:
-                self._complete_all(key)
+        lost = [key for key, each in self._partitions.items() if each.log.log_directory is directory]
+        for key in lost:
+            self._complete_all(key)
+        return lost
 
     def update_log_config(self, topic: str, config: LogConfig) -> None:
         for topic_partition, partition in self._partitions.items():
@@ -133,10 +135,9 @@ class ReplicaManager:
         keys = [ack.partition.topic_partition for ack in pending]
         self.produce_purgatory.try_complete_else_watch(operation, keys)
 
-    def wake(self, partition: Partition) -> None:
+    def wake(self, key: TopicPartition) -> None:
         """Records were appended: readers that wait for them may go on, and so may producers
-        whose earlier records they pushed below the high watermark."""
-        key = partition.topic_partition
+        whose earlier records are below the high watermark now."""
         self.fetch_purgatory.check_and_complete(key)
         self.produce_purgatory.check_and_complete(key)
 
@@ -208,7 +209,7 @@ class ReplicaManager:
         if not ask.topic_partition.topic:
             return PartitionRead(UnknownTopicId.code)
         try:
-            partition = self.partition(ask.topic_partition)
+            partition = self.partition(*ask.topic_partition)
             return partition.read(ask, params, max_bytes, min_one_batch=min_one_batch)
         except KafkaError as error:
             return self._failed_read(ask, error)

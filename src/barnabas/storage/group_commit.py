@@ -56,5 +56,4 @@ class GroupCommit:
     def _failed(self, log: Log, error: BaseException) -> None:
         self._running.discard(log)
         self._again.discard(log)
-        if not log.is_closed:  # a log deleted meanwhile has no files to sync, and no news to tell
-            log.fail(error)
+        log.fail(error)

@@ -28,8 +28,10 @@ from barnabas.storage.log_config import LogConfig
 from barnabas.storage.names import (
     CLEANED,
     DELETED,
+    LEADER_EPOCHS,
     LOG,
     OFFSET_INDEX,
+    PARTITION_METADATA,
     PRODUCER_SNAPSHOT,
     SEGMENT_SUFFIXES,
     SWAP,
@@ -66,7 +68,8 @@ def open_log(
     loader = _Loader(directory, config, environment)
     loader.finish_interrupted_swaps()
     loader.load_segments()
-    epochs = read_leader_epochs(environment.files, directory)
+    has_epochs = LEADER_EPOCHS in loader.sizes
+    epochs = read_leader_epochs(environment.files, directory) if has_epochs else LeaderEpochCache([])
     producers = loader.recover(epochs, recovery_point, log_start_offset, is_clean=is_clean)
     first_offset = max(log_start_offset, loader.segments[0].base_offset)
     end_offset = loader.end_offset
@@ -74,6 +77,7 @@ def open_log(
     loader.complete_epochs(epochs)
     epochs.truncate_from_start(first_offset)
     loader.remove_stray_snapshots(end_offset)
+    is_settled = is_clean and not loader.has_changed
     return Log(
         topic_partition,
         log_directory,
@@ -85,9 +89,10 @@ def open_log(
         leader_epochs=epochs,
         log_start_offset=first_offset,
         log_end_offset=end_offset,
-        recovery_point=end_offset if is_clean and not loader.has_changed else min(recovery_point, end_offset),
-        topic_id=read_topic_id(environment.files, directory),
+        recovery_point=end_offset if is_settled else min(recovery_point, end_offset),
+        topic_id=read_topic_id(environment.files, directory) if PARTITION_METADATA in loader.sizes else None,
         unsynced_paths=loader.unsynced_paths,
+        is_settled=is_settled,
     )
 
 
@@ -121,13 +126,15 @@ class _Loader:
     def finish_interrupted_swaps(self) -> None:
         """Delete what was to be deleted; put the results of compaction in their place."""
         names = list(self._list())
-        self._unlink(name for name in names if name.endswith(DELETED))
+        deleted = [name for name in names if name.endswith(DELETED)]
         cleaned = [name for name in names if name.endswith(CLEANED)]
         first_cleaned = min((_offset_of(name) for name in cleaned), default=None)
         swaps = [name for name in names if name.endswith(SWAP)]
+        if not (deleted or cleaned or swaps):
+            return
         # A swap at or behind an unfinished `.cleaned` belongs to a rewrite that did not finish.
         invalid = [name for name in swaps if first_cleaned is not None and _offset_of(name) >= first_cleaned]
-        self._unlink([*invalid, *cleaned])
+        self._unlink([*deleted, *invalid, *cleaned])
         self._complete_swaps([name for name in swaps if name not in invalid])
         self._list()
 
@@ -137,7 +144,8 @@ class _Loader:
         for name in swaps:
             if name.endswith(LOG + SWAP):
                 base_offset = _offset_of(name)
-                replaced.append((base_offset, self._end_of_swap(name, base_offset)))
+                # Even an empty one replaces the segment whose name it takes, with all its indexes.
+                replaced.append((base_offset, max(base_offset + 1, self._end_of_swap(name, base_offset))))
         for name in self.sizes:
             found = parse_segment_file(name)
             if found is None or found[1] not in SEGMENT_SUFFIXES:
@@ -303,9 +311,7 @@ class _Loader:
             epochs.clear()
             producers = ProducerState(end_offset=log_start_offset)
         if not self.segments:
-            segment = self._segment(log_start_offset)
-            _ = segment.file
-            self.segments = [segment]
+            self.segments = [self._segment(log_start_offset).create()]
             self.end_offset = log_start_offset
             self.has_changed = True
         return producers
@@ -366,6 +372,9 @@ def _derive(
     if valid_bytes < segment.size_bytes:
         timestamp, offset = segment.max_timestamp, segment.offset_of_max_timestamp
         segment.cut(valid_bytes)
+        # The recovery point may stand here already: nobody else would sync this, and the torn
+        # bytes could come back behind what is written next.
+        segment.file.sync()
         if valid_bytes:
             segment.note_timestamp(timestamp, offset)
     segment.bytes_since_last_index_entry = valid_bytes - last_indexed

@@ -1,6 +1,6 @@
 """`.index`: where in the segment a batch starts, one entry per `index.interval.bytes`.
 
-An entry is `(last offset of the append − base offset, file position)`, four bytes each.
+An entry is `(last offset of the batch − base offset, its position in the file)`, four bytes each.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class OffsetIndex(SparseIndex):
         return 0 if slot < 0 else self.at(slot)[1]
 
     def offset_after(self, position: int) -> int | None:
-        """The last offset of the first indexed append at or beyond `position`, if there is one."""
+        """the last offset of the first indexed batch at or beyond `position`, if there is one."""
         slot = self.floor(position - 1, field=1) + 1
         return None if slot >= len(self) else self.base_offset + self.at(slot)[0]
 

@@ -26,8 +26,12 @@ def snapshot_offsets(names: Iterable[str]) -> list[int]:
 
 def write_snapshot(environment: Environment, directory: str, state: ProducerState) -> str:
     """Write the state at its end offset; durable only after a flush. Returns the path."""
+    files = environment.files
     path = segment_path(directory, state.end_offset, PRODUCER_SNAPSHOT)
-    environment.files.write(path, render_snapshot(state.producers.values()))
+    content = render_snapshot(state.producers.values())
+    # Writing the same again would put what is durable already at risk.
+    if not files.exists(path) or files.read(path) != content:
+        files.write(path, content)
     return path
 
 

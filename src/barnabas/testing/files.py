@@ -11,11 +11,14 @@ Faults can be injected as well: `before` is called with every operation and may 
 
 from __future__ import annotations
 
+import os
 import random
+import tempfile
 from collections.abc import Callable
+from pathlib import Path
 
 from barnabas.core.errors import KafkaStorageError
-from barnabas.storage.files import DataFile, Entry, Held, ReadBuffer
+from barnabas.storage.files import DataFile, Entry, Held, ReadBuffer, RealFile
 
 PAGE_BYTES = 512
 """Small, so that even small tests tear pages apart."""
@@ -70,9 +73,19 @@ class _MemoryFile:
         self._path = path
         self._content = content
         self._life = files.life
+        self._shadow: RealFile | None = None
 
     def fileno(self) -> int:
-        raise OSError("a file in memory has no descriptor")
+        """For `sendfile`: a real file that nobody else sees, with what this one holds now."""
+        self._files.check("read", self._path, self._life)
+        if self._shadow is None:
+            descriptor, name = tempfile.mkstemp()
+            Path(name).unlink()
+            self._shadow = RealFile(descriptor)
+        descriptor = self._shadow.fileno()
+        os.pwrite(descriptor, self._content.now, 0)
+        os.ftruncate(descriptor, len(self._content.now))
+        return descriptor
 
     def read_at(self, position: int, length: int) -> bytes:
         self._files.check("read", self._path, self._life)
@@ -236,7 +249,11 @@ class PowerCutFiles:
     def unlink(self, path: str) -> None:
         self.check("unlink", path)
         if path in self._files:
-            self._change(_parent(path), lambda files, _: files.pop(path, None) and None)
+
+            def apply(files: dict[str, _Content], directories: set[str]) -> None:  # noqa: ARG001
+                files.pop(path, None)
+
+            self._change(_parent(path), apply)
 
     def make_directory(self, path: str) -> None:
         self.check("make_directory", path)
@@ -274,7 +291,11 @@ class PowerCutFiles:
         if _parent(path) not in self._directories:
             raise FileNotFoundError(_parent(path))
         content = _Content()
-        self._change(_parent(path), lambda files, _: files.setdefault(path, content) and None)
+
+        def apply(files: dict[str, _Content], directories: set[str]) -> None:  # noqa: ARG001
+            files[path] = content
+
+        self._change(_parent(path), apply)
 
     def _change(self, directory: str, apply: Callable[[dict[str, _Content], set[str]], None]) -> None:
         apply(self._files, self._directories)

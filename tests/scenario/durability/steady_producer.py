@@ -20,6 +20,8 @@ RECORDS_PER_SECOND_MAX = 20_000
 RECORDS_PER_TURN = 100
 PADDING = b"." * 300
 FLUSH_TIMEOUT_S = 120.0
+BATCH_BYTES_MAX = 32_768
+"""Well below the size of a segment: a batch must fit into one."""
 
 
 def main(bootstrap: str, topic: str, acknowledged_path: str) -> int:
@@ -41,6 +43,7 @@ def main(bootstrap: str, topic: str, acknowledged_path: str) -> int:
             "enable.idempotence": True,
             "acks": "all",
             "linger.ms": 2,
+            "batch.size": BATCH_BYTES_MAX,
             "queue.buffering.max.messages": 5_000,
             "message.timeout.ms": 600_000,
             "reconnect.backoff.ms": 10,

@@ -94,15 +94,14 @@ def read_numbers(bootstrap: str) -> list[int]:
     numbers: list[int] = []
     try:
         while True:
-            messages = receiver.consume(10_000, timeout=60.0)
-            assert messages, f"silence after {len(numbers)} records"
-            for message in messages:
-                error = message.error()
-                if error is not None:
-                    assert error.code() == KafkaError._PARTITION_EOF, error
-                    return numbers
-                assert message.offset() == len(numbers), "a gap in the offsets"
-                numbers.append(int(message.value().split(b" ", 1)[0]))
+            message = receiver.poll(60.0)
+            assert message is not None, f"silence after {len(numbers)} records"
+            error = message.error()
+            if error is not None:
+                assert error.code() == KafkaError._PARTITION_EOF, error
+                return numbers
+            assert message.offset() == len(numbers), "a gap in the offsets"
+            numbers.append(int(message.value().split(b" ", 1)[0]))
     finally:
         receiver.close()
 

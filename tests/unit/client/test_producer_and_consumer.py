@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 from collections.abc import Sequence
 from typing import Any
@@ -310,6 +311,32 @@ async def test_damaged_records_are_an_error_not_data() -> None:
             with pytest.raises(CorruptMessage):
                 await consumer.poll()
             assert consumer.positions == {0: 0}
+
+
+async def test_writer_and_reader_outlive_a_restart_of_the_broker() -> None:
+    script = {
+        ApiKey.PRODUCE: accept,
+        ApiKey.FETCH: lambda _request, _version: fetched(PartitionData(records=batch_at(0, b"a"))),
+    }
+    async with scripted_broker(script) as broker:
+        one_topic(broker)
+        port = broker.port
+        cluster = cluster_of(broker)
+        await cluster.__aenter__()
+        producer = Producer(cluster)
+        await producer.send("t", [OutgoingRecord(None, b"v")])
+    consumer = Consumer(cluster, "t", {0: 0})
+    writing = asyncio.create_task(producer.send("t", [OutgoingRecord(None, b"v")]))
+    reading = asyncio.create_task(consumer.poll())
+    await asyncio.sleep(0.1)  # both meet a closed door at least once
+    assert not writing.done()
+    async with scripted_broker(script, port=port) as broker:
+        assert await writing == 1
+        while not (records := await reading):
+            reading = asyncio.create_task(consumer.poll())
+        assert [each.record.value for each in records] == [b"a"]
+        async with cluster, consumer:
+            pass
 
 
 async def test_offsets_are_asked_of_the_leaders() -> None:

@@ -1,16 +1,20 @@
-"""A broker's administrative parts without sockets and logs: a real store, real rules, fake replicas."""
+"""A broker to whom one speaks in messages: no sockets, no logs, but everything that decides."""
 
 from __future__ import annotations
 
-from collections.abc import Coroutine, Mapping, Sequence
+from collections.abc import Coroutine, Sequence
 from dataclasses import dataclass, field
+from types import SimpleNamespace
 from typing import Any
 
-from barnabas.core.errors import KafkaError, UnknownTopicOrPartition
-from barnabas.core.ids import BrokerId, TopicPartition, Uuid
+from barnabas.cluster.topics import allocate_producer_ids
+from barnabas.controller.producer_ids import ProducerIds
 from barnabas.handlers.context import RequestContext
+from barnabas.handlers.registry import Api
 from barnabas.handlers.services import Services
-from barnabas.storage.log_config import LogConfig
+from barnabas.handlers.table import ALL_APIS
+from barnabas.protocol.api_keys import request_class, response_class
+from tests.unit.controller.support import BROKER_ID, Admin
 
 
 @dataclass
@@ -27,8 +31,6 @@ class FakePeer:
 class FakeExchange:
     connection: FakePeer = field(default_factory=FakePeer)
     received_ms: float = 0.0
-    held: bool = False
-    closed: str | None = None
 
     def respond(self, parts: Sequence[Any], /) -> None:
         raise AssertionError("handlers answer through the context")
@@ -37,97 +39,68 @@ class FakeExchange:
         raise AssertionError("administrative requests are always answered")
 
     def close(self, reason: str, /) -> None:
-        self.closed = reason
+        raise AssertionError(reason)
 
     def hold(self) -> None:
-        self.held = True
+        raise AssertionError("the dispatcher holds the connection, not the handler")
 
 
 class Finisher:
-    """Keeps what a handler answers with."""
+    """Keeps the work that a handler leaves for later."""
 
     def __init__(self) -> None:
-        self.response: Any = None
         self.work: Coroutine[Any, Any, Any] | None = None
 
     def finish(self, context: RequestContext, response: Any) -> None:
-        self.response = response
+        raise AssertionError("administrative handlers return their answers")
 
     def finish_later(self, context: RequestContext, work: Coroutine[Any, Any, Any]) -> None:
         self.work = work
 
 
-class FakeLog:
-    def __init__(self, topic_partition: TopicPartition, topic_id: Uuid, config: LogConfig) -> None:
-        self.topic_partition = topic_partition
-        self.topic_id = topic_id
-        self.config = config
-        self.producers: list[Any] = []
+class Broker(Admin):
+    """`ask` sends a request through the codec of its version, to the handler, and back."""
 
-    def active_producers(self) -> list[Any]:
-        return self.producers
+    async def start(self) -> None:
+        await super().start()
+        self.settings = SimpleNamespace(
+            advertised_listeners={},
+            auto_create_topics_enable=True,
+            delete_topic_enable=True,
+            max_request_partition_size_limit=2000,
+        )
+        znodes = self.znodes
+        self.services = Services(
+            broker_id=BROKER_ID,
+            cluster_id="the-cluster",
+            settings=self.settings,
+            clock=self.clock,
+            apis=ALL_APIS,
+            metadata=self.metadata,
+            replicas=self.replicas,  # type: ignore[arg-type]
+            fetch_sessions=None,  # type: ignore[arg-type]
+            topics=self.topics,
+            configs=self.configs,
+            producer_ids=ProducerIds(lambda: allocate_producer_ids(znodes, BROKER_ID)),
+        )
 
+    async def ask(
+        self, api: Api, request: Any, version: int | None = None, peer: FakePeer | None = None
+    ) -> Any:
+        version = api.versions[-1] if version is None else version
+        assert version in api.versions
+        request, _ = request_class(api.key).decode(request.encode(version), version)
+        response = await self._handle(api, request, version, peer or FakePeer())
+        decoded, _ = response_class(api.key).decode(response.encode(version), version)
+        return decoded
 
-@dataclass
-class Led:
-    """A partition that the fake replicas lead."""
-
-    log: FakeLog
-    leader_epoch: int
-    replicas: list[int]
-    isr: list[int]
-
-
-class FakeReplicas:
-    """Leads what it is told to lead, except what is in `broken`."""
-
-    def __init__(self) -> None:
-        self.led: dict[TopicPartition, Led] = {}
-        self.deleted: list[TopicPartition] = []
-        self.forgotten: list[str] = []
-        self.broken: Mapping[TopicPartition, KafkaError] = {}
-
-    def become_leader(
-        self,
-        topic_partition: TopicPartition,
-        topic_id: Uuid,
-        leader_epoch: int,
-        replicas: Sequence[BrokerId],
-        isr: Sequence[BrokerId],
-        config: LogConfig,
-    ) -> None:
-        if topic_partition in self.broken:
-            raise self.broken[topic_partition]
-        log = FakeLog(topic_partition, topic_id, config)
-        self.led[topic_partition] = Led(log, leader_epoch, list(replicas), list(isr))
-
-    def stop_replica(self, topic_partition: TopicPartition, *, delete: bool) -> None:
-        self.led.pop(topic_partition, None)
-        if delete:
-            self.deleted.append(topic_partition)
-
-    def forget_topic(self, topic: str) -> None:
-        self.forgotten.append(topic)
-
-    def update_log_config(self, topic: str, config: LogConfig) -> None:
-        for topic_partition, led in self.led.items():
-            if topic_partition.topic == topic:
-                led.log.config = config
-
-    def partition(self, topic_partition: TopicPartition) -> Led:
-        if topic_partition not in self.led:
-            raise UnknownTopicOrPartition(f"this broker has no partition {topic_partition}")
-        return self.led[topic_partition]
-
-
-async def ask(broker: Services, handle: Any, request: Any, version: int, peer: FakePeer | None = None) -> Any:
-    """The response that `handle` gives, whether at once, later or as a coroutine."""
-    finisher = Finisher()
-    exchange = FakeExchange(peer or FakePeer())
-    context = RequestContext(broker, exchange, version, 1, "test", 0.0, finisher)
-    response = handle(request, context)
-    if isinstance(response, Coroutine):
-        return await response
-    if response is None and finisher.work is not None:
-        return await finisher.work
-    return response if response is not None else finisher.response
+    async def _handle(self, api: Api, request: Any, version: int, peer: FakePeer) -> Any:
+        finisher = Finisher()
+        context = RequestContext(self.services, FakeExchange(peer), version, 1, "test", 0.0, finisher)
+        response = api.handle(request, context)
+        if api.is_async:
+            return await response
+        if response is None:
+            assert finisher.work is not None
+            return await finisher.work
+        return response

@@ -9,12 +9,14 @@ import pytest
 
 from barnabas.core.config import ConfigType
 from barnabas.core.errors import InvalidConfig
+from barnabas.node import config_checks
 from barnabas.node.broker_config import BrokerConfig
 from barnabas.node.config_keys import BROKER_KEYS
 from barnabas.node.config_keys.lookup import is_secret
 from barnabas.node.config_keys.refused import refusal
+from barnabas.node.config_keys.sockets import SECURITY_PROTOCOLS
 from barnabas.node.render_config_docs import render
-from barnabas.node.topic_defaults import SYNONYMS, topic_defaults
+from barnabas.storage.log_config import COARSER_SYNONYMS, TOPIC_KEYS, broker_default, resolve
 
 load = BrokerConfig.load
 
@@ -27,6 +29,16 @@ PYTHON_TYPES = {
     ConfigType.DOUBLE: float,
     ConfigType.PASSWORD: str,
 }
+
+
+def list_free(value: object) -> object:
+    return tuple(value) if isinstance(value, list) else value
+
+
+@pytest.fixture
+def all_protocols(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As if the network could do TLS and SASL: the rules about listeners hold for those too."""
+    monkeypatch.setattr(config_checks, "SERVED_SECURITY_PROTOCOLS", frozenset(SECURITY_PROTOCOLS))
 
 
 def complaint(**properties: str) -> str:
@@ -97,24 +109,24 @@ def test_the_finest_unit_of_a_time_wins() -> None:
     assert load({"log.flush.scheduler.interval.ms": "11"}).log_flush_interval_ms == 11
 
 
-def test_topics_inherit_from_the_broker_under_their_own_names() -> None:
-    inherited = topic_defaults(
-        load({"log.segment.bytes": "1000", "log.roll.hours": "3", "log.retention.minutes": "2"})
-    )
-    assert inherited["segment.bytes"] == 1_000
-    assert inherited["segment.ms"] == 3 * 3_600_000
-    assert inherited["retention.ms"] == 120_000
-    assert inherited["max.message.bytes"] == 1_048_588
-    assert inherited.keys() == SYNONYMS.keys()
-    assert all(name in BROKER_KEYS for names in SYNONYMS.values() for name in names)
+@pytest.mark.parametrize("name", [name for name, row in TOPIC_KEYS.items() if row.synonym])
+def test_a_topic_key_and_the_broker_key_behind_it_agree(name: str) -> None:
+    topic_row = TOPIC_KEYS[name]
+    assert topic_row.synonym is not None
+    broker_row = BROKER_KEYS[topic_row.synonym]
+    assert broker_row.type is topic_row.type
+    inherited = broker_default(topic_row, load({}).values)
+    assert list_free(inherited) == list_free(topic_row.default)
+    assert all(coarser in BROKER_KEYS for coarser, _ in COARSER_SYNONYMS.get(name, ()))
 
 
-def test_the_old_bound_on_timestamps_serves_for_both_new_ones() -> None:
-    inherited = topic_defaults(
-        load({"log.message.timestamp.difference.max.ms": "5", "log.message.timestamp.after.max.ms": "3"})
-    )
-    assert inherited["message.timestamp.before.max.ms"] == 5
-    assert inherited["message.timestamp.after.max.ms"] == 3
+def test_topics_inherit_from_the_broker() -> None:
+    config = load({"log.segment.bytes": "1000", "log.roll.hours": "3", "log.retention.minutes": "2"})
+    inherited = resolve({}, config.values)
+    assert inherited.segment_bytes == 1_000
+    assert inherited.segment_ms == config.log_roll_ms == 3 * 3_600_000
+    assert inherited.retention_ms == config.log_retention_ms == 120_000
+    assert resolve({}, load({"log.retention.hours": "-1"}).values).retention_ms == -1
 
 
 def test_an_unknown_key_is_refused_with_what_was_meant() -> None:
@@ -149,6 +161,7 @@ def test_no_key_is_both_known_and_refused() -> None:
     assert [name for name in BROKER_KEYS if refusal(name)] == []
 
 
+@pytest.mark.usefixtures("all_protocols")
 def test_listeners_take_ipv6_free_ports_and_every_interface() -> None:
     config = load({"listeners": "PLAINTEXT://[::1]:0, ssl://:9093"})
     assert [(at.name, at.security_protocol, at.host, at.port) for at in config.listeners] == [
@@ -158,6 +171,7 @@ def test_listeners_take_ipv6_free_ports_and_every_interface() -> None:
     assert str(config.listeners[0]) == "PLAINTEXT://[::1]:0"
 
 
+@pytest.mark.usefixtures("all_protocols")
 def test_a_listener_name_of_ones_own_has_the_protocol_of_the_map() -> None:
     config = load(
         {
@@ -214,10 +228,28 @@ def test_a_listener_name_of_ones_own_has_the_protocol_of_the_map() -> None:
         ({"log.dirs": "a,a"}, "twice"),
     ],
 )
+@pytest.mark.usefixtures("all_protocols")
 def test_settings_that_disagree_are_refused(properties: dict[str, str], hint: str | None) -> None:
     if hint is None:
         load(properties)
         return
+    with pytest.raises(InvalidConfig) as caught:
+        load(properties)
+    assert hint in caught.value.message
+
+
+@pytest.mark.parametrize(
+    ("properties", "hint"),
+    [
+        ({"listeners": "SSL://:1"}, "asks for SSL, which this version does not have; it has PLAINTEXT"),
+        (
+            {"listeners": "OUTSIDE://:1", "listener.security.protocol.map": "OUTSIDE:SASL_SSL"},
+            "asks for SASL_SSL",
+        ),
+        ({"authorizer.class.name": "kafka.security.authorizer.AclAuthorizer"}, "everybody would be allowed"),
+    ],
+)
+def test_a_promise_of_security_that_cannot_be_kept_is_refused(properties: dict[str, str], hint: str) -> None:
     with pytest.raises(InvalidConfig) as caught:
         load(properties)
     assert hint in caught.value.message

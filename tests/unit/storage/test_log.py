@@ -5,12 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from tests.unit.storage.support import NOW_MS, Bench, batch, offsets, produce, read_batches
 
 from barnabas.core.errors import CorruptMessage, MessageTooLarge, OffsetOutOfRange, RecordListTooLarge
 from barnabas.core.regions import FileRegion
 from barnabas.records.batch import iterate_batches
 from barnabas.storage.log import Log
+from tests.unit.storage.support import NOW_MS, Bench, batch, offsets, produce, read_batches
 
 
 def test_appends_get_consecutive_offsets_and_the_leaders_epoch(bench: Bench) -> None:

@@ -85,9 +85,12 @@ GROUPS = (
         doc="The most members of one group of the consumer protocol.",
     ),
     Key(
-        "group.consumer.assignors", LIST, ("uniform", "range"),
-        doc="The assignors of the broker's side; the first is the default. Kafka's class names are"
-        " understood too.",
+        "group.consumer.assignors", LIST,
+        (
+            "org.apache.kafka.coordinator.group.assignor.UniformAssignor",
+            "org.apache.kafka.coordinator.group.assignor.RangeAssignor",
+        ),
+        doc="The assignors of the broker's side, by the names of Kafka's classes; the first is the default.",
     ),
     Key(
         "group.consumer.migration.policy", STRING, "disabled",

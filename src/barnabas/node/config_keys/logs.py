@@ -88,7 +88,7 @@ SEGMENTS = (
     ),
     Key(
         "log.preallocate", BOOLEAN, False, None, CLUSTER_WIDE,
-        "Whether the space of a new segment is reserved at once.",
+        NO_EFFECT + "Files grow as they are written.",
     ),
     Key(
         "log.segment.delete.delay.ms", LONG, MINUTE_MS, at_least(0), CLUSTER_WIDE,

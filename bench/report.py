@@ -1,0 +1,128 @@
+"""From figures to the table: medians, spread, ratio, and where we want to be.
+
+A figure counts as a ratio measured side by side in one run, never as an absolute time.
+"""
+
+from __future__ import annotations
+
+import json
+import platform
+import statistics
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+import confluent_kafka
+from tests.peers.kafka import kafka_version
+
+Samples = dict[str, dict[str, list[float]]]
+"""Subject, then figure, then one value a round."""
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    figure: str
+    work: str
+    unit: str
+    more_is_better: bool
+    wanted: float | None
+    """Barnabas over Apache Kafka: at least this where more is better, at most this elsewhere."""
+
+
+ROWS = (
+    Row("start_s", "start to first acknowledged record", "s", False, 0.1),
+    Row("resident_idle_mb", "resident memory, idle", "MB", False, 1 / 6),
+    Row("resident_after_mb", "resident memory after produce", "MB", False, 1 / 6),
+    Row("produce_1k_mb_s", "produce, 1 KB records, acks=all, librdkafka", "MB/s", True, 1.5),
+    Row("produce_1k_cpu_s_gb", "· broker CPU", "s/GB", False, 0.5),
+    Row("produce_100b_records_s", "produce, 100 B records, acks=all, librdkafka", "records/s", True, 1.2),
+    Row("produce_100b_cpu_us_record", "· broker CPU", "µs/record", False, None),
+    Row("requests_1_s", "produce, one record a request, 1 in flight", "requests/s", True, 1.0),
+    Row("requests_1_p50_us", "· p50", "µs", False, 0.5),
+    Row("requests_1_p99_us", "· p99", "µs", False, 0.5),
+    Row("requests_1_cpu_us", "· broker CPU", "µs/request", False, None),
+    Row("requests_32_s", "produce, one record a request, 32 in flight", "requests/s", True, 1.0),
+    Row("requests_32_p50_us", "· p50", "µs", False, 0.5),
+    Row("requests_32_p99_us", "· p99", "µs", False, 0.5),
+    Row("requests_32_cpu_us", "· broker CPU", "µs/request", False, None),
+    Row("consume_mb_s", "consume from page cache, librdkafka", "MB/s", True, 1.5),
+    Row("consume_cpu_s_gb", "· broker CPU", "s/GB", False, 0.5),
+    Row("large_in_mb_s", "produce, 1 MB requests, 5 in flight, raw", "MB/s", True, None),
+    Row("large_in_cpu_s_gb", "· broker CPU", "s/GB", False, 0.5),
+    Row("large_out_mb_s", "fetch, 1 MB answers, raw", "MB/s", True, None),
+    Row("large_out_cpu_s_gb", "· broker CPU", "s/GB", False, 0.5),
+    Row("end_to_end_p50_ms", "end to end at 5,000 records/s, p50", "ms", False, 0.5),
+    Row("end_to_end_p99_ms", "· p99", "ms", False, 0.5),
+    Row("end_to_end_cpu_percent", "· broker CPU", "%", False, None),
+)
+
+
+def versions(repository: Path) -> dict[str, str]:
+    def git(*arguments: str) -> str:
+        done = subprocess.run(
+            ["git", *arguments], cwd=repository, capture_output=True, text=True, check=False
+        )
+        return done.stdout.strip()
+
+    changed = " with local changes" if git("status", "--porcelain", "--", "src") else ""
+    return {
+        "Barnabas": (git("rev-parse", "--short", "HEAD") or "unknown") + changed,
+        "Apache Kafka": kafka_version(),
+        "librdkafka": confluent_kafka.libversion()[0],
+        "Python": platform.python_version(),
+        "system": f"{platform.system()} {platform.machine()}",
+    }
+
+
+def write(directory: Path, samples: Samples, about: dict[str, str], described: str) -> None:
+    """`RESULTS.md` for people, `results.json` for programs."""
+    raw = {"about": about, "run": described, "samples": samples}
+    (directory / "results.json").write_text(json.dumps(raw, indent=1) + "\n")
+    (directory / "RESULTS.md").write_text(rendered(samples, about, described))
+
+
+def rendered(samples: Samples, about: dict[str, str], described: str) -> str:
+    ours, kafkas, bares = (samples.get(name, {}) for name in ("barnabas", "kafka", "bare loop"))
+    lines = [
+        "# Results",
+        "",
+        f"{described} Medians, with least and greatest in brackets. "
+        + "; ".join(f"{name} {version}" for name, version in about.items())
+        + ". Written by `make bench`.",
+        "",
+        "| work | unit | Barnabas | Apache Kafka | ratio | wanted | bare loop |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for row in ROWS:
+        columns = [ours.get(row.figure, []), kafkas.get(row.figure, [])]
+        if any(columns):
+            texts = [_with_spread(values) for values in columns]
+            bare = _with_spread(bares.get(row.figure, []))
+            cells = [row.work, row.unit, *texts, *_ratio_and_wanted(row, *columns), bare]
+            lines.append("| " + " | ".join(cells) + " |")
+    return "\n".join(lines) + "\n"
+
+
+def _with_spread(values: list[float]) -> str:
+    if not values:
+        return ""
+    middle = _number(statistics.median(values))
+    return middle if len(values) == 1 else f"{middle} ({_number(min(values))}–{_number(max(values))})"
+
+
+def _number(value: float) -> str:
+    if value >= 100:
+        return f"{value:,.0f}"
+    return f"{value:.1f}" if value >= 10 else f"{value:.2f}"
+
+
+def _ratio_and_wanted(row: Row, ours: list[float], kafkas: list[float]) -> tuple[str, str]:
+    sign = "≥" if row.more_is_better else "≤"
+    wanted = "" if row.wanted is None else f"{sign} {row.wanted:.2g}"
+    if not ours or not kafkas or not statistics.median(kafkas):
+        return "", wanted
+    ratio = statistics.median(ours) / statistics.median(kafkas)
+    if row.wanted is None:
+        return f"{ratio:.2f}", wanted
+    reached = ratio >= row.wanted if row.more_is_better else ratio <= row.wanted
+    return f"{ratio:.2f} {'✓' if reached else '✗'}", wanted

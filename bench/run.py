@@ -1,0 +1,104 @@
+"""Barnabas beside Apache Kafka, alternately, in one run.
+
+    make bench          # three rounds of a gigabyte each, writes bench/RESULTS.md and results.json
+    make bench-quick    # one small round, prints the table and writes nothing
+
+A round starts one subject on an empty directory, measures it, and kills it; then comes the next
+subject. So both meet the same machine within minutes, and neither runs while the other is
+measured. Start-up is measured cold; everything else after a warm-up, which the JVM needs. The
+bare loops of `bare_loop` are measured in every round as the physical limit.
+"""
+
+from __future__ import annotations
+
+import argparse
+import signal
+import sys
+from pathlib import Path
+
+import report
+from bare_loop import Subject
+from raw_load import opaque_frame, run_load
+from subjects import started
+from tests.support.broker import REPOSITORY, resident_bytes
+from works import FULL, MEGABYTE, QUICK, WORKS, Scale, warm_up
+
+HERE = Path(__file__).parent
+LARGE_FRAME_BYTES = 960_000
+ASK_FRAME_BYTES = 100
+
+
+def measure_subject(name: str, works: list[str], scale: Scale) -> dict[str, float]:
+    with started(name) as (broker, start_s):
+        figures = {"start_s": start_s, "resident_idle_mb": resident_bytes(broker) / MEGABYTE}
+        warm_up(broker, scale)
+        for work in works:
+            print(f"  {name}: {work}", file=sys.stderr, flush=True)
+            figures |= WORKS[work](broker, scale)
+        return figures
+
+
+def measure_bare_loops(scale: Scale) -> dict[str, float]:
+    """What this machine does with a socket and a file and nothing else."""
+    frames = {
+        "large_in_mb_s": ("bare write", opaque_frame(LARGE_FRAME_BYTES), 5, LARGE_FRAME_BYTES),
+        "large_out_mb_s": ("bare send", opaque_frame(ASK_FRAME_BYTES), 1, 1 << 20),
+        "requests_1_s": ("bare write", opaque_frame(ASK_FRAME_BYTES), 1, None),
+        "requests_32_s": ("bare write", opaque_frame(ASK_FRAME_BYTES), 32, None),
+    }
+    figures: dict[str, float] = {}
+    for figure, (loop, frame, depth, bytes_each) in frames.items():
+        subject = Subject(loop)
+        try:
+            run_load(subject.port, frame, depth=depth, requests=50)
+            load = run_load(subject.port, frame, depth=depth, seconds=scale.seconds)
+        finally:
+            subject.stop()
+        figures[figure] = load.requests_per_s * (bytes_each / MEGABYTE if bytes_each else 1)
+    return figures
+
+
+def end_by_exception(*_: object) -> None:
+    """SIGTERM unwinds the stack, so that no server outlives the run that started it."""
+    raise SystemExit("terminated")
+
+
+def main() -> int:
+    signal.signal(signal.SIGTERM, end_by_exception)
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--quick", action="store_true", help="one small round; nothing is written")
+    parser.add_argument("--rounds", type=int)
+    parser.add_argument("--subjects", default="barnabas,kafka", help="comma-separated")
+    parser.add_argument("--only", help=f"comma-separated, of {', '.join(WORKS)}")
+    options = parser.parse_args()
+    scale = QUICK if options.quick else FULL
+    rounds = options.rounds or (1 if options.quick else 3)
+    works = options.only.split(",") if options.only else list(WORKS)
+    if unknown := set(works) - set(WORKS):
+        parser.error(f"no such work: {', '.join(sorted(unknown))}")
+    if "consume" in works and "produce_1k" not in works:
+        parser.error("consume reads what produce_1k wrote: ask for both")
+
+    samples: report.Samples = {}
+    for number in range(rounds):
+        print(f"round {number + 1} of {rounds}", file=sys.stderr, flush=True)
+        for name in options.subjects.split(","):
+            collect(samples, name, measure_subject(name, works, scale))
+        collect(samples, "bare loop", measure_bare_loops(scale))
+    described = f"{rounds} round(s), {scale.produce_bytes // MEGABYTE:,} MB each, subjects in turn."
+    if options.quick:
+        described += " A quick run, in which the JVM is hardly warm: a look, not a result."
+    about = report.versions(REPOSITORY)
+    print(report.rendered(samples, about, described))
+    if not options.quick:
+        report.write(HERE, samples, about, described)
+    return 0
+
+
+def collect(samples: report.Samples, name: str, figures: dict[str, float]) -> None:
+    for figure, value in figures.items():
+        samples.setdefault(name, {}).setdefault(figure, []).append(value)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

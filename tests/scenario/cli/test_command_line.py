@@ -1,0 +1,195 @@
+"""The command line as its users run it, against a running broker."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.support.broker import Broker, partition_directory
+from tests.support.fixtures import TopicFactory
+
+SOURCE = Path(__file__).resolve().parents[3] / "src"
+
+
+class Barnabas:
+    """Runs `barnabas` with a bootstrap address in its environment."""
+
+    def __init__(self, bootstrap: str) -> None:
+        self._environment = {**os.environ, "PYTHONPATH": str(SOURCE), "BARNABAS_BOOTSTRAP": bootstrap}
+
+    def start(self, *arguments: str) -> subprocess.Popen[bytes]:
+        command = [sys.executable, "-m", "barnabas", *arguments]
+        pipe = subprocess.PIPE
+        return subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, env=self._environment)
+
+    def __call__(self, *arguments: str, stdin: bytes = b"", code: int = 0) -> str:
+        with self.start(*arguments) as process:
+            stdout, stderr = process.communicate(stdin, timeout=60)
+        assert process.returncode == code, stderr.decode()
+        if code:
+            assert stderr.startswith(b"barnabas: ")
+            assert stderr.count(b"\n") == 1
+            return stderr.decode()
+        return stdout.decode()
+
+
+@pytest.fixture
+def barnabas(bootstrap: str) -> Barnabas:
+    return Barnabas(bootstrap)
+
+
+def test_a_topic_lives_and_dies(barnabas: Barnabas) -> None:
+    name = "cli-topic-life"
+    assert (
+        barnabas("topic", "create", name, "--partitions", "2", "--config", "retention.ms=60000")
+        == f"created topic {name}\n"
+    )
+    assert "exist" in barnabas("topic", "create", name, code=5)
+    assert barnabas("topic", "create", name, "--if-not-exists") == f"topic {name} exists already\n"
+    assert name in barnabas("topic", "list").splitlines()
+    (described,) = json.loads(barnabas("topic", "describe", name, "--json"))
+    assert described["configs"] == {"retention.ms": "60000"}
+    assert [row["partition"] for row in described["partitions"]] == [0, 1]
+    assert all(row["leader"] in row["isr"] for row in described["partitions"])
+    barnabas("topic", "alter", name, "--partitions", "3", "--delete-config", "retention.ms")
+    (described,) = json.loads(barnabas("topic", "describe", name, "--json"))
+    assert described["configs"] == {}
+    assert len(described["partitions"]) == 3
+    assert barnabas("topic", "delete", name) == f"deleted topic {name}\n"
+    assert barnabas("topic", "delete", name, code=4) == f"barnabas: there is no topic {name}\n"
+    assert barnabas("topic", "delete", name, "--if-exists") == f"there is no topic {name}\n"
+    assert barnabas("topic", "describe", name, code=4) == f"barnabas: there is no topic {name}\n"
+
+
+@pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
+def test_lines_written_are_lines_read(barnabas: Barnabas, topic: str, codec: str) -> None:
+    lines = "".join(f"line {number}\n" for number in range(500))
+    barnabas("produce", topic, "--codec", codec, stdin=lines.encode())
+    assert barnabas("consume", topic, "--from-beginning", "--count", "500") == lines
+
+
+def test_keys_and_headers_travel_along(barnabas: Barnabas, topic: str) -> None:
+    barnabas("produce", topic, "--key-separator", ":", "--header", "from=cli", stdin=b"a:1\nb:2:3\n")
+    shown = barnabas("consume", topic, "--from-beginning", "--count", "2", "--keys", "--headers")
+    assert shown == "from=cli\ta\t1\nfrom=cli\tb\t2:3\n"
+    assert "line 2 of standard input" in barnabas(
+        "produce", topic, "--key-separator", ":", stdin=b"c:4\nd\n", code=1
+    )
+
+
+def test_json_goes_round(barnabas: Barnabas, new_topic: TopicFactory) -> None:
+    source, target = new_topic(), new_topic()
+    record = {
+        "key": "k",
+        "value": None,
+        "timestamp": 1_700_000_000_000,
+        "headers": [{"key": "h", "value": "v"}],
+    }
+    bare = {"key": None, "value_base64": "//8=", "timestamp": 1_700_000_000_001}
+    lines = f"{json.dumps(record)}\n{json.dumps(bare)}\n"
+    barnabas("produce", source, "--json", stdin=lines.encode())
+    first = barnabas("consume", source, "--json", "--from-beginning", "--count", "2")
+    assert json.loads(first.splitlines()[0]) == record | {"topic": source, "partition": 0, "offset": 0}
+    barnabas("produce", target, "--json", stdin=first.encode())
+    assert barnabas("consume", target, "--json", "--from-beginning", "--count", "2") == first.replace(
+        source, target
+    )
+
+
+def test_reading_begins_where_it_is_told_to(barnabas: Barnabas, new_topic: TopicFactory) -> None:
+    topic = new_topic(partitions=2)
+    records = "".join(
+        json.dumps({"value": f"v{number}", "timestamp": 1_000_000 + number}) + "\n" for number in range(10)
+    )
+    barnabas("produce", topic, "--json", "--partition", "1", stdin=records.encode())
+    in_one = ("--partition", "1", "--timeout", "0")
+    assert barnabas("consume", topic, *in_one, "--offset", "8").split() == ["v8", "v9"]
+    assert barnabas("consume", topic, *in_one, "--offset", "-3").split() == ["v7", "v8", "v9"]
+    assert barnabas("consume", topic, *in_one, "--timestamp", "1000009").split() == ["v9"]
+    assert barnabas("consume", topic, *in_one, "--timestamp", "1970-01-01T00:16:40.008Z").split() == [
+        "v8",
+        "v9",
+    ]
+    assert barnabas("consume", topic, *in_one, "--timestamp", "2000000") == ""
+    assert barnabas("consume", topic, *in_one) == ""
+    assert barnabas("consume", topic, "--from-beginning", "--count", "3").split() == ["v0", "v1", "v2"]
+    assert "has offsets 0 to 10, not 11" in barnabas("consume", topic, *in_one, "--offset", "11", code=1)
+    assert "partitions 0 to 1, not 2" in barnabas("consume", topic, "--partition", "2", code=1)
+    assert barnabas("consume", "no-such-topic", code=4) == "barnabas: there is no topic no-such-topic\n"
+
+
+def test_consume_follows_until_it_is_interrupted(barnabas: Barnabas, topic: str) -> None:
+    with barnabas.start("consume", topic, "--from-beginning") as reader:
+        assert reader.stdout is not None
+        for word in ("one", "two"):
+            barnabas("produce", topic, stdin=f"{word}\n".encode())
+            assert reader.stdout.readline() == f"{word}\n".encode()
+        reader.send_signal(signal.SIGINT)
+        stdout, stderr = reader.communicate(timeout=30)
+    assert (reader.returncode, stdout, stderr) == (0, b"", b"")
+
+
+def test_produce_sends_lines_as_they_are_typed(barnabas: Barnabas, topic: str) -> None:
+    with barnabas.start("produce", topic) as writer:
+        assert writer.stdin is not None
+        writer.stdin.write(b"typed\n")
+        writer.stdin.flush()
+        assert barnabas("consume", topic, "--from-beginning", "--count", "1") == "typed\n"
+        writer.send_signal(signal.SIGINT)
+        _, stderr = writer.communicate(timeout=30)
+    assert (writer.returncode, stderr) == (130, b"")
+
+
+@pytest.mark.parametrize("acks", ["0", "1", "all"])
+def test_every_kind_of_acknowledgement_writes(barnabas: Barnabas, topic: str, acks: str) -> None:
+    lines = "".join(f"{number}\n" for number in range(2_000))
+    barnabas("produce", topic, "--acks", acks, stdin=lines.encode())
+    assert barnabas("consume", topic, "--from-beginning", "--count", "2000") == lines
+
+
+def test_settings_are_shown_and_changed(barnabas: Barnabas, topic: str) -> None:
+    assert barnabas("config", "set", "topic", topic, "retention.ms=5000") == f"changed topic {topic}\n"
+    assert barnabas("config", "get", "topic", topic, "retention.ms") == "5000\n"
+    shown = json.loads(barnabas("config", "get", "topic", topic, "--json"))
+    assert shown["retention.ms"] == {"value": "5000", "source": "topic"}
+    barnabas("config", "set", "topic", topic, "--delete", "retention.ms")
+    assert barnabas("config", "get", "topic", topic, "retention.ms") == "604800000\n"
+    assert "max.message.bytes" in barnabas("config", "get", "topic", topic, "--all")
+    assert "INVALID_CONFIG" in barnabas("config", "set", "topic", topic, "no.such.key=1", code=1)
+    barnabas("config", "get", "topic", topic, "no.such.key", code=4)
+
+
+def test_a_brokers_settings_are_shown(barnabas: Barnabas, topic: str) -> None:
+    (described,) = json.loads(barnabas("topic", "describe", topic, "--json"))
+    broker = str(described["partitions"][0]["leader"])
+    assert barnabas("config", "get", "broker", broker, "message.max.bytes") == "1048588\n"
+    assert "there is no broker 999" in barnabas("config", "get", "broker", "999", code=4)
+
+
+def test_the_files_of_a_log_are_shown(barnabas: Barnabas, broker: Broker, topic: str) -> None:
+    barnabas("produce", topic, "--key-separator", ":", "--codec", "gzip", stdin=b"k:first\nk:second\n")
+    segment = partition_directory(broker, topic) / f"{0:020}.log"
+    assert "baseOffset: 0 lastOffset: 1 count: 2" in barnabas("log", "dump", str(segment))
+    shown = barnabas("log", "dump", "--data", str(segment))
+    assert "first" in shown
+    assert "second" in shown
+    missing = segment.with_name("missing.log")
+    assert barnabas("log", "dump", str(missing), code=4) == f"barnabas: there is no file {missing}\n"
+
+
+def test_two_brokers_do_not_share_an_address_or_a_directory(
+    barnabas: Barnabas, broker: Broker, tmp_path: Path
+) -> None:
+    address = f"PLAINTEXT://{broker.bootstrap}"
+    refused = barnabas("start", "--listener", address, "--data-dir", str(tmp_path), code=1)
+    assert f"cannot listen on {broker.bootstrap}" in refused
+    if broker.name == "barnabas":
+        free = "PLAINTEXT://127.0.0.1:0"
+        refused = barnabas("start", "--listener", free, "--data-dir", str(broker.data_directory), code=1)
+        assert "another broker is running" in refused

@@ -1,0 +1,246 @@
+"""The command line without a broker, or with one that follows a script: arguments, words, exit codes."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import click
+import pytest
+from click.testing import CliRunner, Result
+from tests.support.scripted_broker import broker_in_thread
+
+from barnabas import __version__
+from barnabas.cli.exits import Failure, failure_for
+from barnabas.cli.main import COMMANDS, cli
+from barnabas.cluster.coordination import StoreLocked
+from barnabas.core.errors import InvalidConfig, NotController, TopicAlreadyExists, UnknownTopicOrPartition
+from barnabas.node.broker_config import BrokerConfig
+from barnabas.protocol.api_keys import ApiKey
+from barnabas.protocol.messages.metadata import (
+    MetadataResponse,
+    MetadataResponseBroker,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
+
+REPOSITORY = Path(__file__).resolve().parents[3]
+
+
+def invoke(*arguments: str, stdin: str | None = None) -> Result:
+    return CliRunner().invoke(cli, arguments, input=stdin, env={"BARNABAS_BOOTSTRAP": None})
+
+
+def python(code: str) -> str:
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, cwd=REPOSITORY / "src", check=True
+    )
+    return done.stdout.strip()
+
+
+def test_the_version_is_the_packages() -> None:
+    assert invoke("--version").output == f"barnabas {__version__}\n"
+
+
+def test_help_names_every_command_and_exit_code() -> None:
+    output = invoke("--help").output
+    assert all(name in output for name in COMMANDS)
+    assert "3  no broker could be reached" in output
+
+
+@pytest.mark.parametrize("name", list(COMMANDS))
+def test_the_summary_in_the_list_is_the_commands_own(name: str) -> None:
+    command = cli.get_command(click.Context(cli), name)
+    assert command is not None
+    assert command.get_short_help_str(limit=200) == COMMANDS[name][1]
+    assert invoke(name, "--help").exit_code == 0
+
+
+def test_help_and_start_import_neither_client_nor_tables() -> None:
+    loaded = python(
+        "import sys\n"
+        "from click.testing import CliRunner\n"
+        "from barnabas.cli.main import cli\n"
+        "assert CliRunner().invoke(cli, ['--help']).exit_code == 0\n"
+        "assert CliRunner().invoke(cli, ['start', '--set', 'nonsense=1']).exit_code == 2\n"
+        "print([name for name in sys.modules if name.startswith(('rich', 'barnabas.client', 'asyncio'))])"
+    )
+    assert loaded == "[]"
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completion_prints_a_script(shell: str) -> None:
+    assert "_BARNABAS_COMPLETE" in invoke("completion", shell).output
+
+
+@pytest.fixture
+def started(monkeypatch: pytest.MonkeyPatch) -> list[tuple[BrokerConfig, tuple[str, int] | None]]:
+    """What `barnabas start` would have run."""
+    calls: list[tuple[BrokerConfig, tuple[str, int] | None]] = []
+    stand_in = ModuleType("barnabas.node.main")
+
+    def run(config: BrokerConfig, metrics_address: tuple[str, int] | None) -> int:
+        calls.append((config, metrics_address))
+        return 7
+
+    stand_in.run = run  # type: ignore[attr-defined]
+    stand_in.StartupFailed = OSError  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "barnabas.node.main", stand_in)
+    return calls
+
+
+def test_start_turns_options_into_configuration(
+    started: list[tuple[BrokerConfig, tuple[str, int] | None]], tmp_path: Path
+) -> None:
+    properties = tmp_path / "server.properties"
+    properties.write_text("broker.id=3\nnum.partitions=2\nlog.dirs=/elsewhere\n")
+    result = invoke(
+        "start", "--config", str(properties), "--data-dir", str(tmp_path), "--broker-id", "5",
+        "--listener", "PLAINTEXT://127.0.0.1:0", "--listener", "LOCAL://[::1]:1",
+        "--set", "listener.security.protocol.map=PLAINTEXT:PLAINTEXT,LOCAL:PLAINTEXT",
+        "--set", "num.partitions=9", "--metrics", "[::1]:9100",
+    )  # fmt: skip
+    assert result.exit_code == 7
+    ((config, metrics_address),) = started
+    assert config.log_dirs == (tmp_path,)
+    assert config.broker_id == 5
+    assert config.num_partitions == 9
+    assert [str(at) for at in config.listeners] == ["PLAINTEXT://127.0.0.1:0", "LOCAL://[::1]:1"]
+    assert metrics_address == ("::1", 9100)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--set", "log.segmnt.bytes=1"], "did you mean log.segment.bytes"),
+        (["--set", "node.id=1"], "KRaft"),
+        (["--set", "nonsense"], "KEY=VALUE"),
+        (["--config", "/no/such/file"], "cannot read /no/such/file: No such file"),
+        (["--metrics", "nowhere"], "HOST:PORT"),
+        (["--broker-id", "x"], "whole number"),
+        (["--listener", "localhost"], "NAME://HOST:PORT"),
+    ],
+)
+def test_start_refuses_what_it_cannot_do(
+    started: list[tuple[BrokerConfig, tuple[str, int] | None]], arguments: list[str], words: str
+) -> None:
+    result = invoke("start", *arguments)
+    assert result.exit_code == 2
+    assert words in result.stderr
+    assert started == []
+
+
+def test_a_start_that_fails_is_one_line_and_code_1(
+    started: list[tuple[BrokerConfig, tuple[str, int] | None]],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+) -> None:
+    def fail(error: Exception) -> Result:
+        def run(config: BrokerConfig, metrics_address: tuple[str, int] | None) -> int:
+            raise error
+
+        monkeypatch.setattr(sys.modules["barnabas.node.main"], "run", run)
+        return invoke("start", "--data-dir", str(tmp_path))
+
+    result = fail(OSError("[Errno 98] cannot listen on 127.0.0.1:9092: Address already in use"))
+    assert result.exit_code == 1
+    assert result.stderr == "barnabas: cannot listen on 127.0.0.1:9092: Address already in use\n"
+    result = fail(StoreLocked("coordination"))
+    assert result.exit_code == 1
+    assert result.stderr == (
+        f"barnabas: another broker is running on {tmp_path}; stop it, or choose another --data-dir\n"
+    )
+
+
+def test_an_unreachable_broker_is_one_line_and_code_3() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "barnabas", "topic", "list", "--bootstrap", "127.0.0.1:1"],
+        capture_output=True, text=True, cwd=REPOSITORY / "src", check=False,
+    )  # fmt: skip
+    assert done.returncode == 3
+    assert done.stdout == ""
+    assert done.stderr == (
+        "barnabas: cannot reach 127.0.0.1:1 (connection refused): is a broker running?"
+        " start one with 'barnabas start'\n"
+    )
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["frobnicate"],
+        ["topic", "list", "--bootstrap", "nowhere"],
+        ["--bootstrap", "a:b", "topic", "list"],
+        ["topic", "create"],
+        ["topic", "alter", "t"],
+        ["topic", "delete"],
+        ["config", "set", "topic", "t"],
+        ["config", "get", "broker", "x"],
+        ["config", "get", "group", "x"],
+        ["consume", "t", "--from-beginning", "--offset", "1"],
+        ["consume", "t", "--timestamp", "yesterday"],
+        ["produce", "t", "--json", "--key-separator", ":"],
+        ["produce", "t", "--codec", "zip"],
+        ["produce", "t", "--header", "x"],
+        ["log", "dump"],
+    ],
+)
+def test_wrong_usage_is_code_2_before_anything_is_connected(arguments: list[str]) -> None:
+    result = invoke(*arguments)
+    assert result.exit_code == 2, result.output
+    assert "Error" in result.stderr
+
+
+def test_a_missing_file_is_code_4(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    stand_in = ModuleType("barnabas.storage.dump")
+    stand_in.dump_file = lambda path, **options: iter([f"{path.name} {options}"])  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "barnabas.storage.dump", stand_in)
+    present = tmp_path / "0.log"
+    present.touch()
+    result = invoke("log", "dump", str(present), str(tmp_path / "1.log"), "--data")
+    assert result.stdout == "0.log {'print_data': True, 'deep': True}\n"
+    assert result.exit_code == 4
+    assert result.stderr == f"barnabas: there is no file {tmp_path / '1.log'}\n"
+
+
+@pytest.mark.parametrize(
+    ("failure", "code", "message"),
+    [
+        (failure_for(UnknownTopicOrPartition("there is no topic t")), 4, "there is no topic t"),
+        (failure_for(TopicAlreadyExists("it is there")), 5, "it is there"),
+        (failure_for(InvalidConfig("no such key")), 1, "no such key (INVALID_CONFIG)"),
+        (failure_for(NotController()), 1, "NOT_CONTROLLER"),
+    ],
+)
+def test_a_brokers_error_has_a_code_and_words(failure: Failure, code: int, message: str) -> None:
+    assert failure.exit_code == code
+    assert failure.message == message
+
+
+def test_the_nearer_bootstrap_wins() -> None:
+    topics = [
+        MetadataResponseTopic(
+            name="b", partitions=[MetadataResponsePartition(partition_index=0, leader_id=1)]
+        ),
+        MetadataResponseTopic(name="__consumer_offsets", is_internal=True),
+    ]
+    with broker_in_thread({}) as broker:
+        node = MetadataResponseBroker(node_id=1, host="127.0.0.1", port=broker.port)
+        broker.script[ApiKey.METADATA] = lambda _request, _version: MetadataResponse(
+            brokers=[node], topics=topics
+        )
+        there, nowhere = str(broker.address), "127.0.0.1:1"
+        runner = CliRunner()
+        for environment, arguments in (
+            (there, ["topic", "list"]),
+            (nowhere, ["--bootstrap", there, "topic", "list"]),
+            (nowhere, ["--bootstrap", nowhere, "topic", "list", "--bootstrap", there]),
+            (nowhere, ["topic", "list", "--bootstrap", f"{nowhere},{there}"]),
+        ):
+            result = runner.invoke(cli, arguments, env={"BARNABAS_BOOTSTRAP": environment})
+            assert (result.exit_code, result.stdout) == (0, "b\n"), result.output
+        listed = json.loads(invoke("topic", "list", "--json", "--internal", "--bootstrap", there).stdout)
+        assert listed == [{"name": "__consumer_offsets", "partitions": 0}, {"name": "b", "partitions": 1}]

@@ -1,0 +1,177 @@
+"""What a start makes of the store and the disk."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from barnabas.cluster import topics as store
+from barnabas.cluster.notification_znodes import DeleteTopicsZnode
+from barnabas.cluster.znodes import PartitionState, ReplicaAssignment, TopicZnode
+from barnabas.controller.topic_loader import elect_local
+from barnabas.controller.topic_rules import TopicSpec
+from barnabas.core.ids import NO_LEADER, BrokerId, TopicPartition, Uuid
+from tests.unit.controller.support import BROKER_ID, Admin
+
+TOPIC_ID = Uuid.generate(random.Random(1))
+
+
+def leaders(admin: Admin, topic: str) -> list[int]:
+    shown = admin.metadata.topic(topic)
+    assert shown is not None
+    return [partition.leader for partition in shown.partitions]
+
+
+async def test_a_restart_leads_everything_again_in_a_new_epoch(admin: Admin) -> None:
+    created = await admin.topics.create_topic(TopicSpec("t", 2, 1, configs={"retention.ms": "5"}))
+    await admin.topics.create_topic(TopicSpec("u"))
+    for epoch in (1, 2):
+        await admin.restart()
+        assert {led.leader_epoch for led in admin.replicas.led.values()} == {epoch}
+        assert len(admin.replicas.led) == 3
+        assert admin.led("t").log.topic_id == created.topic_id
+        assert admin.led("t").log.config.retention_ms == 5
+        shown = admin.metadata.topic("t")
+        assert shown is not None
+        assert [p.leader_epoch for p in shown.partitions] == [epoch, epoch]
+    states = (await store.read_topics(admin.znodes))["t"].states
+    assert states[0] == PartitionState(
+        BROKER_ID, 2, (BROKER_ID,), admin.controllership.epoch, state_version=2
+    )
+
+
+async def test_all_elections_of_a_start_are_one_write(admin: Admin, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("a", "b", "c"):
+        await admin.topics.create_topic(TopicSpec(name, 5, 1))
+    await admin.stop()
+    await admin.start()
+    sizes = []
+    multi = admin.znodes.multi
+
+    async def counted(operations: list[object]) -> object:
+        sizes.append(len(operations))
+        return await multi(operations)
+
+    monkeypatch.setattr(admin.znodes, "multi", counted)
+    await admin.load()
+    assert sizes == [1 + 15]
+
+
+async def test_the_epoch_is_above_what_the_log_has_seen(admin: Admin) -> None:
+    await admin.topics.create_topic(TopicSpec("t"))
+    admin.disk.found[TopicPartition("t", 0)].leader_epochs.latest_epoch = 41
+    await admin.restart()
+    assert admin.led("t").leader_epoch == 42
+
+
+async def test_directories_of_another_kafka_are_adopted(admin: Admin) -> None:
+    admin.disk.add("foreign", 0, TOPIC_ID, latest_epoch=7)
+    admin.disk.add("foreign", 2, TOPIC_ID)
+    admin.disk.add("no-id", 0)
+    admin.disk.add("__cluster_metadata", 1, TOPIC_ID)
+    admin.disk.add("bad name", 0, TOPIC_ID)
+    await admin.load()
+    assert set(admin.metadata.topic_names()) == {"foreign", "no-id"}
+    assert leaders(admin, "foreign") == [BROKER_ID] * 3
+    assert admin.led("foreign", 0).leader_epoch == 8
+    assert admin.led("foreign", 1).leader_epoch == 0
+    stored = await store.read_topics(admin.znodes)
+    assert stored["foreign"].info.topic_id == TOPIC_ID
+    assert stored["foreign"].info.assignment[2] == ReplicaAssignment((BROKER_ID,))
+    assert stored["no-id"].info.topic_id is not None
+    await admin.restart()
+    assert admin.led("foreign", 0).leader_epoch == 9
+
+
+async def test_ids_of_producers_in_adopted_logs_are_never_given_out(admin: Admin) -> None:
+    admin.disk.add("foreign", 0, TOPIC_ID)
+    admin.disk.producer_id_seen = 4_321
+    await admin.load()
+    block = await store.allocate_producer_ids(admin.znodes, BROKER_ID)
+    assert block.first > 4_321
+
+
+async def test_partitions_that_only_the_disk_knows_are_added(admin: Admin) -> None:
+    created = await admin.topics.create_topic(TopicSpec("t"))
+    admin.disk.add("t", 2, created.topic_id, latest_epoch=3)
+    await admin.restart()
+    assert leaders(admin, "t") == [BROKER_ID] * 3
+    assert admin.led("t", 2).leader_epoch == 4
+    assert admin.led("t", 1).leader_epoch == 0
+
+
+async def test_an_interrupted_deletion_is_finished(admin: Admin) -> None:
+    await admin.topics.create_topic(TopicSpec("t", 2, 1))
+    await admin.topics.create_topic(TopicSpec("stays"))
+    await store.mark_for_deletion(admin.znodes, "t")
+    await admin.restart()
+    assert admin.metadata.topic_names() == ["stays"]
+    assert admin.disk.deleted == [TopicPartition("t", 0), TopicPartition("t", 1)]
+    assert list(await store.read_topics(admin.znodes)) == ["stays"]
+    assert await admin.znodes.children(DeleteTopicsZnode.PARENT) == []
+
+
+async def test_a_marker_without_a_topic_is_cleared_with_what_is_on_disk(admin: Admin) -> None:
+    await admin.znodes.create(DeleteTopicsZnode.path("ghost"))
+    admin.disk.add("ghost", 0, TOPIC_ID)
+    await admin.restart()
+    assert admin.metadata.topic_names() == []
+    assert admin.disk.deleted == [TopicPartition("ghost", 0)]
+    assert await admin.znodes.children(DeleteTopicsZnode.PARENT) == []
+
+
+async def test_a_log_of_a_former_topic_of_that_name_is_set_aside(admin: Admin) -> None:
+    await admin.topics.create_topic(TopicSpec("t", 2, 1))
+    admin.disk.found[TopicPartition("t", 1)].topic_id = TOPIC_ID
+    await admin.restart()
+    assert admin.disk.strays == [TopicPartition("t", 1)]
+    assert leaders(admin, "t") == [BROKER_ID, BROKER_ID]
+
+
+async def test_a_log_that_was_on_a_failed_disk_does_not_start_empty_elsewhere(admin: Admin) -> None:
+    await admin.topics.create_topic(TopicSpec("t", 2, 1))
+    del admin.disk.found[TopicPartition("t", 1)]
+    admin.disk.directories[0].failure = OSError("gone")
+    await admin.restart()
+    assert leaders(admin, "t") == [BROKER_ID, NO_LEADER]
+    shown = admin.metadata.topic("t")
+    assert shown is not None
+    assert admin.metadata.offline_replicas(shown.partitions[1]) == [BROKER_ID]
+    admin.disk.directories[0].failure = None
+    await admin.restart()
+    assert leaders(admin, "t") == [BROKER_ID, BROKER_ID]
+
+
+async def test_a_topic_from_before_topic_ids_gets_one(admin: Admin) -> None:
+    await admin.znodes.create(
+        "/brokers/topics/old", TopicZnode.encode(None, {0: ReplicaAssignment((BROKER_ID,))})
+    )
+    admin.disk.add("old", 0, TOPIC_ID)
+    await admin.load()
+    assert (await store.read_topics(admin.znodes))["old"].info.topic_id == TOPIC_ID
+    assert leaders(admin, "old") == [BROKER_ID]
+
+
+async def test_partitions_of_other_brokers_are_shown_but_not_led(admin: Admin) -> None:
+    states = {0: PartitionState(2, 0, (2,), 1), 1: PartitionState(2, 0, (2,), 1)}
+    assignment = {0: (2, 3), 1: (2, BROKER_ID)}
+    await store.create_topic(admin.znodes, "far", TOPIC_ID, assignment, {}, states)
+    await admin.load()
+    assert leaders(admin, "far") == [NO_LEADER, NO_LEADER]
+    assert not admin.replicas.led
+
+
+@pytest.mark.parametrize(
+    ("replicas", "isr", "unclean", "expected"),
+    [
+        ([1, 2], [1], False, 1),
+        ([1, 2], [2], False, None),
+        ([1, 2], [2], True, 1),
+        ([2, 3], [2], True, None),
+    ],
+)
+def test_only_a_replica_in_sync_may_lead_unless_that_does_not_matter(
+    replicas: list[int], isr: list[int], unclean: bool, expected: int | None
+) -> None:
+    assert elect_local(replicas, isr, BrokerId(1), unclean=unclean) == expected

@@ -1,0 +1,164 @@
+"""What is acknowledged is on disk, and what the disk refuses is not acknowledged."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from barnabas.core.errors import KafkaStorageError
+from barnabas.storage.group_commit import GroupCommit
+from barnabas.storage.log import Log
+from barnabas.testing.files import PowerCutFiles
+from tests.support.background import ManualBackground
+from tests.unit.storage.support import Bench, produce, read_batches
+
+
+@pytest.fixture
+def files() -> PowerCutFiles:
+    files = PowerCutFiles()
+    files.make_directory("/disk")
+    files.sync_directory("")
+    return files
+
+
+def test_without_a_flush_interval_everything_may_be_acknowledged_at_once(files: PowerCutFiles) -> None:
+    log = Bench("/disk", files).open()
+    produce(log, 3)
+    assert (log.durable_end_offset, log.recovery_point) == (3, 0)
+
+
+def test_one_sync_answers_all_that_piled_up(files: PowerCutFiles) -> None:
+    bench = Bench("/disk", files, flush_messages=1)
+    background = ManualBackground()
+    flushed: list[int] = []
+    commit = GroupCommit(background, lambda log: flushed.append(log.durable_end_offset))
+    log = bench.open()
+    log.request_flush = commit.request
+    produce(log)
+    assert (log.durable_end_offset, len(background.waiting)) == (0, 1)
+    produce(log)
+    produce(log)
+    assert len(background.waiting) == 1, "one sync at a time"
+    background.run_one()
+    assert flushed == [1]
+    assert log.durable_end_offset == 1, "the second and third came too late for the first sync"
+    background.run_one()
+    assert flushed == [1, 3]
+    assert background.waiting == []
+    assert not log.is_flush_due
+
+
+def test_what_was_acknowledged_before_a_flush_became_due_stays_so(files: PowerCutFiles) -> None:
+    bench = Bench("/disk", files, flush_messages=3)
+    background = ManualBackground()
+    log = bench.open()
+    log.request_flush = GroupCommit(background, lambda _: None).request
+    produce(log)
+    produce(log)
+    assert log.durable_end_offset == 2
+    produce(log)
+    assert log.durable_end_offset == 2
+    background.run_one()
+    assert log.durable_end_offset == 3
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_what_is_durable_survives_the_next_power_cut(seed: int) -> None:
+    files = PowerCutFiles(seed)
+    files.make_directory("/disk")
+    files.sync_directory("")
+    bench = Bench("/disk", files, flush_messages=2, segment_bytes=600)
+    background = ManualBackground()
+    log = bench.open()
+    log.request_flush = GroupCommit(background, lambda _: None).request
+    acknowledged = 0
+    for number in range(30):
+        produce(log, 1 + number % 3)
+        if number % 4 == seed % 4 and background.waiting:
+            background.run_one()
+        acknowledged = log.recovery_point
+    files.cut_power()
+    again = bench.open(recovery_point=acknowledged if seed % 2 else 0)
+    assert again.log_end_offset >= acknowledged
+    assert all(b.is_valid_crc for b in read_batches(again))
+
+
+def refuse(operation: str, suffix: str) -> Callable[[str, str], None]:
+    def before(happening: str, path: str) -> None:
+        if happening == operation and path.endswith(suffix):
+            raise OSError(28, "No space left on device")
+
+    return before
+
+
+def state_of(log: Log) -> tuple[object, ...]:
+    active = log.segments.active
+    return (
+        log.log_end_offset,
+        log.high_watermark,
+        active.size_bytes,
+        log.leader_epochs.entries,
+        [repr(entry) for entry in log.active_producers()],
+        log.first_unstable_offset,
+    )
+
+
+@pytest.mark.parametrize("fault", ["error", "short"])
+def test_a_failed_write_changes_nothing_and_takes_the_directory_offline(
+    files: PowerCutFiles, fault: str
+) -> None:
+    bench = Bench("/disk", files)
+    log = bench.open()
+    produce(log, 3, producer_id=1, producer_epoch=0, base_sequence=0, is_transactional=True)
+    before = state_of(log)
+    if fault == "error":
+        files.before = refuse("write", ".log")
+    else:
+        files.write_limit_bytes = 30
+    with pytest.raises(KafkaStorageError):
+        produce(log, 3, epoch=5, producer_id=1, producer_epoch=0, base_sequence=3, is_transactional=True)
+    assert state_of(log) == before
+    assert bench.log_directory.failure is not None
+    files.before = None
+    with pytest.raises(KafkaStorageError):
+        produce(log)
+    with pytest.raises(KafkaStorageError):
+        log.read(0, 100, upper_offset=3)
+    assert bench.open().log_end_offset == 3
+
+
+def test_a_failed_sync_acknowledges_nothing(files: PowerCutFiles) -> None:
+    bench = Bench("/disk", files, flush_messages=1)
+    background = ManualBackground()
+    flushed: list[Log] = []
+    log = bench.open()
+    log.request_flush = GroupCommit(background, flushed.append).request
+    produce(log)
+    files.before = refuse("sync", ".log")
+    background.run_one()
+    assert flushed == []
+    assert bench.log_directory.failure is not None
+    assert log.durable_end_offset == 0
+
+
+def test_a_failed_roll_takes_the_directory_offline(files: PowerCutFiles) -> None:
+    bench = Bench("/disk", files)
+    log = bench.open()
+    produce(log)
+    files.before = refuse("open", "1.log")
+    with pytest.raises(KafkaStorageError):
+        log.roll()
+    assert bench.log_directory.failure is not None
+    assert len(log.segments) == 1
+
+
+def test_everyone_is_told_once_that_a_directory_failed(files: PowerCutFiles) -> None:
+    bench = Bench("/disk", files)
+    bench.open()
+    told: list[str] = []
+    bench.log_directory.when_failed.append(lambda directory: told.append(directory.path))
+    bench.log_directory.fail(OSError("first"))
+    bench.log_directory.fail(OSError("second"))
+    assert told == ["/disk"]
+    assert str(bench.log_directory.failure) == "first"

@@ -1,0 +1,361 @@
+"""All logs of a broker: where they live, how they start, end and go."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import pytest
+
+from barnabas.core.clock import ManualClock
+from barnabas.core.errors import InconsistentTopicId, InvalidTopicException, KafkaStorageError
+from barnabas.core.ids import TopicPartition, Uuid
+from barnabas.core.scheduler import InlineBackground, ManualScheduler
+from barnabas.storage.checkpoints import HIGH_WATERMARKS, LOG_START_OFFSETS, RECOVERY_POINTS
+from barnabas.storage.environment import Environment, LogDirectory
+from barnabas.storage.files import Files, RealFiles
+from barnabas.storage.log import Log
+from barnabas.storage.log_config import LogConfig
+from barnabas.storage.log_manager import DuplicateLog, LogManager, LogManagerSettings
+from barnabas.testing.files import PowerCutFiles
+from tests.unit.storage.support import NOW_MS, offsets, produce, read_batches
+
+
+class Broker:
+    """A log manager that can be started again and again on the same directories."""
+
+    def __init__(self, *directories: str, files: Files | None = None, **config: object) -> None:
+        self.directories = directories
+        self.files: Files = files or RealFiles()
+        self.config = LogConfig(**config)  # type: ignore[arg-type]
+        self.clock = ManualClock(NOW_MS)
+        self.failed: list[str] = []
+        self.flushed: list[Log] = []
+
+    def start(self) -> LogManager:
+        self.scheduler = ManualScheduler(self.clock)
+        environment = Environment(
+            self.files, self.clock, random.Random(1), self.scheduler, InlineBackground()
+        )
+        manager = LogManager(
+            LogManagerSettings(self.directories, initial_delay_ms=0),
+            environment,
+            lambda _: self.config,
+            on_flushed=self.flushed.append,
+            on_directory_failed=self.note_failure,
+        )
+        manager.open()
+        manager.start()
+        return manager
+
+    def note_failure(self, directory: LogDirectory) -> None:
+        self.failed.append(directory.path)
+
+
+def partition(number: int, topic: str = "topic") -> TopicPartition:
+    return TopicPartition(topic, number)
+
+
+def test_new_logs_go_where_the_fewest_are(tmp_path: Path) -> None:
+    manager = Broker(str(tmp_path / "a"), str(tmp_path / "b")).start()
+    homes = [manager.get_or_create(partition(n)).log_directory.path for n in range(4)]
+    assert sorted(homes) == sorted([str(tmp_path / "a"), str(tmp_path / "b")] * 2)
+    wanted = manager.get_or_create(partition(9), directory=str(tmp_path / "b"))
+    assert wanted.directory == f"{tmp_path}/b/topic-9"
+    assert manager.get_or_create(partition(9)) is wanted
+    manager.abandon()
+
+
+@pytest.mark.parametrize("name", ["", "..", "a/b", "x" * 250])
+def test_a_log_stays_inside_its_directory(tmp_path: Path, name: str) -> None:
+    manager = Broker(str(tmp_path)).start()
+    with pytest.raises(InvalidTopicException):
+        manager.get_or_create(partition(0, name))
+    manager.abandon()
+
+
+def test_a_clean_shutdown_needs_no_recovery(tmp_path: Path) -> None:
+    broker = Broker(str(tmp_path))
+    manager = broker.start()
+    log = manager.get_or_create(partition(0))
+    produce(log, 5)
+    log.advance_high_watermark(5)
+    log.maybe_increment_log_start_offset(2, "test")
+    manager.close(broker_epoch=17)
+    assert (tmp_path / ".kafka_cleanshutdown").exists()
+    assert (tmp_path / RECOVERY_POINTS).read_text() == "0\n1\ntopic 0 5\n"
+    assert (tmp_path / HIGH_WATERMARKS).read_text() == "0\n1\ntopic 0 5\n"
+    assert (tmp_path / LOG_START_OFFSETS).read_text() == "0\n1\ntopic 0 2\n"
+    manager = broker.start()
+    assert manager.had_clean_shutdown == {str(tmp_path): True}
+    assert manager.last_broker_epoch == 17
+    assert not (tmp_path / ".kafka_cleanshutdown").exists()
+    again = manager.get(partition(0))
+    assert again is not None
+    assert (again.log_start_offset, again.log_end_offset, again.recovery_point) == (2, 5, 5)
+    assert manager.high_watermarks() == {partition(0): 5}
+    manager.abandon()
+
+
+def test_an_unclean_shutdown_is_recovered_in_threads(tmp_path: Path) -> None:
+    broker = Broker(str(tmp_path), segment_bytes=500)
+    manager = broker.start()
+    expected = {}
+    for number in range(8):
+        log = manager.get_or_create(partition(number))
+        for _ in range(10):
+            produce(log, number + 1)
+        expected[number] = offsets(read_batches(log))
+    manager.checkpoint_recovery_points()
+    manager.abandon()
+    manager = broker.start()
+    assert manager.last_broker_epoch == -1
+    assert {n: offsets(read_batches(manager.get(partition(n)))) for n in range(8)} == expected  # type: ignore[arg-type]
+    manager.abandon()
+
+
+def test_a_directory_is_used_by_one_broker_at_a_time() -> None:
+    files = PowerCutFiles()
+    manager = Broker("/disk", files=files).start()
+    with pytest.raises(KafkaStorageError, match="already uses"):
+        Broker("/disk", files=files).start()
+    manager.close()
+    Broker("/disk", files=files).start()
+
+
+def test_foreign_directories_are_left_alone(tmp_path: Path) -> None:
+    for name in ("__cluster_metadata-0", "lost+found", "notes", "topic-0.0123abc-future"):
+        (tmp_path / name).mkdir()
+    manager = Broker(str(tmp_path)).start()
+    assert list(manager.logs()) == []
+    manager.abandon()
+    assert (tmp_path / "__cluster_metadata-0").exists()
+
+
+def test_a_deleted_log_is_gone_by_name_at_once_and_from_disk_later(tmp_path: Path) -> None:
+    broker = Broker(str(tmp_path), file_delete_delay_ms=1_000)
+    manager = broker.start()
+    log = manager.get_or_create(partition(0))
+    produce(log, 5)
+    data = log.read(0, 1 << 20, upper_offset=5)
+    manager.delete(partition(0))
+    assert manager.get(partition(0)) is None
+    (renamed,) = [p.name for p in tmp_path.iterdir() if p.name.startswith("topic")]
+    assert renamed.endswith("-delete")
+    assert manager.get_or_create(partition(0)).log_end_offset == 0, "the name is free again"
+    broker.clock.advance(1_000)
+    broker.scheduler.run_due()
+    assert [p.name for p in tmp_path.iterdir() if p.name.startswith("topic")] == ["topic-0"]
+    assert not isinstance(data.records, bytes)
+    assert data.records.read()
+    with pytest.raises(KafkaStorageError):
+        produce(log)
+    manager.abandon()
+
+
+def test_a_late_reader_of_a_deleted_log_does_no_harm(tmp_path: Path) -> None:
+    broker = Broker(str(tmp_path), file_delete_delay_ms=0)
+    manager = broker.start()
+    log = manager.get_or_create(partition(0))
+    produce(log, 5)
+    manager.delete(partition(0))
+    broker.scheduler.run_due()
+    with pytest.raises(KafkaStorageError):
+        log.read(0, 100, upper_offset=5)
+    log.write_epochs_soon()
+    assert broker.failed == []
+    manager.abandon()
+
+
+def test_the_largest_producer_id_is_known(tmp_path: Path) -> None:
+    manager = Broker(str(tmp_path)).start()
+    assert manager.largest_producer_id() == -1
+    for number in range(3):
+        log = manager.get_or_create(partition(number))
+        produce(log, producer_id=10 * number, producer_epoch=0, base_sequence=0)
+    assert manager.largest_producer_id() == 20
+    manager.abandon()
+
+
+def test_a_deletion_that_a_crash_interrupted_is_finished(tmp_path: Path) -> None:
+    broker = Broker(str(tmp_path))
+    manager = broker.start()
+    manager.get_or_create(partition(0))
+    manager.delete(partition(0))
+    manager.abandon()
+    manager = broker.start()
+    broker.scheduler.run_due()
+    assert [p.name for p in tmp_path.iterdir() if p.is_dir()] == []
+    assert manager.get(partition(0)) is None
+    manager.abandon()
+
+
+def test_a_stray_log_is_kept_under_another_name(tmp_path: Path) -> None:
+    manager = Broker(str(tmp_path)).start()
+    manager.get_or_create(partition(0))
+    manager.set_aside_stray(partition(0))
+    (left,) = [p.name for p in tmp_path.iterdir() if p.is_dir()]
+    assert left.endswith("-stray")
+    manager.abandon()
+
+
+def test_a_failed_directory_takes_only_its_own_logs_with_it() -> None:
+    files = PowerCutFiles()
+    broker = Broker("/a", "/b", files=files)
+    manager = broker.start()
+    on_a = manager.get_or_create(partition(0), directory="/a")
+    on_b = manager.get_or_create(partition(1), directory="/b")
+
+    def before(operation: str, path: str) -> None:
+        if operation == "write" and path.startswith("/a/"):
+            raise OSError(5, "Input/output error")
+
+    files.before = before
+    with pytest.raises(KafkaStorageError):
+        produce(on_a)
+    assert broker.failed == ["/a"]
+    assert manager.get(partition(0)) is None
+    assert [directory.path for directory in manager.offline_directories] == ["/a"]
+    assert produce(on_b).first_offset == 0
+    assert manager.get_or_create(partition(2)).log_directory.path == "/b"
+    with pytest.raises(KafkaStorageError):
+        manager.get_or_create(partition(3), directory="/a")
+    manager.close()
+    files.before = None
+    assert not files.exists("/a/.kafka_cleanshutdown")
+    assert files.exists("/b/.kafka_cleanshutdown")
+
+
+def test_a_directory_that_cannot_be_read_at_start_is_offline() -> None:
+    files = PowerCutFiles()
+
+    def before(operation: str, path: str) -> None:
+        if path.startswith("/a"):
+            raise OSError(5, "Input/output error")
+
+    files.before = before
+    broker = Broker("/a", "/b", files=files)
+    manager = broker.start()
+    assert broker.failed == ["/a"]
+    assert [directory.path for directory in manager.live_directories] == ["/b"]
+    with pytest.raises(KafkaStorageError, match="none of the log directories"):
+        Broker("/a", files=files).start()
+
+
+def test_one_partition_in_two_directories_is_refused(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        (tmp_path / name / "topic-0").mkdir(parents=True)
+    with pytest.raises(DuplicateLog):
+        Broker(str(tmp_path / "a"), str(tmp_path / "b")).start()
+
+
+def test_a_topic_id_is_kept_and_another_refused(tmp_path: Path) -> None:
+    broker = Broker(str(tmp_path))
+    manager = broker.start()
+    topic_id, other = (Uuid.generate(random.Random(n)) for n in range(2))
+    log = manager.get_or_create(partition(0), topic_id)
+    assert (tmp_path / "topic-0" / "partition.metadata").read_text() == f"version: 0\ntopic_id: {topic_id}"
+    assert manager.get_or_create(partition(0), topic_id) is log
+    with pytest.raises(InconsistentTopicId):
+        manager.get_or_create(partition(0), other)
+    manager.close()
+    manager = broker.start()
+    reopened = manager.get(partition(0))
+    assert reopened is not None
+    assert reopened.topic_id == topic_id
+    manager.abandon()
+
+
+def test_time_passes_and_old_segments_go(tmp_path: Path) -> None:
+    broker = Broker(str(tmp_path), retention_ms=1_000)
+    manager = broker.start()
+    log = manager.get_or_create(partition(0))
+    produce(log, 5)
+    log.advance_high_watermark(5)
+    broker.clock.advance(300_000)
+    broker.scheduler.run_due()
+    assert (log.log_start_offset, log.log_end_offset) == (5, 5)
+    manager.abandon()
+
+
+def test_time_passes_and_dirty_logs_are_flushed(tmp_path: Path) -> None:
+    broker = Broker(str(tmp_path), flush_ms=10_000)
+    manager = broker.start()
+    log = manager.get_or_create(partition(0))
+    produce(log, 5)
+    broker.clock.advance(6_000)
+    broker.scheduler.run_due()
+    assert log.recovery_point == 0
+    broker.clock.advance(6_000)
+    broker.scheduler.run_due()
+    assert log.recovery_point == 5
+    assert broker.flushed[-1] is log
+    manager.abandon()
+
+
+def test_checkpoints_are_written_from_time_to_time(tmp_path: Path) -> None:
+    broker = Broker(str(tmp_path))
+    manager = broker.start()
+    log = manager.get_or_create(partition(0))
+    produce(log, 5, epoch=3)
+    log.advance_high_watermark(5)
+    log.maybe_increment_log_start_offset(4, "test")
+    manager.checkpoint_high_watermarks()
+    broker.clock.advance(60_000)
+    broker.scheduler.run_due()
+    broker.clock.advance(60_000)
+    broker.scheduler.run_due()
+    assert (tmp_path / RECOVERY_POINTS).read_text() == "0\n1\ntopic 0 0\n", "nobody asked for a flush"
+    assert (tmp_path / LOG_START_OFFSETS).read_text() == "0\n1\ntopic 0 4\n"
+    assert (tmp_path / HIGH_WATERMARKS).read_text() == "0\n1\ntopic 0 5\n"
+    assert (tmp_path / "topic-0" / "leader-epoch-checkpoint").read_text() == "0\n1\n3 4\n"
+    manager.abandon()
+
+
+def test_truncation_records_the_recovery_point_at_once(tmp_path: Path) -> None:
+    manager = Broker(str(tmp_path)).start()
+    log = manager.get_or_create(partition(0))
+    produce(log, 5)
+    produce(log, 5)
+    log.flush()
+    manager.checkpoint_recovery_points()
+    manager.truncate_to({partition(0): 5, partition(8): 1})
+    assert (tmp_path / RECOVERY_POINTS).read_text() == "0\n1\ntopic 0 5\n"
+    manager.truncate_fully_and_start_at(partition(0), 70)
+    assert log.log_end_offset == 70
+    manager.abandon()
+
+
+def test_settings_reach_the_logs_of_their_topic(tmp_path: Path) -> None:
+    manager = Broker(str(tmp_path)).start()
+    log, other = manager.get_or_create(partition(0)), manager.get_or_create(partition(0, "other"))
+    manager.update_config("topic", LogConfig(segment_bytes=99))
+    assert (log.config.segment_bytes, other.config.segment_bytes) == (99, 1 << 30)
+    manager.abandon()
+
+
+@pytest.mark.parametrize("seed", range(15))
+def test_a_broker_survives_power_cuts(seed: int) -> None:
+    chance = random.Random(seed)
+    files = PowerCutFiles(seed)
+    broker = Broker("/disk", files=files, segment_bytes=700, flush_messages=5)
+    manager = broker.start()
+    files.sync_directory("")
+    for _ in range(6):
+        synced = {}
+        for number in range(3):
+            log = manager.get_or_create(partition(number))
+            for _ in range(chance.randint(0, 12)):
+                produce(log, chance.randint(1, 3))
+            synced[number] = log.recovery_point
+        if chance.random() < 0.5:
+            manager.checkpoint_recovery_points()
+        if chance.random() < 0.3:
+            manager.close()
+        files.cut_power()
+        manager = broker.start()
+        for number, offset in synced.items():
+            found = manager.get_or_create(partition(number))
+            assert found.log_end_offset >= offset
+            batches = read_batches(found)
+            assert [b.base_offset for b in batches] == [0, *[b.next_offset for b in batches]][: len(batches)]

@@ -1,0 +1,313 @@
+"""Rolling, retention and truncation."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from barnabas.core.errors import OffsetOutOfRange
+from barnabas.core.regions import FileRegion
+from barnabas.storage.offset_index import RELATIVE_OFFSET_MAX
+from tests.unit.storage.support import NOW_MS, Bench, batch, offsets, produce, read_batches
+
+DAY_MS = 24 * 60 * 60 * 1000
+
+
+def base_offsets(log) -> list[int]:  # type: ignore[no-untyped-def]
+    return [segment.base_offset for segment in log.segments]
+
+
+# -- rolling ----------------------------------------------------------------------------------
+
+
+def test_a_segment_is_rolled_before_it_grows_past_its_size(tmp_path: Path) -> None:
+    one = len(batch([bytes(20)]))
+    log = Bench(str(tmp_path), segment_bytes=3 * one).open()
+    for _ in range(7):
+        produce(log)
+    assert base_offsets(log) == [0, 3, 6]
+    assert [segment.size_bytes for segment in log.segments] == [3 * one, 3 * one, one]
+
+
+def test_a_segment_is_rolled_when_its_first_record_is_old(tmp_path: Path) -> None:
+    log = Bench(str(tmp_path), segment_ms=1_000).open()
+    produce(log, timestamp=NOW_MS)
+    produce(log, timestamp=NOW_MS + 1_000)
+    assert base_offsets(log) == [0]
+    produce(log, timestamp=NOW_MS + 1_001)
+    assert base_offsets(log) == [0, 2]
+
+
+def test_records_without_time_are_as_old_as_their_segment(tmp_path: Path) -> None:
+    bench = Bench(str(tmp_path), segment_ms=1_000)
+    log = bench.open()
+    produce(log, timestamp=-1)
+    bench.clock.advance(1_001)
+    produce(log, timestamp=-1)
+    assert base_offsets(log) == [0, 1]
+
+
+def test_a_compacted_topic_rolls_in_time_for_compaction(tmp_path: Path) -> None:
+    log = Bench(str(tmp_path), cleanup_policy=("compact",), max_compaction_lag_ms=500).open()
+    log.append_as_leader(batch(timestamp=NOW_MS, key=b"k"), leader_epoch=0)
+    log.append_as_leader(batch(timestamp=NOW_MS + 501, key=b"k"), leader_epoch=0)
+    assert base_offsets(log) == [0, 1]
+
+
+def test_the_age_of_a_segment_is_known_after_a_restart(tmp_path: Path) -> None:
+    bench = Bench(str(tmp_path), segment_ms=1_000)
+    log = bench.open()
+    produce(log, timestamp=NOW_MS)
+    log.close()
+    log = bench.open(is_clean=True)
+    produce(log, timestamp=NOW_MS + 1_001)
+    assert base_offsets(log) == [0, 1]
+
+
+def test_a_full_index_rolls_the_segment(tmp_path: Path) -> None:
+    log = Bench(str(tmp_path), segment_index_bytes=48, index_interval_bytes=0).open()
+    for number in range(12):
+        produce(log, timestamp=NOW_MS + number)
+    assert len(log.segments) > 2
+    assert all(len(segment.time_index) * 12 <= 48 for segment in log.segments)
+
+
+def test_jitter_spreads_the_rolls(tmp_path: Path) -> None:
+    log = Bench(str(tmp_path), segment_ms=1_000, segment_jitter_ms=900).open()
+    assert 0 <= log.segments.active.roll_jitter_ms < 900
+
+
+def test_a_segment_spans_no_more_offsets_than_its_index_can_say(bench: Bench) -> None:
+    log = bench.open()
+    produce(log)
+    far = RELATIVE_OFFSET_MAX + 5
+    log.append_as_follower(batch(base_offset=far, leader_epoch=0))
+    assert base_offsets(log) == [0, far]
+    assert offsets(read_batches(log, 1)) == [(far, far)]
+
+
+def test_rolling_an_empty_segment_does_nothing(bench: Bench) -> None:
+    log = bench.open()
+    assert log.roll() is log.segments.active
+    assert len(log.segments) == 1
+
+
+def test_a_closed_segment_has_complete_indexes_and_a_snapshot(bench: Bench) -> None:
+    log = bench.open()
+    produce(log, 3, timestamp=NOW_MS)
+    log.roll()
+    zeros = "0" * 20
+    assert bench.names()[:3] == [f"{zeros}.index", f"{zeros}.log", f"{zeros}.timeindex"]
+    assert f"{3:020d}.snapshot" in bench.names()
+    assert log.segments.first.time_index.last() == (NOW_MS + 2, 2)
+    assert log.recovery_point == 3
+
+
+# -- retention --------------------------------------------------------------------------------
+
+
+def three_segments(bench: Bench):  # type: ignore[no-untyped-def]
+    log = bench.open()
+    for number in range(3):
+        produce(log, 10, timestamp=NOW_MS + number * DAY_MS)
+        if number < 2:
+            log.roll()
+    log.advance_high_watermark(30)
+    return log
+
+
+def test_old_segments_go_by_time(tmp_path: Path) -> None:
+    bench = Bench(str(tmp_path), retention_ms=DAY_MS)
+    log = three_segments(bench)
+    assert log.delete_old_segments() == 0
+    bench.clock.advance(DAY_MS + 10)
+    assert log.delete_old_segments() == 1
+    assert (log.log_start_offset, base_offsets(log)) == (10, [10, 20])
+    bench.clock.advance(10 * DAY_MS)
+    assert log.delete_old_segments() == 2
+    assert (log.log_start_offset, log.log_end_offset, base_offsets(log)) == (30, 30, [30])
+    assert produce(log).first_offset == 30
+
+
+def test_a_high_watermark_holds_retention_back(tmp_path: Path) -> None:
+    bench = Bench(str(tmp_path), retention_ms=0)
+    log = bench.open()
+    for _ in range(3):
+        produce(log, 10)
+        log.roll()
+    log.advance_high_watermark(15)
+    bench.clock.advance(DAY_MS)
+    assert log.delete_old_segments() == 1
+    assert log.log_start_offset == 10
+
+
+def test_old_segments_go_by_size(tmp_path: Path) -> None:
+    bench = Bench(str(tmp_path), retention_ms=-1)
+    log = three_segments(bench)
+    size = log.segments.first.size_bytes
+    for limit, expected in ((3 * size, 0), (2 * size + 1, 0), (2 * size, 1), (0, 2)):
+        log.update_config(Bench(str(tmp_path), retention_ms=-1, retention_bytes=limit).config)
+        assert log.delete_old_segments() == expected
+
+
+def test_a_compacted_topic_loses_only_what_lies_below_its_start(tmp_path: Path) -> None:
+    bench = Bench(str(tmp_path), cleanup_policy=("compact",), retention_ms=0, retention_bytes=0)
+    log = bench.open()
+    for _ in range(3):
+        log.append_as_leader(batch(key=b"k"), leader_epoch=0)
+        log.roll()
+    log.advance_high_watermark(3)
+    bench.clock.advance(DAY_MS)
+    assert log.delete_old_segments() == 0
+    log.maybe_increment_log_start_offset(1, "records were deleted")
+    assert log.delete_old_segments() == 1
+    assert base_offsets(log) == [1, 2, 3]
+
+
+def test_records_without_time_are_as_old_as_their_file(tmp_path: Path) -> None:
+    bench = Bench(str(tmp_path), retention_ms=1_000)
+    log = bench.open()
+    produce(log, timestamp=-1)
+    log.roll()
+    log.advance_high_watermark(1)
+    modified_ms = bench.files.modified_ms(log.segments.first.path(".log"))
+    bench.clock._now_ms = modified_ms + 1_000  # the file's own time is real
+    assert log.delete_old_segments() == 0
+    bench.clock.advance(1)
+    assert log.delete_old_segments() == 1
+
+
+def test_deleted_files_stay_for_a_while(tmp_path: Path) -> None:
+    bench = Bench(str(tmp_path), retention_ms=0, file_delete_delay_ms=500)
+    log = three_segments(bench)
+    data = log.read(0, 1 << 20, upper_offset=10)
+    assert isinstance(data.records, FileRegion)
+    bench.clock.advance(DAY_MS)
+    assert log.delete_old_segments() > 0
+    assert f"{0:020d}.log.deleted" in bench.names()
+    bench.clock.advance(500)
+    bench.scheduler.run_due()
+    assert bench.names(".deleted") == []
+    assert len(data.records.read()) == data.size_bytes, "who holds the region can still read it"
+
+
+def test_the_log_start_offset_moves_up_to_the_high_watermark(bench: Bench) -> None:
+    log = bench.open()
+    produce(log, 10, epoch=1)
+    produce(log, 10, epoch=2)
+    log.advance_high_watermark(15)
+    with pytest.raises(OffsetOutOfRange):
+        log.maybe_increment_log_start_offset(16, "test")
+    assert log.maybe_increment_log_start_offset(12, "test")
+    assert not log.maybe_increment_log_start_offset(11, "test")
+    assert log.leader_epochs.entries == [(2, 12)]
+    with pytest.raises(OffsetOutOfRange):
+        log.read(11, 100, upper_offset=20)
+    assert read_batches(log, 12)[0].base_offset == 10, "the batch that holds the start is sent whole"
+
+
+def test_producers_are_remembered_when_their_records_are_gone(tmp_path: Path) -> None:
+    bench = Bench(str(tmp_path), retention_ms=0)
+    log = bench.open()
+    produce(log, 1, producer_id=1, producer_epoch=0, base_sequence=0)
+    bench.clock.advance(1_000)
+    log.advance_high_watermark(1)
+    assert log.delete_old_segments() == 1
+    for reopened in (log, bench.open(log_start_offset=1)):
+        again = produce(reopened, 1, producer_id=1, producer_epoch=0, base_sequence=0)
+        assert (again.is_duplicate, again.first_offset) == (True, 0)
+
+
+# -- truncation -------------------------------------------------------------------------------
+
+
+def test_truncation_removes_batches_and_what_is_derived_from_them(tmp_path: Path) -> None:
+    bench = Bench(str(tmp_path), segment_bytes=1_000, index_interval_bytes=100)
+    log = bench.open()
+    for number in range(40):
+        produce(log, 2, epoch=number // 10, producer_id=1, producer_epoch=0, base_sequence=2 * number)
+    log.advance_high_watermark(80)
+    expected = offsets(read_batches(log))[:15]
+    assert log.truncate_to(30)
+    assert (log.log_end_offset, log.high_watermark) == (30, 30)
+    assert offsets(read_batches(log)) == expected
+    assert log.leader_epochs.entries == [(0, 0), (1, 20)]
+    (entry,) = log.active_producers()
+    assert [known.last_offset for known in entry.batches] == [21, 23, 25, 27, 29]
+    info = produce(log, 1, epoch=9, producer_id=1, producer_epoch=0, base_sequence=30)
+    assert info.first_offset == 30
+    assert offsets(read_batches(log)) == [*expected, (30, 30)]
+    assert offsets(read_batches(bench.open())) == [*expected, (30, 30)]
+
+
+def test_truncation_beyond_the_end_only_forgets_idle_epochs(bench: Bench) -> None:
+    log = bench.open()
+    produce(log, 5)
+    log.leader_epochs.assign(4, 5)
+    assert not log.truncate_to(5)
+    assert log.leader_epochs.entries == [(0, 0)]
+    assert log.log_end_offset == 5
+
+
+def test_truncation_inside_a_batch_takes_the_whole_batch(bench: Bench) -> None:
+    log = bench.open()
+    produce(log, 5)
+    produce(log, 5)
+    log.truncate_to(7)
+    assert offsets(read_batches(log)) == [(0, 4)]
+    assert log.log_end_offset == 7, "the leader said 7: that is where fetching goes on"
+
+
+def test_truncation_lowers_the_recovery_point(bench: Bench) -> None:
+    log = bench.open()
+    produce(log, 5)
+    produce(log, 5)
+    log.flush()
+    log.truncate_to(5)
+    assert log.recovery_point == 5
+
+
+def test_a_flush_under_way_does_not_vouch_for_what_replaces_truncated_records(bench: Bench) -> None:
+    log = bench.open()
+    produce(log, 5)
+    produce(log, 5)
+    work = log.plan_flush()
+    assert work is not None
+    log.truncate_to(5)
+    produce(log, 5)
+    log.flush_completed(work())
+    assert log.recovery_point == 0
+
+
+def test_an_aborted_transaction_is_forgotten_with_its_marker(bench: Bench) -> None:
+    from tests.unit.storage.support import end_transaction
+
+    log = bench.open()
+    produce(log, producer_id=1, producer_epoch=0, base_sequence=0, is_transactional=True)
+    end_transaction(log, 1, commit=False)
+    log.truncate_to(1)
+    assert log.aborted_transactions(0, 1) == []
+    assert log.first_unstable_offset == 0
+
+
+def test_starting_over_elsewhere(tmp_path: Path) -> None:
+    bench = Bench(str(tmp_path), segment_bytes=300)
+    log = bench.open()
+    for number in range(10):
+        produce(log, 1, producer_id=1, producer_epoch=0, base_sequence=number)
+    log.truncate_fully_and_start_at(500)
+    assert (log.log_start_offset, log.high_watermark, log.log_end_offset) == (500, 500, 500)
+    assert log.leader_epochs.entries == []
+    assert log.active_producers() == []
+    assert bench.names() == [f"{500:020d}.log", "leader-epoch-checkpoint"]
+    assert produce(log).first_offset == 500
+    assert bench.open(log_start_offset=500).log_end_offset == 501
+
+
+def test_truncating_before_the_first_segment_starts_over_there(bench: Bench) -> None:
+    log = bench.open()
+    log.truncate_fully_and_start_at(100)
+    produce(log, 5)
+    assert log.truncate_to(40)
+    assert (log.log_start_offset, log.log_end_offset) == (40, 40)
