@@ -109,7 +109,7 @@ def _append_all(request: ProduceRequest, context: RequestContext) -> _Outcome:
     outcome = _Outcome()
     required_acks = request.acks
     by_id = context.api_version >= 13
-    unauthorized = _unauthorized(request)
+    refusal = _refusal(request)
     for topic in request.topic_data:
         partition_data = topic.partition_data
         if len(partition_data) != 1:
@@ -124,12 +124,12 @@ def _append_all(request: ProduceRequest, context: RequestContext) -> _Outcome:
         )
         for data in partition_data:
             try:
-                if unauthorized is not None:
-                    raise unauthorized
+                if refusal is not None:
+                    raise refusal
                 partition, info = _append(name, data, required_acks, context)
             except Exception as error:  # noqa: BLE001 - each partition has its own answer
                 outcome.failed = True
-                answers.append(_refusal(data, error, name, context.broker.replicas))
+                answers.append(_refused(data, error, name, context.broker.replicas))
                 continue
             answer = PartitionProduceResponse(
                 index=data.index,
@@ -144,7 +144,7 @@ def _append_all(request: ProduceRequest, context: RequestContext) -> _Outcome:
     return outcome
 
 
-def _unauthorized(request: ProduceRequest) -> KafkaError | None:
+def _refusal(request: ProduceRequest) -> KafkaError | None:
     """Transactional records need a transactional id to be authorized by; one batch without it
     fails the whole request."""
     if request.transactional_id is not None:
@@ -154,7 +154,7 @@ def _unauthorized(request: ProduceRequest) -> KafkaError | None:
             records = data.records
             if not isinstance(records, memoryview) or len(records) <= ATTRIBUTES_AT + 1:
                 continue
-            if records[ATTRIBUTES_AT + 1] & TRANSACTIONAL_FLAG and records[MAGIC_AT] == MAGIC:
+            if records[ATTRIBUTES_AT + 1] & TRANSACTIONAL_FLAG and records[MAGIC_AT] == 2:
                 return TransactionalIdAuthorizationFailed("transactional records without a transactional id")
     return None
 
@@ -180,6 +180,8 @@ def _append(
 
 def _from_old_producer(records: memoryview, version: int, partition: Partition) -> memoryview:
     """Consumers as old as this producer may not know zstd; before v3 it knew no batches either."""
+    if not records:
+        return records
     if len(records) <= MAGIC_AT:
         raise CorruptMessage("the records are cut short")
     if records[MAGIC_AT] < MAGIC:
@@ -192,30 +194,28 @@ def _from_old_producer(records: memoryview, version: int, partition: Partition) 
     return records
 
 
-def _refusal(
+def _refused(
     data: PartitionProduceData, error: Exception, topic: str | None, replicas: ReplicaManager
 ) -> PartitionProduceResponse:
-    index = data.index
     if not isinstance(error, KafkaError):
-        logger.error("appending to %s-%d failed", topic, index, exc_info=error)
+        logger.error("appending to %s-%d failed", topic, data.index, exc_info=error)
         error = UnknownServerError("the broker met an unexpected error; its log says more")
-    log_start_offset = -1
+    answer = PartitionProduceResponse(
+        index=data.index,
+        error_code=error.code,
+        base_offset=-1,
+        error_message=error.message,
+        record_errors=[
+            BatchIndexAndErrorMessage(batch_index=index, batch_index_error_message=message)
+            for index, message in error.record_errors
+        ],
+    )
     if topic is not None:
         replicas.count_failed_produce(topic)
         if not isinstance(error, _BEFORE_THE_LOG) and is_one_batch(data.records):
             with suppress(KafkaError):  # the log may be what failed
-                log_start_offset = replicas.partition(topic, index).log.log_start_offset
-    return PartitionProduceResponse(
-        index=index,
-        error_code=error.code,
-        base_offset=-1,
-        log_start_offset=log_start_offset,
-        error_message=error.message,
-        record_errors=[
-            BatchIndexAndErrorMessage(batch_index=at, batch_index_error_message=message)
-            for at, message in error.record_errors
-        ],
-    )
+                answer.log_start_offset = replicas.partition(topic, data.index).log.log_start_offset
+    return answer
 
 
 PRODUCE = Api(ApiKey.PRODUCE, versions=range(14), handle=handle_produce)

@@ -35,6 +35,7 @@ from barnabas.core.errors import InvalidConfig
 from barnabas.core.ids import BrokerId, Randomness
 from barnabas.core.metrics import Metrics
 from barnabas.handlers.dispatcher import Dispatcher
+from barnabas.handlers.internal_topics import InternalTopics
 from barnabas.handlers.services import Services
 from barnabas.handlers.table import ALL_APIS
 from barnabas.network.exchange import Exchange
@@ -44,6 +45,7 @@ from barnabas.network.settings import NetworkSettings
 from barnabas.node.broker_config import BrokerConfig
 from barnabas.node.config_keys import BROKER_KEYS
 from barnabas.node.config_parsing import connection_overrides
+from barnabas.node.groups import internal_topic_definitions, make_group_coordinator
 from barnabas.node.identity import GENERATE, Remembered, check_cluster_id, choose_broker_id, remembered
 from barnabas.node.lifecycle import BrokerState, Lifecycle
 from barnabas.node.listeners import Listener
@@ -118,6 +120,17 @@ class Broker:
         metadata = MetadataCache(self.cluster_id)
         broker_epoch = await self._register(znodes, metadata)
         self._exits.callback(log_manager.close, broker_epoch)
+        groups = make_group_coordinator(
+            self.config,
+            replicas,
+            metadata,
+            clock=self._clock,
+            scheduler=self._scheduler,
+            timer=self._timer,
+            randomness=self._randomness,
+            metrics=self.metrics,
+        )
+        self._exits.callback(groups.runtime.close)
         topics = await self._take_control(znodes, configs, metadata, replicas)
 
         producer_ids = ProducerIds(lambda: allocate_producer_ids(znodes, self.broker_id))
@@ -139,6 +152,8 @@ class Broker:
             topics=topics,
             configs=configs,
             producer_ids=producer_ids,
+            groups=groups,
+            internal_topics=InternalTopics(topics, metadata, internal_topic_definitions(self.config)),
         )
         dispatcher = Dispatcher(ALL_APIS, services, self._clock, self.metrics)
         self._exits.push_async_callback(dispatcher.close)
@@ -276,10 +291,10 @@ class Broker:
         log_manager.cleaner.reconfigure(_cleaner_settings(configs))
 
     def _make_replicas(self, log_manager: LogManager) -> ReplicaManager:
-        timer = Timer(self._clock)
-        driver = TimerDriver(asyncio.get_running_loop(), self._clock, timer)
+        self._timer = Timer(self._clock)
+        driver = TimerDriver(asyncio.get_running_loop(), self._clock, self._timer)
         self._exits.callback(driver.close)
-        replicas = ReplicaManager(self.broker_id, log_manager, self._clock, timer, self.metrics)
+        replicas = ReplicaManager(self.broker_id, log_manager, self._clock, self._timer, self.metrics)
         self._replicas = replicas
         self._scheduler.every(
             self.config.replica_high_watermark_checkpoint_interval_ms, log_manager.checkpoint_high_watermarks
