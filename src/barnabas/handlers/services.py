@@ -13,10 +13,12 @@ from barnabas.cluster.metadata_cache import MetadataCache
 from barnabas.controller.configs import ConfigRepository
 from barnabas.controller.producer_ids import ProducerIds
 from barnabas.controller.topic_admin import TopicAdmin
+from barnabas.coordinator.group.coordinator import GroupCoordinator
 from barnabas.core.clock import Clock
 from barnabas.core.ids import BrokerId
 from barnabas.handlers.context import Peer
 from barnabas.handlers.endpoints import NodeEndpoint, endpoint_of
+from barnabas.handlers.internal_topics import InternalTopics
 from barnabas.handlers.registry import ApiTable
 from barnabas.replication.fetch_session import FetchSessions
 from barnabas.replication.replica_manager import ReplicaManager
@@ -61,6 +63,8 @@ class Services:
     topics: TopicAdmin
     configs: ConfigRepository
     producer_ids: ProducerIds
+    groups: GroupCoordinator
+    internal_topics: InternalTopics
 
     def endpoint_of(self, broker_id: int, connection: Peer) -> NodeEndpoint | None:
         """Where the client on `connection` finds a live broker."""

@@ -35,6 +35,7 @@ from barnabas.core.errors import InvalidConfig
 from barnabas.core.ids import BrokerId, Randomness
 from barnabas.core.metrics import Metrics
 from barnabas.handlers.dispatcher import Dispatcher
+from barnabas.handlers.internal_topics import InternalTopics
 from barnabas.handlers.services import Services
 from barnabas.handlers.table import ALL_APIS
 from barnabas.network.exchange import Exchange
@@ -44,6 +45,7 @@ from barnabas.network.settings import NetworkSettings
 from barnabas.node.broker_config import BrokerConfig
 from barnabas.node.config_keys import BROKER_KEYS
 from barnabas.node.config_parsing import connection_overrides
+from barnabas.node.groups import internal_topic_definitions, make_group_coordinator
 from barnabas.node.identity import GENERATE, Remembered, check_cluster_id, choose_broker_id, remembered
 from barnabas.node.lifecycle import BrokerState, Lifecycle
 from barnabas.node.listeners import Listener
@@ -52,6 +54,7 @@ from barnabas.node.runtime import LoopScheduler, ThreadBackground, TimerDriver
 from barnabas.purgatory.timer import Timer
 from barnabas.replication.fetch_session import FetchSessions
 from barnabas.replication.replica_manager import ReplicaManager
+from barnabas.storage.cleaner.log_cleaner import CleanerSettings
 from barnabas.storage.directory_properties import MetaProperties, read_meta_properties, write_meta_properties
 from barnabas.storage.environment import Environment, LogDirectory
 from barnabas.storage.files import Files, RealFiles
@@ -112,11 +115,22 @@ class Broker:
 
         log_manager = self._open_logs(configs)
         server = self._bind()
-        configs.on_broker_change(lambda _: self._follow_settings(configs, server))
+        configs.on_broker_change(lambda _: self._follow_settings(configs, server, log_manager))
         replicas = self._make_replicas(log_manager)
         metadata = MetadataCache(self.cluster_id)
         broker_epoch = await self._register(znodes, metadata)
         self._exits.callback(log_manager.close, broker_epoch)
+        groups = make_group_coordinator(
+            self.config,
+            replicas,
+            metadata,
+            clock=self._clock,
+            scheduler=self._scheduler,
+            timer=self._timer,
+            randomness=self._randomness,
+            metrics=self.metrics,
+        )
+        self._exits.callback(groups.runtime.close)
         topics = await self._take_control(znodes, configs, metadata, replicas)
 
         producer_ids = ProducerIds(lambda: allocate_producer_ids(znodes, self.broker_id))
@@ -138,6 +152,8 @@ class Broker:
             topics=topics,
             configs=configs,
             producer_ids=producer_ids,
+            groups=groups,
+            internal_topics=InternalTopics(topics, metadata, internal_topic_definitions(self.config)),
         )
         dispatcher = Dispatcher(ALL_APIS, services, self._clock, self.metrics)
         self._exits.push_async_callback(dispatcher.close)
@@ -214,6 +230,7 @@ class Broker:
             start_offset_checkpoint_interval_ms=config.log_flush_start_offset_checkpoint_interval_ms,
             producer_expiration_check_interval_ms=config.producer_id_expiration_check_interval_ms,
             initial_delay_ms=config.log_initial_task_delay_ms,
+            cleaner=_cleaner_settings(configs),
         )
         log_manager = LogManager(
             settings,
@@ -221,6 +238,7 @@ class Broker:
             configs.topic_config,
             on_flushed=self._flushed,
             on_directory_failed=self._directory_failed,
+            metrics=self.metrics,
         )
         self._exits.callback(log_manager.abandon)
         log_manager.open(self._unusable)
@@ -263,19 +281,20 @@ class Broker:
         ]
         return server
 
-    def _follow_settings(self, configs: ConfigRepository, server: Server) -> None:
+    def _follow_settings(self, configs: ConfigRepository, server: Server, log_manager: LogManager) -> None:
         """Settings of the broker itself that may change while it runs; topics' follow by themselves."""
         server.settings.connections_max = configs.broker_value("max.connections")
         server.settings.connections_per_ip_max = configs.broker_value("max.connections.per.ip")
         server.settings.connections_per_ip_overrides = connection_overrides(
             configs.broker_value("max.connections.per.ip.overrides")
         )
+        log_manager.cleaner.reconfigure(_cleaner_settings(configs))
 
     def _make_replicas(self, log_manager: LogManager) -> ReplicaManager:
-        timer = Timer(self._clock)
-        driver = TimerDriver(asyncio.get_running_loop(), self._clock, timer)
+        self._timer = Timer(self._clock)
+        driver = TimerDriver(asyncio.get_running_loop(), self._clock, self._timer)
         self._exits.callback(driver.close)
-        replicas = ReplicaManager(self.broker_id, log_manager, self._clock, timer, self.metrics)
+        replicas = ReplicaManager(self.broker_id, log_manager, self._clock, self._timer, self.metrics)
         self._replicas = replicas
         self._scheduler.every(
             self.config.replica_high_watermark_checkpoint_interval_ms, log_manager.checkpoint_high_watermarks
@@ -320,6 +339,20 @@ class Broker:
         endpoint = MetricsEndpoint(self.metrics, lambda: self.lifecycle.state.name)
         bound = await self._exits.enter_async_context(endpoint.serve(host, port))
         logger.info("metrics on http://%s:%d/metrics", host, bound)
+
+
+def _cleaner_settings(configs: ConfigRepository) -> CleanerSettings:
+    """The settings of compaction that are in force."""
+    value = configs.broker_value
+    return CleanerSettings(
+        is_enabled=value("log.cleaner.enable"),
+        threads=value("log.cleaner.threads"),
+        dedupe_buffer_bytes=value("log.cleaner.dedupe.buffer.size"),
+        io_buffer_bytes=value("log.cleaner.io.buffer.size"),
+        load_factor=value("log.cleaner.io.buffer.load.factor"),
+        io_bytes_per_second_max=value("log.cleaner.io.max.bytes.per.second"),
+        backoff_ms=value("log.cleaner.backoff.ms"),
+    )
 
 
 def _refuse_all(exchange: Exchange, frame: memoryview) -> None:  # noqa: ARG001 - the shape of a dispatch

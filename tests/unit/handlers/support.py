@@ -9,7 +9,9 @@ from typing import Any
 
 from barnabas.cluster.topics import allocate_producer_ids
 from barnabas.controller.producer_ids import ProducerIds
+from barnabas.coordinator.group.coordinator import OFFSETS_TOPIC
 from barnabas.handlers.context import RequestContext
+from barnabas.handlers.internal_topics import InternalTopic, InternalTopics
 from barnabas.handlers.registry import Api
 from barnabas.handlers.services import Services
 from barnabas.handlers.table import ALL_APIS
@@ -82,6 +84,10 @@ class Broker(Admin):
             topics=self.topics,
             configs=self.configs,
             producer_ids=ProducerIds(lambda: allocate_producer_ids(znodes, BROKER_ID)),
+            groups=None,  # type: ignore[arg-type]
+            internal_topics=InternalTopics(
+                self.topics, self.metadata, {OFFSETS_TOPIC: InternalTopic(3, lambda live: min(3, live), {})}
+            ),
         )
 
     async def ask(

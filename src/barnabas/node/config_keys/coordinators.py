@@ -45,7 +45,7 @@ GROUPS = (
         doc="The most members of one group.",
     ),
     Key(
-        "group.coordinator.rebalance.protocols", LIST, ("classic",), one_of("classic", "consumer"),
+        "group.coordinator.rebalance.protocols", LIST, ("classic", "consumer"), one_of("classic", "consumer"),
         doc="The rebalance protocols that are offered to members.",
     ),
     Key(
