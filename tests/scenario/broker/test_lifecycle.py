@@ -184,11 +184,15 @@ async def test_data_of_another_broker_or_cluster_is_refused_in_words(tmp_path: P
     assert "written in cluster other" in said
 
 
+def copy_to_the_other(log: str, one: Path, two: Path) -> None:
+    source, target = (one, two) if (one / log).exists() else (two, one)
+    shutil.copytree(source / log, target / log)
+
+
 async def test_a_partition_in_two_directories_is_refused_in_words(tmp_path: Path) -> None:
     one, two = tmp_path / "one", tmp_path / "two"
     async with in_process_broker(one, two) as each:
         assert await each.create_topic("topic") == 0
-    (home,) = tmp_path.glob("*/topic-0")
-    shutil.copytree(home, (two if home.parent == one else one) / "topic-0")
+    copy_to_the_other("topic-0", one, two)
     said = await asyncio.to_thread(start, "--set", f"log.dirs={one},{two}")
     assert "topic-0 is in" in said
