@@ -51,7 +51,7 @@ async def test_the_defaults_are_those_of_the_broker(admin: Admin) -> None:
 
 
 async def test_a_trial_leaves_nothing_behind(admin: Admin) -> None:
-    created = await admin.topics.create_topic(TopicSpec("t", 3, 1), validate_only=True)
+    await admin.topics.create_topic(TopicSpec("t", 3, 1), validate_only=True)
     assert await store.read_topics(admin.znodes) == {}
     assert "t" not in admin.metadata
     assert not admin.replicas.led
