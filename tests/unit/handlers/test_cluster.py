@@ -186,6 +186,16 @@ async def test_partitions_come_page_by_page(broker: Broker) -> None:
     assert len(await pages(broker, -5)) == 6
 
 
+async def test_replicas_that_are_not_tracked_are_none_but_not_null(broker: Broker) -> None:
+    await broker.topics.create_topic(TopicSpec("a", 1, 1))
+    request = describe_topic_partitions.DescribeTopicPartitionsRequest(
+        topics=[describe_topic_partitions.TopicRequest(name="a")]
+    )
+    response = await broker.ask(DESCRIBE_TOPIC_PARTITIONS, request)
+    (partition,) = response.topics[0].partitions
+    assert (partition.eligible_leader_replicas, partition.last_known_elr) == ([], [])
+
+
 async def test_topics_that_cannot_be_described_say_why(broker: Broker) -> None:
     await broker.topics.create_topic(TopicSpec("a", 1, 1))
     request = describe_topic_partitions.DescribeTopicPartitionsRequest(
