@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 
@@ -12,8 +14,17 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         default="barnabas",
         help="which broker client and wire tests talk to; `kafka` shows that the tests are right",
     )
+    parser.addoption(
+        "--compatibility",
+        metavar="FILE",
+        help="write the matrix of clients and features to this file when the run ends (not with xdist)",
+    )
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    if config.getoption("--compatibility"):
+        from tests.clients.matrix import Matrix
+
+        config.pluginmanager.register(Matrix(Path(config.getoption("--compatibility"))))
     # kafka-python reads its message schemas through functions that Python 3.11 deprecated.
     config.addinivalue_line("filterwarnings", "ignore:(read|open)_text is deprecated:DeprecationWarning")

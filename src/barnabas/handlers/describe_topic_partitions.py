@@ -17,7 +17,7 @@ from barnabas.core.errors import (
     UnknownTopicOrPartition,
 )
 from barnabas.core.ids import INTERNAL_TOPICS, NO_LEADER, check_topic_name
-from barnabas.handlers.authorized_operations import TOPIC_OPERATIONS
+from barnabas.handlers.authorized_operations import NOT_ASKED, TOPIC_OPERATIONS
 from barnabas.handlers.context import RequestContext
 from barnabas.handlers.registry import Api
 from barnabas.protocol.api_keys import ApiKey
@@ -36,7 +36,9 @@ def handle_describe_topic_partitions(
     metadata = context.broker.metadata
     asked = {topic.name for topic in request.topics}
     if not _is_valid(request.cursor, asked):
-        return DescribeTopicPartitionsResponse(topics=[_failed(name, InvalidRequest.code) for name in asked])
+        return DescribeTopicPartitionsResponse(
+            topics=[_failed(topic.name, InvalidRequest.code, NOT_ASKED) for topic in request.topics]
+        )
     start_topic, start_partition = _start(request.cursor)
     left = max(
         1, min(context.broker.settings.max_request_partition_size_limit, request.response_partition_limit)
@@ -81,12 +83,12 @@ def _missing(name: str) -> DescribeTopicPartitionsResponseTopic:
     return _failed(name, UnknownTopicOrPartition.code)
 
 
-def _failed(name: str, code: int) -> DescribeTopicPartitionsResponseTopic:
+def _failed(name: str, code: int, operations: int = TOPIC_OPERATIONS) -> DescribeTopicPartitionsResponseTopic:
     return DescribeTopicPartitionsResponseTopic(
         error_code=code,
         name=name,
         is_internal=name in INTERNAL_TOPICS,
-        topic_authorized_operations=TOPIC_OPERATIONS,
+        topic_authorized_operations=operations,
     )
 
 
@@ -107,6 +109,8 @@ def _described(
                 leader_epoch=partition.leader_epoch,
                 replica_nodes=list(partition.replicas),
                 isr_nodes=list(partition.isr),
+                eligible_leader_replicas=[],
+                last_known_elr=[],
                 offline_replicas=metadata.offline_replicas(partition),
             )
             for partition in page

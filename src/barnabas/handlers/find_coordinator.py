@@ -47,7 +47,8 @@ def _answer(request: FindCoordinatorRequest, context: RequestContext) -> FindCoo
         found = _coordinator(request.key_type, request.key, context)
         return FindCoordinatorResponse(
             error_code=found.error_code,
-            error_message=found.error_message,
+            # Before batches success has a message as well, and this is it.
+            error_message=found.error_message if found.error_code else "NONE",
             node_id=found.node_id,
             host=found.host,
             port=found.port,
@@ -64,7 +65,7 @@ def _coordinator(key_type: int, key: str, context: RequestContext) -> Coordinato
         return Coordinator(
             key=key, node_id=-1, host="", port=-1, error_code=error.code, error_message=error.message
         )
-    return Coordinator(key=key, node_id=node.broker_id, host=node.host, port=node.port, error_message=None)
+    return Coordinator(key=key, node_id=node.broker_id, host=node.host, port=node.port)
 
 
 def _find(key_type: int, key: str, context: RequestContext) -> NodeEndpoint:

@@ -7,7 +7,7 @@ them, so it gets a fresh id too.
 
 from __future__ import annotations
 
-from barnabas.core.errors import InvalidRequest, UnsupportedVersion
+from barnabas.core.errors import InvalidRequest, KafkaError, UnsupportedVersion
 from barnabas.handlers.context import RequestContext
 from barnabas.handlers.registry import Api
 from barnabas.protocol.api_keys import ApiKey
@@ -19,10 +19,10 @@ _NONE = -1
 def handle_init_producer_id(
     request: InitProducerIdRequest, context: RequestContext
 ) -> InitProducerIdResponse | None:
-    if request.transactional_id is not None:
-        _check_transactional_id(request.transactional_id)
-    if (request.producer_id == _NONE) != (request.producer_epoch == _NONE):
-        raise InvalidRequest("a producer id and its epoch are given together or not at all")
+    try:
+        _check(request)
+    except KafkaError as error:
+        return InitProducerIdResponse(error_code=error.code, producer_epoch=_NONE)
     producer_id = context.broker.producer_ids.take()
     if producer_id is None:
         context.answer_with(_wait_for_block(context))
@@ -35,10 +35,13 @@ async def _wait_for_block(context: RequestContext) -> InitProducerIdResponse:
     return InitProducerIdResponse(producer_id=producer_id, producer_epoch=0)
 
 
-def _check_transactional_id(transactional_id: str) -> None:
-    if not transactional_id:
+def _check(request: InitProducerIdRequest) -> None:
+    if request.transactional_id == "":
         raise InvalidRequest("a transactional id has at least one character")
-    raise UnsupportedVersion("this broker has no transaction coordinator")
+    if request.transactional_id is not None:
+        raise UnsupportedVersion("this broker has no transaction coordinator")
+    if (request.producer_id == _NONE) != (request.producer_epoch == _NONE):
+        raise InvalidRequest("a producer id and its epoch are given together or not at all")
 
 
 INIT_PRODUCER_ID = Api(ApiKey.INIT_PRODUCER_ID, versions=range(6), handle=handle_init_producer_id)

@@ -12,12 +12,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import NamedTuple
 
-from barnabas.core.errors import (
-    InvalidRequest,
-    KafkaError,
-    NotLeaderOrFollower,
-    UnsupportedVersion,
-)
+from barnabas.core.errors import InvalidRequest, KafkaError, UnsupportedVersion
 from barnabas.handlers.context import RequestContext
 from barnabas.handlers.registry import Api
 from barnabas.protocol.api_keys import ApiKey
@@ -60,15 +55,15 @@ NOTHING = Found(-1, -1, -1)
 
 
 def handle_list_offsets(request: ListOffsetsRequest, context: RequestContext) -> ListOffsetsResponse:
-    topics: list[ListOffsetsTopicResponse] = []
+    asked = Counter((topic.name, ask.partition_index) for topic in request.topics for ask in topic.partitions)
+    topics: dict[str, ListOffsetsTopicResponse] = {}
     for topic in request.topics:
-        asked = Counter(partition.partition_index for partition in topic.partitions)
-        answers = [
-            _answer(topic.name, ask, request, context, is_repeated=asked[ask.partition_index] > 1)
-            for ask in topic.partitions
-        ]
-        topics.append(ListOffsetsTopicResponse(name=topic.name, partitions=answers))
-    return ListOffsetsResponse(topics=topics)
+        for ask in topic.partitions:
+            times = asked.pop((topic.name, ask.partition_index), 0)
+            if times:
+                answers = topics.setdefault(topic.name, ListOffsetsTopicResponse(name=topic.name)).partitions
+                answers.append(_answer(topic.name, ask, request, context, is_repeated=times > 1))
+    return ListOffsetsResponse(topics=list(topics.values()))
 
 
 def _answer(
@@ -103,9 +98,7 @@ def _answer(
 
 def _end_offset(partition: Partition, request: ListOffsetsRequest) -> int:
     """Where the log ends for whoever asks."""
-    if request.replica_id >= 0:
-        if request.replica_id not in partition.replicas:
-            raise NotLeaderOrFollower(f"broker {request.replica_id} holds no replica")
+    if request.replica_id != CONSUMER:
         return partition.log.log_end_offset
     if request.isolation_level == READ_COMMITTED:
         return partition.log.last_stable_offset

@@ -17,8 +17,13 @@ from barnabas.core.errors import (
     InvalidRequiredAcks,
     InvalidTopicException,
     KafkaError,
+    KafkaStorageError,
+    MessageTooLarge,
+    NotLeaderOrFollower,
+    TransactionalIdAuthorizationFailed,
     UnknownServerError,
     UnknownTopicId,
+    UnknownTopicOrPartition,
     UnsupportedCompressionType,
 )
 from barnabas.core.ids import INTERNAL_TOPICS
@@ -35,9 +40,10 @@ from barnabas.protocol.messages.produce import (
     ProduceResponse,
     TopicProduceResponse,
 )
-from barnabas.records.batch import ATTRIBUTES_AT, CODEC_MASK, MAGIC, MAGIC_AT
+from barnabas.records.batch import ATTRIBUTES_AT, CODEC_MASK, MAGIC, MAGIC_AT, TRANSACTIONAL_FLAG
 from barnabas.records.compression import Codec
 from barnabas.records.legacy import convert_up
+from barnabas.records.validation import is_one_batch
 from barnabas.replication.delayed_produce import PendingAck
 from barnabas.replication.partition import Partition
 from barnabas.replication.replica_manager import ReplicaManager
@@ -47,6 +53,21 @@ logger = logging.getLogger(__name__)
 
 ADMIN_CLIENT_ID = "__admin_client"
 """The one client id that may write internal topics, as in Apache Kafka."""
+
+
+_BEFORE_THE_LOG = (
+    InvalidRequiredAcks,
+    InvalidTopicException,
+    UnknownTopicId,
+    UnknownTopicOrPartition,
+    NotLeaderOrFollower,
+    TransactionalIdAuthorizationFailed,
+    UnsupportedCompressionType,
+    CorruptMessage,
+    MessageTooLarge,
+    KafkaStorageError,
+)
+"""Errors whose answer does not say where the log starts, as in Apache Kafka."""
 
 
 class _Outcome:
@@ -87,18 +108,27 @@ def _append_all(request: ProduceRequest, context: RequestContext) -> _Outcome:
     outcome = _Outcome()
     required_acks = request.acks
     by_id = context.api_version >= 13
+    refusal = _refusal(request)
     for topic in request.topic_data:
+        partition_data = topic.partition_data
+        if len(partition_data) != 1:
+            if not partition_data:
+                continue
+            # Of a partition that is named twice only the last records count.
+            partition_data = list({data.index: data for data in partition_data}.values())
         name = topic_name(context, topic.topic_id) if by_id else topic.name
         answers: list[PartitionProduceResponse] = []
         outcome.response.responses.append(
             TopicProduceResponse(name=topic.name, topic_id=topic.topic_id, partition_responses=answers)
         )
-        for data in topic.partition_data:
+        for data in partition_data:
             try:
+                if refusal is not None:
+                    raise refusal
                 partition, info = _append(name, data, required_acks, context)
             except Exception as error:  # noqa: BLE001 - each partition has its own answer
                 outcome.failed = True
-                answers.append(_refusal(data.index, error, name, context.broker.replicas))
+                answers.append(_refused(data, error, name, context.broker.replicas))
                 continue
             answer = PartitionProduceResponse(
                 index=data.index,
@@ -111,6 +141,21 @@ def _append_all(request: ProduceRequest, context: RequestContext) -> _Outcome:
             if required_acks and not partition.is_acknowledged(info.last_offset + 1, required_acks):
                 outcome.pending.append(PendingAck(partition, info.last_offset + 1, answer))
     return outcome
+
+
+def _refusal(request: ProduceRequest) -> KafkaError | None:
+    """Transactional records need a transactional id to be authorized by; one batch without it
+    fails the whole request."""
+    if request.transactional_id is not None:
+        return None
+    for topic in request.topic_data:
+        for data in topic.partition_data:
+            records = data.records
+            if not isinstance(records, memoryview) or len(records) <= ATTRIBUTES_AT + 1:
+                continue
+            if records[ATTRIBUTES_AT + 1] & TRANSACTIONAL_FLAG and records[MAGIC_AT] == 2:
+                return TransactionalIdAuthorizationFailed("transactional records without a transactional id")
+    return None
 
 
 def _append(
@@ -146,24 +191,27 @@ def _from_old_producer(records: memoryview, version: int, partition: Partition) 
     return records
 
 
-def _refusal(
-    index: int, error: Exception, topic: str | None, replicas: ReplicaManager
+def _refused(
+    data: PartitionProduceData, error: Exception, topic: str | None, replicas: ReplicaManager
 ) -> PartitionProduceResponse:
     if not isinstance(error, KafkaError):
-        logger.error("appending to %s-%d failed", topic, index, exc_info=error)
+        logger.error("appending to %s-%d failed", topic, data.index, exc_info=error)
         error = UnknownServerError("the broker met an unexpected error; its log says more")
-    if topic is not None:
-        replicas.count_failed_produce(topic)
-    return PartitionProduceResponse(
-        index=index,
+    answer = PartitionProduceResponse(
+        index=data.index,
         error_code=error.code,
         base_offset=-1,
         error_message=error.message,
         record_errors=[
-            BatchIndexAndErrorMessage(batch_index=at, batch_index_error_message=message)
-            for at, message in error.record_errors
+            BatchIndexAndErrorMessage(batch_index=index, batch_index_error_message=message)
+            for index, message in error.record_errors
         ],
     )
+    if topic is not None:
+        replicas.count_failed_produce(topic)
+        if not isinstance(error, _BEFORE_THE_LOG) and is_one_batch(data.records):
+            answer.log_start_offset = replicas.partition(topic, data.index).log.log_start_offset
+    return answer
 
 
 PRODUCE = Api(ApiKey.PRODUCE, versions=range(14), handle=handle_produce)

@@ -54,6 +54,7 @@ from barnabas.node.runtime import LoopScheduler, ThreadBackground, TimerDriver
 from barnabas.purgatory.timer import Timer
 from barnabas.replication.fetch_session import FetchSessions
 from barnabas.replication.replica_manager import ReplicaManager
+from barnabas.storage.cleaner.log_cleaner import CleanerSettings
 from barnabas.storage.directory_properties import MetaProperties, read_meta_properties, write_meta_properties
 from barnabas.storage.environment import Environment, LogDirectory
 from barnabas.storage.files import Files, RealFiles
@@ -90,7 +91,10 @@ class Broker:
         self._randomness = randomness or random.SystemRandom()
         self._files = files or RealFiles()
         self._exits = AsyncExitStack()
+        self._replicas: ReplicaManager | None = None
         self._topics: TopicAdmin | None = None
+        self._unusable: dict[str, OSError] = {}
+        """Log directories whose owner cannot be read or written: offline from the start."""
         self.metrics.gauge(
             "kafka_broker_state", "The broker's state, by number.", lambda: self.lifecycle.state
         )
@@ -111,7 +115,7 @@ class Broker:
 
         log_manager = self._open_logs(configs)
         server = self._bind()
-        configs.on_broker_change(lambda _: self._follow_settings(configs, server))
+        configs.on_broker_change(lambda _: self._follow_settings(configs, server, log_manager))
         replicas = self._make_replicas(log_manager)
         metadata = MetadataCache(self.cluster_id)
         broker_epoch = await self._register(znodes, metadata)
@@ -177,7 +181,7 @@ class Broker:
         return znodes
 
     async def _settle_identity(self, znodes: Coordination) -> None:
-        found = {str(path): read_meta_properties(self._files, str(path)) for path in self.config.log_dirs}
+        found = self._read_owners()
         known: Remembered = remembered(found)
         self.cluster_id = await get_or_create_cluster_id(znodes, self._randomness, known.cluster_id)
         check_cluster_id(self.cluster_id, known.cluster_id)
@@ -190,7 +194,22 @@ class Broker:
         properties = MetaProperties(broker_id=broker_id, cluster_id=self.cluster_id)
         for path, present in found.items():
             if present is None:
-                write_meta_properties(self._files, path, properties)
+                try:
+                    write_meta_properties(self._files, path, properties)
+                except OSError as error:
+                    self._unusable[path] = error
+
+    def _read_owners(self) -> dict[str, MetaProperties | None]:
+        """What each usable log directory says of its broker; a directory that is new is made."""
+        self._unusable = {}
+        found = {}
+        for path in map(str, self.config.log_dirs):
+            try:
+                self._files.make_directory(path)
+                found[path] = read_meta_properties(self._files, path)
+            except OSError as error:
+                self._unusable[path] = error
+        return found
 
     def _open_logs(self, configs: ConfigRepository) -> LogManager:
         config = self.config
@@ -211,6 +230,7 @@ class Broker:
             start_offset_checkpoint_interval_ms=config.log_flush_start_offset_checkpoint_interval_ms,
             producer_expiration_check_interval_ms=config.producer_id_expiration_check_interval_ms,
             initial_delay_ms=config.log_initial_task_delay_ms,
+            cleaner=_cleaner_settings(configs),
         )
         log_manager = LogManager(
             settings,
@@ -218,20 +238,25 @@ class Broker:
             configs.topic_config,
             on_flushed=self._flushed,
             on_directory_failed=self._directory_failed,
+            metrics=self.metrics,
         )
         self._exits.callback(log_manager.abandon)
-        log_manager.open()
+        log_manager.open(self._unusable)
         log_manager.start()
         return log_manager
 
     def _flushed(self, log: Log) -> None:
-        self._replicas.flushed(log)
+        if self._replicas is not None:
+            self._replicas.flushed(log)
 
     def _directory_failed(self, directory: LogDirectory) -> None:
-        """Partitions of a lost disk have no leader any more; all others live on."""
-        offline = self._replicas.directory_failed(directory)
-        if self._topics is not None:
-            self._topics.replicas_offline(offline)
+        """Partitions of a lost disk have no leader any more; all others live on.
+
+        While the broker starts, nobody leads anything yet, and the loading of topics looks for itself."""
+        if self._replicas is not None:
+            offline = self._replicas.directory_failed(directory)
+            if self._topics is not None:
+                self._topics.replicas_offline(offline)
 
     def _bind(self) -> Server:
         """Take the ports now, so that a conflict stops the start before anything else happens."""
@@ -256,23 +281,25 @@ class Broker:
         ]
         return server
 
-    def _follow_settings(self, configs: ConfigRepository, server: Server) -> None:
+    def _follow_settings(self, configs: ConfigRepository, server: Server, log_manager: LogManager) -> None:
         """Settings of the broker itself that may change while it runs; topics' follow by themselves."""
         server.settings.connections_max = configs.broker_value("max.connections")
         server.settings.connections_per_ip_max = configs.broker_value("max.connections.per.ip")
         server.settings.connections_per_ip_overrides = connection_overrides(
             configs.broker_value("max.connections.per.ip.overrides")
         )
+        log_manager.cleaner.reconfigure(_cleaner_settings(configs))
 
     def _make_replicas(self, log_manager: LogManager) -> ReplicaManager:
         self._timer = Timer(self._clock)
         driver = TimerDriver(asyncio.get_running_loop(), self._clock, self._timer)
         self._exits.callback(driver.close)
-        self._replicas = ReplicaManager(self.broker_id, log_manager, self._clock, self._timer, self.metrics)
+        replicas = ReplicaManager(self.broker_id, log_manager, self._clock, self._timer, self.metrics)
+        self._replicas = replicas
         self._scheduler.every(
             self.config.replica_high_watermark_checkpoint_interval_ms, log_manager.checkpoint_high_watermarks
         )
-        return self._replicas
+        return replicas
 
     async def _register(self, znodes: Coordination, metadata: MetadataCache) -> int:
         """Be present in the cluster, until shutdown; returns the epoch of this presence."""
@@ -312,6 +339,20 @@ class Broker:
         endpoint = MetricsEndpoint(self.metrics, lambda: self.lifecycle.state.name)
         bound = await self._exits.enter_async_context(endpoint.serve(host, port))
         logger.info("metrics on http://%s:%d/metrics", host, bound)
+
+
+def _cleaner_settings(configs: ConfigRepository) -> CleanerSettings:
+    """The settings of compaction that are in force."""
+    value = configs.broker_value
+    return CleanerSettings(
+        is_enabled=value("log.cleaner.enable"),
+        threads=value("log.cleaner.threads"),
+        dedupe_buffer_bytes=value("log.cleaner.dedupe.buffer.size"),
+        io_buffer_bytes=value("log.cleaner.io.buffer.size"),
+        load_factor=value("log.cleaner.io.buffer.load.factor"),
+        io_bytes_per_second_max=value("log.cleaner.io.max.bytes.per.second"),
+        backoff_ms=value("log.cleaner.backoff.ms"),
+    )
 
 
 def _refuse_all(exchange: Exchange, frame: memoryview) -> None:  # noqa: ARG001 - the shape of a dispatch

@@ -90,7 +90,8 @@ class Partition:
 
     @property
     def has_enough_replicas(self) -> bool:
-        return len(self.isr) >= self.log.config.min_insync_replicas
+        """A topic with fewer replicas than `min.insync.replicas` needs all that it has."""
+        return len(self.isr) >= min(self.log.config.min_insync_replicas, len(self.replicas))
 
     # Writing
 
@@ -169,22 +170,22 @@ class Partition:
         self.check_leader(ask.current_leader_epoch)
         if ask.topic_id not in (self.topic_id, ZERO_UUID):
             raise InconsistentTopicId(f"{self.topic_partition} has the topic id {self.topic_id}")
-        if params.is_from_follower and params.replica_id not in self.replicas:
-            raise NotLeaderOrFollower(
-                f"broker {params.replica_id} holds no replica of {self.topic_partition}"
-            )
+        if params.is_from_follower and (
+            params.replica_id not in self.replicas or params.replica_id == self.broker_id
+        ):
+            raise NotLeaderOrFollower(f"broker {params.replica_id} follows nobody in {self.topic_partition}")
         log = self.log
         offset = ask.fetch_offset
         result = PartitionRead(0, log.high_watermark, log.last_stable_offset, log.log_start_offset)
         if ask.last_fetched_epoch != NO_EPOCH and self._diverges(ask, result):
             return result
         upper_offset = self.readable_end(params)
-        if offset == upper_offset or max_bytes <= 0:
+        if offset == upper_offset or (max_bytes <= 0 and not min_one_batch):
             if offset < log.log_start_offset:
                 raise OffsetOutOfRange(f"{self.topic_partition} starts at {log.log_start_offset}")
             return result
         data = log.read(offset, max_bytes, upper_offset=upper_offset, min_one_batch=min_one_batch)
-        if isinstance(data.records, FileRegion):
+        if isinstance(data.records, FileRegion) and not data.is_first_batch_incomplete:
             result.records = data.records
             if params.read_committed:
                 until = min(log.upper_bound_offset(data), upper_offset)

@@ -242,11 +242,7 @@ class ReplicaManager:
         known = self._topic_metrics.get(ask.topic_partition.topic)
         if known is not None:
             known.failed_fetch.value += 1
-        read = PartitionRead(error.code)
-        partition = self._partitions.get(ask.topic_partition)
-        if partition is not None:
-            read.log_start_offset = partition.log.log_start_offset
-        return read
+        return PartitionRead(error.code)
 
 
 def _is_enough(reads: list[PartitionRead], min_bytes: int) -> bool:

@@ -71,7 +71,8 @@ class LogState:
         self._clock = environment.clock
         self._acknowledgeable = log_end_offset
         """While a flush is due: what was acknowledgeable before it became so."""
-        self._generation = 0
+        self.generation = 0
+        """Grows with each truncation: what was decided before one may not hold after it."""
         self._flush_lock = Lock()
         self._directory_changes = 1
         self._directory_changes_synced = 1 if is_settled else 0
