@@ -1,5 +1,4 @@
-"""DescribeTopicPartitions (75), v0. Gaps: eligible leader replicas are not kept, so there are
-none (an empty list: Java's admin client does not expect null).
+"""DescribeTopicPartitions (75), v0. Gaps: eligible leader replicas are not kept, so they are null.
 
 Partitions page by page, topics in the order of their names. A cursor names the first partition
 of the next page; at most `max.request.partition.size.limit` partitions go into one.
@@ -101,8 +100,6 @@ def _described(
         is_internal=topic.is_internal,
         partitions=[
             DescribeTopicPartitionsResponsePartition(
-                eligible_leader_replicas=[],
-                last_known_elr=[],
                 error_code=0 if partition.leader != NO_LEADER else LeaderNotAvailable.code,
                 partition_index=partition.partition,
                 leader_id=partition.leader,
