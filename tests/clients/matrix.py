@@ -76,7 +76,9 @@ class Matrix:
         parts += [f"## Kafka's own tools ({kafka_version()})\n", *self._tool_table()]
         if self._notes:
             parts += ["", "## Notes\n"]
-            parts += [f"- {client}, {feature}: {note}" for (client, feature), note in sorted(self._notes.items())]
+            parts += [
+                f"- {client}, {feature}: {note}" for (client, feature), note in sorted(self._notes.items())
+            ]
         return "\n".join(parts).rstrip() + "\n"
 
     def _client_table(self) -> Iterable[str]:
@@ -110,7 +112,9 @@ def marked_cells(item: pytest.Item) -> list[tuple[str, str]]:
     client = item.get_closest_marker("client")
     if client is None:
         return []
-    parameters = item.callspec.params if isinstance(item, pytest.Function) and hasattr(item, "callspec") else {}
+    parameters = (
+        item.callspec.params if isinstance(item, pytest.Function) and hasattr(item, "callspec") else {}
+    )
     words = {name: "none" if value is None else value for name, value in parameters.items()}
     names = [str(n).format(**words) for mark in item.iter_markers("feature") for n in mark.args]
     if client.args[0] != TOOLS:
