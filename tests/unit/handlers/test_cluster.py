@@ -127,7 +127,6 @@ async def test_every_producer_gets_another_id(broker: Broker, version: int) -> N
 @pytest.mark.parametrize(
     ("request_", "expected"),
     [
-        (InitProducerIdRequest(transactional_id="tx"), UnsupportedVersion),
         (InitProducerIdRequest(transactional_id=""), InvalidRequest),
         (InitProducerIdRequest(transactional_id=None, producer_id=1), InvalidRequest),
         (InitProducerIdRequest(transactional_id=None, producer_epoch=1), InvalidRequest),
