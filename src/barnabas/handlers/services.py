@@ -61,6 +61,8 @@ class Services:
     settings: Settings
     clock: Clock
     apis: ApiTable
+    features: Mapping[str, int]
+    """The level of each finalized feature."""
     metadata: MetadataCache
     replicas: ReplicaManager
     fetch_sessions: FetchSessions

@@ -32,6 +32,7 @@ from barnabas.controller.producer_ids import ProducerIds
 from barnabas.controller.topic_admin import TopicAdmin
 from barnabas.coordinator.group.coordinator import OFFSETS_TOPIC
 from barnabas.coordinator.transaction.coordinator import TRANSACTION_TOPIC
+from barnabas.coordinator.transaction.settings import TRANSACTION_VERSION_FEATURE
 from barnabas.core.clock import Clock, SystemClock
 from barnabas.core.errors import InvalidConfig
 from barnabas.core.ids import BrokerId, Randomness, TopicPartition
@@ -158,6 +159,7 @@ class Broker:
             settings=self.config,
             clock=self._clock,
             apis=ALL_APIS,
+            features={TRANSACTION_VERSION_FEATURE: transactions.settings.transaction_version},
             metadata=metadata,
             replicas=replicas,
             fetch_sessions=FetchSessions(

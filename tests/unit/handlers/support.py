@@ -79,6 +79,7 @@ class Broker(Admin):
             settings=self.settings,
             clock=self.clock,
             apis=ALL_APIS,
+            features={"transaction.version": 2},
             metadata=self.metadata,
             replicas=self.replicas,  # type: ignore[arg-type]
             fetch_sessions=None,  # type: ignore[arg-type]

@@ -30,8 +30,8 @@ from barnabas.records.record import iterate_records
 
 logger = logging.getLogger(__name__)
 
-RECORDS_PER_SWEEP = 500
-"""What one turn of the sweeps writes at most; the rest waits for a turn soon after."""
+SWEEP_BYTES_MAX = 256 * 1024
+"""One turn of a sweep writes one batch of about this size; the rest waits for a turn soon after."""
 NEXT_TURN_MS = 10.0
 RECORDS_PER_STEP = 200
 
@@ -156,38 +156,42 @@ class TransactionShard:
     def abort_timed_out(self) -> Decision[None]:
         """Take from their producers the transactions that stay open for too long."""
         now_ms = self._clock.now_ms()
-        due = [each for each in self.transactions.values() if each.is_timed_out(now_ms)]
-        turn = due[:RECORDS_PER_SWEEP]
+        due = [
+            self._record(fenced(each, now_ms))
+            for each in self.transactions.values()
+            if each.is_timed_out(now_ms)
+        ]
+        turn = _fitting(due)
         interval_ms = self._settings.abort_timed_out_interval_ms
-        self._schedule("abort", interval_ms if len(turn) == len(due) else NEXT_TURN_MS, self.abort_timed_out)
-        for metadata in turn:
-            logger.info("%s: aborted after more than %d ms", metadata.transactional_id, metadata.timeout_ms)
-        return self._prepare_many([fenced(metadata, now_ms) for metadata in turn])
+        self._schedule(self.abort_timed_out, interval_ms if len(turn) == len(due) else NEXT_TURN_MS)
+        for record in turn:
+            logger.info("%s: its transaction took too long and is aborted", record.transactional_id)
 
-    def _prepare_many(self, after: Sequence[TransactionMetadata]) -> Decision[None]:
-        def committed() -> None:
-            for metadata in after:
-                self._completions.start(metadata.transactional_id)
-
-        def failed(_: Exception) -> None:
-            for metadata in after:
-                self._completions.start_later(metadata.transactional_id)
+        def each_of_turn(act: Callable[[str], None]) -> None:
+            for record in turn:
+                act(record.transactional_id)
 
         return Decision(
-            records=[self._record(metadata) for metadata in after], committed=committed, failed=failed
+            records=turn,
+            committed=lambda: each_of_turn(self._completions.start),
+            failed=lambda _: each_of_turn(self._completions.start_later),
         )
 
     def remove_expired(self) -> Decision[None]:
         """Forget transactional ids that nobody has used for long."""
         now_ms, expiration_ms = self._clock.now_ms(), self._settings.id_expiration_ms
-        due = [each for each in self.transactions.values() if each.is_expired(now_ms, expiration_ms)]
-        turn = due[:RECORDS_PER_SWEEP]
+        due = [
+            TransactionRecord(each.transactional_id, None)
+            for each in self.transactions.values()
+            if each.is_expired(now_ms, expiration_ms)
+        ]
+        turn = _fitting(due)
         interval_ms = self._settings.remove_expired_interval_ms
-        self._schedule("expire", interval_ms if len(turn) == len(due) else NEXT_TURN_MS, self.remove_expired)
-        return Decision(records=[TransactionRecord(each.transactional_id, None) for each in turn])
+        self._schedule(self.remove_expired, interval_ms if len(turn) == len(due) else NEXT_TURN_MS)
+        return Decision(records=turn)
 
-    def _schedule(self, key: str, delay_ms: float, operation: Callable[[], Decision[None]]) -> None:
-        self._timers.schedule(key, delay_ms, operation)
+    def _schedule(self, sweep: Callable[[], Decision[None]], delay_ms: float) -> None:
+        self._timers.schedule(sweep.__name__, delay_ms, sweep)
 
     # Replaying
 
@@ -223,8 +227,19 @@ class TransactionShard:
         for metadata in self.transactions.values():
             if metadata.state in PREPARED:
                 self._completions.start_later(metadata.transactional_id, 0)
-        self._schedule("abort", self._settings.abort_timed_out_interval_ms, self.abort_timed_out)
-        self._schedule("expire", self._settings.remove_expired_interval_ms, self.remove_expired)
+        self._schedule(self.abort_timed_out, self._settings.abort_timed_out_interval_ms)
+        self._schedule(self.remove_expired, self._settings.remove_expired_interval_ms)
 
     def unloaded(self) -> None:
         self._completions.close()
+
+
+def _fitting(records: Sequence[TransactionRecord]) -> Sequence[TransactionRecord]:
+    """As many of the records as go well into one batch, at least one."""
+    left_bytes = SWEEP_BYTES_MAX
+    for count, record in enumerate(records):
+        key, value = record.encode()
+        left_bytes -= len(key) + len(value or b"")
+        if left_bytes < 0:
+            return records[: max(count, 1)]
+    return records
