@@ -136,7 +136,9 @@ class CoordinatorRuntime(Generic[S]):
                 return
             self._close(former)
         context: ShardContext[S] = ShardContext(TopicPartition(self.topic, partition), leader_epoch)
-        context.timers = ShardTimers(self._timer, lambda operation: self._run_timer(context, operation))
+        context.timers = ShardTimers(
+            self._timer, lambda operation: self._run_timer(context, operation), leader_epoch
+        )
         context.shard = self._make_shard(context.timers)
         self._contexts[partition] = context
         steps = load_steps(

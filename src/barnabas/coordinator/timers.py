@@ -33,10 +33,12 @@ class _Task(TimerTask):
 
 
 class ShardTimers:
-    __slots__ = ("_tasks", "_timer", "run")
+    __slots__ = ("_tasks", "_timer", "leader_epoch", "run")
 
-    def __init__(self, timer: Timer, run: Callable[[Operation], None]) -> None:
+    def __init__(self, timer: Timer, run: Callable[[Operation], None], leader_epoch: int = 0) -> None:
         self._timer = timer
+        self.leader_epoch = leader_epoch
+        """The epoch that the shard was elected under, by which others fence what it sends too late."""
         self._tasks: dict[Hashable, _Task] = {}
         self.run = run
 

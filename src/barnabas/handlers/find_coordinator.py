@@ -1,15 +1,18 @@
 """FindCoordinator (10), v0-6. Gaps: share groups have no coordinator.
 
-The coordinator of a group is the leader of the group's partition of `__consumer_offsets`, which is made
-when it is first needed. Since version 4 one request asks for many keys.
+The coordinator of a group is the leader of the group's partition of `__consumer_offsets`, that of a
+transactional id the leader of its partition of `__transaction_state`; both are made when first needed.
+Since version 4 one request asks for many keys.
 """
 
 from __future__ import annotations
 
-from barnabas.coordinator.group.coordinator import OFFSETS_TOPIC, partition_of
+from barnabas.coordinator.group.coordinator import OFFSETS_TOPIC
+from barnabas.coordinator.routing import partition_of
+from barnabas.coordinator.transaction.coordinator import TRANSACTION_TOPIC
 from barnabas.core.errors import CoordinatorNotAvailable, InvalidRequest, KafkaError
 from barnabas.handlers.context import RequestContext
-from barnabas.handlers.endpoints import NodeEndpoint, endpoint_of, own_endpoint
+from barnabas.handlers.endpoints import NodeEndpoint, endpoint_of
 from barnabas.handlers.failures import as_kafka_error
 from barnabas.handlers.registry import Api
 from barnabas.protocol.api_keys import ApiKey
@@ -19,26 +22,28 @@ from barnabas.protocol.messages.find_coordinator import (
     FindCoordinatorResponse,
 )
 
-_GROUP, _TRANSACTION = 0, 1
+TOPICS = {0: OFFSETS_TOPIC, 1: TRANSACTION_TOPIC}
+"""By the type of key: group and transactional id."""
 VERSION_WITH_MANY_KEYS = 4
 
 
 def handle_find_coordinator(
     request: FindCoordinatorRequest, context: RequestContext
 ) -> FindCoordinatorResponse | None:
-    if request.key_type == _GROUP and OFFSETS_TOPIC not in context.broker.metadata:
-        context.answer_with(_make_topic_and_answer(request, context))
+    topic = TOPICS.get(request.key_type)
+    if topic is not None and topic not in context.broker.metadata:
+        context.answer_with(_make_topic_and_answer(topic, request, context))
         return None
     return _answer(request, context)
 
 
 async def _make_topic_and_answer(
-    request: FindCoordinatorRequest, context: RequestContext
+    topic: str, request: FindCoordinatorRequest, context: RequestContext
 ) -> FindCoordinatorResponse:
     try:
-        await context.broker.internal_topics.ensure(OFFSETS_TOPIC)
+        await context.broker.internal_topics.ensure(topic)
     except Exception as error:  # noqa: BLE001 - the client is told to try again, whatever it was
-        as_kafka_error(error, f"creating {OFFSETS_TOPIC}")
+        as_kafka_error(error, f"creating {topic}")
     return _answer(request, context)
 
 
@@ -69,19 +74,17 @@ def _coordinator(key_type: int, key: str, context: RequestContext) -> Coordinato
 
 
 def _find(key_type: int, key: str, context: RequestContext) -> NodeEndpoint:
-    if key_type == _TRANSACTION:
-        host, port = own_endpoint(context)
-        return NodeEndpoint(context.broker.broker_id, host, port, None)
-    if key_type != _GROUP:
+    name = TOPICS.get(key_type)
+    if name is None:
         raise InvalidRequest(f"coordinator type {key_type} has no coordinator here")
     broker = context.broker
-    topic = broker.metadata.topic(OFFSETS_TOPIC)
+    topic = broker.metadata.topic(name)
     if topic is None:
-        raise CoordinatorNotAvailable(f"{OFFSETS_TOPIC} cannot be created")
+        raise CoordinatorNotAvailable(f"{name} cannot be created")
     partition = topic.partition(partition_of(key, len(topic.partitions)))
     node = endpoint_of(broker, partition.leader, context.exchange.connection) if partition else None
     if node is None:
-        raise CoordinatorNotAvailable("the group's partition has no leader")
+        raise CoordinatorNotAvailable(f"the partition of {key} has no leader")
     return node
 
 

@@ -16,11 +16,12 @@ from barnabas.core.errors import TopicAlreadyExists
 
 @dataclass(frozen=True, slots=True)
 class InternalTopic:
-    """What an internal topic is created with; the replication factor depends on the live brokers."""
+    """What an internal topic is created with; the replication factor depends on the live brokers, and some
+    settings on the replication factor."""
 
     num_partitions: int
     replication_factor: Callable[[int], int]
-    configs: dict[str, str]
+    configs: Callable[[int], dict[str, str]]
 
 
 class InternalTopics:
@@ -39,11 +40,12 @@ class InternalTopics:
     async def ensure(self, name: str) -> None:
         """Create the topic unless it exists."""
         definition = self._definitions[name]
+        replication_factor = definition.replication_factor(len(self._metadata.brokers()))
         spec = TopicSpec(
             name,
             num_partitions=definition.num_partitions,
-            replication_factor=definition.replication_factor(len(self._metadata.brokers())),
-            configs=dict(definition.configs),
+            replication_factor=replication_factor,
+            configs=definition.configs(replication_factor),
         )
         try:
             await self._topics.create_topic(spec)

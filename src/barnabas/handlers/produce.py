@@ -1,10 +1,13 @@
-"""Produce (0), v0-13. Gaps: transactional appends are not verified with a coordinator (KIP-890).
+"""Produce (0), v0-13. Gaps: none.
 
 Versions 0-2 carry message formats 0 and 1, which are converted up: a log holds v2 batches only,
 unless an older broker wrote it.
 
 Each partition gets its own answer, its own error included. With acks=0 nobody reads an answer,
 so an error can only be told by closing the connection: the producer then looks for a new leader.
+
+A request with a transactional id takes a detour first (`transactional_produce`), which costs the others
+one comparison.
 """
 
 from __future__ import annotations
@@ -32,6 +35,7 @@ from barnabas.handlers.context import RequestContext
 from barnabas.handlers.leader_hints import add_leader_hints
 from barnabas.handlers.registry import Api
 from barnabas.handlers.topic_ids import topic_name
+from barnabas.handlers.transactional_produce import NONE_REFUSED, Refused, admit_transactional
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.messages.produce import (
     BatchIndexAndErrorMessage,
@@ -84,10 +88,17 @@ class _Outcome:
 
 
 def handle_produce(request: ProduceRequest, context: RequestContext) -> None:
+    if request.transactional_id is None:
+        _append_and_answer(request, context, NONE_REFUSED)
+    else:
+        admit_transactional(request, context, lambda refused: _append_and_answer(request, context, refused))
+
+
+def _append_and_answer(request: ProduceRequest, context: RequestContext, refused: Refused) -> None:
     """The producer is answered first, then the readers that its records wake up."""
     replicas = context.broker.replicas
     required_acks = request.acks
-    outcome = _append_all(request, context)
+    outcome = _append_all(request, context, refused)
     if required_acks == 0:
         if outcome.failed:
             context.exchange.close("a produce request with acks=0 failed")
@@ -105,7 +116,7 @@ def handle_produce(request: ProduceRequest, context: RequestContext) -> None:
         replicas.wake(partition.topic_partition)
 
 
-def _append_all(request: ProduceRequest, context: RequestContext) -> _Outcome:
+def _append_all(request: ProduceRequest, context: RequestContext, refused: Refused) -> _Outcome:
     outcome = _Outcome()
     required_acks = request.acks
     by_id = context.api_version >= 13
@@ -126,7 +137,7 @@ def _append_all(request: ProduceRequest, context: RequestContext) -> _Outcome:
             try:
                 if refusal is not None:
                     raise refusal
-                partition, info = _append(name, data, required_acks, context)
+                partition, info = _append(name, data, required_acks, context, refused)
             except Exception as error:  # noqa: BLE001 - each partition has its own answer
                 outcome.failed = True
                 answers.append(_refused(data, error, name, context.broker.replicas))
@@ -160,7 +171,11 @@ def _refusal(request: ProduceRequest) -> KafkaError | None:
 
 
 def _append(
-    topic: str | None, data: PartitionProduceData, required_acks: int, context: RequestContext
+    topic: str | None,
+    data: PartitionProduceData,
+    required_acks: int,
+    context: RequestContext,
+    refused: Refused,
 ) -> tuple[Partition, AppendInfo]:
     if not -1 <= required_acks <= 1:
         raise InvalidRequiredAcks(f"acks must be -1, 0 or 1, not {required_acks}")
@@ -173,6 +188,10 @@ def _append(
         raise InvalidRecord("a produce request has one record batch per partition, this one has none")
     assert isinstance(records, memoryview)
     partition = context.broker.replicas.partition(topic, data.index)
+    if refused:
+        error = refused.get(partition.topic_partition)
+        if error is not None:
+            raise error
     if context.api_version < 7:
         records = _from_old_producer(records, context.api_version, partition)
     return partition, partition.append(records, required_acks)

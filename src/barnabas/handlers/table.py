@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from barnabas.handlers.add_offsets_to_txn import ADD_OFFSETS_TO_TXN
+from barnabas.handlers.add_partitions_to_txn import ADD_PARTITIONS_TO_TXN
 from barnabas.handlers.alter_configs import ALTER_CONFIGS
 from barnabas.handlers.alter_partition_reassignments import ALTER_PARTITION_REASSIGNMENTS
 from barnabas.handlers.api_versions import API_VERSIONS
@@ -18,7 +20,9 @@ from barnabas.handlers.describe_groups import DESCRIBE_GROUPS
 from barnabas.handlers.describe_log_dirs import DESCRIBE_LOG_DIRS
 from barnabas.handlers.describe_producers import DESCRIBE_PRODUCERS
 from barnabas.handlers.describe_topic_partitions import DESCRIBE_TOPIC_PARTITIONS
+from barnabas.handlers.describe_transactions import DESCRIBE_TRANSACTIONS
 from barnabas.handlers.elect_leaders import ELECT_LEADERS
+from barnabas.handlers.end_txn import END_TXN
 from barnabas.handlers.fetch import FETCH
 from barnabas.handlers.find_coordinator import FIND_COORDINATOR
 from barnabas.handlers.heartbeat import HEARTBEAT
@@ -30,6 +34,7 @@ from barnabas.handlers.list_config_resources import LIST_CONFIG_RESOURCES
 from barnabas.handlers.list_groups import LIST_GROUPS
 from barnabas.handlers.list_offsets import LIST_OFFSETS
 from barnabas.handlers.list_partition_reassignments import LIST_PARTITION_REASSIGNMENTS
+from barnabas.handlers.list_transactions import LIST_TRANSACTIONS
 from barnabas.handlers.metadata import METADATA
 from barnabas.handlers.offset_commit import OFFSET_COMMIT
 from barnabas.handlers.offset_delete import OFFSET_DELETE
@@ -38,6 +43,8 @@ from barnabas.handlers.offset_for_leader_epoch import OFFSET_FOR_LEADER_EPOCH
 from barnabas.handlers.produce import PRODUCE
 from barnabas.handlers.registry import ApiTable
 from barnabas.handlers.sync_group import SYNC_GROUP
+from barnabas.handlers.txn_offset_commit import TXN_OFFSET_COMMIT
+from barnabas.handlers.write_txn_markers import WRITE_TXN_MARKERS
 
 ALL_APIS = ApiTable(
     (
@@ -60,6 +67,11 @@ ALL_APIS = ApiTable(
         DELETE_RECORDS,
         INIT_PRODUCER_ID,
         OFFSET_FOR_LEADER_EPOCH,
+        ADD_PARTITIONS_TO_TXN,
+        ADD_OFFSETS_TO_TXN,
+        END_TXN,
+        WRITE_TXN_MARKERS,
+        TXN_OFFSET_COMMIT,
         DESCRIBE_CONFIGS,
         ALTER_CONFIGS,
         DESCRIBE_LOG_DIRS,
@@ -72,6 +84,8 @@ ALL_APIS = ApiTable(
         OFFSET_DELETE,
         DESCRIBE_CLUSTER,
         DESCRIBE_PRODUCERS,
+        DESCRIBE_TRANSACTIONS,
+        LIST_TRANSACTIONS,
         CONSUMER_GROUP_HEARTBEAT,
         CONSUMER_GROUP_DESCRIBE,
         LIST_CONFIG_RESOURCES,

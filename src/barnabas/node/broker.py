@@ -30,9 +30,12 @@ from barnabas.controller.election import become_controller
 from barnabas.controller.local_partitions import LocalPartitions
 from barnabas.controller.producer_ids import ProducerIds
 from barnabas.controller.topic_admin import TopicAdmin
+from barnabas.coordinator.group.coordinator import OFFSETS_TOPIC
+from barnabas.coordinator.transaction.coordinator import TRANSACTION_TOPIC
+from barnabas.coordinator.transaction.settings import TRANSACTION_VERSION_FEATURE
 from barnabas.core.clock import Clock, SystemClock
 from barnabas.core.errors import InvalidConfig
-from barnabas.core.ids import BrokerId, Randomness
+from barnabas.core.ids import BrokerId, Randomness, TopicPartition
 from barnabas.core.metrics import Metrics
 from barnabas.handlers.dispatcher import Dispatcher
 from barnabas.handlers.internal_topics import InternalTopics
@@ -45,12 +48,13 @@ from barnabas.network.settings import NetworkSettings
 from barnabas.node.broker_config import BrokerConfig
 from barnabas.node.config_keys import BROKER_KEYS
 from barnabas.node.config_parsing import connection_overrides
-from barnabas.node.groups import internal_topic_definitions, make_group_coordinator
+from barnabas.node.groups import make_group_coordinator, offsets_topic
 from barnabas.node.identity import GENERATE, Remembered, check_cluster_id, choose_broker_id, remembered
 from barnabas.node.lifecycle import BrokerState, Lifecycle
 from barnabas.node.listeners import Listener
 from barnabas.node.metrics_endpoint import MetricsEndpoint
 from barnabas.node.runtime import LoopScheduler, ThreadBackground, TimerDriver
+from barnabas.node.transactions import LocalMarkers, make_transaction_coordinator, transaction_topic
 from barnabas.purgatory.timer import Timer
 from barnabas.replication.fetch_session import FetchSessions
 from barnabas.replication.replica_manager import ReplicaManager
@@ -131,16 +135,31 @@ class Broker:
             metrics=self.metrics,
         )
         self._exits.callback(groups.runtime.close)
-        topics = await self._take_control(znodes, configs, metadata, replicas)
-
         producer_ids = ProducerIds(lambda: allocate_producer_ids(znodes, self.broker_id))
         self._exits.push_async_callback(producer_ids.close)
+        markers = LocalMarkers(replicas, groups, self._clock)
+        transactions = make_transaction_coordinator(
+            self.config,
+            replicas,
+            metadata,
+            markers,
+            producer_ids.take_now,
+            lambda topic_partition: self._is_deleted(topic_partition, metadata),
+            clock=self._clock,
+            scheduler=self._scheduler,
+            timer=self._timer,
+            metrics=self.metrics,
+        )
+        self._exits.callback(transactions.runtime.close)
+        topics = await self._take_control(znodes, configs, metadata, replicas)
+
         services = Services(
             broker_id=self.broker_id,
             cluster_id=self.cluster_id,
             settings=self.config,
             clock=self._clock,
             apis=ALL_APIS,
+            features={TRANSACTION_VERSION_FEATURE: transactions.settings.transaction_version},
             metadata=metadata,
             replicas=replicas,
             fetch_sessions=FetchSessions(
@@ -153,7 +172,16 @@ class Broker:
             configs=configs,
             producer_ids=producer_ids,
             groups=groups,
-            internal_topics=InternalTopics(topics, metadata, internal_topic_definitions(self.config)),
+            transactions=transactions,
+            markers=markers,
+            internal_topics=InternalTopics(
+                topics,
+                metadata,
+                {
+                    OFFSETS_TOPIC: offsets_topic(self.config),
+                    TRANSACTION_TOPIC: transaction_topic(self.config),
+                },
+            ),
         )
         dispatcher = Dispatcher(ALL_APIS, services, self._clock, self.metrics)
         self._exits.push_async_callback(dispatcher.close)
@@ -257,6 +285,10 @@ class Broker:
             offline = self._replicas.directory_failed(directory)
             if self._topics is not None:
                 self._topics.replicas_offline(offline)
+
+    def _is_deleted(self, topic_partition: TopicPartition, metadata: MetadataCache) -> bool:
+        """A partition that nobody knows; while topics are still being loaded, nobody can know that."""
+        return self._topics is not None and metadata.partition(*topic_partition) is None
 
     def _bind(self) -> Server:
         """Take the ports now, so that a conflict stops the start before anything else happens."""

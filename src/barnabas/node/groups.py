@@ -89,15 +89,13 @@ def make_group_coordinator(
     return coordinator
 
 
-def internal_topic_definitions(config: BrokerConfig) -> dict[str, InternalTopic]:
-    return {
-        OFFSETS_TOPIC: InternalTopic(
-            config.offsets_topic_num_partitions,
-            lambda live: config.internal_replication_factor("offsets.topic.replication.factor", live),
-            {
-                "cleanup.policy": "compact",
-                "segment.bytes": str(config.offsets_topic_segment_bytes),
-                "compression.type": "producer",
-            },
-        )
-    }
+def offsets_topic(config: BrokerConfig) -> InternalTopic:
+    return InternalTopic(
+        config.offsets_topic_num_partitions,
+        lambda live: config.internal_replication_factor("offsets.topic.replication.factor", live),
+        lambda _: {
+            "cleanup.policy": "compact",
+            "segment.bytes": str(config.offsets_topic_segment_bytes),
+            "compression.type": "producer",
+        },
+    )

@@ -166,8 +166,8 @@ class LogState:
     def active_producers(self) -> list[ProducerEntry]:
         return list(self.producers.producers.values())
 
-    def has_ongoing_transaction(self, producer_id: int) -> bool:
-        return self.producers.has_ongoing_transaction(producer_id)
+    def has_ongoing_transaction(self, producer_id: int, producer_epoch: int | None = None) -> bool:
+        return self.producers.has_ongoing_transaction(producer_id, producer_epoch)
 
     def remove_expired_producers(self) -> None:
         self.producers.remove_expired(self._clock.now_ms(), self._environment.producer_id_expiration_ms)

@@ -10,6 +10,7 @@ from typing import Any
 from barnabas.cluster.topics import allocate_producer_ids
 from barnabas.controller.producer_ids import ProducerIds
 from barnabas.coordinator.group.coordinator import OFFSETS_TOPIC
+from barnabas.coordinator.transaction.coordinator import TRANSACTION_TOPIC
 from barnabas.handlers.context import RequestContext
 from barnabas.handlers.internal_topics import InternalTopic, InternalTopics
 from barnabas.handlers.registry import Api
@@ -78,6 +79,7 @@ class Broker(Admin):
             settings=self.settings,
             clock=self.clock,
             apis=ALL_APIS,
+            features={"transaction.version": 2},
             metadata=self.metadata,
             replicas=self.replicas,  # type: ignore[arg-type]
             fetch_sessions=None,  # type: ignore[arg-type]
@@ -85,8 +87,15 @@ class Broker(Admin):
             configs=self.configs,
             producer_ids=ProducerIds(lambda: allocate_producer_ids(znodes, BROKER_ID)),
             groups=None,  # type: ignore[arg-type]
+            transactions=None,  # type: ignore[arg-type]
+            markers=None,  # type: ignore[arg-type]
             internal_topics=InternalTopics(
-                self.topics, self.metadata, {OFFSETS_TOPIC: InternalTopic(3, lambda live: min(3, live), {})}
+                self.topics,
+                self.metadata,
+                {
+                    name: InternalTopic(3, lambda live: min(3, live), lambda _: {})
+                    for name in (OFFSETS_TOPIC, TRANSACTION_TOPIC)
+                },
             ),
         )
 

@@ -70,7 +70,17 @@ async def test_what_is_registered_is_what_is_advertised(broker: Broker, version:
     assert advertised[ApiKey.PRODUCE] == (0, 13)
     assert advertised[ApiKey.API_VERSIONS] == (0, 4)
     assert advertised[ApiKey.METADATA] == (0, 13)
-    assert response.finalized_features == response.supported_features == []
+
+
+@pytest.mark.parametrize("version", API_VERSIONS.versions)
+async def test_features_are_told_as_far_as_the_version_allows(broker: Broker, version: int) -> None:
+    request = ApiVersionsRequest(client_software_name="a-client", client_software_version="1.0")
+    response = await broker.ask(API_VERSIONS, request, version)
+    finalized = [(each.name, each.max_version_level) for each in response.finalized_features]
+    supported = [(each.name, each.min_version, each.max_version) for each in response.supported_features]
+    assert finalized == ([("transaction.version", 2)] if version >= 3 else [])
+    assert supported == ([("transaction.version", 0, 2)] if version >= 4 else [])
+    assert response.finalized_features_epoch == (0 if version >= 3 else -1)
 
 
 @pytest.mark.parametrize(("name", "version"), [("", "1"), ("a", ""), ("a b", "1"), ("-a", "1"), ("a", "1-")])
@@ -128,7 +138,6 @@ async def test_every_producer_gets_another_id(broker: Broker, version: int) -> N
 @pytest.mark.parametrize(
     ("request_", "expected"),
     [
-        (InitProducerIdRequest(transactional_id="tx"), UnsupportedVersion),
         (InitProducerIdRequest(transactional_id=""), InvalidRequest),
         (InitProducerIdRequest(transactional_id=None, producer_id=1), InvalidRequest),
         (InitProducerIdRequest(transactional_id=None, producer_epoch=1), InvalidRequest),

@@ -14,6 +14,7 @@ from barnabas.coordinator.decision import Decision
 from barnabas.coordinator.group.callers import Caller
 from barnabas.coordinator.group.settings import GroupSettings
 from barnabas.coordinator.group.shard import GroupShard
+from barnabas.coordinator.routing import Gathering, partition_of
 from barnabas.coordinator.runtime import CoordinatorRuntime, Producer
 from barnabas.core.errors import (
     CoordinatorLoadInProgress,
@@ -26,7 +27,6 @@ from barnabas.core.errors import (
     RecordListTooLarge,
     UnknownMemberId,
 )
-from barnabas.core.ids import java_hash
 from barnabas.protocol.messages import consumer_group_describe
 from barnabas.protocol.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
@@ -60,7 +60,6 @@ from barnabas.protocol.messages.txn_offset_commit import (
 from barnabas.records.record import EndTransactionMarker
 
 OFFSETS_TOPIC = "__consumer_offsets"
-_INT_MIN = -(1 << 31)
 
 R = TypeVar("R")
 T = TypeVar("T")
@@ -78,31 +77,6 @@ class Once(Generic[R]):
         respond, self._respond = self._respond, None
         if respond is not None:
             respond(response)
-
-
-class Gathering(Generic[T]):
-    """The parts of one answer, which arrive one by one, in whatever order."""
-
-    __slots__ = ("_done", "_left", "_parts")
-
-    def __init__(self, count: int, done: Callable[[list[T]], None]) -> None:
-        self._parts: dict[int, T] = {}
-        self._left = count
-        self._done = done
-        if not count:
-            done([])
-
-    def put(self, place: int, part: T) -> None:
-        self._parts[place] = part
-        self._left -= 1
-        if not self._left:
-            self._done([self._parts[place] for place in sorted(self._parts)])
-
-
-def partition_of(group_id: str, partition_count: int) -> int:
-    """Kafka's own: the smallest int has no positive counterpart and counts as 0."""
-    value = java_hash(group_id)
-    return (0 if value == _INT_MIN else abs(value)) % partition_count
 
 
 class GroupCoordinator:
