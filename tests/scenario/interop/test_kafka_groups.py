@@ -66,9 +66,7 @@ def test_offsets_are_described_and_reset(broker: Broker, protocol: str) -> None:
     group = f"{protocol}-group"
     described = groups_tool(broker, "--describe", "--group", group)
     assert len(re.findall(rf"{group} +t +\d +10 +10 +0 ", described)) == 4, described
-    groups_tool(
-        broker, "--reset-offsets", "--group", group, "--topic", "t", "--to-offset", "3", "--execute"
-    )
+    groups_tool(broker, "--reset-offsets", "--group", group, "--topic", "t", "--to-offset", "3", "--execute")
     described = groups_tool(broker, "--describe", "--group", group)
     assert len(re.findall(rf"{group} +t +\d +3 +10 +7 ", described)) == 4, described
 
