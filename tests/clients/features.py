@@ -46,7 +46,9 @@ FEATURES: tuple[Feature, ...] = (
     Feature("delete-records", "delete records"),
     Feature("delete-topic", "delete topic"),
     Feature("group", "subscribe and commit", frozenset({JOIN_GROUP, OFFSET_COMMIT})),
-    Feature("group-consumer-protocol", "the same, KIP-848", frozenset({CONSUMER_GROUP_HEARTBEAT, OFFSET_COMMIT})),
+    Feature(
+        "group-consumer-protocol", "the same, KIP-848", frozenset({CONSUMER_GROUP_HEARTBEAT, OFFSET_COMMIT})
+    ),
     Feature("transaction", "transactions", frozenset({ADD_PARTITIONS_TO_TXN})),
     Feature("transaction-offsets", "offsets in a transaction", frozenset({JOIN_GROUP, TXN_OFFSET_COMMIT})),
 )
