@@ -4,7 +4,7 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: help run test test-clients check bench bench-quick clean
+.PHONY: help run test test-clients test-differential check bench bench-quick clean
 help:              ## show this
 	@grep -hE '^[a-z-]+: .*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 16
 
@@ -29,6 +29,9 @@ test: $(VENV)/.dev ## run every test
 
 test-clients: $(VENV)/.dev ## every client and tool against the broker, write docs/COMPATIBILITY.md
 	$(BIN)/python -m pytest tests/clients --compatibility docs/COMPATIBILITY.md
+
+test-differential: $(VENV)/.dev ## compare every answer with Apache Kafka's (needs Java and Maven)
+	$(BIN)/python -m pytest -q --tb=line -r N tests/differential
 
 check: $(VENV)/.dev ## ruff, mypy --strict, import-linter
 	$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy && $(BIN)/lint-imports

@@ -1,22 +1,32 @@
-"""Free TCP ports on the loopback interface.
+"""Ports that stay free until a server takes them.
 
-A port is free only until somebody takes it: the ones handed out here are remembered for the
-life of this process, and the kernel hands ephemeral ports out in an order that makes a clash
-between two test processes unlikely.
+A port that the system hands out comes from the range of outgoing connections, so any client
+may take it again between our look and the server's bind, or while a killed broker is down. Below
+that range only servers live; a random start keeps parallel test processes apart.
 """
 
 from __future__ import annotations
 
+import os
+import random
 import socket
 
-_given: set[int] = set()
+FIRST = 15_000
+LAST = 32_000
+
+_chance = random.Random(os.urandom(8))
 
 
-def free_port() -> int:
-    while True:
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            port: int = probe.getsockname()[1]
-        if port not in _given:
-            _given.add(port)
-            return port
+def free_port(host: str = "127.0.0.1") -> int:
+    """A port below the range of outgoing connections that nobody listens on now."""
+    for _ in range(1_000):
+        port = _chance.randrange(FIRST, LAST)
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        with socket.socket(family) as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                probe.bind((host, port))
+            except OSError:
+                continue
+        return port
+    raise RuntimeError("no free port")

@@ -10,7 +10,7 @@ on to what it got, and a reader never sees half an update. The cache is derived:
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from barnabas.cluster.broker_znodes import BrokerInfo, Endpoint
 from barnabas.core.ids import INTERNAL_TOPICS, NO_LEADER, ZERO_UUID, BrokerId, Uuid
@@ -78,12 +78,23 @@ class TopicMetadata:
 
 
 class MetadataCache:
-    __slots__ = ("_brokers", "_by_id", "_endpoints", "_topics", "cluster_id", "controller_id", "generation")
+    __slots__ = (
+        "_brokers",
+        "_by_id",
+        "_endpoints",
+        "_topics",
+        "cluster_id",
+        "controller_id",
+        "generation",
+        "on_topic_removed",
+    )
 
     def __init__(self, cluster_id: str) -> None:
         self.cluster_id = cluster_id
         self.controller_id: BrokerId = NO_LEADER
         self.generation = 0
+        self.on_topic_removed: Callable[[str], None] | None = None
+        """Called with the name of a topic that is gone: what others remember of it means nothing now."""
         self._topics: dict[str, TopicMetadata] = {}
         self._by_id: dict[Uuid, TopicMetadata] = {}
         self._brokers: dict[int, BrokerInfo] = {}
@@ -161,6 +172,8 @@ class MetadataCache:
         if former is not None:
             self._by_id.pop(former.topic_id, None)
             self.generation += 1
+            if self.on_topic_removed is not None:
+                self.on_topic_removed(name)
         return former
 
     def put_brokers(self, brokers: Iterable[BrokerInfo]) -> None:

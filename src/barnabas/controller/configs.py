@@ -110,6 +110,7 @@ class ConfigRepository:
         """Every setting of a resource, with where its value comes from."""
         match resource.type:
             case ResourceType.TOPIC:
+                check_topic_name(resource.name)
                 self._check_topic(resource.name)
                 return self.entries(self._topics[resource.name])
             case ResourceType.BROKER if not resource.name:

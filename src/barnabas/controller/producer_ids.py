@@ -13,7 +13,7 @@ import logging
 from collections.abc import Awaitable, Callable
 
 from barnabas.cluster.znodes import ProducerIdBlock
-from barnabas.core.errors import CoordinatorNotAvailable
+from barnabas.core.errors import CoordinatorLoadInProgress, CoordinatorNotAvailable
 
 logger = logging.getLogger(__name__)
 
@@ -43,16 +43,34 @@ class ProducerIds:
         self._left -= 1
         return next(self._ids)
 
+    def take_now(self) -> int:
+        """An id without waiting; whoever asks in vain has to try again."""
+        producer_id = self.take()
+        if producer_id is None:
+            raise CoordinatorLoadInProgress("producer ids are being fetched from the coordination store")
+        return producer_id
+
+    @property
+    def has_any(self) -> bool:
+        return bool(self._left) or self._next_block is not None
+
     async def next(self) -> int:
         """An id, after waiting for the store if need be."""
         while True:
             producer_id = self.take()
             if producer_id is not None:
                 return producer_id
-            assert self._fetching is not None
-            await asyncio.wait([self._fetching])
-            if self._next_block is None and not self._left:
-                raise CoordinatorNotAvailable("no producer id could be had from the coordination store")
+            await self.fetched()
+
+    async def fetched(self) -> None:
+        """Wait until there are ids to take."""
+        if self.has_any:
+            return
+        self._prefetch()
+        assert self._fetching is not None
+        await asyncio.wait([self._fetching])
+        if not self.has_any:
+            raise CoordinatorNotAvailable("no producer id could be had from the coordination store")
 
     async def close(self) -> None:
         if self._fetching is not None:

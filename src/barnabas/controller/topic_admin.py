@@ -38,7 +38,7 @@ from barnabas.core.errors import (
     UnknownServerError,
     UnknownTopicOrPartition,
 )
-from barnabas.core.ids import INTERNAL_TOPICS, ZERO_UUID, Randomness, TopicPartition, Uuid
+from barnabas.core.ids import INTERNAL_TOPICS, Randomness, TopicPartition, Uuid
 from barnabas.storage.log_config import LogConfig
 
 logger = logging.getLogger(__name__)
@@ -101,7 +101,7 @@ class TopicAdmin:
                 live_brokers=self._metadata.racks().keys(),
                 assign=self._assign,
             )
-            topic_id = ZERO_UUID if validate_only else Uuid.generate(self._randomness)
+            topic_id = Uuid.generate(self._randomness)
             if not validate_only:
                 await self._make_topic(spec.name, topic_id, assignment, overrides)
             return CreatedTopic(spec.name, topic_id, len(assignment), len(assignment[0]), config)

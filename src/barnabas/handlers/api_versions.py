@@ -5,7 +5,9 @@ what is advertised is what is implemented. Its header is always version 0, and a
 is not served is answered in version 0 with the range of this API alone: the client then asks
 again in a language that both know.
 
-Features: none is finalized and none is supported above level 0, so none is listed.
+Features: each is finalized at its highest level. `transaction.version` tells producers whether every
+transaction gets an epoch of its own. A feature that may be off (level 0) cannot be told as supported
+before version 4.
 """
 
 from __future__ import annotations
@@ -16,15 +18,43 @@ from barnabas.core.errors import InvalidRequest, UnsupportedVersion
 from barnabas.handlers.context import RequestContext
 from barnabas.handlers.registry import Api, ApiTable
 from barnabas.protocol.api_keys import ApiKey
-from barnabas.protocol.messages.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
+from barnabas.protocol.messages.api_versions import (
+    ApiVersion,
+    ApiVersionsRequest,
+    ApiVersionsResponse,
+    FinalizedFeatureKey,
+    SupportedFeatureKey,
+)
+
+VERSION_WITH_FEATURES = 3
+VERSION_WITH_OPTIONAL_FEATURES = 4
+FEATURES_EPOCH = 0
+"""The levels never change while a broker runs, so there is one epoch of them."""
 
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
 
 def handle_api_versions(request: ApiVersionsRequest, context: RequestContext) -> ApiVersionsResponse:
-    if context.api_version >= 3:
+    response = ApiVersionsResponse(api_keys=[_row(api) for api in context.broker.apis])
+    if context.api_version >= VERSION_WITH_FEATURES:
         _check_software(request)
-    return ApiVersionsResponse(api_keys=[_row(api) for api in context.broker.apis])
+        _add_features(response, context)
+    return response
+
+
+def _add_features(response: ApiVersionsResponse, context: RequestContext) -> None:
+    features = context.broker.features
+    if context.api_version >= VERSION_WITH_OPTIONAL_FEATURES:
+        response.supported_features = [
+            SupportedFeatureKey(name=name, min_version=0, max_version=level)
+            for name, level in features.items()
+        ]
+    if features:
+        response.finalized_features_epoch = FEATURES_EPOCH
+        response.finalized_features = [
+            FinalizedFeatureKey(name=name, min_version_level=level, max_version_level=level)
+            for name, level in features.items()
+        ]
 
 
 def unsupported_version_response(apis: ApiTable) -> ApiVersionsResponse:

@@ -51,6 +51,7 @@ class Finisher(Protocol):
     """Turns a handler's response into the answer; the dispatcher has one per API and version."""
 
     def finish(self, context: RequestContext, response: Any) -> None: ...
+    def finish_unanswered(self, context: RequestContext) -> None: ...
     def finish_later(self, context: RequestContext, work: Coroutine[Any, Any, Any]) -> None: ...
 
 
@@ -93,7 +94,7 @@ class RequestContext:
 
     def respond_nothing(self) -> None:
         """Leave the request without an answer, as acks=0 asks for."""
-        self.exchange.respond_nothing()
+        self._finisher.finish_unanswered(self)
 
     def answer_with(self, work: Coroutine[Any, Any, Any]) -> None:
         """Answer with what `work` returns, once it is done; the connection waits for it."""

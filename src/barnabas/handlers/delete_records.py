@@ -26,8 +26,11 @@ def handle_delete_records(
     topics: list[DeleteRecordsTopicResult] = []
     pending: list[PendingDeletion] = []
     for topic in request.topics:
+        if not topic.partitions:
+            continue
         results: list[DeleteRecordsPartitionResult] = []
-        for ask in topic.partitions:
+        # Of a partition that is named twice only the last offset counts.
+        for ask in {each.partition_index: each for each in topic.partitions}.values():
             result = DeleteRecordsPartitionResult(partition_index=ask.partition_index, low_watermark=-1)
             results.append(result)
             try:

@@ -31,14 +31,17 @@ async def handle_delete_topics(request: DeleteTopicsRequest, context: RequestCon
         topics = [DeleteTopicState(name=name) for name in request.topic_names]
     else:
         topics = request.topics
-    times = Counter((topic.name, topic.topic_id) for topic in topics)
+    times = Counter(_identity(topic, context) for topic in topics)
     results = []
     for topic in topics:
+        asked_for = times.pop(_identity(topic, context), 0)
+        if not asked_for:
+            continue  # answered where it was first named
         result = DeletableTopicResult(name=topic.name, topic_id=topic.topic_id, error_message=None)
         try:
             if (topic.name is None) == (topic.topic_id == ZERO_UUID):
                 raise InvalidRequest("a topic is named either by its name or by its id")
-            if times[topic.name, topic.topic_id] > 1:
+            if asked_for > 1:
                 raise InvalidRequest("the request names this topic more than once")
             await _delete(result, context)
         except Exception as error:  # noqa: BLE001 - each topic has its own error
@@ -46,6 +49,14 @@ async def handle_delete_topics(request: DeleteTopicsRequest, context: RequestCon
             result.error_code, result.error_message = failure.code, failure.message
         results.append(result)
     return DeleteTopicsResponse(responses=results)
+
+
+def _identity(topic: DeleteTopicState, context: RequestContext) -> object:
+    """The same for a name and for the id of the topic that has it now."""
+    if topic.name is None and topic.topic_id != ZERO_UUID:
+        known = context.broker.metadata.topic_by_id(topic.topic_id)
+        return topic.topic_id if known is None else known.name
+    return topic.name if topic.topic_id == ZERO_UUID else (topic.name, topic.topic_id)
 
 
 async def _delete(result: DeletableTopicResult, context: RequestContext) -> None:

@@ -34,7 +34,7 @@ def _describe(
     asked: DescribeConfigsResource, request: DescribeConfigsRequest, context: RequestContext
 ) -> DescribeConfigsResult:
     result = DescribeConfigsResult(
-        resource_type=asked.resource_type, resource_name=asked.resource_name, error_message=None
+        resource_type=asked.resource_type, resource_name=asked.resource_name, error_message=""
     )
     try:
         entries = context.broker.configs.describe(ConfigResource(asked.resource_type, asked.resource_name))

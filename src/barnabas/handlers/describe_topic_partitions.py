@@ -16,7 +16,7 @@ from barnabas.core.errors import (
     UnknownTopicOrPartition,
 )
 from barnabas.core.ids import INTERNAL_TOPICS, NO_LEADER, check_topic_name
-from barnabas.handlers.authorized_operations import TOPIC_OPERATIONS
+from barnabas.handlers.authorized_operations import NOT_ASKED, TOPIC_OPERATIONS
 from barnabas.handlers.context import RequestContext
 from barnabas.handlers.registry import Api
 from barnabas.protocol.api_keys import ApiKey
@@ -35,7 +35,9 @@ def handle_describe_topic_partitions(
     metadata = context.broker.metadata
     asked = {topic.name for topic in request.topics}
     if not _is_valid(request.cursor, asked):
-        return DescribeTopicPartitionsResponse(topics=[_failed(name, InvalidRequest.code) for name in asked])
+        return DescribeTopicPartitionsResponse(
+            topics=[_failed(topic.name, InvalidRequest.code, NOT_ASKED) for topic in request.topics]
+        )
     start_topic, start_partition = _start(request.cursor)
     left = max(
         1, min(context.broker.settings.max_request_partition_size_limit, request.response_partition_limit)
@@ -80,12 +82,12 @@ def _missing(name: str) -> DescribeTopicPartitionsResponseTopic:
     return _failed(name, UnknownTopicOrPartition.code)
 
 
-def _failed(name: str, code: int) -> DescribeTopicPartitionsResponseTopic:
+def _failed(name: str, code: int, operations: int = TOPIC_OPERATIONS) -> DescribeTopicPartitionsResponseTopic:
     return DescribeTopicPartitionsResponseTopic(
         error_code=code,
         name=name,
         is_internal=name in INTERNAL_TOPICS,
-        topic_authorized_operations=TOPIC_OPERATIONS,
+        topic_authorized_operations=operations,
     )
 
 

@@ -86,12 +86,19 @@ class Binding:
 
     def finish(self, context: RequestContext, response: Any) -> None:
         """Encode and send; inline answers and late ones alike come through here."""
-        exchange = context.exchange
-        exchange.respond(encode_response(context.correlation_id, response, self.version))
+        context.exchange.respond(encode_response(context.correlation_id, response, self.version))
+        self._observe(context)
+
+    def finish_unanswered(self, context: RequestContext) -> None:
+        """The request is done, and whoever sent it wants to hear nothing of it."""
+        context.exchange.respond_nothing()
+        self._observe(context)
+
+    def _observe(self, context: RequestContext) -> None:
         now_ms = self._now_ms()
         left_handler_ms = context.local_end_ms or now_ms
         self._local_time.observe(left_handler_ms - context.started_ms)
-        self._total_time.observe(now_ms - exchange.received_ms)
+        self._total_time.observe(now_ms - context.exchange.received_ms)
         if left_handler_ms != now_ms:
             self._remote_time.observe(now_ms - left_handler_ms)
 

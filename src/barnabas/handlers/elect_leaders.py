@@ -6,6 +6,8 @@ is offline, nobody can lead.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from barnabas.core.errors import (
     ElectionNotNeeded,
     EligibleLeadersNotAvailable,
@@ -30,7 +32,7 @@ _PREFERRED, _UNCLEAN = 0, 1
 
 def handle_elect_leaders(request: ElectLeadersRequest, context: RequestContext) -> ElectLeadersResponse:
     if request.election_type not in (_PREFERRED, _UNCLEAN):
-        raise InvalidRequest(f"election type {request.election_type} is not known")
+        return _refused(request, InvalidRequest(f"election type {request.election_type} is not known"))
     metadata = context.broker.metadata
     asked: dict[str, list[int]] = {}
     if request.topic_partitions is None:
@@ -44,17 +46,27 @@ def handle_elect_leaders(request: ElectLeadersRequest, context: RequestContext) 
         if request.topic_partitions is None:
             # Of all partitions only those are named whose election was needed.
             errors = [(p, error) for p, error in errors if not isinstance(error, ElectionNotNeeded)]
-        if errors:
-            results.append(
-                ReplicaElectionResult(
-                    topic=topic,
-                    partition_result=[
-                        PartitionResult(partition_id=p, error_code=error.code, error_message=error.message)
-                        for p, error in errors
-                    ],
-                )
-            )
+        results.append(ReplicaElectionResult(topic=topic, partition_result=_results(errors)))
     return ElectLeadersResponse(replica_election_results=results)
+
+
+def _refused(request: ElectLeadersRequest, error: KafkaError) -> ElectLeadersResponse:
+    return ElectLeadersResponse(
+        error_code=error.code,
+        replica_election_results=[
+            ReplicaElectionResult(
+                topic=each.topic, partition_result=_results([(p, error) for p in each.partitions])
+            )
+            for each in request.topic_partitions or []
+        ],
+    )
+
+
+def _results(errors: Iterable[tuple[int, KafkaError]]) -> list[PartitionResult]:
+    return [
+        PartitionResult(partition_id=p, error_code=error.code, error_message=error.message)
+        for p, error in errors
+    ]
 
 
 def _elect(topic_partition: TopicPartition, election_type: int, context: RequestContext) -> KafkaError:

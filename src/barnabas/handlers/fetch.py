@@ -1,14 +1,17 @@
-"""Fetch (1), v4-18. Gaps: message formats 0 and 1 (v0-3), reading from followers (KIP-392).
+"""Fetch (1), v0-18. Gaps: reading from followers (KIP-392).
 
 From v13 on topics go by id, before that by name. The request is first put into its fetch
 session (which adds what an incremental request leaves out), then read, at once or after
-waiting; record bytes go out as regions of segment files and are never read here.
+waiting; record bytes go out as regions of segment files and are never read here. Consumers
+that know only older message formats (v0-3) are the exception: see `old_consumers`.
 """
 
 from __future__ import annotations
 
-from barnabas.core.errors import KafkaError
+from barnabas.core.errors import KafkaError, UnknownTopicId, UnknownTopicOrPartition
 from barnabas.handlers.context import RequestContext
+from barnabas.handlers.leader_hints import add_fetch_leader_hints
+from barnabas.handlers.old_consumers import ZSTD_SINCE_VERSION, fit_for_old_consumer
 from barnabas.handlers.registry import Api
 from barnabas.handlers.topic_ids import topic_name
 from barnabas.protocol.api_keys import ApiKey
@@ -21,9 +24,10 @@ from barnabas.protocol.messages.fetch import (
     PartitionData,
 )
 from barnabas.replication.fetch_session import FetchContext, SessionKey
-from barnabas.replication.fetching import FetchParams, FetchPartition, PartitionRead
+from barnabas.replication.fetching import NO_EPOCH, FetchParams, FetchPartition, PartitionRead
 
 READ_COMMITTED = 1
+_NOT_FOUND = frozenset({UnknownTopicOrPartition.code, UnknownTopicId.code})
 
 
 def handle_fetch(request: FetchRequest, context: RequestContext) -> FetchResponse | None:
@@ -48,27 +52,35 @@ def handle_fetch(request: FetchRequest, context: RequestContext) -> FetchRespons
     )
 
     def respond(reads: list[PartitionRead]) -> None:
-        context.respond(_response(fetch, reads, context))
+        response = _response(fetch, reads, context)
+        if context.api_version >= 16 and any(read.error_code for read in reads):
+            add_fetch_leader_hints(response, context, with_endpoints=not params.is_from_follower)
+        context.respond(response)
 
     broker.replicas.fetch(params, fetch.asks, respond)
     return None
 
 
 def _asks(request: FetchRequest, context: RequestContext, *, uses_topic_ids: bool) -> list[FetchPartition]:
-    return [
+    asks = [
         FetchPartition(
             topic_name(context, topic.topic_id) if uses_topic_ids else topic.topic,
             topic.topic_id,
             ask.partition,
             ask.fetch_offset,
             ask.partition_max_bytes,
-            ask.current_leader_epoch,
+            ask.current_leader_epoch if ask.current_leader_epoch >= 0 else NO_EPOCH,
             ask.last_fetched_epoch,
             ask.log_start_offset,
         )
         for topic in request.topics
         for ask in topic.partitions
     ]
+    if len(asks) > 1:
+        by_key = {ask.session_key: ask for ask in asks}
+        if len(by_key) < len(asks):
+            return list(by_key.values())  # of a partition asked for twice the last counts
+    return asks
 
 
 def _forgotten(request: FetchRequest, *, uses_topic_ids: bool) -> list[SessionKey]:
@@ -83,25 +95,41 @@ def _response(fetch: FetchContext, reads: list[PartitionRead], context: RequestC
     metrics_of = context.broker.replicas.metrics_of
     topics: list[FetchableTopicResponse] = []
     current: FetchableTopicResponse | None = None
-    for ask, read in fetch.to_send(reads):
+    sent = fetch.to_send(reads)
+    if any(read.error_code for _, read in sent):
+        sent = _not_found_last(sent, uses_topic_ids=context.api_version >= 13)
+    for ask, read in sent:
         name, index = ask.topic_partition
         if current is None or current.topic != name or current.topic_id != ask.topic_id:
             current = FetchableTopicResponse(topic=name, topic_id=ask.topic_id, partitions=[])
             topics.append(current)
         current.partitions.append(_partition_data(index, read))
+        if context.api_version < ZSTD_SINCE_VERSION:
+            fit_for_old_consumer(current.partitions[-1], ask, context)
         if read.records is not None:
             metrics_of(name).bytes_out.value += read.records.length
     return FetchResponse(session_id=fetch.session_id, responses=topics)
 
 
+def _not_found_last(
+    sent: list[tuple[FetchPartition, PartitionRead]], *, uses_topic_ids: bool
+) -> list[tuple[FetchPartition, PartitionRead]]:
+    if not uses_topic_ids:
+        for _, read in sent:
+            if read.error_code == UnknownTopicId.code:  # the empty name
+                read.error_code = UnknownTopicOrPartition.code
+    return sorted(sent, key=lambda each: each[1].error_code in _NOT_FOUND)
+
+
 def _partition_data(index: int, read: PartitionRead) -> PartitionData:
+    error_code = read.error_code
     data = PartitionData(
         partition_index=index,
-        error_code=read.error_code,
+        error_code=error_code,
         high_watermark=read.high_watermark,
         last_stable_offset=read.last_stable_offset,
         log_start_offset=read.log_start_offset,
-        aborted_transactions=None,
+        aborted_transactions=[] if error_code in _NOT_FOUND else None,
         records=read.records if read.records is not None else b"",
     )
     if read.aborted_transactions is not None:
@@ -115,4 +143,4 @@ def _partition_data(index: int, read: PartitionRead) -> PartitionData:
     return data
 
 
-FETCH = Api(ApiKey.FETCH, versions=range(4, 19), handle=handle_fetch)
+FETCH = Api(ApiKey.FETCH, versions=range(19), handle=handle_fetch)

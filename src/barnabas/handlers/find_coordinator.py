@@ -1,13 +1,19 @@
 """FindCoordinator (10), v0-6. Gaps: share groups have no coordinator.
 
+The coordinator of a group is the leader of the group's partition of `__consumer_offsets`, that of a
+transactional id the leader of its partition of `__transaction_state`; both are made when first needed.
 Since version 4 one request asks for many keys.
 """
 
 from __future__ import annotations
 
-from barnabas.core.errors import InvalidRequest
+from barnabas.coordinator.group.coordinator import OFFSETS_TOPIC
+from barnabas.coordinator.routing import partition_of
+from barnabas.coordinator.transaction.coordinator import TRANSACTION_TOPIC
+from barnabas.core.errors import CoordinatorNotAvailable, InvalidRequest, KafkaError
 from barnabas.handlers.context import RequestContext
-from barnabas.handlers.endpoints import own_endpoint
+from barnabas.handlers.endpoints import NodeEndpoint, endpoint_of
+from barnabas.handlers.failures import as_kafka_error
 from barnabas.handlers.registry import Api
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.messages.find_coordinator import (
@@ -16,33 +22,70 @@ from barnabas.protocol.messages.find_coordinator import (
     FindCoordinatorResponse,
 )
 
-_GROUP, _TRANSACTION = 0, 1
+TOPICS = {0: OFFSETS_TOPIC, 1: TRANSACTION_TOPIC}
+"""By the type of key: group and transactional id."""
+VERSION_WITH_MANY_KEYS = 4
 
 
 def handle_find_coordinator(
     request: FindCoordinatorRequest, context: RequestContext
+) -> FindCoordinatorResponse | None:
+    topic = TOPICS.get(request.key_type)
+    if topic is not None and topic not in context.broker.metadata:
+        context.answer_with(_make_topic_and_answer(topic, request, context))
+        return None
+    return _answer(request, context)
+
+
+async def _make_topic_and_answer(
+    topic: str, request: FindCoordinatorRequest, context: RequestContext
 ) -> FindCoordinatorResponse:
-    """One node coordinates every group and every transactional id."""
-    node_id = context.broker.broker_id
-    host, port = own_endpoint(context)
-    known = request.key_type in (_GROUP, _TRANSACTION)
-    if context.api_version < 4:
-        if not known:
-            raise InvalidRequest(f"coordinator type {request.key_type} has no coordinator here")
-        return FindCoordinatorResponse(error_message=None, node_id=node_id, host=host, port=port)
-    if not known:
+    try:
+        await context.broker.internal_topics.ensure(topic)
+    except Exception as error:  # noqa: BLE001 - the client is told to try again, whatever it was
+        as_kafka_error(error, f"creating {topic}")
+    return _answer(request, context)
+
+
+def _answer(request: FindCoordinatorRequest, context: RequestContext) -> FindCoordinatorResponse:
+    if context.api_version < VERSION_WITH_MANY_KEYS:
+        found = _coordinator(request.key_type, request.key, context)
         return FindCoordinatorResponse(
-            coordinators=[
-                Coordinator(key=key, node_id=-1, host="", port=-1, error_code=InvalidRequest.code)
-                for key in request.coordinator_keys
-            ]
+            error_code=found.error_code,
+            # Before batches success has a message as well, and this is it.
+            error_message=found.error_message if found.error_code else "NONE",
+            node_id=found.node_id,
+            host=found.host,
+            port=found.port,
         )
     return FindCoordinatorResponse(
-        coordinators=[
-            Coordinator(key=key, node_id=node_id, host=host, port=port, error_message=None)
-            for key in request.coordinator_keys
-        ]
+        coordinators=[_coordinator(request.key_type, key, context) for key in request.coordinator_keys]
     )
+
+
+def _coordinator(key_type: int, key: str, context: RequestContext) -> Coordinator:
+    try:
+        node = _find(key_type, key, context)
+    except KafkaError as error:
+        return Coordinator(
+            key=key, node_id=-1, host="", port=-1, error_code=error.code, error_message=error.message
+        )
+    return Coordinator(key=key, node_id=node.broker_id, host=node.host, port=node.port)
+
+
+def _find(key_type: int, key: str, context: RequestContext) -> NodeEndpoint:
+    name = TOPICS.get(key_type)
+    if name is None:
+        raise InvalidRequest(f"coordinator type {key_type} has no coordinator here")
+    broker = context.broker
+    topic = broker.metadata.topic(name)
+    if topic is None:
+        raise CoordinatorNotAvailable(f"{name} cannot be created")
+    partition = topic.partition(partition_of(key, len(topic.partitions)))
+    node = endpoint_of(broker, partition.leader, context.exchange.connection) if partition else None
+    if node is None:
+        raise CoordinatorNotAvailable(f"the partition of {key} has no leader")
+    return node
 
 
 FIND_COORDINATOR = Api(ApiKey.FIND_COORDINATOR, versions=range(7), handle=handle_find_coordinator)

@@ -1,28 +1,36 @@
-"""InitProducerId (22), v0-5. Gaps: transactional ids (there is no transaction coordinator).
+"""InitProducerId (22), v0-5. Gaps: none.
 
 An idempotent producer gets a fresh id with epoch 0. It may send the id and epoch that it has
 (v3+) after an unrecoverable error; without a transactional id nothing is remembered about
-them, so it gets a fresh id too.
+them, so it gets a fresh id too. With a transactional id the transaction coordinator decides: the
+new epoch fences whoever had the id before.
 """
 
 from __future__ import annotations
 
-from barnabas.core.errors import InvalidRequest, UnsupportedVersion
+import asyncio
+
+from barnabas.core.errors import InvalidRequest, KafkaError
 from barnabas.handlers.context import RequestContext
 from barnabas.handlers.registry import Api
+from barnabas.handlers.transaction_errors import fenced_code
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 
 _NONE = -1
+VERSION_WITH_PRODUCER_FENCED = 4
 
 
 def handle_init_producer_id(
     request: InitProducerIdRequest, context: RequestContext
 ) -> InitProducerIdResponse | None:
+    try:
+        _check(request)
+    except KafkaError as error:
+        return InitProducerIdResponse(error_code=error.code, producer_epoch=_NONE)
     if request.transactional_id is not None:
-        _check_transactional_id(request.transactional_id)
-    if (request.producer_id == _NONE) != (request.producer_epoch == _NONE):
-        raise InvalidRequest("a producer id and its epoch are given together or not at all")
+        _initialize(request, context)
+        return None
     producer_id = context.broker.producer_ids.take()
     if producer_id is None:
         context.answer_with(_wait_for_block(context))
@@ -35,10 +43,40 @@ async def _wait_for_block(context: RequestContext) -> InitProducerIdResponse:
     return InitProducerIdResponse(producer_id=producer_id, producer_epoch=0)
 
 
-def _check_transactional_id(transactional_id: str) -> None:
-    if not transactional_id:
+def _check(request: InitProducerIdRequest) -> None:
+    if request.transactional_id == "":
         raise InvalidRequest("a transactional id has at least one character")
-    raise UnsupportedVersion("this broker has no transaction coordinator")
+    if (request.producer_id == _NONE) != (request.producer_epoch == _NONE):
+        raise InvalidRequest("a producer id and its epoch are given together or not at all")
+
+
+def _initialize(request: InitProducerIdRequest, context: RequestContext) -> None:
+    def respond(response: InitProducerIdResponse) -> None:
+        context.respond(_as_version_knows(response, context))
+
+    if context.broker.producer_ids.has_any:
+        context.broker.transactions.init_producer_id(request, respond)
+    else:
+        context.answer_with(_initialize_later(request, context))
+
+
+async def _initialize_later(
+    request: InitProducerIdRequest, context: RequestContext
+) -> InitProducerIdResponse:
+    await context.broker.producer_ids.fetched()
+    answer: asyncio.Future[InitProducerIdResponse] = asyncio.get_running_loop().create_future()
+
+    def respond(response: InitProducerIdResponse) -> None:
+        if not answer.done():
+            answer.set_result(response)
+
+    context.broker.transactions.init_producer_id(request, respond)
+    return _as_version_knows(await answer, context)
+
+
+def _as_version_knows(response: InitProducerIdResponse, context: RequestContext) -> InitProducerIdResponse:
+    response.error_code = fenced_code(response.error_code, context.api_version, VERSION_WITH_PRODUCER_FENCED)
+    return response
 
 
 INIT_PRODUCER_ID = Api(ApiKey.INIT_PRODUCER_ID, versions=range(6), handle=handle_init_producer_id)

@@ -1,8 +1,10 @@
-"""ListOffsets (2), v1-11. Gaps: v0 (many offsets per partition); tiered storage, so "earliest local"
-is the earliest and nothing was ever moved to or is waiting for a tier.
+"""ListOffsets (2), v0-11. Gaps: tiered storage, so "earliest local" is the earliest and nothing was
+ever moved to or is waiting for a tier.
 
 Besides real timestamps a request may carry one of the negative ones below. A timestamp later
 than every record has no offset: the answer is -1, which clients rely on.
+
+Version 0 knew no offsets of records by time: it lists where segments begin, newest first.
 """
 
 from __future__ import annotations
@@ -10,12 +12,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import NamedTuple
 
-from barnabas.core.errors import (
-    InvalidRequest,
-    KafkaError,
-    NotLeaderOrFollower,
-    UnsupportedVersion,
-)
+from barnabas.core.errors import InvalidRequest, KafkaError, UnsupportedVersion
 from barnabas.handlers.context import RequestContext
 from barnabas.handlers.registry import Api
 from barnabas.protocol.api_keys import ApiKey
@@ -58,15 +55,15 @@ NOTHING = Found(-1, -1, -1)
 
 
 def handle_list_offsets(request: ListOffsetsRequest, context: RequestContext) -> ListOffsetsResponse:
-    topics: list[ListOffsetsTopicResponse] = []
+    asked = Counter((topic.name, ask.partition_index) for topic in request.topics for ask in topic.partitions)
+    topics: dict[str, ListOffsetsTopicResponse] = {}
     for topic in request.topics:
-        asked = Counter(partition.partition_index for partition in topic.partitions)
-        answers = [
-            _answer(topic.name, ask, request, context, is_repeated=asked[ask.partition_index] > 1)
-            for ask in topic.partitions
-        ]
-        topics.append(ListOffsetsTopicResponse(name=topic.name, partitions=answers))
-    return ListOffsetsResponse(topics=topics)
+        for ask in topic.partitions:
+            times = asked.pop((topic.name, ask.partition_index), 0)
+            if times:
+                answers = topics.setdefault(topic.name, ListOffsetsTopicResponse(name=topic.name)).partitions
+                answers.append(_answer(topic.name, ask, request, context, is_repeated=times > 1))
+    return ListOffsetsResponse(topics=list(topics.values()))
 
 
 def _answer(
@@ -85,7 +82,11 @@ def _answer(
             raise UnsupportedVersion(f"timestamp {ask.timestamp} has no meaning in this version")
         partition = context.broker.replicas.partition(topic, ask.partition_index)
         partition.check_leader(ask.current_leader_epoch)
-        found = _find(partition, ask.timestamp, _end_offset(partition, request))
+        end_offset = _end_offset(partition, request)
+        if context.api_version == 0:
+            answer.old_style_offsets = _segment_starts(partition, ask, end_offset)
+            return answer
+        found = _find(partition, ask.timestamp, end_offset)
     except KafkaError as error:
         answer.error_code = error.code
         return answer
@@ -97,9 +98,7 @@ def _answer(
 
 def _end_offset(partition: Partition, request: ListOffsetsRequest) -> int:
     """Where the log ends for whoever asks."""
-    if request.replica_id >= 0:
-        if request.replica_id not in partition.replicas:
-            raise NotLeaderOrFollower(f"broker {request.replica_id} holds no replica")
+    if request.replica_id != CONSUMER:
         return partition.log.log_end_offset
     if request.isolation_level == READ_COMMITTED:
         return partition.log.last_stable_offset
@@ -112,8 +111,7 @@ def _find(partition: Partition, timestamp: int, end_offset: int) -> Found:
         return Found(-1, end_offset, partition.leader_epoch)
     if timestamp in (EARLIEST, EARLIEST_LOCAL):
         start_offset = log.log_start_offset
-        epoch = log.leader_epochs.epoch_for_offset(start_offset)
-        return Found(-1, start_offset, -1 if epoch is None else epoch)
+        return Found(-1, start_offset, partition.epoch_for_offset(start_offset))
     if timestamp in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
         return NOTHING
     found = log.max_timestamp_offset() if timestamp == MAX_TIMESTAMP else log.offset_for_timestamp(timestamp)
@@ -122,4 +120,20 @@ def _find(partition: Partition, timestamp: int, end_offset: int) -> Found:
     return Found(found.timestamp, found.offset, found.leader_epoch)
 
 
-LIST_OFFSETS = Api(ApiKey.LIST_OFFSETS, versions=range(1, 12), handle=handle_list_offsets)
+def _segment_starts(partition: Partition, ask: ListOffsetsPartition, end_offset: int) -> list[int]:
+    """Version 0: the starts of segments written before a time, and the end of the log for "latest"."""
+    log = partition.log
+    marks = [
+        (max(segment.base_offset, log.log_start_offset), segment.max_timestamp) for segment in log.segments
+    ]
+    if ask.timestamp == EARLIEST:
+        chosen = [marks[0][0]]
+    elif ask.timestamp == LATEST:
+        chosen = [offset for offset, _ in marks] + [end_offset]
+    else:
+        chosen = [offset for offset, written_ms in marks if written_ms <= ask.timestamp]
+    newest_first = sorted({offset for offset in chosen if offset <= end_offset}, reverse=True)
+    return newest_first[: ask.max_num_offsets]
+
+
+LIST_OFFSETS = Api(ApiKey.LIST_OFFSETS, versions=range(12), handle=handle_list_offsets)

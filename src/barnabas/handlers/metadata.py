@@ -42,7 +42,7 @@ def handle_metadata(request: MetadataRequest, context: RequestContext) -> Metada
         topics = [_topic(topic, metadata) for topic in metadata.topics()]
         return _response(request, context, topics)
     if not _is_askable(asked, context.api_version):
-        return _response(request, context, [_refused(topic, context.api_version) for topic in asked])
+        return MetadataResponse(topics=[_refused(topic) for topic in asked], error_code=InvalidRequest.code)
     missing = [
         topic.name
         for topic in asked
@@ -69,9 +69,10 @@ def _is_askable(asked: Sequence[MetadataRequestTopic], api_version: int) -> bool
     return all(topic.name is not None or topic.topic_id != ZERO_UUID for topic in asked)
 
 
-def _refused(topic: MetadataRequestTopic, api_version: int) -> MetadataResponseTopic:
-    name = topic.name if topic.name is not None or api_version >= 12 else ""
-    return MetadataResponseTopic(error_code=InvalidRequest.code, name=name, topic_id=topic.topic_id)
+def _refused(topic: MetadataRequestTopic) -> MetadataResponseTopic:
+    return MetadataResponseTopic(
+        error_code=InvalidRequest.code, name=topic.name or "", topic_id=topic.topic_id
+    )
 
 
 def _asked_topics(
@@ -79,6 +80,8 @@ def _asked_topics(
 ) -> list[MetadataResponseTopic]:
     metadata = context.broker.metadata
     answers: dict[object, MetadataResponseTopic] = {}
+    # Names beside ids are not looked at.
+    asked = [topic for topic in asked if topic.topic_id != ZERO_UUID] or asked
     for topic in asked:
         if topic.topic_id != ZERO_UUID:
             known = metadata.topic_by_id(topic.topic_id)

@@ -41,7 +41,7 @@ def _answer(topic: str, ask: OffsetForLeaderPartition, context: RequestContext) 
     except KafkaError as error:
         answer.error_code = error.code
         return answer
-    answer.leader_epoch, answer.end_offset = partition.log.end_offset_for_epoch(ask.leader_epoch)
+    answer.leader_epoch, answer.end_offset = partition.end_offset_for_epoch(ask.leader_epoch)
     return answer
 
 

@@ -1,23 +1,33 @@
-"""Produce (0), v3-13. Gaps: transactional appends are not verified with a coordinator (KIP-890).
+"""Produce (0), v0-13. Gaps: none.
 
-Versions 0-2 carry message formats 0 and 1 and are not served, but the range advertised begins
-at 0: librdkafka before 2.11 takes a missing Produce v0 for a broker that cannot compress.
+Versions 0-2 carry message formats 0 and 1, which are converted up: a log holds v2 batches only,
+unless an older broker wrote it.
 
 Each partition gets its own answer, its own error included. With acks=0 nobody reads an answer,
 so an error can only be told by closing the connection: the producer then looks for a new leader.
+
+A request with a transactional id takes a detour first (`transactional_produce`), which costs the others
+one comparison.
 """
 
 from __future__ import annotations
 
 import logging
+from contextlib import suppress
 
 from barnabas.core.errors import (
+    CorruptMessage,
     InvalidRecord,
     InvalidRequiredAcks,
     InvalidTopicException,
     KafkaError,
+    KafkaStorageError,
+    MessageTooLarge,
+    NotLeaderOrFollower,
+    TransactionalIdAuthorizationFailed,
     UnknownServerError,
     UnknownTopicId,
+    UnknownTopicOrPartition,
     UnsupportedCompressionType,
 )
 from barnabas.core.ids import INTERNAL_TOPICS
@@ -25,6 +35,7 @@ from barnabas.handlers.context import RequestContext
 from barnabas.handlers.leader_hints import add_leader_hints
 from barnabas.handlers.registry import Api
 from barnabas.handlers.topic_ids import topic_name
+from barnabas.handlers.transactional_produce import NONE_REFUSED, Refused, admit_transactional
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.messages.produce import (
     BatchIndexAndErrorMessage,
@@ -34,8 +45,10 @@ from barnabas.protocol.messages.produce import (
     ProduceResponse,
     TopicProduceResponse,
 )
-from barnabas.records.batch import ATTRIBUTES_AT, CODEC_MASK
+from barnabas.records.batch import ATTRIBUTES_AT, CODEC_MASK, MAGIC, MAGIC_AT, TRANSACTIONAL_FLAG
 from barnabas.records.compression import Codec
+from barnabas.records.legacy import convert_up
+from barnabas.records.validation import is_one_batch
 from barnabas.replication.delayed_produce import PendingAck
 from barnabas.replication.partition import Partition
 from barnabas.replication.replica_manager import ReplicaManager
@@ -45,6 +58,21 @@ logger = logging.getLogger(__name__)
 
 ADMIN_CLIENT_ID = "__admin_client"
 """The one client id that may write internal topics, as in Apache Kafka."""
+
+
+_BEFORE_THE_LOG = (
+    InvalidRequiredAcks,
+    InvalidTopicException,
+    UnknownTopicId,
+    UnknownTopicOrPartition,
+    NotLeaderOrFollower,
+    TransactionalIdAuthorizationFailed,
+    UnsupportedCompressionType,
+    CorruptMessage,
+    MessageTooLarge,
+    KafkaStorageError,
+)
+"""Errors whose answer does not say where the log starts, as in Apache Kafka."""
 
 
 class _Outcome:
@@ -60,10 +88,17 @@ class _Outcome:
 
 
 def handle_produce(request: ProduceRequest, context: RequestContext) -> None:
+    if request.transactional_id is None:
+        _append_and_answer(request, context, NONE_REFUSED)
+    else:
+        admit_transactional(request, context, lambda refused: _append_and_answer(request, context, refused))
+
+
+def _append_and_answer(request: ProduceRequest, context: RequestContext, refused: Refused) -> None:
     """The producer is answered first, then the readers that its records wake up."""
     replicas = context.broker.replicas
     required_acks = request.acks
-    outcome = _append_all(request, context)
+    outcome = _append_all(request, context, refused)
     if required_acks == 0:
         if outcome.failed:
             context.exchange.close("a produce request with acks=0 failed")
@@ -81,22 +116,31 @@ def handle_produce(request: ProduceRequest, context: RequestContext) -> None:
         replicas.wake(partition.topic_partition)
 
 
-def _append_all(request: ProduceRequest, context: RequestContext) -> _Outcome:
+def _append_all(request: ProduceRequest, context: RequestContext, refused: Refused) -> _Outcome:
     outcome = _Outcome()
     required_acks = request.acks
     by_id = context.api_version >= 13
+    refusal = _refusal(request)
     for topic in request.topic_data:
+        partition_data = topic.partition_data
+        if len(partition_data) != 1:
+            if not partition_data:
+                continue
+            # Of a partition that is named twice only the last records count.
+            partition_data = list({data.index: data for data in partition_data}.values())
         name = topic_name(context, topic.topic_id) if by_id else topic.name
         answers: list[PartitionProduceResponse] = []
         outcome.response.responses.append(
             TopicProduceResponse(name=topic.name, topic_id=topic.topic_id, partition_responses=answers)
         )
-        for data in topic.partition_data:
+        for data in partition_data:
             try:
-                partition, info = _append(name, data, required_acks, context)
+                if refusal is not None:
+                    raise refusal
+                partition, info = _append(name, data, required_acks, context, refused)
             except Exception as error:  # noqa: BLE001 - each partition has its own answer
                 outcome.failed = True
-                answers.append(_refusal(data.index, error, name, context.broker.replicas))
+                answers.append(_refused(data, error, name, context.broker.replicas))
                 continue
             answer = PartitionProduceResponse(
                 index=data.index,
@@ -111,8 +155,27 @@ def _append_all(request: ProduceRequest, context: RequestContext) -> _Outcome:
     return outcome
 
 
+def _refusal(request: ProduceRequest) -> KafkaError | None:
+    """Transactional records need a transactional id to be authorized by; one batch without it
+    fails the whole request."""
+    if request.transactional_id is not None:
+        return None
+    for topic in request.topic_data:
+        for data in topic.partition_data:
+            records = data.records
+            if not isinstance(records, memoryview) or len(records) <= ATTRIBUTES_AT + 1:
+                continue
+            if records[ATTRIBUTES_AT + 1] & TRANSACTIONAL_FLAG and records[MAGIC_AT] == 2:
+                return TransactionalIdAuthorizationFailed("transactional records without a transactional id")
+    return None
+
+
 def _append(
-    topic: str | None, data: PartitionProduceData, required_acks: int, context: RequestContext
+    topic: str | None,
+    data: PartitionProduceData,
+    required_acks: int,
+    context: RequestContext,
+    refused: Refused,
 ) -> tuple[Partition, AppendInfo]:
     if not -1 <= required_acks <= 1:
         raise InvalidRequiredAcks(f"acks must be -1, 0 or 1, not {required_acks}")
@@ -124,36 +187,54 @@ def _append(
     if records is None:
         raise InvalidRecord("a produce request has one record batch per partition, this one has none")
     assert isinstance(records, memoryview)
-    if context.api_version < 7:
-        _check_codec(records)
     partition = context.broker.replicas.partition(topic, data.index)
+    if refused:
+        error = refused.get(partition.topic_partition)
+        if error is not None:
+            raise error
+    if context.api_version < 7:
+        records = _from_old_producer(records, context.api_version, partition)
     return partition, partition.append(records, required_acks)
 
 
-def _check_codec(records: memoryview) -> None:
-    """Consumers as old as this producer may not know zstd."""
+def _from_old_producer(records: memoryview, version: int, partition: Partition) -> memoryview:
+    """Consumers as old as this producer may not know zstd; before v3 it knew no batches either."""
+    if not records:
+        return records
+    if len(records) <= MAGIC_AT:
+        raise CorruptMessage("the records are cut short")
+    if records[MAGIC_AT] < MAGIC:
+        if version >= 3:
+            raise InvalidRecord(f"Produce version {version} takes record batches of magic 2 only")
+        partition.metrics.produce_conversions.value += 1
+        return memoryview(convert_up(records))
     if len(records) > ATTRIBUTES_AT + 1 and records[ATTRIBUTES_AT + 1] & CODEC_MASK == Codec.ZSTD:
         raise UnsupportedCompressionType("zstd needs Produce version 7 or later")
+    return records
 
 
-def _refusal(
-    index: int, error: Exception, topic: str | None, replicas: ReplicaManager
+def _refused(
+    data: PartitionProduceData, error: Exception, topic: str | None, replicas: ReplicaManager
 ) -> PartitionProduceResponse:
     if not isinstance(error, KafkaError):
-        logger.error("appending to %s-%d failed", topic, index, exc_info=error)
+        logger.error("appending to %s-%d failed", topic, data.index, exc_info=error)
         error = UnknownServerError("the broker met an unexpected error; its log says more")
-    if topic is not None:
-        replicas.count_failed_produce(topic)
-    return PartitionProduceResponse(
-        index=index,
+    answer = PartitionProduceResponse(
+        index=data.index,
         error_code=error.code,
         base_offset=-1,
         error_message=error.message,
         record_errors=[
-            BatchIndexAndErrorMessage(batch_index=at, batch_index_error_message=message)
-            for at, message in error.record_errors
+            BatchIndexAndErrorMessage(batch_index=index, batch_index_error_message=message)
+            for index, message in error.record_errors
         ],
     )
+    if topic is not None:
+        replicas.count_failed_produce(topic)
+        if not isinstance(error, _BEFORE_THE_LOG) and is_one_batch(data.records):
+            with suppress(KafkaError):  # the log may be what failed
+                answer.log_start_offset = replicas.partition(topic, data.index).log.log_start_offset
+    return answer
 
 
-PRODUCE = Api(ApiKey.PRODUCE, versions=range(3, 14), handle=handle_produce, advertised=range(14))
+PRODUCE = Api(ApiKey.PRODUCE, versions=range(14), handle=handle_produce)

@@ -13,10 +13,14 @@ from barnabas.cluster.metadata_cache import MetadataCache
 from barnabas.controller.configs import ConfigRepository
 from barnabas.controller.producer_ids import ProducerIds
 from barnabas.controller.topic_admin import TopicAdmin
+from barnabas.coordinator.group.coordinator import GroupCoordinator
+from barnabas.coordinator.transaction.coordinator import TransactionCoordinator
+from barnabas.coordinator.transaction.markers import MarkerWriter
 from barnabas.core.clock import Clock
 from barnabas.core.ids import BrokerId
 from barnabas.handlers.context import Peer
 from barnabas.handlers.endpoints import NodeEndpoint, endpoint_of
+from barnabas.handlers.internal_topics import InternalTopics
 from barnabas.handlers.registry import ApiTable
 from barnabas.replication.fetch_session import FetchSessions
 from barnabas.replication.replica_manager import ReplicaManager
@@ -46,6 +50,8 @@ class Settings(Protocol):
     def delete_topic_enable(self) -> bool: ...
     @property
     def max_request_partition_size_limit(self) -> int: ...
+    @property
+    def transaction_partition_verification_enable(self) -> bool: ...
 
 
 @dataclass(slots=True)
@@ -55,12 +61,18 @@ class Services:
     settings: Settings
     clock: Clock
     apis: ApiTable
+    features: Mapping[str, int]
+    """The level of each finalized feature."""
     metadata: MetadataCache
     replicas: ReplicaManager
     fetch_sessions: FetchSessions
     topics: TopicAdmin
     configs: ConfigRepository
     producer_ids: ProducerIds
+    groups: GroupCoordinator
+    transactions: TransactionCoordinator
+    markers: MarkerWriter
+    internal_topics: InternalTopics
 
     def endpoint_of(self, broker_id: int, connection: Peer) -> NodeEndpoint | None:
         """Where the client on `connection` finds a live broker."""

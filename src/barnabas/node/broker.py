@@ -30,11 +30,15 @@ from barnabas.controller.election import become_controller
 from barnabas.controller.local_partitions import LocalPartitions
 from barnabas.controller.producer_ids import ProducerIds
 from barnabas.controller.topic_admin import TopicAdmin
+from barnabas.coordinator.group.coordinator import OFFSETS_TOPIC
+from barnabas.coordinator.transaction.coordinator import TRANSACTION_TOPIC
+from barnabas.coordinator.transaction.settings import TRANSACTION_VERSION_FEATURE
 from barnabas.core.clock import Clock, SystemClock
 from barnabas.core.errors import InvalidConfig
-from barnabas.core.ids import BrokerId, Randomness
+from barnabas.core.ids import BrokerId, Randomness, TopicPartition
 from barnabas.core.metrics import Metrics
 from barnabas.handlers.dispatcher import Dispatcher
+from barnabas.handlers.internal_topics import InternalTopics
 from barnabas.handlers.services import Services
 from barnabas.handlers.table import ALL_APIS
 from barnabas.network.exchange import Exchange
@@ -44,14 +48,17 @@ from barnabas.network.settings import NetworkSettings
 from barnabas.node.broker_config import BrokerConfig
 from barnabas.node.config_keys import BROKER_KEYS
 from barnabas.node.config_parsing import connection_overrides
+from barnabas.node.groups import make_group_coordinator, offsets_topic
 from barnabas.node.identity import GENERATE, Remembered, check_cluster_id, choose_broker_id, remembered
 from barnabas.node.lifecycle import BrokerState, Lifecycle
 from barnabas.node.listeners import Listener
 from barnabas.node.metrics_endpoint import MetricsEndpoint
 from barnabas.node.runtime import LoopScheduler, ThreadBackground, TimerDriver
+from barnabas.node.transactions import LocalMarkers, make_transaction_coordinator, transaction_topic
 from barnabas.purgatory.timer import Timer
 from barnabas.replication.fetch_session import FetchSessions
 from barnabas.replication.replica_manager import ReplicaManager
+from barnabas.storage.cleaner.log_cleaner import CleanerSettings
 from barnabas.storage.directory_properties import MetaProperties, read_meta_properties, write_meta_properties
 from barnabas.storage.environment import Environment, LogDirectory
 from barnabas.storage.files import Files, RealFiles
@@ -88,7 +95,10 @@ class Broker:
         self._randomness = randomness or random.SystemRandom()
         self._files = files or RealFiles()
         self._exits = AsyncExitStack()
+        self._replicas: ReplicaManager | None = None
         self._topics: TopicAdmin | None = None
+        self._unusable: dict[str, OSError] = {}
+        """Log directories whose owner cannot be read or written: offline from the start."""
         self.metrics.gauge(
             "kafka_broker_state", "The broker's state, by number.", lambda: self.lifecycle.state
         )
@@ -109,21 +119,47 @@ class Broker:
 
         log_manager = self._open_logs(configs)
         server = self._bind()
-        configs.on_broker_change(lambda _: self._follow_settings(configs, server))
+        configs.on_broker_change(lambda _: self._follow_settings(configs, server, log_manager))
         replicas = self._make_replicas(log_manager)
         metadata = MetadataCache(self.cluster_id)
         broker_epoch = await self._register(znodes, metadata)
         self._exits.callback(log_manager.close, broker_epoch)
-        topics = await self._take_control(znodes, configs, metadata, replicas)
-
+        groups = make_group_coordinator(
+            self.config,
+            replicas,
+            metadata,
+            clock=self._clock,
+            scheduler=self._scheduler,
+            timer=self._timer,
+            randomness=self._randomness,
+            metrics=self.metrics,
+        )
+        self._exits.callback(groups.runtime.close)
         producer_ids = ProducerIds(lambda: allocate_producer_ids(znodes, self.broker_id))
         self._exits.push_async_callback(producer_ids.close)
+        markers = LocalMarkers(replicas, groups, self._clock)
+        transactions = make_transaction_coordinator(
+            self.config,
+            replicas,
+            metadata,
+            markers,
+            producer_ids.take_now,
+            lambda topic_partition: self._is_deleted(topic_partition, metadata),
+            clock=self._clock,
+            scheduler=self._scheduler,
+            timer=self._timer,
+            metrics=self.metrics,
+        )
+        self._exits.callback(transactions.runtime.close)
+        topics = await self._take_control(znodes, configs, metadata, replicas)
+
         services = Services(
             broker_id=self.broker_id,
             cluster_id=self.cluster_id,
             settings=self.config,
             clock=self._clock,
             apis=ALL_APIS,
+            features={TRANSACTION_VERSION_FEATURE: transactions.settings.transaction_version},
             metadata=metadata,
             replicas=replicas,
             fetch_sessions=FetchSessions(
@@ -135,6 +171,17 @@ class Broker:
             topics=topics,
             configs=configs,
             producer_ids=producer_ids,
+            groups=groups,
+            transactions=transactions,
+            markers=markers,
+            internal_topics=InternalTopics(
+                topics,
+                metadata,
+                {
+                    OFFSETS_TOPIC: offsets_topic(self.config),
+                    TRANSACTION_TOPIC: transaction_topic(self.config),
+                },
+            ),
         )
         dispatcher = Dispatcher(ALL_APIS, services, self._clock, self.metrics)
         self._exits.push_async_callback(dispatcher.close)
@@ -162,7 +209,7 @@ class Broker:
         return znodes
 
     async def _settle_identity(self, znodes: Coordination) -> None:
-        found = {str(path): read_meta_properties(self._files, str(path)) for path in self.config.log_dirs}
+        found = self._read_owners()
         known: Remembered = remembered(found)
         self.cluster_id = await get_or_create_cluster_id(znodes, self._randomness, known.cluster_id)
         check_cluster_id(self.cluster_id, known.cluster_id)
@@ -175,7 +222,22 @@ class Broker:
         properties = MetaProperties(broker_id=broker_id, cluster_id=self.cluster_id)
         for path, present in found.items():
             if present is None:
-                write_meta_properties(self._files, path, properties)
+                try:
+                    write_meta_properties(self._files, path, properties)
+                except OSError as error:
+                    self._unusable[path] = error
+
+    def _read_owners(self) -> dict[str, MetaProperties | None]:
+        """What each usable log directory says of its broker; a directory that is new is made."""
+        self._unusable = {}
+        found = {}
+        for path in map(str, self.config.log_dirs):
+            try:
+                self._files.make_directory(path)
+                found[path] = read_meta_properties(self._files, path)
+            except OSError as error:
+                self._unusable[path] = error
+        return found
 
     def _open_logs(self, configs: ConfigRepository) -> LogManager:
         config = self.config
@@ -196,6 +258,7 @@ class Broker:
             start_offset_checkpoint_interval_ms=config.log_flush_start_offset_checkpoint_interval_ms,
             producer_expiration_check_interval_ms=config.producer_id_expiration_check_interval_ms,
             initial_delay_ms=config.log_initial_task_delay_ms,
+            cleaner=_cleaner_settings(configs),
         )
         log_manager = LogManager(
             settings,
@@ -203,20 +266,29 @@ class Broker:
             configs.topic_config,
             on_flushed=self._flushed,
             on_directory_failed=self._directory_failed,
+            metrics=self.metrics,
         )
         self._exits.callback(log_manager.abandon)
-        log_manager.open()
+        log_manager.open(self._unusable)
         log_manager.start()
         return log_manager
 
     def _flushed(self, log: Log) -> None:
-        self._replicas.flushed(log)
+        if self._replicas is not None:
+            self._replicas.flushed(log)
 
     def _directory_failed(self, directory: LogDirectory) -> None:
-        """Partitions of a lost disk have no leader any more; all others live on."""
-        offline = self._replicas.directory_failed(directory)
-        if self._topics is not None:
-            self._topics.replicas_offline(offline)
+        """Partitions of a lost disk have no leader any more; all others live on.
+
+        While the broker starts, nobody leads anything yet, and the loading of topics looks for itself."""
+        if self._replicas is not None:
+            offline = self._replicas.directory_failed(directory)
+            if self._topics is not None:
+                self._topics.replicas_offline(offline)
+
+    def _is_deleted(self, topic_partition: TopicPartition, metadata: MetadataCache) -> bool:
+        """A partition that nobody knows; while topics are still being loaded, nobody can know that."""
+        return self._topics is not None and metadata.partition(*topic_partition) is None
 
     def _bind(self) -> Server:
         """Take the ports now, so that a conflict stops the start before anything else happens."""
@@ -241,23 +313,25 @@ class Broker:
         ]
         return server
 
-    def _follow_settings(self, configs: ConfigRepository, server: Server) -> None:
+    def _follow_settings(self, configs: ConfigRepository, server: Server, log_manager: LogManager) -> None:
         """Settings of the broker itself that may change while it runs; topics' follow by themselves."""
         server.settings.connections_max = configs.broker_value("max.connections")
         server.settings.connections_per_ip_max = configs.broker_value("max.connections.per.ip")
         server.settings.connections_per_ip_overrides = connection_overrides(
             configs.broker_value("max.connections.per.ip.overrides")
         )
+        log_manager.cleaner.reconfigure(_cleaner_settings(configs))
 
     def _make_replicas(self, log_manager: LogManager) -> ReplicaManager:
-        timer = Timer(self._clock)
-        driver = TimerDriver(asyncio.get_running_loop(), self._clock, timer)
+        self._timer = Timer(self._clock)
+        driver = TimerDriver(asyncio.get_running_loop(), self._clock, self._timer)
         self._exits.callback(driver.close)
-        self._replicas = ReplicaManager(self.broker_id, log_manager, self._clock, timer, self.metrics)
+        replicas = ReplicaManager(self.broker_id, log_manager, self._clock, self._timer, self.metrics)
+        self._replicas = replicas
         self._scheduler.every(
             self.config.replica_high_watermark_checkpoint_interval_ms, log_manager.checkpoint_high_watermarks
         )
-        return self._replicas
+        return replicas
 
     async def _register(self, znodes: Coordination, metadata: MetadataCache) -> int:
         """Be present in the cluster, until shutdown; returns the epoch of this presence."""
@@ -297,6 +371,20 @@ class Broker:
         endpoint = MetricsEndpoint(self.metrics, lambda: self.lifecycle.state.name)
         bound = await self._exits.enter_async_context(endpoint.serve(host, port))
         logger.info("metrics on http://%s:%d/metrics", host, bound)
+
+
+def _cleaner_settings(configs: ConfigRepository) -> CleanerSettings:
+    """The settings of compaction that are in force."""
+    value = configs.broker_value
+    return CleanerSettings(
+        is_enabled=value("log.cleaner.enable"),
+        threads=value("log.cleaner.threads"),
+        dedupe_buffer_bytes=value("log.cleaner.dedupe.buffer.size"),
+        io_buffer_bytes=value("log.cleaner.io.buffer.size"),
+        load_factor=value("log.cleaner.io.buffer.load.factor"),
+        io_bytes_per_second_max=value("log.cleaner.io.max.bytes.per.second"),
+        backoff_ms=value("log.cleaner.backoff.ms"),
+    )
 
 
 def _refuse_all(exchange: Exchange, frame: memoryview) -> None:  # noqa: ARG001 - the shape of a dispatch

@@ -147,7 +147,9 @@ def struct(of: type[M], versions: str = "0+", *, ignorable: bool = False) -> M: 
 @overload
 def struct(of: type[M], versions: str = "0+", *, nullable: str, ignorable: bool = False) -> M | None: ...
 @overload
-def struct(of: type[M], versions: str = "0+", *, tag: int, ignorable: bool = False) -> M | None: ...
+def struct(
+    of: type[M], versions: str = "0+", *, nullable: str = "none", tag: int, ignorable: bool = False
+) -> M | None: ...
 def struct(
     of: type[M],
     versions: str = "0+",

@@ -275,14 +275,16 @@ def rebuild_batch(
     """`batch` with only `records` left in it, at the offsets they have.
 
     With a delete horizon the base timestamp is that time, as Kafka's cleaner writes it. With
-    no records at all the header remains, because it holds the producer's last sequence.
+    no records at all the header remains, because it holds the producer's last sequence; it then
+    names no codec, since readers would try to inflate nothing.
     """
+    records = list(records)
     if delete_horizon_ms is None and batch.has_delete_horizon:
         delete_horizon_ms = batch.base_timestamp
     builder = BatchBuilder(
         base_offset=batch.base_offset,
         leader_epoch=batch.leader_epoch,
-        codec=batch.codec,
+        codec=batch.codec if records else Codec.NONE,
         log_append_time=batch.max_timestamp if batch.is_log_append_time else None,
         producer_id=batch.producer_id,
         producer_epoch=batch.producer_epoch,

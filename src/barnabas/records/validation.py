@@ -74,6 +74,7 @@ Past it the answer is MESSAGE_TOO_LARGE, on which Java producers split the batch
 
 _put_int64 = struct.Struct(">q").pack_into
 _put_int32 = struct.Struct(">i").pack_into
+_take_int32 = struct.Struct(">i").unpack_from
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -128,7 +129,8 @@ def validate_produce(
     whose consumers might not know the codec.
     """
     batch = _only_batch(records)
-    assert records is not None
+    produced = batch.buffer
+    assert not isinstance(produced, bytes)
     codec = batch.attributes & CODEC_MASK
     if codec == Codec.ZSTD and not zstd_allowed:
         raise UnsupportedCompressionType("Produce requests before version 7 must not use ZStandard")
@@ -136,7 +138,7 @@ def validate_produce(
         raise InvalidRecord(f"The base offset of a record batch should be 0, but it is {batch.base_offset}")
     if batch.size_bytes > settings.max_message_bytes:
         raise _too_large(batch.size_bytes, settings)
-    if crc32c(memoryview(records)[ATTRIBUTES_AT:]) != batch.crc:
+    if crc32c(memoryview(produced)[ATTRIBUTES_AT:]) != batch.crc:
         raise CorruptMessage(f"Record batch is corrupt (stored CRC = {batch.crc})")
     _check_header(batch)
 
@@ -147,7 +149,7 @@ def validate_produce(
     ):
         return _validate_each_record(batch, settings, now_ms)
     if not codec:
-        _check_structure(records, batch.record_count)
+        _check_structure(produced, batch.record_count)
     elif codec > Codec.ZSTD:
         raise InvalidRecord(f"Unknown compression type {codec}")
     return _settle_timestamps(batch, batch.max_timestamp, settings, now_ms)
@@ -166,6 +168,15 @@ def assign_offsets(validated: ValidatedRecords, base_offset: int, leader_epoch: 
         base_offset += batch.last_offset_delta + 1
 
 
+def is_one_batch(records: object) -> bool:
+    """Whether a produce request may carry these bytes at all, right or wrong as the batch may be."""
+    try:
+        _only_batch(records if isinstance(records, bytearray | memoryview) else None)
+    except KafkaError:
+        return False
+    return True
+
+
 def _only_batch(records: bytearray | memoryview | None) -> RecordBatch:
     if not records:
         raise InvalidRecord("Produce requests must have at least one record batch per partition")
@@ -180,8 +191,21 @@ def _only_batch(records: bytearray | memoryview | None) -> RecordBatch:
             raise CorruptMessage(f"Record batch size {batch.size_bytes} is smaller than its header")
         if batch.size_bytes > size_bytes:
             raise CorruptMessage(f"Record batch of {batch.size_bytes} bytes is truncated to {size_bytes}")
-        raise InvalidRecord("Produce requests must have exactly one record batch per partition")
+        if _has_whole_batch(records, batch.size_bytes):
+            raise InvalidRecord("Produce requests must have exactly one record batch per partition")
+        # The beginning of another batch is cut off, as it is from the tail of a log.
+        batch = RecordBatch(memoryview(records)[: batch.size_bytes])
     return batch
+
+
+def _has_whole_batch(records: bytearray | memoryview, position: int) -> bool:
+    left_bytes = len(records) - position
+    if left_bytes <= MAGIC_AT:
+        return False
+    (length,) = _take_int32(records, position + 8)
+    if length < HEADER_BYTES - LOG_OVERHEAD_BYTES or records[position + MAGIC_AT] != MAGIC:
+        return True
+    return bool(LOG_OVERHEAD_BYTES + length <= left_bytes)
 
 
 def _check_header(batch: RecordBatch) -> None:
@@ -221,7 +245,10 @@ def _settle_timestamps(
             batch = RecordBatch(buffer, batch.position)
         return ValidatedRecords(buffer, batch, max_timestamp, NO_TIMESTAMP)
     if claims_append_time:
-        raise InvalidTimestamp("Producers should not set the timestamp type to LogAppendTime")
+        error = InvalidTimestamp("Producers should not set the timestamp type to LogAppendTime")
+        named = range(min(batch.record_count, RECORDS_NAMED_MAX))
+        error.record_errors = tuple((index, error.message) for index in named)
+        raise error
     if settings.timestamp_type == CREATE_TIME:
         return ValidatedRecords(buffer, batch, NO_TIMESTAMP, NO_TIMESTAMP)
     set_max_timestamp(buffer, batch.position, now_ms, is_log_append_time=True)

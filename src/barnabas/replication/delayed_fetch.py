@@ -50,11 +50,13 @@ class DelayedFetch(DelayedOperation):
             except KafkaError:
                 return self.force_complete()
             end_offset = partition.readable_end(params)
-            if end_offset == ask.fetch_offset:
-                continue
-            if end_offset < ask.fetch_offset or params.min_bytes <= 1:
-                return self.force_complete()
             log = partition.log
+            if end_offset <= ask.fetch_offset:
+                if ask.fetch_offset > log.log_end_offset:
+                    return self.force_complete()
+                continue  # beyond the last stable offset, say: nothing to read yet, so it waits
+            if params.min_bytes <= 1:
+                return self.force_complete()
             if ask.fetch_offset < log.segments.active.base_offset:
                 return self.force_complete()
             readable = log.read(ask.fetch_offset, ask.max_bytes, upper_offset=end_offset, min_one_batch=False)

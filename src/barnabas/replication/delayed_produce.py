@@ -4,7 +4,7 @@ It is finished when each of its partitions is, in one of these ways:
 
 - A. The partition is no longer led here: the producer has to look for the new leader.
 - B. The leader has the records and
-    - B.1 something failed meanwhile: the error is the answer;
+    - B.1 the disk failed meanwhile: that is the answer, for the records will never be safe here;
     - B.2 they are replicated as far as the producer asked: success, unless the set of in-sync
       replicas shrank below the minimum after the append.
 """
@@ -14,7 +14,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from barnabas.core.errors import NONE, NotEnoughReplicasAfterAppend, NotLeaderOrFollower, RequestTimedOut
+from barnabas.core.errors import (
+    NONE,
+    KafkaStorageError,
+    NotEnoughReplicasAfterAppend,
+    NotLeaderOrFollower,
+    RequestTimedOut,
+)
 from barnabas.purgatory.purgatory import DelayedOperation
 from barnabas.replication.partition import Partition
 
@@ -65,6 +71,9 @@ class DelayedProduce(DelayedOperation):
         elif partition.is_acknowledged(ack.end_offset, self._required_acks):
             enough = self._required_acks != -1 or partition.has_enough_replicas
             ack.answer.error_code = NONE if enough else NotEnoughReplicasAfterAppend.code
+            ack.is_done = True
+        elif partition.log.log_directory.failure is not None:
+            ack.answer.error_code = KafkaStorageError.code
             ack.is_done = True
 
     def on_complete(self) -> None:

@@ -130,9 +130,9 @@ class FetchSessions:
         session.last_used_ms = self._clock.monotonic_ms()
         if asks or forgotten:
             session.update(asks, forgotten)
-            if not session.partitions:
-                del self._sessions[session_id]
-                return FetchContext((), None)
+        if not session.partitions:
+            del self._sessions[session_id]
+            return FetchContext((), None)
         return FetchContext(list(session.partitions.values()), session, is_incremental=True)
 
     def _open(self, asks: Sequence[FetchPartition], *, uses_topic_ids: bool) -> FetchSession | None:

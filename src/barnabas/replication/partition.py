@@ -75,7 +75,7 @@ class Partition:
         self.leader_epoch = leader_epoch
         self.replicas = tuple(replicas)
         self.isr = frozenset(isr)
-        self.log.leader_epochs.assign(leader_epoch, self.log.log_end_offset)
+        # The log notes the epoch with its first append: an idle partition writes nothing at a start.
         self.maybe_advance_high_watermark()
 
     def check_leader(self, current_leader_epoch: int) -> None:
@@ -90,7 +90,8 @@ class Partition:
 
     @property
     def has_enough_replicas(self) -> bool:
-        return len(self.isr) >= self.log.config.min_insync_replicas
+        """A topic with fewer replicas than `min.insync.replicas` needs all that it has."""
+        return len(self.isr) >= min(self.log.config.min_insync_replicas, len(self.replicas))
 
     # Writing
 
@@ -169,31 +170,49 @@ class Partition:
         self.check_leader(ask.current_leader_epoch)
         if ask.topic_id not in (self.topic_id, ZERO_UUID):
             raise InconsistentTopicId(f"{self.topic_partition} has the topic id {self.topic_id}")
-        if params.is_from_follower and params.replica_id not in self.replicas:
-            raise NotLeaderOrFollower(
-                f"broker {params.replica_id} holds no replica of {self.topic_partition}"
-            )
+        if params.is_from_follower and (
+            params.replica_id not in self.replicas or params.replica_id == self.broker_id
+        ):
+            raise NotLeaderOrFollower(f"broker {params.replica_id} follows nobody in {self.topic_partition}")
         log = self.log
         offset = ask.fetch_offset
         result = PartitionRead(0, log.high_watermark, log.last_stable_offset, log.log_start_offset)
         if ask.last_fetched_epoch != NO_EPOCH and self._diverges(ask, result):
             return result
         upper_offset = self.readable_end(params)
-        if offset == upper_offset or max_bytes <= 0:
+        if offset == upper_offset or (max_bytes <= 0 and not min_one_batch):
             if offset < log.log_start_offset:
                 raise OffsetOutOfRange(f"{self.topic_partition} starts at {log.log_start_offset}")
             return result
         data = log.read(offset, max_bytes, upper_offset=upper_offset, min_one_batch=min_one_batch)
-        if isinstance(data.records, FileRegion):
+        if isinstance(data.records, FileRegion) and not data.is_first_batch_incomplete:
             result.records = data.records
             if params.read_committed:
                 until = min(log.upper_bound_offset(data), upper_offset)
                 result.aborted_transactions = log.aborted_transactions(offset, until)
         return result
 
+    def epoch_for_offset(self, offset: int) -> int:
+        """The leader epoch in which the record at `offset` was, or will be, appended; -1 if unknown."""
+        log = self.log
+        if offset >= log.log_end_offset:
+            return self.leader_epoch
+        return log.leader_epochs.epoch_for_offset(offset)
+
+    def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
+        """`(epoch, end offset)` of the largest epoch up to `epoch`; both -1 when unknown."""
+        log = self.log
+        if epoch == self.leader_epoch:
+            return epoch, log.log_end_offset
+        latest = log.leader_epochs.latest_epoch
+        if latest < epoch < self.leader_epoch:
+            # Nothing was appended in our own epoch yet, so it begins where the log ends.
+            return (epoch if latest == NO_EPOCH else latest), log.log_end_offset
+        return log.end_offset_for_epoch(epoch)
+
     def _diverges(self, ask: FetchPartition, result: PartitionRead) -> bool:
         """KIP-595: the reader's last epoch ends elsewhere in our history, so its tail is not ours."""
-        epoch, end_offset = self.log.end_offset_for_epoch(ask.last_fetched_epoch)
+        epoch, end_offset = self.end_offset_for_epoch(ask.last_fetched_epoch)
         if epoch == NO_EPOCH or end_offset < 0:
             raise OffsetOutOfRange(f"{self.topic_partition} knows nothing of epoch {ask.last_fetched_epoch}")
         if epoch < ask.last_fetched_epoch or end_offset < ask.fetch_offset:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Sequence
+from typing import Protocol
 
 from barnabas.core.clock import Clock
 from barnabas.core.errors import (
@@ -37,6 +38,15 @@ from barnabas.storage.log_manager import LogManager
 logger = logging.getLogger(__name__)
 
 
+class LeadershipListener(Protocol):
+    """Somebody who acts for the partitions of one topic that this broker leads."""
+
+    @property
+    def topic(self) -> str: ...
+    def elected(self, partition: int, leader_epoch: int) -> None: ...
+    def resigned(self, partition: int, leader_epoch: int | None = None) -> None: ...
+
+
 class ReplicaManager:
     def __init__(
         self, broker_id: BrokerId, log_manager: LogManager, clock: Clock, timer: Timer, metrics: Metrics
@@ -47,6 +57,7 @@ class ReplicaManager:
         self._metrics = metrics
         self._partitions: dict[TopicPartition, Partition] = {}
         self._topic_metrics: dict[str, TopicMetrics] = {}
+        self._leadership_listeners: dict[str, LeadershipListener] = {}
         self.produce_purgatory = Purgatory("Produce", timer, metrics=metrics)
         self.fetch_purgatory = Purgatory("Fetch", timer, metrics=metrics)
         self.delete_records_purgatory = Purgatory("DeleteRecords", timer, metrics=metrics)
@@ -65,6 +76,10 @@ class ReplicaManager:
 
     def partitions(self) -> Iterable[Partition]:
         return self._partitions.values()
+
+    def tell_leadership(self, listener: LeadershipListener) -> None:
+        """Report every partition of the listener's topic that is won or lost from now on."""
+        self._leadership_listeners[listener.topic] = listener
 
     def become_leader(
         self,
@@ -86,6 +101,9 @@ class ReplicaManager:
             self._partitions[topic_partition] = partition
         partition.become_leader(leader_epoch, replicas, isr)
         self._complete_all(topic_partition)
+        listener = self._leadership_listeners.get(topic_partition.topic)
+        if listener is not None:
+            listener.elected(topic_partition.partition, leader_epoch)
 
     def stop_replica(self, topic_partition: TopicPartition, *, delete: bool) -> None:
         """Serve the partition no longer; whoever waits for it is told so at once."""
@@ -94,6 +112,9 @@ class ReplicaManager:
             return
         partition.leader_id = BrokerId(-1)
         self._complete_all(topic_partition)
+        listener = self._leadership_listeners.get(topic_partition.topic)
+        if listener is not None:
+            listener.resigned(topic_partition.partition)
         if delete:
             self.log_manager.delete(topic_partition)
 
@@ -221,11 +242,7 @@ class ReplicaManager:
         known = self._topic_metrics.get(ask.topic_partition.topic)
         if known is not None:
             known.failed_fetch.value += 1
-        read = PartitionRead(error.code)
-        partition = self._partitions.get(ask.topic_partition)
-        if partition is not None:
-            read.log_start_offset = partition.log.log_start_offset
-        return read
+        return PartitionRead(error.code)
 
 
 def _is_enough(reads: list[PartitionRead], min_bytes: int) -> bool:

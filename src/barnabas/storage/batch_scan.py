@@ -130,10 +130,12 @@ ValidBatch = tuple[int, RecordBatch | LegacyBatch]
 """A position in the file and the batch there."""
 
 
-def iterate_valid_batches(file: OpenFile, end: int, position: int = 0) -> Iterator[ValidBatch]:
+def iterate_valid_batches(
+    file: OpenFile, end: int, position: int = 0, *, chunk_bytes: int = RECOVERY_CHUNK_BYTES
+) -> Iterator[ValidBatch]:
     """Whole batches with the right CRC, up to the first that is not."""
     chunk_at = position
-    chunk = memoryview(file.read_at(chunk_at, min(RECOVERY_CHUNK_BYTES, end - chunk_at)))
+    chunk = memoryview(file.read_at(chunk_at, min(chunk_bytes, end - chunk_at)))
     while end - position >= LEGACY_BYTES_MIN:
         at = position - chunk_at
         left = len(chunk) - at
@@ -141,7 +143,7 @@ def iterate_valid_batches(file: OpenFile, end: int, position: int = 0) -> Iterat
             LOG_OVERHEAD_BYTES + int.from_bytes(chunk[at + 8 : at + 12], signed=True) if left >= 12 else 0
         )
         if left < LEGACY_BYTES_MIN or left < size_bytes:
-            wanted = min(max(RECOVERY_CHUNK_BYTES, size_bytes), end - position)
+            wanted = min(max(chunk_bytes, size_bytes), end - position)
             if wanted <= left or (size_bytes and size_bytes > end - position):
                 return
             chunk_at = position

@@ -1,9 +1,9 @@
 """Checkpoint files: a version, a count, and one line an entry.
 
-Kafka keeps three per log directory (recovery points, high watermarks, log start offsets: all
-`topic partition offset`) and one per log (`epoch start-offset`). A checkpoint that cannot be
-read is not an error to die of: each can be rebuilt or safely taken as empty, so a damaged
-file counts as empty and is reported.
+Kafka keeps four per log directory (recovery points, high watermarks, log start offsets, and how
+far logs are compacted: all `topic partition offset`) and one per log (`epoch start-offset`). A
+checkpoint that cannot be read is not an error to die of: each can be rebuilt or safely taken
+as empty, so a damaged file counts as empty and is reported.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from barnabas.storage.files import Files
 RECOVERY_POINTS = "recovery-point-offset-checkpoint"
 HIGH_WATERMARKS = "replication-offset-checkpoint"
 LOG_START_OFFSETS = "log-start-offset-checkpoint"
+CLEANED_OFFSETS = "cleaner-offset-checkpoint"
 
 VERSION = 0
 

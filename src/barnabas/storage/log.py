@@ -144,12 +144,11 @@ class Log(ReadableLog):
             self._flush_soon()
 
     def _duplicate(self, duplicate: BatchMetadata) -> AppendInfo:
-        is_append_time = self.config.message_timestamp_type == "LogAppendTime"
         return AppendInfo(
             duplicate.first_offset,
             duplicate.last_offset,
             self.log_start_offset,
-            log_append_time_ms=duplicate.timestamp if is_append_time else -1,
+            log_append_time_ms=duplicate.timestamp,
             is_duplicate=True,
         )
 

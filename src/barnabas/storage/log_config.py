@@ -233,8 +233,6 @@ def check_together(values: Mapping[str, Any]) -> None:
     """Raise INVALID_CONFIG for values that are valid each and nonsense together."""
     if values["min.compaction.lag.ms"] > values["max.compaction.lag.ms"]:
         raise InvalidConfig("min.compaction.lag.ms must not be greater than max.compaction.lag.ms")
-    if not values["cleanup.policy"]:
-        raise InvalidConfig("cleanup.policy must name at least one of compact, delete")
 
 
 def topic_key_names() -> Iterable[str]:

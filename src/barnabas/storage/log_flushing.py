@@ -38,7 +38,7 @@ class FlushingLog(LogState):
             self.directory,
             self._flush_lock,
             target_offset=self.log_end_offset,
-            generation=self._generation,
+            generation=self.generation,
             data_files=[segment.file for segment in self.segments.since(self.recovery_point)],
             derived_paths=list(self._pending_paths),
             epochs_version=epochs.version,
@@ -63,7 +63,7 @@ class FlushingLog(LogState):
     def flush_completed(self, work: FlushWork | None) -> None:
         """The work is done: the recovery point moves, and acknowledgements may leave."""
         if work is not None:
-            if work.generation == self._generation:
+            if work.generation == self.generation:
                 self.recovery_point = max(self.recovery_point, work.target_offset)
             synced = set(work.derived_paths)
             self._pending_paths = [path for path in self._pending_paths if path not in synced]

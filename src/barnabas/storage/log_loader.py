@@ -144,7 +144,8 @@ class _Loader:
         for name in swaps:
             if name.endswith(LOG + SWAP):
                 base_offset = _offset_of(name)
-                replaced.append((base_offset, self._end_of_swap(name, base_offset)))
+                # Even an empty one replaces the segment whose name it takes, with all its indexes.
+                replaced.append((base_offset, max(base_offset + 1, self._end_of_swap(name, base_offset))))
         for name in self.sizes:
             found = parse_segment_file(name)
             if found is None or found[1] not in SEGMENT_SUFFIXES:

@@ -2,8 +2,8 @@
 
 It opens them at start (in threads: recovery reads the disk, and nothing else runs yet), puts
 a new log into the directory with the fewest, runs what happens from time to time (retention,
-flushes, checkpoints, expired producers) and closes everything in order. A directory whose
-disk fails goes offline with its logs; the others live on.
+compaction, flushes, checkpoints, expired producers) and closes everything in order. A
+directory whose disk fails goes offline with its logs; the others live on.
 
 A deleted log is renamed at once, so that its name is free again, and its files go later.
 """
@@ -13,12 +13,15 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from types import MappingProxyType
 
 from barnabas.core.errors import KafkaError, KafkaStorageError
 from barnabas.core.ids import TopicPartition, Uuid, check_topic_name
+from barnabas.core.metrics import Metrics
 from barnabas.core.scheduler import Cancellable
 from barnabas.storage import checkpoints
+from barnabas.storage.cleaner.log_cleaner import CleanerSettings, LogCleaner
 from barnabas.storage.directory_properties import (
     read_clean_shutdown,
     remove_clean_shutdown,
@@ -39,6 +42,7 @@ from barnabas.storage.names import (
 )
 
 LOCK = ".lock"
+_NONE_UNUSABLE: Mapping[str, OSError] = MappingProxyType({})
 
 _log = logging.getLogger(__name__)
 
@@ -55,6 +59,7 @@ class LogManagerSettings:
     start_offset_checkpoint_interval_ms: int = 60_000
     producer_expiration_check_interval_ms: int = 600_000
     initial_delay_ms: int = 30_000
+    cleaner: CleanerSettings = field(default_factory=CleanerSettings)
 
 
 class DuplicateLog(Exception):
@@ -72,6 +77,7 @@ class LogManager:
         *,
         on_flushed: Callable[[Log], None] = lambda _: None,
         on_directory_failed: Callable[[LogDirectory], None] = lambda _: None,
+        metrics: Metrics | None = None,
     ) -> None:
         self.directories: list[LogDirectory] = []
         self.had_clean_shutdown: dict[str, bool] = {}
@@ -85,6 +91,9 @@ class LogManager:
         self._locks: list[Held] = []
         self._timers: list[Cancellable] = []
         self._group_commit = GroupCommit(environment.background, on_flushed)
+        self.cleaner = LogCleaner(
+            settings.cleaner, environment, self.logs, self._checkpoint_cleaned, metrics or Metrics()
+        )
 
     # -- finding ------------------------------------------------------------------------------
 
@@ -120,13 +129,17 @@ class LogManager:
 
     # -- opening ------------------------------------------------------------------------------
 
-    def open(self) -> None:
-        """Lock the directories and open every log in them; blocks until recovery is done."""
+    def open(self, unusable: Mapping[str, OSError] = _NONE_UNUSABLE) -> None:
+        """Lock the directories and open every log in them; blocks until recovery is done.
+
+        Directories of which somebody else knows already that they are `unusable` stay offline."""
         for path in self._settings.log_directories:
             directory = LogDirectory(path)
             directory.when_failed.append(self._directory_failed)
             self.directories.append(directory)
             try:
+                if path in unusable:
+                    raise unusable[path]
                 self._environment.files.make_directory(path)
                 self._locks.append(self._environment.files.lock(f"{path}/{LOCK}"))
             except OSError as error:
@@ -155,6 +168,7 @@ class LogManager:
         files, path = self._environment.files, directory.path
         recovery_points = checkpoints.read_offsets(files, f"{path}/{checkpoints.RECOVERY_POINTS}")
         start_offsets = checkpoints.read_offsets(files, f"{path}/{checkpoints.LOG_START_OFFSETS}")
+        self.cleaner.load(checkpoints.read_offsets(files, f"{path}/{checkpoints.CLEANED_OFFSETS}"))
         found = [(name, partition) for name in names if (partition := parse_log_directory(name))]
 
         def load(name: str, partition: TopicPartition) -> Log:
@@ -202,6 +216,7 @@ class LogManager:
             except OSError as error:
                 home.fail(error)
                 raise KafkaStorageError(f"creating the log of {topic_partition}: {error}") from error
+            self.cleaner.forget(log)  # a crash may have left the checkpoint of a deleted namesake
             self._add(log)
         if topic_id is not None:
             log.assign_topic_id(topic_id)
@@ -236,12 +251,14 @@ class LogManager:
             log = self._logs.get(topic_partition)
             if log is not None and log.truncate_to(offset):
                 touched[log.log_directory.path] = log.log_directory
+                self.cleaner.truncated(log)
         self._checkpoint_recovery_points_now(touched.values())
 
     def truncate_fully_and_start_at(self, topic_partition: TopicPartition, offset: int) -> None:
         log = self._logs.get(topic_partition)
         if log is not None:
             log.truncate_fully_and_start_at(offset)
+            self.cleaner.truncated(log)
             self._checkpoint_recovery_points_now([log.log_directory])
 
     def delete(self, topic_partition: TopicPartition) -> None:
@@ -257,6 +274,7 @@ class LogManager:
         if log is None:
             return
         log.release()
+        self.cleaner.forget(log)
         if log.log_directory.failure is not None:
             return
         unique = self._environment.randomness.randbytes(16).hex()
@@ -289,6 +307,7 @@ class LogManager:
         for log in gone:
             del self._logs[log.topic_partition]
             log.release()
+            self.cleaner.forget(log)
         self._on_directory_failed(directory)
 
     # -- from time to time --------------------------------------------------------------------
@@ -303,10 +322,13 @@ class LogManager:
             (settings.producer_expiration_check_interval_ms, self.remove_expired_producers),
         ):
             self._timers.append(every(period_ms, task, delay_ms=settings.initial_delay_ms))
+        self.cleaner.start()
 
     def apply_retention(self) -> None:
         """Delete old segments of every log, and close the files of those that no longer grow."""
         for log in self.logs():
+            if self.cleaner.is_cleaning(log):
+                continue  # the segments being rewritten must stay; the cleaner comes back to this
             with _logged(f"retention of {log.topic_partition}"):
                 log.delete_old_segments()
                 log.release_idle_segments()
@@ -341,6 +363,11 @@ class LogManager:
     def checkpoint_high_watermarks(self) -> None:
         self._checkpoint(checkpoints.HIGH_WATERMARKS, lambda log: log.high_watermark)
 
+    def _checkpoint_cleaned(self, directory: LogDirectory, offsets: Mapping[TopicPartition, int]) -> None:
+        content = checkpoints.render_offsets(offsets)
+        write = CheckpointWrite(self._environment.files, directory, checkpoints.CLEANED_OFFSETS, content)
+        self._environment.background.submit(write, lambda _: None, directory.fail)
+
     def _checkpoint(self, name: str, value: Callable[[Log], int | None]) -> None:
         for directory in self.live_directories:
             write = CheckpointWrite(self._environment.files, directory, name, self._render(directory, value))
@@ -363,6 +390,7 @@ class LogManager:
 
     def close(self, broker_epoch: int = -1) -> None:
         """Flush and close every log, write the checkpoints and the marker of a clean shutdown."""
+        self.cleaner.stop()
         for timer in self._timers:
             timer.cancel()
         for directory in self.live_directories:
@@ -394,6 +422,7 @@ class LogManager:
 
     def abandon(self) -> None:
         """Let go of everything without writing: what a crash does, but for the locks."""
+        self.cleaner.stop()
         for log in self.logs():
             log.release()
         self._logs.clear()

@@ -4,7 +4,14 @@ from __future__ import annotations
 
 from barnabas.storage import producer_recovery
 from barnabas.storage.log_flushing import FlushingLog
-from barnabas.storage.names import DELETED, LEADER_EPOCHS, PRODUCER_SNAPSHOT, SEGMENT_SUFFIXES, segment_path
+from barnabas.storage.names import (
+    DELETED,
+    LEADER_EPOCHS,
+    PRODUCER_SNAPSHOT,
+    SEGMENT_SUFFIXES,
+    SWAP,
+    segment_path,
+)
 from barnabas.storage.producer_state import ProducerState
 from barnabas.storage.retention import deletable_segments
 from barnabas.storage.segment import Segment
@@ -63,10 +70,30 @@ class SegmentedLog(FlushingLog):
         self.segments.drop(gone)
         with self._guarded("deleting segments"):
             renamed = [path for segment in gone for path in segment.rename(DELETED)]
+        self.unlink_later(renamed)
+
+    def replace_segments(self, old: list[Segment], new: Segment) -> list[str]:
+        """Put a compacted segment, complete and on disk, in the place of those it was made from.
+
+        Whoever is reading from an old one keeps its file. Returns the names that the old files
+        have now: once the directory has been synced, `unlink_later` may have them."""
+        renamed = []
+        with self._guarded("swapping in a compacted segment"):
+            new.change_name_suffix(SWAP)
+            self.segments.replace(old, new)
+            for segment in old:
+                # The snapshot at the start of the new segment is that of the first old one.
+                is_first = segment.base_offset == new.base_offset
+                renamed += segment.rename(DELETED, is_snapshot_included=not is_first)
+            new.change_name_suffix("")
+            self._directory_changes += 1
+        return renamed
+
+    def unlink_later(self, paths: list[str]) -> None:
         environment = self._environment
 
         def unlink() -> None:
-            for path in renamed:
+            for path in paths:
                 environment.files.unlink(path)
 
         environment.scheduler.after(
@@ -121,7 +148,7 @@ class SegmentedLog(FlushingLog):
         self.log_end_offset = offset
         self.recovery_point = min(self.recovery_point, offset)
         self._acknowledgeable = min(self._acknowledgeable, offset)
-        self._generation += 1
+        self.generation += 1
 
     def _reload_producers(self) -> None:
         environment = self._environment

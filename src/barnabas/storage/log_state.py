@@ -71,7 +71,8 @@ class LogState:
         self._clock = environment.clock
         self._acknowledgeable = log_end_offset
         """While a flush is due: what was acknowledgeable before it became so."""
-        self._generation = 0
+        self.generation = 0
+        """Grows with each truncation: what was decided before one may not hold after it."""
         self._flush_lock = Lock()
         self._directory_changes = 1
         self._directory_changes_synced = 1 if is_settled else 0
@@ -165,8 +166,8 @@ class LogState:
     def active_producers(self) -> list[ProducerEntry]:
         return list(self.producers.producers.values())
 
-    def has_ongoing_transaction(self, producer_id: int) -> bool:
-        return self.producers.has_ongoing_transaction(producer_id)
+    def has_ongoing_transaction(self, producer_id: int, producer_epoch: int | None = None) -> bool:
+        return self.producers.has_ongoing_transaction(producer_id, producer_epoch)
 
     def remove_expired_producers(self) -> None:
         self.producers.remove_expired(self._clock.now_ms(), self._environment.producer_id_expiration_ms)

@@ -196,9 +196,14 @@ class ProducerState:
     def first_undecided_offset(self) -> int | None:
         return next(iter(self._ongoing), None)
 
-    def has_ongoing_transaction(self, producer_id: int) -> bool:
+    def has_ongoing_transaction(self, producer_id: int, producer_epoch: int | None = None) -> bool:
+        """Whether the producer has a transaction open here, under `producer_epoch` if that is given."""
         entry = self.producers.get(producer_id)
-        return entry is not None and entry.current_txn_first_offset >= 0
+        return (
+            entry is not None
+            and entry.current_txn_first_offset >= 0
+            and producer_epoch in (None, entry.producer_epoch)
+        )
 
     # -- deciding -----------------------------------------------------------------------------
 

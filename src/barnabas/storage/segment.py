@@ -51,6 +51,7 @@ class Segment:
         "bytes_since_last_index_entry",
         "created_ms",
         "directory",
+        "name_suffix",
         "offset_index",
         "roll_jitter_ms",
         "size_bytes",
@@ -67,8 +68,11 @@ class Segment:
         created_ms: int,
         roll_jitter_ms: int = 0,
         file_bytes: dict[str, int] | None = None,
+        name_suffix: str = "",
     ) -> None:
         sizes = file_bytes or {}
+        self.name_suffix = name_suffix
+        """Behind the names of its files, while it is not yet a part of the log."""
         self._files = files
         self._file: DataFile | None = None
         self.directory = directory
@@ -96,7 +100,7 @@ class Segment:
         """Where each of them starts."""
 
     def path(self, suffix: str) -> str:
-        return segment_path(self.directory, self.base_offset, suffix)
+        return segment_path(self.directory, self.base_offset, suffix) + self.name_suffix
 
     @property
     def file(self) -> DataFile:
@@ -349,13 +353,20 @@ class Segment:
     def existing_paths(self) -> list[str]:
         return [path for path in map(self.path, SEGMENT_SUFFIXES) if self._files.exists(path)]
 
-    def rename(self, suffix: str) -> list[str]:
-        """Give every file of the segment, its snapshot included, this suffix; returns the new names."""
+    def rename(self, suffix: str, *, is_snapshot_included: bool = True) -> list[str]:
+        """Add this suffix to the name of every file of the segment; returns the new names."""
         renamed = []
-        for path in (*self.existing_paths(), *self._snapshot()):
+        for path in (*self.existing_paths(), *(self._snapshot() if is_snapshot_included else ())):
             self._files.rename(path, path + suffix)
             renamed.append(path + suffix)
         return renamed
+
+    def change_name_suffix(self, suffix: str) -> None:
+        """Take one step on the way into the log: `.cleaned`, `.swap`, and no suffix at last."""
+        for path in self.existing_paths():
+            self._files.rename(path, path.removesuffix(self.name_suffix) + suffix)
+        self.name_suffix = suffix
+        self.moved_to(self.directory)
 
     def moved_to(self, directory: str) -> None:
         """The directory of the log has a new name."""

@@ -11,11 +11,14 @@ Faults can be injected as well: `before` is called with every operation and may 
 
 from __future__ import annotations
 
+import os
 import random
+import tempfile
 from collections.abc import Callable
+from pathlib import Path
 
 from barnabas.core.errors import KafkaStorageError
-from barnabas.storage.files import DataFile, Entry, Held, ReadBuffer
+from barnabas.storage.files import DataFile, Entry, Held, ReadBuffer, RealFile
 
 PAGE_BYTES = 512
 """Small, so that even small tests tear pages apart."""
@@ -70,9 +73,19 @@ class _MemoryFile:
         self._path = path
         self._content = content
         self._life = files.life
+        self._shadow: RealFile | None = None
 
     def fileno(self) -> int:
-        raise OSError("a file in memory has no descriptor")
+        """For `sendfile`: a real file that nobody else sees, with what this one holds now."""
+        self._files.check("read", self._path, self._life)
+        if self._shadow is None:
+            descriptor, name = tempfile.mkstemp()
+            Path(name).unlink()
+            self._shadow = RealFile(descriptor)
+        descriptor = self._shadow.fileno()
+        os.pwrite(descriptor, self._content.now, 0)
+        os.ftruncate(descriptor, len(self._content.now))
+        return descriptor
 
     def read_at(self, position: int, length: int) -> bytes:
         self._files.check("read", self._path, self._life)

@@ -2,20 +2,27 @@
 
 def test_orders(barnabas_bootstrap):
     producer = Producer({"bootstrap.servers": barnabas_bootstrap})
+
+pytest loads this module in every project that has Barnabas installed, so the broker itself is
+imported only by those who ask for it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 import pytest
 
-from barnabas.testing.broker import RunningBroker, run_broker
+if TYPE_CHECKING:
+    from barnabas.testing.broker import RunningBroker
 
 
 @pytest.fixture(scope="session")
 def barnabas_broker() -> Iterator[RunningBroker]:
     """One broker for the whole test session; topics are created when first used."""
+    from barnabas.testing.broker import run_broker  # noqa: PLC0415 - only those who ask pay for it
+
     with run_broker() as broker:
         yield broker
 

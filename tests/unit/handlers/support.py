@@ -9,7 +9,10 @@ from typing import Any
 
 from barnabas.cluster.topics import allocate_producer_ids
 from barnabas.controller.producer_ids import ProducerIds
+from barnabas.coordinator.group.coordinator import OFFSETS_TOPIC
+from barnabas.coordinator.transaction.coordinator import TRANSACTION_TOPIC
 from barnabas.handlers.context import RequestContext
+from barnabas.handlers.internal_topics import InternalTopic, InternalTopics
 from barnabas.handlers.registry import Api
 from barnabas.handlers.services import Services
 from barnabas.handlers.table import ALL_APIS
@@ -76,12 +79,24 @@ class Broker(Admin):
             settings=self.settings,
             clock=self.clock,
             apis=ALL_APIS,
+            features={"transaction.version": 2},
             metadata=self.metadata,
             replicas=self.replicas,  # type: ignore[arg-type]
             fetch_sessions=None,  # type: ignore[arg-type]
             topics=self.topics,
             configs=self.configs,
             producer_ids=ProducerIds(lambda: allocate_producer_ids(znodes, BROKER_ID)),
+            groups=None,  # type: ignore[arg-type]
+            transactions=None,  # type: ignore[arg-type]
+            markers=None,  # type: ignore[arg-type]
+            internal_topics=InternalTopics(
+                self.topics,
+                self.metadata,
+                {
+                    name: InternalTopic(3, lambda live: min(3, live), lambda _: {})
+                    for name in (OFFSETS_TOPIC, TRANSACTION_TOPIC)
+                },
+            ),
         )
 
     async def ask(

@@ -89,7 +89,7 @@ async def test_this_broker_is_described_without_its_secrets(topic: Broker) -> No
     [
         (TOPIC, "nobody", UnknownTopicOrPartition.code),
         (TOPIC, "a b", InvalidTopicException.code),
-        (TOPIC, "", InvalidRequest.code),
+        (TOPIC, "", InvalidTopicException.code),
         (BROKER, "2", InvalidRequest.code),
         (BROKER, "x", InvalidRequest.code),
         (CLIENT_METRICS, "m", InvalidRequest.code),

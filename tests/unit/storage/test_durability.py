@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import pytest
 
@@ -11,30 +10,8 @@ from barnabas.core.errors import KafkaStorageError
 from barnabas.storage.group_commit import GroupCommit
 from barnabas.storage.log import Log
 from barnabas.testing.files import PowerCutFiles
+from tests.support.background import ManualBackground
 from tests.unit.storage.support import Bench, produce, read_batches
-
-
-class ManualBackground:
-    """Work waits until the test lets it happen."""
-
-    def __init__(self) -> None:
-        self.waiting: list[
-            tuple[Callable[[], Any], Callable[[Any], None], Callable[[BaseException], None]]
-        ] = []
-
-    def submit(
-        self, work: Callable[[], Any], then: Callable[[Any], None], failed: Callable[[BaseException], None]
-    ) -> None:
-        self.waiting.append((work, then, failed))
-
-    def run_one(self) -> None:
-        work, then, failed = self.waiting.pop(0)
-        try:
-            result = work()
-        except OSError as error:
-            failed(error)
-        else:
-            then(result)
 
 
 @pytest.fixture

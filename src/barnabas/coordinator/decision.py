@@ -1,0 +1,52 @@
+"""Decide, append, replay: what a decision is.
+
+A request to a coordinator is decided by a function of the state, which returns a `Decision`: the
+response, and the records that make it true. The runtime appends the records, then replays them into the
+state, then holds the response back until they are replicated. So what memory says is what a replay of
+the log says, and an append that fails has changed nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Generic, Protocol, TypeVar
+
+from barnabas.core.errors import KafkaError
+
+R = TypeVar("R")
+
+
+class CoordinatorRecord(Protocol):
+    """One fact, as it is written: a key that compaction goes by and a value; no value is a tombstone."""
+
+    def encode(self) -> tuple[bytes, bytes | None]: ...
+
+
+class Decision(Generic[R]):
+    """`response` is None when somebody else answers, later: a member that waits for a rebalance."""
+
+    __slots__ = ("applied", "committed", "failed", "is_replayed", "records", "response")
+
+    def __init__(
+        self,
+        response: R | None = None,
+        records: Sequence[CoordinatorRecord] = (),
+        *,
+        applied: Callable[[], None] | None = None,
+        committed: Callable[[], None] | None = None,
+        failed: Callable[[KafkaError], None] | None = None,
+        is_replayed: bool = True,
+    ) -> None:
+        self.response = response
+        self.records = records
+        self.applied = applied
+        """Called once the records are part of the state; for timers that follow from it."""
+        self.committed = committed
+        """Called once the records are replicated, before the response leaves."""
+        self.failed = failed
+        """Called instead, when they could not be appended or were not replicated in time."""
+        self.is_replayed = is_replayed
+        """False for a snapshot of what memory already holds."""
+
+
+NOTHING: Decision[None] = Decision()

@@ -1,0 +1,363 @@
+"""A group of the classic protocol: its members choose a leader, and the leader assigns.
+
+    Empty -> PreparingRebalance -> CompletingRebalance -> Stable
+               all join              all sync
+
+While a group is preparing, its members come together (JoinGroup waits); while it is completing, they wait
+for the assignment that the leader computes (SyncGroup waits). A member that comes, goes, dies or changes
+its mind sends the group back to PreparingRebalance. Each rebalance that completes is a generation; commits
+and heartbeats of an older one are refused.
+
+Members that come together are soft state: nothing is written before their generation is complete. Then one
+record holds the whole group, assignments included, and Stable is entered only when that record is
+replicated. A replay therefore gives the last complete generation; members of a generation that never
+completed join again.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from enum import Enum
+
+from barnabas.coordinator.group.classic_member import ClassicMember, JoinAnswer, Protocols
+from barnabas.coordinator.group.consumer_subscription import CONSUMER_PROTOCOL_TYPE, subscribed_topics
+from barnabas.coordinator.group.record_schemas import GroupMetadataKey, GroupMetadataValue, MemberMetadata
+from barnabas.coordinator.group.records import GroupRecord
+from barnabas.core.errors import FencedInstanceId, UnknownMemberId
+from barnabas.core.transitions import Transitions
+from barnabas.protocol.messages.join_group import JoinGroupResponse, JoinGroupResponseMember
+from barnabas.protocol.messages.sync_group import SyncGroupResponse
+
+NO_TIMESTAMP = -1
+
+
+class GroupState(Enum):
+    """The values are what DescribeGroups says."""
+
+    EMPTY = "Empty"
+    PREPARING_REBALANCE = "PreparingRebalance"
+    COMPLETING_REBALANCE = "CompletingRebalance"
+    STABLE = "Stable"
+    DEAD = "Dead"
+
+
+EMPTY, PREPARING, COMPLETING, STABLE, DEAD = GroupState
+
+TRANSITIONS = Transitions(
+    {
+        EMPTY: frozenset({PREPARING}),
+        PREPARING: frozenset({EMPTY, COMPLETING, STABLE}),
+        COMPLETING: frozenset({PREPARING}),
+        STABLE: frozenset({COMPLETING}),
+        DEAD: frozenset(GroupState),
+    }
+)
+
+
+class ClassicGroup:
+    type_name = "classic"
+
+    def __init__(self, group_id: str, state: GroupState = EMPTY, generation_id: int = 0) -> None:
+        self.group_id = group_id
+        self.state = state
+        self.previous_state = DEAD
+        self.generation_id = generation_id
+        self.protocol_type: str | None = None
+        self.protocol_name: str | None = None
+        self.leader_id: str | None = None
+        self.state_timestamp_ms = NO_TIMESTAMP
+        self.members: dict[str, ClassicMember] = {}
+        self.static_members: dict[str, str] = {}
+        """Member ids by group instance id."""
+        self.pending_join: set[str] = set()
+        """Ids that were given out and must come back with a JoinGroup."""
+        self.pending_sync: set[str] = set()
+        self.awaiting_join = 0
+        self.new_member_added = False
+        """Somebody joined during the initial delay, so it is worth waiting for more."""
+        self.subscribed_topics: frozenset[str] | None = None
+        """None: not known, and a group of consumers is then taken to read everything."""
+        self._supporters: Counter[str] = Counter()
+        self.exists_by_offsets = False
+        """No record of its own says that the group exists, only the offsets committed for it."""
+
+    # States
+
+    def move_to(self, state: GroupState, now_ms: int) -> None:
+        TRANSITIONS.check(self.state, state)
+        self.previous_state = self.state
+        self.state = state
+        self.state_timestamp_ms = now_ms
+
+    @property
+    def can_rebalance(self) -> bool:
+        return TRANSITIONS.allows(self.state, PREPARING)
+
+    @property
+    def is_empty(self) -> bool:
+        return self.state is EMPTY
+
+    @property
+    def is_implicit(self) -> bool:
+        return self.exists_by_offsets and self.state is EMPTY and not self.pending_join
+
+    @property
+    def is_for_consumers(self) -> bool:
+        return self.protocol_type == CONSUMER_PROTOCOL_TYPE
+
+    @property
+    def all_joined(self) -> bool:
+        return len(self.members) == self.awaiting_join and not self.pending_join
+
+    @property
+    def rebalance_timeout_ms(self) -> int:
+        return max((member.rebalance_timeout_ms for member in self.members.values()), default=0)
+
+    def is_leader(self, member_id: str) -> bool:
+        return self.leader_id == member_id
+
+    # Members
+
+    def add(self, member: ClassicMember, answer: JoinAnswer | None = None) -> None:
+        if not self.members:
+            self.protocol_type = member.protocol_type
+        if self.leader_id is None:
+            self.leader_id = member.member_id
+        self.members[member.member_id] = member
+        if member.group_instance_id is not None:
+            self.static_members[member.group_instance_id] = member.member_id
+        self._supporters.update(name for name, _ in member.protocols)
+        self.pending_join.discard(member.member_id)
+        member.answer_join = answer
+        if answer is not None:
+            self.awaiting_join += 1
+
+    def remove(self, member_id: str) -> None:
+        member = self.members.pop(member_id, None)
+        if member is not None:
+            self._supporters.subtract(name for name, _ in member.protocols)
+            if member.answer_join is not None:
+                self.awaiting_join -= 1
+            if member.group_instance_id is not None:
+                self.static_members.pop(member.group_instance_id, None)
+        if self.is_leader(member_id):
+            self.leader_id = next(iter(self.members), None)
+        self.pending_join.discard(member_id)
+        self.pending_sync.discard(member_id)
+
+    def update(
+        self,
+        member: ClassicMember,
+        protocols: Protocols,
+        rebalance_timeout_ms: int,
+        session_timeout_ms: int,
+        answer: JoinAnswer | None,
+    ) -> None:
+        self._supporters.subtract(name for name, _ in member.protocols)
+        self._supporters.update(name for name, _ in protocols)
+        member.protocols = protocols
+        member.rebalance_timeout_ms = rebalance_timeout_ms
+        member.session_timeout_ms = session_timeout_ms
+        self.awaiting_join += (answer is not None) - (member.answer_join is not None)
+        member.answer_join = answer
+
+    def replace_static_member(
+        self, instance_id: str, old_member_id: str, new_member_id: str
+    ) -> ClassicMember:
+        """The same instance came back under a new id; what its former life still waits for is fenced."""
+        former = self.members.pop(old_member_id)
+        self.complete_join(
+            former,
+            JoinGroupResponse(error_code=FencedInstanceId.code, member_id=old_member_id, protocol_name=None),
+        )
+        self.complete_sync(former, SyncGroupResponse(error_code=FencedInstanceId.code))
+        member = ClassicMember(
+            new_member_id,
+            instance_id,
+            former.client_id,
+            former.client_host,
+            former.rebalance_timeout_ms,
+            former.session_timeout_ms,
+            former.protocol_type,
+            former.protocols,
+            former.assignment,
+        )
+        self.members[new_member_id] = member
+        if self.is_leader(old_member_id):
+            self.leader_id = new_member_id
+        self.static_members[instance_id] = new_member_id
+        return member
+
+    def elect_joined_leader(self) -> bool:
+        """Keep the leader if it has joined, else take one that has; False if nobody has."""
+        leader = self.members.get(self.leader_id or "")
+        if leader is not None and leader.answer_join is not None:
+            return True
+        joined = next((member for member in self.members.values() if member.answer_join is not None), None)
+        if joined is None:
+            return False
+        self.leader_id = joined.member_id
+        return True
+
+    def check_member(self, member_id: str, instance_id: str | None) -> ClassicMember:
+        """The member, or UNKNOWN_MEMBER_ID, or FENCED_INSTANCE_ID for a former life of an instance."""
+        if instance_id is not None:
+            current = self.static_members.get(instance_id)
+            if current is None:
+                raise UnknownMemberId(f"no member of {self.group_id} has the instance id {instance_id}")
+            if current != member_id:
+                raise FencedInstanceId(f"instance {instance_id} is now member {current}")
+        member = self.members.get(member_id)
+        if member is None:
+            raise UnknownMemberId(f"{member_id!r} is no member of {self.group_id}")
+        return member
+
+    # Protocols
+
+    def supports(self, protocol_type: str, protocols: Protocols) -> bool:
+        """Whether a member with these protocols could follow the same one as all the others."""
+        if self.state is EMPTY:
+            return bool(protocol_type) and bool(protocols)
+        everybody = len(self.members)
+        return self.protocol_type == protocol_type and any(
+            self._supporters[name] == everybody for name, _ in protocols
+        )
+
+    def select_protocol(self) -> str:
+        """Each member votes for its favourite among those that all support; most votes win."""
+        everybody = len(self.members)
+        candidates = {name for name, count in self._supporters.items() if count == everybody}
+        votes = Counter(member.vote(candidates) for member in self.members.values())
+        return votes.most_common(1)[0][0]
+
+    def begin_generation(self, now_ms: int) -> None:
+        """Everybody is here: the next generation begins, completing if it has members."""
+        self.generation_id += 1
+        self.protocol_name = self.select_protocol() if self.members else None
+        self.subscribed_topics = self.find_subscribed_topics()
+        self.move_to(COMPLETING if self.members else EMPTY, now_ms)
+        self.pending_sync.clear()
+
+    def find_subscribed_topics(self) -> frozenset[str] | None:
+        if not self.is_for_consumers:
+            return None
+        if not self.members:
+            return frozenset()
+        if self.protocol_name is None:
+            return None
+        found: set[str] = set()
+        for member in self.members.values():
+            topics = subscribed_topics(member.metadata(self.protocol_name))
+            if topics is None:
+                return None
+            found |= topics
+        return frozenset(found)
+
+    def is_subscribed_to(self, topic: str) -> bool:
+        if self.subscribed_topics is None:
+            return self.is_for_consumers
+        return topic in self.subscribed_topics
+
+    # Answers
+
+    def complete_join(self, member: ClassicMember, response: JoinGroupResponse) -> bool:
+        answer = member.answer_join
+        if answer is None:
+            return False
+        member.answer_join = None
+        self.awaiting_join -= 1
+        answer(response)
+        return True
+
+    def complete_sync(self, member: ClassicMember, response: SyncGroupResponse) -> bool:
+        answer = member.answer_sync
+        if answer is None:
+            return False
+        member.answer_sync = None
+        answer(response)
+        return True
+
+    def join_response(self, member_id: str, *, with_members: bool) -> JoinGroupResponse:
+        return JoinGroupResponse(
+            generation_id=self.generation_id,
+            protocol_type=self.protocol_type,
+            protocol_name=self.protocol_name,
+            leader=self.leader_id or "",
+            member_id=member_id,
+            members=self._member_list() if with_members else [],
+        )
+
+    def _member_list(self) -> list[JoinGroupResponseMember]:
+        return [
+            JoinGroupResponseMember(
+                member_id=member.member_id,
+                group_instance_id=member.group_instance_id,
+                metadata=member.metadata(self.protocol_name),
+            )
+            for member in self.members.values()
+        ]
+
+    # As a record
+
+    def record(self, assignments: dict[str, bytes]) -> GroupRecord:
+        """The whole group as it will be with these assignments."""
+        self.exists_by_offsets = False
+        return GroupRecord(
+            GroupMetadataKey(group=self.group_id),
+            GroupMetadataValue(
+                protocol_type=self.protocol_type or "",
+                generation=self.generation_id,
+                protocol=self.protocol_name,
+                leader=self.leader_id,
+                current_state_timestamp=self.state_timestamp_ms,
+                members=[
+                    MemberMetadata(
+                        member_id=member.member_id,
+                        group_instance_id=member.group_instance_id,
+                        client_id=member.client_id,
+                        client_host=member.client_host,
+                        rebalance_timeout=member.rebalance_timeout_ms,
+                        session_timeout=member.session_timeout_ms,
+                        subscription=member.metadata(self.protocol_name),
+                        assignment=assignments.get(member.member_id, b""),
+                    )
+                    for member in self.members.values()
+                ],
+            ),
+        )
+
+    def empty_record(self) -> GroupRecord:
+        """The group before its first member has joined."""
+        return GroupRecord(
+            GroupMetadataKey(group=self.group_id),
+            GroupMetadataValue(protocol_type="", generation=0, protocol=None, leader=None),
+        )
+
+    def tombstones(self) -> list[GroupRecord]:
+        return [GroupRecord(GroupMetadataKey(group=self.group_id))]
+
+    @classmethod
+    def from_record(cls, group_id: str, value: GroupMetadataValue) -> ClassicGroup:
+        group = cls(group_id, STABLE if value.members else EMPTY, value.generation)
+        for each in value.members:
+            rebalance_ms = each.rebalance_timeout if each.rebalance_timeout != -1 else each.session_timeout
+            protocols = ((value.protocol or "", each.subscription),)
+            group.add(
+                ClassicMember(
+                    each.member_id,
+                    each.group_instance_id,
+                    each.client_id,
+                    each.client_host,
+                    rebalance_ms,
+                    each.session_timeout,
+                    value.protocol_type,
+                    protocols,
+                    each.assignment,
+                )
+            )
+        group.protocol_type = value.protocol_type or None
+        group.protocol_name = value.protocol
+        group.leader_id = value.leader
+        group.state_timestamp_ms = value.current_state_timestamp
+        group.subscribed_topics = group.find_subscribed_topics()
+        return group

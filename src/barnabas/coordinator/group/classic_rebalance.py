@@ -1,0 +1,258 @@
+"""The rebalance of a classic group: from the first reason to the last JoinGroup answer.
+
+A rebalance waits for every known member to join again, but not longer than the longest rebalance timeout
+among them: who has not joined by then is removed, unless it is a static member, which keeps its place
+until its session ends. An empty group waits a little after its first member, so that members that start
+together share the first generation; each newcomer extends that wait.
+"""
+
+from __future__ import annotations
+
+import logging
+
+from barnabas.coordinator.decision import NOTHING, Decision
+from barnabas.coordinator.group.classic_group import (
+    COMPLETING,
+    DEAD,
+    EMPTY,
+    PREPARING,
+    STABLE,
+    ClassicGroup,
+)
+from barnabas.coordinator.group.classic_member import ClassicMember
+from barnabas.coordinator.group.registry import GroupRegistry
+from barnabas.core.errors import KafkaError, RebalanceInProgress, UnknownMemberId
+from barnabas.protocol.messages.join_group import JoinGroupResponse
+from barnabas.protocol.messages.sync_group import SyncGroupResponse
+
+logger = logging.getLogger(__name__)
+
+
+class ClassicRebalance:
+    def __init__(self, registry: GroupRegistry) -> None:
+        self._registry = registry
+        self._timers = registry.timers
+        self._clock = registry.clock
+        self._settings = registry.settings
+
+    # Sessions
+
+    def expect_heartbeat(
+        self, group: ClassicGroup, member: ClassicMember, timeout_ms: int | None = None
+    ) -> None:
+        """The member has shown a sign of life: it has its session timeout for the next one."""
+        group_id, member_id = group.group_id, member.member_id
+        self._timers.schedule(
+            session_key(group_id, member_id),
+            member.session_timeout_ms if timeout_ms is None else timeout_ms,
+            lambda: self.session_expired(group_id, member_id),
+        )
+
+    def expect_join(self, group: ClassicGroup, member_id: str, timeout_ms: int) -> None:
+        """An id was given out; whoever got it must join with it."""
+        group_id = group.group_id
+        self._timers.schedule(
+            session_key(group_id, member_id), timeout_ms, lambda: self.session_expired(group_id, member_id)
+        )
+
+    def session_expired(self, group_id: str, member_id: str) -> Decision[None]:
+        group = self._registry.find_classic(group_id)
+        if group is None or group.state is DEAD:
+            return NOTHING
+        if member_id in group.pending_join:
+            group.remove(member_id)
+            return self.complete_join(group) if self._is_ready(group) else NOTHING
+        member = group.members.get(member_id)
+        if member is None or member.is_excused:
+            return NOTHING
+        logger.info("member %s of group %s is removed: its session expired", member_id, group_id)
+        return self.remove_member(group, member)
+
+    def remove_member(self, group: ClassicGroup, member: ClassicMember) -> Decision[None]:
+        self.forget_member(group, member)
+        if group.state in (STABLE, COMPLETING):
+            return self.rebalance(group, f"member {member.member_id} is gone")
+        return self.complete_join(group) if self._is_ready(group) else NOTHING
+
+    def forget_member(self, group: ClassicGroup, member: ClassicMember) -> None:
+        self._timers.cancel(session_key(group.group_id, member.member_id))
+        group.complete_join(member, JoinGroupResponse(error_code=UnknownMemberId.code))
+        group.complete_sync(member, SyncGroupResponse(error_code=UnknownMemberId.code))
+        group.remove(member.member_id)
+
+    # The join phase
+
+    def rebalance(self, group: ClassicGroup, reason: str) -> Decision[None]:
+        """Begin a rebalance if none is on its way; else see whether this completes it."""
+        return self.prepare(group, reason) if group.can_rebalance else self.maybe_complete_join(group)
+
+    def prepare(self, group: ClassicGroup, reason: str) -> Decision[None]:
+        if group.state is COMPLETING:
+            self.reset_assignments(group, RebalanceInProgress.code)
+        self.forget_pending_sync(group)
+        is_first = group.state is EMPTY
+        if is_first:
+            delay_ms = self._settings.initial_rebalance_delay_ms
+            left_ms = max(group.rebalance_timeout_ms - delay_ms, 0)
+            self._schedule_first_join(group.group_id, delay_ms, left_ms)
+        group.move_to(PREPARING, self._clock.now_ms())
+        logger.info(
+            "group %s prepares to rebalance from generation %d: %s",
+            group.group_id,
+            group.generation_id,
+            reason,
+        )
+        return NOTHING if is_first else self._complete_join_or_wait(group)
+
+    def maybe_complete_join(self, group: ClassicGroup) -> Decision[None]:
+        """Complete the join phase if everybody is here; the first one ends by its delay only."""
+        if group.state is PREPARING and group.previous_state is not EMPTY and group.all_joined:
+            return self.complete_join(group)
+        return NOTHING
+
+    def _is_ready(self, group: ClassicGroup) -> bool:
+        return group.state is PREPARING and group.all_joined
+
+    def _complete_join_or_wait(self, group: ClassicGroup) -> Decision[None]:
+        if group.all_joined:
+            return self.complete_join(group)
+        self._schedule_join(group)
+        return NOTHING
+
+    def _schedule_join(self, group: ClassicGroup) -> None:
+        group_id = group.group_id
+        self._timers.schedule(
+            join_key(group_id), group.rebalance_timeout_ms, lambda: self._join_time_is_up(group_id)
+        )
+
+    def _schedule_first_join(self, group_id: str, delay_ms: int, left_ms: int) -> None:
+        self._timers.schedule(
+            join_key(group_id), delay_ms, lambda: self._first_delay_is_up(group_id, delay_ms, left_ms)
+        )
+
+    def _first_delay_is_up(self, group_id: str, delay_ms: int, left_ms: int) -> Decision[None]:
+        group = self._registry.find_classic(group_id)
+        if group is None:
+            return NOTHING
+        if group.new_member_added and left_ms:
+            group.new_member_added = False
+            next_delay_ms = min(self._settings.initial_rebalance_delay_ms, left_ms)
+            self._schedule_first_join(group_id, next_delay_ms, max(left_ms - delay_ms, 0))
+            return NOTHING
+        return self.complete_join(group)
+
+    def _join_time_is_up(self, group_id: str) -> Decision[None]:
+        group = self._registry.find_classic(group_id)
+        return NOTHING if group is None else self.complete_join(group)
+
+    def complete_join(self, group: ClassicGroup) -> Decision[None]:
+        """The next generation: those who joined are in it, and the leader gets to know them all."""
+        self._timers.cancel(join_key(group.group_id))
+        late = [
+            member for member in group.members.values() if member.answer_join is None and not member.is_static
+        ]
+        for member in late:
+            logger.info("member %s of group %s did not rejoin in time", member.member_id, group.group_id)
+            group.remove(member.member_id)
+            self._timers.cancel(session_key(group.group_id, member.member_id))
+        if group.state is DEAD:
+            return NOTHING
+        if not group.elect_joined_leader() and group.members:
+            # Static members only, none of them back yet: somebody has to lead, so wait on.
+            self._schedule_join(group)
+            return NOTHING
+        group.begin_generation(self._clock.now_ms())
+        if group.state is EMPTY:
+            return Decision(records=[group.record({})], is_replayed=False)
+        self._answer_joins(group)
+        return NOTHING
+
+    def _answer_joins(self, group: ClassicGroup) -> None:
+        logger.info(
+            "group %s is at generation %d with %d members",
+            group.group_id,
+            group.generation_id,
+            len(group.members),
+        )
+        for member in list(group.members.values()):
+            is_leader = group.is_leader(member.member_id)
+            response = group.join_response(member.member_id, with_members=is_leader)
+            group.pending_sync.add(member.member_id)
+            member.is_new = False
+            self.expect_heartbeat(group, member)
+            group.complete_join(member, response)
+        group_id, generation_id = group.group_id, group.generation_id
+        self._timers.schedule(
+            sync_key(group_id),
+            group.rebalance_timeout_ms,
+            lambda: self._sync_time_is_up(group_id, generation_id),
+        )
+
+    # The sync phase
+
+    def synced(self, group: ClassicGroup, member_id: str) -> None:
+        group.pending_sync.discard(member_id)
+        if not group.pending_sync:
+            self._timers.cancel(sync_key(group.group_id))
+
+    def forget_pending_sync(self, group: ClassicGroup) -> None:
+        group.pending_sync.clear()
+        self._timers.cancel(sync_key(group.group_id))
+
+    def _sync_time_is_up(self, group_id: str, generation_id: int) -> Decision[None]:
+        """Members that joined and then never asked for their assignment are gone."""
+        group = self._registry.find_classic(group_id)
+        if group is None or group.generation_id != generation_id or not group.pending_sync:
+            return NOTHING
+        if group.state not in (COMPLETING, STABLE):
+            return NOTHING
+        silent = [group.members[member_id] for member_id in list(group.pending_sync)]
+        for member in silent:
+            self.forget_member(group, member)
+        return self.prepare(group, f"{len(silent)} members did not ask for their assignment")
+
+    def set_assignments(self, group: ClassicGroup, assignments: dict[str, bytes]) -> None:
+        for member in group.members.values():
+            member.assignment = assignments.get(member.member_id, b"")
+        for member in list(group.members.values()):
+            response = SyncGroupResponse(
+                protocol_type=group.protocol_type,
+                protocol_name=group.protocol_name,
+                assignment=member.assignment,
+            )
+            self._answer_sync(group, member, response)
+
+    def reset_assignments(self, group: ClassicGroup, error_code: int) -> None:
+        for member in group.members.values():
+            member.assignment = b""
+        for member in list(group.members.values()):
+            self._answer_sync(group, member, SyncGroupResponse(error_code=error_code))
+
+    def _answer_sync(self, group: ClassicGroup, member: ClassicMember, response: SyncGroupResponse) -> None:
+        if group.complete_sync(member, response):
+            self.expect_heartbeat(group, member)
+
+    def assignment_stored(
+        self, group: ClassicGroup, generation_id: int, assignments: dict[str, bytes]
+    ) -> None:
+        """The leader's assignment is replicated. The group may have moved on meanwhile."""
+        if group.state is COMPLETING and group.generation_id == generation_id:
+            group.move_to(STABLE, self._clock.now_ms())
+            self.set_assignments(group, assignments)
+
+    def assignment_lost(self, group: ClassicGroup, generation_id: int, error: KafkaError) -> None:
+        if group.state is COMPLETING and group.generation_id == generation_id:
+            self.reset_assignments(group, error.code)
+            self.rebalance(group, f"the assignment could not be stored: {error.message}")
+
+
+def session_key(group_id: str, member_id: str) -> tuple[str, str, str]:
+    return ("session", group_id, member_id)
+
+
+def join_key(group_id: str) -> tuple[str, str]:
+    return ("join", group_id)
+
+
+def sync_key(group_id: str) -> tuple[str, str]:
+    return ("sync", group_id)

@@ -1,0 +1,141 @@
+"""SyncGroup, Heartbeat and LeaveGroup for classic groups."""
+
+from __future__ import annotations
+
+from barnabas.coordinator.decision import NOTHING, Decision
+from barnabas.coordinator.group.classic_group import (
+    COMPLETING,
+    DEAD,
+    EMPTY,
+    PREPARING,
+    STABLE,
+    ClassicGroup,
+)
+from barnabas.coordinator.group.classic_member import SyncAnswer
+from barnabas.coordinator.group.classic_rebalance import ClassicRebalance, session_key
+from barnabas.coordinator.group.registry import GroupRegistry
+from barnabas.core.errors import (
+    CoordinatorNotAvailable,
+    IllegalGeneration,
+    InconsistentGroupProtocol,
+    KafkaError,
+    RebalanceInProgress,
+    UnknownMemberId,
+)
+from barnabas.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from barnabas.protocol.messages.leave_group import (
+    LeaveGroupRequest,
+    LeaveGroupResponse,
+    MemberIdentity,
+    MemberResponse,
+)
+from barnabas.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+
+
+class ClassicRequests:
+    def __init__(self, registry: GroupRegistry, rebalance: ClassicRebalance) -> None:
+        self._registry = registry
+        self._rebalance = rebalance
+
+    # SyncGroup
+
+    def sync(
+        self, group: ClassicGroup, request: SyncGroupRequest, answer: SyncAnswer
+    ) -> Decision[SyncGroupResponse]:
+        """The leader brings the assignments, everybody waits for its own."""
+        if group.state is EMPTY:
+            raise UnknownMemberId(f"group {group.group_id} has no members")
+        if group.state is DEAD:
+            raise CoordinatorNotAvailable(f"group {group.group_id} is being removed")
+        member = group.check_member(request.member_id, request.group_instance_id)
+        if request.generation_id != group.generation_id:
+            raise IllegalGeneration(f"group {group.group_id} is at generation {group.generation_id}")
+        if _differ(request.protocol_type, group.protocol_type) or _differ(
+            request.protocol_name, group.protocol_name
+        ):
+            raise InconsistentGroupProtocol(f"group {group.group_id} uses {group.protocol_name}")
+        if group.state is PREPARING:
+            raise RebalanceInProgress(f"group {group.group_id} is rebalancing")
+        self._rebalance.synced(group, member.member_id)
+        if group.state is STABLE:
+            return Decision(
+                SyncGroupResponse(
+                    protocol_type=group.protocol_type,
+                    protocol_name=group.protocol_name,
+                    assignment=member.assignment,
+                )
+            )
+        member.answer_sync = answer
+        if not group.is_leader(member.member_id):
+            return Decision()
+        return self._store_assignments(group, request)
+
+    def _store_assignments(
+        self, group: ClassicGroup, request: SyncGroupRequest
+    ) -> Decision[SyncGroupResponse]:
+        assignments = {each.member_id: each.assignment for each in request.assignments}
+        generation_id = group.generation_id
+        rebalance = self._rebalance
+        return Decision(
+            records=[group.record(assignments)],
+            committed=lambda: rebalance.assignment_stored(group, generation_id, assignments),
+            failed=lambda error: rebalance.assignment_lost(group, generation_id, error),
+            is_replayed=False,
+        )
+
+    # Heartbeat
+
+    def heartbeat(self, group: ClassicGroup, request: HeartbeatRequest) -> Decision[HeartbeatResponse]:
+        if group.state is DEAD:
+            raise CoordinatorNotAvailable(f"group {group.group_id} is being removed")
+        member = group.check_member(request.member_id, request.group_instance_id)
+        if request.generation_id != group.generation_id:
+            raise IllegalGeneration(f"group {group.group_id} is at generation {group.generation_id}")
+        if group.state is EMPTY:
+            raise UnknownMemberId(f"group {group.group_id} has no members")
+        self._rebalance.expect_heartbeat(group, member)
+        if group.state is PREPARING:
+            return Decision(HeartbeatResponse(error_code=RebalanceInProgress.code))
+        return Decision(HeartbeatResponse())
+
+    # LeaveGroup
+
+    def leave(self, group: ClassicGroup, request: LeaveGroupRequest) -> Decision[LeaveGroupResponse]:
+        if group.state is DEAD:
+            raise CoordinatorNotAvailable(f"group {group.group_id} is being removed")
+        answers = [self._leave_one(group, identity) for identity in request.members]
+        decision = NOTHING
+        if any(answer.error_code == 0 for answer in answers):
+            decision = self._after_leaving(group)
+        return Decision(
+            LeaveGroupResponse(members=answers),
+            decision.records,
+            committed=decision.committed,
+            failed=decision.failed,
+            is_replayed=decision.is_replayed,
+        )
+
+    def _after_leaving(self, group: ClassicGroup) -> Decision[None]:
+        if group.state in (STABLE, COMPLETING):
+            return self._rebalance.rebalance(group, "members left")
+        if group.state is PREPARING:
+            return self._rebalance.maybe_complete_join(group)
+        return NOTHING
+
+    def _leave_one(self, group: ClassicGroup, identity: MemberIdentity) -> MemberResponse:
+        """An administrator may name only the instance; a member names itself."""
+        answer = MemberResponse(member_id=identity.member_id, group_instance_id=identity.group_instance_id)
+        member_id = identity.member_id or group.static_members.get(identity.group_instance_id or "", "")
+        if member_id in group.pending_join:
+            group.remove(member_id)
+            self._registry.timers.cancel(session_key(group.group_id, member_id))
+            return answer
+        try:
+            self._rebalance.forget_member(group, group.check_member(member_id, identity.group_instance_id))
+        except KafkaError as error:
+            answer.error_code = error.code
+        return answer
+
+
+def _differ(said: str | None, known: str | None) -> bool:
+    return said is not None and known is not None and said != known

@@ -1,0 +1,36 @@
+"""Records of the consumer protocol, applied to their group. This alone changes consumer groups."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from barnabas.coordinator.group import record_schemas as schemas
+from barnabas.coordinator.group.registry import GroupRegistry
+from barnabas.protocol.schema import Message
+
+
+def replay_consumer_record(registry: GroupRegistry, key: Message, value: Any) -> None:
+    """`value` is of the class that belongs to the key, or None. A tombstone for a group that is not there
+    is one whose other records were compacted away already."""
+    group_id: str = key.group_id  # type: ignore[attr-defined]
+    if value is None and registry.find_consumer(group_id) is None:
+        return
+    group = registry.consumer_or_new(group_id)
+    match key:
+        case schemas.ConsumerGroupMetadataKey():
+            if value is None:
+                registry.remove(group_id)
+            else:
+                group.group_epoch = value.epoch
+        case schemas.ConsumerGroupPartitionMetadataKey():
+            group.replay_topics(value)
+        case schemas.ConsumerGroupMemberMetadataKey():
+            group.replay_member(key.member_id, value)
+        case schemas.ConsumerGroupTargetAssignmentMetadataKey():
+            group.assignment_epoch = -1 if value is None else value.assignment_epoch
+        case schemas.ConsumerGroupTargetAssignmentMemberKey():
+            group.replay_target(key.member_id, value)
+        case schemas.ConsumerGroupCurrentMemberAssignmentKey():
+            group.replay_current_assignment(key.member_id, value)
+        case schemas.ConsumerGroupRegularExpressionKey():
+            group.replay_regex(key.regular_expression, value)

@@ -1,0 +1,55 @@
+"""Looking into what consumers say to each other inside JoinGroup.
+
+The broker needs to know only which topics a group reads: offsets of those are neither expired nor
+deleted. A subscription that cannot be read means that nothing is known.
+"""
+
+from __future__ import annotations
+
+import struct
+
+from barnabas.protocol.errors import MalformedMessage
+from barnabas.protocol.messages.consumer_protocol import (
+    ConsumerProtocolAssignment,
+    ConsumerProtocolSubscription,
+)
+
+CONSUMER_PROTOCOL_TYPE = "consumer"
+_VERSION = struct.Struct(">h")
+
+
+def decode_subscription(metadata: bytes) -> ConsumerProtocolSubscription:
+    """A version newer than we know is read as the newest that we know."""
+    version = decode_version(metadata)
+    newest = ConsumerProtocolSubscription.supported_versions()[-1]
+    subscription, _ = ConsumerProtocolSubscription.decode(metadata, min(version, newest), _VERSION.size)
+    return subscription
+
+
+def decode_assignment(assignment: bytes) -> ConsumerProtocolAssignment:
+    version = decode_version(assignment)
+    newest = ConsumerProtocolAssignment.supported_versions()[-1]
+    decoded, _ = ConsumerProtocolAssignment.decode(assignment, min(version, newest), _VERSION.size)
+    return decoded
+
+
+def encode_assignment(assignment: ConsumerProtocolAssignment, version: int) -> bytes:
+    version = min(version, ConsumerProtocolAssignment.supported_versions()[-1])
+    return _VERSION.pack(version) + assignment.encode(version)
+
+
+def decode_version(metadata: bytes) -> int:
+    if len(metadata) < _VERSION.size:
+        raise MalformedMessage("a subscription begins with its version")
+    version: int = _VERSION.unpack_from(metadata)[0]
+    if version < 0:
+        raise MalformedMessage(f"a subscription of version {version}")
+    return version
+
+
+def subscribed_topics(metadata: bytes) -> frozenset[str] | None:
+    """The topics of a subscription, None if it cannot be read."""
+    try:
+        return frozenset(decode_subscription(metadata).topics)
+    except MalformedMessage:
+        return None

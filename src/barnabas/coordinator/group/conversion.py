@@ -1,0 +1,200 @@
+"""From one protocol to the other, while members are at work or when nobody is.
+
+An empty group simply changes. One with members is converted online if the policy allows: *up* when the
+first member of the consumer protocol joins a classic group of consumers, *down* when the last one leaves.
+Conversions are records like everything else: what removes the old group, then what makes the new one.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import defaultdict
+
+from barnabas.coordinator.decision import Decision
+from barnabas.coordinator.group.assignment import NO_PARTITIONS, Assignment
+from barnabas.coordinator.group.classic_group import STABLE, ClassicGroup
+from barnabas.coordinator.group.classic_member import ClassicMember
+from barnabas.coordinator.group.classic_rebalance import ClassicRebalance, join_key, sync_key
+from barnabas.coordinator.group.consumer_group import ConsumerGroup
+from barnabas.coordinator.group.consumer_member import ConsumerMember
+from barnabas.coordinator.group.consumer_subscription import (
+    CONSUMER_PROTOCOL_TYPE,
+    decode_assignment,
+    decode_subscription,
+    decode_version,
+    encode_assignment,
+)
+from barnabas.coordinator.group.record_schemas import ClassicMemberMetadata, ClassicProtocol
+from barnabas.coordinator.group.records import GroupRecord
+from barnabas.coordinator.group.registry import GroupRegistry
+from barnabas.coordinator.group.topics import Topics
+from barnabas.core.errors import GroupIdNotFound, RebalanceInProgress
+from barnabas.core.ids import Uuid
+from barnabas.protocol.errors import MalformedMessage
+from barnabas.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatResponse
+from barnabas.protocol.messages.consumer_protocol import ConsumerProtocolAssignment, TopicPartition
+from barnabas.protocol.messages.join_group import JoinGroupResponse
+from barnabas.protocol.messages.sync_group import SyncGroupResponse
+
+logger = logging.getLogger(__name__)
+
+
+class Conversion:
+    def __init__(self, registry: GroupRegistry, rebalance: ClassicRebalance) -> None:
+        self._registry = registry
+        self._rebalance = rebalance
+        self._policy = registry.settings.migration_policy
+
+    def consumer_group(self, group_id: str, records: list[GroupRecord], *, may_create: bool) -> ConsumerGroup:
+        """The group that a member of the consumer protocol means, made or converted if it may be."""
+        group = self._registry.groups.get(group_id)
+        if isinstance(group, ConsumerGroup):
+            return group
+        if not may_create:
+            raise GroupIdNotFound(f"there is no consumer group {group_id}")
+        if group is None:
+            return ConsumerGroup(group_id)
+        if group.is_empty:
+            records += group.tombstones()
+            return ConsumerGroup(group_id)
+        if not self._may_upgrade(group):
+            raise GroupIdNotFound(f"group {group_id} is a classic group with members")
+        return self._upgrade(group, records)
+
+    # Up
+
+    def _may_upgrade(self, group: ClassicGroup) -> bool:
+        return (
+            self._policy.allows_upgrade
+            and group.is_for_consumers
+            and len(group.members) <= self._registry.settings.consumer_max_size
+        )
+
+    def _upgrade(self, classic: ClassicGroup, records: list[GroupRecord]) -> ConsumerGroup:
+        try:
+            group = from_classic(classic, self._registry.topics)
+        except MalformedMessage:
+            raise GroupIdNotFound(
+                f"group {classic.group_id} cannot be converted: its members' subscriptions cannot be read"
+            ) from None
+        logger.info("group %s is converted to the consumer protocol", classic.group_id)
+        for member in list(classic.members.values()):
+            code = RebalanceInProgress.code
+            classic.complete_join(
+                member, JoinGroupResponse(error_code=code, member_id=member.member_id, protocol_name=None)
+            )
+            classic.complete_sync(member, SyncGroupResponse(error_code=code))
+        self._registry.timers.cancel(join_key(classic.group_id))
+        self._registry.timers.cancel(sync_key(classic.group_id))
+        records += classic.tombstones()
+        records += group.records()
+        return group
+
+    # Down
+
+    def may_downgrade(self, group: ConsumerGroup, leaving_id: str) -> bool:
+        return (
+            self._policy.allows_downgrade
+            and group.is_classic_but_for(leaving_id)
+            and 1 < len(group.members) <= self._registry.settings.max_size + 1
+        )
+
+    def downgrade(
+        self, group: ConsumerGroup, leaving_id: str, response: ConsumerGroupHeartbeatResponse | None
+    ) -> Decision[ConsumerGroupHeartbeatResponse]:
+        logger.info("group %s is converted to the classic protocol", group.group_id)
+        classic = to_classic(group, leaving_id, self._registry.topics, self._registry.clock.now_ms())
+        assignments = {member.member_id: member.assignment for member in classic.members.values()}
+        records = [*group.tombstones(), classic.record(assignments)]
+
+        def applied() -> None:
+            # A replay knows only the protocol in use; the members said more.
+            self._registry.groups[group.group_id] = classic
+            for member_id in group.members:
+                for kind in ("session", "revocation", "member-join", "member-sync"):
+                    self._registry.timers.cancel((kind, group.group_id, member_id))
+            for member in classic.members.values():
+                self._rebalance.expect_heartbeat(classic, member)
+            self._rebalance.prepare(classic, "the group went back to the classic protocol")
+
+        return Decision(response, records, applied=applied)
+
+
+def from_classic(classic: ClassicGroup, topics: Topics) -> ConsumerGroup:
+    group = ConsumerGroup(classic.group_id)
+    group.group_epoch = group.assignment_epoch = classic.generation_id
+    for each in classic.members.values():
+        protocol = classic.protocol_name or each.protocols[0][0]
+        subscription = decode_subscription(each.metadata(protocol))
+        assigned = decode_to_ids(each.assignment, topics)
+        group.target[each.member_id] = assigned
+        group.put_member(
+            ConsumerMember(
+                each.member_id,
+                member_epoch=classic.generation_id,
+                previous_member_epoch=classic.generation_id,
+                instance_id=each.group_instance_id,
+                rack_id=subscription.rack_id,
+                rebalance_timeout_ms=each.rebalance_timeout_ms,
+                client_id=each.client_id,
+                client_host=each.client_host,
+                topic_names=frozenset(subscription.topics),
+                assigned=assigned,
+                classic=ClassicMemberMetadata(
+                    session_timeout_ms=each.session_timeout_ms,
+                    supported_protocols=[
+                        ClassicProtocol(name=name, metadata=metadata) for name, metadata in each.protocols
+                    ],
+                ),
+            )
+        )
+    return group
+
+
+def to_classic(group: ConsumerGroup, leaving_id: str, topics: Topics, now_ms: int) -> ClassicGroup:
+    """The members that stay, in the generation that is their epoch, with what they should have."""
+    classic = ClassicGroup(group.group_id, STABLE, group.group_epoch)
+    for member in group.members.values():
+        if member.member_id == leaving_id:
+            continue
+        assert member.classic is not None
+        classic.add(
+            ClassicMember(
+                member.member_id,
+                member.instance_id,
+                member.client_id,
+                member.client_host,
+                member.rebalance_timeout_ms,
+                member.classic.session_timeout_ms,
+                CONSUMER_PROTOCOL_TYPE,
+                tuple((each.name, each.metadata) for each in member.classic.supported_protocols),
+            )
+        )
+    classic.protocol_name = classic.select_protocol()
+    classic.subscribed_topics = classic.find_subscribed_topics()
+    classic.state_timestamp_ms = now_ms
+    for each in classic.members.values():
+        version = decode_version(each.metadata(classic.protocol_name))
+        each.assignment = encode_ids(group.target.get(each.member_id, NO_PARTITIONS), version, topics)
+    return classic
+
+
+def decode_to_ids(assignment: bytes, topics: Topics) -> Assignment:
+    """What a classic assignment says, in topic ids; topics that are gone are left out."""
+    if not assignment:
+        return NO_PARTITIONS
+    found: defaultdict[Uuid, set[int]] = defaultdict(set)
+    for each in decode_assignment(assignment).assigned_partitions:
+        topic = topics.topic(each.topic)
+        if topic is not None:
+            found[topic.topic_id].update(each.partitions)
+    return {topic_id: frozenset(partitions) for topic_id, partitions in found.items() if partitions}
+
+
+def encode_ids(assignment: Assignment, version: int, topics: Topics) -> bytes:
+    named: list[TopicPartition] = []
+    for topic_id, partitions in assignment.items():
+        topic = topics.topic_by_id(topic_id)
+        if topic is not None:
+            named.append(TopicPartition(topic=topic.name, partitions=sorted(partitions)))
+    return encode_assignment(ConsumerProtocolAssignment(assigned_partitions=named), version)

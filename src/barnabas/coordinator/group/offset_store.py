@@ -1,0 +1,146 @@
+"""Committed offsets by group, topic and partition, and those that open transactions have staged.
+
+A transactional commit counts for nothing until the marker of its transaction arrives; until then the
+partition's offset is unstable, and expiry leaves the group alone. If an ordinary commit comes between,
+the one that stands later in the log wins.
+
+Only `replay` and `replay_marker` change anything here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from barnabas.coordinator.group.offset_records import (
+    OffsetAndMetadata,
+    OffsetRecord,
+    Offsets,
+    Packed,
+    pack,
+    record_offset_of,
+    unpack,
+)
+from barnabas.records.batch import NO_PRODUCER_ID
+
+
+class OffsetStore:
+    __slots__ = ("_groups_of", "committed", "open_transactions", "pending")
+
+    def __init__(self) -> None:
+        self.committed: Offsets = {}
+        self.pending: dict[int, Offsets] = {}
+        """What each producer's open transaction would commit."""
+        self.open_transactions: dict[str, set[int]] = {}
+        """The producers that have staged offsets for a group."""
+        self._groups_of: dict[int, set[str]] = {}
+        """The same the other way round."""
+
+    # Reading
+
+    def topics(self, group: str) -> dict[str, dict[int, Packed]]:
+        return self.committed.get(group, {})
+
+    def get(self, group: str, topic: str, partition: int) -> OffsetAndMetadata | None:
+        packed = self.committed.get(group, {}).get(topic, {}).get(partition)
+        return None if packed is None else unpack(packed)
+
+    def is_pending(self, group: str, topic: str, partition: int) -> bool:
+        """Whether an open transaction has staged an offset for the partition."""
+        return any(
+            partition in self.pending[producer_id].get(group, {}).get(topic, {})
+            for producer_id in self.open_transactions.get(group, ())
+        )
+
+    def has_open_transaction(self, group: str) -> bool:
+        return group in self.open_transactions
+
+    def has_any(self, group: str) -> bool:
+        return group in self.committed or group in self.open_transactions
+
+    def partitions_of(self, group: str) -> Iterator[tuple[str, int]]:
+        """Every partition of which anything is known for the group, once."""
+        seen: set[tuple[str, int]] = set()
+        staged = [self.pending[producer_id] for producer_id in self.open_transactions.get(group, ())]
+        for offsets in (self.committed, *staged):
+            for topic, partitions in offsets.get(group, {}).items():
+                seen.update((topic, partition) for partition in partitions)
+        return iter(sorted(seen))
+
+    def partitions_of_topic(self, topic: str) -> Iterator[tuple[str, int]]:
+        """(group, partition) for everything that is known of a topic."""
+        seen: set[tuple[str, int]] = set()
+        for offsets in (self.committed, *self.pending.values()):
+            for group, topics in offsets.items():
+                seen.update((group, partition) for partition in topics.get(topic, ()))
+        return iter(sorted(seen))
+
+    @property
+    def count(self) -> int:
+        return sum(len(partitions) for topics in self.committed.values() for partitions in topics.values())
+
+    # Replaying
+
+    def replay(self, record: OffsetRecord, record_offset: int, producer_id: int) -> None:
+        group, topic, partition = record.group, record.topic, record.partition
+        encoded = record.encoded_value
+        if encoded is None:
+            _remove(self.committed, group, topic, partition)
+            self.forget_pending(group, topic, partition)
+            return
+        value = pack(encoded, record_offset)
+        if producer_id == NO_PRODUCER_ID:
+            self.committed.setdefault(group, {}).setdefault(topic, {})[partition] = value
+            return
+        staged = self.pending.setdefault(producer_id, {})
+        staged.setdefault(group, {}).setdefault(topic, {})[partition] = value
+        self.open_transactions.setdefault(group, set()).add(producer_id)
+        self._groups_of.setdefault(producer_id, set()).add(group)
+
+    def forget_pending(self, group: str, topic: str, partition: int) -> None:
+        """A removal counts for what open transactions have staged too."""
+        for producer_id in self.open_transactions.get(group, ()):
+            _remove(self.pending[producer_id], group, topic, partition)
+
+    def replay_marker(self, producer_id: int, *, is_commit: bool) -> list[str]:
+        """End a producer's transaction; returns the groups that it had staged offsets for."""
+        staged = self.pending.pop(producer_id, None)
+        if staged is None:
+            return []
+        groups = sorted(self._groups_of.pop(producer_id))
+        for group in groups:
+            producers = self.open_transactions[group]
+            producers.discard(producer_id)
+            if not producers:
+                del self.open_transactions[group]
+        if not is_commit:
+            return groups
+        for group, topics in staged.items():
+            for topic, partitions in topics.items():
+                target = self.committed.setdefault(group, {}).setdefault(topic, {})
+                for partition, value in partitions.items():
+                    present = target.get(partition)
+                    if present is None or record_offset_of(present) < record_offset_of(value):
+                        target[partition] = value
+        return groups
+
+    def prune(self) -> None:
+        """Drop the empty tables that tombstones left while loading."""
+        for group, topics in list(self.committed.items()):
+            for topic in [topic for topic, partitions in topics.items() if not partitions]:
+                del topics[topic]
+            if not topics:
+                del self.committed[group]
+
+
+def _remove(offsets: Offsets, group: str, topic: str, partition: int) -> None:
+    topics = offsets.get(group)
+    if topics is None:
+        return
+    partitions = topics.get(topic)
+    if partitions is None:
+        return
+    partitions.pop(partition, None)
+    if not partitions:
+        del topics[topic]
+        if not topics:
+            del offsets[group]

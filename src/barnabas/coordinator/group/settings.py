@@ -1,0 +1,28 @@
+"""The settings that groups are run by; `node` fills them in from the broker's configuration."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from barnabas.coordinator.group.migration import MigrationPolicy
+
+NEW_MEMBER_JOIN_TIMEOUT_MS = 5 * 60 * 1000
+"""A member that never completed a join is forgotten after this, however long its session."""
+
+
+@dataclass(frozen=True, slots=True)
+class GroupSettings:
+    min_session_timeout_ms: int = 6_000
+    max_session_timeout_ms: int = 1_800_000
+    initial_rebalance_delay_ms: int = 3_000
+    max_size: int = (1 << 31) - 1
+    offset_metadata_max_bytes: int = 4_096
+    offsets_retention_ms: int = 7 * 24 * 60 * 60 * 1000
+    offsets_retention_check_interval_ms: int = 600_000
+
+    protocols: frozenset[str] = frozenset({"classic", "consumer"})
+    consumer_session_timeout_ms: int = 45_000
+    consumer_heartbeat_interval_ms: int = 5_000
+    consumer_max_size: int = (1 << 31) - 1
+    consumer_assignors: tuple[str, ...] = ("uniform", "range")
+    migration_policy: MigrationPolicy = field(default=MigrationPolicy.DISABLED)

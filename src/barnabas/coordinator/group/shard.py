@@ -1,0 +1,258 @@
+"""One partition of `__consumer_offsets` in memory: its groups and their offsets.
+
+The shard puts the parts together and routes: requests by the protocol of their group, records by their
+key. It is pure but for the timers and the answers it was handed; the runtime does the rest.
+"""
+
+from __future__ import annotations
+
+import itertools
+import logging
+from collections.abc import Iterator
+from typing import Any
+
+from barnabas.coordinator.decision import CoordinatorRecord, Decision
+from barnabas.coordinator.group.callers import Caller
+from barnabas.coordinator.group.classic_group import (
+    COMPLETING,
+    DEAD,
+    PREPARING,
+    STABLE,
+    ClassicGroup,
+)
+from barnabas.coordinator.group.classic_join import ClassicJoin
+from barnabas.coordinator.group.classic_member import JoinAnswer, SyncAnswer
+from barnabas.coordinator.group.classic_rebalance import ClassicRebalance
+from barnabas.coordinator.group.classic_requests import ClassicRequests
+from barnabas.coordinator.group.consumer_group import ConsumerGroup
+from barnabas.coordinator.group.consumer_heartbeat import ConsumerHeartbeat
+from barnabas.coordinator.group.consumer_replay import replay_consumer_record
+from barnabas.coordinator.group.consumer_update import ConsumerUpdates
+from barnabas.coordinator.group.conversion import Conversion
+from barnabas.coordinator.group.description import (
+    describe_classic,
+    describe_consumer,
+    is_listed,
+    listed_group,
+)
+from barnabas.coordinator.group.mixed_protocol import MixedProtocol
+from barnabas.coordinator.group.offset_records import OffsetLoader, OffsetRecord, decode_key, decode_value
+from barnabas.coordinator.group.offset_requests import OffsetRequests
+from barnabas.coordinator.group.offset_store import OffsetStore
+from barnabas.coordinator.group.record_schemas import GroupMetadataKey, GroupMetadataValue
+from barnabas.coordinator.group.records import GroupRecord, UnknownRecord, decode_record
+from barnabas.coordinator.group.registry import Group, GroupRegistry
+from barnabas.core.errors import GroupIdNotFound, NonEmptyGroup, NotCoordinator, UnknownMemberId
+from barnabas.protocol.messages import consumer_group_describe
+from barnabas.protocol.messages.consumer_group_heartbeat import (
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+)
+from barnabas.protocol.messages.describe_groups import DescribedGroup
+from barnabas.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from barnabas.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
+from barnabas.protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse
+from barnabas.protocol.messages.list_groups import ListedGroup
+from barnabas.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+from barnabas.records.batch import RecordBatch
+from barnabas.records.record import iterate_records
+
+logger = logging.getLogger(__name__)
+
+EXPIRY_KEY = ("expiry",)
+EXPIRY_PAUSE_MS = 20
+
+
+class GroupShard:
+    def __init__(self, registry: GroupRegistry) -> None:
+        self.registry = registry
+        self.groups = registry.groups
+        self.offsets = OffsetStore()
+        self.rebalance = ClassicRebalance(registry)
+        self._join = ClassicJoin(registry, self.rebalance)
+        self._requests = ClassicRequests(registry, self.rebalance)
+        self._conversion = Conversion(registry, self.rebalance)
+        updates = ConsumerUpdates(registry)
+        self._heartbeats = ConsumerHeartbeat(registry, updates, self._conversion)
+        self._mixed = MixedProtocol(registry, updates, self._heartbeats)
+        self.offset_requests = OffsetRequests(registry, self.rebalance, self.offsets)
+        self._loader: OffsetLoader | None = OffsetLoader(self.offsets.committed, self.offsets.forget_pending)
+
+    # Membership
+
+    def join(
+        self, request: JoinGroupRequest, caller: Caller, answer: JoinAnswer
+    ) -> Decision[JoinGroupResponse]:
+        group = self.groups.get(request.group_id)
+        if isinstance(group, ConsumerGroup) and not group.is_empty:
+            return self._mixed.join(group, request, caller)
+        return self._join.join(request, caller, answer)
+
+    def sync(self, request: SyncGroupRequest, answer: SyncAnswer) -> Decision[SyncGroupResponse]:
+        group = self._member_group(request.group_id)
+        if isinstance(group, ConsumerGroup):
+            return self._mixed.sync(group, request)
+        return self._requests.sync(group, request, answer)
+
+    def heartbeat(self, request: HeartbeatRequest) -> Decision[HeartbeatResponse]:
+        group = self._member_group(request.group_id)
+        if isinstance(group, ConsumerGroup):
+            return self._mixed.heartbeat(group, request)
+        return self._requests.heartbeat(group, request)
+
+    def leave(self, request: LeaveGroupRequest) -> Decision[LeaveGroupResponse]:
+        group = self._member_group(request.group_id)
+        if isinstance(group, ConsumerGroup):
+            return self._mixed.leave(group, request)
+        return self._requests.leave(group, request)
+
+    def consumer_heartbeat(
+        self, request: ConsumerGroupHeartbeatRequest, caller: Caller
+    ) -> Decision[ConsumerGroupHeartbeatResponse]:
+        return self._heartbeats.heartbeat(request, caller)
+
+    def _member_group(self, group_id: str) -> Group:
+        """A group that does not exist has no members, and that is how it is told."""
+        group = self.groups.get(group_id)
+        if group is None:
+            raise UnknownMemberId(f"there is no group {group_id}")
+        return group
+
+    # Administration
+
+    def list_groups(self, states: frozenset[str], types: frozenset[str]) -> Decision[list[ListedGroup]]:
+        return Decision(
+            [listed_group(group) for group in self.groups.values() if is_listed(group, states, types)]
+        )
+
+    def describe(self, group_id: str) -> Decision[DescribedGroup]:
+        group = self.groups.get(group_id)
+        if not isinstance(group, ClassicGroup):
+            raise GroupIdNotFound(f"Group {group_id} is not a classic group.")
+        return Decision(describe_classic(group))
+
+    def describe_consumer_group(self, group_id: str) -> Decision[consumer_group_describe.DescribedGroup]:
+        group = self.groups.get(group_id)
+        if not isinstance(group, ConsumerGroup):
+            raise GroupIdNotFound(f"Group {group_id} is not a consumer group.")
+        return Decision(
+            describe_consumer(group, self.registry.settings.consumer_assignors[0], self.registry.topics)
+        )
+
+    def delete_group(self, group_id: str) -> Decision[bool]:
+        group = self.registry.group(group_id)
+        if not group.is_empty:
+            raise NonEmptyGroup(f"group {group_id} has members")
+        return Decision(True, [*self.offset_requests.tombstones(group_id), *group.tombstones()])
+
+    # Replaying
+
+    def load_batch(self, batch: RecordBatch) -> Iterator[None]:
+        if batch.is_transactional:
+            yield from self._load_transactional(batch)
+            return
+        assert self._loader is not None
+        for raw in self._loader.load(batch):
+            if raw is None:
+                yield
+            else:
+                self._replay_raw(raw.key, raw.value)
+
+    def _load_transactional(self, batch: RecordBatch) -> Iterator[None]:
+        for record in iterate_records(batch):
+            if record.key is not None and record.key[:2] <= b"\0\1":
+                group, topic, partition = decode_key(record.key)
+                value = None if record.value is None else decode_value(record.value)
+                offset_record = OffsetRecord(group, topic, partition, value)
+                self.offsets.replay(offset_record, record.offset, batch.producer_id)
+        yield
+
+    def _replay_raw(self, key: bytes, value: bytes | None) -> None:
+        try:
+            record = decode_record(key, value)
+        except UnknownRecord as error:
+            logger.warning("left alone in the offsets topic: %s", error)
+            return
+        self._replay_group_record(record)
+
+    def replay(self, record: CoordinatorRecord, offset: int, producer_id: int) -> None:
+        if isinstance(record, OffsetRecord):
+            self.offsets.replay(record, offset, producer_id)
+            if record.value is not None:
+                self.registry.ensure(record.group)
+            else:
+                self._forget_if_nothing(record.group)
+        else:
+            assert isinstance(record, GroupRecord)
+            self._replay_group_record(record)
+
+    def replay_marker(self, producer_id: int, producer_epoch: int, *, is_commit: bool) -> None:  # noqa: ARG002
+        for group_id in self.offsets.replay_marker(producer_id, is_commit=is_commit):
+            self._forget_if_nothing(group_id)
+
+    def _forget_if_nothing(self, group_id: str) -> None:
+        """A group that exists only by its offsets ends with the last of them."""
+        group = self.groups.get(group_id)
+        if group is not None and group.is_implicit and not self.offsets.has_any(group_id):
+            self.registry.remove(group_id)
+
+    def _replay_group_record(self, record: GroupRecord) -> None:
+        key, value = record.key, record.value
+        if isinstance(key, GroupMetadataKey):
+            if value is None:
+                self.registry.remove(key.group)
+            else:
+                assert isinstance(value, GroupMetadataValue)
+                self.groups[key.group] = ClassicGroup.from_record(key.group, value)
+        else:
+            replay_consumer_record(self.registry, key, value)
+
+    # The life of the shard
+
+    def loaded(self) -> None:
+        self._loader = None
+        self.offsets.prune()
+        for group_id in self.offsets.committed:
+            self.registry.ensure(group_id)
+        for group_id in self.offsets.open_transactions:
+            self.registry.ensure(group_id)
+        for group in list(self.groups.values()):
+            if isinstance(group, ConsumerGroup):
+                self._heartbeats.loaded(group)
+                continue
+            for member in group.members.values():
+                self.rebalance.expect_heartbeat(group, member)
+            if len(group.members) > self.registry.settings.max_size:
+                self.rebalance.prepare(group, "it was loaded with more members than a group may have")
+        self._schedule_expiry()
+
+    def _schedule_expiry(self) -> None:
+        interval_ms = self.registry.settings.offsets_retention_check_interval_ms
+        self.registry.timers.schedule(EXPIRY_KEY, interval_ms, lambda: self._expire(iter(list(self.groups))))
+
+    def _expire(self, group_ids: Iterator[str]) -> Decision[Any]:
+        """One turn of expiry; the next one is at once while groups are left, else after the interval."""
+        decision = self.offset_requests.expire(group_ids)
+        following = next(group_ids, None)
+        if following is None:
+            self._schedule_expiry()
+        else:
+            rest = itertools.chain((following,), group_ids)
+            self.registry.timers.schedule(EXPIRY_KEY, EXPIRY_PAUSE_MS, lambda: self._expire(rest))
+        return decision
+
+    def unloaded(self) -> None:
+        """Whoever waits for a rebalance here must look for the new coordinator."""
+        code = NotCoordinator.code
+        for group in self.groups.values():
+            if isinstance(group, ConsumerGroup):
+                continue
+            state = group.state
+            group.state = DEAD
+            for member in list(group.members.values()):
+                if state is PREPARING:
+                    group.complete_join(
+                        member, JoinGroupResponse(error_code=code, member_id=member.member_id)
+                    )
+                elif state in (COMPLETING, STABLE):
+                    group.complete_sync(member, SyncGroupResponse(error_code=code))

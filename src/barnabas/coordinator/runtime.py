@@ -1,0 +1,378 @@
+"""A coordinator is one shard of state per partition of an internal topic that this broker leads.
+
+A shard is loaded when its partition is won, refuses requests with COORDINATOR_LOAD_IN_PROGRESS until
+everything is replayed, and is dropped when the partition is lost. An epoch comes with each election:
+news of a lower one is news from the past.
+
+Every operation, requests and timers alike, goes through `run`: decide, append, replay, wait for
+replication, answer. State is ahead of replication, so an answer waits for the *last* write of its shard,
+even if it wrote nothing itself: nobody is told what could still be lost. With one in-sync replica an
+append is replicated when it returns, and the answer leaves at once.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any, Generic, NamedTuple, TypeVar
+
+from barnabas.coordinator.decision import Decision
+from barnabas.coordinator.loading import Shard, load_steps
+from barnabas.coordinator.log_access import CoordinatorLog
+from barnabas.coordinator.timers import Operation, ShardTimers
+from barnabas.core.clock import Clock
+from barnabas.core.errors import (
+    CoordinatorLoadInProgress,
+    CoordinatorNotAvailable,
+    KafkaError,
+    KafkaStorageError,
+    NotCoordinator,
+    NotEnoughReplicas,
+    NotEnoughReplicasAfterAppend,
+    NotLeaderOrFollower,
+    RequestTimedOut,
+    UnknownServerError,
+    UnknownTopicOrPartition,
+)
+from barnabas.core.ids import TopicPartition
+from barnabas.core.metrics import Metrics
+from barnabas.core.scheduler import Scheduler
+from barnabas.purgatory.timer import Timer
+from barnabas.records.batch import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
+from barnabas.records.builder import BatchBuilder, build_end_transaction_marker
+from barnabas.records.compression import Codec
+from barnabas.records.record import EndTransactionMarker
+
+logger = logging.getLogger(__name__)
+
+LOAD_TURN_MS = 10.0
+"""How long loading may keep the loop before others have their turn."""
+
+S = TypeVar("S", bound=Shard)
+R = TypeVar("R")
+
+
+class ShardState(Enum):
+    LOADING = "loading"
+    ACTIVE = "active"
+    FAILED = "failed"
+    CLOSED = "closed"
+
+
+@dataclass(frozen=True, slots=True)
+class RuntimeSettings:
+    load_buffer_bytes: int = 5 * 1024 * 1024
+    write_timeout_ms: float = 5_000.0
+    codec: Codec = Codec.NONE
+
+
+class Producer(NamedTuple):
+    """On whose behalf records are written; they count only once its transaction is committed."""
+
+    id: int
+    epoch: int
+
+
+NO_PRODUCER = Producer(NO_PRODUCER_ID, NO_PRODUCER_EPOCH)
+
+
+class ShardContext(Generic[S]):
+    """A shard and what the runtime knows about it."""
+
+    __slots__ = ("leader_epoch", "shard", "state", "timers", "topic_partition", "written_to")
+
+    def __init__(self, topic_partition: TopicPartition, leader_epoch: int) -> None:
+        self.topic_partition = topic_partition
+        self.leader_epoch = leader_epoch
+        self.state = ShardState.LOADING
+        self.written_to = 0
+        """The offset after the last record that the state reflects."""
+        self.timers: ShardTimers
+        self.shard: S
+
+
+class CoordinatorRuntime(Generic[S]):
+    def __init__(
+        self,
+        topic: str,
+        log: CoordinatorLog,
+        make_shard: Callable[[ShardTimers], S],
+        *,
+        clock: Clock,
+        scheduler: Scheduler,
+        timer: Timer,
+        settings: RuntimeSettings,
+        metrics: Metrics,
+    ) -> None:
+        self.topic = topic
+        self._log = log
+        self._make_shard = make_shard
+        self._clock = clock
+        self._scheduler = scheduler
+        self._timer = timer
+        self._settings = settings
+        self._contexts: dict[int, ShardContext[S]] = {}
+        self._load_queue: list[tuple[ShardContext[S], Iterator[None]]] = []
+        self._is_loading = False
+        metrics.gauge(
+            "kafka_coordinator_partitions",
+            "Partitions coordinated here.",
+            lambda: len(self._contexts),
+            topic=topic,
+        )
+        self._load_time = metrics.histogram(
+            "kafka_coordinator_load_time_ms", "Time to replay a partition.", topic=topic
+        )
+
+    # Elections
+
+    def elected(self, partition: int, leader_epoch: int) -> None:
+        """This broker leads the partition from now on: replay it."""
+        former = self._contexts.get(partition)
+        if former is not None:
+            if leader_epoch <= former.leader_epoch:
+                return
+            self._close(former)
+        context: ShardContext[S] = ShardContext(TopicPartition(self.topic, partition), leader_epoch)
+        context.timers = ShardTimers(
+            self._timer, lambda operation: self._run_timer(context, operation), leader_epoch
+        )
+        context.shard = self._make_shard(context.timers)
+        self._contexts[partition] = context
+        steps = load_steps(
+            self._log, context.topic_partition, context.shard, self._settings.load_buffer_bytes
+        )
+        self._load_queue.append((context, steps))
+        if not self._is_loading:
+            self._is_loading = True
+            self._scheduler.after(0, self._load_turn)
+
+    def resigned(self, partition: int, leader_epoch: int | None = None) -> None:
+        """This broker does not lead the partition any more, as of `leader_epoch` if that is known."""
+        context = self._contexts.get(partition)
+        if context is None or (leader_epoch is not None and leader_epoch < context.leader_epoch):
+            return
+        del self._contexts[partition]
+        self._close(context)
+
+    def close(self) -> None:
+        for partition in list(self._contexts):
+            self.resigned(partition)
+
+    def _close(self, context: ShardContext[S]) -> None:
+        was_active = context.state is ShardState.ACTIVE
+        context.state = ShardState.CLOSED
+        context.timers.close()
+        if was_active:
+            context.shard.unloaded()
+
+    # Loading
+
+    def _load_turn(self) -> None:
+        """Load for one turn of the loop, one partition after the other, and come back for the rest."""
+        deadline_ms = self._clock.monotonic_ms() + LOAD_TURN_MS
+        monotonic_ms = self._clock.monotonic_ms
+        while self._load_queue:
+            context, steps = self._load_queue[0]
+            if context.state is not ShardState.LOADING or self._load_for_a_turn(context, steps, deadline_ms):
+                self._load_queue.pop(0)
+            if monotonic_ms() >= deadline_ms:
+                break
+        self._is_loading = bool(self._load_queue)
+        if self._is_loading:
+            self._scheduler.after(0, self._load_turn)
+
+    def _load_for_a_turn(self, context: ShardContext[S], steps: Iterator[None], deadline_ms: float) -> bool:
+        """True when the shard is loaded, or cannot be."""
+        monotonic_ms = self._clock.monotonic_ms
+        try:
+            for _ in steps:
+                if monotonic_ms() >= deadline_ms:
+                    return False
+            context.written_to = self._log.end_offset(context.topic_partition)
+            context.shard.loaded()
+        except Exception:
+            logger.exception("%s could not be loaded", context.topic_partition)
+            context.state = ShardState.FAILED
+            context.timers.close()
+        else:
+            context.state = ShardState.ACTIVE
+        return True
+
+    # Operations
+
+    def active_shards(self) -> Iterator[tuple[int, S]]:
+        for partition, context in list(self._contexts.items()):
+            if context.state is ShardState.ACTIVE:
+                yield partition, context.shard
+
+    def partitions(self) -> list[int]:
+        """Every partition that this broker coordinates, loaded or not."""
+        return list(self._contexts)
+
+    def run(
+        self,
+        partition: int,
+        decide: Callable[[S], Decision[R]],
+        respond: Callable[[R], None],
+        refuse: Callable[[KafkaError], None],
+        *,
+        producer: Producer = NO_PRODUCER,
+    ) -> None:
+        """Run an operation on the shard of `partition`; exactly one of `respond` and `refuse` is called,
+        unless the decision's response is None: then whoever holds the request answers it.
+
+        With a `producer`, the records belong to its transaction."""
+        try:
+            context = self._active(partition)
+            decision = decide(context.shard)
+        except KafkaError as error:
+            refuse(error)
+            return
+        except Exception:
+            logger.exception("an operation on %s-%d failed", self.topic, partition)
+            refuse(UnknownServerError("the broker met an unexpected error; its log says more"))
+            return
+        self._carry_out(context, decision, respond, refuse, producer)
+
+    def complete_transaction(
+        self,
+        partition: int,
+        producer: Producer,
+        marker: EndTransactionMarker,
+        respond: Callable[[None], None],
+        refuse: Callable[[KafkaError], None],
+    ) -> None:
+        """Append the marker that ends a producer's transaction here, and replay it."""
+        try:
+            context = self._active(partition)
+            batch = build_end_transaction_marker(
+                marker,
+                producer_id=producer.id,
+                producer_epoch=producer.epoch,
+                timestamp=self._clock.now_ms(),
+            )
+            context.written_to = self._log.append(context.topic_partition, context.leader_epoch, batch)
+        except KafkaError as error:
+            refuse(as_coordinator_error(error))
+            return
+        context.shard.replay_marker(producer.id, producer.epoch, is_commit=marker.is_commit)
+        done: Decision[None] = Decision(committed=lambda: respond(None))
+        self._await_replication(context, done, respond, refuse)
+        self._log.wake(context.topic_partition)
+
+    def _active(self, partition: int) -> ShardContext[S]:
+        context = self._contexts.get(partition)
+        if context is None:
+            raise NotCoordinator(f"this broker does not coordinate {self.topic}-{partition}")
+        if context.state is ShardState.LOADING:
+            raise CoordinatorLoadInProgress(f"{self.topic}-{partition} is being loaded")
+        if context.state is not ShardState.ACTIVE:
+            raise NotCoordinator(f"{self.topic}-{partition} could not be loaded")
+        return context
+
+    def _run_timer(self, context: ShardContext[S], operation: Operation) -> None:
+        if context.state is not ShardState.ACTIVE:
+            return
+        try:
+            decision = operation()
+        except KafkaError as error:
+            logger.warning("a timer of %s was refused: %s", context.topic_partition, error.message)
+            return
+        self._carry_out(context, decision, _ignore, lambda error: _complain(context.topic_partition, error))
+
+    def _carry_out(
+        self,
+        context: ShardContext[S],
+        decision: Decision[R],
+        respond: Callable[[R], None],
+        refuse: Callable[[KafkaError], None],
+        producer: Producer = NO_PRODUCER,
+    ) -> None:
+        if not decision.records:
+            self._await_replication(context, decision, respond, refuse)
+            return
+        try:
+            self._append(context, decision, producer)
+        except KafkaError as error:
+            _fail(decision, as_coordinator_error(error), refuse)
+            return
+        self._await_replication(context, decision, respond, refuse)
+        self._log.wake(context.topic_partition)
+
+    def _append(self, context: ShardContext[S], decision: Decision[Any], producer: Producer) -> None:
+        records = decision.records
+        builder = BatchBuilder(
+            codec=self._settings.codec,
+            producer_id=producer.id,
+            producer_epoch=producer.epoch,
+            is_transactional=producer is not NO_PRODUCER,
+        )
+        now_ms = self._clock.now_ms()
+        for record in records:
+            key, value = record.encode()
+            builder.append(key, value, (), now_ms)
+        end_offset = self._log.append(context.topic_partition, context.leader_epoch, builder.build())
+        context.written_to = end_offset
+        if decision.is_replayed:
+            replay = context.shard.replay
+            for offset, record in enumerate(records, end_offset - len(records)):
+                replay(record, offset, producer.id)
+        if decision.applied is not None:
+            decision.applied()
+
+    def _await_replication(
+        self,
+        context: ShardContext[S],
+        decision: Decision[R],
+        respond: Callable[[R], None],
+        refuse: Callable[[KafkaError], None],
+    ) -> None:
+        def done(error: KafkaError | None) -> None:
+            if error is not None:
+                _fail(decision, as_coordinator_error(error), refuse)
+                return
+            if decision.committed is not None:
+                decision.committed()
+            if decision.response is not None:
+                respond(decision.response)
+
+        self._log.await_replication(
+            context.topic_partition,
+            context.leader_epoch,
+            context.written_to,
+            self._settings.write_timeout_ms,
+            done,
+        )
+
+
+def as_coordinator_error(error: KafkaError) -> KafkaError:
+    """What a failed append means to a client of the coordinator."""
+    match error:
+        case (
+            UnknownTopicOrPartition()
+            | NotEnoughReplicas()
+            | NotEnoughReplicasAfterAppend()
+            | RequestTimedOut()
+        ):
+            return CoordinatorNotAvailable(error.message)
+        case NotLeaderOrFollower() | KafkaStorageError():
+            return NotCoordinator(error.message)
+        case _:
+            return error
+
+
+def _fail(decision: Decision[Any], error: KafkaError, refuse: Callable[[KafkaError], None]) -> None:
+    if decision.failed is not None:
+        decision.failed(error)
+    refuse(error)
+
+
+def _ignore(_: object) -> None:
+    """Nobody waits for the response of a timer."""
+
+
+def _complain(topic_partition: TopicPartition, error: KafkaError) -> None:
+    logger.warning("a timer of %s failed: %s", topic_partition, error.message)

@@ -1,0 +1,119 @@
+"""From Prepare to Complete: tell every partition of a transaction how it ended.
+
+Telling starts when the Prepare record is replicated, never before: a marker cannot be taken back. What
+cannot be told now (a partition without a leader, an offsets partition that is being loaded) is told again
+later, until it is. A marker that is written twice does no harm, since nothing new can begin under the
+transactional id before the Complete record; so a coordinator that takes over simply starts from the top.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+from barnabas.coordinator.decision import Decision
+from barnabas.coordinator.timers import ShardTimers
+from barnabas.coordinator.transaction.markers import MarkerErrors, MarkerWriter, TransactionMarker
+from barnabas.coordinator.transaction.metadata import TransactionMetadata
+from barnabas.coordinator.transaction.states import PREPARE_COMMIT, PREPARED
+from barnabas.core.errors import InvalidProducerEpoch, KafkaError, TransactionCoordinatorFenced
+from barnabas.core.ids import TopicPartition
+
+logger = logging.getLogger(__name__)
+
+RETRY_MS_MIN = 20.0
+RETRY_MS_MAX = 2_000.0
+
+
+class Completions:
+    """The prepared transactions of one shard on their way."""
+
+    __slots__ = ("_complete", "_find", "_is_closed", "_markers", "_telling", "_timers")
+
+    def __init__(
+        self,
+        markers: MarkerWriter,
+        timers: ShardTimers,
+        find: Callable[[str], TransactionMetadata | None],
+        complete: Callable[[str], Decision[None]],
+    ) -> None:
+        self._markers = markers
+        self._timers = timers
+        self._find = find
+        self._complete = complete
+        self._telling: dict[str, TransactionMetadata] = {}
+        self._is_closed = False
+
+    def start(self, transactional_id: str) -> None:
+        """The Prepare record is replicated."""
+        metadata = self._find(transactional_id)
+        if metadata is None or metadata.state not in PREPARED:
+            return
+        if self._telling.get(transactional_id) is metadata:
+            return
+        self._telling[transactional_id] = metadata
+        self._tell(metadata, set(metadata.partitions), RETRY_MS_MIN)
+
+    def start_later(self, transactional_id: str, delay_ms: float = RETRY_MS_MIN) -> None:
+        """Look again whether the transaction is prepared, and whether that is replicated."""
+        self._timers.schedule(
+            ("complete", transactional_id), delay_ms, lambda: self.when_replicated(transactional_id)
+        )
+
+    def when_replicated(self, transactional_id: str) -> Decision[None]:
+        return Decision(
+            committed=lambda: self.start(transactional_id),
+            failed=lambda _: self.start_later(transactional_id, RETRY_MS_MAX),
+        )
+
+    def close(self) -> None:
+        self._is_closed = True
+        self._telling.clear()
+
+    def _tell(self, metadata: TransactionMetadata, partitions: set[TopicPartition], retry_ms: float) -> None:
+        marker = TransactionMarker(
+            metadata.producer_id,
+            metadata.producer_epoch,
+            self._timers.leader_epoch,
+            metadata.state is PREPARE_COMMIT,
+            metadata.client_transaction_version,
+        )
+        self._markers.write(marker, partitions, lambda errors: self._told(metadata, errors, retry_ms))
+
+    def _told(self, metadata: TransactionMetadata, errors: MarkerErrors, retry_ms: float) -> None:
+        transactional_id = metadata.transactional_id
+        if self._is_closed or self._telling.get(transactional_id) is not metadata:
+            return
+        left: set[TopicPartition] = set()
+        for topic_partition, error in errors.items():
+            if isinstance(error, TransactionCoordinatorFenced):
+                logger.warning("%s is coordinated elsewhere: %s", transactional_id, error.message)
+                del self._telling[transactional_id]
+                return
+            if isinstance(error, InvalidProducerEpoch):
+                logger.warning(
+                    "%s has ended in %s before: %s", transactional_id, topic_partition, error.message
+                )
+                continue
+            left.add(topic_partition)
+        if left:
+            following_ms = min(retry_ms * 2, RETRY_MS_MAX)
+            self._timers.schedule(
+                ("markers", transactional_id),
+                retry_ms,
+                lambda: self._tell_again(metadata, left, following_ms),
+            )
+        else:
+            del self._telling[transactional_id]
+            self._timers.run(lambda: self._complete(transactional_id))
+
+    def _tell_again(
+        self, metadata: TransactionMetadata, left: set[TopicPartition], retry_ms: float
+    ) -> Decision[None]:
+        if self._telling.get(metadata.transactional_id) is metadata:
+            self._tell(metadata, left, retry_ms)
+        return Decision()
+
+    def completion_failed(self, transactional_id: str, error: KafkaError) -> None:
+        logger.info("%s is not complete yet: %s", transactional_id, error.message)
+        self.start_later(transactional_id, RETRY_MS_MAX)

@@ -1,0 +1,209 @@
+"""What a request finds its transaction in, and what follows: pure functions, errors raised.
+
+Three questions come up everywhere. Is this the producer that owns the transactional id (else
+INVALID_PRODUCER_ID_MAPPING)? Is it the newest of its incarnations (else PRODUCER_FENCED)? Is the last
+transaction still being completed (then CONCURRENT_TRANSACTIONS: try again)?
+
+A lost answer makes a producer repeat itself, and a repetition must not be taken for the next transaction.
+Before transaction version 2 the state alone tells: ending what has just ended the same way is a repetition.
+From version 2 on the epoch tells: each end consumes one, so the epoch just before the present one is a
+repetition, and the present one is a transaction that has nothing in it yet, which may only be aborted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from barnabas.coordinator.transaction.metadata import (
+    EPOCH_MAX,
+    LAST_EPOCH_FOR_PRODUCERS,
+    TransactionMetadata,
+    fenced,
+    initialized,
+    prepared,
+)
+from barnabas.coordinator.transaction.settings import EPOCH_BUMP_VERSION
+from barnabas.coordinator.transaction.states import (
+    COMPLETE_ABORT,
+    COMPLETE_COMMIT,
+    ONGOING,
+    PREPARE_COMMIT,
+    PREPARED,
+)
+from barnabas.core.errors import (
+    ConcurrentTransactions,
+    InvalidProducerIdMapping,
+    InvalidTxnState,
+    ProducerFenced,
+)
+from barnabas.records.batch import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
+
+TakeProducerId = Callable[[], int]
+"""A producer id that nobody ever had; raises when none can be had at once."""
+
+
+class ProducerIdAndEpoch(NamedTuple):
+    producer_id: int
+    producer_epoch: int
+
+
+NO_PRODUCER = ProducerIdAndEpoch(NO_PRODUCER_ID, NO_PRODUCER_EPOCH)
+
+
+def check_owner(metadata: TransactionMetadata | None, producer: ProducerIdAndEpoch) -> TransactionMetadata:
+    """The metadata, if this producer may add to its transaction now."""
+    if metadata is None:
+        raise InvalidProducerIdMapping("nobody has initialized this transactional id")
+    if metadata.state in PREPARED and producer == (metadata.next_producer_id, 0):
+        # It was promised this id for the time after the completion.
+        raise ConcurrentTransactions("the last transaction is still being completed")
+    if metadata.producer_id != producer.producer_id:
+        raise InvalidProducerIdMapping(
+            f"the transactional id belongs to producer {metadata.producer_id}, not {producer.producer_id}"
+        )
+    if metadata.producer_epoch != producer.producer_epoch:
+        raise ProducerFenced(
+            f"producer {producer.producer_id} is at epoch {metadata.producer_epoch}, "
+            f"not {producer.producer_epoch}"
+        )
+    if metadata.state in PREPARED:
+        raise ConcurrentTransactions("the last transaction is still being completed")
+    return metadata
+
+
+# InitProducerId
+
+
+def initialize(
+    metadata: TransactionMetadata | None,
+    transactional_id: str,
+    timeout_ms: int,
+    expected: ProducerIdAndEpoch,
+    take_producer_id: TakeProducerId,
+    now_ms: int,
+) -> TransactionMetadata:
+    """The metadata after InitProducerId: ready for the producer, or an open transaction being aborted."""
+    if metadata is None:
+        return initialized(
+            None, transactional_id, take_producer_id(), 0, timeout_ms, now_ms, NO_PRODUCER_EPOCH
+        )
+    is_expected = expected != NO_PRODUCER
+    if is_expected:
+        _check_expected(metadata, expected)
+    if metadata.state in PREPARED:
+        raise ConcurrentTransactions("the last transaction is still being completed")
+    if metadata.state is ONGOING:
+        return fenced(metadata, now_ms)
+    if metadata.is_epoch_exhausted and (
+        not is_expected or expected.producer_epoch == metadata.producer_epoch
+    ):
+        last_epoch = metadata.producer_epoch if is_expected else NO_PRODUCER_EPOCH
+        return initialized(metadata, transactional_id, take_producer_id(), 0, timeout_ms, now_ms, last_epoch)
+    epoch, last_epoch = _next_epochs(metadata, expected)
+    return initialized(
+        metadata, transactional_id, metadata.producer_id, epoch, timeout_ms, now_ms, last_epoch
+    )
+
+
+def _check_expected(metadata: TransactionMetadata, expected: ProducerIdAndEpoch) -> None:
+    """A producer that says who it is must be the last one; or it was, until its epochs were used up and
+    the answer with its new id was lost."""
+    if expected.producer_id == metadata.producer_id:
+        return
+    if (
+        expected.producer_id == metadata.previous_producer_id
+        and expected.producer_epoch >= LAST_EPOCH_FOR_PRODUCERS
+    ):
+        return
+    raise ProducerFenced(f"the transactional id belongs to producer {metadata.producer_id} now")
+
+
+def _next_epochs(metadata: TransactionMetadata, expected: ProducerIdAndEpoch) -> tuple[int, int]:
+    """The epoch to hand out, and the one before it that may still ask again."""
+    if expected == NO_PRODUCER:
+        return metadata.producer_epoch + 1, NO_PRODUCER_EPOCH
+    if expected.producer_epoch == metadata.producer_epoch:
+        return metadata.producer_epoch + 1, metadata.producer_epoch
+    if expected.producer_epoch == metadata.last_producer_epoch:
+        return metadata.producer_epoch, metadata.last_producer_epoch
+    raise ProducerFenced(
+        f"producer {metadata.producer_id} is at epoch {metadata.producer_epoch}, "
+        f"not {expected.producer_epoch}"
+    )
+
+
+# EndTxn
+
+
+def end(
+    metadata: TransactionMetadata | None,
+    producer: ProducerIdAndEpoch,
+    *,
+    is_commit: bool,
+    client_transaction_version: int,
+    take_producer_id: TakeProducerId,
+    now_ms: int,
+) -> TransactionMetadata | None:
+    """The metadata after EndTxn; None when the transaction has ended this way already."""
+    if metadata is None:
+        raise InvalidProducerIdMapping("nobody has initialized this transactional id")
+    bumps_epoch = client_transaction_version >= EPOCH_BUMP_VERSION
+    if bumps_epoch:
+        is_repeated = _is_repeated_end(metadata, producer)
+        if not is_repeated:
+            check_owner(metadata, producer)
+    else:
+        _check_end_without_bump(metadata, producer)
+        is_repeated = metadata.state in (COMPLETE_COMMIT, COMPLETE_ABORT)
+    if metadata.state in PREPARED:
+        if (metadata.state is PREPARE_COMMIT) != is_commit:
+            raise _wrong_end(metadata, is_commit=is_commit)
+        raise ConcurrentTransactions("the transaction is still being completed")
+    if is_repeated:
+        if (metadata.state is COMPLETE_COMMIT) == is_commit:
+            return None
+        raise _wrong_end(metadata, is_commit=is_commit)
+    if metadata.state is not ONGOING and (is_commit or not bumps_epoch):
+        raise _wrong_end(metadata, is_commit=is_commit)
+    return prepared(
+        metadata,
+        is_commit=is_commit,
+        now_ms=now_ms,
+        client_transaction_version=client_transaction_version,
+        next_producer_id=(
+            take_producer_id() if bumps_epoch and metadata.is_epoch_exhausted else NO_PRODUCER_ID
+        ),
+    )
+
+
+def _is_repeated_end(metadata: TransactionMetadata, producer: ProducerIdAndEpoch) -> bool:
+    """Whether the producer repeats the EndTxn that brought the transaction here (version 2)."""
+    if not metadata.bumps_epoch or metadata.state not in (*PREPARED, COMPLETE_COMMIT, COMPLETE_ABORT):
+        return False
+    producer_id, epoch = producer
+    if producer_id == metadata.producer_id:
+        is_fenced_for_good = metadata.producer_epoch == EPOCH_MAX and metadata.next_producer_id < 0
+        return epoch == metadata.producer_epoch - 1 and not is_fenced_for_good
+    return (
+        producer_id == metadata.previous_producer_id
+        and epoch == LAST_EPOCH_FOR_PRODUCERS
+        and metadata.producer_epoch == 0
+    )
+
+
+def _check_end_without_bump(metadata: TransactionMetadata, producer: ProducerIdAndEpoch) -> None:
+    if metadata.producer_id != producer.producer_id:
+        raise InvalidProducerIdMapping(
+            f"the transactional id belongs to producer {metadata.producer_id}, not {producer.producer_id}"
+        )
+    if metadata.producer_epoch != producer.producer_epoch:
+        raise ProducerFenced(
+            f"producer {producer.producer_id} is at epoch {metadata.producer_epoch}, "
+            f"not {producer.producer_epoch}"
+        )
+
+
+def _wrong_end(metadata: TransactionMetadata, *, is_commit: bool) -> InvalidTxnState:
+    wish = "commit" if is_commit else "abort"
+    return InvalidTxnState(f"the transaction is {metadata.state.shown_as}: there is nothing to {wish}")

@@ -1,0 +1,245 @@
+"""One partition of `__transaction_state` in memory: its transactional ids.
+
+The shard decides by `rules`, replays by replacing, and starts the completion of what is prepared. It is pure
+but for its timers and the marker writer it was handed.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from barnabas.coordinator.decision import CoordinatorRecord, Decision
+from barnabas.coordinator.timers import ShardTimers
+from barnabas.coordinator.transaction import rules
+from barnabas.coordinator.transaction.completion import Completions
+from barnabas.coordinator.transaction.markers import MarkerWriter
+from barnabas.coordinator.transaction.metadata import TransactionMetadata, completed, fenced, with_partitions
+from barnabas.coordinator.transaction.records import TransactionRecord, UnknownRecord, decode_record
+from barnabas.coordinator.transaction.rules import ProducerIdAndEpoch, TakeProducerId
+from barnabas.coordinator.transaction.settings import TransactionSettings
+from barnabas.coordinator.transaction.states import ONGOING, PREPARED
+from barnabas.core.clock import Clock
+from barnabas.core.errors import ConcurrentTransactions, InvalidTransactionTimeout, TransactionalIdNotFound
+from barnabas.core.ids import TopicPartition
+from barnabas.protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
+from barnabas.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from barnabas.records.batch import RecordBatch
+from barnabas.records.record import iterate_records
+
+logger = logging.getLogger(__name__)
+
+SWEEP_BYTES_MAX = 256 * 1024
+"""One turn of a sweep writes one batch of about this size; the rest waits for a turn soon after."""
+NEXT_TURN_MS = 10.0
+RECORDS_PER_STEP = 200
+
+
+class TransactionShard:
+    def __init__(
+        self,
+        settings: TransactionSettings,
+        timers: ShardTimers,
+        clock: Clock,
+        markers: MarkerWriter,
+        take_producer_id: TakeProducerId,
+    ) -> None:
+        self.transactions: dict[str, TransactionMetadata] = {}
+        self._settings = settings
+        self._timers = timers
+        self._clock = clock
+        self._take_producer_id = take_producer_id
+        self._is_flexible = settings.transaction_version >= 1
+        self._completions = Completions(markers, timers, self.transactions.get, self._complete)
+
+    # Requests
+
+    def init_producer_id(self, request: InitProducerIdRequest) -> Decision[InitProducerIdResponse]:
+        timeout_ms = request.transaction_timeout_ms
+        if not 0 < timeout_ms <= self._settings.max_timeout_ms:
+            raise InvalidTransactionTimeout(
+                f"a transaction may take up to {self._settings.max_timeout_ms} ms, not {timeout_ms}"
+            )
+        transactional_id = request.transactional_id
+        assert transactional_id is not None
+        after = rules.initialize(
+            self.transactions.get(transactional_id),
+            transactional_id,
+            timeout_ms,
+            ProducerIdAndEpoch(request.producer_id, request.producer_epoch),
+            self._take_producer_id,
+            self._clock.now_ms(),
+        )
+        if after.state in PREPARED:
+            logger.info("%s: a new producer ends the transaction of the one before it", transactional_id)
+            return self._prepare(after, InitProducerIdResponse(error_code=ConcurrentTransactions.code))
+        return Decision(
+            InitProducerIdResponse(producer_id=after.producer_id, producer_epoch=after.producer_epoch),
+            [self._record(after)],
+        )
+
+    def add_partitions(
+        self,
+        transactional_id: str,
+        producer: ProducerIdAndEpoch,
+        partitions: frozenset[TopicPartition],
+        client_transaction_version: int,
+    ) -> Decision[bool]:
+        metadata = rules.check_owner(self.transactions.get(transactional_id), producer)
+        if metadata.state is ONGOING and partitions <= metadata.partitions:
+            return Decision(True)
+        after = with_partitions(metadata, partitions, self._clock.now_ms(), client_transaction_version)
+        return Decision(True, [self._record(after)])
+
+    def verify(
+        self, transactional_id: str, producer: ProducerIdAndEpoch, partitions: frozenset[TopicPartition]
+    ) -> Decision[frozenset[TopicPartition]]:
+        """The partitions that are not part of the producer's transaction."""
+        metadata = rules.check_owner(self.transactions.get(transactional_id), producer)
+        return Decision(partitions - metadata.partitions)
+
+    def end(self, request: EndTxnRequest, client_transaction_version: int) -> Decision[EndTxnResponse]:
+        transactional_id = request.transactional_id
+        former = self.transactions.get(transactional_id)
+        after = rules.end(
+            former,
+            ProducerIdAndEpoch(request.producer_id, request.producer_epoch),
+            is_commit=request.committed,
+            client_transaction_version=client_transaction_version,
+            take_producer_id=self._take_producer_id,
+            now_ms=self._clock.now_ms(),
+        )
+        if after is None:
+            assert former is not None
+            return Decision(
+                EndTxnResponse(producer_id=former.producer_id, producer_epoch=former.producer_epoch)
+            )
+        if after.next_producer_id >= 0:
+            response = EndTxnResponse(producer_id=after.next_producer_id, producer_epoch=0)
+        else:
+            response = EndTxnResponse(producer_id=after.producer_id, producer_epoch=after.producer_epoch)
+        return self._prepare(after, response)
+
+    def describe(self, transactional_id: str) -> Decision[TransactionMetadata]:
+        metadata = self.transactions.get(transactional_id)
+        if metadata is None:
+            raise TransactionalIdNotFound(f"nobody has initialized {transactional_id}")
+        return Decision(metadata)
+
+    def find(self, wanted: Callable[[TransactionMetadata], bool]) -> Decision[list[TransactionMetadata]]:
+        return Decision([metadata for metadata in self.transactions.values() if wanted(metadata)])
+
+    def _prepare(self, after: TransactionMetadata, response: Any) -> Decision[Any]:
+        transactional_id = after.transactional_id
+        return Decision(
+            response,
+            [self._record(after)],
+            committed=lambda: self._completions.start(transactional_id),
+            failed=lambda _: self._completions.start_later(transactional_id),
+        )
+
+    def _complete(self, transactional_id: str) -> Decision[None]:
+        metadata = self.transactions.get(transactional_id)
+        if metadata is None or metadata.state not in PREPARED:
+            return Decision()
+        return Decision(
+            records=[self._record(completed(metadata, self._clock.now_ms()))],
+            failed=lambda error: self._completions.completion_failed(transactional_id, error),
+        )
+
+    def _record(self, metadata: TransactionMetadata) -> TransactionRecord:
+        return TransactionRecord(metadata.transactional_id, metadata, is_flexible=self._is_flexible)
+
+    # Sweeps
+
+    def abort_timed_out(self) -> Decision[None]:
+        """Take from their producers the transactions that stay open for too long."""
+        now_ms = self._clock.now_ms()
+        due = [
+            self._record(fenced(each, now_ms))
+            for each in self.transactions.values()
+            if each.is_timed_out(now_ms)
+        ]
+        turn = _fitting(due)
+        interval_ms = self._settings.abort_timed_out_interval_ms
+        self._schedule(self.abort_timed_out, interval_ms if len(turn) == len(due) else NEXT_TURN_MS)
+        for record in turn:
+            logger.info("%s: its transaction took too long and is aborted", record.transactional_id)
+
+        def each_of_turn(act: Callable[[str], None]) -> None:
+            for record in turn:
+                act(record.transactional_id)
+
+        return Decision(
+            records=turn,
+            committed=lambda: each_of_turn(self._completions.start),
+            failed=lambda _: each_of_turn(self._completions.start_later),
+        )
+
+    def remove_expired(self) -> Decision[None]:
+        """Forget transactional ids that nobody has used for long."""
+        now_ms, expiration_ms = self._clock.now_ms(), self._settings.id_expiration_ms
+        due = [
+            TransactionRecord(each.transactional_id, None)
+            for each in self.transactions.values()
+            if each.is_expired(now_ms, expiration_ms)
+        ]
+        turn = _fitting(due)
+        interval_ms = self._settings.remove_expired_interval_ms
+        self._schedule(self.remove_expired, interval_ms if len(turn) == len(due) else NEXT_TURN_MS)
+        return Decision(records=turn)
+
+    def _schedule(self, sweep: Callable[[], Decision[None]], delay_ms: float) -> None:
+        self._timers.schedule(sweep.__name__, delay_ms, sweep)
+
+    # Replaying
+
+    def replay(self, record: CoordinatorRecord, offset: int, producer_id: int) -> None:  # noqa: ARG002
+        assert isinstance(record, TransactionRecord)
+        self._replay(record)
+
+    def _replay(self, record: TransactionRecord) -> None:
+        if record.metadata is None:
+            self.transactions.pop(record.transactional_id, None)
+        else:
+            self.transactions[record.transactional_id] = record.metadata
+
+    def load_batch(self, batch: RecordBatch) -> Iterator[None]:
+        left = RECORDS_PER_STEP
+        for record in iterate_records(batch):
+            if record.key is None:
+                continue
+            try:
+                self._replay(decode_record(record.key, record.value))
+            except UnknownRecord as error:
+                logger.warning("left alone in the transaction topic: %s", error)
+            left -= 1
+            if not left:
+                left = RECORDS_PER_STEP
+                yield
+
+    def replay_marker(self, producer_id: int, producer_epoch: int, *, is_commit: bool) -> None:
+        """Nobody writes to the transaction topic in a transaction."""
+
+    def loaded(self) -> None:
+        """Finish what the former coordinator has prepared, and begin to sweep."""
+        for metadata in self.transactions.values():
+            if metadata.state in PREPARED:
+                self._completions.start_later(metadata.transactional_id, 0)
+        self._schedule(self.abort_timed_out, self._settings.abort_timed_out_interval_ms)
+        self._schedule(self.remove_expired, self._settings.remove_expired_interval_ms)
+
+    def unloaded(self) -> None:
+        self._completions.close()
+
+
+def _fitting(records: Sequence[TransactionRecord]) -> Sequence[TransactionRecord]:
+    """As many of the records as go well into one batch, at least one."""
+    left_bytes = SWEEP_BYTES_MAX
+    for count, record in enumerate(records):
+        key, value = record.encode()
+        left_bytes -= len(key) + len(value or b"")
+        if left_bytes < 0:
+            return records[: max(count, 1)]
+    return records

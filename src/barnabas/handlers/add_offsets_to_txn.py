@@ -1,0 +1,37 @@
+"""AddOffsetsToTxn (25), v0-4. Gaps: none.
+
+The offsets that a group will commit in a transaction are records of the group's offsets partition, so that
+partition becomes part of the transaction.
+"""
+
+from __future__ import annotations
+
+from barnabas.coordinator.group.coordinator import OFFSETS_TOPIC
+from barnabas.coordinator.transaction.rules import ProducerIdAndEpoch
+from barnabas.core.errors import NONE, KafkaError
+from barnabas.core.ids import TopicPartition
+from barnabas.handlers.context import RequestContext
+from barnabas.handlers.registry import Api
+from barnabas.handlers.transaction_errors import fenced_code
+from barnabas.protocol.api_keys import ApiKey
+from barnabas.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
+
+VERSION_WITH_PRODUCER_FENCED = 2
+
+
+def handle_add_offsets_to_txn(request: AddOffsetsToTxnRequest, context: RequestContext) -> None:
+    def done(error: KafkaError | None) -> None:
+        code = NONE if error is None else error.code
+        code = fenced_code(code, context.api_version, VERSION_WITH_PRODUCER_FENCED)
+        context.respond(AddOffsetsToTxnResponse(error_code=code))
+
+    context.broker.transactions.add_partitions(
+        request.transactional_id,
+        ProducerIdAndEpoch(request.producer_id, request.producer_epoch),
+        [TopicPartition(OFFSETS_TOPIC, context.broker.groups.partition_for(request.group_id))],
+        done,
+        client_transaction_version=0,
+    )
+
+
+ADD_OFFSETS_TO_TXN = Api(ApiKey.ADD_OFFSETS_TO_TXN, versions=range(5), handle=handle_add_offsets_to_txn)

@@ -1,0 +1,22 @@
+"""ConsumerGroupHeartbeat (68), v0-1. Gaps: settings of single groups (`group` configuration resources)."""
+
+from __future__ import annotations
+
+from barnabas.core.errors import UnsupportedVersion
+from barnabas.handlers.context import RequestContext
+from barnabas.handlers.group_callers import caller_of
+from barnabas.handlers.registry import Api
+from barnabas.protocol.api_keys import ApiKey
+from barnabas.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
+
+
+def handle_consumer_group_heartbeat(request: ConsumerGroupHeartbeatRequest, context: RequestContext) -> None:
+    groups = context.broker.groups
+    if "consumer" not in groups.settings.protocols:
+        raise UnsupportedVersion("group.coordinator.rebalance.protocols leaves out the consumer protocol")
+    groups.consumer_heartbeat(request, caller_of(context), context.respond)
+
+
+CONSUMER_GROUP_HEARTBEAT = Api(
+    ApiKey.CONSUMER_GROUP_HEARTBEAT, versions=range(2), handle=handle_consumer_group_heartbeat
+)

@@ -1,0 +1,37 @@
+"""DescribeGroups (15), v0-6. Gaps: none.
+
+A group that does not exist is described as dead; since version 6 it is an error.
+"""
+
+from __future__ import annotations
+
+from barnabas.core.errors import GroupIdNotFound
+from barnabas.handlers.authorized_operations import GROUP_OPERATIONS
+from barnabas.handlers.context import RequestContext
+from barnabas.handlers.registry import Api
+from barnabas.protocol.api_keys import ApiKey
+from barnabas.protocol.messages.describe_groups import (
+    DescribedGroup,
+    DescribeGroupsRequest,
+    DescribeGroupsResponse,
+)
+
+VERSION_WITH_NOT_FOUND = 6
+DEAD = "Dead"
+
+
+def handle_describe_groups(request: DescribeGroupsRequest, context: RequestContext) -> None:
+    def respond(groups: list[DescribedGroup]) -> None:
+        for group in groups:
+            if group.error_code == GroupIdNotFound.code:
+                group.group_state = DEAD
+                if context.api_version < VERSION_WITH_NOT_FOUND:
+                    group.error_code = 0
+            elif request.include_authorized_operations and not group.error_code:
+                group.authorized_operations = GROUP_OPERATIONS
+        context.respond(DescribeGroupsResponse(groups=groups))
+
+    context.broker.groups.describe_groups(request.groups, respond)
+
+
+DESCRIBE_GROUPS = Api(ApiKey.DESCRIBE_GROUPS, versions=range(7), handle=handle_describe_groups)

@@ -1,0 +1,42 @@
+"""OffsetDelete (47), v0. Gaps: none."""
+
+from __future__ import annotations
+
+from barnabas.core.errors import UnknownTopicOrPartition
+from barnabas.handlers.context import RequestContext
+from barnabas.handlers.registry import Api
+from barnabas.protocol.api_keys import ApiKey
+from barnabas.protocol.messages.offset_delete import (
+    OffsetDeleteRequest,
+    OffsetDeleteResponse,
+    OffsetDeleteResponsePartition,
+    OffsetDeleteResponseTopic,
+)
+
+
+def handle_offset_delete(request: OffsetDeleteRequest, context: RequestContext) -> None:
+    metadata = context.broker.metadata
+    refused = [
+        OffsetDeleteResponseTopic(
+            name=topic.name,
+            partitions=[
+                OffsetDeleteResponsePartition(
+                    partition_index=each.partition_index, error_code=UnknownTopicOrPartition.code
+                )
+                for each in topic.partitions
+            ],
+        )
+        for topic in request.topics
+        if topic.name not in metadata
+    ]
+    request.topics = [topic for topic in request.topics if topic.name in metadata]
+
+    def respond(response: OffsetDeleteResponse) -> None:
+        if not response.error_code:
+            response.topics.extend(refused)
+        context.respond(response)
+
+    context.broker.groups.delete_offsets(request, respond)
+
+
+OFFSET_DELETE = Api(ApiKey.OFFSET_DELETE, versions=range(1), handle=handle_offset_delete)

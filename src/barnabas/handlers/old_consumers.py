@@ -1,0 +1,41 @@
+"""What consumers of another age can read: no zstd before Fetch v10, no v2 batches before v4.
+
+Converting reads the records into Python and costs work per record, on the loop; so one answer
+for such a consumer is kept small, and the consumer comes back for more.
+"""
+
+from __future__ import annotations
+
+from barnabas.core.errors import KafkaError, UnsupportedCompressionType
+from barnabas.core.regions import FileRegion
+from barnabas.handlers.context import RequestContext
+from barnabas.protocol.messages.fetch import PartitionData
+from barnabas.records.legacy import convert_down
+from barnabas.records.whole import whole_batches
+from barnabas.replication.fetching import FetchPartition
+
+ZSTD_SINCE_VERSION = 10
+BATCHES_SINCE_VERSION = 4
+MAGIC_1_SINCE_VERSION = 2
+
+CONVERTED_BYTES_MAX = 1024 * 1024
+"""Of one partition in one answer, unless its first batch alone is larger."""
+
+
+def fit_for_old_consumer(data: PartitionData, ask: FetchPartition, context: RequestContext) -> None:
+    """Turn the answer into one that the consumer understands, or into the error that says why not."""
+    region = data.records
+    if not isinstance(region, FileRegion):
+        return
+    try:
+        partition = context.broker.replicas.partition(*ask.topic_partition)
+        if partition.log.config.compression_type == "zstd":
+            raise UnsupportedCompressionType("zstd needs Fetch version 10 or later")
+        if context.api_version < BATCHES_SINCE_VERSION:
+            magic = 1 if context.api_version >= MAGIC_1_SINCE_VERSION else 0
+            records = whole_batches(region.read(), CONVERTED_BYTES_MAX)
+            data.records = convert_down(records, magic, first_offset=ask.fetch_offset)
+            partition.metrics.fetch_conversions.value += 1
+    except KafkaError as error:
+        data.error_code = error.code
+        data.records = b""

@@ -1,0 +1,26 @@
+"""SyncGroup (14), v0-5. Gaps: none.
+
+The leader brings everybody's assignment, and everybody waits for its own: until the group's new generation
+is stored.
+"""
+
+from __future__ import annotations
+
+from barnabas.core.errors import InconsistentGroupProtocol
+from barnabas.handlers.context import RequestContext
+from barnabas.handlers.registry import Api
+from barnabas.protocol.api_keys import ApiKey
+from barnabas.protocol.messages.sync_group import SyncGroupRequest
+
+VERSION_WITH_PROTOCOL = 5
+
+
+def handle_sync_group(request: SyncGroupRequest, context: RequestContext) -> None:
+    if context.api_version >= VERSION_WITH_PROTOCOL and (
+        request.protocol_type is None or request.protocol_name is None
+    ):
+        raise InconsistentGroupProtocol("since version 5 a member names its protocol type and protocol")
+    context.broker.groups.sync(request, context.respond)
+
+
+SYNC_GROUP = Api(ApiKey.SYNC_GROUP, versions=range(6), handle=handle_sync_group)

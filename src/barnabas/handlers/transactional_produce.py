@@ -1,0 +1,156 @@
+"""Before a transactional write: is its partition part of the producer's transaction?
+
+A write that comes too late, from a producer that was fenced or in a transaction that has ended, would open a
+transaction that nobody ever ends, and hold up all committed readers of the partition. So the first write of
+a producer's transaction to a partition is checked with the coordinator (KIP-890); once the log itself has the
+transaction open under this epoch, it knows. From version 12 on the check is an addition: the producer no
+longer sends AddPartitionsToTxn.
+
+The records are a view of the network's buffer. If the coordinator cannot answer at once, they are copied and
+the connection waits, so that the producer's next request cannot overtake this one.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
+
+from barnabas.coordinator.transaction.rules import ProducerIdAndEpoch
+from barnabas.coordinator.transaction.settings import EPOCH_BUMP_VERSION
+from barnabas.core.errors import InvalidProducerIdMapping, KafkaError
+from barnabas.core.ids import TopicPartition
+from barnabas.handlers.context import RequestContext
+from barnabas.handlers.topic_ids import topic_name
+from barnabas.handlers.transaction_errors import as_produce_error, not_in_transaction
+from barnabas.protocol.messages.produce import ProduceRequest
+from barnabas.records.batch import (
+    ATTRIBUTES_AT,
+    HEADER_BYTES,
+    MAGIC,
+    MAGIC_AT,
+    PRODUCER_ID_AT,
+    TRANSACTIONAL_FLAG,
+)
+
+VERSION_WITH_TOPIC_IDS = 13
+VERSION_WITH_IMPLICIT_ADD = 12
+VERSION_WITH_ABORTABLE = 11
+
+_PRODUCER = struct.Struct(">qh")
+
+Refused = Mapping[TopicPartition, KafkaError]
+NONE_REFUSED: Refused = {}
+
+
+class _Unchecked(NamedTuple):
+    """The partitions that the coordinator has to be asked about, and who writes to them."""
+
+    partitions: list[TopicPartition]
+    producers: set[ProducerIdAndEpoch]
+
+
+def admit_transactional(
+    request: ProduceRequest, context: RequestContext, admit: Callable[[Refused], None]
+) -> None:
+    """Call `admit` with the partitions that may not be written to, now or later."""
+    unchecked = _unchecked(request, context)
+    if not unchecked.partitions:
+        admit(NONE_REFUSED)
+        return
+    if len(unchecked.producers) > 1:
+        error = InvalidProducerIdMapping("the records of one request come from several producers")
+        admit(dict.fromkeys(unchecked.partitions, error))
+        return
+    answer = _Answer(admit)
+    _ask(request, context, unchecked, answer)
+    if not answer.is_given:
+        _keep_records(request)
+        context.exchange.hold()
+    answer.may_pass()
+
+
+class _Answer:
+    """The coordinator's answer, handed on when it is there and the records are safe."""
+
+    __slots__ = ("_admit", "_is_passing", "_refused")
+
+    def __init__(self, admit: Callable[[Refused], None]) -> None:
+        self._admit = admit
+        self._refused: Refused | None = None
+        self._is_passing = False
+
+    @property
+    def is_given(self) -> bool:
+        return self._refused is not None
+
+    def give(self, refused: Refused) -> None:
+        self._refused = refused
+        if self._is_passing:
+            self._admit(refused)
+
+    def may_pass(self) -> None:
+        self._is_passing = True
+        if self._refused is not None:
+            self._admit(self._refused)
+
+
+def _unchecked(request: ProduceRequest, context: RequestContext) -> _Unchecked:
+    found = _Unchecked([], set())
+    replicas = context.broker.replicas
+    by_id = context.api_version >= VERSION_WITH_TOPIC_IDS
+    for topic in request.topic_data:
+        name = topic_name(context, topic.topic_id) if by_id else topic.name
+        if name is None:
+            continue
+        for data in topic.partition_data:
+            records = data.records
+            if (
+                not isinstance(records, memoryview)
+                or len(records) < HEADER_BYTES
+                or records[MAGIC_AT] != MAGIC
+                or not records[ATTRIBUTES_AT + 1] & TRANSACTIONAL_FLAG
+            ):
+                continue
+            producer = ProducerIdAndEpoch(*_PRODUCER.unpack_from(records, PRODUCER_ID_AT))
+            try:
+                log = replicas.partition(name, data.index).log
+            except KafkaError:
+                continue  # the append will say so
+            if not log.has_ongoing_transaction(*producer):
+                found.partitions.append(TopicPartition(name, data.index))
+                found.producers.add(producer)
+    return found
+
+
+def _ask(request: ProduceRequest, context: RequestContext, unchecked: _Unchecked, answer: _Answer) -> None:
+    partitions, (producer, *_) = unchecked
+    transactional_id = request.transactional_id
+    assert transactional_id is not None
+    transactions = context.broker.transactions
+
+    def refuse(error: KafkaError) -> None:
+        answer.give(dict.fromkeys(partitions, as_produce_error(error)))
+
+    def added(error: KafkaError | None) -> None:
+        refuse(error) if error is not None else answer.give(NONE_REFUSED)
+
+    def verified(missing: frozenset[TopicPartition]) -> None:
+        error = not_in_transaction(knows_abortable=context.api_version >= VERSION_WITH_ABORTABLE)
+        answer.give(dict.fromkeys(missing, error))
+
+    if context.api_version >= VERSION_WITH_IMPLICIT_ADD:
+        transactions.add_partitions(
+            transactional_id, producer, partitions, added, client_transaction_version=EPOCH_BUMP_VERSION
+        )
+    elif context.broker.settings.transaction_partition_verification_enable:
+        transactions.verify(transactional_id, producer, partitions, verified, refuse)
+    else:
+        answer.give(NONE_REFUSED)
+
+
+def _keep_records(request: ProduceRequest) -> None:
+    for topic in request.topic_data:
+        for data in topic.partition_data:
+            if isinstance(data.records, memoryview):
+                data.records = memoryview(bytearray(data.records))

@@ -1,0 +1,118 @@
+"""TxnOffsetCommit (28), v0-5. Gaps: none.
+
+The offsets are staged in the group's partition under the producer's transaction and count once it commits.
+The partition must be part of the transaction: by AddOffsetsToTxn up to version 4, by itself later.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from barnabas.coordinator.group.coordinator import OFFSETS_TOPIC
+from barnabas.coordinator.transaction.rules import ProducerIdAndEpoch
+from barnabas.coordinator.transaction.settings import EPOCH_BUMP_VERSION
+from barnabas.core.errors import (
+    CoordinatorLoadInProgress,
+    CoordinatorNotAvailable,
+    InvalidGroupId,
+    KafkaError,
+    UnknownTopicOrPartition,
+)
+from barnabas.core.ids import TopicPartition
+from barnabas.handlers.context import RequestContext
+from barnabas.handlers.registry import Api
+from barnabas.handlers.transaction_errors import as_write_error, not_in_transaction
+from barnabas.protocol.api_keys import ApiKey
+from barnabas.protocol.messages.txn_offset_commit import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestTopic,
+    TxnOffsetCommitResponse,
+    TxnOffsetCommitResponsePartition,
+    TxnOffsetCommitResponseTopic,
+)
+
+VERSION_WITH_LOADING = 2
+VERSION_WITH_ABORTABLE = 4
+VERSION_WITH_EPOCH_BUMP = 5
+
+
+def handle_txn_offset_commit(request: TxnOffsetCommitRequest, context: RequestContext) -> None:
+    metadata = context.broker.metadata
+    known = [topic for topic in request.topics if metadata.topic(topic.name) is not None]
+    refused = [
+        _refused(topic, UnknownTopicOrPartition.code)
+        for topic in request.topics
+        if metadata.topic(topic.name) is None
+    ]
+    request.topics = known
+
+    def respond(response: TxnOffsetCommitResponse) -> None:
+        response.topics.extend(refused)
+        context.respond(response)
+
+    def refuse(error: KafkaError) -> None:
+        code = _code_for(as_write_error(error), context.api_version)
+        respond(TxnOffsetCommitResponse(topics=[_refused(topic, code) for topic in known]))
+
+    if not known:
+        respond(TxnOffsetCommitResponse())
+    elif not request.group_id:
+        refuse(InvalidGroupId("a group id has at least one character"))
+    else:
+        _commit(request, context, respond, refuse)
+
+
+def _commit(
+    request: TxnOffsetCommitRequest,
+    context: RequestContext,
+    respond: Callable[[TxnOffsetCommitResponse], None],
+    refuse: Callable[[KafkaError], None],
+) -> None:
+    broker = context.broker
+    producer = ProducerIdAndEpoch(request.producer_id, request.producer_epoch)
+    partition = TopicPartition(OFFSETS_TOPIC, broker.groups.partition_for(request.group_id))
+
+    def commit() -> None:
+        broker.groups.commit_transactional_offsets(request, respond)
+
+    def added(error: KafkaError | None) -> None:
+        commit() if error is None else refuse(error)
+
+    def verified(missing: frozenset[TopicPartition]) -> None:
+        if missing:
+            refuse(not_in_transaction(knows_abortable=context.api_version >= VERSION_WITH_ABORTABLE))
+        else:
+            commit()
+
+    if context.api_version >= VERSION_WITH_EPOCH_BUMP:
+        broker.transactions.add_partitions(
+            request.transactional_id,
+            producer,
+            [partition],
+            added,
+            client_transaction_version=EPOCH_BUMP_VERSION,
+        )
+    elif broker.settings.transaction_partition_verification_enable:
+        broker.transactions.verify(request.transactional_id, producer, [partition], verified, refuse)
+    else:
+        commit()
+
+
+def _code_for(error: KafkaError, api_version: int) -> int:
+    """Producers before Kafka 2.0 crash when they hear that the coordinator is loading."""
+    if isinstance(error, CoordinatorLoadInProgress) and api_version < VERSION_WITH_LOADING:
+        return CoordinatorNotAvailable.code
+    return error.code
+
+
+def _refused(topic: TxnOffsetCommitRequestTopic, code: int) -> TxnOffsetCommitResponseTopic:
+    return TxnOffsetCommitResponseTopic(
+        name=topic.name,
+        partitions=[
+            TxnOffsetCommitResponsePartition(partition_index=each.partition_index, error_code=code)
+            for each in topic.partitions
+        ],
+    )
+
+
+TXN_OFFSET_COMMIT = Api(ApiKey.TXN_OFFSET_COMMIT, versions=range(6), handle=handle_txn_offset_commit)

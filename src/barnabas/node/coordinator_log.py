@@ -1,0 +1,81 @@
+"""The replica manager, as coordinators see it (`coordinator.log_access`)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from barnabas.core.errors import KafkaError, MessageTooLarge, NotLeaderOrFollower, error_for
+from barnabas.core.ids import TopicPartition
+from barnabas.core.regions import FileRegion
+from barnabas.replication.delayed_produce import PendingAck
+from barnabas.replication.partition import Partition
+from barnabas.replication.replica_manager import ReplicaManager
+from barnabas.storage.producer_state import AppendOrigin
+
+ALL_REPLICAS = -1
+
+
+class _Outcome:
+    __slots__ = ("error_code",)
+
+    def __init__(self) -> None:
+        self.error_code = 0
+
+
+class ReplicatedLog:
+    def __init__(self, replicas: ReplicaManager) -> None:
+        self._replicas = replicas
+
+    def start_offset(self, topic_partition: TopicPartition) -> int:
+        return self._replicas.partition(*topic_partition).log.log_start_offset
+
+    def end_offset(self, topic_partition: TopicPartition) -> int:
+        return self._replicas.partition(*topic_partition).log.log_end_offset
+
+    def read(self, topic_partition: TopicPartition, offset: int, max_bytes: int) -> bytes:
+        log = self._replicas.partition(*topic_partition).log
+        data = log.read(offset, max_bytes, upper_offset=log.log_end_offset, min_one_batch=True)
+        records = data.records
+        return records.read() if isinstance(records, FileRegion) else records
+
+    def append(self, topic_partition: TopicPartition, leader_epoch: int, batch: bytearray) -> int:
+        partition = self._led(topic_partition, leader_epoch)
+        if len(batch) > partition.log.config.max_message_bytes:
+            raise MessageTooLarge(f"{len(batch)} bytes of records are too many for {topic_partition}")
+        info = partition.append(memoryview(batch), ALL_REPLICAS, AppendOrigin.COORDINATOR)
+        partition.maybe_advance_high_watermark()
+        return info.last_offset + 1
+
+    def await_replication(
+        self,
+        topic_partition: TopicPartition,
+        leader_epoch: int,
+        end_offset: int,
+        timeout_ms: float,
+        done: Callable[[KafkaError | None], None],
+    ) -> None:
+        try:
+            partition = self._led(topic_partition, leader_epoch)
+        except KafkaError as error:
+            done(error)
+            return
+        if partition.is_acknowledged(end_offset, ALL_REPLICAS):
+            done(None)
+            return
+        outcome = _Outcome()
+        ack = PendingAck(partition, end_offset, outcome)
+        self._replicas.await_acks(
+            timeout_ms,
+            ALL_REPLICAS,
+            [ack],
+            lambda: done(error_for(outcome.error_code) if outcome.error_code else None),
+        )
+
+    def wake(self, topic_partition: TopicPartition) -> None:
+        self._replicas.wake(topic_partition)
+
+    def _led(self, topic_partition: TopicPartition, leader_epoch: int) -> Partition:
+        partition = self._replicas.partition(*topic_partition)
+        if not partition.is_leader or partition.leader_epoch != leader_epoch:
+            raise NotLeaderOrFollower(f"{topic_partition} has moved on from leader epoch {leader_epoch}")
+        return partition

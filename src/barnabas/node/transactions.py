@@ -1,0 +1,205 @@
+"""The transaction coordinator, put together from the broker's configuration and parts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+
+from barnabas.cluster.metadata_cache import MetadataCache
+from barnabas.coordinator.group.coordinator import OFFSETS_TOPIC, GroupCoordinator
+from barnabas.coordinator.runtime import CoordinatorRuntime, Producer, RuntimeSettings
+from barnabas.coordinator.timers import ShardTimers
+from barnabas.coordinator.transaction.coordinator import TRANSACTION_TOPIC, TransactionCoordinator
+from barnabas.coordinator.transaction.markers import MarkerErrors, MarkerWriter, TransactionMarker
+from barnabas.coordinator.transaction.rules import TakeProducerId
+from barnabas.coordinator.transaction.settings import EPOCH_BUMP_VERSION, TransactionSettings
+from barnabas.coordinator.transaction.shard import TransactionShard
+from barnabas.core.clock import Clock
+from barnabas.core.errors import InvalidProducerEpoch, KafkaError, UnknownTopicOrPartition
+from barnabas.core.ids import TopicPartition
+from barnabas.core.metrics import Metrics
+from barnabas.core.scheduler import Scheduler
+from barnabas.handlers.internal_topics import InternalTopic
+from barnabas.node.broker_config import BrokerConfig
+from barnabas.node.coordinator_log import ReplicatedLog
+from barnabas.purgatory.timer import Timer
+from barnabas.records.builder import build_end_transaction_marker
+from barnabas.records.record import EndTransactionMarker
+from barnabas.replication.partition import Partition
+from barnabas.replication.replica_manager import ReplicaManager
+from barnabas.storage.producer_state import AppendOrigin
+
+ALL_REPLICAS = -1
+MARKER_TIMEOUT_MS = 5_000.0
+"""How long a marker may take to be replicated before it is sent again."""
+
+
+class LocalMarkers:
+    """Writes markers to the partitions that this broker leads.
+
+    Those of the offsets topic go through the group coordinator, whose staged offsets they complete."""
+
+    def __init__(self, replicas: ReplicaManager, groups: GroupCoordinator, clock: Clock) -> None:
+        self._replicas = replicas
+        self._groups = groups
+        self._clock = clock
+        self._log = ReplicatedLog(replicas)
+
+    def write(
+        self,
+        marker: TransactionMarker,
+        partitions: Collection[TopicPartition],
+        done: Callable[[MarkerErrors], None],
+    ) -> None:
+        errors: dict[TopicPartition, KafkaError] = {}
+        left = len(partitions)
+        if not left:
+            done(errors)
+
+        def finish(topic_partition: TopicPartition, error: KafkaError | None) -> None:
+            nonlocal left
+            if error is not None:
+                errors[topic_partition] = error
+            left -= 1
+            if not left:
+                done(errors)
+
+        for topic_partition in list(partitions):
+            self._write_one(marker, topic_partition, finish)
+
+    def _write_one(
+        self,
+        marker: TransactionMarker,
+        topic_partition: TopicPartition,
+        finish: Callable[[TopicPartition, KafkaError | None], None],
+    ) -> None:
+        try:
+            partition = self._replicas.partition(*topic_partition)
+            _check_not_late(marker, partition)
+            if topic_partition.topic == OFFSETS_TOPIC:
+                self._groups.complete_transaction(
+                    topic_partition.partition,
+                    Producer(marker.producer_id, marker.producer_epoch),
+                    EndTransactionMarker(marker.is_commit, marker.coordinator_epoch),
+                    lambda _: finish(topic_partition, None),
+                    lambda error: finish(topic_partition, error),
+                )
+                return
+            end_offset = self._append(marker, partition)
+        except KafkaError as error:
+            finish(topic_partition, error)
+            return
+        self._log.await_replication(
+            topic_partition,
+            partition.leader_epoch,
+            end_offset,
+            MARKER_TIMEOUT_MS,
+            lambda error: finish(topic_partition, error),
+        )
+        self._replicas.wake(topic_partition)
+
+    def _append(self, marker: TransactionMarker, partition: Partition) -> int:
+        batch = build_end_transaction_marker(
+            EndTransactionMarker(marker.is_commit, marker.coordinator_epoch),
+            producer_id=marker.producer_id,
+            producer_epoch=marker.producer_epoch,
+            timestamp=self._clock.now_ms(),
+        )
+        info = partition.append(memoryview(batch), ALL_REPLICAS, AppendOrigin.COORDINATOR)
+        return info.last_offset + 1
+
+
+def _check_not_late(marker: TransactionMarker, partition: Partition) -> None:
+    """From version 2 on a marker has a higher epoch than all records of its transaction; one that is open
+    under the marker's own epoch is a later one."""
+    if marker.transaction_version >= EPOCH_BUMP_VERSION and partition.log.has_ongoing_transaction(
+        marker.producer_id, marker.producer_epoch
+    ):
+        raise InvalidProducerEpoch(
+            f"the marker of epoch {marker.producer_epoch} comes after the next transaction of producer "
+            f"{marker.producer_id} has begun in {partition.topic_partition}"
+        )
+
+
+class CoordinatorMarkers:
+    """The coordinator's way to partitions: one whose topic is gone needs no marker any more."""
+
+    def __init__(self, markers: MarkerWriter, is_deleted: Callable[[TopicPartition], bool]) -> None:
+        self._markers = markers
+        self._is_deleted = is_deleted
+
+    def write(
+        self,
+        marker: TransactionMarker,
+        partitions: Collection[TopicPartition],
+        done: Callable[[MarkerErrors], None],
+    ) -> None:
+        self._markers.write(marker, partitions, lambda errors: done(self._without_deleted(errors)))
+
+    def _without_deleted(self, errors: MarkerErrors) -> MarkerErrors:
+        return {
+            each: error
+            for each, error in errors.items()
+            if not (isinstance(error, UnknownTopicOrPartition) and self._is_deleted(each))
+        }
+
+
+def transaction_settings(config: BrokerConfig) -> TransactionSettings:
+    return TransactionSettings(
+        max_timeout_ms=config.transaction_max_timeout_ms,
+        id_expiration_ms=config.transactional_id_expiration_ms,
+        abort_timed_out_interval_ms=config.transaction_abort_timed_out_transaction_cleanup_interval_ms,
+        remove_expired_interval_ms=config.transaction_remove_expired_transaction_cleanup_interval_ms,
+    )
+
+
+def make_transaction_coordinator(
+    config: BrokerConfig,
+    replicas: ReplicaManager,
+    metadata: MetadataCache,
+    markers: MarkerWriter,
+    take_producer_id: TakeProducerId,
+    is_deleted: Callable[[TopicPartition], bool],
+    *,
+    clock: Clock,
+    scheduler: Scheduler,
+    timer: Timer,
+    metrics: Metrics,
+) -> TransactionCoordinator:
+    """The coordinator, told of every partition of its topic that this broker leads from now on."""
+    settings = transaction_settings(config)
+    coordinator_markers = CoordinatorMarkers(markers, is_deleted)
+
+    def make_shard(timers: ShardTimers) -> TransactionShard:
+        return TransactionShard(settings, timers, clock, coordinator_markers, take_producer_id)
+
+    runtime = CoordinatorRuntime(
+        TRANSACTION_TOPIC,
+        ReplicatedLog(replicas),
+        make_shard,
+        clock=clock,
+        scheduler=scheduler,
+        timer=timer,
+        settings=RuntimeSettings(load_buffer_bytes=config.transaction_state_log_load_buffer_size),
+        metrics=metrics,
+    )
+    replicas.tell_leadership(runtime)
+
+    def partition_count() -> int:
+        topic = metadata.topic(TRANSACTION_TOPIC)
+        return config.transaction_state_log_num_partitions if topic is None else len(topic.partitions)
+
+    return TransactionCoordinator(runtime, settings, clock, partition_count)
+
+
+def transaction_topic(config: BrokerConfig) -> InternalTopic:
+    return InternalTopic(
+        config.transaction_state_log_num_partitions,
+        lambda live: config.internal_replication_factor("transaction.state.log.replication.factor", live),
+        lambda replication_factor: {
+            "cleanup.policy": "compact",
+            "compression.type": "uncompressed",
+            "unclean.leader.election.enable": "false",
+            "min.insync.replicas": str(config.transaction_min_isr(replication_factor)),
+            "segment.bytes": str(config.transaction_state_log_segment_bytes),
+        },
+    )

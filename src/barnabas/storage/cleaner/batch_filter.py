@@ -1,0 +1,173 @@
+"""What remains of a batch.
+
+A batch whose records all stay is kept byte for byte. One that loses some keeps its base
+offset, its last offset and its base timestamp, so the records that stay are copied as they
+are and only the codec runs again. A batch without records is dropped, unless it holds the
+last sequence of a producer that the log still knows, or the end of the range being cleaned:
+then its header stays.
+
+Tombstones and disposable markers must be readable for `delete.retention.ms` after the run
+that first found nothing before them. That run writes the time from which they may go into the
+batch, as its base timestamp (KIP-534): only here are a batch's records encoded anew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import NamedTuple
+
+from barnabas.records.batch import RecordBatch
+from barnabas.records.builder import BatchBuilder, assemble_batch, rebuild_batch
+from barnabas.records.compression import compress
+from barnabas.records.legacy import LegacyMessage, iterate_message_records
+from barnabas.records.record import Record, inflate_payload, iterate_records
+from barnabas.records.varint import wrap_int64
+from barnabas.storage.cleaner.offset_map import OffsetMap
+from barnabas.storage.cleaner.record_scan import Kept, keep_latest
+from barnabas.storage.cleaner.transactions import CleanedTransactions
+from barnabas.storage.producer_state import NO_OFFSET
+
+Remainder = memoryview | bytearray | None
+"""The bytes of the batch as they are, a new batch, or nothing."""
+
+
+class LastRecord(NamedTuple):
+    """Where a producer's history in the log ends."""
+
+    last_data_offset: int
+    """NO_OFFSET for a producer of whom only markers are known."""
+    producer_epoch: int
+
+
+class BatchFilter:
+    """Shown every batch of the log in order, by one run."""
+
+    def __init__(
+        self,
+        offsets: OffsetMap,
+        transactions: CleanedTransactions,
+        *,
+        now_ms: int,
+        delete_retention_ms: int,
+        end_offset: int,
+        breathe: Callable[[], None],
+    ) -> None:
+        self.last_records: Mapping[int, LastRecord] = {}
+        """Of the producers that the log knows, by id."""
+        self.without_key = 0
+        self._offsets = offsets
+        self._transactions = transactions
+        self._now_ms = now_ms
+        self._horizon_ms = now_ms + delete_retention_ms
+        self._end_offset = end_offset
+        self._breathe = breathe
+
+    def remainder(self, batch: RecordBatch) -> Remainder:
+        """What to write instead of the batch."""
+        is_disposable = self._transactions.is_disposable(batch)
+        if batch.is_control:
+            return self._marker_remainder(batch, is_disposable=is_disposable)
+        if is_disposable or not batch.record_count:
+            return self._nothing_of(batch)
+        payload = bytes(inflate_payload(batch))
+        kept = keep_latest(
+            payload,
+            batch.record_count,
+            batch.base_offset,
+            self._offsets,
+            self._breathe,
+            drop_tombstones=batch.has_delete_horizon and self._now_ms >= batch.base_timestamp,
+        )
+        self.without_key += kept.without_key
+        if not kept.record_count:
+            return self._nothing_of(batch)
+        if kept.has_tombstone and not batch.has_delete_horizon:
+            return self._with_horizon(batch, kept, payload)
+        if kept.record_count == batch.record_count:
+            return batch.view()
+        return _shrunk(batch, payload, kept)
+
+    def _marker_remainder(self, batch: RecordBatch, *, is_disposable: bool) -> Remainder:
+        if not batch.record_count:
+            return self._nothing_of(batch)
+        if not is_disposable:
+            return batch.view()
+        if not batch.has_delete_horizon:
+            return rebuild_batch(batch, iterate_records(batch), delete_horizon_ms=self._horizon_ms)
+        return self._nothing_of(batch) if batch.base_timestamp <= self._now_ms else batch.view()
+
+    def _nothing_of(self, batch: RecordBatch) -> Remainder:
+        if not (self._ends_a_history(batch) or batch.next_offset == self._end_offset):
+            return None
+        return rebuild_batch(batch, ()) if batch.record_count else batch.view()
+
+    def _ends_a_history(self, batch: RecordBatch) -> bool:
+        """Whether the producer's last sequence, or epoch, is known from this batch alone."""
+        last = self.last_records.get(batch.producer_id) if batch.has_producer_id else None
+        if last is None:
+            return False
+        if last.last_data_offset == NO_OFFSET:
+            return batch.is_control and batch.producer_epoch == last.producer_epoch
+        return batch.last_offset == last.last_data_offset
+
+    def _with_horizon(self, batch: RecordBatch, kept: Kept, payload: bytes) -> bytearray:
+        if kept.record_count < batch.record_count:
+            batch = RecordBatch(_shrunk(batch, payload, kept))
+        return rebuild_batch(batch, self._breathing(batch), delete_horizon_ms=self._horizon_ms)
+
+    def _breathing(self, batch: RecordBatch) -> Iterator[Record]:
+        for record in iterate_records(batch):
+            self._breathe()
+            yield record
+
+    # -- formats 0 and 1 ----------------------------------------------------------------------
+
+    def message_remainder(self, message: LegacyMessage) -> Remainder:
+        """The same for a message of an old format.
+
+        These have no place for a horizon: where one is needed, or where a wrapper loses some of
+        its messages, what stays becomes a batch of today's format."""
+        self._breathe()
+        records = list(iterate_message_records(message))
+        kept = [record for record in records if self._is_latest(record)]
+        if not kept:
+            return None
+        has_tombstone = any(record.value is None for record in kept)
+        if len(kept) == len(records) and not has_tombstone:
+            return memoryview(message.buffer)[message.position : message.position + message.size_bytes]
+        builder = BatchBuilder(
+            base_offset=kept[0].offset,
+            codec=message.codec,
+            log_append_time=message.timestamp if message.is_log_append_time else None,
+            delete_horizon_ms=self._horizon_ms if has_tombstone else None,
+        )
+        for offset, timestamp, key, value, headers in kept:
+            builder.append(key, value, headers, timestamp, offset)
+        return builder.build()
+
+    def _is_latest(self, record: Record) -> bool:
+        if record.offset > self._offsets.latest_offset:
+            return True
+        return record.key is not None and self._offsets.get(record.key) <= record.offset
+
+
+def _shrunk(batch: RecordBatch, payload: bytes, kept: Kept) -> bytearray:
+    """The batch with only these records, byte for byte as they were."""
+    remaining = b"".join([payload[start:end] for start, end in kept.runs])
+    max_timestamp = batch.max_timestamp
+    if not batch.is_log_append_time:
+        max_timestamp = wrap_int64(batch.base_timestamp + kept.max_timestamp_delta)
+    codec = batch.codec
+    return assemble_batch(
+        compress(codec, remaining) if codec else remaining,
+        base_offset=batch.base_offset,
+        leader_epoch=batch.leader_epoch,
+        attributes=batch.attributes,
+        last_offset_delta=batch.last_offset_delta,
+        base_timestamp=batch.base_timestamp,
+        max_timestamp=max_timestamp,
+        producer_id=batch.producer_id,
+        producer_epoch=batch.producer_epoch,
+        base_sequence=batch.base_sequence,
+        record_count=kept.record_count,
+    )

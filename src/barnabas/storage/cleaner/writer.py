@@ -1,0 +1,89 @@
+"""The segment that a run writes: batches collect in memory and go to the file in large pieces.
+
+Its files end in `.cleaned` until the log takes them over, so that a crash at any moment finds
+either the old segments or, once these names are gone, a complete new one. The segment belongs
+to the run until then: no other code knows it.
+"""
+
+from __future__ import annotations
+
+from barnabas.records.batch import NO_TIMESTAMP
+from barnabas.records.varint import Buffer
+from barnabas.storage.files import Files
+from barnabas.storage.names import CLEANED, LOG, SEGMENT_SUFFIXES
+from barnabas.storage.segment import Segment
+from barnabas.storage.transaction_index import AbortedTransactionEntry
+
+SYNC_EVERY_BYTES = 4 * 1024 * 1024
+"""A hundred megabytes synced at once would hold up every write to the same disk meanwhile."""
+
+
+class SegmentWriter:
+    def __init__(
+        self,
+        files: Files,
+        directory: str,
+        base_offset: int,
+        *,
+        created_ms: int,
+        buffer_bytes: int,
+        index_interval_bytes: int,
+    ) -> None:
+        self.segment = Segment(files, directory, base_offset, created_ms=created_ms, name_suffix=CLEANED)
+        self._files = files
+        self._buffer_bytes = buffer_bytes
+        self._index_interval_bytes = index_interval_bytes
+        self._parts: list[Buffer] = []
+        self._buffered_bytes = 0
+        self._last_indexed = 0
+        self._synced_bytes = 0
+
+    def open(self) -> None:
+        """Start from nothing, whatever an earlier attempt has left."""
+        self.remove()
+        self.segment.create()
+
+    def append(self, data: Buffer, last_offset: int, max_timestamp: int) -> None:
+        segment = self.segment
+        position = segment.size_bytes + self._buffered_bytes
+        if max_timestamp > NO_TIMESTAMP:
+            segment.note_timestamp(max_timestamp, last_offset)
+        if position - self._last_indexed > self._index_interval_bytes:
+            segment.offset_index.append(last_offset, position)
+            segment.time_index.maybe_append(segment.max_timestamp, segment.offset_of_max_timestamp)
+            self._last_indexed = position
+        self._parts.append(data)
+        self._buffered_bytes += len(data)
+        if self._buffered_bytes >= self._buffer_bytes:
+            self.flush()
+
+    def abort_recorded(self, entries: list[AbortedTransactionEntry]) -> None:
+        """The markers of these transactions are in this segment."""
+        for entry in entries:
+            self.segment.transaction_index.append(entry)
+
+    def flush(self) -> None:
+        if self._parts:
+            data = b"".join(self._parts)
+            segment = self.segment
+            if segment.file.write_at(segment.size_bytes, data) != len(data):
+                raise OSError(f"short write to {segment.path(LOG)}")
+            segment.size_bytes += len(data)
+            self._parts.clear()
+            self._buffered_bytes = 0
+            if segment.size_bytes - self._synced_bytes >= SYNC_EVERY_BYTES:
+                segment.file.sync()
+                self._synced_bytes = segment.size_bytes
+
+    def finish(self) -> None:
+        """Write what is left, complete the indexes, and put all of it on disk."""
+        self.flush()
+        segment = self.segment
+        segment.bytes_since_last_index_entry = segment.size_bytes - self._last_indexed
+        segment.seal()
+        for path in segment.existing_paths():
+            self._files.sync(path)
+
+    def remove(self) -> None:
+        for suffix in SEGMENT_SUFFIXES:
+            self._files.unlink(self.segment.path(suffix))

@@ -1,0 +1,150 @@
+"""A disk that fails takes its own partitions offline, and nothing else."""
+
+from __future__ import annotations
+
+import errno
+from pathlib import Path
+
+import pytest
+
+from barnabas.core.errors import KafkaStorageError, LeaderNotAvailable
+from barnabas.protocol.messages.describe_log_dirs import DescribeLogDirsRequest, DescribeLogDirsResponse
+from barnabas.testing.files import PowerCutFiles
+from tests.support.in_process import InProcessBroker, fail_in, in_process_broker
+
+NO_SPACE = OSError(errno.ENOSPC, "No space left on device")
+INPUT_OUTPUT = OSError(errno.EIO, "Input/output error")
+
+
+def disks(*directories: Path) -> PowerCutFiles:
+    files = PowerCutFiles()
+    for directory in directories:
+        files.make_directory(str(directory))
+    return files
+
+
+def home_of(broker: InProcessBroker, partition: int) -> str:
+    replicas = broker.broker._replicas
+    assert replicas is not None
+    return replicas.partition("topic", partition).log.log_directory.path
+
+
+@pytest.mark.parametrize("error", [NO_SPACE, INPUT_OUTPUT])
+async def test_one_failed_directory_takes_only_its_partitions_offline(tmp_path: Path, error: OSError) -> None:
+    good, bad = tmp_path / "good", tmp_path / "bad"
+    files = disks(good, bad)
+    async with in_process_broker(good, bad, files=files) as broker:
+        assert await broker.create_topic("topic", 2) == 0
+        (lost,) = [index for index in (0, 1) if home_of(broker, index) == str(bad)]
+        kept = 1 - lost
+        for index in (0, 1):
+            assert (await broker.produce("topic", b"before", partition=index)).error_code == 0
+
+        files.before = fail_in(bad, ["write"], error)
+        refused = await broker.produce("topic", b"refused", partition=lost)
+        assert refused.error_code == KafkaStorageError.code
+        assert refused.error_message is not None
+        assert error.strerror in refused.error_message
+        files.before = None
+
+        assert (await broker.produce("topic", b"still", partition=lost)).error_code == KafkaStorageError.code
+        assert (await broker.fetch("topic", 0, partition=lost)).error_code == KafkaStorageError.code
+        assert (await broker.produce("topic", b"after", partition=kept)).error_code == 0
+        assert await broker.read_all("topic", kept) == [b"before", b"after"]
+
+        shown = {each.partition_index: each for each in (await broker.metadata("topic")).partitions}
+        assert (shown[lost].error_code, shown[lost].leader_id) == (LeaderNotAvailable.code, -1)
+        assert shown[lost].offline_replicas == [broker.broker.broker_id]
+        assert (shown[kept].error_code, shown[kept].leader_id) == (0, broker.broker.broker_id)
+        described = await broker.ask(DescribeLogDirsRequest(topics=None), DescribeLogDirsResponse)
+        assert {each.log_dir: each.error_code for each in described.results} == {
+            str(good): 0,
+            str(bad): KafkaStorageError.code,
+        }
+
+        assert await broker.create_topic("elsewhere", 2) == 0
+        for index in (0, 1):
+            assert (await broker.produce("elsewhere", b"new", partition=index)).error_code == 0
+    async with in_process_broker(good, bad, files=files) as broker:
+        assert await broker.read_all("topic", lost) == [b"before"], "the disk works again after a restart"
+        assert await broker.read_all("topic", kept) == [b"before", b"after"]
+
+
+async def test_a_disk_that_fills_up_in_the_middle_of_a_write_loses_nothing_acknowledged(
+    tmp_path: Path,
+) -> None:
+    files = disks(tmp_path)
+    async with in_process_broker(tmp_path, files=files) as broker:
+        assert await broker.create_topic("topic") == 0
+        for number in range(5):
+            assert (await broker.produce("topic", b"%d" % number)).error_code == 0
+        files.write_limit_bytes = 40
+        refused = await broker.produce("topic", b"cut in two")
+        assert refused.error_code == KafkaStorageError.code
+        assert refused.base_offset == -1
+    files.cut_power()
+    async with in_process_broker(tmp_path, files=files) as broker:
+        # Nothing was flushed, so a power cut may take the tail; what is left is whole and in order.
+        found = await broker.read_all("topic")
+        assert found == [b"%d" % number for number in range(len(found))]
+        assert (await broker.produce("topic", b"again")).base_offset == len(found)
+
+
+async def test_a_full_disk_loses_nothing_that_was_flushed(tmp_path: Path) -> None:
+    files = disks(tmp_path)
+    async with in_process_broker(tmp_path, files=files, log_flush_interval_messages=1) as broker:
+        assert await broker.create_topic("topic") == 0
+        for number in range(5):
+            assert (await broker.produce("topic", b"%d" % number)).error_code == 0
+        files.before = fail_in(tmp_path, ["write", "sync"], NO_SPACE)
+        assert (await broker.produce("topic", b"refused")).error_code == KafkaStorageError.code
+        files.before = None
+    files.cut_power()
+    async with in_process_broker(tmp_path, files=files) as broker:
+        assert (await broker.read_all("topic"))[:5] == [b"%d" % number for number in range(5)]
+
+
+@pytest.mark.parametrize("acks", [1, -1])
+async def test_an_fsync_that_fails_is_told_to_the_producer_at_once(tmp_path: Path, acks: int) -> None:
+    files = disks(tmp_path)
+    async with in_process_broker(tmp_path, files=files, log_flush_interval_messages=1) as broker:
+        assert await broker.create_topic("topic") == 0
+        files.before = fail_in(tmp_path, ["sync"], INPUT_OUTPUT)
+        refused = await broker.produce("topic", acks=acks, timeout_ms=600_000)
+        assert refused.error_code == KafkaStorageError.code
+        files.before = None
+
+
+async def test_a_directory_that_cannot_be_used_at_start_is_offline(tmp_path: Path) -> None:
+    good, bad = tmp_path / "good", tmp_path / "bad"
+    bad.write_text("this is no directory")
+    async with in_process_broker(good, bad) as broker:
+        assert await broker.create_topic("topic", 2) == 0
+        assert {home_of(broker, 0), home_of(broker, 1)} == {str(good)}
+        described = await broker.ask(DescribeLogDirsRequest(topics=None), DescribeLogDirsResponse)
+        assert {each.log_dir: each.error_code for each in described.results} == {
+            str(good): 0,
+            str(bad): KafkaStorageError.code,
+        }
+
+
+async def test_a_directory_that_breaks_between_two_starts_keeps_its_partitions_offline(
+    tmp_path: Path,
+) -> None:
+    good, bad = tmp_path / "good", tmp_path / "bad"
+    files = disks(good, bad)
+    async with in_process_broker(good, bad, files=files) as broker:
+        assert await broker.create_topic("topic", 2) == 0
+        (lost,) = [index for index in (0, 1) if home_of(broker, index) == str(bad)]
+        for index in (0, 1):
+            assert (await broker.produce("topic", b"kept", partition=index)).error_code == 0
+    files.before = fail_in(bad, ["open", "read", "list", "write"], INPUT_OUTPUT)
+    async with in_process_broker(good, bad, files=files) as broker:
+        assert await broker.read_all("topic", 1 - lost) == [b"kept"]
+        refused = await broker.produce("topic", b"no empty log elsewhere", partition=lost)
+        assert refused.error_code != 0
+        shown = {each.partition_index: each for each in (await broker.metadata("topic")).partitions}
+        assert shown[lost].leader_id == -1
+    files.before = None
+    async with in_process_broker(good, bad, files=files) as broker:
+        assert await broker.read_all("topic", lost) == [b"kept"]

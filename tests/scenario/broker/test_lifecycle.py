@@ -1,0 +1,198 @@
+"""How a broker comes up and goes down: in order, once, and as the same broker as before."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import barnabas.node.broker as wiring
+from barnabas.cluster.embedded import EmbeddedStore
+from barnabas.cluster.registration import Registration
+from barnabas.controller.configs import ConfigRepository
+from barnabas.controller.topic_admin import TopicAdmin
+from barnabas.coordinator.runtime import CoordinatorRuntime
+from barnabas.core.metrics import render_prometheus
+from barnabas.handlers.dispatcher import Dispatcher
+from barnabas.network.server import Server
+from barnabas.node.broker import Broker
+from barnabas.node.lifecycle import BrokerState
+from barnabas.storage.log_manager import LogManager
+from tests.support.in_process import InProcessBroker, in_process_broker
+
+REPOSITORY = Path(__file__).resolve().parents[3]
+
+
+def state_in_metrics(broker: Broker) -> str:
+    rendered = render_prometheus(broker.metrics)
+    return next(line for line in rendered.splitlines() if line.startswith("kafka_broker_state "))
+
+
+def noting(monkeypatch: pytest.MonkeyPatch, order: list[str], owner: object, name: str, step: str) -> None:
+    """Write `step` down whenever `owner.name` is called, and call it."""
+    original: Callable[..., Any] = getattr(owner, name)
+
+    def noted(*arguments: Any, **keywords: Any) -> Any:
+        order.append(step)
+        return original(*arguments, **keywords)
+
+    monkeypatch.setattr(owner, name, noted)
+
+
+async def test_parts_start_in_order_and_stop_in_reverse(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    order: list[str] = []
+    up = [
+        (wiring, "open_embedded", "coordination store"),
+        (wiring, "get_or_create_cluster_id", "cluster id"),
+        (wiring, "generate_broker_id", "broker id"),
+        (ConfigRepository, "load", "dynamic settings"),
+        (LogManager, "open", "logs"),
+        (Server, "bind", "sockets bound"),
+        (wiring, "ReplicaManager", "replicas"),
+        (Registration, "register", "registration"),
+        (wiring, "make_group_coordinator", "group coordinator"),
+        (wiring, "become_controller", "controller"),
+        (TopicAdmin, "load", "topics"),
+        (wiring, "Dispatcher", "handlers"),
+        (Server, "start", "sockets served"),
+    ]
+    down = [
+        (Server, "stop", "sockets closed"),
+        (Dispatcher, "close", "handlers stopped"),
+        (CoordinatorRuntime, "close", "group coordinator stopped"),
+        (LogManager, "close", "logs closed"),
+        (Registration, "unregister", "no longer registered"),
+        (EmbeddedStore, "close", "coordination store closed"),
+    ]
+    for owner, name, step in [*up, *down]:
+        noting(monkeypatch, order, owner, name, step)
+    each = InProcessBroker([tmp_path])
+    await each.start()
+    assert order == [step for _, _, step in up]
+    assert each.broker.lifecycle.state is BrokerState.RUNNING
+    order.clear()
+    await each.stop()
+    assert order == [step for _, _, step in down]
+    assert each.broker.lifecycle.state is BrokerState.NOT_RUNNING
+    await each.broker.shutdown()
+    assert order == [step for _, _, step in down], "shutdown runs once"
+
+
+async def test_starting_again_does_nothing_and_starting_while_stopping_is_an_error(tmp_path: Path) -> None:
+    each = InProcessBroker([tmp_path])
+    starting = asyncio.ensure_future(each.broker.startup())
+    await asyncio.sleep(0)
+    assert each.broker.lifecycle.state is BrokerState.STARTING
+    assert state_in_metrics(each.broker) == "kafka_broker_state 1"
+    await each.broker.startup()
+    assert each.broker.lifecycle.state is BrokerState.STARTING, "the second call did not wait for the first"
+    await starting
+    assert state_in_metrics(each.broker) == "kafka_broker_state 3"
+    (listener,) = each.broker.bound_listeners
+    await each.broker.startup()
+    assert each.broker.bound_listeners == [listener]
+
+    stopping = asyncio.ensure_future(each.broker.shutdown())
+    await asyncio.sleep(0)
+    assert state_in_metrics(each.broker) == "kafka_broker_state 7"
+    with pytest.raises(RuntimeError, match="shutting down"):
+        await each.broker.startup()
+    await each.broker.shutdown()
+    await stopping
+    assert state_in_metrics(each.broker) == "kafka_broker_state 0"
+
+
+async def test_a_stopped_broker_can_be_started_again_and_has_everything(tmp_path: Path) -> None:
+    each = InProcessBroker([tmp_path])
+    await each.start()
+    assert await each.create_topic("topic") == 0
+    assert (await each.produce("topic", b"kept")).error_code == 0
+    await each.stop()
+    await each.start()
+    assert await each.read_all("topic") == [b"kept"]
+    await each.stop()
+
+
+async def test_a_start_that_fails_gives_everything_back(tmp_path: Path) -> None:
+    async with in_process_broker(tmp_path / "first") as first:
+        taken = f"PLAINTEXT://127.0.0.1:{first.address.port}"
+        second = InProcessBroker([tmp_path / "second"], listeners=taken)
+        with pytest.raises(OSError, match="cannot listen"):
+            await second.broker.startup()
+        await second.broker.shutdown()
+        assert second.broker.lifecycle.state is BrokerState.NOT_RUNNING
+    async with in_process_broker(tmp_path / "second") as third:
+        assert await third.create_topic("topic") == 0, "locks and store are free again"
+
+
+async def test_a_broker_id_is_generated_once_and_remembered(tmp_path: Path) -> None:
+    async with in_process_broker(tmp_path) as each:
+        assert each.broker.broker_id == 1001, "reserved.broker.max.id + 1"
+        cluster_id = each.broker.cluster_id
+    remembered = (tmp_path / "meta.properties").read_text()
+    assert "broker.id=1001" in remembered
+    assert f"cluster.id={cluster_id}" in remembered
+    async with in_process_broker(tmp_path, reserved_broker_max_id=5000) as each:
+        assert each.broker.broker_id == 1001
+        assert each.broker.cluster_id == cluster_id
+
+
+async def test_the_reserved_ids_are_left_to_people(tmp_path: Path) -> None:
+    async with in_process_broker(tmp_path, reserved_broker_max_id=50) as each:
+        assert each.broker.broker_id == 51
+    async with in_process_broker(tmp_path / "other", broker_id=7) as each:
+        assert each.broker.broker_id == 7
+
+
+async def test_every_log_directory_remembers_its_broker(tmp_path: Path) -> None:
+    directories = [tmp_path / "a", tmp_path / "b" / "deeper"]
+    async with in_process_broker(*directories) as each:
+        broker_id = each.broker.broker_id
+    for directory in directories:
+        assert f"broker.id={broker_id}" in (directory / "meta.properties").read_text()
+
+
+def start(*arguments: str) -> str:
+    """`barnabas start` must fail; what it says."""
+    done = subprocess.run(
+        [sys.executable, "-m", "barnabas", "start", "--listener", "PLAINTEXT://127.0.0.1:0", *arguments],
+        capture_output=True, text=True, cwd=REPOSITORY / "src", check=False, timeout=60,
+    )  # fmt: skip
+    assert done.returncode == 1, done.stderr
+    assert done.stdout == "", "no ready line"
+    assert "Traceback" not in done.stderr
+    return done.stderr
+
+
+async def test_data_of_another_broker_or_cluster_is_refused_in_words(tmp_path: Path) -> None:
+    async with in_process_broker(tmp_path, broker_id=3):
+        pass
+    said = await asyncio.to_thread(start, "--data-dir", str(tmp_path), "--broker-id", "4")
+    assert "broker.id is 4, but the log directories were written by broker 3" in said
+    remembered = tmp_path / "meta.properties"
+    lines = remembered.read_text().splitlines()
+    remembered.write_text("\n".join("cluster.id=other" if "cluster.id" in line else line for line in lines))
+    said = await asyncio.to_thread(start, "--data-dir", str(tmp_path))
+    assert "written in cluster other" in said
+
+
+def copy_to_the_other(log: str, one: Path, two: Path) -> None:
+    source, target = (one, two) if (one / log).exists() else (two, one)
+    shutil.copytree(source / log, target / log)
+
+
+async def test_a_partition_in_two_directories_is_refused_in_words(tmp_path: Path) -> None:
+    one, two = tmp_path / "one", tmp_path / "two"
+    async with in_process_broker(one, two) as each:
+        assert await each.create_topic("topic") == 0
+    copy_to_the_other("topic-0", one, two)
+    said = await asyncio.to_thread(start, "--set", f"log.dirs={one},{two}")
+    assert "topic-0 is in" in said

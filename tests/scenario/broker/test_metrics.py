@@ -1,0 +1,139 @@
+"""What an operator sees over HTTP after real requests."""
+
+from __future__ import annotations
+
+import re
+import struct
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support.broker import BarnabasBroker, running
+from tests.support.ports import free_port
+from tests.support.wire import (
+    FETCH,
+    PRODUCE,
+    PRODUCE_VERSION,
+    WireConnection,
+    array,
+    batch,
+    fetch_body,
+    message_set_entry,
+    nullable_bytes,
+    produce_body,
+    string,
+)
+
+SAMPLE = re.compile(r"^(\w+)(?:\{(.*)\})? (\S+)$")
+
+
+class Endpoint:
+    def __init__(self, port: int) -> None:
+        self._root = f"http://127.0.0.1:{port}"
+
+    def get(self, path: str) -> str:
+        with urllib.request.urlopen(self._root + path, timeout=10) as answer:
+            return str(answer.read().decode())
+
+    def samples(self) -> dict[tuple[str, str], float]:
+        """By name and by the rendered labels."""
+        found = {}
+        for line in self.get("/metrics").splitlines():
+            if not line.startswith("#"):
+                match = SAMPLE.match(line)
+                assert match is not None, line
+                found[match[1], match[2] or ""] = float(match[3])
+        return found
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[BarnabasBroker, Endpoint]]:
+    port = free_port()
+    directory: Path = tmp_path_factory.mktemp("metrics")
+    with running(BarnabasBroker(directory, arguments=["--metrics", f"127.0.0.1:{port}"])) as broker:
+        yield broker, Endpoint(port)  # type: ignore[misc]
+
+
+@pytest.fixture
+def connection(served: tuple[BarnabasBroker, Endpoint]) -> Iterator[WireConnection]:
+    with WireConnection(served[0].host, served[0].port) as opened:
+        yield opened
+
+
+@pytest.fixture
+def endpoint(served: tuple[BarnabasBroker, Endpoint]) -> Endpoint:
+    return served[1]
+
+
+def test_every_api_has_its_rate_and_its_times(endpoint: Endpoint, connection: WireConnection) -> None:
+    assert connection.create_topic("times") == 0
+    for _ in range(3):
+        connection.produce("times", batch())
+    connection.ask(FETCH, 4, fetch_body("times", 0))
+    connection.ask(FETCH, 4, fetch_body("times", 3, max_wait_ms=20))
+    seen = endpoint.samples()
+    assert seen["kafka_requests_total", 'api="Produce",version="7"'] >= 3
+    assert seen["kafka_requests_total", 'api="CreateTopics",version="2"'] >= 1
+    for name in ("queue", "local", "total"):
+        assert seen[f"kafka_request_{name}_time_ms_count", 'api="Produce"'] >= 3
+        assert seen[f"kafka_request_{name}_time_ms_count", 'api="Fetch"'] == 2
+    assert seen["kafka_request_remote_time_ms_count", 'api="Fetch"'] == 1, "one of the two had to wait"
+    assert seen["kafka_request_remote_time_ms_sum", 'api="Fetch"'] >= 19
+    assert seen["kafka_request_total_time_ms_sum", 'api="Fetch"'] >= 19
+
+
+def test_requests_without_an_answer_have_times_too(endpoint: Endpoint, connection: WireConnection) -> None:
+    assert connection.create_topic("silent") == 0
+    before = endpoint.samples()
+    for _ in range(5):
+        connection.send(PRODUCE, PRODUCE_VERSION, produce_body("silent", batch(), acks=0))
+    assert connection.latest_offset("silent") == 5
+    after = endpoint.samples()
+    for name in ("queue", "local", "total"):
+        key = f"kafka_request_{name}_time_ms_count", 'api="Produce"'
+        assert after[key] - before.get(key, 0) == 5, name
+
+
+def test_every_topic_has_its_traffic_and_its_failures(endpoint: Endpoint, connection: WireConnection) -> None:
+    assert connection.create_topic("traffic") == 0
+    first, second = batch([b"a", b"b", b"c"]), batch([b"d"])
+    connection.produce("traffic", first)
+    connection.produce("traffic", second)
+    connection.produce("traffic", batch(crc=1))
+    connection.ask(FETCH, 4, fetch_body("traffic", 0))
+    connection.ask(FETCH, 4, fetch_body("traffic", 99))
+    seen = endpoint.samples()
+    assert seen["kafka_bytes_in_total", 'topic="traffic"'] == len(first) + len(second)
+    assert seen["kafka_bytes_out_total", 'topic="traffic"'] == len(first) + len(second)
+    third = message_set_entry(b"e")
+    partitions = array([struct.pack(">i", 0) + nullable_bytes(third)])
+    connection.ask(PRODUCE, 2, struct.pack(">hi", 1, 1_000) + array([string("traffic") + partitions]))
+    in_old_versions = array([struct.pack(">iqi", 0, 3, 1 << 20)])
+    asked = struct.pack(">iii", -1, 0, 1) + array([string("traffic") + in_old_versions])
+    connection.ask(FETCH, 2, asked)
+    seen = endpoint.samples()
+    of_topic = {name: value for (name, labels), value in seen.items() if labels == 'topic="traffic"'}
+    assert of_topic.pop("kafka_bytes_in_total") > len(first) + len(second)
+    assert of_topic.pop("kafka_bytes_out_total") > len(first) + len(second)
+    assert of_topic == {
+        "kafka_messages_in_total": 5,
+        "kafka_failed_produce_requests_total": 1,
+        "kafka_failed_fetch_requests_total": 1,
+        "kafka_produce_message_conversions_total": 1,
+        "kafka_fetch_message_conversions_total": 1,
+    }
+
+
+def test_the_state_and_the_partitions_are_visible(endpoint: Endpoint, connection: WireConnection) -> None:
+    before = endpoint.samples()
+    assert connection.create_topic("visible", partitions=3) == 0
+    seen = endpoint.samples()
+    assert seen["kafka_broker_state", ""] == 3
+    assert seen["kafka_partitions", ""] - before["kafka_partitions", ""] == 3
+    assert seen["barnabas_network_connections", ""] >= 1
+    assert endpoint.get("/health") == "RUNNING\n"
+    with pytest.raises(urllib.error.HTTPError, match="404"):
+        endpoint.get("/nothing")

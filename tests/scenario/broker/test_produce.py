@@ -1,0 +1,111 @@
+"""What a producer is told, partition by partition."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from barnabas.client.channel import Channel
+from barnabas.core.errors import (
+    CorruptMessage,
+    InvalidRequiredAcks,
+    InvalidTopicException,
+    NetworkException,
+    UnknownTopicOrPartition,
+)
+from barnabas.core.ids import INTERNAL_TOPICS
+from barnabas.protocol.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopic,
+)
+from barnabas.protocol.messages.produce import (
+    PartitionProduceData,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+)
+from tests.support.in_process import BY_NAME_PRODUCE, InProcessBroker, in_process_broker, produce_request
+from tests.support.wire import batch
+
+
+@pytest.fixture
+async def broker(tmp_path: Path) -> AsyncIterator[InProcessBroker]:
+    async with in_process_broker(tmp_path) as started:
+        assert await started.create_topic("topic", 2) == 0
+        yield started
+
+
+def request_of(acks: int, *parts: tuple[str, int, bytes]) -> ProduceRequest:
+    return ProduceRequest(
+        acks=acks,
+        timeout_ms=1_000,
+        topic_data=[
+            TopicProduceData(name=topic, partition_data=[PartitionProduceData(index=index, records=records)])
+            for topic, index, records in parts
+        ],
+    )
+
+
+async def test_each_partition_gets_its_own_answer(broker: InProcessBroker) -> None:
+    request = request_of(
+        -1,
+        ("topic", 0, batch([b"good"])),
+        ("topic", 1, batch([b"bad"], crc=1)),
+        ("topic", 2, batch()),
+        ("unknown", 0, batch()),
+        ("__consumer_offsets", 0, batch()),
+    )
+    answer = await broker.ask(request, ProduceResponse, BY_NAME_PRODUCE)
+    codes = [each.partition_responses[0].error_code for each in answer.responses]
+    assert codes == [
+        0,
+        CorruptMessage.code,
+        UnknownTopicOrPartition.code,
+        UnknownTopicOrPartition.code,
+        InvalidTopicException.code,
+    ]
+    assert await broker.read_all("topic", 0) == [b"good"]
+    assert await broker.read_all("topic", 1) == []
+    assert answer.throttle_time_ms == 0, "the field is there, and nobody is throttled"
+
+
+@pytest.mark.parametrize("topic", sorted(INTERNAL_TOPICS))
+async def test_clients_cannot_write_internal_topics(broker: InProcessBroker, topic: str) -> None:
+    refused = await broker.produce(topic)
+    assert refused.error_code == InvalidTopicException.code
+    assert refused.error_message is not None
+    assert "internal" in refused.error_message
+
+
+@pytest.mark.parametrize("acks", [-2, 2, 127])
+async def test_any_other_acks_are_refused_for_every_partition(broker: InProcessBroker, acks: int) -> None:
+    request = request_of(acks, ("topic", 0, batch()), ("topic", 1, batch()))
+    answer = await broker.ask(request, ProduceResponse, BY_NAME_PRODUCE)
+    codes = {each.partition_responses[0].error_code for each in answer.responses}
+    assert codes == {InvalidRequiredAcks.code}
+    assert await broker.read_all("topic") == []
+
+
+async def test_a_topic_with_fewer_replicas_than_its_minimum_needs_all_that_it_has(
+    broker: InProcessBroker,
+) -> None:
+    assert await broker.create_topic("careful", min_insync_replicas=2) == 0
+    assert (await broker.produce("careful", acks=-1)).error_code == 0
+    assert (await broker.produce("careful", acks=1)).error_code == 0
+    assert len(await broker.read_all("careful")) == 2
+
+
+async def test_a_failure_with_acks_0_closes_the_connection_and_no_other(broker: InProcessBroker) -> None:
+    unlucky = await Channel.connect(broker.address)
+    await unlucky.send_unanswered(produce_request("topic", partition=9, acks=0), version_max=BY_NAME_PRODUCE)
+    asked = ListOffsetsRequest(
+        topics=[ListOffsetsTopic(name="topic", partitions=[ListOffsetsPartition(partition_index=0)])]
+    )
+    with pytest.raises(NetworkException, match="closed the connection"):
+        await unlucky.send(asked, ListOffsetsResponse)
+    assert (await broker.produce("topic")).error_code == 0
+    unlucky.close()

@@ -1,0 +1,120 @@
+"""A broker inside a test of somebody else: started in a moment, gone without a trace."""
+
+from __future__ import annotations
+
+import gc
+import os
+import subprocess
+import sys
+import tempfile
+import threading
+import tomllib
+from importlib import import_module
+from pathlib import Path
+
+import psutil
+import pytest
+from confluent_kafka import Producer
+
+from barnabas.core.errors import InvalidConfig
+from barnabas.testing.broker import run_broker
+from tests.support.wire import WireConnection, batch
+from tests.support.workload import read_all
+
+REPOSITORY = Path(__file__).resolve().parents[3]
+
+
+def address(bootstrap: str) -> tuple[str, int]:
+    host, port = bootstrap.split(":")
+    return host, int(port)
+
+
+def test_a_client_talks_to_it_at_once() -> None:
+    with run_broker() as broker:
+        producer = Producer({"bootstrap.servers": broker.bootstrap})
+        producer.produce("made-when-first-used", b"hello")
+        assert producer.flush(30) == 0
+        assert [each.value for each in read_all(broker.bootstrap, "made-when-first-used")] == [b"hello"]
+
+
+def test_it_leaves_nothing_behind(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    with run_broker():
+        assert list(tmp_path.iterdir()) != []
+    gc.collect()
+    threads, descriptors = threading.active_count(), psutil.Process().num_fds()
+    for _ in range(3):
+        with run_broker() as broker, WireConnection(*address(broker.bootstrap)) as connection:
+            assert connection.create_topic("topic") == 0
+            assert connection.produce("topic", batch()) == (0, 0)
+    gc.collect()
+    assert list(tmp_path.iterdir()) == []
+    assert threading.active_count() == threads
+    assert psutil.Process().num_fds() <= descriptors
+
+
+def test_several_run_side_by_side() -> None:
+    with run_broker() as one, run_broker({"broker.id": "7"}) as two:
+        assert one.bootstrap != two.bootstrap
+        assert two.broker_id == 7
+        with WireConnection(*address(one.bootstrap)) as connection:
+            assert connection.create_topic("topic") == 0
+        with WireConnection(*address(two.bootstrap)) as connection:
+            assert connection.create_topic("topic") == 0, "they share nothing"
+
+
+def test_settings_and_data_may_be_given(tmp_path: Path) -> None:
+    for number in range(2):
+        with run_broker({"log.segment.bytes": "2000"}, data_dir=tmp_path) as broker:
+            with WireConnection(*address(broker.bootstrap)) as connection:
+                connection.create_topic("topic")
+                for _ in range(30):
+                    error, _ = connection.produce("topic", batch([bytes(100)]))
+                    assert error == 0
+                assert connection.latest_offset("topic") == 30 * (number + 1)
+    assert len(list((tmp_path / "topic-0").glob("*.log"))) > 1
+
+
+def test_a_start_that_fails_is_raised_in_the_test(tmp_path: Path) -> None:
+    with pytest.raises(InvalidConfig), run_broker({"log.segment.bytes": "few"}):
+        pass
+    with run_broker(data_dir=tmp_path) as broker, pytest.raises(OSError, match="cannot listen"):
+        with run_broker({"listeners": f"PLAINTEXT://{broker.bootstrap}"}):
+            pass
+
+
+TESTS = """
+import sys
+
+def test_nothing_heavy_is_loaded_before_it_is_asked_for():
+    assert "barnabas.testing.plugin" in sys.modules
+    assert "barnabas.node.broker" not in sys.modules
+
+def test_it_is_the_same_in_every_test(barnabas_broker, barnabas_bootstrap):
+    assert barnabas_broker.bootstrap == barnabas_bootstrap
+
+from confluent_kafka import Producer
+
+"""
+
+
+def example_of_the_readme() -> str:
+    page = (REPOSITORY / "README.md").read_text(encoding="utf-8")
+    return page.partition("## Inside a pytest")[2].partition("```python\n")[2].partition("```")[0]
+
+
+def test_the_pytest_plugin_offers_a_broker_as_the_readme_shows(tmp_path: Path) -> None:
+    (tmp_path / "test_theirs.py").write_text(TESTS + example_of_the_readme())
+    environment = {"PYTHONPATH": str(REPOSITORY / "src"), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "barnabas.testing.plugin", "-W", "error", "."],
+        cwd=tmp_path, env=os.environ | environment, capture_output=True, text=True, check=False, timeout=120,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "3 passed" in done.stdout
+
+
+def test_the_plugin_is_registered_for_pytest() -> None:
+    project = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]
+    plugin = import_module(project["entry-points"]["pytest11"]["barnabas"])
+    assert hasattr(plugin, "barnabas_bootstrap")

@@ -1,0 +1,29 @@
+"""Blocking work that waits until the test lets it happen."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+
+class ManualBackground:
+    """`core.scheduler.Background` by hand: `run_one` does the oldest piece of work."""
+
+    def __init__(self) -> None:
+        self.waiting: list[
+            tuple[Callable[[], Any], Callable[[Any], None], Callable[[BaseException], None]]
+        ] = []
+
+    def submit(
+        self, work: Callable[[], Any], then: Callable[[Any], None], failed: Callable[[BaseException], None]
+    ) -> None:
+        self.waiting.append((work, then, failed))
+
+    def run_one(self) -> None:
+        work, then, failed = self.waiting.pop(0)
+        try:
+            result = work()
+        except OSError as error:
+            failed(error)
+        else:
+            then(result)

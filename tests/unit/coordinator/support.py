@@ -1,0 +1,468 @@
+"""A group coordinator on a log in memory, with time that moves by hand."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from typing import Any
+
+from barnabas.coordinator.group.callers import Caller
+from barnabas.coordinator.group.coordinator import OFFSETS_TOPIC, GroupCoordinator
+from barnabas.coordinator.group.registry import GroupRegistry
+from barnabas.coordinator.group.settings import GroupSettings
+from barnabas.coordinator.group.shard import GroupShard
+from barnabas.coordinator.runtime import CoordinatorRuntime, RuntimeSettings
+from barnabas.coordinator.timers import ShardTimers
+from barnabas.core.clock import ManualClock
+from barnabas.core.errors import KafkaError, NotLeaderOrFollower, RequestTimedOut
+from barnabas.core.ids import TopicPartition, Uuid
+from barnabas.core.metrics import Metrics
+from barnabas.core.scheduler import ManualScheduler
+from barnabas.protocol.messages.consumer_group_heartbeat import (
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+    TopicPartitions,
+)
+from barnabas.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from barnabas.protocol.messages.join_group import (
+    JoinGroupRequest,
+    JoinGroupRequestProtocol,
+    JoinGroupResponse,
+)
+from barnabas.protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity
+from barnabas.protocol.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
+from barnabas.protocol.messages.offset_fetch import OffsetFetchRequestGroup, OffsetFetchRequestTopics
+from barnabas.protocol.messages.sync_group import (
+    SyncGroupRequest,
+    SyncGroupRequestAssignment,
+    SyncGroupResponse,
+)
+from barnabas.purgatory.timer import Timer
+from barnabas.records.batch import RecordBatch, set_base_offset
+
+
+class MemoryLog:
+    """One partition. With `is_replicated` off, answers wait until `replicate` is called."""
+
+    def __init__(self) -> None:
+        self.batches: list[bytearray] = []
+        self.log_end_offset = 0
+        self.high_watermark = 0
+        self.is_replicated = True
+        self.error: KafkaError | None = None
+        self.leader_epoch = 0
+        self.waiting: list[tuple[int, Callable[[KafkaError | None], None]]] = []
+
+    def start_offset(self, topic_partition: TopicPartition) -> int:
+        return 0
+
+    def end_offset(self, topic_partition: TopicPartition) -> int:
+        return self.log_end_offset
+
+    def read(self, topic_partition: TopicPartition, offset: int, max_bytes: int) -> bytes:
+        found = bytearray()
+        for batch in self.batches:
+            if RecordBatch(batch).last_offset >= offset:
+                if found and len(found) + len(batch) > max_bytes:
+                    break
+                found += batch
+        return bytes(found)
+
+    def append(self, topic_partition: TopicPartition, leader_epoch: int, batch: bytearray) -> int:
+        if self.error is not None:
+            raise self.error
+        if leader_epoch != self.leader_epoch:
+            raise NotLeaderOrFollower("the partition has moved on")
+        set_base_offset(batch, 0, self.log_end_offset)
+        self.batches.append(batch)
+        self.log_end_offset = RecordBatch(batch).next_offset
+        if self.is_replicated:
+            self.high_watermark = self.log_end_offset
+        return self.log_end_offset
+
+    def await_replication(
+        self,
+        topic_partition: TopicPartition,
+        leader_epoch: int,
+        end_offset: int,
+        timeout_ms: float,
+        done: Callable[[KafkaError | None], None],
+    ) -> None:
+        if self.high_watermark >= end_offset:
+            done(None)
+        else:
+            self.waiting.append((end_offset, done))
+
+    def replicate(self) -> None:
+        self.high_watermark = self.log_end_offset
+        waiting, self.waiting = self.waiting, []
+        for _, done in waiting:
+            done(None)
+
+    def time_out(self) -> None:
+        waiting, self.waiting = self.waiting, []
+        for _, done in waiting:
+            done(RequestTimedOut("not replicated in time"))
+
+    def wake(self, topic_partition: TopicPartition) -> None:
+        pass
+
+
+class Table:
+    """Topics by name, as the metadata cache has them."""
+
+    class Topic:
+        def __init__(self, name: str, topic_id: Uuid, partitions: int) -> None:
+            self.name = name
+            self.topic_id = topic_id
+            self.partitions = tuple(range(partitions))
+
+    def __init__(self, randomness: random.Random) -> None:
+        self.generation = 0
+        self._randomness = randomness
+        self._topics: dict[str, Table.Topic] = {}
+
+    def put(self, name: str, partitions: int) -> Uuid:
+        former = self._topics.get(name)
+        topic_id = Uuid.generate(self._randomness) if former is None else former.topic_id
+        self._topics[name] = self.Topic(name, topic_id, partitions)
+        self.generation += 1
+        return topic_id
+
+    def remove(self, name: str) -> None:
+        del self._topics[name]
+        self.generation += 1
+
+    def topic(self, name: str) -> Table.Topic | None:
+        return self._topics.get(name)
+
+    def topic_by_id(self, topic_id: Uuid) -> Table.Topic | None:
+        return next((topic for topic in self._topics.values() if topic.topic_id == topic_id), None)
+
+    def topic_names(self) -> list[str]:
+        return list(self._topics)
+
+
+class Answer:
+    """What was answered, if anything yet."""
+
+    def __init__(self) -> None:
+        self.responses: list[Any] = []
+
+    def __call__(self, response: Any) -> None:
+        assert not self.responses, "a request is answered once"
+        self.responses.append(response)
+
+    @property
+    def is_given(self) -> bool:
+        return bool(self.responses)
+
+    @property
+    def value(self) -> Any:
+        assert self.responses, "no answer yet"
+        return self.responses[0]
+
+    @property
+    def error_code(self) -> int:
+        code: int = self.value.error_code
+        return code
+
+
+class Groups:
+    """A coordinator of one partition; methods send requests and give their answers."""
+
+    def __init__(
+        self, seed: int = 0, log: MemoryLog | None = None, topics: Table | None = None, **settings: Any
+    ) -> None:
+        self.clock = ManualClock()
+        self.scheduler = ManualScheduler(self.clock)
+        self.timer = Timer(self.clock)
+        self.log = log or MemoryLog()
+        self.randomness = random.Random(seed)
+        self.topics = topics or Table(self.randomness)
+        self.settings = GroupSettings(**settings)
+        self.runtime = CoordinatorRuntime(
+            OFFSETS_TOPIC,
+            self.log,
+            self._make_shard,
+            clock=self.clock,
+            scheduler=self.scheduler,
+            timer=self.timer,
+            settings=RuntimeSettings(),
+            metrics=Metrics(),
+        )
+        self.coordinator = GroupCoordinator(self.runtime, self.settings, lambda: 1)
+        self.elect()
+
+    def _make_shard(self, timers: ShardTimers) -> GroupShard:
+        return GroupShard(GroupRegistry(self.settings, timers, self.clock, self.randomness, self.topics))
+
+    def elect(self, leader_epoch: int = 0) -> None:
+        self.log.leader_epoch = leader_epoch
+        self.runtime.elected(0, leader_epoch)
+        self.scheduler.run_due()
+
+    @property
+    def shard(self) -> GroupShard:
+        ((_, shard),) = self.runtime.active_shards()
+        return shard
+
+    def advance(self, ms: float) -> None:
+        """Let time pass, millisecond-exact for timers in between."""
+        target = self.clock.monotonic_ms() + ms
+        while True:
+            due = self.timer.next_expiry_ms()
+            if due is None or due > target:
+                break
+            self.clock.advance(max(due - self.clock.monotonic_ms(), 0))
+            self.timer.advance()
+        self.clock.advance(target - self.clock.monotonic_ms())
+        self.timer.advance()
+
+    # Classic requests
+
+    def join(
+        self,
+        group: str = "g",
+        member: str = "",
+        *,
+        instance: str | None = None,
+        protocols: tuple[tuple[str, bytes], ...] = (("range", b""),),
+        session_ms: int = 10_000,
+        rebalance_ms: int = 60_000,
+        version: int = 9,
+        protocol_type: str = "consumer",
+        client: str = "client",
+    ) -> Answer:
+        answer = Answer()
+        request = JoinGroupRequest(
+            group_id=group,
+            session_timeout_ms=session_ms,
+            rebalance_timeout_ms=rebalance_ms,
+            member_id=member,
+            group_instance_id=instance,
+            protocol_type=protocol_type,
+            protocols=[JoinGroupRequestProtocol(name=name, metadata=data) for name, data in protocols],
+        )
+        self.coordinator.join(request, Caller(client, "/192.0.2.1", version), answer)
+        return answer
+
+    def enter(self, group: str = "g", **how: Any) -> tuple[str, Answer]:
+        """Both steps of joining as a new dynamic member."""
+        member: str = self.join(group, **how).value.member_id
+        return member, self.join(group, member, **how)
+
+    def sync(
+        self,
+        member: str,
+        generation: int,
+        assignments: dict[str, bytes] | None = None,
+        *,
+        group: str = "g",
+        instance: str | None = None,
+    ) -> Answer:
+        answer = Answer()
+        request = SyncGroupRequest(
+            group_id=group,
+            generation_id=generation,
+            member_id=member,
+            group_instance_id=instance,
+            assignments=[
+                SyncGroupRequestAssignment(member_id=name, assignment=data)
+                for name, data in (assignments or {}).items()
+            ],
+        )
+        self.coordinator.sync(request, answer)
+        return answer
+
+    def heartbeat(
+        self, member: str, generation: int, *, group: str = "g", instance: str | None = None
+    ) -> int:
+        answer = Answer()
+        request = HeartbeatRequest(
+            group_id=group, generation_id=generation, member_id=member, group_instance_id=instance
+        )
+        self.coordinator.heartbeat(request, answer)
+        assert isinstance(answer.value, HeartbeatResponse)
+        return answer.error_code
+
+    def leave(self, *members: str, group: str = "g", instance: str | None = None) -> LeaveGroupResponse:
+        answer = Answer()
+        request = LeaveGroupRequest(
+            group_id=group,
+            members=[MemberIdentity(member_id=member, group_instance_id=instance) for member in members],
+        )
+        self.coordinator.leave(request, answer)
+        assert isinstance(answer.value, LeaveGroupResponse)
+        return answer.value
+
+    def stable_group(self, count: int, group: str = "g", **how: Any) -> tuple[list[str], int]:
+        """A group of so many members, synced; the first one leads. Returns their ids and the generation."""
+        entered = [self.enter(group, **how) for _ in range(count)]
+        self.advance(self.settings.initial_rebalance_delay_ms * (count + 1))
+        generation: int = entered[0][1].value.generation_id
+        members = [member for member, _ in entered]
+        leader = entered[0][1].value.leader
+        plan = {member: f"for {member}".encode() for member in members}
+        answers = [
+            self.sync(member, generation, plan if member == leader else None, group=group)
+            for member in members
+        ]
+        assert all(isinstance(answer.value, SyncGroupResponse) for answer in answers)
+        assert [answer.error_code for answer in answers] == [0] * count
+        return members, generation
+
+    # The consumer protocol
+
+    def beat(
+        self,
+        member: str,
+        epoch: int,
+        *,
+        group: str = "g",
+        topics: list[str] | None = None,
+        regex: str | None = None,
+        owned: dict[Uuid, list[int]] | None = None,
+        instance: str | None = None,
+        assignor: str | None = None,
+        rebalance_ms: int | None = None,
+        version: int = 1,
+    ) -> ConsumerGroupHeartbeatResponse:
+        answer = Answer()
+        request = ConsumerGroupHeartbeatRequest(
+            group_id=group,
+            member_id=member,
+            member_epoch=epoch,
+            instance_id=instance,
+            subscribed_topic_names=topics,
+            subscribed_topic_regex=regex,
+            server_assignor=assignor,
+        )
+        if epoch == 0 or rebalance_ms is not None:
+            request.rebalance_timeout_ms = 30_000 if rebalance_ms is None else rebalance_ms
+        if epoch == 0:
+            owned = {}
+        if owned is not None:
+            request.topic_partitions = [
+                TopicPartitions(topic_id=topic_id, partitions=numbers) for topic_id, numbers in owned.items()
+            ]
+        self.coordinator.consumer_heartbeat(request, Caller("client", "/192.0.2.1", version), answer)
+        assert isinstance(answer.value, ConsumerGroupHeartbeatResponse)
+        return answer.value
+
+    def settle(self, group: str = "g", rounds: int = 20) -> dict[str, dict[Uuid, list[int]]]:
+        """Let all members of a consumer group do as they are told until nothing moves; what each has."""
+        shard = self.shard
+        for _ in range(rounds):
+            found = shard.registry.find_consumer(group)
+            assert found is not None
+            before = dict(found.members)
+            for name, member in before.items():
+                if member.is_classic or member.member_epoch < 0:
+                    continue
+                owned = {topic: sorted(numbers) for topic, numbers in member.assigned.items()}
+                assert self.beat(name, member.member_epoch, group=group, owned=owned).error_code == 0
+            if found.members == before and found.state.value == "Stable":
+                break
+        return {
+            name: {topic: sorted(numbers) for topic, numbers in member.assigned.items()}
+            for name, member in found.members.items()
+        }
+
+    # Offsets
+
+    def commit(
+        self,
+        offset: int,
+        *,
+        group: str = "g",
+        member: str = "",
+        generation: int = -1,
+        topic: str = "t",
+        partition: int = 0,
+        metadata: str = "",
+        retention_ms: int = -1,
+        version: int = 9,
+    ) -> int:
+        answer = self.commit_later(
+            offset,
+            group=group,
+            member=member,
+            generation=generation,
+            topic=topic,
+            partition=partition,
+            metadata=metadata,
+            retention_ms=retention_ms,
+            version=version,
+        )
+        code: int = answer.value.topics[0].partitions[0].error_code
+        return code
+
+    def commit_later(
+        self,
+        offset: int,
+        *,
+        group: str = "g",
+        member: str = "",
+        generation: int = -1,
+        topic: str = "t",
+        partition: int = 0,
+        metadata: str = "",
+        retention_ms: int = -1,
+        version: int = 9,
+    ) -> Answer:
+        answer = Answer()
+        request = OffsetCommitRequest(
+            group_id=group,
+            generation_id_or_member_epoch=generation,
+            member_id=member,
+            retention_time_ms=retention_ms,
+            topics=[
+                OffsetCommitRequestTopic(
+                    name=topic,
+                    partitions=[
+                        OffsetCommitRequestPartition(
+                            partition_index=partition, committed_offset=offset, committed_metadata=metadata
+                        )
+                    ],
+                )
+            ],
+        )
+        self.coordinator.commit_offsets(request, Caller("client", "/192.0.2.1", version), answer)
+        return answer
+
+    def fetch_later(
+        self, *, group: str = "g", topic: str = "t", partition: int = 0, require_stable: bool = False
+    ) -> Answer:
+        answer = Answer()
+        request = OffsetFetchRequestGroup(
+            group_id=group, topics=[OffsetFetchRequestTopics(name=topic, partition_indexes=[partition])]
+        )
+        self.coordinator.fetch_offsets([request], require_stable=require_stable, respond=answer)
+        return answer
+
+    def fetch(
+        self, *, group: str = "g", topic: str = "t", partition: int = 0, require_stable: bool = False
+    ) -> int:
+        """The committed offset; -1 if there is none, minus the error code times 1000 if there is one."""
+        (answer,) = self.fetch_later(
+            group=group, topic=topic, partition=partition, require_stable=require_stable
+        ).value
+        if answer.error_code:
+            return -1000 * int(answer.error_code)
+        found = answer.topics[0].partitions[0]
+        return -1000 * int(found.error_code) if found.error_code else int(found.committed_offset)
+
+    def state(self, group: str = "g") -> str:
+        answer = Answer()
+        self.coordinator.describe_groups([group], answer)
+        return str(answer.value[0].group_state)
+
+
+def generation_of(answer: Answer) -> int:
+    assert isinstance(answer.value, JoinGroupResponse)
+    return answer.value.generation_id

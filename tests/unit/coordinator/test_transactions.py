@@ -1,0 +1,503 @@
+"""Transactions as transcripts: what the coordinator answers, and which markers it has written."""
+
+from __future__ import annotations
+
+import pytest
+
+from barnabas.coordinator.transaction.states import (
+    AT_REST,
+    PREPARED,
+    STATES_BY_NAME,
+    TRANSITIONS,
+    TransactionState,
+)
+from barnabas.core.errors import (
+    CoordinatorLoadInProgress,
+    InvalidProducerEpoch,
+    KafkaError,
+    NotEnoughReplicas,
+    NotLeaderOrFollower,
+    TransactionCoordinatorFenced,
+    UnknownServerError,
+    name_of,
+)
+from barnabas.core.ids import TopicPartition
+from barnabas.protocol.messages.list_transactions import ListTransactionsRequest
+from tests.unit.coordinator.support import Answer
+from tests.unit.coordinator.transaction_support import V2, A, B, Transactions
+
+
+def test_the_states_are_named_as_kafka_names_them() -> None:
+    assert set(STATES_BY_NAME) == {
+        "Empty",
+        "Ongoing",
+        "PrepareCommit",
+        "PrepareAbort",
+        "CompleteCommit",
+        "CompleteAbort",
+        "Dead",
+        "PrepareEpochFence",
+    }
+    for prepared in PREPARED:
+        following = {state for state in TransactionState if TRANSITIONS.allows(prepared, state)}
+        assert len(following) == 1, "what is prepared can only be completed"
+        assert following < AT_REST
+
+
+def test_a_transaction_commits() -> None:
+    t = Transactions()
+    producer = t.init()
+    assert producer == (1000, 0)
+    assert t.add(producer, A) == "NONE"
+    assert t.add(producer, A, B) == "NONE"
+    assert t.state() == "Ongoing"
+    assert t.commit(producer) == "NONE"
+    assert t.markers.outcomes == [(A, "commit", 0), (B, "commit", 0)]
+    assert t.state() == "CompleteCommit"
+    assert not t.known["t"].partitions
+
+
+def test_a_transaction_aborts_and_the_next_begins_under_the_same_epoch() -> None:
+    t = Transactions()
+    producer = t.init()
+    t.add(producer, A)
+    assert t.abort(producer) == "NONE"
+    assert t.state() == "CompleteAbort"
+    assert t.add(producer, B) == "NONE"
+    assert t.commit(producer) == "NONE"
+    assert t.markers.outcomes == [(A, "abort", 0), (B, "commit", 0)]
+
+
+def test_ending_twice_the_same_way_is_a_repetition_and_otherwise_an_error() -> None:
+    t = Transactions()
+    producer = t.init()
+    assert t.commit(producer) == "INVALID_TXN_STATE"
+    assert t.abort(producer) == "INVALID_TXN_STATE"
+    t.add(producer, A)
+    t.commit(producer)
+    assert t.commit(producer) == "NONE"
+    assert t.abort(producer) == "INVALID_TXN_STATE"
+    assert t.markers.outcomes == [(A, "commit", 0)]
+
+
+def test_a_second_producer_fences_the_first_and_aborts_its_transaction() -> None:
+    t = Transactions()
+    first = t.init()
+    t.add(first, A)
+    assert t.refused_init() == "CONCURRENT_TRANSACTIONS"
+    assert t.markers.outcomes == [(A, "abort", 1)]
+    second = t.init()
+    assert second == (1000, 2)
+    for answer in (t.add(first, A), t.commit(first), t.abort(first), t.verify(first, A)):
+        assert answer == "PRODUCER_FENCED"
+    assert t.add(second, A) == "NONE"
+
+
+def test_another_producer_id_owns_nothing() -> None:
+    t = Transactions()
+    assert t.add((7, 0), A) == "INVALID_PRODUCER_ID_MAPPING"
+    assert t.commit((7, 0)) == "INVALID_PRODUCER_ID_MAPPING"
+    t.init()
+    for answer in (t.add((7, 0), A), t.commit((7, 0)), t.verify((7, 0), A)):
+        assert answer == "INVALID_PRODUCER_ID_MAPPING"
+
+
+def test_while_a_transaction_is_being_completed_everything_else_has_to_wait() -> None:
+    t = Transactions()
+    producer = t.init()
+    t.add(producer, A)
+    t.markers.is_slow = True
+    assert t.commit(producer) == "NONE"
+    assert t.state() == "PrepareCommit"
+    assert t.commit(producer) == "CONCURRENT_TRANSACTIONS"
+    assert t.abort(producer) == "INVALID_TXN_STATE"
+    assert t.add(producer, B) == "CONCURRENT_TRANSACTIONS"
+    assert t.verify(producer, A) == "CONCURRENT_TRANSACTIONS"
+    assert t.refused_init() == "CONCURRENT_TRANSACTIONS"
+    t.markers.release()
+    assert t.state() == "CompleteCommit"
+    assert t.add(producer, B) == "NONE"
+
+
+def test_verification_finds_what_is_not_in_the_transaction() -> None:
+    t = Transactions()
+    producer = t.init()
+    assert t.verify(producer, A) == {A}
+    t.add(producer, A)
+    assert t.verify(producer, A, B) == {B}
+    t.commit(producer)
+    assert t.verify(producer, A) == {A}
+
+
+@pytest.mark.parametrize("timeout_ms", [0, -1, 900_001])
+def test_a_timeout_outside_of_the_limits_is_refused(timeout_ms: int) -> None:
+    t = Transactions()
+    assert t.refused_init(timeout_ms=timeout_ms) == "INVALID_TRANSACTION_TIMEOUT"
+    assert t.refused_init("", timeout_ms=1) == "INVALID_REQUEST"
+    assert not t.log.batches
+
+
+def test_a_transaction_that_takes_too_long_is_aborted() -> None:
+    t = Transactions()
+    producer = t.init(timeout_ms=30_000)
+    t.advance(8_000)
+    t.add(producer, A)
+    t.advance(30_000)
+    assert t.state() == "Ongoing"
+    t.advance(10_000)
+    assert t.state() == "CompleteAbort"
+    assert t.markers.outcomes == [(A, "abort", 1)]
+    assert t.commit(producer) == "PRODUCER_FENCED"
+    assert t.init() == (1000, 2)
+
+
+def test_an_old_transactional_id_is_forgotten_but_never_with_a_transaction_open() -> None:
+    t = Transactions(id_expiration_ms=100_000, remove_expired_interval_ms=10_000, max_timeout_ms=10**9)
+    t.init("idle")
+    t.add(t.init("open", timeout_ms=10**9), A, transactional_id="open")
+    t.advance(111_000)
+    assert list(t.known) == ["open"]
+    assert t.log.batches
+    assert Transactions(t.log).known == t.known
+
+
+def test_more_than_fits_into_a_batch_expires_in_several_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("barnabas.coordinator.transaction.shard.SWEEP_BYTES_MAX", 200)
+    t = Transactions(id_expiration_ms=100_000, remove_expired_interval_ms=10_000, max_timeout_ms=10**9)
+    for number in range(50):
+        t.add(t.init(f"id-{number}", timeout_ms=1_000), A, transactional_id=f"id-{number}")
+    t.advance(12_000)
+    assert {metadata.state.shown_as for metadata in t.known.values()} == {"CompleteAbort"}
+    t.advance(120_000)
+    assert not t.known
+    assert max(len(batch) for batch in t.log.batches) < 1_000
+
+
+# Producers that come back
+
+
+def test_a_producer_that_bumps_its_own_epoch_may_repeat_that() -> None:
+    t = Transactions()
+    assert t.init() == (1000, 0)
+    assert t.init(expected=(1000, 0)) == (1000, 1)
+    assert t.init(expected=(1000, 0)) == (1000, 1)
+    assert t.init(expected=(1000, 1)) == (1000, 2)
+    assert t.refused_init(expected=(1000, 0)) == "PRODUCER_FENCED"
+    assert t.refused_init(expected=(999, 2)) == "PRODUCER_FENCED"
+    assert t.init() == (1000, 3)
+    assert t.refused_init(expected=(1000, 2)) == "PRODUCER_FENCED"
+
+
+def test_a_producer_whose_id_was_forgotten_gets_a_new_one() -> None:
+    assert Transactions().init(expected=(7, 3)) == (1000, 0)
+
+
+def test_used_up_epochs_give_a_new_producer_id() -> None:
+    t = Transactions.at_epoch(32_765)
+    assert t.init() == (1000, 32_766)
+    t.add((1000, 32_766), A)
+    assert t.refused_init() == "CONCURRENT_TRANSACTIONS"
+    assert t.markers.outcomes == [(A, "abort", 32_767)]
+    assert t.init() == (1001, 0)
+    assert t.add((1000, 32_766), A) == "INVALID_PRODUCER_ID_MAPPING"
+
+
+def test_a_producer_that_uses_up_its_own_epochs_may_repeat_that() -> None:
+    t = Transactions.at_epoch(32_766)
+    assert t.init(expected=(1000, 32_766)) == (1001, 0)
+    assert t.init(expected=(1000, 32_766)) == (1001, 0)
+    assert t.init(expected=(1001, 0)) == (1001, 1)
+    assert t.refused_init(expected=(1000, 32_766)) == "PRODUCER_FENCED"
+
+
+# Markers that cannot be written at once
+
+
+@pytest.mark.parametrize("error", [NotLeaderOrFollower, CoordinatorLoadInProgress, UnknownServerError])
+def test_a_marker_is_written_again_until_it_is_there(error: type[KafkaError]) -> None:
+    t = Transactions()
+    producer = t.init()
+    t.add(producer, A, B)
+    t.markers.errors[B] = error("not now")
+    assert t.commit(producer) == "NONE"
+    t.advance(60_000)
+    assert t.state() == "PrepareCommit", "half of the partitions is not all"
+    assert t.markers.outcomes == [(A, "commit", 0)]
+    t.markers.errors.clear()
+    t.advance(2_001)
+    assert t.state() == "CompleteCommit"
+    assert t.markers.outcomes == [(A, "commit", 0), (B, "commit", 0)]
+
+
+def test_a_partition_that_has_moved_past_the_transaction_does_not_hold_it_up() -> None:
+    t = Transactions()
+    producer = t.init()
+    t.add(producer, A, B)
+    t.markers.errors[B] = InvalidProducerEpoch("a later epoch was here")
+    assert t.commit(producer) == "NONE"
+    assert t.state() == "CompleteCommit"
+
+
+def test_a_coordinator_of_the_past_stops_telling() -> None:
+    t = Transactions()
+    producer = t.init()
+    t.add(producer, A)
+    t.markers.errors[A] = TransactionCoordinatorFenced("a later coordinator was here")
+    t.commit(producer)
+    t.markers.errors.clear()
+    t.advance(60_000)
+    assert not t.markers.written
+
+
+# Replication and failover
+
+
+def test_no_marker_is_written_before_the_decision_is_replicated() -> None:
+    t = Transactions()
+    producer = t.init()
+    t.add(producer, A)
+    t.log.is_replicated = False
+    answer = t.ask_end(producer, commit=True)
+    assert not answer.is_given
+    assert not t.markers.written
+    t.log.replicate()
+    assert answer.error_code == 0
+    assert t.markers.outcomes == [(A, "commit", 0)]
+    t.log.replicate()
+    assert t.state() == "CompleteCommit"
+
+
+def test_a_decision_that_takes_long_to_replicate_is_completed_all_the_same() -> None:
+    t = Transactions()
+    producer = t.init()
+    t.add(producer, A)
+    t.log.is_replicated = False
+    answer = t.ask_end(producer, commit=True)
+    t.log.time_out()
+    assert name_of(answer.error_code) == "COORDINATOR_NOT_AVAILABLE"
+    t.advance(1_000)
+    assert not t.markers.written
+    t.log.is_replicated = True
+    t.log.replicate()
+    assert t.markers.outcomes == [(A, "commit", 0)]
+    assert t.state() == "CompleteCommit"
+
+
+def test_an_end_that_cannot_be_written_changes_nothing() -> None:
+    t = Transactions()
+    producer = t.init()
+    t.add(producer, A)
+    t.log.error = NotEnoughReplicas("too few")
+    assert t.commit(producer) == "COORDINATOR_NOT_AVAILABLE"
+    assert t.add(producer, B) == "COORDINATOR_NOT_AVAILABLE"
+    t.log.error = None
+    t.advance(5_000)
+    assert t.state() == "Ongoing"
+    assert t.known["t"].partitions == {A}
+    assert not t.markers.written
+    assert t.abort(producer) == "NONE"
+
+
+def test_a_completion_that_cannot_be_written_is_tried_again() -> None:
+    t = Transactions()
+    producer = t.init()
+    t.add(producer, A)
+    t.markers.is_slow = True
+    t.commit(producer)
+    t.log.error = NotEnoughReplicas("too few")
+    t.markers.release()
+    assert t.state() == "PrepareCommit"
+    t.log.error, t.markers.is_slow = None, False
+    t.advance(2_001)
+    assert t.state() == "CompleteCommit"
+
+
+@pytest.mark.parametrize("commit", [True, False])
+def test_what_was_prepared_is_completed_after_a_restart(commit: bool) -> None:
+    t = Transactions()
+    producer = t.init()
+    t.add(producer, A, B)
+    t.markers.is_slow = True
+    t.ask_end(producer, commit=commit)
+    again = Transactions(t.log)
+    assert again.state().startswith("Prepare")
+    again.advance(1)
+    assert again.state() == ("CompleteCommit" if commit else "CompleteAbort")
+    assert again.markers.outcomes == t.markers.outcomes
+    assert again.add(producer, A) == "NONE"
+
+
+def test_what_was_open_goes_on_after_a_restart() -> None:
+    t = Transactions()
+    producer = t.init()
+    t.add(producer, A)
+    again = Transactions(t.log)
+    again.advance(5_000)
+    assert again.add(producer, B) == "NONE"
+    assert again.commit(producer) == "NONE"
+    assert again.markers.outcomes == [(A, "commit", 0), (B, "commit", 0)]
+
+
+def test_markers_carry_the_epoch_of_the_election() -> None:
+    t = Transactions()
+    t.elect(5)
+    producer = t.init()
+    t.add(producer, A)
+    t.commit(producer)
+    assert [marker.coordinator_epoch for _, marker in t.markers.written] == [5]
+
+
+def test_a_coordinator_that_lost_its_partition_completes_nothing() -> None:
+    t = Transactions()
+    producer = t.init()
+    t.add(producer, A)
+    t.markers.is_slow = True
+    t.commit(producer)
+    written = t.log.log_end_offset
+    t.runtime.resigned(0)
+    t.markers.release()
+    t.advance(60_000)
+    assert t.log.log_end_offset == written
+    assert t.commit(producer) == "NOT_COORDINATOR"
+
+
+def test_while_loading_the_answer_is_to_try_again() -> None:
+    t = Transactions()
+    producer = t.init()
+    t.log.leader_epoch = 1
+    t.runtime.elected(0, 1)
+    assert t.refused_init() == "COORDINATOR_LOAD_IN_PROGRESS"
+    assert t.add(producer, A) == "COORDINATOR_LOAD_IN_PROGRESS"
+    assert t.commit(producer) == "COORDINATOR_LOAD_IN_PROGRESS"
+    answer = Answer()
+    t.coordinator.list_all(ListTransactionsRequest(), answer)
+    assert name_of(answer.error_code) == "COORDINATOR_LOAD_IN_PROGRESS"
+    t.scheduler.run_due()
+    assert t.add(producer, A) == "NONE"
+
+
+# Administration
+
+
+def test_transactions_are_listed_by_state_producer_age_and_name() -> None:
+    t = Transactions()
+    t.init("empty")
+    old = t.init("old-1")
+    t.add(old, A, transactional_id="old-1")
+    t.advance(5_000)
+    new = t.init("new-1")
+    t.add(new, A, transactional_id="new-1")
+    assert t.listed() == ["empty", "new-1", "old-1"]
+    assert t.listed(state_filters=["Ongoing"]) == ["new-1", "old-1"]
+    assert t.listed(state_filters=["Ongoing", "Empty", "Nonsense"]) == ["empty", "new-1", "old-1"]
+    assert t.listed(producer_id_filters=[old.producer_id]) == ["old-1"]
+    assert t.listed(duration_filter=4_000, state_filters=["Ongoing"]) == ["old-1"]
+    assert t.listed(transactional_id_pattern=".*-1") == ["new-1", "old-1"]
+    answer = Answer()
+    t.coordinator.list_all(ListTransactionsRequest(state_filters=["Nonsense"]), answer)
+    assert answer.value.unknown_state_filters == ["Nonsense"]
+    assert answer.value.transaction_states == []
+
+
+def test_a_transaction_is_described() -> None:
+    t = Transactions()
+    producer = t.init(timeout_ms=1_234)
+    t.add(producer, B, A, TopicPartition("b", 1))
+    answer = Answer()
+    t.coordinator.describe(["t", "nobody", ""], answer)
+    found, missing, invalid = answer.value
+    assert (found.transaction_state, found.transaction_timeout_ms) == ("Ongoing", 1_234)
+    assert found.transaction_start_time_ms == t.clock.now_ms()
+    assert [(topic.topic, topic.partitions) for topic in found.topics] == [("a", [0]), ("b", [1, 3])]
+    assert name_of(missing.error_code) == "TRANSACTIONAL_ID_NOT_FOUND"
+    assert name_of(invalid.error_code) == "INVALID_REQUEST"
+
+
+# Transaction version 2: an epoch for each transaction
+
+
+def test_each_end_gives_the_producer_its_next_epoch() -> None:
+    t = Transactions()
+    t.init()
+    assert t.add((1000, 0), A, version=V2) == "NONE"
+    response = t.ask_end((1000, 0), commit=True, version=V2).value
+    assert (response.error_code, response.producer_id, response.producer_epoch) == (0, 1000, 1)
+    assert t.markers.outcomes == [(A, "commit", 1)], "the marker fences what is late"
+    assert t.add((1000, 0), A, version=V2) == "PRODUCER_FENCED"
+    assert t.add((1000, 1), B, version=V2) == "NONE"
+    assert t.abort((1000, 1), version=V2) == "NONE"
+    assert t.markers.outcomes[1:] == [(B, "abort", 2)]
+
+
+def test_a_late_end_cannot_touch_the_next_transaction() -> None:
+    t = Transactions()
+    t.init()
+    t.add((1000, 0), A, version=V2)
+    t.commit((1000, 0), version=V2)
+    t.add((1000, 1), B, version=V2)
+    assert t.commit((1000, 0), version=V2) == "PRODUCER_FENCED"
+    assert t.abort((1000, 0), version=V2) == "PRODUCER_FENCED"
+    assert t.state() == "Ongoing"
+
+
+def test_a_repeated_end_is_told_from_the_next_one_by_its_epoch() -> None:
+    t = Transactions()
+    t.init()
+    t.add((1000, 0), A, version=V2)
+    t.markers.is_slow = True
+    assert t.commit((1000, 0), version=V2) == "NONE"
+    assert t.commit((1000, 0), version=V2) == "CONCURRENT_TRANSACTIONS"
+    assert t.commit((1000, 1), version=V2) == "CONCURRENT_TRANSACTIONS"
+    assert t.abort((1000, 0), version=V2) == "INVALID_TXN_STATE"
+    t.markers.release()
+    response = t.ask_end((1000, 0), commit=True, version=V2).value
+    assert (response.error_code, response.producer_epoch) == (0, 1)
+    assert t.abort((1000, 0), version=V2) == "INVALID_TXN_STATE"
+    assert t.commit((1000, 1), version=V2) == "INVALID_TXN_STATE"
+    assert t.commit((1000, 5), version=V2) == "PRODUCER_FENCED"
+
+
+def test_an_empty_transaction_may_be_aborted_and_consumes_its_epoch() -> None:
+    t = Transactions()
+    t.init()
+    response = t.ask_end((1000, 0), commit=False, version=V2).value
+    assert (response.error_code, response.producer_epoch) == (0, 1)
+    assert t.commit((1000, 1), version=V2) == "INVALID_TXN_STATE"
+    response = t.ask_end((1000, 1), commit=False, version=V2).value
+    assert (response.error_code, response.producer_epoch) == (0, 2)
+    assert not t.markers.written
+
+
+def test_the_last_epoch_is_followed_by_a_new_producer_id() -> None:
+    t = Transactions.at_epoch(32_766)
+    t.add((1000, 32_766), A, version=V2)
+    t.markers.is_slow = True
+    response = t.ask_end((1000, 32_766), commit=True, version=V2).value
+    assert (response.error_code, response.producer_id, response.producer_epoch) == (0, 1001, 0)
+    assert t.add((1001, 0), B, version=V2) == "CONCURRENT_TRANSACTIONS"
+    assert t.commit((1000, 32_766), version=V2) == "CONCURRENT_TRANSACTIONS"
+    t.markers.release()
+    assert t.markers.outcomes == [(A, "commit", 32_767)]
+    response = t.ask_end((1000, 32_766), commit=True, version=V2).value
+    assert (response.error_code, response.producer_id, response.producer_epoch) == (0, 1001, 0)
+    assert t.add((1001, 0), B, version=V2) == "NONE"
+
+
+def test_a_producer_that_was_timed_out_learns_of_the_abort() -> None:
+    t = Transactions()
+    t.init(timeout_ms=1_000)
+    t.add((1000, 0), A, version=V2)
+    t.advance(20_000)
+    assert t.state() == "CompleteAbort"
+    assert t.commit((1000, 0), version=V2) == "INVALID_TXN_STATE"
+    response = t.ask_end((1000, 0), commit=False, version=V2).value
+    assert (response.error_code, response.producer_epoch) == (0, 1)
+
+
+def test_nobody_is_given_the_highest_epoch() -> None:
+    t = Transactions.at_epoch(32_766, timeout_ms=1_000)
+    t.add((1000, 32_766), A, version=V2)
+    t.advance(20_000)
+    assert t.markers.outcomes == [(A, "abort", 32_767)]
+    assert t.abort((1000, 32_766), version=V2) == "PRODUCER_FENCED"
+    assert t.init() == (1001, 0)

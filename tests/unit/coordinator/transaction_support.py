@@ -1,0 +1,230 @@
+"""A transaction coordinator on a log in memory, with partitions that only note their markers."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Collection
+from typing import Any
+
+from barnabas.coordinator.runtime import CoordinatorRuntime, RuntimeSettings
+from barnabas.coordinator.timers import ShardTimers
+from barnabas.coordinator.transaction.coordinator import TRANSACTION_TOPIC, TransactionCoordinator
+from barnabas.coordinator.transaction.markers import MarkerErrors, TransactionMarker
+from barnabas.coordinator.transaction.metadata import TransactionMetadata
+from barnabas.coordinator.transaction.records import TransactionRecord
+from barnabas.coordinator.transaction.rules import ProducerIdAndEpoch
+from barnabas.coordinator.transaction.settings import TransactionSettings
+from barnabas.coordinator.transaction.shard import TransactionShard
+from barnabas.coordinator.transaction.states import EMPTY
+from barnabas.core.clock import ManualClock
+from barnabas.core.errors import KafkaError, name_of
+from barnabas.core.ids import TopicPartition
+from barnabas.core.metrics import Metrics
+from barnabas.core.scheduler import ManualScheduler
+from barnabas.protocol.messages.end_txn import EndTxnRequest
+from barnabas.protocol.messages.init_producer_id import InitProducerIdRequest
+from barnabas.protocol.messages.list_transactions import ListTransactionsRequest
+from barnabas.purgatory.timer import Timer
+from barnabas.records.builder import build_batch
+from tests.unit.coordinator.support import Answer, MemoryLog
+
+A = TopicPartition("a", 0)
+B = TopicPartition("b", 3)
+
+V1 = 0
+V2 = 2
+
+
+class Markers:
+    """Partitions that take every marker, unless `errors` names them or `is_slow` holds answers back."""
+
+    def __init__(self) -> None:
+        self.written: list[tuple[TopicPartition, TransactionMarker]] = []
+        self.errors: dict[TopicPartition, KafkaError] = {}
+        self.is_slow = False
+        self.waiting: list[Callable[[], None]] = []
+
+    def write(
+        self,
+        marker: TransactionMarker,
+        partitions: Collection[TopicPartition],
+        done: Callable[[MarkerErrors], None],
+    ) -> None:
+        failed = {each: self.errors[each] for each in partitions if each in self.errors}
+        self.written.extend((each, marker) for each in sorted(partitions) if each not in failed)
+        if self.is_slow:
+            self.waiting.append(lambda: done(failed))
+        else:
+            done(failed)
+
+    def release(self) -> None:
+        waiting, self.waiting = self.waiting, []
+        for answer in waiting:
+            answer()
+
+    @property
+    def outcomes(self) -> list[tuple[TopicPartition, str, int]]:
+        """Where, how, and under which epoch."""
+        return [
+            (each, "commit" if marker.is_commit else "abort", marker.producer_epoch)
+            for each, marker in self.written
+        ]
+
+
+class Transactions:
+    """A coordinator of one partition; methods send requests and give error names or what was answered."""
+
+    def __init__(self, log: MemoryLog | None = None, markers: Markers | None = None, **settings: Any) -> None:
+        self.clock = ManualClock()
+        self.scheduler = ManualScheduler(self.clock)
+        self.timer = Timer(self.clock)
+        self.log = log or MemoryLog()
+        self.markers = markers or Markers()
+        self.settings = TransactionSettings(**settings)
+        self.producer_ids = itertools.count(1000)
+        self.runtime = CoordinatorRuntime(
+            TRANSACTION_TOPIC,
+            self.log,
+            self._make_shard,
+            clock=self.clock,
+            scheduler=self.scheduler,
+            timer=self.timer,
+            settings=RuntimeSettings(),
+            metrics=Metrics(),
+        )
+        self.coordinator = TransactionCoordinator(self.runtime, self.settings, self.clock, lambda: 1)
+        self.elect()
+
+    def _make_shard(self, timers: ShardTimers) -> TransactionShard:
+        return TransactionShard(
+            self.settings, timers, self.clock, self.markers, lambda: next(self.producer_ids)
+        )
+
+    def elect(self, leader_epoch: int = 0) -> None:
+        self.log.leader_epoch = leader_epoch
+        self.runtime.elected(0, leader_epoch)
+        self.scheduler.run_due()
+
+    @property
+    def known(self) -> dict[str, TransactionMetadata]:
+        ((_, shard),) = self.runtime.active_shards()
+        return shard.transactions
+
+    def state(self, transactional_id: str = "t") -> str:
+        return self.known[transactional_id].state.shown_as
+
+    def advance(self, ms: float) -> None:
+        target = self.clock.monotonic_ms() + ms
+        while (due := self.timer.next_expiry_ms()) is not None and due <= target:
+            self.clock.advance(max(due - self.clock.monotonic_ms(), 0))
+            self.timer.advance()
+        self.clock.advance(target - self.clock.monotonic_ms())
+        self.timer.advance()
+
+    @classmethod
+    def at_epoch(cls, epoch: int, timeout_ms: int = 60_000) -> Transactions:
+        """A coordinator whose one producer, 1000, has used its epochs up to `epoch`."""
+        log = MemoryLog()
+        metadata = TransactionMetadata("t", 1000, epoch, timeout_ms, EMPTY, last_update_timestamp_ms=0)
+        key, value = TransactionRecord("t", metadata).encode()
+        log.append(TopicPartition(TRANSACTION_TOPIC, 0), 0, build_batch([(key, value, (), 0)]))
+        found = cls(log)
+        found.producer_ids = itertools.count(1001)
+        return found
+
+    # Requests
+
+    def ask_init(
+        self,
+        transactional_id: str = "t",
+        *,
+        timeout_ms: int = 60_000,
+        expected: tuple[int, int] = (-1, -1),
+    ) -> Answer:
+        answer = Answer()
+        request = InitProducerIdRequest(
+            transactional_id=transactional_id,
+            transaction_timeout_ms=timeout_ms,
+            producer_id=expected[0],
+            producer_epoch=expected[1],
+        )
+        self.coordinator.init_producer_id(request, answer)
+        return answer
+
+    def init(self, transactional_id: str = "t", **options: Any) -> ProducerIdAndEpoch:
+        response = self.ask_init(transactional_id, **options).value
+        assert response.error_code == 0, name_of(response.error_code)
+        return ProducerIdAndEpoch(response.producer_id, response.producer_epoch)
+
+    def refused_init(self, transactional_id: str = "t", **options: Any) -> str:
+        return name_of(self.ask_init(transactional_id, **options).error_code)
+
+    def add(
+        self,
+        producer: tuple[int, int],
+        *partitions: TopicPartition,
+        transactional_id: str = "t",
+        version: int = V1,
+    ) -> str:
+        return str(
+            self.ask_add(producer, *partitions, transactional_id=transactional_id, version=version).value
+        )
+
+    def ask_add(
+        self,
+        producer: tuple[int, int],
+        *partitions: TopicPartition,
+        transactional_id: str = "t",
+        version: int = V1,
+    ) -> Answer:
+        answer = Answer()
+        self.coordinator.add_partitions(
+            transactional_id,
+            ProducerIdAndEpoch(*producer),
+            partitions or (A,),
+            lambda error: answer("NONE" if error is None else name_of(error.code)),
+            client_transaction_version=version,
+        )
+        return answer
+
+    def verify(self, producer: tuple[int, int], *partitions: TopicPartition) -> str | set[TopicPartition]:
+        answer = Answer()
+        self.coordinator.verify(
+            "t",
+            ProducerIdAndEpoch(*producer),
+            partitions,
+            lambda missing: answer(set(missing)),
+            lambda error: answer(name_of(error.code)),
+        )
+        found: str | set[TopicPartition] = answer.value
+        return found
+
+    def ask_end(
+        self,
+        producer: tuple[int, int],
+        *,
+        commit: bool,
+        transactional_id: str = "t",
+        version: int = V1,
+    ) -> Answer:
+        answer = Answer()
+        request = EndTxnRequest(
+            transactional_id=transactional_id,
+            producer_id=producer[0],
+            producer_epoch=producer[1],
+            committed=commit,
+        )
+        self.coordinator.end(request, answer, client_transaction_version=version)
+        return answer
+
+    def commit(self, producer: tuple[int, int], **options: Any) -> str:
+        return name_of(self.ask_end(producer, commit=True, **options).error_code)
+
+    def abort(self, producer: tuple[int, int], **options: Any) -> str:
+        return name_of(self.ask_end(producer, commit=False, **options).error_code)
+
+    def listed(self, **filters: Any) -> list[str]:
+        answer = Answer()
+        self.coordinator.list_all(ListTransactionsRequest(**filters), answer)
+        assert answer.error_code == 0, name_of(answer.error_code)
+        return sorted(each.transactional_id for each in answer.value.transaction_states)

@@ -1,0 +1,140 @@
+"""A replica manager over real logs, with a clock and a disk that move by hand."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+
+from barnabas.core.clock import ManualClock
+from barnabas.core.ids import BrokerId, TopicPartition, Uuid
+from barnabas.core.metrics import Metrics
+from barnabas.core.scheduler import Background, InlineBackground, ManualScheduler
+from barnabas.purgatory.timer import Timer
+from barnabas.records.batch import iterate_batches
+from barnabas.replication.delayed_produce import PendingAck
+from barnabas.replication.fetching import FetchParams, FetchPartition, PartitionRead
+from barnabas.replication.partition import Partition
+from barnabas.replication.replica_manager import ReplicaManager
+from barnabas.storage.append import AppendInfo
+from barnabas.storage.environment import Environment, LogDirectory
+from barnabas.storage.files import Files, RealFiles
+from barnabas.storage.log import Log
+from barnabas.storage.log_config import LogConfig
+from barnabas.storage.log_manager import LogManager, LogManagerSettings
+from tests.unit.storage.support import NOW_MS, batch
+
+ME = BrokerId(1)
+OTHER = BrokerId(2)
+ZERO = TopicPartition("topic", 0)
+ONE = TopicPartition("topic", 1)
+TOPIC_ID = Uuid(bytes(range(16)))
+
+
+class Answer:
+    """The part of a response that a delayed operation fills in."""
+
+    error_code = -2
+    low_watermark = -2
+
+
+class Replicas(ReplicaManager):
+    """Leads whatever `lead` is called with, in the directories `roots`."""
+
+    def __init__(
+        self,
+        *roots: str,
+        files: Files | None = None,
+        background: Background | None = None,
+        **config: object,
+    ) -> None:
+        self.config = LogConfig(**config)  # type: ignore[arg-type]
+        self.clock = ManualClock(NOW_MS)
+        self.wakes: list[float] = []
+        self.timer = Timer(self.clock, wake=self.wakes.append)
+        environment = Environment(
+            files or RealFiles(),
+            self.clock,
+            random.Random(7),
+            ManualScheduler(self.clock),
+            background or InlineBackground(),
+        )
+        logs = LogManager(
+            LogManagerSettings(roots),
+            environment,
+            lambda _: self.config,
+            on_flushed=self._flushed,
+            on_directory_failed=self._failed,
+        )
+        super().__init__(ME, logs, self.clock, self.timer, Metrics())
+        logs.open()
+        self.answered: list[list[PartitionRead]] = []
+        """What `ask` came to, once for each answer."""
+
+    def _flushed(self, log: Log) -> None:
+        self.flushed(log)
+
+    def _failed(self, directory: LogDirectory) -> None:
+        self.directory_failed(directory)
+
+    def lead(
+        self, key: TopicPartition = ZERO, *, epoch: int = 0, isr: Sequence[BrokerId] = (ME,)
+    ) -> Partition:
+        self.become_leader(key, TOPIC_ID, epoch, (ME, OTHER), isr, self.config)
+        return self.partition(*key)
+
+    def append(self, partition: Partition, *values: bytes, acks: int = 1, **fields: int) -> AppendInfo:
+        info = partition.append(memoryview(batch(values or (b"value",), **fields)), acks)
+        self.wake(partition.topic_partition)
+        return info
+
+    def await_ack(
+        self, partition: Partition, info: AppendInfo, acks: int, timeout_ms: float = 1_000
+    ) -> Answer:
+        """The answer that fills in once the append is as safe as `acks` asks for, or time is up."""
+        answer = Answer()
+        answered: list[bool] = []
+
+        def respond() -> None:
+            assert not answered, "answered twice"
+            answered.append(True)
+
+        pending = PendingAck(partition, info.last_offset + 1, answer)
+        answer.answered = answered  # type: ignore[attr-defined]
+        self.await_acks(timeout_ms, acks, [pending], respond)
+        return answer
+
+    def ask(self, *asks: FetchPartition, **params: int | bool) -> None:
+        """Fetch; `answered` grows now or later."""
+        self.fetch(fetch_params(**params), asks, self.answered.append)
+
+    def pass_time(self, ms: float) -> None:
+        self.clock.advance(ms)
+        self.timer.advance()
+
+
+def fetch_params(**changed: int | bool) -> FetchParams:
+    settings: dict[str, int | bool] = {
+        "replica_id": -1,
+        "max_wait_ms": 500,
+        "min_bytes": 1,
+        "max_bytes": 1 << 20,
+        "read_committed": False,
+    }
+    return FetchParams(**(settings | changed))  # type: ignore[arg-type]
+
+
+def at(
+    offset: int, key: TopicPartition = ZERO, *, max_bytes: int = 1 << 20, epoch: int = -1
+) -> FetchPartition:
+    return FetchPartition(key.topic, TOPIC_ID, key.partition, offset, max_bytes, epoch)
+
+
+def is_answered(answer: Answer) -> bool:
+    return bool(answer.answered)  # type: ignore[attr-defined]
+
+
+def offsets_of(read: PartitionRead) -> list[tuple[int, int]]:
+    """First and last offset of each batch that was read."""
+    if read.records is None:
+        return []
+    return [(each.base_offset, each.last_offset) for each in iterate_batches(read.records.read())]

@@ -1,0 +1,133 @@
+"""When a producer is answered: cases A, B.1 and B.2, and the end of its patience."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from barnabas.core.errors import (
+    KafkaStorageError,
+    NotEnoughReplicas,
+    NotEnoughReplicasAfterAppend,
+    NotLeaderOrFollower,
+    RequestTimedOut,
+)
+from barnabas.testing.files import PowerCutFiles
+from tests.support.background import ManualBackground
+from tests.unit.replication.support import ME, OTHER, ZERO, Replicas, is_answered
+
+
+@pytest.fixture
+def disk() -> ManualBackground:
+    return ManualBackground()
+
+
+@pytest.fixture
+def replicas(tmp_path: Path, disk: ManualBackground) -> Replicas:
+    """Nothing is acknowledged before its fsync, and no fsync ends before the test says so."""
+    return Replicas(str(tmp_path), background=disk, flush_messages=1)
+
+
+@pytest.mark.parametrize("acks", [1, -1])
+def test_the_answer_waits_for_the_disk(replicas: Replicas, disk: ManualBackground, acks: int) -> None:
+    partition = replicas.lead()
+    answer = replicas.await_ack(partition, replicas.append(partition, acks=acks), acks)
+    assert not is_answered(answer)
+    assert partition.log.high_watermark == 0, "nothing is committed that a power cut could take"
+    disk.run_one()
+    assert is_answered(answer)
+    assert answer.error_code == 0
+    assert partition.log.high_watermark == 1
+    assert replicas.produce_purgatory.pending == 0
+
+
+def test_one_fsync_answers_all_producers_that_piled_up(replicas: Replicas, disk: ManualBackground) -> None:
+    partition = replicas.lead()
+    first = replicas.await_ack(partition, replicas.append(partition), -1)
+    later = [replicas.await_ack(partition, replicas.append(partition), -1) for _ in range(50)]
+    assert len(disk.waiting) == 1, "one fsync at a time"
+    disk.run_one()
+    assert is_answered(first)
+    assert not any(map(is_answered, later)), "they came too late for the first fsync"
+    disk.run_one()
+    assert all(map(is_answered, later))
+    assert disk.waiting == []
+
+
+@pytest.mark.parametrize("delete", [False, True])
+def test_case_a_a_partition_that_is_no_longer_led_here_says_so(replicas: Replicas, delete: bool) -> None:
+    partition = replicas.lead()
+    answer = replicas.await_ack(partition, replicas.append(partition), -1)
+    replicas.stop_replica(ZERO, delete=delete)
+    assert is_answered(answer)
+    assert answer.error_code == NotLeaderOrFollower.code
+
+
+def test_case_a_a_new_leader_epoch_does_not_vouch_for_records_of_the_old_one(replicas: Replicas) -> None:
+    partition = replicas.lead()
+    answer = replicas.await_ack(partition, replicas.append(partition), -1)
+    replicas.lead(epoch=1)
+    assert is_answered(answer)
+    assert answer.error_code == NotLeaderOrFollower.code
+
+
+@pytest.mark.parametrize("acks", [1, -1])
+def test_case_b1_a_disk_that_fails_meanwhile_is_the_answer(disk: ManualBackground, acks: int) -> None:
+    files = PowerCutFiles()
+    replicas = Replicas("/disk", files=files, background=disk, flush_messages=1)
+    partition = replicas.lead()
+    answer = replicas.await_ack(partition, replicas.append(partition, acks=acks), acks)
+
+    def refuse(operation: str, path: str) -> None:
+        if operation == "sync" and path.endswith(".log"):
+            raise OSError(5, "Input/output error")
+
+    files.before = refuse
+    disk.run_one()
+    assert is_answered(answer), "the producer is told at once, not when its patience ends"
+    assert answer.error_code == KafkaStorageError.code
+
+
+def test_case_b2_an_isr_that_shrank_after_the_append_is_told(tmp_path: Path, disk: ManualBackground) -> None:
+    replicas = Replicas(str(tmp_path), background=disk, flush_messages=1, min_insync_replicas=2)
+    partition = replicas.lead(isr=(ME, OTHER))
+    answer = replicas.await_ack(partition, replicas.append(partition, acks=-1), -1)
+    partition.isr = frozenset({ME})
+    disk.run_one()
+    assert is_answered(answer)
+    assert answer.error_code == NotEnoughReplicasAfterAppend.code
+
+
+def test_an_isr_below_the_minimum_refuses_acks_all_and_takes_the_others(tmp_path: Path) -> None:
+    replicas = Replicas(str(tmp_path), min_insync_replicas=2)
+    partition = replicas.lead(isr=(ME,))
+    with pytest.raises(NotEnoughReplicas, match=r"min\.insync\.replicas"):
+        replicas.append(partition, acks=-1)
+    assert partition.log.log_end_offset == 0, "a refused batch is not appended"
+    assert replicas.append(partition, acks=1).first_offset == 0
+
+
+def test_patience_ends_with_a_timeout_and_the_records_stay(
+    replicas: Replicas, disk: ManualBackground
+) -> None:
+    partition = replicas.lead()
+    answer = replicas.await_ack(partition, replicas.append(partition), -1, timeout_ms=100)
+    replicas.pass_time(99)
+    assert not is_answered(answer)
+    replicas.pass_time(1)
+    assert is_answered(answer)
+    assert answer.error_code == RequestTimedOut.code
+    disk.run_one()
+    assert partition.log.high_watermark == 1
+    assert replicas.produce_purgatory.pending == 0
+
+
+def test_a_closed_log_no_longer_answers_for_anybody(replicas: Replicas, disk: ManualBackground) -> None:
+    """An fsync that ends after its partition was deleted changes nothing that can be seen."""
+    partition = replicas.lead()
+    answer = replicas.await_ack(partition, replicas.append(partition), -1)
+    replicas.stop_replica(ZERO, delete=True)
+    assert is_answered(answer)
+    disk.run_one()
+    assert answer.error_code == NotLeaderOrFollower.code

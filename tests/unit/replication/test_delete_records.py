@@ -1,0 +1,69 @@
+"""When a client that deleted records is answered, and what it may delete."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from barnabas.core.errors import NotLeaderOrFollower, OffsetOutOfRange, PolicyViolation, RequestTimedOut
+from barnabas.replication.delayed_delete_records import PendingDeletion
+from tests.unit.replication.support import ZERO, Answer, Replicas
+
+
+@pytest.fixture
+def replicas(tmp_path: Path) -> Replicas:
+    return Replicas(str(tmp_path))
+
+
+def test_an_answer_comes_once_the_start_has_moved(replicas: Replicas) -> None:
+    partition = replicas.lead()
+    replicas.append(partition, b"a", b"b", b"c")
+    assert partition.delete_records_before(2) == 2
+    answer, answered = Answer(), []
+    replicas.delete_records(100, [PendingDeletion(partition, 2, answer)], lambda: answered.append(1))
+    assert answered == [1]
+    assert (answer.error_code, answer.low_watermark) == (0, 2)
+    assert partition.delete_records_before(-1) == 3, "-1 is everything that is committed"
+    assert partition.delete_records_before(1) == 3, "the start never goes back"
+
+
+def test_an_answer_that_waits_comes_with_the_high_watermark(
+    replicas: Replicas,
+) -> None:
+    partition = replicas.lead()
+    replicas.append(partition, b"a", b"b")
+    answer, answered = Answer(), []
+    replicas.delete_records(100, [PendingDeletion(partition, 2, answer)], lambda: answered.append(1))
+    assert answered == []
+    partition.delete_records_before(2)
+    replicas.flushed(partition.log)
+    assert answered == [1]
+    assert (answer.error_code, answer.low_watermark) == (0, 2)
+
+
+def test_a_lost_leadership_and_a_timeout_are_answers_too(replicas: Replicas) -> None:
+    partition = replicas.lead()
+    replicas.append(partition, b"a", b"b")
+    late, lost = Answer(), Answer()
+    answered: list[str] = []
+    replicas.delete_records(50, [PendingDeletion(partition, 2, late)], lambda: answered.append("late"))
+    replicas.delete_records(100, [PendingDeletion(partition, 2, lost)], lambda: answered.append("lost"))
+    replicas.pass_time(50)
+    assert answered == ["late"]
+    assert late.error_code == RequestTimedOut.code
+    replicas.stop_replica(ZERO, delete=False)
+    assert answered == ["late", "lost"]
+    assert lost.error_code == NotLeaderOrFollower.code
+
+
+def test_only_committed_records_of_a_topic_with_deletion_can_be_deleted(tmp_path: Path) -> None:
+    replicas = Replicas(str(tmp_path / "deleted"))
+    partition = replicas.lead()
+    replicas.append(partition)
+    for offset in (2, -2):
+        with pytest.raises(OffsetOutOfRange):
+            partition.delete_records_before(offset)
+    compacted = Replicas(str(tmp_path / "compacted"), cleanup_policy=("compact",))
+    with pytest.raises(PolicyViolation):
+        compacted.lead().delete_records_before(0)

@@ -1,0 +1,145 @@
+"""Random lives of a compacted log against a model that remembers everything.
+
+After any number of runs: every record that is read was written, at that offset; the last
+committed value of each key is there; readers of committed data see nothing of what was
+aborted; everything beyond the clean part is untouched; and a restart, even without any
+derived file, finds the same producers at the same sequences.
+"""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from barnabas.records.compression import Codec
+from barnabas.records.record import Record
+from barnabas.storage.names import OFFSET_INDEX, PRODUCER_SNAPSHOT, TIME_INDEX, TRANSACTION_INDEX
+from barnabas.testing.files import PowerCutFiles
+from tests.unit.storage.cleaner.support import committed, compact, put, records, settle
+from tests.unit.storage.support import NOW_MS, Bench, end_transaction
+
+RETENTION_MS = 1_000
+
+
+class Life:
+    def __init__(self, seed: int) -> None:
+        self.chance = random.Random(seed)
+        files = PowerCutFiles(seed)
+        files.make_directory("/disk")
+        self.bench = Bench(
+            "/disk",
+            files,
+            cleanup_policy=("compact",),
+            segment_bytes=self.chance.choice([600, 2_000, 1 << 20]),
+            index_interval_bytes=self.chance.choice([0, 300]),
+            delete_retention_ms=RETENTION_MS,
+        )
+        self.log = self.bench.open()
+        self.clean_to: int | None = None
+        self.written: dict[int, Record] = {}
+        self.offsets_aborted: set[int] = set()
+        self.open: dict[int, list[int]] = {}
+        self.sequences: dict[int, int] = {}
+
+    def append(self) -> None:
+        producer_id = self.chance.choice([-1, -1, 1, 2, 3])
+        pairs = [
+            (
+                f"key-{self.chance.randint(0, 12)}",
+                None if self.chance.random() < 0.15 else f"{self.chance.random()}",
+            )
+            for _ in range(self.chance.randint(1, 6))
+        ]
+        fields: dict[str, object] = {"codec": self.chance.choice([Codec.NONE, Codec.NONE, Codec.ZSTD])}
+        if producer_id > 0:
+            is_transactional = producer_id != 1
+            fields |= {
+                "producer_id": producer_id,
+                "producer_epoch": 0,
+                "base_sequence": self.sequences.get(producer_id, 0),
+                "is_transactional": is_transactional,
+            }
+            self.sequences[producer_id] = self.sequences.get(producer_id, 0) + len(pairs)
+        timestamp = self.bench.clock.now_ms() + self.chance.randint(-500, 500)
+        base = put(self.log, *pairs, timestamp=timestamp, **fields)
+        for number, (key, value) in enumerate(pairs):
+            self.written[base + number] = Record(
+                base + number, timestamp + number, key.encode(), None if value is None else value.encode()
+            )
+        if fields.get("is_transactional"):
+            self.open.setdefault(producer_id, []).extend(range(base, base + len(pairs)))
+
+    def end_transaction(self) -> None:
+        if self.open:
+            producer_id = self.chance.choice(sorted(self.open))
+            commit = self.chance.random() < 0.5
+            end_transaction(self.log, producer_id, commit=commit)
+            offsets = self.open.pop(producer_id)
+            if not commit:
+                self.offsets_aborted.update(offsets)
+
+    def clean(self) -> None:
+        settle(self.log)
+        tail_from = self.log.last_stable_offset
+        tail = [record for record in records(self.log) if record.offset >= tail_from]
+        buffer_bytes = self.chance.choice([64 * 16, 1 << 20])
+        self.clean_to = compact(self.bench, self.log, self.clean_to, buffer_bytes=buffer_bytes)
+        assert self.clean_to <= tail_from
+        assert [record for record in records(self.log) if record.offset >= tail_from] == tail
+        self.check()
+
+    def pass_time(self) -> None:
+        self.bench.clock.advance(self.chance.choice([1, RETENTION_MS // 2, RETENTION_MS]))
+
+    def check(self) -> None:
+        found = records(self.log)
+        assert [record.offset for record in found] == sorted(record.offset for record in found)
+        assert all(self.written[record.offset] == record for record in found)
+        stable = self.log.last_stable_offset
+        latest: dict[bytes | None, Record] = {}
+        for offset, record in self.written.items():
+            if offset < stable and offset not in self.offsets_aborted:
+                latest[record.key] = record
+        seen = committed(self.log)
+        assert not {record.offset for record in seen} & self.offsets_aborted
+        wanted = {key: record for key, record in latest.items() if record.value is not None}
+        last_seen = {record.key: record for record in seen}
+        assert {key: record for key, record in last_seen.items() if record.value is not None} == wanted
+        for record in seen:  # a value that lost its tombstone would have come back to life
+            final = latest[record.key]
+            assert final.value is not None or record.offset <= final.offset
+            if final.value is None and record.offset < final.offset:
+                assert last_seen[record.key] == final
+
+    def reopen(self) -> None:
+        before = self.sequences_known()
+        aborted = committed(self.log)
+        self.log.close()
+        if self.chance.random() < 0.5:
+            for suffix in (OFFSET_INDEX, TIME_INDEX, TRANSACTION_INDEX, PRODUCER_SNAPSHOT):
+                for name in self.bench.names(suffix):
+                    self.bench.files.unlink(f"{self.bench.directory}/{name}")
+            self.log = self.bench.open()
+        else:
+            self.log = self.bench.open(is_clean=True)
+        assert self.sequences_known() == before
+        self.log.advance_high_watermark(self.log.log_end_offset)
+        assert committed(self.log) == aborted
+
+    def sequences_known(self) -> dict[int, tuple[int, int, int]]:
+        return {
+            entry.producer_id: (entry.producer_epoch, entry.last_sequence, entry.last_data_offset)
+            for entry in self.log.active_producers()
+        }
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_a_compacted_log_agrees_with_its_model(seed: int) -> None:
+    life = Life(seed)
+    deeds = [life.append] * 8 + [life.end_transaction] * 3 + [life.clean, life.pass_time, life.reopen]
+    for _ in range(120):
+        life.chance.choice(deeds)()
+        life.log.advance_high_watermark(life.log.log_end_offset)
+    life.clean()
+    assert life.bench.clock.now_ms() > NOW_MS
