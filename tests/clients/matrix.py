@@ -22,7 +22,7 @@ from tests.clients.features import BY_NAME, FEATURES
 from tests.clients.programs import PROGRAMS
 from tests.peers.kafka import kafka_version
 
-OK, NOT_YET, FAILED, ABSENT, UNTRIED = "✓", "not yet", "✗", "–", "·"
+OK, NOT_YET, FAILED, ABSENT, UNTRIED = "✓", "not yet", "✗", "–", "?"
 WORST_FIRST = (FAILED, NOT_YET, UNTRIED, OK, ABSENT)
 PYTHON_CLIENTS = ("confluent-kafka", "kafka-python", "aiokafka")
 CLIENTS: tuple[tuple[str, str], ...] = (
@@ -37,8 +37,8 @@ HEAD = """\
 Which client does what against Barnabas, as its own tests found it. This file is written by
 `make test-clients`; a change by hand is lost at the next run.
 
-✓ works · not yet: the broker does not advertise what this needs; it was tried all the same ·
-✗ fails, see the notes · – the client has no such thing · · not tried
+✓ works · not yet: the broker does not advertise what this needs ·
+✗ fails, see the notes · – the client has no such thing · ? not tried
 """
 
 
@@ -105,7 +105,7 @@ class Matrix:
 
     def _symbol(self, client: str, feature: str) -> str:
         found = self._cells.get((client, feature), set())
-        return next((symbol for symbol in WORST_FIRST if symbol in found), ABSENT)
+        return next((symbol for symbol in WORST_FIRST if symbol in found), UNTRIED)
 
 
 def marked_cells(item: pytest.Item) -> list[tuple[str, str]]:
