@@ -13,6 +13,7 @@ from tests.support import wire
 PATIENCE_MS = 60_000
 LITTLE_PATIENCE_MS = 6_000
 JOIN_GROUP, OFFSET_COMMIT, ADD_PARTITIONS_TO_TXN, TXN_OFFSET_COMMIT = 11, 8, 24, 28
+CONSUMER_GROUP_HEARTBEAT = 68
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +46,9 @@ FEATURES: tuple[Feature, ...] = (
     Feature("delete-records", "delete records"),
     Feature("delete-topic", "delete topic"),
     Feature("group", "subscribe and commit", frozenset({JOIN_GROUP, OFFSET_COMMIT})),
+    Feature(
+        "group-consumer-protocol", "the same, KIP-848", frozenset({CONSUMER_GROUP_HEARTBEAT, OFFSET_COMMIT})
+    ),
     Feature("transaction", "transactions", frozenset({ADD_PARTITIONS_TO_TXN})),
     Feature("transaction-offsets", "offsets in a transaction", frozenset({JOIN_GROUP, TXN_OFFSET_COMMIT})),
 )

@@ -22,7 +22,7 @@ from tests.clients.features import BY_NAME, FEATURES
 from tests.clients.programs import PROGRAMS
 from tests.peers.kafka import kafka_version
 
-OK, NOT_YET, FAILED, ABSENT, UNTRIED = "✓", "not yet", "✗", "–", "·"
+OK, NOT_YET, FAILED, ABSENT, UNTRIED = "✓", "not yet", "✗", "–", "?"
 WORST_FIRST = (FAILED, NOT_YET, UNTRIED, OK, ABSENT)
 PYTHON_CLIENTS = ("confluent-kafka", "kafka-python", "aiokafka")
 CLIENTS: tuple[tuple[str, str], ...] = (
@@ -37,8 +37,8 @@ HEAD = """\
 Which client does what against Barnabas, as its own tests found it. This file is written by
 `make test-clients`; a change by hand is lost at the next run.
 
-✓ works · not yet: the broker does not advertise what this needs; it was tried all the same ·
-✗ fails, see the notes · – the client has no such thing · · not tried
+✓ works · not yet: the broker does not advertise what this needs ·
+✗ fails, see the notes · – the client has no such thing · ? not tried
 """
 
 
@@ -76,7 +76,9 @@ class Matrix:
         parts += [f"## Kafka's own tools ({kafka_version()})\n", *self._tool_table()]
         if self._notes:
             parts += ["", "## Notes\n"]
-            parts += [f"- {client}, {feature}: {note}" for (client, feature), note in sorted(self._notes.items())]
+            parts += [
+                f"- {client}, {feature}: {note}" for (client, feature), note in sorted(self._notes.items())
+            ]
         return "\n".join(parts).rstrip() + "\n"
 
     def _client_table(self) -> Iterable[str]:
@@ -103,14 +105,16 @@ class Matrix:
 
     def _symbol(self, client: str, feature: str) -> str:
         found = self._cells.get((client, feature), set())
-        return next((symbol for symbol in WORST_FIRST if symbol in found), ABSENT)
+        return next((symbol for symbol in WORST_FIRST if symbol in found), UNTRIED)
 
 
 def marked_cells(item: pytest.Item) -> list[tuple[str, str]]:
     client = item.get_closest_marker("client")
     if client is None:
         return []
-    parameters = item.callspec.params if isinstance(item, pytest.Function) and hasattr(item, "callspec") else {}
+    parameters = (
+        item.callspec.params if isinstance(item, pytest.Function) and hasattr(item, "callspec") else {}
+    )
     words = {name: "none" if value is None else value for name, value in parameters.items()}
     names = [str(n).format(**words) for mark in item.iter_markers("feature") for n in mark.args]
     if client.args[0] != TOOLS:

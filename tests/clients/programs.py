@@ -26,6 +26,7 @@ from tests.peers.kafka import COPY_DEPENDENCIES, kafka_version
 SOURCES = Path(__file__).parent
 FETCH_TIMEOUT_S = 600.0
 COMPILE_TIMEOUT_S = 900.0
+RUN_LIMIT_S = 300.0
 
 
 class ProgramUnavailable(Exception):
@@ -129,7 +130,7 @@ def run(program: Program, bootstrap: str, prefix: str, timeouts_ms: Mapping[str,
     command = [*program.command, bootstrap, prefix]
     command += [f"{feature}={timeout}" for feature, timeout in timeouts_ms.items()]
     directory = program.kit.directory()
-    limit_s = sum(timeouts_ms.values()) / 1_000 + 60.0
+    limit_s = min(RUN_LIMIT_S, sum(timeouts_ms.values()) / 1_000)
     try:
         done = subprocess.run(
             [str(directory / command[0]) if (directory / command[0]).exists() else command[0], *command[1:]],

@@ -16,6 +16,8 @@ from aiokafka.errors import MessageSizeTooLargeError, TopicAlreadyExistsError, f
 from tests.support.broker import Broker
 from tests.support.fixtures import TopicFactory
 
+pytestmark = pytest.mark.client("aiokafka")
+
 TIMEOUT_MS = 60_000
 
 
@@ -52,6 +54,7 @@ async def read(receiver: AIOKafkaConsumer, count: int) -> list[Any]:
     return records
 
 
+@pytest.mark.feature("codec-{codec}")
 @pytest.mark.parametrize("codec", [None, "gzip", "snappy", "lz4", "zstd"])
 async def test_every_codec_goes_there_and_back(
     bootstrap: str, topic: str, consumer: AIOKafkaConsumer, codec: str | None
@@ -62,6 +65,7 @@ async def test_every_codec_goes_there_and_back(
     assert [(r.offset, r.value) for r in await read(consumer, 200)] == list(enumerate(values))
 
 
+@pytest.mark.feature("idempotence")
 @pytest.mark.parametrize("settings", [{"acks": 1}, {"acks": "all"}, {"enable_idempotence": True}])
 async def test_acknowledged_offsets_are_the_stored_ones(
     bootstrap: str, topic: str, consumer: AIOKafkaConsumer, settings: dict[str, Any]
@@ -82,6 +86,7 @@ async def test_records_sent_with_no_acknowledgement_arrive(
     assert [r.value for r in await read(consumer, 50)] == [b"%d" % i for i in range(50)]
 
 
+@pytest.mark.feature("headers", "timestamps")
 async def test_keys_headers_nulls_and_timestamps_survive(
     bootstrap: str, topic: str, consumer: AIOKafkaConsumer
 ) -> None:
@@ -117,6 +122,7 @@ async def test_ten_thousand_small_messages_keep_their_order(
     assert [r.value for r in await read(consumer, 10_000)] == values
 
 
+@pytest.mark.feature("assign", "offsets-for-times", "list-offsets")
 async def test_consumers_seek_by_offset_by_time_and_to_both_ends(
     bootstrap: str, topic: str, consumer: AIOKafkaConsumer
 ) -> None:
@@ -139,6 +145,7 @@ async def test_consumers_seek_by_offset_by_time_and_to_both_ends(
     assert consumer.highwater(partition) == 20
 
 
+@pytest.mark.feature("connect", "create-topic", "describe-topic", "delete-topic")
 async def test_topics_live_and_die_by_the_admin_client(admin: AIOKafkaAdminClient, broker: Broker) -> None:
     new = NewTopic("aio.life", 2, 1, topic_configs={"retention.ms": "4242"})
     created = await admin.create_topics([new])
@@ -159,6 +166,7 @@ async def test_topics_live_and_die_by_the_admin_client(admin: AIOKafkaAdminClien
     assert deleted.topic_error_codes[0][1] == 0
 
 
+@pytest.mark.feature("delete-records")
 async def test_records_are_deleted(admin: AIOKafkaAdminClient, bootstrap: str, topic: str) -> None:
     await send(bootstrap, topic, [b"%d" % i for i in range(10)])
     partition = TopicPartition(topic, 0)

@@ -24,6 +24,8 @@ from confluent_kafka.admin import (
 from tests.support.broker import Broker
 from tests.support.fixtures import TopicFactory
 
+pytestmark = pytest.mark.client("confluent-kafka")
+
 TIMEOUT_S = 60.0
 
 
@@ -60,6 +62,7 @@ def configs_of(admin: AdminClient, kind: ResourceType, name: str) -> dict[str, C
     return entries
 
 
+@pytest.mark.feature("create-topic", "describe-topic")
 def test_a_created_topic_is_listed_and_described(admin: AdminClient) -> None:
     new = NewTopic("admin.created", num_partitions=3, replication_factor=1, config={"retention.ms": "123456"})
     only(admin.create_topics([new]))
@@ -140,6 +143,7 @@ def test_an_explicit_assignment_is_kept(admin: AdminClient) -> None:
     assert code_of(admin.create_topics([unknown])) == KafkaError.INVALID_REPLICA_ASSIGNMENT
 
 
+@pytest.mark.feature("create-partitions")
 def test_partitions_are_added_but_never_taken_away(admin: AdminClient, topic: str) -> None:
     only(admin.create_partitions([NewPartitions(topic, 4)]))
     eventually(lambda: partition_count(admin, topic) == 4)
@@ -151,6 +155,7 @@ def test_partitions_are_added_but_never_taken_away(admin: AdminClient, topic: st
     assert code_of(missing) == KafkaError.UNKNOWN_TOPIC_OR_PART
 
 
+@pytest.mark.feature("delete-topic")
 def test_a_deleted_topic_is_gone_and_its_name_is_free(admin: AdminClient, topic: str) -> None:
     before = only(admin.describe_topics(TopicCollection([topic]))).topic_id
     only(admin.delete_topics([topic]))
@@ -161,6 +166,7 @@ def test_a_deleted_topic_is_gone_and_its_name_is_free(admin: AdminClient, topic:
     assert str(only(admin.describe_topics(TopicCollection([topic]))).topic_id) != str(before)
 
 
+@pytest.mark.feature("describe-configs")
 def test_topic_configs_are_described_with_their_defaults(admin: AdminClient, new_topic: TopicFactory) -> None:
     topic = new_topic(cleanup_policy="compact", max_message_bytes=5_000)
     entries = configs_of(admin, ResourceType.TOPIC, topic)
@@ -184,6 +190,7 @@ def test_configs_of_an_unknown_topic_are_an_error(admin: AdminClient) -> None:
     assert code_of(asked) == KafkaError.UNKNOWN_TOPIC_OR_PART
 
 
+@pytest.mark.feature("alter-configs")
 @pytest.mark.filterwarnings("ignore:alter_configs has been deprecated")
 def test_alter_configs_replaces_all_and_incremental_changes_one(admin: AdminClient, topic: str) -> None:
     def value(key: str) -> tuple[str, bool]:
@@ -226,6 +233,7 @@ def test_an_invalid_alteration_is_refused_and_changes_nothing(admin: AdminClient
     assert code_of(admin.alter_configs([wrong])) == KafkaError.INVALID_CONFIG
 
 
+@pytest.mark.feature("delete-records")
 def test_deleted_records_move_the_start_of_the_log(bootstrap: str, admin: AdminClient, topic: str) -> None:
     sender = Producer({"bootstrap.servers": bootstrap})
     for i in range(10):
@@ -240,6 +248,7 @@ def test_deleted_records_move_the_start_of_the_log(bootstrap: str, admin: AdminC
     assert everything.low_watermark == 10
 
 
+@pytest.mark.feature("list-offsets")
 def test_offsets_are_listed_by_every_specification(bootstrap: str, admin: AdminClient, topic: str) -> None:
     partition = TopicPartition(topic, 0)
 
@@ -258,6 +267,7 @@ def test_offsets_are_listed_by_every_specification(bootstrap: str, admin: AdminC
     assert listed(OffsetSpec.for_timestamp(4_000)) == -1
 
 
+@pytest.mark.feature("connect")
 def test_the_cluster_describes_itself(admin: AdminClient, broker: Broker) -> None:
     described = admin.describe_cluster().result(TIMEOUT_S)
     assert described.cluster_id

@@ -22,6 +22,8 @@ from confluent_kafka import (
 
 from tests.support.fixtures import TopicFactory
 
+pytestmark = pytest.mark.client("confluent-kafka")
+
 CODECS = ["none", "gzip", "snappy", "lz4", "zstd"]
 FLUSH_TIMEOUT_S = 60.0
 
@@ -84,6 +86,7 @@ def read_to_end(receiver: Consumer, topic: str, offset: int = OFFSET_BEGINNING) 
             raise KafkaException(message.error())
 
 
+@pytest.mark.feature("codec-{codec}")
 @pytest.mark.parametrize("codec", CODECS)
 def test_every_codec_goes_there_and_back(bootstrap: str, topic: str, consumer: Consumer, codec: str) -> None:
     values = [f"{codec} {i} ".encode() * 20 for i in range(500)]
@@ -111,6 +114,7 @@ def test_every_acks_setting_stores_the_records(
     assert sorted(read) == sorted([*values, b"sentinel"])
 
 
+@pytest.mark.feature("headers", "timestamps")
 def test_keys_headers_nulls_and_timestamps_survive(bootstrap: str, topic: str, consumer: Consumer) -> None:
     sender = producer(bootstrap)
     headers = [("trace", b"\x00\xff"), ("trace", b"again"), ("empty", b""), ("null", None)]
@@ -140,6 +144,7 @@ def test_log_append_time_replaces_the_timestamp(
     assert deliveries.messages[0].timestamp() == (TIMESTAMP_LOG_APPEND_TIME, stamp)
 
 
+@pytest.mark.feature("idempotence")
 @pytest.mark.parametrize("codec", ["none", "lz4"])
 def test_an_idempotent_producer_writes_everything_once_and_in_order(
     bootstrap: str, topic: str, consumer: Consumer, codec: str
@@ -195,6 +200,7 @@ def test_records_with_no_partition_spread_and_keys_stay_together(
     assert sum(size > 0 for size in sizes) > 1
 
 
+@pytest.mark.feature("list-offsets")
 def test_watermarks_tell_where_the_log_begins_and_ends(
     bootstrap: str, topic: str, consumer: Consumer
 ) -> None:
@@ -203,6 +209,7 @@ def test_watermarks_tell_where_the_log_begins_and_ends(
     assert consumer.get_watermark_offsets(TopicPartition(topic, 0), timeout=30) == (0, 3)
 
 
+@pytest.mark.feature("offsets-for-times")
 def test_offsets_for_times_find_the_first_record_not_older(
     bootstrap: str, topic: str, consumer: Consumer
 ) -> None:
@@ -277,6 +284,7 @@ def test_a_waiting_consumer_gets_a_record_that_arrives_later(
     assert (message.error(), message.value()) == (None, b"late")
 
 
+@pytest.mark.feature("assign")
 def test_one_consumer_reads_many_partitions(
     bootstrap: str, new_topic: TopicFactory, consumer: Consumer
 ) -> None:

@@ -13,6 +13,8 @@ from kafka.errors import MessageSizeTooLargeError
 
 from tests.support.fixtures import TopicFactory
 
+pytestmark = pytest.mark.client("kafka-python")
+
 TIMEOUT_S = 60.0
 CODECS = [
     None,
@@ -48,6 +50,7 @@ def read(receiver: KafkaConsumer, count: int) -> list[Any]:
     return records
 
 
+@pytest.mark.feature("codec-{codec}")
 @pytest.mark.parametrize("codec", CODECS)
 def test_every_codec_goes_there_and_back(
     bootstrap: str, topic: str, consumer: KafkaConsumer, codec: str | None
@@ -58,6 +61,7 @@ def test_every_codec_goes_there_and_back(
     assert [(r.offset, r.value) for r in read(consumer, 200)] == list(enumerate(values))
 
 
+@pytest.mark.feature("idempotence")
 @pytest.mark.parametrize(("acks", "idempotence"), [(1, False), ("all", False), ("all", True)])
 def test_acknowledged_offsets_are_the_stored_ones(
     bootstrap: str, topic: str, consumer: KafkaConsumer, acks: Any, idempotence: bool
@@ -77,6 +81,7 @@ def test_records_sent_with_no_acknowledgement_arrive(
     assert [r.value for r in read(consumer, 50)] == [b"%d" % i for i in range(50)]
 
 
+@pytest.mark.feature("headers", "timestamps")
 def test_keys_headers_nulls_and_timestamps_survive(
     bootstrap: str, topic: str, consumer: KafkaConsumer
 ) -> None:
@@ -114,6 +119,7 @@ def test_ten_thousand_small_messages_keep_their_order(
     assert [r.value for r in read(consumer, 10_000)] == values
 
 
+@pytest.mark.feature("assign", "offsets-for-times", "list-offsets")
 def test_consumers_seek_by_offset_by_time_and_to_both_ends(
     bootstrap: str, topic: str, consumer: KafkaConsumer
 ) -> None:

@@ -19,6 +19,8 @@ from kafka.errors import (
 
 from tests.support.broker import Broker
 
+pytestmark = pytest.mark.client("kafka-python")
+
 TIMEOUT_S = 60.0
 
 
@@ -45,6 +47,7 @@ def wait_for_config(admin: KafkaAdminClient, topic: str, key: str, value: str) -
         time.sleep(0.02)
 
 
+@pytest.mark.feature("connect", "create-topic", "describe-topic", "describe-configs", "delete-topic")
 def test_topics_are_created_listed_described_and_deleted(admin: KafkaAdminClient) -> None:
     options = {"num_partitions": 2, "replication_factor": 1, "configs": {"retention.ms": "99999"}}
     admin.create_topics({"pyadmin.life": options}, wait_for_metadata=True)
@@ -73,6 +76,7 @@ def test_mistakes_are_named(admin: KafkaAdminClient, topic: str) -> None:
         admin.create_partitions({topic: 1})
 
 
+@pytest.mark.feature("create-partitions")
 def test_partitions_are_added(admin: KafkaAdminClient, topic: str) -> None:
     admin.create_partitions({topic: 3})
     deadline = time.monotonic() + TIMEOUT_S
@@ -81,6 +85,7 @@ def test_partitions_are_added(admin: KafkaAdminClient, topic: str) -> None:
         time.sleep(0.02)
 
 
+@pytest.mark.feature("alter-configs")
 @pytest.mark.parametrize("incremental", [True, False])
 def test_configs_are_altered_and_reset(admin: KafkaAdminClient, topic: str, incremental: bool) -> None:
     change = {"retention.ms": (AlterConfigOp.SET, "77777")}
@@ -90,6 +95,7 @@ def test_configs_are_altered_and_reset(admin: KafkaAdminClient, topic: str, incr
     wait_for_config(admin, topic, "retention.ms", "604800000")
 
 
+@pytest.mark.feature("delete-records")
 def test_records_are_deleted_and_offsets_listed(admin: KafkaAdminClient, bootstrap: str, topic: str) -> None:
     sender = KafkaProducer(bootstrap_servers=bootstrap)
     for i in range(10):

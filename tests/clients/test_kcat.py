@@ -10,7 +10,10 @@ import pytest
 
 from tests.support.fixtures import TopicFactory
 
-pytestmark = pytest.mark.skipif(shutil.which("kcat") is None, reason="kcat is not installed")
+pytestmark = [
+    pytest.mark.client("kcat"),
+    pytest.mark.skipif(shutil.which("kcat") is None, reason="kcat is not installed"),
+]
 
 
 def kcat(bootstrap: str, *arguments: str, given: str = "") -> str:
@@ -26,6 +29,7 @@ def kcat(bootstrap: str, *arguments: str, given: str = "") -> str:
     return done.stdout
 
 
+@pytest.mark.feature("codec-{codec}")
 @pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
 def test_lines_go_there_and_back(bootstrap: str, topic: str, codec: str) -> None:
     lines = "".join(f"line {i} of {codec}\n" for i in range(300))
@@ -33,6 +37,7 @@ def test_lines_go_there_and_back(bootstrap: str, topic: str, codec: str) -> None
     assert kcat(bootstrap, "-C", "-t", topic, "-p", "0", "-o", "beginning", "-e", "-q") == lines
 
 
+@pytest.mark.feature("headers")
 @pytest.mark.parametrize("acks", ["1", "all"])
 def test_keys_headers_and_nulls_survive(bootstrap: str, topic: str, acks: str) -> None:
     sent = "k1:v1\nk2:\n"
@@ -43,12 +48,14 @@ def test_keys_headers_and_nulls_survive(bootstrap: str, topic: str, acks: str) -
     assert (second["key"], second["payload"], second["offset"]) == ("k2", None, 1)
 
 
+@pytest.mark.feature("idempotence")
 def test_an_idempotent_producer_is_served(bootstrap: str, topic: str) -> None:
     lines = "".join(f"{i}\n" for i in range(1_000))
     kcat(bootstrap, "-P", "-t", topic, "-X", "enable.idempotence=true", given=lines)
     assert kcat(bootstrap, "-C", "-t", topic, "-o", "beginning", "-e", "-q") == lines
 
 
+@pytest.mark.feature("assign", "offsets-for-times")
 def test_reading_starts_at_an_offset_from_the_end_or_at_a_time(bootstrap: str, topic: str) -> None:
     kcat(bootstrap, "-P", "-t", topic, "-p", "0", given="a\nb\nc\nd\n")
 
@@ -60,6 +67,7 @@ def test_reading_starts_at_an_offset_from_the_end_or_at_a_time(bootstrap: str, t
     assert read("s@1000") == "a\nb\nc\nd\n"
 
 
+@pytest.mark.feature("connect", "describe-topic", "list-offsets")
 def test_metadata_and_offset_queries_are_answered(bootstrap: str, new_topic: TopicFactory) -> None:
     topic = new_topic(partitions=3)
     kcat(bootstrap, "-P", "-t", topic, "-p", "1", given="a\nb\n")

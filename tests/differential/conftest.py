@@ -17,6 +17,7 @@ from tests.support.broker import REPOSITORY, BarnabasBroker, running
 
 REPORT = REPOSITORY / "build" / "differential.txt"
 SETTINGS: dict[str, object] = {
+    "group.initial.rebalance.delay.ms": 0,
     "log.retention.ms": -1,
     "offsets.topic.replication.factor": 1,
     "transaction.state.log.replication.factor": 1,

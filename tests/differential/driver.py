@@ -1,7 +1,8 @@
 """Runs one case against one broker and keeps what was said.
 
-The requests of the two runs must be the same bytes, but for topic ids, session ids and producer
-ids that the broker itself gave out: `Spoken.request` has those masked, and the test compares it.
+The requests of the two runs must be the same bytes, but for the correlation id and for topic ids,
+session ids and producer ids that the broker itself gave out: `Spoken.request` has those masked, and
+the test compares it.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from typing import Any
 
 from barnabas.protocol.api_keys import ApiKey, response_class
 from barnabas.protocol.headers import encode_request, read_response_header
+from barnabas.protocol.messages.init_producer_id import InitProducerIdResponse
 from barnabas.protocol.schema import Message
 from tests.differential.case import CLOSED, Closed, Frame, InVersion, Step, Triple, Unanswered, Until
 from tests.differential.normalise import Tree, normalise
@@ -42,7 +44,8 @@ def run(triple: Triple, side: Side) -> list[Spoken]:
         step = next(generator)
         while True:
             request, answer, version = conversation.take(step)
-            spoken.append(Spoken(request, normalise(answer, version, side, world.stem)))
+            spoken.append(Spoken(conversation.masked(request), normalise(answer, version, side, world.stem)))
+            conversation.remember(answer)
             step = generator.send(answer)
     except StopIteration:
         return spoken
@@ -59,6 +62,20 @@ class _Conversation:
         self._side = side
         self._connection: wire.WireConnection | None = None
         self._correlation_id = 0
+        self._given: list[bytes] = []
+
+    def remember(self, answer: object) -> None:
+        """Numbers that the broker chose and that later requests may carry."""
+        if getattr(answer, "session_id", 0):
+            self._given.append(struct.pack(">i", answer.session_id))  # type: ignore[attr-defined]
+        if isinstance(answer, InitProducerIdResponse) and answer.producer_id >= 0:
+            self._given.append(struct.pack(">q", answer.producer_id))
+
+    def masked(self, frame: bytes) -> bytes:
+        frame = frame[:4] + frame[8:]
+        for given in (*self._side.topic_names, *self._given):
+            frame = frame.replace(given, b"?" * len(given))
+        return frame
 
     def close(self) -> None:
         if self._connection is not None:

@@ -12,6 +12,7 @@ it was, so "an id here, none there" is still a difference.
 
 from __future__ import annotations
 
+import re
 import struct
 import time
 from typing import Any, TypeAlias
@@ -26,7 +27,7 @@ Tree: TypeAlias = Any
 
 KEYS = ("name", "topic", "topic_name", "topic_id", "resource_name", "log_dir", "key", "index",
         "partition_index", "partition", "partition_id", "api_key", "node_id", "broker_id", "producer_id",
-        "batch_index")  # fmt: skip
+        "batch_index", "group_id", "member_id")  # fmt: skip
 """The field that tells the elements of a list apart: the first of these that they have."""
 
 TEXTS = frozenset({"error_message", "batch_index_error_message", "documentation"})
@@ -48,6 +49,11 @@ HASHED = frozenset({
     ("ApiVersionsResponse", "api_keys"),
     ("ApiVersionsResponse", "supported_features"), ("ApiVersionsResponse", "finalized_features"),
     ("ListConfigResourcesResponse", "config_resources"),
+    ("OffsetCommitResponse", "topics"), ("OffsetFetchResponse", "topics"), ("OffsetDeleteResponse", "topics"),
+    ("OffsetFetchResponse", "groups.*.topics"), ("OffsetFetchResponse", "groups.*.topics.*.partitions"),
+    ("OffsetFetchResponse", "topics.*.partitions"), ("OffsetFetchResponse", "groups"),
+    ("DescribeGroupsResponse", "groups"), ("DeleteGroupsResponse", "results"),
+    ("ConsumerGroupDescribeResponse", "groups"),
     ("AlterConfigsResponse", "responses"), ("IncrementalAlterConfigsResponse", "responses"),
 })  # fmt: skip
 """Lists whose order Kafka takes from a hash table, so that no client can count on it."""
@@ -56,6 +62,7 @@ RESOURCE_TYPED = {"ListConfigResourcesResponse": (1,)}
 """Lists in which a name tells elements apart only together with the type of the resource."""
 
 DAY_MS = 86_400_000
+_GENERATED = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}|^[A-Za-z0-9_-]{22}$")
 _BATCH = struct.Struct(">qiibIhiqqqhii")
 _BATCH_FIELDS = ("base_offset", "length", "leader_epoch", "magic", "crc", "attributes", "last_offset_delta",
                  "base_timestamp", "max_timestamp", "producer_id", "producer_epoch", "base_sequence",
@@ -137,6 +144,8 @@ class _Normaliser:
             return "<directory>"
         if name in {"total_bytes", "usable_bytes"} and value >= 0:
             return "<bytes>"
+        if name in {"member_id", "leader"} and value:
+            value = _GENERATED.sub("<generated>", value)
         if isinstance(value, str):
             return value.replace(self._stem, "topic")
         if isinstance(value, int) and abs(value - self._now_ms) < DAY_MS:

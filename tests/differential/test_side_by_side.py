@@ -23,7 +23,7 @@ def test_both_brokers_give_the_same_answer(triple: Triple, sides: Sides) -> None
     ours = run(triple, sides.ours)
     found: list[Difference] = []
     for number, (mine, other) in enumerate(zip(ours, theirs, strict=False)):
-        assert len(mine.request) == len(other.request), f"request {number} is not the same on both sides"
+        assert mine.request == other.request, f"request {number} is not the same on both sides"
         found += differences(mine.answer, other.answer, f"#{number}")
     if len(ours) != len(theirs):
         found.append(Difference("steps", len(ours), len(theirs)))

@@ -121,12 +121,12 @@ def require_kafka() -> None:
 
 
 def run_kafka_tool(
-    main_class: str, *arguments: str, timeout_s: float = 120.0
+    main_class: str, *arguments: str, given: str = "", timeout_s: float = 120.0
 ) -> subprocess.CompletedProcess[str]:
     """One of Kafka's command-line tools, run to its end; the caller judges exit code and output."""
     command = [java_executable(), *TOOL_HEAP, "-XX:TieredStopAtLevel=1", "-cp", class_path(), main_class]
     return subprocess.run(
-        [*command, *arguments], capture_output=True, text=True, timeout=timeout_s, check=False
+        [*command, *arguments], input=given, capture_output=True, text=True, timeout=timeout_s, check=False
     )
 
 

@@ -1,12 +1,13 @@
-"""DescribeConfigs (32), v1-4. Gaps: client metrics and groups have no configs.
+"""DescribeConfigs (32), v0-4. Gaps: client metrics and groups have no configs.
 
 Every key of a topic or of this broker, defaults included, with the source of its value; the
-empty broker name stands for what is set for all brokers.
+empty broker name stands for what is set for all brokers. Kafka 4 dropped v0; the clients of
+0.11 know no other.
 """
 
 from __future__ import annotations
 
-from barnabas.controller.config_layers import ConfigEntry
+from barnabas.controller.config_layers import ConfigEntry, Source
 from barnabas.controller.configs import ConfigResource
 from barnabas.handlers.context import RequestContext
 from barnabas.handlers.failures import as_kafka_error
@@ -44,19 +45,28 @@ def _describe(
         result.error_message = failure.message
         return result
     wanted = set(asked.configuration_keys or ())
+    with_default_flag = context.api_version == 0
     result.configs = [
-        _shown(entry, synonyms=request.include_synonyms, documentation=request.include_documentation)
+        _shown(
+            entry,
+            default_flag=with_default_flag,
+            synonyms=request.include_synonyms,
+            documentation=request.include_documentation,
+        )
         for entry in entries
         if not wanted or entry.name in wanted
     ]
     return result
 
 
-def _shown(entry: ConfigEntry, *, synonyms: bool, documentation: bool) -> DescribeConfigsResourceResult:
+def _shown(
+    entry: ConfigEntry, *, default_flag: bool, synonyms: bool, documentation: bool
+) -> DescribeConfigsResourceResult:
     return DescribeConfigsResourceResult(
         name=entry.name,
         value=entry.value,
         read_only=entry.read_only,
+        is_default=default_flag and entry.source == Source.DEFAULT_CONFIG,
         config_source=entry.source,
         is_sensitive=entry.is_sensitive,
         synonyms=[
@@ -70,4 +80,4 @@ def _shown(entry: ConfigEntry, *, synonyms: bool, documentation: bool) -> Descri
     )
 
 
-DESCRIBE_CONFIGS = Api(ApiKey.DESCRIBE_CONFIGS, versions=range(1, 5), handle=handle_describe_configs)
+DESCRIBE_CONFIGS = Api(ApiKey.DESCRIBE_CONFIGS, versions=range(5), handle=handle_describe_configs)

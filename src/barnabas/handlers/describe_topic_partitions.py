@@ -1,4 +1,4 @@
-"""DescribeTopicPartitions (75), v0. Gaps: eligible leader replicas are not kept, so they are null.
+"""DescribeTopicPartitions (75), v0. Gaps: eligible leader replicas are not kept.
 
 Partitions page by page, topics in the order of their names. A cursor names the first partition
 of the next page; at most `max.request.partition.size.limit` partitions go into one.
@@ -106,6 +106,7 @@ def _described(
                 leader_epoch=partition.leader_epoch,
                 replica_nodes=list(partition.replicas),
                 isr_nodes=list(partition.isr),
+                # Null is allowed by the schema, but the Java admin client reads them unasked.
                 eligible_leader_replicas=[],
                 last_known_elr=[],
                 offline_replicas=metadata.offline_replicas(partition),

@@ -17,8 +17,10 @@ VERSION_WITH_NULL_PROTOCOL = 7
 
 def handle_join_group(request: JoinGroupRequest, context: RequestContext) -> None:
     def respond(response: JoinGroupResponse) -> None:
-        if response.protocol_name is None and context.api_version < VERSION_WITH_NULL_PROTOCOL:
-            response.protocol_name = ""
+        if context.api_version < VERSION_WITH_NULL_PROTOCOL:
+            response.protocol_name = response.protocol_name or ""
+        elif response.error_code:
+            response.protocol_name = None
         context.respond(response)
 
     context.broker.groups.join(request, caller_of(context), respond)

@@ -111,8 +111,7 @@ def _find(partition: Partition, timestamp: int, end_offset: int) -> Found:
         return Found(-1, end_offset, partition.leader_epoch)
     if timestamp in (EARLIEST, EARLIEST_LOCAL):
         start_offset = log.log_start_offset
-        epoch = log.leader_epochs.epoch_for_offset(start_offset)
-        return Found(-1, start_offset, -1 if epoch is None else epoch)
+        return Found(-1, start_offset, partition.epoch_for_offset(start_offset))
     if timestamp in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
         return NOTHING
     found = log.max_timestamp_offset() if timestamp == MAX_TIMESTAMP else log.offset_for_timestamp(timestamp)

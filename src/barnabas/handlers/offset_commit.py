@@ -1,7 +1,7 @@
-"""OffsetCommit (8), v2-10. Gaps: versions 0 and 1 (offsets in ZooKeeper).
+"""OffsetCommit (8), v0-10. Gaps: none.
 
-Topics that do not exist are refused one by one; the rest is committed in one batch. Version 10 names
-topics by id.
+Topics and partitions that do not exist are refused one by one; the rest is committed in one batch.
+Version 10 names topics by id. Version 0 is older than the coordinator: see `stored_offsets`.
 """
 
 from __future__ import annotations
@@ -10,9 +10,11 @@ from barnabas.core.errors import UnknownTopicId, UnknownTopicOrPartition
 from barnabas.handlers.context import RequestContext
 from barnabas.handlers.group_callers import caller_of
 from barnabas.handlers.registry import Api
+from barnabas.handlers.stored_offsets import commit_stored_offsets
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.messages.offset_commit import (
     OffsetCommitRequest,
+    OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
     OffsetCommitResponse,
     OffsetCommitResponsePartition,
@@ -23,6 +25,9 @@ VERSION_WITH_TOPIC_IDS = 10
 
 
 def handle_offset_commit(request: OffsetCommitRequest, context: RequestContext) -> None:
+    if context.api_version == 0:
+        context.answer_with(commit_stored_offsets(request, context))
+        return
     metadata = context.broker.metadata
     by_id = context.api_version >= VERSION_WITH_TOPIC_IDS
     valid: list[OffsetCommitRequestTopic] = []
@@ -30,9 +35,16 @@ def handle_offset_commit(request: OffsetCommitRequest, context: RequestContext) 
     for topic in request.topics:
         known = metadata.topic_by_id(topic.topic_id) if by_id else metadata.topic(topic.name)
         if known is None:
-            refused.append(_refused(topic, UnknownTopicId.code if by_id else UnknownTopicOrPartition.code))
-        else:
-            topic.name = known.name
+            code = UnknownTopicId.code if by_id else UnknownTopicOrPartition.code
+            refused.append(_refused(topic, topic.partitions, code))
+            continue
+        topic.name = known.name
+        count = len(known.partitions)
+        missing = [each for each in topic.partitions if not 0 <= each.partition_index < count]
+        if missing:
+            refused.append(_refused(topic, missing, UnknownTopicOrPartition.code))
+            topic.partitions = [each for each in topic.partitions if 0 <= each.partition_index < count]
+        if topic.partitions or not missing:
             valid.append(topic)
     if not valid and refused:
         context.respond(OffsetCommitResponse(topics=refused))
@@ -40,21 +52,34 @@ def handle_offset_commit(request: OffsetCommitRequest, context: RequestContext) 
     request.topics = valid
 
     def respond(response: OffsetCommitResponse) -> None:
-        response.topics.extend(refused)
+        _merge(response.topics, refused)
         context.respond(response)
 
     context.broker.groups.commit_offsets(request, caller_of(context), respond)
 
 
-def _refused(topic: OffsetCommitRequestTopic, code: int) -> OffsetCommitResponseTopic:
+def _refused(
+    topic: OffsetCommitRequestTopic, partitions: list[OffsetCommitRequestPartition], code: int
+) -> OffsetCommitResponseTopic:
     return OffsetCommitResponseTopic(
         name=topic.name,
         topic_id=topic.topic_id,
         partitions=[
             OffsetCommitResponsePartition(partition_index=each.partition_index, error_code=code)
-            for each in topic.partitions
+            for each in partitions
         ],
     )
 
 
-OFFSET_COMMIT = Api(ApiKey.OFFSET_COMMIT, versions=range(2, 11), handle=handle_offset_commit)
+def _merge(topics: list[OffsetCommitResponseTopic], refused: list[OffsetCommitResponseTopic]) -> None:
+    """A topic of which some partitions were refused is answered once."""
+    known = {(topic.name, topic.topic_id): topic for topic in topics}
+    for topic in refused:
+        same = known.get((topic.name, topic.topic_id))
+        if same is None:
+            topics.append(topic)
+        else:
+            same.partitions.extend(topic.partitions)
+
+
+OFFSET_COMMIT = Api(ApiKey.OFFSET_COMMIT, versions=range(11), handle=handle_offset_commit)

@@ -13,6 +13,7 @@ one comparison.
 from __future__ import annotations
 
 import logging
+from contextlib import suppress
 
 from barnabas.core.errors import (
     CorruptMessage,
@@ -198,6 +199,8 @@ def _append(
 
 def _from_old_producer(records: memoryview, version: int, partition: Partition) -> memoryview:
     """Consumers as old as this producer may not know zstd; before v3 it knew no batches either."""
+    if not records:
+        return records
     if len(records) <= MAGIC_AT:
         raise CorruptMessage("the records are cut short")
     if records[MAGIC_AT] < MAGIC:
@@ -229,7 +232,8 @@ def _refused(
     if topic is not None:
         replicas.count_failed_produce(topic)
         if not isinstance(error, _BEFORE_THE_LOG) and is_one_batch(data.records):
-            answer.log_start_offset = replicas.partition(topic, data.index).log.log_start_offset
+            with suppress(KafkaError):  # the log may be what failed
+                answer.log_start_offset = replicas.partition(topic, data.index).log.log_start_offset
     return answer
 
 

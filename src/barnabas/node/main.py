@@ -19,6 +19,7 @@ from barnabas.core.errors import KafkaError
 from barnabas.node.broker import Broker
 from barnabas.node.broker_config import BrokerConfig
 from barnabas.node.log_output import configure_logging
+from barnabas.storage.log_manager import DuplicateLog
 
 logger = logging.getLogger(__name__)
 
@@ -47,7 +48,7 @@ async def serve(config: BrokerConfig, metrics_address: tuple[str, int] | None) -
     broker = Broker(config, metrics_address=metrics_address)
     try:
         await broker.startup()
-    except (KafkaError, CoordinationError, OSError) as error:
+    except (KafkaError, CoordinationError, DuplicateLog, OSError) as error:
         await broker.shutdown()
         if isinstance(error, StoreLocked):
             raise  # the message needs the directory that the user named

@@ -192,6 +192,13 @@ class Partition:
                 result.aborted_transactions = log.aborted_transactions(offset, until)
         return result
 
+    def epoch_for_offset(self, offset: int) -> int:
+        """The leader epoch in which the record at `offset` was, or will be, appended; -1 if unknown."""
+        log = self.log
+        if offset >= log.log_end_offset:
+            return self.leader_epoch
+        return log.leader_epochs.epoch_for_offset(offset)
+
     def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
         """`(epoch, end offset)` of the largest epoch up to `epoch`; both -1 when unknown."""
         log = self.log

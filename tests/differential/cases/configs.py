@@ -75,8 +75,8 @@ def all_of_the_default_broker(world: World) -> Case:
 @case(ApiKey.DESCRIBE_CONFIGS)
 def what_is_not_there(world: World) -> Case:
     for resource_type, name in ((TOPIC, "nowhere"), (TOPIC, ""), (TOPIC, "a/b"), (BROKER, "2"), (BROKER, "x"),
-                                (BROKER_LOGGER, "x"), (BROKER_LOGGER, ""), (0, "x"), (1, "x"), (3, "x"), (99, "x"),
-                                (-1, "x")):  # fmt: skip
+                                (BROKER_LOGGER, "x"), (BROKER_LOGGER, ""), (0, "x"), (1, "x"), (3, "x"),
+                                (99, "x"), (-1, "x")):  # fmt: skip
         yield describe(resource_type, name, ["retention.ms"])
 
 
@@ -153,8 +153,8 @@ def configs_that_cannot_be(world: World) -> Case:
 
 @case(ApiKey.ALTER_CONFIGS)
 def altering_what_is_not_there(world: World) -> Case:
-    for resource_type, name in ((TOPIC, "nowhere"), (TOPIC, ""), (TOPIC, "a/b"), (BROKER, "x"), (BROKER, "2"), (0, "x"),
-                                (1, "x"), (99, "x"), (-1, "x")):  # fmt: skip
+    for resource_type, name in ((TOPIC, "nowhere"), (TOPIC, ""), (TOPIC, "a/b"), (BROKER, "x"), (BROKER, "2"),
+                                (0, "x"), (1, "x"), (99, "x"), (-1, "x")):  # fmt: skip
         yield alter(resource_type, name, [("retention.ms", "1")], validate_only=True)
     yield AlterConfigsRequest(resources=[])
 
@@ -209,8 +209,8 @@ def changes_that_cannot_be(world: World) -> Case:
 
 @case(ApiKey.INCREMENTAL_ALTER_CONFIGS)
 def incrementing_what_is_not_there(world: World) -> Case:
-    for resource_type, name in ((TOPIC, "nowhere"), (TOPIC, ""), (TOPIC, "a/b"), (BROKER, "x"), (BROKER, "2"), (0, "x"),
-                                (1, "x"), (99, "x"), (-1, "x"), (BROKER_LOGGER, "2")):  # fmt: skip
+    for resource_type, name in ((TOPIC, "nowhere"), (TOPIC, ""), (TOPIC, "a/b"), (BROKER, "x"), (BROKER, "2"),
+                                (0, "x"), (1, "x"), (99, "x"), (-1, "x"), (BROKER_LOGGER, "2")):  # fmt: skip
         yield increment(resource_type, name, [("retention.ms", SET, "1")], validate_only=True)
     yield IncrementalAlterConfigsRequest(resources=[])
 

@@ -293,8 +293,8 @@ def partitions_of_what_is_not_there(world: World) -> Case:
 
 @case(ApiKey.CREATE_PARTITIONS)
 def partitions_with_assignments(world: World) -> Case:
-    for count, rows in ((4, [[1]]), (5, [[1]]), (4, [[2]]), (4, [[1, 1]]), (4, [[]]), (4, []), (5, [[1], [1, 2]]),
-                        (4, [[1], [1]]), (4, [[1, 2]])):  # fmt: skip
+    for count, rows in ((4, [[1]]), (5, [[1]]), (4, [[2]]), (4, [[1, 1]]), (4, [[]]), (4, []),
+                        (5, [[1], [1, 2]]), (4, [[1], [1]]), (4, [[1, 2]])):  # fmt: skip
         yield grow("letters", count, rows, validate_only=True)
 
 

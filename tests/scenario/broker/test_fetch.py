@@ -15,7 +15,9 @@ from barnabas.protocol.messages.delete_topics import DeleteTopicsRequest, Delete
 from barnabas.protocol.messages.fetch import FetchResponse
 from barnabas.records.batch import iterate_batches
 from tests.support.in_process import BY_NAME_FETCH, InProcessBroker, fetch_request, in_process_broker
+from tests.unit.storage import support as storage
 
+READ_COMMITTED = 1
 PATIENCE_MS = 600_000
 """Longer than any test: who is answered was not answered by the clock."""
 
@@ -128,3 +130,32 @@ async def test_an_offset_outside_the_log_is_out_of_range(broker: InProcessBroker
     part = await broker.fetch("topic", offset)
     assert part.error_code == OffsetOutOfRange.code
     assert bytes(part.records or b"") == b""
+
+
+async def test_a_committed_reader_gets_the_last_stable_offset_and_the_aborted_list(
+    broker: InProcessBroker,
+) -> None:
+    replicas = broker.broker._replicas
+    assert replicas is not None
+    partition = replicas.partition("topic", 0)
+    for producer_id in (1, 2, 3):
+        transactional = storage.batch(
+            [b"of %d" % producer_id],
+            producer_id=producer_id,
+            producer_epoch=0,
+            base_sequence=0,
+            is_transactional=True,
+        )
+        partition.append(memoryview(transactional), -1)
+    for producer_id, commit in ((1, False), (2, True)):
+        storage.end_transaction(partition.log, producer_id, commit=commit, epoch=partition.leader_epoch)
+    partition.maybe_advance_high_watermark()
+
+    part = await broker.fetch("topic", 0, isolation_level=READ_COMMITTED)
+    assert (part.high_watermark, part.last_stable_offset) == (5, 2)
+    assert [each.base_offset for each in iterate_batches(bytes(part.records))] == [0, 1]
+    assert part.aborted_transactions is not None
+    assert [(each.producer_id, each.first_offset) for each in part.aborted_transactions] == [(1, 0)]
+    part = await broker.fetch("topic", 0)
+    assert [each.base_offset for each in iterate_batches(bytes(part.records))] == [0, 1, 2, 3, 4]
+    assert part.aborted_transactions is None

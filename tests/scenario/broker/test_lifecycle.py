@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -16,6 +17,7 @@ from barnabas.cluster.embedded import EmbeddedStore
 from barnabas.cluster.registration import Registration
 from barnabas.controller.configs import ConfigRepository
 from barnabas.controller.topic_admin import TopicAdmin
+from barnabas.coordinator.runtime import CoordinatorRuntime
 from barnabas.core.metrics import render_prometheus
 from barnabas.handlers.dispatcher import Dispatcher
 from barnabas.network.server import Server
@@ -56,6 +58,8 @@ async def test_parts_start_in_order_and_stop_in_reverse(
         (Server, "bind", "sockets bound"),
         (wiring, "ReplicaManager", "replicas"),
         (Registration, "register", "registration"),
+        (wiring, "make_group_coordinator", "group coordinator"),
+        (wiring, "make_transaction_coordinator", "transaction coordinator"),
         (wiring, "become_controller", "controller"),
         (TopicAdmin, "load", "topics"),
         (wiring, "Dispatcher", "handlers"),
@@ -64,12 +68,14 @@ async def test_parts_start_in_order_and_stop_in_reverse(
     down = [
         (Server, "stop", "sockets closed"),
         (Dispatcher, "close", "handlers stopped"),
+        (CoordinatorRuntime, "close", "a coordinator stopped"),
         (LogManager, "close", "logs closed"),
         (Registration, "unregister", "no longer registered"),
         (EmbeddedStore, "close", "coordination store closed"),
     ]
     for owner, name, step in [*up, *down]:
         noting(monkeypatch, order, owner, name, step)
+    down.insert(3, down[2])  # there are two coordinators
     each = InProcessBroker([tmp_path])
     await each.start()
     assert order == [step for _, _, step in up]
@@ -178,3 +184,17 @@ async def test_data_of_another_broker_or_cluster_is_refused_in_words(tmp_path: P
     remembered.write_text("\n".join("cluster.id=other" if "cluster.id" in line else line for line in lines))
     said = await asyncio.to_thread(start, "--data-dir", str(tmp_path))
     assert "written in cluster other" in said
+
+
+def copy_to_the_other(log: str, one: Path, two: Path) -> None:
+    source, target = (one, two) if (one / log).exists() else (two, one)
+    shutil.copytree(source / log, target / log)
+
+
+async def test_a_partition_in_two_directories_is_refused_in_words(tmp_path: Path) -> None:
+    one, two = tmp_path / "one", tmp_path / "two"
+    async with in_process_broker(one, two) as each:
+        assert await each.create_topic("topic") == 0
+    copy_to_the_other("topic-0", one, two)
+    said = await asyncio.to_thread(start, "--set", f"log.dirs={one},{two}")
+    assert "topic-0 is in" in said

@@ -1,4 +1,4 @@
-"""Clients from before the present record format: what they write is stored anew, what they read is put back."""
+"""Clients from before the present record format: what they write and read is converted on the way."""
 
 from __future__ import annotations
 

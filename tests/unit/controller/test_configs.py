@@ -66,7 +66,7 @@ async def test_a_trial_changes_nothing(topic: Admin) -> None:
     [
         (Change("retention.msec", Operation.SET, "1"), InvalidConfig),
         (Change("retention.ms", Operation.SET, "-7"), InvalidConfig),
-        (Change("cleanup.policy", Operation.SUBTRACT, "delete"), InvalidConfig),
+        (Change("cleanup.policy", Operation.APPEND, "burn"), InvalidConfig),
     ],
 )
 async def test_an_invalid_change_changes_nothing(
@@ -83,7 +83,6 @@ async def test_an_invalid_change_changes_nothing(
     [
         (ConfigResource(ResourceType.TOPIC, "nobody"), UnknownTopicOrPartition),
         (ConfigResource(ResourceType.TOPIC, "a b"), InvalidTopicException),
-        (ConfigResource(ResourceType.TOPIC, ""), InvalidRequest),
         (ConfigResource(ResourceType.BROKER, "2"), InvalidRequest),
         (ConfigResource(ResourceType.BROKER, "one"), InvalidRequest),
         (ConfigResource(ResourceType.BROKER_LOGGER, ""), InvalidRequest),

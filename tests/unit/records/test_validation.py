@@ -116,6 +116,13 @@ def test_no_batch_at_all_is_invalid(records: memoryview | None) -> None:
         validate_produce(records, settings=DEFAULTS, now_ms=NOW_MS)
 
 
+@pytest.mark.parametrize("size", [1, 16, 17, 60])
+def test_the_beginning_of_a_second_batch_is_cut_off(size: int) -> None:
+    batch = build_batch(RECORDS)
+    validated = validate(batch + batch[:size])
+    assert bytes(validated.buffer) == bytes(batch)
+
+
 def test_two_batches_are_invalid() -> None:
     with pytest.raises(InvalidRecord, match="exactly one"):
         validate(build_batch(RECORDS) + build_batch(RECORDS))
@@ -271,6 +278,13 @@ def test_producers_do_not_set_log_append_time_themselves() -> None:
         validate(data, ValidationSettings(timestamp_type="LogAppendTime"))
     with pytest.raises(InvalidTimestamp, match="LogAppendTime"):
         validate(build_batch(RECORDS, log_append_time=-1))
+
+
+def test_every_record_that_claims_log_append_time_is_named() -> None:
+    batch = build_batch(RECORDS, log_append_time=NOW_MS)
+    with pytest.raises(InvalidTimestamp) as caught:
+        validate(batch, ValidationSettings(timestamp_type="LogAppendTime"))
+    assert [index for index, _ in caught.value.record_errors] == [0, 1, 2]
 
 
 def test_on_a_create_time_topic_the_type_is_put_back() -> None:

@@ -74,7 +74,7 @@ def test_offsets_before_the_start_of_the_log_are_out_of_range(replicas: Replicas
     replicas.ask(at(0))
     ((read,),) = replicas.answered
     assert read.error_code == OffsetOutOfRange.code
-    assert read.log_start_offset == 1, "so that the reader knows where to go on"
+    assert read.log_start_offset == -1, "errors carry no offsets"
 
 
 # Case A to D

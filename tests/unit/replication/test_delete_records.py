@@ -28,14 +28,16 @@ def test_an_answer_comes_once_the_start_has_moved(replicas: Replicas) -> None:
     assert partition.delete_records_before(1) == 3, "the start never goes back"
 
 
-def test_the_answer_waits_for_the_replica_that_lags(replicas: Replicas) -> None:
+def test_an_answer_that_waits_comes_with_the_high_watermark(
+    replicas: Replicas,
+) -> None:
     partition = replicas.lead()
     replicas.append(partition, b"a", b"b")
     answer, answered = Answer(), []
     replicas.delete_records(100, [PendingDeletion(partition, 2, answer)], lambda: answered.append(1))
     assert answered == []
     partition.delete_records_before(2)
-    replicas.delete_records_purgatory.check_and_complete(ZERO)
+    replicas.flushed(partition.log)
     assert answered == [1]
     assert (answer.error_code, answer.low_watermark) == (0, 2)
 

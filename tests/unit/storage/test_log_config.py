@@ -43,7 +43,6 @@ def test_the_finest_unit_wins() -> None:
     [
         ("segment.bytes", "13"),
         ("cleanup.policy", "shred"),
-        ("cleanup.policy", ""),
         ("compression.type", "brotli"),
         ("compression.gzip.level", "0"),
         ("min.insync.replicas", "0"),

@@ -66,7 +66,7 @@ def describe_consumer(group: ConsumerGroup, default_assignor: str, topics: Topic
                 client_id=member.client_id,
                 client_host=member.client_host,
                 subscribed_topic_names=sorted(member.topic_names),
-                subscribed_topic_regex=member.topic_regex,
+                subscribed_topic_regex=member.topic_regex or "",
                 assignment=_described(member.assigned, topics),
                 target_assignment=_described(group.target.get(member.member_id, NO_PARTITIONS), topics),
                 member_type=CLASSIC_MEMBER if member.is_classic else CONSUMER_MEMBER,

@@ -11,7 +11,7 @@ from barnabas.coordinator.group.topics import Topics
 from barnabas.coordinator.timers import ShardTimers
 from barnabas.core.clock import Clock
 from barnabas.core.errors import GroupIdNotFound
-from barnabas.core.ids import Randomness
+from barnabas.core.ids import Randomness, Uuid
 
 Group = ClassicGroup | ConsumerGroup
 
@@ -65,7 +65,7 @@ class GroupRegistry:
             group.state = DEAD
 
     def new_member_id(self, prefix: str) -> str:
-        return f"{prefix}-{self.new_uuid()}"
+        return f"{prefix}-{uuid.UUID(bytes=self._randomness.randbytes(16), version=4)}"
 
     def new_uuid(self) -> str:
-        return str(uuid.UUID(bytes=self._randomness.randbytes(16), version=4))
+        return str(Uuid.generate(self._randomness))

@@ -139,7 +139,7 @@ OFFSETS = (
     ),
     Key(
         "offsets.commit.required.acks", SHORT, -1, between(-1, 1),
-        doc="Acknowledgements that a commit waits for; -1, all in-sync replicas, is the safe one.",
+        doc=NO_EFFECT + "A commit always waits for all in-sync replicas.",
     ),
 )  # fmt: skip
 

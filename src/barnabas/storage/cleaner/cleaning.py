@@ -13,24 +13,18 @@ looks whether the log is still the one it began with.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from barnabas.core.errors import CorruptMessage
-from barnabas.records.batch import RecordBatch
-from barnabas.records.legacy import LegacyMessage, iterate_message_records
-from barnabas.records.record import inflate_payload
-from barnabas.storage.batch_scan import LegacyBatch, iterate_valid_batches
 from barnabas.storage.cleaner.batch_filter import BatchFilter, LastRecord
 from barnabas.storage.cleaner.cleanable import LogToClean, group_segments
 from barnabas.storage.cleaner.course import Pause, Steps
 from barnabas.storage.cleaner.offset_map import OffsetMap, map_for
 from barnabas.storage.cleaner.pacing import Pace, Throttle
-from barnabas.storage.cleaner.record_scan import map_keys
+from barnabas.storage.cleaner.passes import CleanerStats, Mapping, Rewriting, Source
 from barnabas.storage.cleaner.transactions import CleanedTransactions
 from barnabas.storage.cleaner.writer import SegmentWriter
 from barnabas.storage.environment import Environment
-from barnabas.storage.files import DataFile
 from barnabas.storage.log import Log
 from barnabas.storage.segment import Segment
 from barnabas.storage.transaction_index import AbortedTransactionEntry
@@ -44,15 +38,6 @@ class CleaningAborted(Exception):
 
 class OffsetMapTooSmall(Exception):
     """Not even one batch fits into the offset map."""
-
-
-@dataclass(slots=True)
-class CleanerStats:
-    read_bytes: int = 0
-    written_bytes: int = 0
-    read_records: int = 0
-    without_key: int = 0
-    map_utilization: float = 0.0
 
 
 @dataclass(slots=True)
@@ -106,9 +91,17 @@ class Cleaning:
         first, end = target.first_dirty_offset, target.first_uncleanable_offset
         transactions = CleanedTransactions(_aborted_transactions(log, first, end))
         for segment in [each for each in log.segments.since(first) if each.base_offset < end]:
+            _check_present(log, [segment])
             found = segment.find(first)
             position = segment.size_bytes if found is None else found.position
-            mapping = _Mapping(self, _Source.of(log, segment, position), offsets, transactions, first)
+            mapping = Mapping(
+                self.stats,
+                self.tools.pace,
+                Source.of(log, segment, self.tools.io_buffer_bytes, position),
+                offsets,
+                transactions,
+                first,
+            )
             while not mapping.is_done:
                 yield from self._slice(mapping.advance, check)
             if mapping.is_full:
@@ -133,8 +126,11 @@ class Cleaning:
             end_offset=target.first_uncleanable_offset,
             breathe=self.tools.pace.breathe,
         )
+        segments = [segment for segment in log.segments if segment.base_offset < self.end_offset]
+        if not segments:
+            raise CleaningAborted("segments were deleted meanwhile")
         groups = group_segments(
-            [segment for segment in log.segments if segment.base_offset < self.end_offset],
+            segments,
             target.first_uncleanable_offset,
             segment_bytes=log.config.segment_bytes,
             index_bytes=log.config.segment_index_bytes,
@@ -167,12 +163,19 @@ class Cleaning:
         try:
             writer.open()
             for segment in group:
-                rewriting = _Rewriting(self, _Source.of(log, segment), writer, batch_filter, transactions)
+                _check_present(log, group)
+                rewriting = Rewriting(
+                    self.stats,
+                    tools.pace,
+                    Source.of(log, segment, tools.io_buffer_bytes),
+                    writer,
+                    batch_filter,
+                    transactions,
+                )
                 while not rewriting.is_done:
                     yield from self._slice(rewriting.advance, check)
             yield from _done(writer.finish, check)
-            if any(log.segments.floor(segment.base_offset) is not segment for segment in group):
-                raise CleaningAborted("segments were deleted meanwhile")
+            _check_present(log, group)
         except Exception:
             # The names may have gone away with the log, or belong to another log by now.
             if not (log.is_closed or self.is_stopped or log.log_directory.failure):
@@ -207,6 +210,11 @@ def _done(work: Callable[[], None], check: Callable[[], None]) -> Steps:
     check()
 
 
+def _check_present(log: Log, segments: list[Segment]) -> None:
+    if any(log.segments.floor(segment.base_offset) is not segment for segment in segments):
+        raise CleaningAborted("segments were deleted meanwhile")
+
+
 def _unchanged(log: Log, cleaning: Cleaning) -> Callable[[], None]:
     """A check that raises CleaningAborted once the log differs from what it is now."""
     generation, config = log.generation, log.config
@@ -232,129 +240,3 @@ def _aborted_transactions(log: Log, start_offset: int, end_offset: int) -> list[
         for entry in segment.transaction_index.entries
         if entry.first_offset < end_offset and entry.last_offset >= start_offset
     ]
-
-
-@dataclass(slots=True)
-class _Source:
-    """The part of a closed segment that a thread may read."""
-
-    file: DataFile
-    position: int
-    end: int
-    first_offset: int
-    end_offset: int
-    """That of the segment behind this one."""
-
-    @classmethod
-    def of(cls, log: Log, segment: Segment, position: int = 0) -> _Source:
-        following = log.segments.following(segment)
-        assert following is not None
-        return cls(segment.file, position, segment.size_bytes, segment.base_offset, following.base_offset)
-
-    def batches(self, chunk_bytes: int) -> Iterator[RecordBatch | LegacyMessage]:
-        """Every batch; CorruptMessage when one is damaged, or is not where its offsets belong."""
-        at, next_offset = self.position, self.first_offset
-        for position, batch in iterate_valid_batches(
-            self.file, self.end, self.position, chunk_bytes=chunk_bytes
-        ):
-            if not next_offset <= batch.base_offset <= batch.last_offset < self.end_offset:
-                break
-            at, next_offset = position + batch.size_bytes, batch.last_offset + 1
-            if isinstance(batch, LegacyBatch):
-                yield LegacyMessage(self.file.read_at(position, batch.size_bytes))
-            else:
-                yield batch
-        if at != self.end:
-            raise CorruptMessage(f"the segment of {self.first_offset} has no valid batch at position {at}")
-
-
-class _Mapping:
-    """Reads one segment into the offset map, slice by slice."""
-
-    def __init__(
-        self,
-        cleaning: Cleaning,
-        source: _Source,
-        offsets: OffsetMap,
-        transactions: CleanedTransactions,
-        first_offset: int,
-    ) -> None:
-        self.is_done = False
-        self.is_full = False
-        self._batches = source.batches(cleaning.tools.io_buffer_bytes)
-        self._stats = cleaning.stats
-        self._pace = cleaning.tools.pace
-        self._offsets = offsets
-        self._transactions = transactions
-        self._first_offset = first_offset
-
-    def advance(self) -> None:
-        pace, stats, offsets = self._pace, self._stats, self._offsets
-        pace.begin_slice()
-        for batch in self._batches:
-            stats.read_bytes += batch.size_bytes
-            if not self._put(batch):
-                self.is_done = self.is_full = True
-                return
-            offsets.latest_offset = max(offsets.latest_offset, batch.last_offset)
-            if pace.is_slice_over:
-                return
-        self.is_done = True
-
-    def _put(self, batch: RecordBatch | LegacyMessage) -> bool:
-        offsets, breathe = self._offsets, self._pace.breathe
-        if isinstance(batch, LegacyMessage):
-            breathe()
-            for record in iterate_message_records(batch):
-                if offsets.size >= offsets.size_max:
-                    return False
-                if record.key is not None and record.offset >= self._first_offset:
-                    offsets.put(record.key, record.offset)
-            return True
-        if self._transactions.is_disposable(batch) or batch.is_control or not batch.record_count:
-            breathe()
-            return True
-        payload = bytes(inflate_payload(batch))
-        return map_keys(payload, batch.record_count, batch.base_offset, self._first_offset, offsets, breathe)
-
-
-class _Rewriting:
-    """Copies what is to stay of one segment, slice by slice."""
-
-    def __init__(
-        self,
-        cleaning: Cleaning,
-        source: _Source,
-        writer: SegmentWriter,
-        batch_filter: BatchFilter,
-        transactions: CleanedTransactions,
-    ) -> None:
-        self.is_done = False
-        self._batches = source.batches(cleaning.tools.io_buffer_bytes)
-        self._stats = cleaning.stats
-        self._pace = cleaning.tools.pace
-        self._writer = writer
-        self._filter = batch_filter
-        self._transactions = transactions
-
-    def advance(self) -> None:
-        pace, stats, batch_filter, writer = self._pace, self._stats, self._filter, self._writer
-        retained = self._transactions.retained
-        pace.begin_slice()
-        for batch in self._batches:
-            stats.read_bytes += batch.size_bytes
-            if isinstance(batch, RecordBatch):
-                stats.read_records += batch.record_count
-                remainder = batch_filter.remainder(batch)
-            else:
-                remainder = batch_filter.message_remainder(batch)
-            if remainder is not None:
-                stats.written_bytes += len(remainder)
-                written = RecordBatch(remainder) if isinstance(remainder, bytearray) else batch
-                writer.append(remainder, written.last_offset, written.max_timestamp)
-            if retained:
-                writer.abort_recorded(retained)
-                retained.clear()
-            if pace.is_slice_over:
-                return
-        self.is_done = True

@@ -20,7 +20,7 @@ from barnabas.core.clock import Clock
 BURST_MS = 0.1
 """The longest that a run keeps the interpreter in one piece, give or take a few records."""
 
-REST_MS = 0.1
+REST_MS = 0.2
 """What it then leaves to others; timers add some 0.06 to it."""
 
 SLICE_MS = 50.0

@@ -32,17 +32,28 @@ func connect(ctx context.Context, run *harness.Run) error {
 	return harness.Expect("brokers", fmt.Sprintf("%s:%d", brokers[0].Host, brokers[0].Port), run.Bootstrap)
 }
 
+// listedWhole waits for three partitions: a topic is known a moment after it was created.
+func listedWhole(ctx context.Context, admin *kadm.Client, topic string) (kadm.TopicDetails, error) {
+	var listed kadm.TopicDetails
+	err := harness.Until(ctx, "three partitions were listed", func() (bool, error) {
+		found, err := admin.ListTopics(ctx, topic)
+		listed = found
+		return len(found[topic].Partitions) == 3, err
+	})
+	return listed, err
+}
+
 func createTopic(ctx context.Context, run *harness.Run) error {
 	topic, admin, err := newTopic(ctx, run, "create", 3, map[string]*string{"retention.ms": kadm.StringPtr("99999")})
 	if err != nil {
 		return err
 	}
 	defer admin.Close()
-	listed, err := admin.ListTopics(ctx, topic)
+	listed, err := listedWhole(ctx, admin, topic)
 	if err != nil {
 		return err
 	}
-	if err := harness.Expect("partitions", len(listed[topic].Partitions), 3); err != nil {
+	if err := harness.Expect("partitions", listed[topic].Partitions.Numbers(), []int32{0, 1, 2}); err != nil {
 		return err
 	}
 	_, err = admin.CreateTopic(ctx, 1, 1, nil, topic)
@@ -55,7 +66,7 @@ func describeTopic(ctx context.Context, run *harness.Run) error {
 		return err
 	}
 	defer admin.Close()
-	listed, err := admin.ListTopics(ctx, topic)
+	listed, err := listedWhole(ctx, admin, topic)
 	if err != nil {
 		return err
 	}
@@ -175,10 +186,8 @@ func createPartitions(ctx context.Context, run *harness.Run) error {
 	if err := created[topic].Err; err != nil {
 		return err
 	}
-	return harness.Until(ctx, "three partitions were listed", func() (bool, error) {
-		listed, err := admin.ListTopics(ctx, topic)
-		return len(listed[topic].Partitions) == 3, err
-	})
+	_, err = listedWhole(ctx, admin, topic)
+	return err
 }
 
 func deleteRecords(ctx context.Context, run *harness.Run) error {

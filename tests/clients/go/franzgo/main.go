@@ -344,10 +344,9 @@ func transactionOffsets(ctx context.Context, run *harness.Run) error {
 	if err != nil || !committed {
 		return fmt.Errorf("committed %v: %w", committed, err)
 	}
-	offsets, err := admin.FetchOffsets(ctx, name)
-	if err != nil {
-		return err
-	}
-	offset, _ := offsets.Lookup(topic, 0)
-	return harness.Expect("committed offset", offset.At, 3)
+	return harness.Until(ctx, "offset 3 was committed", func() (bool, error) {
+		offsets, err := admin.FetchOffsets(ctx, name)
+		offset, _ := offsets.Lookup(topic, 0)
+		return offset.At == 3, err
+	})
 }

@@ -273,7 +273,7 @@ func transaction(ctx context.Context, run *harness.Run) error {
 	return harness.Expect("values", texts(records), []string{"kept", "kept", "kept", "last", "last", "last"})
 }
 
-func transactionOffsets(_ context.Context, run *harness.Run) error {
+func transactionOffsets(ctx context.Context, run *harness.Run) error {
 	name := run.Topic("transaction-offsets")
 	topic, admin, err := newTopic(run, "transaction-offsets", 1, nil)
 	if err != nil {
@@ -298,5 +298,8 @@ func transactionOffsets(_ context.Context, run *harness.Run) error {
 	if err := producer.CommitTxn(); err != nil {
 		return err
 	}
-	return committed(admin, name, topic, 3)
+	return harness.Until(ctx, "offset 3 was committed", func() (bool, error) {
+		err := committed(admin, name, topic, 3)
+		return err == nil, err
+	})
 }

@@ -183,6 +183,47 @@ def test_the_end_of_the_cleaned_range_stays_known(bench: Bench) -> None:
     assert read_batches(log)[-1].last_offset == 3
 
 
+def test_the_last_batch_of_the_range_stays_even_when_it_is_empty(bench: Bench) -> None:
+    log = bench.open()
+    put(log, ("a", "1"))
+    put(log, ("a", "aborted"), producer_id=7, producer_epoch=0, base_sequence=0, is_transactional=True)
+    log.roll()
+    end_transaction(log, 7, commit=False)
+    log.advance_high_watermark(log.log_end_offset)
+    bench.clock.advance(bench.environment.producer_id_expiration_ms)
+    log.remove_expired_producers()
+    compact(bench, log)
+    assert [(batch.base_offset, batch.record_count) for batch in read_batches(log)] == [
+        (0, 1),
+        (1, 0),
+        (2, 1),
+    ]
+
+
+def test_a_batch_that_loses_its_newest_record_becomes_older(bench: Bench) -> None:
+    log = bench.open()
+    put(log, ("a", "1"), ("b", "1"), timestamp=NOW_MS + 1_000)
+    put(log, ("b", "2"), timestamp=NOW_MS)
+    settle(log)
+    compact(bench, log)
+    assert [batch.max_timestamp for batch in read_batches(log)] == [NOW_MS + 1_000, NOW_MS]
+    assert log.segments.first.max_timestamp == NOW_MS + 1_000
+    found = log.max_timestamp_offset()
+    assert found is not None
+    assert found.offset == 0
+
+
+def test_the_snapshot_at_the_start_of_a_rewritten_segment_stays(tmp_path: Path) -> None:
+    bench = Bench(str(tmp_path), cleanup_policy=("compact",), segment_bytes=400)
+    log = bench.open()
+    for number in range(12):
+        put(log, (f"k{number}", "v" * 60), producer_id=1, producer_epoch=0, base_sequence=number)
+    settle(log)
+    compact(bench, log)
+    starts = [segment.base_offset for segment in log.segments if segment.base_offset]
+    assert bench.names(".snapshot") == [f"{offset:020d}.snapshot" for offset in starts]
+
+
 def test_an_aborted_transaction_goes_and_its_marker_follows(bench: Bench) -> None:
     log = bench.open()
     put(log, ("a", "1"))
@@ -322,14 +363,14 @@ def test_messages_of_the_old_formats_are_compacted_too(bench: Bench) -> None:
 
 
 def test_the_indexes_of_a_new_segment_are_those_of_its_batches(tmp_path: Path) -> None:
-    bench = Bench(str(tmp_path), cleanup_policy=("compact",), index_interval_bytes=100)
+    bench = Bench(str(tmp_path), cleanup_policy=("compact",), index_interval_bytes=300)
     log = bench.open()
     for number in range(100):
         put(log, (f"k{number % 40}", "v" * 50), timestamp=NOW_MS + 1000 * number)
     settle(log)
     compact(bench, log)
     segment = log.segments.first
-    assert len(segment.offset_index) > 10
+    assert 10 < len(segment.offset_index) <= segment.size_bytes // 300
     headers = {header.position: header for header in segment.headers()}
     for slot in range(len(segment.offset_index)):
         relative, position = segment.offset_index.at(slot)

@@ -304,6 +304,28 @@ def test_retention_waits_for_a_run(tmp_path: Path) -> None:
     assert len(log.segments) == 1, "the cleaner has made up for it"
 
 
+@pytest.mark.parametrize("slices", range(5))
+def test_a_run_whose_segments_were_deleted_meanwhile_is_given_up(tmp_path: Path, slices: int) -> None:
+    background = HeldBackground()
+    broker = Broker(tmp_path, background)
+    log = broker.log()
+    fill(log, 2)
+    fill(log, 1)
+    log.release_idle_segments()
+    background.run()
+    broker.tick()
+    for _ in range(slices):
+        background.step()
+    log.maybe_increment_log_start_offset(3, "test")
+    log.delete_old_segments()
+    background.run()
+    assert [segment.base_offset for segment in log.segments] == [3]
+    assert broker.manager.directories[0].failure is None
+    assert names(log) == []
+    assert broker.metric("runs_total") == 0
+    assert broker.metric("uncleanable_partitions") == 0
+
+
 def test_a_stopped_cleaner_gives_up_its_run(tmp_path: Path) -> None:
     broker, background, log = held_run(tmp_path)
     broker.manager.close()

@@ -1,0 +1,45 @@
+"""An index is sparse, and readers near the end of a log never leave its warm tail."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from barnabas.storage import index as index_module
+from barnabas.storage.files import ReadBuffer, RealFiles
+from barnabas.storage.offset_index import OffsetIndex
+from tests.unit.storage.support import Bench, produce
+
+
+class CountingFiles(RealFiles):
+    def __init__(self) -> None:
+        self.maps = 0
+
+    def map(self, path: str) -> ReadBuffer:
+        self.maps += 1
+        return super().map(path)
+
+
+def test_a_search_near_the_end_touches_no_page_of_the_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(index_module, "TAIL_BYTES_MAX", 64 * OffsetIndex.entry.size)
+    files = CountingFiles()
+    index = OffsetIndex(files, str(tmp_path / "0.index"), 0)
+    for number in range(1, 1_000):
+        index.append(number, 10 * number)
+    assert (tmp_path / "0.index").stat().st_size > 0, "the cold entries are in the file"
+    assert index.position_before(999) == 9_990
+    assert index.position_before(980) == 9_800
+    assert files.maps == 0
+    assert index.position_before(5) == 50
+    assert index.position_before(17) == 170
+    assert files.maps == 1, "mapped once, for as long as nothing is added to it"
+
+
+def test_an_index_has_one_entry_for_so_many_bytes(tmp_path: Path) -> None:
+    log = Bench(str(tmp_path), index_interval_bytes=4_096).open()
+    sizes = [produce(log, size=1_000).size_bytes for _ in range(100)]
+    entries = len(log.segments.active.offset_index)
+    assert sum(sizes) // (4_096 + sizes[0]) <= entries <= sum(sizes) // 4_096
