@@ -17,6 +17,10 @@ from tests.support.fixtures import TopicFactory
 SOURCE = Path(__file__).resolve().parents[3] / "src"
 
 
+def _obey_interrupts() -> None:
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 class Barnabas:
     """Runs `barnabas` with a bootstrap address in its environment."""
 
@@ -26,7 +30,10 @@ class Barnabas:
     def start(self, *arguments: str) -> subprocess.Popen[bytes]:
         command = [sys.executable, "-m", "barnabas", *arguments]
         pipe = subprocess.PIPE
-        return subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, env=self._environment)
+        # Under nohup, or in the background of a script, SIGINT is ignored, and children inherit that.
+        return subprocess.Popen(
+            command, stdin=pipe, stdout=pipe, stderr=pipe, env=self._environment, preexec_fn=_obey_interrupts
+        )
 
     def __call__(self, *arguments: str, stdin: bytes = b"", code: int = 0) -> str:
         with self.start(*arguments) as process:
