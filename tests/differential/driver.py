@@ -1,8 +1,8 @@
 """Runs one case against one broker and keeps what was said.
 
 The requests of the two runs must be the same bytes, but for the correlation id and for topic ids,
-session ids, producer ids and member ids that the broker itself gave out: `Spoken.request` has those masked, and
-the test compares it.
+session ids, producer ids and member ids that the broker itself gave out: `Spoken.request` has those
+masked, and the test compares it.
 """
 
 from __future__ import annotations

@@ -32,7 +32,12 @@ class Barnabas:
         pipe = subprocess.PIPE
         # Under nohup, or in the background of a script, SIGINT is ignored, and children inherit that.
         return subprocess.Popen(
-            command, stdin=pipe, stdout=pipe, stderr=pipe, env=self._environment, preexec_fn=_obey_interrupts
+            command,
+            stdin=pipe,
+            stdout=pipe,
+            stderr=pipe,
+            env=self._environment,
+            preexec_fn=_obey_interrupts,  # noqa: PLW1509 - it touches nothing but a signal
         )
 
     def __call__(self, *arguments: str, stdin: bytes = b"", code: int = 0) -> str:
