@@ -1,7 +1,7 @@
-"""OffsetCommit (8), v2-10. Gaps: versions 0 and 1 (offsets in ZooKeeper).
+"""OffsetCommit (8), v0-10. Gaps: none.
 
 Topics and partitions that do not exist are refused one by one; the rest is committed in one batch.
-Version 10 names topics by id.
+Version 10 names topics by id. Version 0 is older than the coordinator: see `stored_offsets`.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from barnabas.core.errors import UnknownTopicId, UnknownTopicOrPartition
 from barnabas.handlers.context import RequestContext
 from barnabas.handlers.group_callers import caller_of
 from barnabas.handlers.registry import Api
+from barnabas.handlers.stored_offsets import commit_stored_offsets
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.messages.offset_commit import (
     OffsetCommitRequest,
@@ -24,6 +25,9 @@ VERSION_WITH_TOPIC_IDS = 10
 
 
 def handle_offset_commit(request: OffsetCommitRequest, context: RequestContext) -> None:
+    if context.api_version == 0:
+        context.answer_with(commit_stored_offsets(request, context))
+        return
     metadata = context.broker.metadata
     by_id = context.api_version >= VERSION_WITH_TOPIC_IDS
     valid: list[OffsetCommitRequestTopic] = []
@@ -78,4 +82,4 @@ def _merge(topics: list[OffsetCommitResponseTopic], refused: list[OffsetCommitRe
             same.partitions.extend(topic.partitions)
 
 
-OFFSET_COMMIT = Api(ApiKey.OFFSET_COMMIT, versions=range(2, 11), handle=handle_offset_commit)
+OFFSET_COMMIT = Api(ApiKey.OFFSET_COMMIT, versions=range(11), handle=handle_offset_commit)

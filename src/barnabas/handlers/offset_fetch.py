@@ -1,8 +1,8 @@
-"""OffsetFetch (9), v1-10. Gaps: version 0 (offsets in ZooKeeper).
+"""OffsetFetch (9), v0-10. Gaps: none.
 
 Versions up to 7 ask about one group, later ones about many; version 10 names topics by id. No topics
 (null) means all of which the group has committed offsets. Version 1 has no place for an error of the
-group, so every partition carries it.
+group, so every partition carries it. Version 0 is older than the coordinator: see `stored_offsets`.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 from barnabas.core.errors import UnknownTopicId
 from barnabas.handlers.context import RequestContext
 from barnabas.handlers.registry import Api
+from barnabas.handlers.stored_offsets import fetch_stored_offsets
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.messages.offset_fetch import (
     OffsetFetchRequest,
@@ -30,7 +31,9 @@ NO_OFFSET = -1
 
 
 def handle_offset_fetch(request: OffsetFetchRequest, context: RequestContext) -> None:
-    if context.api_version < VERSION_WITH_GROUPS:
+    if context.api_version == 0:
+        context.answer_with(fetch_stored_offsets(request, context))
+    elif context.api_version < VERSION_WITH_GROUPS:
         _fetch_one_group(request, context)
     elif context.api_version < VERSION_WITH_TOPIC_IDS:
         context.broker.groups.fetch_offsets(
@@ -156,4 +159,4 @@ def _unknown(topic: OffsetFetchRequestTopics) -> OffsetFetchResponseTopics:
     )
 
 
-OFFSET_FETCH = Api(ApiKey.OFFSET_FETCH, versions=range(1, 11), handle=handle_offset_fetch)
+OFFSET_FETCH = Api(ApiKey.OFFSET_FETCH, versions=range(11), handle=handle_offset_fetch)

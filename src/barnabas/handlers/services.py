@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
+from barnabas.cluster.coordination import Coordination
 from barnabas.cluster.metadata_cache import MetadataCache
 from barnabas.controller.configs import ConfigRepository
 from barnabas.controller.producer_ids import ProducerIds
@@ -51,6 +52,8 @@ class Settings(Protocol):
     @property
     def max_request_partition_size_limit(self) -> int: ...
     @property
+    def offset_metadata_max_bytes(self) -> int: ...
+    @property
     def transaction_partition_verification_enable(self) -> bool: ...
 
 
@@ -63,6 +66,7 @@ class Services:
     apis: ApiTable
     features: Mapping[str, int]
     """The level of each finalized feature."""
+    znodes: Coordination
     metadata: MetadataCache
     replicas: ReplicaManager
     fetch_sessions: FetchSessions

@@ -160,6 +160,7 @@ class Broker:
             clock=self._clock,
             apis=ALL_APIS,
             features={TRANSACTION_VERSION_FEATURE: transactions.settings.transaction_version},
+            znodes=znodes,
             metadata=metadata,
             replicas=replicas,
             fetch_sessions=FetchSessions(

@@ -10,6 +10,7 @@ import sys
 sys.path.insert(0, sys.argv[1])
 
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition
+from kafka.structs import OffsetAndMetadata
 
 for version in ((0, 8, 2), (0, 9), (0, 10), (0, 11)):
     for codec in (None, "gzip"):
@@ -33,4 +34,23 @@ for version in ((0, 8, 2), (0, 9), (0, 10), (0, 11)):
             if message.offset == offsets[-1]:
                 break
         consumer.close()
-        print(json.dumps({"version": version, "codec": codec, "offsets": offsets, "read": read}), flush=True)
+        committed = None
+        if version != (0, 11):
+            # 0.8.1 has its offsets in the coordination store, later ones in a topic.
+            by_group = (0, 8, 1) if version == (0, 8, 2) else version
+            member = KafkaConsumer(
+                bootstrap_servers=sys.argv[2],
+                api_version=by_group,
+                group_id=f"old-{version}",
+                enable_auto_commit=False,
+            )
+            member.assign([topic])
+            member.commit({topic: OffsetAndMetadata(7, "")})
+            committed = member.committed(topic)
+            member.close()
+        print(
+            json.dumps(
+                {"version": version, "codec": codec, "offsets": offsets, "read": read, "committed": committed}
+            ),
+            flush=True,
+        )

@@ -59,6 +59,7 @@ async def test_parts_start_in_order_and_stop_in_reverse(
         (wiring, "ReplicaManager", "replicas"),
         (Registration, "register", "registration"),
         (wiring, "make_group_coordinator", "group coordinator"),
+        (wiring, "make_transaction_coordinator", "transaction coordinator"),
         (wiring, "become_controller", "controller"),
         (TopicAdmin, "load", "topics"),
         (wiring, "Dispatcher", "handlers"),
@@ -67,13 +68,14 @@ async def test_parts_start_in_order_and_stop_in_reverse(
     down = [
         (Server, "stop", "sockets closed"),
         (Dispatcher, "close", "handlers stopped"),
-        (CoordinatorRuntime, "close", "group coordinator stopped"),
+        (CoordinatorRuntime, "close", "a coordinator stopped"),
         (LogManager, "close", "logs closed"),
         (Registration, "unregister", "no longer registered"),
         (EmbeddedStore, "close", "coordination store closed"),
     ]
     for owner, name, step in [*up, *down]:
         noting(monkeypatch, order, owner, name, step)
+    down.insert(3, down[2])  # there are two coordinators
     each = InProcessBroker([tmp_path])
     await each.start()
     assert order == [step for _, _, step in up]

@@ -71,6 +71,7 @@ class Broker(Admin):
             auto_create_topics_enable=True,
             delete_topic_enable=True,
             max_request_partition_size_limit=2000,
+            offset_metadata_max_bytes=4096,
         )
         znodes = self.znodes
         self.services = Services(
@@ -80,6 +81,7 @@ class Broker(Admin):
             clock=self.clock,
             apis=ALL_APIS,
             features={"transaction.version": 2},
+            znodes=self.znodes,
             metadata=self.metadata,
             replicas=self.replicas,  # type: ignore[arg-type]
             fetch_sessions=None,  # type: ignore[arg-type]

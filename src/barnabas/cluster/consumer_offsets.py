@@ -1,0 +1,50 @@
+"""Where consumers kept their offsets before there was a topic for them.
+
+`/consumers/<group>/offsets/<topic>/<partition>` holds an offset as text. Only OffsetCommit and
+OffsetFetch of version 0 still use it; the two worlds know nothing of each other, as in Kafka.
+"""
+
+from __future__ import annotations
+
+from barnabas.cluster.coordination import Coordination, NodeExists, NoNode
+
+
+class ConsumerOffsetZnode:
+    PARENT = "/consumers"
+
+    @staticmethod
+    def path(group: str, topic: str, partition: int) -> str:
+        return f"/consumers/{group}/offsets/{topic}/{partition}"
+
+    @staticmethod
+    def encode(offset: int) -> bytes:
+        return str(offset).encode()
+
+    @staticmethod
+    def decode(data: bytes) -> int:
+        return int(data)
+
+
+async def write_consumer_offset(
+    znodes: Coordination, group: str, topic: str, partition: int, offset: int
+) -> None:
+    path = ConsumerOffsetZnode.path(group, topic, partition)
+    data = ConsumerOffsetZnode.encode(offset)
+    while True:
+        try:
+            await znodes.set(path, data)
+        except NoNode:
+            try:
+                await znodes.create(path, data, make_parents=True)
+            except NodeExists:
+                continue  # another consumer of the group was faster
+        return
+
+
+async def read_consumer_offset(znodes: Coordination, group: str, topic: str, partition: int) -> int | None:
+    """The offset, or None if the group never committed one."""
+    try:
+        data, _ = await znodes.get(ConsumerOffsetZnode.path(group, topic, partition))
+    except NoNode:
+        return None
+    return ConsumerOffsetZnode.decode(data)

@@ -1,0 +1,105 @@
+"""Version 0 of OffsetCommit and OffsetFetch: offsets in the coordination store.
+
+Consumers of Kafka 0.8 kept their offsets in ZooKeeper through these requests. The coordinator of
+the group is not asked: there was none.
+"""
+
+from __future__ import annotations
+
+from barnabas.cluster.consumer_offsets import read_consumer_offset, write_consumer_offset
+from barnabas.cluster.coordination import CoordinationError
+from barnabas.core.errors import (
+    NONE,
+    InvalidGroupId,
+    KafkaError,
+    OffsetMetadataTooLarge,
+    UnknownTopicOrPartition,
+)
+from barnabas.handlers.context import RequestContext
+from barnabas.handlers.failures import as_kafka_error
+from barnabas.protocol.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitResponse,
+    OffsetCommitResponsePartition,
+    OffsetCommitResponseTopic,
+)
+from barnabas.protocol.messages.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchResponse,
+    OffsetFetchResponsePartition,
+    OffsetFetchResponseTopic,
+)
+
+NO_OFFSET = -1
+
+
+async def commit_stored_offsets(
+    request: OffsetCommitRequest, context: RequestContext
+) -> OffsetCommitResponse:
+    return OffsetCommitResponse(
+        topics=[
+            OffsetCommitResponseTopic(
+                name=topic.name,
+                partitions=[
+                    OffsetCommitResponsePartition(
+                        partition_index=each.partition_index,
+                        error_code=await _commit(request.group_id, topic.name, each, context),
+                    )
+                    for each in topic.partitions
+                ],
+            )
+            for topic in request.topics
+        ]
+    )
+
+
+async def _commit(
+    group: str, topic: str, partition: OffsetCommitRequestPartition, context: RequestContext
+) -> int:
+    index = partition.partition_index
+    try:
+        _check(group, topic, index, context)
+        if len(partition.committed_metadata or "") > context.broker.settings.offset_metadata_max_bytes:
+            raise OffsetMetadataTooLarge("the metadata of the offset is too large")
+        await write_consumer_offset(context.broker.znodes, group, topic, index, partition.committed_offset)
+    except (KafkaError, CoordinationError) as error:
+        return as_kafka_error(error, f"committing an offset of {group}").code
+    return NONE
+
+
+async def fetch_stored_offsets(request: OffsetFetchRequest, context: RequestContext) -> OffsetFetchResponse:
+    return OffsetFetchResponse(
+        topics=[
+            OffsetFetchResponseTopic(
+                name=topic.name,
+                partitions=[
+                    await _fetch(request.group_id, topic.name, index, context)
+                    for index in topic.partition_indexes
+                ],
+            )
+            for topic in request.topics or ()
+        ]
+    )
+
+
+async def _fetch(group: str, topic: str, index: int, context: RequestContext) -> OffsetFetchResponsePartition:
+    answer = OffsetFetchResponsePartition(partition_index=index, committed_offset=NO_OFFSET, metadata="")
+    try:
+        _check(group, topic, index, context)
+        offset = await read_consumer_offset(context.broker.znodes, group, topic, index)
+    except (KafkaError, CoordinationError) as error:
+        answer.error_code = as_kafka_error(error, f"fetching an offset of {group}").code
+        return answer
+    if offset is None:
+        answer.error_code = UnknownTopicOrPartition.code
+    else:
+        answer.committed_offset = offset
+    return answer
+
+
+def _check(group: str, topic: str, index: int, context: RequestContext) -> None:
+    if not group or "/" in group or group in (".", ".."):
+        raise InvalidGroupId(f"{group!r} cannot name a group in the coordination store")
+    if context.broker.metadata.partition(topic, index) is None:
+        raise UnknownTopicOrPartition(f"{topic}-{index} does not exist")
