@@ -132,6 +132,7 @@ class Outcome:
     version: str = ""
     results: dict[str, tuple[str, str]] = field(default_factory=dict)
     complaint: str = ""
+    unavailable: str = ""
 
 
 def run(program: Program, bootstrap: str, prefix: str, timeouts_ms: Mapping[str, int]) -> Outcome:
