@@ -359,3 +359,45 @@ def test_a_broker_survives_power_cuts(seed: int) -> None:
             assert found.log_end_offset >= offset
             batches = read_batches(found)
             assert [b.base_offset for b in batches] == [0, *[b.next_offset for b in batches]][: len(batches)]
+
+
+def namesake_after_a_crash(first: LogManager, broker: Broker) -> list[tuple[int, int]]:
+    """Delete the log, make and fill one of the same name, crash; what the next start still has of it."""
+    first.delete(partition(0))
+    log = first.get_or_create(partition(0))
+    for _ in range(2):
+        produce(log)
+    log.flush()
+    first.abandon()
+    found = broker.start().get(partition(0))
+    assert found is not None
+    return offsets(read_batches(found))
+
+
+def test_a_namesake_does_not_start_where_the_deleted_log_did(tmp_path: Path) -> None:
+    broker = Broker(str(tmp_path))
+    manager = broker.start()
+    log = manager.get_or_create(partition(0))
+    for _ in range(5):
+        produce(log)
+    log.advance_high_watermark(5)
+    log.maybe_increment_log_start_offset(5, "a test")
+    manager.checkpoint_log_start_offsets()
+    assert namesake_after_a_crash(manager, broker) == [(0, 0), (1, 1)]
+
+
+def test_a_namesake_does_not_start_where_a_log_deleted_before_a_crash_did(tmp_path: Path) -> None:
+    broker = Broker(str(tmp_path))
+    manager = broker.start()
+    log = manager.get_or_create(partition(0))
+    produce(log)
+    (tmp_path / LOG_START_OFFSETS).write_text("0\n1\ntopic 1 5\n")
+    manager.abandon()
+    second = broker.start()
+    log = second.get_or_create(partition(1))
+    produce(log)
+    log.flush()
+    second.abandon()
+    found = broker.start().get(partition(1))
+    assert found is not None
+    assert offsets(read_batches(found)) == [(0, 0)]
