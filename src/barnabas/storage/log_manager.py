@@ -57,6 +57,7 @@ class LogManagerSettings:
     flush_check_interval_ms: int = 3_000
     recovery_checkpoint_interval_ms: int = 60_000
     start_offset_checkpoint_interval_ms: int = 60_000
+    high_watermark_checkpoint_interval_ms: int = 5_000
     producer_expiration_check_interval_ms: int = 600_000
     initial_delay_ms: int = 30_000
     cleaner: CleanerSettings = field(default_factory=CleanerSettings)
@@ -341,6 +342,7 @@ class LogManager:
             (settings.flush_check_interval_ms, self.flush_dirty_logs),
             (settings.recovery_checkpoint_interval_ms, self.checkpoint_recovery_points),
             (settings.start_offset_checkpoint_interval_ms, self.checkpoint_log_start_offsets),
+            (settings.high_watermark_checkpoint_interval_ms, self.checkpoint_high_watermarks),
             (settings.producer_expiration_check_interval_ms, self.remove_expired_producers),
         ):
             self._timers.append(every(period_ms, task, delay_ms=settings.initial_delay_ms))
@@ -408,15 +410,20 @@ class LogManager:
 
     def close(self, broker_epoch: int = -1) -> None:
         """Flush and close every log, write the checkpoints and the marker of a clean shutdown."""
-        self.cleaner.stop()
-        for timer in self._timers:
-            timer.cancel()
+        self._stop_timers()
         for directory in self.live_directories:
             with _offline_on_error(directory):
                 self._close_logs(directory)
                 self._write_last_checkpoints(directory)
                 write_clean_shutdown(self._environment.files, directory.path, broker_epoch)
         self.abandon()
+
+    def _stop_timers(self) -> None:
+        """A checkpoint of no logs at all must not replace the last good one."""
+        self.cleaner.stop()
+        for timer in self._timers:
+            timer.cancel()
+        self._timers.clear()
 
     def _close_logs(self, directory: LogDirectory) -> None:
         """Close them in threads: syncing many files takes long, and syncs at the same time share
@@ -440,7 +447,7 @@ class LogManager:
 
     def abandon(self) -> None:
         """Let go of everything without writing: what a crash does, but for the locks."""
-        self.cleaner.stop()
+        self._stop_timers()
         for log in self.logs():
             log.release()
         self._logs.clear()

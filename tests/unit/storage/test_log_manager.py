@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -300,7 +301,6 @@ def test_checkpoints_are_written_from_time_to_time(tmp_path: Path) -> None:
     produce(log, 5, epoch=3)
     log.advance_high_watermark(5)
     log.maybe_increment_log_start_offset(4, "test")
-    manager.checkpoint_high_watermarks()
     broker.clock.advance(60_000)
     broker.scheduler.run_due()
     broker.clock.advance(60_000)
@@ -401,3 +401,19 @@ def test_a_namesake_does_not_start_where_a_log_deleted_before_a_crash_did(tmp_pa
     found = broker.start().get(partition(1))
     assert found is not None
     assert offsets(read_batches(found)) == [(0, 0)]
+
+
+@pytest.mark.parametrize("end", [LogManager.close, LogManager.abandon])
+def test_nothing_is_checkpointed_after_the_end(tmp_path: Path, end: Callable[[LogManager], None]) -> None:
+    broker = Broker(str(tmp_path))
+    manager = broker.start()
+    log = manager.get_or_create(partition(0))
+    produce(log, 5)
+    log.advance_high_watermark(5)
+    log.maybe_increment_log_start_offset(4, "test")
+    broker.scheduler.run_due()
+    end(manager)
+    broker.clock.advance(60_000)
+    broker.scheduler.run_due()
+    assert (tmp_path / HIGH_WATERMARKS).read_text() == "0\n1\ntopic 0 5\n"
+    assert (tmp_path / LOG_START_OFFSETS).read_text() == "0\n1\ntopic 0 4\n"
