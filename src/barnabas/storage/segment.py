@@ -340,10 +340,6 @@ class Segment:
         self.offset_index.create()
         self.time_index.create()
 
-    def spill_indexes(self) -> None:
-        self.offset_index.spill()
-        self.time_index.spill()
-
     def release(self) -> None:
         """Close what can be opened again."""
         self._file = None
