@@ -21,6 +21,7 @@ from barnabas.core.ids import TopicPartition, Uuid, check_topic_name
 from barnabas.core.metrics import Metrics
 from barnabas.core.scheduler import Cancellable
 from barnabas.storage import checkpoints
+from barnabas.storage.batch_scan import GarbledLog
 from barnabas.storage.cleaner.log_cleaner import CleanerSettings, LogCleaner
 from barnabas.storage.directory_properties import (
     read_clean_shutdown,
@@ -486,7 +487,7 @@ class CheckpointWrite:
 
 
 class _offline_on_error:  # noqa: N801 - read as a statement
-    """An I/O error inside takes the directory offline and goes no further."""
+    """An I/O error inside, or a damaged log, takes the directory offline and goes no further."""
 
     def __init__(self, directory: LogDirectory) -> None:
         self._directory = directory
@@ -495,7 +496,7 @@ class _offline_on_error:  # noqa: N801 - read as a statement
         return None
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> bool:
-        if not isinstance(error, OSError | KafkaStorageError):
+        if not isinstance(error, OSError | KafkaStorageError | GarbledLog):
             return False
         self._directory.fail(error)
         return True

@@ -417,3 +417,23 @@ def test_nothing_is_checkpointed_after_the_end(tmp_path: Path, end: Callable[[Lo
     broker.scheduler.run_due()
     assert (tmp_path / HIGH_WATERMARKS).read_text() == "0\n1\ntopic 0 5\n"
     assert (tmp_path / LOG_START_OFFSETS).read_text() == "0\n1\ntopic 0 4\n"
+
+
+def test_a_damaged_log_does_not_keep_the_other_directories_from_starting(tmp_path: Path) -> None:
+    broker = Broker(str(tmp_path / "a"), str(tmp_path / "b"), index_interval_bytes=0)
+    manager = broker.start()
+    for number in range(2):
+        log = manager.get_or_create(partition(number))
+        for _ in range(3):
+            produce(log)
+    size_bytes = log.size_bytes // 3
+    manager.close()
+    damaged = tmp_path / "a" / "topic-0"
+    (damaged / "leader-epoch-checkpoint").unlink()
+    content = bytearray((damaged / f"{0:020d}.log").read_bytes())
+    content[size_bytes + 16] = 9  # a format that there never was
+    (damaged / f"{0:020d}.log").write_bytes(content)
+    again = broker.start()
+    assert broker.failed == [str(tmp_path / "a")]
+    assert [log.topic_partition for log in again.logs()] == [partition(1)]
+    again.abandon()
