@@ -10,7 +10,7 @@ from __future__ import annotations
 import statistics
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -37,10 +37,22 @@ class Scale:
     seconds: float
     paced_seconds: float
     warm_up_seconds: float
+    connections: int = 1_000
+    members: int = 50
+    partitions: int = 1_000
 
 
 FULL = Scale(GIGABYTE, 3_000_000, seconds=5.0, paced_seconds=10.0, warm_up_seconds=15.0)
-QUICK = Scale(GIGABYTE // 10, 300_000, seconds=1.0, paced_seconds=2.0, warm_up_seconds=5.0)
+QUICK = Scale(
+    GIGABYTE // 10,
+    300_000,
+    seconds=1.0,
+    paced_seconds=2.0,
+    warm_up_seconds=5.0,
+    connections=200,
+    members=10,
+    partitions=200,
+)
 
 
 class Spent:
@@ -239,13 +251,3 @@ def end_to_end(broker: Broker, scale: Scale) -> Figures:
         "end_to_end_p99_ms": quantiles[98],
         "end_to_end_cpu_percent": 100 * spent.cpu_s / spent.wall_s,
     }
-
-
-WORKS: dict[str, Callable[[Broker, Scale], Figures]] = {
-    "produce_1k": produce_1k,
-    "produce_100b": produce_100b,
-    "consume": consume,
-    "one_record_requests": one_record_requests,
-    "large_batches": large_batches,
-    "end_to_end": end_to_end,
-}

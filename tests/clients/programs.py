@@ -33,6 +33,10 @@ class ProgramUnavailable(Exception):
     """The language or its packages cannot be had here; the reason is the message."""
 
 
+_unavailable: dict[str, ProgramUnavailable] = {}
+"""Kits that could not be had: asked for once, not once per client."""
+
+
 @dataclass(frozen=True, slots=True)
 class Kit:
     """Sources that are fetched for and compiled together."""
@@ -45,12 +49,12 @@ class Kit:
 
     def directory(self) -> Path:
         """Where the finished build is, made now if it is not there."""
+        if self.name in _unavailable:
+            raise _unavailable[self.name]
         missing = [tool for tool in self.tools if shutil.which(tool) is None]
-        target = cache_directory() / f"{self.name}-{self._digest()}"
-        if target.is_dir() and not missing:
-            return target
         if missing:
             raise ProgramUnavailable(f"{', '.join(missing)} is not installed")
+        target = cache_directory() / f"{self.name}-{self._digest()}"
         target.parent.mkdir(parents=True, exist_ok=True)
         with (target.parent / "lock").open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
@@ -65,11 +69,15 @@ class Kit:
             for command in self.fetch:
                 done = _run(command, partial, FETCH_TIMEOUT_S)
                 if done.returncode != 0:
-                    raise ProgramUnavailable(f"{command[0]} fetched nothing: {done.stdout[-600:]}")
+                    said = " ".join(done.stdout.split())[-300:]
+                    raise ProgramUnavailable(f"{command[0]} could not fetch what it needs: {said}")
             for command in self.compile:
                 done = _run(command, partial, COMPILE_TIMEOUT_S)
                 assert done.returncode == 0, f"{' '.join(command)}:\n{done.stdout[-4000:]}"
             partial.rename(target)
+        except ProgramUnavailable as reason:
+            _unavailable[self.name] = reason
+            raise
         finally:
             shutil.rmtree(partial, ignore_errors=True)
 
@@ -166,13 +174,12 @@ def _understand(output: str, complaint: str) -> Outcome:
 GO = Kit(
     "go", "go", ("go",), fetch=(("go", "mod", "download"),), compile=(("go", "build", "-o", "bin/", "./..."),)
 )
+NPM = ("npm", "install", "--no-package-lock", "--no-audit", "--no-fund")
 JAVASCRIPT = Kit(
     "javascript",
     "javascript",
     ("node", "npm"),
-    fetch=(
-        ("npm", "install", "--no-package-lock", "--no-audit", "--no-fund", "--fetch-retries=1", "--omit=dev"),
-    ),
+    fetch=((*NPM, "--fetch-retries=0", "--ignore-scripts"),),
 )
 RUST = Kit(
     "rust", "rust", ("cargo",), fetch=(("cargo", "fetch"),), compile=(("cargo", "build", "--offline"),)

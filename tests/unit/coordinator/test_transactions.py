@@ -111,12 +111,40 @@ def test_while_a_transaction_is_being_completed_everything_else_has_to_wait() ->
     assert t.state() == "PrepareCommit"
     assert t.commit(producer) == "CONCURRENT_TRANSACTIONS"
     assert t.abort(producer) == "INVALID_TXN_STATE"
-    assert t.add(producer, B) == "CONCURRENT_TRANSACTIONS"
     assert t.verify(producer, A) == "CONCURRENT_TRANSACTIONS"
     assert t.refused_init() == "CONCURRENT_TRANSACTIONS"
     t.markers.release()
     assert t.state() == "CompleteCommit"
     assert t.add(producer, B) == "NONE"
+
+
+def test_the_next_transaction_waits_a_moment_for_the_last_one() -> None:
+    t = Transactions()
+    producer = t.init()
+    t.add(producer, A)
+    t.markers.is_slow = True
+    t.commit(producer)
+    first, second = t.ask_add(producer, A), t.ask_add(producer, B)
+    assert not first.is_given
+    t.advance(99)
+    assert not second.is_given
+    t.markers.release()
+    assert (first.value, second.value) == ("NONE", "NONE")
+    assert t.known["t"].partitions == {A, B}
+
+
+def test_the_next_transaction_is_sent_back_if_the_last_one_takes_long() -> None:
+    t = Transactions()
+    producer = t.init()
+    t.add(producer, A)
+    t.markers.is_slow = True
+    t.commit(producer)
+    answer = t.ask_add(producer, B)
+    t.advance(101)
+    assert answer.value == "CONCURRENT_TRANSACTIONS"
+    lost = t.ask_add(producer, B)
+    t.runtime.resigned(0)
+    assert lost.value == "NOT_COORDINATOR"
 
 
 def test_verification_finds_what_is_not_in_the_transaction() -> None:
@@ -474,13 +502,25 @@ def test_the_last_epoch_is_followed_by_a_new_producer_id() -> None:
     t.markers.is_slow = True
     response = t.ask_end((1000, 32_766), commit=True, version=V2).value
     assert (response.error_code, response.producer_id, response.producer_epoch) == (0, 1001, 0)
-    assert t.add((1001, 0), B, version=V2) == "CONCURRENT_TRANSACTIONS"
+    assert t.verify((1001, 0), B) == "CONCURRENT_TRANSACTIONS"
     assert t.commit((1000, 32_766), version=V2) == "CONCURRENT_TRANSACTIONS"
     t.markers.release()
     assert t.markers.outcomes == [(A, "commit", 32_767)]
     response = t.ask_end((1000, 32_766), commit=True, version=V2).value
     assert (response.error_code, response.producer_id, response.producer_epoch) == (0, 1001, 0)
     assert t.add((1001, 0), B, version=V2) == "NONE"
+
+
+def test_a_new_producer_id_waits_for_the_last_transaction_of_the_old_one() -> None:
+    t = Transactions.at_epoch(32_766)
+    t.add((1000, 32_766), A, version=V2)
+    t.markers.is_slow = True
+    t.commit((1000, 32_766), version=V2)
+    following = t.ask_add((1001, 0), B, version=V2)
+    assert not following.is_given
+    t.markers.release()
+    assert following.value == "NONE"
+    assert t.known["t"].producer_id == 1001
 
 
 def test_a_producer_that_was_timed_out_learns_of_the_abort() -> None:

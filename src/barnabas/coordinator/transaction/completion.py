@@ -4,6 +4,9 @@ Telling starts when the Prepare record is replicated, never before: a marker can
 cannot be told now (a partition without a leader, an offsets partition that is being loaded) is told again
 later, until it is. A marker that is written twice does no harm, since nothing new can begin under the
 transactional id before the Complete record; so a coordinator that takes over simply starts from the top.
+
+A producer is told of its commit when the decision is safe, and may begin its next transaction while the last
+is still on its way. Such a request waits here for a moment, instead of being sent back to try again.
 """
 
 from __future__ import annotations
@@ -23,12 +26,14 @@ logger = logging.getLogger(__name__)
 
 RETRY_MS_MIN = 20.0
 RETRY_MS_MAX = 2_000.0
+WAIT_MS_MAX = 100.0
+"""How long the next transaction waits for the last one, before its producer has to ask again."""
 
 
 class Completions:
     """The prepared transactions of one shard on their way."""
 
-    __slots__ = ("_complete", "_find", "_is_closed", "_markers", "_telling", "_timers")
+    __slots__ = ("_complete", "_find", "_is_closed", "_markers", "_telling", "_timers", "_waiting")
 
     def __init__(
         self,
@@ -42,6 +47,7 @@ class Completions:
         self._find = find
         self._complete = complete
         self._telling: dict[str, TransactionMetadata] = {}
+        self._waiting: dict[str, list[Callable[[], None]]] = {}
         self._is_closed = False
 
     def start(self, transactional_id: str) -> None:
@@ -66,9 +72,28 @@ class Completions:
             failed=lambda _: self.start_later(transactional_id, RETRY_MS_MAX),
         )
 
+    def wait(self, transactional_id: str, then: Callable[[], None]) -> None:
+        """Call `then` when the transaction is complete, or when it takes too long."""
+        self._waiting.setdefault(transactional_id, []).append(then)
+
+        def give_up() -> Decision[None]:
+            self.completed(transactional_id)
+            return Decision()
+
+        key = ("wait", transactional_id)
+        if not self._timers.is_scheduled(key):
+            self._timers.schedule(key, WAIT_MS_MAX, give_up)
+
+    def completed(self, transactional_id: str) -> None:
+        self._timers.cancel(("wait", transactional_id))
+        for then in self._waiting.pop(transactional_id, ()):
+            then()
+
     def close(self) -> None:
         self._is_closed = True
         self._telling.clear()
+        for transactional_id in [*self._waiting]:
+            self.completed(transactional_id)
 
     def _tell(self, metadata: TransactionMetadata, partitions: set[TopicPartition], retry_ms: float) -> None:
         marker = TransactionMarker(

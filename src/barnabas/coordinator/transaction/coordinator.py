@@ -16,7 +16,7 @@ from barnabas.coordinator.transaction.settings import TransactionSettings
 from barnabas.coordinator.transaction.shard import TransactionShard
 from barnabas.coordinator.transaction.states import STATES_BY_NAME
 from barnabas.core.clock import Clock
-from barnabas.core.errors import InvalidRequest, KafkaError, NotCoordinator
+from barnabas.core.errors import ConcurrentTransactions, InvalidRequest, KafkaError, NotCoordinator
 from barnabas.core.ids import TopicPartition
 from barnabas.protocol.messages import describe_transactions, list_transactions
 from barnabas.protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
@@ -66,17 +66,37 @@ class TransactionCoordinator:
         *,
         client_transaction_version: int,
     ) -> None:
-        """Make the partitions part of the producer's transaction, which begins with the first of them."""
+        """Make the partitions part of the producer's transaction, which begins with the first of them.
+
+        If the last transaction is still being completed, wait a moment for that."""
         if not transactional_id:
             done(_no_id())
             return
         added = frozenset(partitions)
-        self.runtime.run(
-            self.partition_for(transactional_id),
-            lambda shard: shard.add_partitions(transactional_id, producer, added, client_transaction_version),
-            lambda _: done(None),
-            done,
-        )
+        partition = self.partition_for(transactional_id)
+
+        def attempt(refuse: Callable[[KafkaError], None]) -> None:
+            self.runtime.run(
+                partition,
+                lambda shard: shard.add_partitions(
+                    transactional_id, producer, added, client_transaction_version
+                ),
+                lambda _: done(None),
+                refuse,
+            )
+
+        def wait_once(error: KafkaError) -> None:
+            if not isinstance(error, ConcurrentTransactions):
+                done(error)
+                return
+            self.runtime.run(
+                partition,
+                lambda shard: shard.await_completion(transactional_id, lambda: attempt(done)),
+                done,
+                done,
+            )
+
+        attempt(wait_once)
 
     def verify(
         self,

@@ -92,6 +92,10 @@ class TransactionShard:
         after = with_partitions(metadata, partitions, self._clock.now_ms(), client_transaction_version)
         return Decision(True, [self._record(after)])
 
+    def await_completion(self, transactional_id: str, then: Callable[[], None]) -> Decision[None]:
+        self._completions.wait(transactional_id, then)
+        return Decision()
+
     def verify(
         self, transactional_id: str, producer: ProducerIdAndEpoch, partitions: frozenset[TopicPartition]
     ) -> Decision[frozenset[TopicPartition]]:
@@ -145,6 +149,7 @@ class TransactionShard:
             return Decision()
         return Decision(
             records=[self._record(completed(metadata, self._clock.now_ms()))],
+            applied=lambda: self._completions.completed(transactional_id),
             failed=lambda error: self._completions.completion_failed(transactional_id, error),
         )
 

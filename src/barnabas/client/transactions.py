@@ -1,0 +1,219 @@
+"""Transactions, looked at and ended over the wire.
+
+A transaction is known in two places: its coordinator knows the transactional id and all its partitions, and
+each partition knows which producers have a transaction open in it. One that a partition has open while the
+coordinator knows nothing of it *hangs*: nobody will end it, and committed readers wait for ever. `hanging`
+compares the two; `abort` tells the partition itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+
+from barnabas.client.cluster_client import ClusterClient, raise_for
+from barnabas.core.errors import TransactionalIdNotFound, UnknownTopicOrPartition
+from barnabas.core.ids import TopicPartition
+from barnabas.protocol.messages.describe_producers import (
+    DescribeProducersRequest,
+    DescribeProducersResponse,
+    TopicRequest,
+)
+from barnabas.protocol.messages.describe_transactions import (
+    DescribeTransactionsRequest,
+    DescribeTransactionsResponse,
+)
+from barnabas.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+from barnabas.protocol.messages.list_transactions import ListTransactionsRequest, ListTransactionsResponse
+from barnabas.protocol.messages.write_txn_markers import (
+    WritableTxnMarker,
+    WritableTxnMarkerTopic,
+    WriteTxnMarkersRequest,
+    WriteTxnMarkersResponse,
+)
+
+_TRANSACTION = 1
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionListing:
+    transactional_id: str
+    producer_id: int
+    state: str
+    coordinator_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionDescription:
+    transactional_id: str
+    producer_id: int
+    producer_epoch: int
+    state: str
+    coordinator_id: int
+    timeout_ms: int
+    start_timestamp_ms: int
+    """-1 when no transaction has begun."""
+    partitions: tuple[TopicPartition, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class OpenTransaction:
+    """What one partition says of a producer whose transaction is open there."""
+
+    topic_partition: TopicPartition
+    producer_id: int
+    producer_epoch: int
+    coordinator_epoch: int
+    start_offset: int
+    last_timestamp_ms: int
+
+
+class Transactions:
+    def __init__(self, cluster: ClusterClient) -> None:
+        self._cluster = cluster
+
+    async def list_all(
+        self,
+        *,
+        states: Sequence[str] = (),
+        producer_ids: Sequence[int] = (),
+        longer_than_ms: int = -1,
+    ) -> list[TransactionListing]:
+        """What every coordinator knows, by transactional id."""
+        cluster = self._cluster
+        request = ListTransactionsRequest(
+            state_filters=[*states], producer_id_filters=[*producer_ids], duration_filter=longer_than_ms
+        )
+
+        async def attempt() -> list[TransactionListing]:
+            await cluster.refresh(())
+            found: list[TransactionListing] = []
+            for broker_id in [*cluster.state.brokers]:
+                answer = await cluster.send_to_broker(broker_id, request, ListTransactionsResponse)
+                raise_for(answer.error_code, None, f"transactions of broker {broker_id}")
+                found += [
+                    TransactionListing(
+                        row.transactional_id, row.producer_id, row.transaction_state, broker_id
+                    )
+                    for row in answer.transaction_states
+                ]
+            return sorted(found, key=lambda each: each.transactional_id)
+
+        return await cluster.retry(attempt)
+
+    async def describe(self, transactional_id: str) -> TransactionDescription:
+        async def attempt() -> TransactionDescription:
+            coordinator_id = await self._coordinator(transactional_id)
+            request = DescribeTransactionsRequest(transactional_ids=[transactional_id])
+            answer = await self._cluster.send_to_broker(coordinator_id, request, DescribeTransactionsResponse)
+            (row,) = answer.transaction_states
+            if row.error_code == TransactionalIdNotFound.code:
+                raise TransactionalIdNotFound(f"there is no transactional id {transactional_id}")
+            raise_for(row.error_code, None, f"transactional id {transactional_id}")
+            return TransactionDescription(
+                transactional_id,
+                row.producer_id,
+                row.producer_epoch,
+                row.transaction_state,
+                coordinator_id,
+                row.transaction_timeout_ms,
+                row.transaction_start_time_ms,
+                tuple(
+                    TopicPartition(topic.topic, number) for topic in row.topics for number in topic.partitions
+                ),
+            )
+
+        return await self._cluster.retry(attempt)
+
+    async def open_in(self, topic_partition: TopicPartition) -> list[OpenTransaction]:
+        """The transactions that are open in a partition, oldest first."""
+        name, number = topic_partition
+        request = DescribeProducersRequest(topics=[TopicRequest(name=name, partition_indexes=[number])])
+
+        async def attempt() -> list[OpenTransaction]:
+            leader_id = await self._leader(topic_partition)
+            answer = await self._cluster.send_to_broker(leader_id, request, DescribeProducersResponse)
+            (row,) = answer.topics[0].partitions
+            raise_for(row.error_code, row.error_message, f"producers of {topic_partition}")
+            found = [
+                OpenTransaction(
+                    topic_partition,
+                    each.producer_id,
+                    each.producer_epoch,
+                    each.coordinator_epoch,
+                    each.current_txn_start_offset,
+                    each.last_timestamp,
+                )
+                for each in row.active_producers
+                if each.current_txn_start_offset >= 0
+            ]
+            return sorted(found, key=lambda each: each.start_offset)
+
+        return await self._cluster.retry(attempt)
+
+    async def hanging(self, topics: Collection[str]) -> list[OpenTransaction]:
+        """Transactions that are open in a partition of these topics and that no coordinator will end."""
+        found: list[OpenTransaction] = []
+        for name in topics:
+            topic = await self._cluster.topic(name)
+            for partition in topic.partitions:
+                found += await self.open_in(TopicPartition(name, partition.index))
+        if not found:
+            return []
+        known = {
+            each.producer_id: each
+            for each in await self.list_all(producer_ids=sorted({each.producer_id for each in found}))
+        }
+        hangs: list[OpenTransaction] = []
+        for each in found:
+            listed = known.get(each.producer_id)
+            if listed is None or not await self._has(listed.transactional_id, each):
+                hangs.append(each)
+        return hangs
+
+    async def _has(self, transactional_id: str, suspect: OpenTransaction) -> bool:
+        try:
+            described = await self.describe(transactional_id)
+        except TransactionalIdNotFound:
+            return False
+        return (
+            described.producer_id == suspect.producer_id and suspect.topic_partition in described.partitions
+        )
+
+    async def abort(self, transaction: OpenTransaction) -> None:
+        """Write the marker that aborts the transaction in its partition, and nowhere else."""
+        name, number = transaction.topic_partition
+        marker = WritableTxnMarker(
+            producer_id=transaction.producer_id,
+            producer_epoch=transaction.producer_epoch,
+            transaction_result=False,
+            topics=[WritableTxnMarkerTopic(name=name, partition_indexes=[number])],
+            coordinator_epoch=max(transaction.coordinator_epoch, 0),
+        )
+
+        async def attempt() -> None:
+            leader_id = await self._leader(transaction.topic_partition)
+            answer = await self._cluster.send_to_broker(
+                leader_id, WriteTxnMarkersRequest(markers=[marker]), WriteTxnMarkersResponse
+            )
+            code = answer.markers[0].topics[0].partitions[0].error_code
+            raise_for(code, None, f"aborting in {transaction.topic_partition}")
+
+        await self._cluster.retry(attempt)
+
+    async def _leader(self, topic_partition: TopicPartition) -> int:
+        name, number = topic_partition
+        topic = await self._cluster.topic(name)
+        for partition in topic.partitions:
+            if partition.index == number:
+                return partition.leader_id
+        raise UnknownTopicOrPartition(f"topic {name} has no partition {number}")
+
+    async def _coordinator(self, transactional_id: str) -> int:
+        request = FindCoordinatorRequest(key_type=_TRANSACTION, coordinator_keys=[transactional_id])
+        answer = await self._cluster.send_to_any(request, FindCoordinatorResponse)
+        (row,) = answer.coordinators
+        raise_for(row.error_code, row.error_message, f"coordinator of {transactional_id}")
+        if row.node_id not in self._cluster.state.brokers:
+            await self._cluster.refresh(())
+        return row.node_id
