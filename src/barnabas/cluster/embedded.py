@@ -183,7 +183,7 @@ class EmbeddedStore:
         )
 
     def _written(self, batch: list[_Entry]) -> None:
-        # A watch may submit: that waits, for a write beside the compaction would be emptied away with the log.
+        # A watch may submit: that waits, for a write beside the compaction would be emptied with the log.
         self._finish(batch)
         self._end_writing()
         journal = self._journal

@@ -60,4 +60,4 @@ def _front(region: FileRegion) -> memoryview:
     """The whole batches to convert; no more is read, unless the first one alone is larger."""
     some = FileRegion(region.file, region.position, min(region.length, CONVERTED_BYTES_MAX))
     found = whole_batches(some.read(), CONVERTED_BYTES_MAX)
-    return found if found else whole_batches(region.read(), CONVERTED_BYTES_MAX)
+    return found or whole_batches(region.read(), CONVERTED_BYTES_MAX)

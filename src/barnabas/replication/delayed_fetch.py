@@ -57,13 +57,10 @@ class DelayedFetch(DelayedOperation):
                 continue  # beyond the last stable offset, say: nothing to read yet, so it waits
             if params.min_bytes <= 1:
                 return self.force_complete()
-            if ask.fetch_offset < log.segments.active.base_offset:
+            if ask.fetch_offset < max(log.segments.active.base_offset, log.log_start_offset):
                 return self.force_complete()
-            try:
-                data = log.read(ask.fetch_offset, ask.max_bytes, upper_offset=end_offset, min_one_batch=False)
-            except KafkaError:
-                return self.force_complete()
-            readable_bytes += data.size_bytes
+            readable = log.read(ask.fetch_offset, ask.max_bytes, upper_offset=end_offset, min_one_batch=False)
+            readable_bytes += readable.size_bytes
             if readable_bytes >= params.min_bytes:
                 return self.force_complete()
         return False
