@@ -6,7 +6,8 @@ comes when all replicas have done so.
 
 from __future__ import annotations
 
-from barnabas.core.errors import KafkaError
+from barnabas.core.errors import InvalidTopicException, KafkaError
+from barnabas.core.ids import INTERNAL_TOPICS
 from barnabas.handlers.context import RequestContext
 from barnabas.handlers.registry import Api
 from barnabas.protocol.api_keys import ApiKey
@@ -35,6 +36,8 @@ def handle_delete_records(
             results.append(result)
             try:
                 partition = replicas.partition(topic.name, ask.partition_index)
+                if topic.name in INTERNAL_TOPICS:
+                    raise InvalidTopicException(f"records of the internal topic {topic.name} stay")
                 start_offset = partition.delete_records_before(ask.offset)
             except KafkaError as error:
                 result.error_code = error.code

@@ -257,6 +257,7 @@ class Broker:
             flush_check_interval_ms=config.log_flush_scheduler_interval_ms,
             recovery_checkpoint_interval_ms=config.log_flush_offset_checkpoint_interval_ms,
             start_offset_checkpoint_interval_ms=config.log_flush_start_offset_checkpoint_interval_ms,
+            high_watermark_checkpoint_interval_ms=config.replica_high_watermark_checkpoint_interval_ms,
             producer_expiration_check_interval_ms=config.producer_id_expiration_check_interval_ms,
             initial_delay_ms=config.log_initial_task_delay_ms,
             cleaner=_cleaner_settings(configs),
@@ -329,9 +330,6 @@ class Broker:
         self._exits.callback(driver.close)
         replicas = ReplicaManager(self.broker_id, log_manager, self._clock, self._timer, self.metrics)
         self._replicas = replicas
-        self._scheduler.every(
-            self.config.replica_high_watermark_checkpoint_interval_ms, log_manager.checkpoint_high_watermarks
-        )
         return replicas
 
     async def _register(self, znodes: Coordination, metadata: MetadataCache) -> int:
