@@ -6,6 +6,7 @@ ready line is a feature.
 
 from __future__ import annotations
 
+import errno
 import re
 import sys
 from pathlib import Path
@@ -89,7 +90,11 @@ def _run(config: BrokerConfig, metrics_address: tuple[str, int] | None) -> int:
     try:
         return run(config, metrics_address)
     except StartupFailed as error:
-        raise Failure(_ERRNO.sub("", str(error))) from None
+        message = _ERRNO.sub("", str(error))
+        if getattr(error.__cause__, "errno", None) == errno.EADDRINUSE:
+            option = "--listener" if message.startswith("cannot listen") else "--metrics"
+            message += f"; stop what uses it, or choose another {option}"
+        raise Failure(message) from None
     except StoreLocked:
         directory = config.log_dirs[0]
         raise Failure(
