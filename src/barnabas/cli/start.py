@@ -39,7 +39,7 @@ _ERRNO = re.compile(r"^\[Errno -?\d+\] ")
     "listeners",
     multiple=True,
     metavar="NAME://HOST:PORT",
-    help="Where to listen (listeners); may be given several times.",
+    help="Where to listen (listeners), e.g. PLAINTEXT://127.0.0.1:9093; may be given several times.",
 )
 @click.option("--broker-id", metavar="N", help="The id of this broker (broker.id).")
 @click.option(
@@ -60,7 +60,8 @@ def start(
 ) -> None:
     """Start a broker.
 
-    With no options it listens on 127.0.0.1:9092 and keeps its data in the user's data home.
+    With no options it listens on 127.0.0.1:9092 and keeps its data in ~/.local/share/barnabas
+    (under XDG_DATA_HOME if that is set).
     """
     properties = {} if config_file is None else _read(config_file)
     if data_dir is not None:

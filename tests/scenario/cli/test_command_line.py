@@ -219,6 +219,12 @@ def test_two_brokers_do_not_share_an_address_or_a_directory(
     refused = barnabas("start", "--listener", address, "--data-dir", str(tmp_path), code=1)
     assert f"cannot listen on {broker.bootstrap}" in refused
     assert "choose another --listener" in refused
+    where = ("--listener", "PLAINTEXT://127.0.0.1:0", "--data-dir", str(tmp_path / "metrics"))
+    with barnabas.start("start", *where, "--metrics", broker.bootstrap) as process:
+        _, complaint = process.communicate(timeout=60)
+    assert process.returncode == 1
+    assert f"cannot serve metrics on {broker.bootstrap}".encode() in complaint
+    assert b"choose another --metrics" in complaint
     if broker.name == "barnabas":
         free = "PLAINTEXT://127.0.0.1:0"
         refused = barnabas("start", "--listener", free, "--data-dir", str(broker.data_directory), code=1)
