@@ -8,6 +8,7 @@ from __future__ import annotations
 import random
 import sys
 import time
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -110,5 +111,9 @@ def test_every_input_is_in_the_output_once_whatever_is_killed(tmp_path: Path) ->
 
         siege.await_loop(is_complete)
         siege.loop.kill()
+        for partition in range(PARTITIONS):
+            counts = Counter(found[partition])
+            assert {value: count for value, count in counts.items() if count > 1} == {}, "more than once"
+            assert set(expected[partition]) - set(found[partition]) == set(), "lost"
         assert found == expected
         assert read_all(broker.bootstrap, "sink", partitions=PARTITIONS) == expected

@@ -11,7 +11,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 
 RECORDS_PER_TRANSACTION = 20
 TIMEOUT_S = 30.0
@@ -20,35 +20,59 @@ TRANSACTIONAL_ID = "transform-1"
 FATAL = 3
 
 
-def rewind(receiver: Consumer) -> None:
-    """Read again from where the last committed transaction ended."""
-    for position in receiver.committed(receiver.assignment(), TIMEOUT_S):
-        position.offset = max(position.offset, 0)
-        receiver.seek(position)
+class Reader:
+    """Messages of the present assignment: what was read before a rebalance will be read again after it."""
+
+    def __init__(self, receiver: Consumer, source: str) -> None:
+        self.receiver = receiver
+        self._messages: list[Message] = []
+        receiver.subscribe([source], on_assign=self._forget, on_revoke=self._forget, on_lost=self._forget)
+
+    def _forget(self, *_: object) -> None:
+        self._messages.clear()
+
+    def read(self) -> list[Message]:
+        self._messages.clear()
+        while len(self._messages) < RECORDS_PER_TRANSACTION:
+            message = self.receiver.poll(0.05)
+            if message is None:
+                break
+            if message.error() is None:
+                self._messages.append(message)
+        return self._messages
+
+    def rewind(self) -> None:
+        """Read again from where the last committed transaction ended."""
+        for position in self.receiver.committed(self.receiver.assignment(), TIMEOUT_S):
+            position.offset = max(position.offset, 0)
+            self.receiver.seek(position)
 
 
-def transform(receiver: Consumer, producer: Producer, sink: str) -> int:
-    messages = [each for each in receiver.consume(RECORDS_PER_TRANSACTION, 0.2) if each.error() is None]
+def transform(reader: Reader, producer: Producer, sink: str) -> int:
+    messages = reader.read()
     if not messages:
         return 0
     producer.begin_transaction()
+    following: dict[int, TopicPartition] = {}
     for message in messages:
-        producer.produce(sink, message.value(), partition=message.partition())
+        number = message.partition()
+        producer.produce(sink, message.value(), partition=number)
+        following[number] = TopicPartition(message.topic(), number, message.offset() + 1)
     producer.send_offsets_to_transaction(
-        receiver.position(receiver.assignment()), receiver.consumer_group_metadata(), TIMEOUT_S
+        [*following.values()], reader.receiver.consumer_group_metadata(), TIMEOUT_S
     )
     producer.commit_transaction(TIMEOUT_S)
     return len(messages)
 
 
-def recover(receiver: Consumer, producer: Producer, error: KafkaError) -> bool:
+def recover(reader: Reader, producer: Producer, error: KafkaError) -> bool:
     """True when the loop may go on."""
     print(error, flush=True)
     if error.fatal():
         return False
     try:
         producer.abort_transaction(TIMEOUT_S)
-        rewind(receiver)
+        reader.rewind()
     except KafkaException as failure:
         print("while recovering:", failure, flush=True)
         return False
@@ -79,13 +103,13 @@ def main(bootstrap: str, source: str, sink: str, notes_path: str) -> int:
         }
     )
     producer.init_transactions(TIMEOUT_S)
-    receiver.subscribe([source])
+    reader = Reader(receiver, source)
     with Path(notes_path).open("a") as notes:
         while True:
             try:
-                count = transform(receiver, producer, sink)
+                count = transform(reader, producer, sink)
             except KafkaException as failure:
-                if not recover(receiver, producer, failure.args[0]):
+                if not recover(reader, producer, failure.args[0]):
                     return FATAL
             else:
                 if count:

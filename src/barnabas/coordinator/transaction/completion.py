@@ -33,7 +33,7 @@ WAIT_MS_MAX = 100.0
 class Completions:
     """The prepared transactions of one shard on their way."""
 
-    __slots__ = ("_complete", "_find", "_is_closed", "_markers", "_telling", "_timers", "_waiting")
+    __slots__ = ("_complete", "_find", "_markers", "_telling", "_timers", "_waiting")
 
     def __init__(
         self,
@@ -48,7 +48,6 @@ class Completions:
         self._complete = complete
         self._telling: dict[str, TransactionMetadata] = {}
         self._waiting: dict[str, list[Callable[[], None]]] = {}
-        self._is_closed = False
 
     def start(self, transactional_id: str) -> None:
         """The Prepare record is replicated."""
@@ -90,7 +89,6 @@ class Completions:
             then()
 
     def close(self) -> None:
-        self._is_closed = True
         self._telling.clear()
         for transactional_id in [*self._waiting]:
             self.completed(transactional_id)
@@ -107,7 +105,7 @@ class Completions:
 
     def _told(self, metadata: TransactionMetadata, errors: MarkerErrors, retry_ms: float) -> None:
         transactional_id = metadata.transactional_id
-        if self._is_closed or self._telling.get(transactional_id) is not metadata:
+        if self._telling.get(transactional_id) is not metadata:
             return
         left: set[TopicPartition] = set()
         for topic_partition, error in errors.items():
