@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
+import resource
 from contextlib import AsyncExitStack
 from pathlib import Path
 
@@ -44,7 +45,7 @@ from barnabas.handlers.table import ALL_APIS
 from barnabas.network.exchange import Exchange
 from barnabas.network.listener import Endpoint as Bind
 from barnabas.network.server import Server
-from barnabas.network.settings import NetworkSettings
+from barnabas.network.settings import UNLIMITED, NetworkSettings
 from barnabas.node.broker_config import BrokerConfig
 from barnabas.node.config_keys import BROKER_KEYS
 from barnabas.node.config_parsing import connection_overrides
@@ -190,6 +191,8 @@ class Broker:
         server.dispatch = dispatcher.dispatch
         server.start(loop)
         self._exits.push_async_callback(server.stop, deadline_ms=DRAIN_MS_MAX)
+        # Members that wait for a rebalance are sent elsewhere first, or draining would wait for them.
+        self._exits.callback(groups.runtime.close)
         self.lifecycle.move_to(BrokerState.RUNNING)
 
     async def shutdown(self) -> None:
@@ -298,7 +301,7 @@ class Broker:
         settings = NetworkSettings(
             request_bytes_max=config.socket_request_max_bytes,
             idle_ms_max=config.connections_max_idle_ms,
-            connections_max=config.max_connections,
+            connections_max=min(config.max_connections, connections_allowed()),
             connections_per_ip_max=config.max_connections_per_ip,
             connections_per_ip_overrides=config.max_connections_per_ip_overrides,
             send_buffer_bytes=-1,
@@ -317,7 +320,7 @@ class Broker:
 
     def _follow_settings(self, configs: ConfigRepository, server: Server, log_manager: LogManager) -> None:
         """Settings of the broker itself that may change while it runs; topics' follow by themselves."""
-        server.settings.connections_max = configs.broker_value("max.connections")
+        server.settings.connections_max = min(configs.broker_value("max.connections"), connections_allowed())
         server.settings.connections_per_ip_max = configs.broker_value("max.connections.per.ip")
         server.settings.connections_per_ip_overrides = connection_overrides(
             configs.broker_value("max.connections.per.ip.overrides")
@@ -389,3 +392,10 @@ def _cleaner_settings(configs: ConfigRepository) -> CleanerSettings:
 def _refuse_all(exchange: Exchange, frame: memoryview) -> None:  # noqa: ARG001 - the shape of a dispatch
     """Stands in until the handlers are ready; nothing is accepted before that."""
     exchange.close("the broker is starting")
+
+
+def connections_allowed() -> int:
+    """What connections may take of the process's descriptors: logs must be able to open files,
+    however many clients there are."""
+    limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return UNLIMITED if limit == resource.RLIM_INFINITY else max(limit // 2, 64)

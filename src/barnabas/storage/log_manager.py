@@ -151,6 +151,8 @@ class LogManager:
         if not self.live_directories:
             raise KafkaStorageError("none of the log directories can be used")
         epochs = {self._open_directory(directory) for directory in self.live_directories}
+        if not self.live_directories:
+            raise KafkaStorageError("none of the log directories could be opened; the log says why")
         self.last_broker_epoch = epochs.pop() if len(epochs) == 1 else -1
 
     def _open_directory(self, directory: LogDirectory) -> int:
