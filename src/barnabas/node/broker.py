@@ -191,8 +191,6 @@ class Broker:
         server.dispatch = dispatcher.dispatch
         server.start(loop)
         self._exits.push_async_callback(server.stop, deadline_ms=DRAIN_MS_MAX)
-        # Members that wait for a rebalance are sent elsewhere first, or draining would wait for them.
-        self._exits.callback(groups.runtime.close)
         self.lifecycle.move_to(BrokerState.RUNNING)
 
     async def shutdown(self) -> None:
