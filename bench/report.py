@@ -48,6 +48,7 @@ ROWS = (
     Row("requests_32_cpu_us", "· broker CPU", "µs/request", False, None),
     Row("consume_mb_s", "consume from page cache, librdkafka", "MB/s", True, 1.5),
     Row("consume_cpu_s_gb", "· broker CPU", "s/GB", False, 0.5),
+    Row("growth_fetch", "fetch from the middle of a log, p50, 1 GB over 100 MB", "times", False, None),
     Row("large_in_mb_s", "produce, 1 MB requests, 5 in flight, raw", "MB/s", True, None),
     Row("large_in_cpu_s_gb", "· broker CPU", "s/GB", False, 0.5),
     Row("large_out_mb_s", "fetch, 1 MB answers, raw", "MB/s", True, None),

@@ -12,6 +12,7 @@ WORKS: dict[str, Callable[[Broker, works.Scale], works.Figures]] = {
     "produce_1k": works.produce_1k,
     "produce_100b": works.produce_100b,
     "consume": works.consume,
+    "growth": works.growth,
     "one_record_requests": works.one_record_requests,
     "large_batches": works.large_batches,
     "end_to_end": works.end_to_end,
