@@ -187,10 +187,10 @@ RUST = Kit(
 )
 
 
-def java(version: str, era: str) -> Kit:
-    """The same features against one version of kafka-clients; `era` names what differs between APIs."""
+def java(version: str, *sources: str) -> Kit:
+    """The same features against one version of kafka-clients; `sources` are those that its API compiles."""
     pom = ("mvn", "-B", "-q", "-f", "pom.xml", f"-Dkafka.clients.version={version}")
-    compiled = ("sh", "-c", f"javac -nowarn -cp 'jars/*' -d classes src/*.java {era}/*.java")
+    compiled = ("sh", "-c", f"javac -nowarn -cp 'jars/*' -d classes {' '.join(sources)}")
     return Kit(
         f"java-{version}",
         "java",
@@ -200,16 +200,24 @@ def java(version: str, era: str) -> Kit:
     )
 
 
-def java_program(version: str, era: str, *, long: bool) -> Program:
+def java_program(version: str, *sources: str, long: bool) -> Program:
     command = ("java", "-Xmx256M", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-cp", "classes:jars/*")
-    return Program(f"kafka-clients {version}", "Java", java(version, era), (*command, "Main", version), long)
+    kit = java(version, *sources)
+    return Program(f"kafka-clients {version}", "Java", kit, (*command, "Main", version), long)
 
+
+MODERN = ("src/*.java", "modern/*.java")
+LEGACY = ("src/*.java", "legacy/*.java")
+OLDEST = ("src/Main.java", "oldest/*.java")
+"""Before 0.11 there was no admin client, so nearly everything is written another way."""
 
 PROGRAMS: tuple[Program, ...] = (
-    java_program(kafka_version(), "modern", long=False),
-    java_program("3.9.2", "modern", long=True),
-    java_program("2.8.2", "modern", long=True),
-    java_program("0.11.0.3", "legacy", long=True),
+    java_program(kafka_version(), *MODERN, long=False),
+    java_program("3.9.2", *MODERN, long=True),
+    java_program("2.8.2", *MODERN, long=True),
+    java_program("0.11.0.3", *LEGACY, long=True),
+    java_program("0.10.2.2", *OLDEST, "era-0.10/*.java", long=True),
+    java_program("0.9.0.1", *OLDEST, "era-0.9/*.java", long=True),
     Program("franz-go", "Go", GO, ("bin/franzgo",)),
     Program("sarama", "Go", GO, ("bin/sarama",)),
     Program("kafka-go", "Go", GO, ("bin/kafkago",)),
