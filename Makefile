@@ -25,7 +25,7 @@ run: $(VENV)/.run  ## start a broker on 127.0.0.1:9092
 	$(BIN)/barnabas start
 
 test: $(VENV)/.dev ## run every test
-	$(BIN)/python -m pytest -n 2 --dist loadgroup -m "not compatibility"
+	$(BIN)/python -m pytest -n 2 --dist loadfile -m "not compatibility"
 
 test-clients: $(VENV)/.dev ## every client and tool against the broker, write docs/COMPATIBILITY.md
 	$(BIN)/python -m pytest tests/clients --compatibility docs/COMPATIBILITY.md

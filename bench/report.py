@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import confluent_kafka
+import plot
 from tests.peers.kafka import kafka_version
 
 Samples = dict[str, dict[str, list[float]]]
@@ -47,6 +48,7 @@ ROWS = (
     Row("requests_32_cpu_us", "· broker CPU", "µs/request", False, None),
     Row("consume_mb_s", "consume from page cache, librdkafka", "MB/s", True, 1.5),
     Row("consume_cpu_s_gb", "· broker CPU", "s/GB", False, 0.5),
+    Row("growth_fetch", "fetch from the middle of a log, p50, 1 GB over 100 MB", "times", False, None),
     Row("large_in_mb_s", "produce, 1 MB requests, 5 in flight, raw", "MB/s", True, None),
     Row("large_in_cpu_s_gb", "· broker CPU", "s/GB", False, 0.5),
     Row("large_out_mb_s", "fetch, 1 MB answers, raw", "MB/s", True, None),
@@ -54,6 +56,13 @@ ROWS = (
     Row("end_to_end_p50_ms", "end to end at 5,000 records/s, p50", "ms", False, 0.5),
     Row("end_to_end_p99_ms", "· p99", "ms", False, 0.5),
     Row("end_to_end_cpu_percent", "· broker CPU", "%", False, None),
+    Row("connections_p99_us", "one-record produce beside 1,000 open connections, p99", "µs", False, 1.0),
+    Row("group_stable_s", "group of 50: time to stable", "s", False, 1.0),
+    Row("commits_s", "offset commits, one after the other", "commits/s", True, 1.0),
+    Row("transactions_s", "transactions of 100 records", "transactions/s", True, 1.0),
+    Row("partitions_create_s", "1,000 partitions: create", "s", False, 0.5),
+    Row("partitions_idle_percent", "· idle CPU", "%", False, 0.5),
+    Row("partitions_restart_s", "· restart after kill -9", "s", False, 0.5),
 )
 
 
@@ -79,6 +88,29 @@ def write(directory: Path, samples: Samples, about: dict[str, str], described: s
     raw = {"about": about, "run": described, "samples": samples}
     (directory / "results.json").write_text(json.dumps(raw, indent=1) + "\n")
     (directory / "RESULTS.md").write_text(rendered(samples, about, described))
+    (directory / "results.svg").write_text(plot.drawn(_ratios(samples)))
+
+
+def _ratios(samples: Samples) -> list[tuple[str, float]]:
+    """How many times better we are than the peer, row by row, where a goal is set."""
+    ratios = []
+    for row in ROWS:
+        ours, kafkas = (samples.get(name, {}).get(row.figure) for name in ("barnabas", "kafka"))
+        if row.wanted is None or not ours or not kafkas:
+            continue
+        mine, theirs = statistics.median(ours), statistics.median(kafkas)
+        if mine and theirs:
+            name = _full_name(row)
+            ratios.append((name, mine / theirs if row.more_is_better else theirs / mine))
+    return ratios
+
+
+def _full_name(row: Row) -> str:
+    """A row that begins with a dot goes on with the work above it."""
+    if not row.work.startswith("·"):
+        return row.work
+    above = [each for each in ROWS[: ROWS.index(row)] if not each.work.startswith("·")][-1]
+    return f"{above.work.split(',')[0]}{row.work.replace('·', ',')}"
 
 
 def rendered(samples: Samples, about: dict[str, str], described: str) -> str:

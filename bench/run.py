@@ -20,8 +20,9 @@ import report
 from bare_loop import Subject
 from raw_load import opaque_frame, run_load
 from subjects import started
+from table import WORKS
 from tests.support.broker import REPOSITORY, resident_bytes
-from works import FULL, MEGABYTE, QUICK, WORKS, Scale, warm_up
+from works import FULL, MEGABYTE, QUICK, Scale, warm_up
 
 HERE = Path(__file__).parent
 LARGE_FRAME_BYTES = 960_000

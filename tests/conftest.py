@@ -23,6 +23,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     if config.getoption("--compatibility"):
+        if config.getoption("numprocesses", None):
+            raise pytest.UsageError("--compatibility needs one process: the matrix is gathered in it")
         from tests.clients.matrix import Matrix
 
         config.pluginmanager.register(Matrix(Path(config.getoption("--compatibility"))))

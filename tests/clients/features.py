@@ -49,7 +49,7 @@ FEATURES: tuple[Feature, ...] = (
     Feature(
         "group-consumer-protocol", "the same, KIP-848", frozenset({CONSUMER_GROUP_HEARTBEAT, OFFSET_COMMIT})
     ),
-    Feature("transaction", "transactions", frozenset({ADD_PARTITIONS_TO_TXN})),
+    Feature("transaction", "transactions", frozenset({ADD_PARTITIONS_TO_TXN, JOIN_GROUP})),
     Feature("transaction-offsets", "offsets in a transaction", frozenset({JOIN_GROUP, TXN_OFFSET_COMMIT})),
 )
 BY_NAME = {feature.name: feature for feature in FEATURES}

@@ -31,6 +31,17 @@ CLIENTS: tuple[tuple[str, str], ...] = (
     ("kcat", "C"),
 )
 TOOLS = "Kafka's tools"
+NOT_FOR = {
+    "kcat": {
+        "create-topic",
+        "describe-configs",
+        "alter-configs",
+        "create-partitions",
+        "delete-records",
+        "delete-topic",
+    }
+}
+"""What no test can show because the client does not administer."""
 HEAD = """\
 # Compatibility
 
@@ -104,6 +115,8 @@ class Matrix:
         return client if version in client else f"{client} {version}"
 
     def _symbol(self, client: str, feature: str) -> str:
+        if feature in NOT_FOR.get(client, ()):
+            return ABSENT
         found = self._cells.get((client, feature), set())
         return next((symbol for symbol in WORST_FIRST if symbol in found), UNTRIED)
 

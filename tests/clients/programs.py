@@ -33,6 +33,10 @@ class ProgramUnavailable(Exception):
     """The language or its packages cannot be had here; the reason is the message."""
 
 
+_unavailable: dict[str, ProgramUnavailable] = {}
+"""Kits that could not be had: asked for once, not once per client."""
+
+
 @dataclass(frozen=True, slots=True)
 class Kit:
     """Sources that are fetched for and compiled together."""
@@ -45,12 +49,12 @@ class Kit:
 
     def directory(self) -> Path:
         """Where the finished build is, made now if it is not there."""
+        if self.name in _unavailable:
+            raise _unavailable[self.name]
         missing = [tool for tool in self.tools if shutil.which(tool) is None]
-        target = cache_directory() / f"{self.name}-{self._digest()}"
-        if target.is_dir() and not missing:
-            return target
         if missing:
             raise ProgramUnavailable(f"{', '.join(missing)} is not installed")
+        target = cache_directory() / f"{self.name}-{self._digest()}"
         target.parent.mkdir(parents=True, exist_ok=True)
         with (target.parent / "lock").open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
@@ -65,11 +69,15 @@ class Kit:
             for command in self.fetch:
                 done = _run(command, partial, FETCH_TIMEOUT_S)
                 if done.returncode != 0:
-                    raise ProgramUnavailable(f"{command[0]} fetched nothing: {done.stdout[-600:]}")
+                    said = " ".join(done.stdout.split())[-300:]
+                    raise ProgramUnavailable(f"{command[0]} could not fetch what it needs: {said}")
             for command in self.compile:
                 done = _run(command, partial, COMPILE_TIMEOUT_S)
                 assert done.returncode == 0, f"{' '.join(command)}:\n{done.stdout[-4000:]}"
             partial.rename(target)
+        except ProgramUnavailable as reason:
+            _unavailable[self.name] = reason
+            raise
         finally:
             shutil.rmtree(partial, ignore_errors=True)
 
@@ -124,6 +132,7 @@ class Outcome:
     version: str = ""
     results: dict[str, tuple[str, str]] = field(default_factory=dict)
     complaint: str = ""
+    unavailable: str = ""
 
 
 def run(program: Program, bootstrap: str, prefix: str, timeouts_ms: Mapping[str, int]) -> Outcome:
@@ -166,23 +175,22 @@ def _understand(output: str, complaint: str) -> Outcome:
 GO = Kit(
     "go", "go", ("go",), fetch=(("go", "mod", "download"),), compile=(("go", "build", "-o", "bin/", "./..."),)
 )
+NPM = ("npm", "install", "--no-package-lock", "--no-audit", "--no-fund")
 JAVASCRIPT = Kit(
     "javascript",
     "javascript",
     ("node", "npm"),
-    fetch=(
-        ("npm", "install", "--no-package-lock", "--no-audit", "--no-fund", "--fetch-retries=1", "--omit=dev"),
-    ),
+    fetch=((*NPM, "--fetch-retries=0", "--ignore-scripts"),),
 )
 RUST = Kit(
     "rust", "rust", ("cargo",), fetch=(("cargo", "fetch"),), compile=(("cargo", "build", "--offline"),)
 )
 
 
-def java(version: str, era: str) -> Kit:
-    """The same features against one version of kafka-clients; `era` names what differs between APIs."""
+def java(version: str, *sources: str) -> Kit:
+    """The same features against one version of kafka-clients; `sources` are those that its API compiles."""
     pom = ("mvn", "-B", "-q", "-f", "pom.xml", f"-Dkafka.clients.version={version}")
-    compiled = ("sh", "-c", f"javac -nowarn -cp 'jars/*' -d classes src/*.java {era}/*.java")
+    compiled = ("sh", "-c", f"javac -nowarn -cp 'jars/*' -d classes {' '.join(sources)}")
     return Kit(
         f"java-{version}",
         "java",
@@ -192,16 +200,24 @@ def java(version: str, era: str) -> Kit:
     )
 
 
-def java_program(version: str, era: str, *, long: bool) -> Program:
+def java_program(version: str, *sources: str, long: bool) -> Program:
     command = ("java", "-Xmx256M", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-cp", "classes:jars/*")
-    return Program(f"kafka-clients {version}", "Java", java(version, era), (*command, "Main", version), long)
+    kit = java(version, *sources)
+    return Program(f"kafka-clients {version}", "Java", kit, (*command, "Main", version), long)
 
+
+MODERN = ("src/*.java", "modern/*.java")
+LEGACY = ("src/*.java", "legacy/*.java")
+OLDEST = ("src/Main.java", "oldest/*.java")
+"""Before 0.11 there was no admin client, so nearly everything is written another way."""
 
 PROGRAMS: tuple[Program, ...] = (
-    java_program(kafka_version(), "modern", long=False),
-    java_program("3.9.2", "modern", long=True),
-    java_program("2.8.2", "modern", long=True),
-    java_program("0.11.0.3", "legacy", long=True),
+    java_program(kafka_version(), *MODERN, long=False),
+    java_program("3.9.2", *MODERN, long=True),
+    java_program("2.8.2", *MODERN, long=True),
+    java_program("0.11.0.3", *LEGACY, long=True),
+    java_program("0.10.2.2", *OLDEST, "era-0.10/*.java", long=True),
+    java_program("0.9.0.1", *OLDEST, "era-0.9/*.java", long=True),
     Program("franz-go", "Go", GO, ("bin/franzgo",)),
     Program("sarama", "Go", GO, ("bin/sarama",)),
     Program("kafka-go", "Go", GO, ("bin/kafkago",)),

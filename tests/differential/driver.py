@@ -1,8 +1,8 @@
 """Runs one case against one broker and keeps what was said.
 
 The requests of the two runs must be the same bytes, but for the correlation id and for topic ids,
-session ids and producer ids that the broker itself gave out: `Spoken.request` has those masked, and
-the test compares it.
+session ids, producer ids and member ids that the broker itself gave out: `Spoken.request` has those
+masked, and the test compares it.
 """
 
 from __future__ import annotations
@@ -70,6 +70,9 @@ class _Conversation:
             self._given.append(struct.pack(">i", answer.session_id))  # type: ignore[attr-defined]
         if isinstance(answer, InitProducerIdResponse) and answer.producer_id >= 0:
             self._given.append(struct.pack(">q", answer.producer_id))
+        member_id = getattr(answer, "member_id", None)
+        if member_id:
+            self._given.append(member_id.encode())
 
     def masked(self, frame: bytes) -> bytes:
         frame = frame[:4] + frame[8:]

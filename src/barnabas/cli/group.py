@@ -6,12 +6,14 @@ from datetime import datetime
 
 import click
 
+from barnabas.cli.exits import NotFound
 from barnabas.cli.output import print_json, print_table
 from barnabas.cli.session import bootstrap_option, run
 from barnabas.client.channel import Address
 from barnabas.client.cluster_client import ClusterClient
 from barnabas.client.consumer import list_offsets
 from barnabas.client.groups import GroupDescription, Groups, topics_of
+from barnabas.core.errors import GroupIdNotFound
 from barnabas.core.ids import TopicPartition
 
 Bootstrap = tuple[Address, ...]
@@ -91,6 +93,8 @@ def reset_offsets(
         groups = Groups(cluster)
         committed = await groups.offsets(name)
         wanted = await _wanted(cluster, topics, committed)
+        if not wanted:
+            raise NotFound(f"group {name} has no offsets to move; to give it some, name topics with --topic")
         first = await _bounds(cluster, wanted, EARLIEST)
         last = await _bounds(cluster, wanted, LATEST)
         target: Offsets = {}
@@ -123,15 +127,25 @@ def delete(names: tuple[str, ...], bootstrap: Bootstrap) -> None:
 
     async def action(cluster: ClusterClient) -> None:
         for name in names:
-            await Groups(cluster).delete(name)
+            try:
+                await Groups(cluster).delete(name)
+            except GroupIdNotFound:
+                raise _no_group(name) from None
             click.echo(f"deleted group {name}")
 
     run(bootstrap, action)
 
 
+def _no_group(name: str) -> NotFound:
+    return NotFound(f"there is no group {name}")
+
+
 async def _look_at(cluster: ClusterClient, name: str) -> tuple[GroupDescription, Offsets, Offsets]:
     groups = Groups(cluster)
-    about = await groups.describe(name)
+    try:
+        about = await groups.describe(name)
+    except GroupIdNotFound:
+        raise _no_group(name) from None
     committed = await groups.offsets(name)
     assigned = [each for member in about.members for each in member.partitions]
     ends = await _bounds(cluster, sorted({*committed, *assigned}), LATEST)

@@ -27,6 +27,8 @@ def dump(files: tuple[Path, ...], print_data: bool, deep: bool) -> None:
     from barnabas.storage.dump import dump_file  # noqa: PLC0415 - the storage engine is dear to import
 
     for path in files:
+        if path.is_dir():
+            raise Failure(f"{path} is a directory; name files in it, such as {path}/*.log")
         if not path.is_file():
             raise NotFound(f"there is no file {path}")
         try:
@@ -34,5 +36,7 @@ def dump(files: tuple[Path, ...], print_data: bool, deep: bool) -> None:
                 click.echo(line)
         except KafkaError as error:
             raise failure_for(error) from None
+        except BrokenPipeError:
+            raise  # whoever reads has read enough, which is no fault of the file
         except (OSError, ValueError) as error:
             raise Failure(f"cannot dump {path}: {getattr(error, 'strerror', None) or error}") from None

@@ -27,10 +27,16 @@ ESCAPES = {"\\t": "\t", "\\n": "\n", "\\0": "\0"}
 @click.argument("topic")
 @click.option("--key-separator", metavar="SEP", help=r"What divides key from value on each line, e.g. '\t'.")
 @click.option("--header", "headers", multiple=True, metavar="KEY=VALUE", help="A header of every record.")
-@click.option("--partition", type=click.IntRange(min=0), help="Write to this partition only.")
-@click.option("--codec", type=click.Choice(list(CODECS)), default="none", help="Compress the batches.")
-@click.option("--acks", type=click.Choice(list(ACKS)), default="all", help="Who must have a record: all"
-    " in-sync replicas, the leader, or nobody.")  # fmt: skip
+@click.option("--partition", type=click.IntRange(min=0), metavar="N", help="Write to this partition only.")
+@click.option(
+    "--codec",
+    type=click.Choice(list(CODECS)),
+    default="none",
+    show_default=True,
+    help="Compress the batches.",
+)
+@click.option("--acks", type=click.Choice(list(ACKS)), default="all", show_default=True,
+    help="Who must have a record: all in-sync replicas, the leader, or nobody.")  # fmt: skip
 @click.option("--json", "as_json", is_flag=True, help="Lines are JSON: key, value, headers, timestamp.")
 @click.option("--quiet", is_flag=True, help="Do not say how much was written.")
 @bootstrap_option

@@ -6,6 +6,7 @@ ready line is a feature.
 
 from __future__ import annotations
 
+import errno
 import re
 import sys
 from pathlib import Path
@@ -38,7 +39,7 @@ _ERRNO = re.compile(r"^\[Errno -?\d+\] ")
     "listeners",
     multiple=True,
     metavar="NAME://HOST:PORT",
-    help="Where to listen (listeners); may be given several times.",
+    help="Where to listen (listeners), e.g. PLAINTEXT://127.0.0.1:9093; may be given several times.",
 )
 @click.option("--broker-id", metavar="N", help="The id of this broker (broker.id).")
 @click.option(
@@ -59,7 +60,8 @@ def start(
 ) -> None:
     """Start a broker.
 
-    With no options it listens on 127.0.0.1:9092 and keeps its data in the user's data home.
+    With no options it listens on 127.0.0.1:9092 and keeps its data in ~/.local/share/barnabas
+    (under XDG_DATA_HOME if that is set).
     """
     properties = {} if config_file is None else _read(config_file)
     if data_dir is not None:
@@ -89,7 +91,11 @@ def _run(config: BrokerConfig, metrics_address: tuple[str, int] | None) -> int:
     try:
         return run(config, metrics_address)
     except StartupFailed as error:
-        raise Failure(_ERRNO.sub("", str(error))) from None
+        message = _ERRNO.sub("", str(error))
+        if getattr(error.__cause__, "errno", None) == errno.EADDRINUSE:
+            option = "--listener" if message.startswith("cannot listen") else "--metrics"
+            message += f"; stop what uses it, or choose another {option}"
+        raise Failure(message) from None
     except StoreLocked:
         directory = config.log_dirs[0]
         raise Failure(

@@ -24,8 +24,18 @@ def topic() -> None:
 
 @topic.command()
 @click.argument("name")
-@click.option("--partitions", type=click.IntRange(min=1), help="How many; else the broker's num.partitions.")
-@click.option("--replication-factor", type=click.IntRange(min=1), help="How many; else the broker's default.")
+@click.option(
+    "--partitions",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="How many; else the broker's num.partitions.",
+)
+@click.option(
+    "--replication-factor",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="How many; else the broker's default.",
+)
 @click.option("--config", "configs", multiple=True, metavar="KEY=VALUE", help="A setting of the topic.")
 @click.option("--if-not-exists", is_flag=True, help="Succeed if it exists already.")
 @bootstrap_option
@@ -103,7 +113,9 @@ def describe(names: tuple[str, ...], as_json: bool, bootstrap: Bootstrap) -> Non
 
 @topic.command()
 @click.argument("name")
-@click.option("--partitions", type=click.IntRange(min=1), help="The new number; it can only grow.")
+@click.option(
+    "--partitions", type=click.IntRange(min=1), metavar="N", help="The new number; it can only grow."
+)
 @click.option("--config", "configs", multiple=True, metavar="KEY=VALUE", help="Set a setting.")
 @click.option("--delete-config", "removals", multiple=True, metavar="KEY", help="Return to the default.")
 @bootstrap_option

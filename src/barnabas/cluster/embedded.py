@@ -183,12 +183,13 @@ class EmbeddedStore:
         )
 
     def _written(self, batch: list[_Entry]) -> None:
-        self._end_writing()
+        # A watch may submit: that waits, for a write beside the compaction would be emptied with the log.
         self._finish(batch)
+        self._end_writing()
         journal = self._journal
         if journal.log_bytes > max(COMPACT_BYTES_MIN, 2 * journal.snapshot_bytes):
             self._compact()
-        elif self._queue and not self._writing:
+        elif self._queue:
             self._write()
 
     def _finish(self, batch: list[_Entry]) -> None:

@@ -53,6 +53,7 @@ class Finisher(Protocol):
     def finish(self, context: RequestContext, response: Any) -> None: ...
     def finish_unanswered(self, context: RequestContext) -> None: ...
     def finish_later(self, context: RequestContext, work: Coroutine[Any, Any, Any]) -> None: ...
+    def fail(self, context: RequestContext, error: Exception) -> None: ...
 
 
 class RequestContext:
@@ -95,6 +96,10 @@ class RequestContext:
     def respond_nothing(self) -> None:
         """Leave the request without an answer, as acks=0 asks for."""
         self._finisher.finish_unanswered(self)
+
+    def fail(self, error: Exception) -> None:
+        """Answer with an error, where a late answer could not be made; nobody else would."""
+        self._finisher.fail(self, error)
 
     def answer_with(self, work: Coroutine[Any, Any, Any]) -> None:
         """Answer with what `work` returns, once it is done; the connection waits for it."""

@@ -6,8 +6,10 @@ comes when all replicas have done so.
 
 from __future__ import annotations
 
-from barnabas.core.errors import KafkaError
+from barnabas.core.errors import InvalidTopicException
+from barnabas.core.ids import INTERNAL_TOPICS
 from barnabas.handlers.context import RequestContext
+from barnabas.handlers.failures import as_kafka_error
 from barnabas.handlers.registry import Api
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.messages.delete_records import (
@@ -35,9 +37,12 @@ def handle_delete_records(
             results.append(result)
             try:
                 partition = replicas.partition(topic.name, ask.partition_index)
+                if topic.name in INTERNAL_TOPICS:
+                    raise InvalidTopicException(f"records of the internal topic {topic.name} stay")
                 start_offset = partition.delete_records_before(ask.offset)
-            except KafkaError as error:
-                result.error_code = error.code
+            except Exception as error:  # noqa: BLE001 - each partition has its own answer
+                doing = f"deleting records of {topic.name}-{ask.partition_index}"
+                result.error_code = as_kafka_error(error, doing).code
                 continue
             pending.append(PendingDeletion(partition, start_offset, result))
         topics.append(DeleteRecordsTopicResult(name=topic.name, partitions=results))

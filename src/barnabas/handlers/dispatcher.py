@@ -86,7 +86,14 @@ class Binding:
 
     def finish(self, context: RequestContext, response: Any) -> None:
         """Encode and send; inline answers and late ones alike come through here."""
-        context.exchange.respond(encode_response(context.correlation_id, response, self.version))
+        try:
+            parts = encode_response(context.correlation_id, response, self.version)
+        except Exception:
+            # Nobody above would answer: a late answer comes from a purgatory, not from the network.
+            logger.exception("the answer of %s v%d cannot be encoded", self.name, self.version)
+            context.exchange.close("the answer cannot be encoded")
+            return
+        context.exchange.respond(parts)
         self._observe(context)
 
     def finish_unanswered(self, context: RequestContext) -> None:

@@ -52,10 +52,14 @@ def handle_fetch(request: FetchRequest, context: RequestContext) -> FetchRespons
     )
 
     def respond(reads: list[PartitionRead]) -> None:
-        response = _response(fetch, reads, context)
-        if context.api_version >= 16 and any(read.error_code for read in reads):
-            add_fetch_leader_hints(response, context, with_endpoints=not params.is_from_follower)
-        context.respond(response)
+        try:
+            response = _response(fetch, reads, context)
+            if context.api_version >= 16 and any(read.error_code for read in reads):
+                add_fetch_leader_hints(response, context, with_endpoints=not params.is_from_follower)
+        except Exception as error:  # noqa: BLE001 - the reader waits for an answer, whatever it is
+            context.fail(error)
+        else:
+            context.respond(response)
 
     broker.replicas.fetch(params, fetch.asks, respond)
     return None

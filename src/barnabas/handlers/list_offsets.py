@@ -12,8 +12,9 @@ from __future__ import annotations
 from collections import Counter
 from typing import NamedTuple
 
-from barnabas.core.errors import InvalidRequest, KafkaError, UnsupportedVersion
+from barnabas.core.errors import InvalidRequest, UnsupportedVersion
 from barnabas.handlers.context import RequestContext
+from barnabas.handlers.failures import as_kafka_error
 from barnabas.handlers.registry import Api
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.messages.list_offsets import (
@@ -87,8 +88,8 @@ def _answer(
             answer.old_style_offsets = _segment_starts(partition, ask, end_offset)
             return answer
         found = _find(partition, ask.timestamp, end_offset)
-    except KafkaError as error:
-        answer.error_code = error.code
+    except Exception as error:  # noqa: BLE001 - each partition has its own answer
+        answer.error_code = as_kafka_error(error, f"listing offsets of {topic}-{ask.partition_index}").code
         return answer
     answer.timestamp, answer.offset, leader_epoch = found
     if context.api_version >= 4:

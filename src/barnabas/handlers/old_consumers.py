@@ -6,13 +6,22 @@ for such a consumer is kept small, and the consumer comes back for more.
 
 from __future__ import annotations
 
-from barnabas.core.errors import KafkaError, UnsupportedCompressionType
+import logging
+
+from barnabas.core.errors import (
+    KafkaError,
+    UnknownServerError,
+    UnsupportedCompressionType,
+    UnsupportedVersion,
+)
 from barnabas.core.regions import FileRegion
 from barnabas.handlers.context import RequestContext
 from barnabas.protocol.messages.fetch import PartitionData
 from barnabas.records.legacy import convert_down
 from barnabas.records.whole import whole_batches
 from barnabas.replication.fetching import FetchPartition
+
+logger = logging.getLogger(__name__)
 
 ZSTD_SINCE_VERSION = 10
 BATCHES_SINCE_VERSION = 4
@@ -32,10 +41,23 @@ def fit_for_old_consumer(data: PartitionData, ask: FetchPartition, context: Requ
         if partition.log.config.compression_type == "zstd":
             raise UnsupportedCompressionType("zstd needs Fetch version 10 or later")
         if context.api_version < BATCHES_SINCE_VERSION:
+            if not partition.log.config.message_downconversion_enable:
+                raise UnsupportedVersion("message.downconversion.enable is false")
             magic = 1 if context.api_version >= MAGIC_1_SINCE_VERSION else 0
-            records = whole_batches(region.read(), CONVERTED_BYTES_MAX)
-            data.records = convert_down(records, magic, first_offset=ask.fetch_offset)
+            data.records = convert_down(_front(region), magic, first_offset=ask.fetch_offset)
             partition.metrics.fetch_conversions.value += 1
     except KafkaError as error:
         data.error_code = error.code
         data.records = b""
+    except Exception:
+        # This may run long after the request came, where nobody else would answer it.
+        logger.exception("records of %s cannot be converted", ask.topic_partition)
+        data.error_code = UnknownServerError.code
+        data.records = b""
+
+
+def _front(region: FileRegion) -> memoryview:
+    """The whole batches to convert; no more is read, unless the first one alone is larger."""
+    some = FileRegion(region.file, region.position, min(region.length, CONVERTED_BYTES_MAX))
+    found = whole_batches(some.read(), CONVERTED_BYTES_MAX)
+    return found or whole_batches(region.read(), CONVERTED_BYTES_MAX)

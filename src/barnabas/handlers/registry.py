@@ -28,9 +28,6 @@ class Api:
     handle: Callable[[Any, Any], Any]
     advertised: range | None = None
     """What ApiVersions says when that must differ from `versions` for the sake of a client."""
-    fail: Callable[[Any, Any, Exception], Any] | None = None
-    """Builds the response for an error that the handler let escape, where a bare `error_code`
-    at the top of the response is not how this API reports one."""
 
     @property
     def is_async(self) -> bool:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
+import resource
 from contextlib import AsyncExitStack
 from pathlib import Path
 
@@ -44,7 +45,7 @@ from barnabas.handlers.table import ALL_APIS
 from barnabas.network.exchange import Exchange
 from barnabas.network.listener import Endpoint as Bind
 from barnabas.network.server import Server
-from barnabas.network.settings import NetworkSettings
+from barnabas.network.settings import UNLIMITED, NetworkSettings
 from barnabas.node.broker_config import BrokerConfig
 from barnabas.node.config_keys import BROKER_KEYS
 from barnabas.node.config_parsing import connection_overrides
@@ -257,6 +258,7 @@ class Broker:
             flush_check_interval_ms=config.log_flush_scheduler_interval_ms,
             recovery_checkpoint_interval_ms=config.log_flush_offset_checkpoint_interval_ms,
             start_offset_checkpoint_interval_ms=config.log_flush_start_offset_checkpoint_interval_ms,
+            high_watermark_checkpoint_interval_ms=config.replica_high_watermark_checkpoint_interval_ms,
             producer_expiration_check_interval_ms=config.producer_id_expiration_check_interval_ms,
             initial_delay_ms=config.log_initial_task_delay_ms,
             cleaner=_cleaner_settings(configs),
@@ -297,7 +299,7 @@ class Broker:
         settings = NetworkSettings(
             request_bytes_max=config.socket_request_max_bytes,
             idle_ms_max=config.connections_max_idle_ms,
-            connections_max=config.max_connections,
+            connections_max=min(config.max_connections, connections_allowed()),
             connections_per_ip_max=config.max_connections_per_ip,
             connections_per_ip_overrides=config.max_connections_per_ip_overrides,
             send_buffer_bytes=-1,
@@ -316,7 +318,7 @@ class Broker:
 
     def _follow_settings(self, configs: ConfigRepository, server: Server, log_manager: LogManager) -> None:
         """Settings of the broker itself that may change while it runs; topics' follow by themselves."""
-        server.settings.connections_max = configs.broker_value("max.connections")
+        server.settings.connections_max = min(configs.broker_value("max.connections"), connections_allowed())
         server.settings.connections_per_ip_max = configs.broker_value("max.connections.per.ip")
         server.settings.connections_per_ip_overrides = connection_overrides(
             configs.broker_value("max.connections.per.ip.overrides")
@@ -329,9 +331,6 @@ class Broker:
         self._exits.callback(driver.close)
         replicas = ReplicaManager(self.broker_id, log_manager, self._clock, self._timer, self.metrics)
         self._replicas = replicas
-        self._scheduler.every(
-            self.config.replica_high_watermark_checkpoint_interval_ms, log_manager.checkpoint_high_watermarks
-        )
         return replicas
 
     async def _register(self, znodes: Coordination, metadata: MetadataCache) -> int:
@@ -391,3 +390,10 @@ def _cleaner_settings(configs: ConfigRepository) -> CleanerSettings:
 def _refuse_all(exchange: Exchange, frame: memoryview) -> None:  # noqa: ARG001 - the shape of a dispatch
     """Stands in until the handlers are ready; nothing is accepted before that."""
     exchange.close("the broker is starting")
+
+
+def connections_allowed() -> int:
+    """What connections may take of the process's descriptors: logs must be able to open files,
+    however many clients there are."""
+    limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return UNLIMITED if limit == resource.RLIM_INFINITY else max(limit // 2, 64)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import os
 from collections.abc import AsyncIterator, Callable
 
 from barnabas.core.metrics import Metrics, render_prometheus
@@ -28,7 +29,11 @@ class MetricsEndpoint:
     @contextlib.asynccontextmanager
     async def serve(self, host: str, port: int) -> AsyncIterator[int]:
         """Serve until the context ends; yields the port, which matters when 0 was asked for."""
-        server = await asyncio.start_server(self._answer, host, port, limit=HEAD_BYTES_MAX)
+        try:
+            server = await asyncio.start_server(self._answer, host, port, limit=HEAD_BYTES_MAX)
+        except OSError as error:
+            reason = os.strerror(error.errno) if error.errno and error.errno > 0 else error.strerror
+            raise OSError(error.errno, f"cannot serve metrics on {host}:{port}: {reason}") from error
         try:
             yield server.sockets[0].getsockname()[1]
         finally:

@@ -4,8 +4,8 @@ It is finished when
 
 - A. a partition of it is no longer led here, or its epoch changed;
 - B. a partition of it is gone;
-- C. the reader's offset is no longer at the tail (a segment rolled under it, or the log was
-  truncated): what can be read now will not grow;
+- C. the reader's offset is no longer at the tail (a segment rolled under it, the log was
+  truncated, or its records were deleted): what can be read now will not grow;
 - D. the bytes that can be read reach `min_bytes`;
 
 or when the reader's patience ends. Then everything is read once more, and that is the answer.
@@ -57,7 +57,7 @@ class DelayedFetch(DelayedOperation):
                 continue  # beyond the last stable offset, say: nothing to read yet, so it waits
             if params.min_bytes <= 1:
                 return self.force_complete()
-            if ask.fetch_offset < log.segments.active.base_offset:
+            if ask.fetch_offset < max(log.segments.active.base_offset, log.log_start_offset):
                 return self.force_complete()
             readable = log.read(ask.fetch_offset, ask.max_bytes, upper_offset=end_offset, min_one_batch=False)
             readable_bytes += readable.size_bytes

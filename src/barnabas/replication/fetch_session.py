@@ -43,11 +43,13 @@ class FetchSession:
 
     def update(self, changed: Iterable[FetchPartition], forgotten: Iterable[SessionKey]) -> None:
         for ask in changed:
-            known = self.partitions.get(ask.session_key)
-            if known is None:
-                self.partitions[ask.session_key] = ask
-            else:
-                known.update(ask)
+            key = ask.session_key
+            known = self.partitions.get(key)
+            if known is not None:
+                # A new object: a fetch of this session may still wait with the old one.
+                ask.sent_high_watermark = known.sent_high_watermark
+                ask.sent_log_start_offset = known.sent_log_start_offset
+            self.partitions[key] = ask
         for key in forgotten:
             self.partitions.pop(key, None)
 

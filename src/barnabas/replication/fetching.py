@@ -16,8 +16,8 @@ NO_OFFSET = -1
 
 
 class FetchPartition:
-    """What a reader wants of one partition. A fetch session keeps these between requests, so
-    they are mutable; `topic` is None while the reader's topic id is not known here.
+    """What a reader wants of one partition; a fetch session keeps these between requests. `topic`
+    is None while the reader's topic id is not known here.
 
     `sent_high_watermark` and `sent_log_start_offset` remember the last answer: an incremental
     response leaves out partitions of which there is nothing new to say.
@@ -61,15 +61,6 @@ class FetchPartition:
         """A session knows topics by id where the reader speaks ids, by name otherwise."""
         topic, partition = self.topic_partition
         return (topic if self.topic_id == ZERO_UUID else self.topic_id), partition
-
-    def update(self, newer: FetchPartition) -> None:
-        """Take over what the reader says now; what was sent before is still what was sent."""
-        self.topic_partition = newer.topic_partition
-        self.fetch_offset = newer.fetch_offset
-        self.max_bytes = newer.max_bytes
-        self.current_leader_epoch = newer.current_leader_epoch
-        self.last_fetched_epoch = newer.last_fetched_epoch
-        self.log_start_offset = newer.log_start_offset
 
 
 class PartitionRead:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -31,8 +32,13 @@ class LogDirectory:
     """The newest version of each checkpoint file that is on disk."""
 
     def fail(self, error: BaseException) -> None:
-        """Take the directory offline; the first call tells everyone."""
+        """Take the directory offline; the first call tells everyone.
+
+        Too many open files is no failure of the disk: nothing was written, and it passes."""
         if self.failure is not None:
+            return
+        if isinstance(error, OSError) and error.errno in (errno.EMFILE, errno.ENFILE):
+            _log.error("no file could be opened in %s: %s", self.path, error)
             return
         self.failure = error
         _log.error("log directory %s goes offline: %s", self.path, error)

@@ -168,13 +168,16 @@ class RealFiles:
         return os.stat(path).st_mtime_ns // 1_000_000
 
     def list(self, directory: str) -> list[Entry]:
+        entries = []
         with os.scandir(directory) as found:
-            return [
-                Entry(entry.name, 0, True)
-                if entry.is_dir()
-                else Entry(entry.name, entry.stat().st_size, False)
-                for entry in found
-            ]
+            for entry in found:
+                try:
+                    is_directory = entry.is_dir()
+                    size_bytes = 0 if is_directory else entry.stat().st_size
+                except FileNotFoundError:
+                    continue  # deleted files go in the background, also while we look
+                entries.append(Entry(entry.name, size_bytes, is_directory))
+        return entries
 
     def sync(self, path: str) -> None:
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)

@@ -21,6 +21,7 @@ from barnabas.core.ids import TopicPartition, Uuid, check_topic_name
 from barnabas.core.metrics import Metrics
 from barnabas.core.scheduler import Cancellable
 from barnabas.storage import checkpoints
+from barnabas.storage.batch_scan import GarbledLog
 from barnabas.storage.cleaner.log_cleaner import CleanerSettings, LogCleaner
 from barnabas.storage.directory_properties import (
     read_clean_shutdown,
@@ -57,6 +58,7 @@ class LogManagerSettings:
     flush_check_interval_ms: int = 3_000
     recovery_checkpoint_interval_ms: int = 60_000
     start_offset_checkpoint_interval_ms: int = 60_000
+    high_watermark_checkpoint_interval_ms: int = 5_000
     producer_expiration_check_interval_ms: int = 600_000
     initial_delay_ms: int = 30_000
     cleaner: CleanerSettings = field(default_factory=CleanerSettings)
@@ -90,6 +92,8 @@ class LogManager:
         self._logs: dict[TopicPartition, Log] = {}
         self._locks: list[Held] = []
         self._timers: list[Cancellable] = []
+        self._with_former_logs: set[str] = set()
+        """Directories whose checkpoints may still speak of logs that are no longer there."""
         self._group_commit = GroupCommit(environment.background, on_flushed)
         self.cleaner = LogCleaner(
             settings.cleaner, environment, self.logs, self._checkpoint_cleaned, metrics or Metrics()
@@ -147,6 +151,8 @@ class LogManager:
         if not self.live_directories:
             raise KafkaStorageError("none of the log directories can be used")
         epochs = {self._open_directory(directory) for directory in self.live_directories}
+        if not self.live_directories:
+            raise KafkaStorageError("none of the log directories could be opened; the log says why")
         self.last_broker_epoch = epochs.pop() if len(epochs) == 1 else -1
 
     def _open_directory(self, directory: LogDirectory) -> int:
@@ -170,6 +176,8 @@ class LogManager:
         start_offsets = checkpoints.read_offsets(files, f"{path}/{checkpoints.LOG_START_OFFSETS}")
         self.cleaner.load(checkpoints.read_offsets(files, f"{path}/{checkpoints.CLEANED_OFFSETS}"))
         found = [(name, partition) for name in names if (partition := parse_log_directory(name))]
+        if (recovery_points.keys() | start_offsets.keys()) - {partition for _, partition in found}:
+            self._with_former_logs.add(path)
 
         def load(name: str, partition: TopicPartition) -> Log:
             return open_log(
@@ -205,6 +213,7 @@ class LogManager:
         if log is None:
             check_topic_name(topic_partition.topic)
             home = self._home_for_new_log(directory)
+            self._forget_former_logs(home)
             try:
                 log = open_log(
                     topic_partition,
@@ -236,6 +245,22 @@ class LogManager:
                 if log.log_directory.path in load:
                     load[log.log_directory.path] += 1
         return min(live, key=lambda directory: load[directory.path])
+
+    def _forget_former_logs(self, directory: LogDirectory) -> None:
+        """Before a log is made: after a crash, a checkpoint of a deleted namesake would be taken for
+        its own, and a log that ends before its start offset loses everything."""
+        if directory.path not in self._with_former_logs:
+            return
+        try:
+            for name, value in (
+                (checkpoints.RECOVERY_POINTS, _recovery_point),
+                (checkpoints.LOG_START_OFFSETS, _moved_start_offset),
+            ):
+                self._checkpoint_write(directory, name, value)()
+        except OSError as error:
+            directory.fail(error)
+            raise KafkaStorageError(f"writing the checkpoints of {directory.path}: {error}") from error
+        self._with_former_logs.discard(directory.path)
 
     # -- changing -----------------------------------------------------------------------------
 
@@ -274,6 +299,7 @@ class LogManager:
         if log is None:
             return
         log.release()
+        self._with_former_logs.add(log.log_directory.path)
         self.cleaner.forget(log)
         if log.log_directory.failure is not None:
             return
@@ -319,6 +345,7 @@ class LogManager:
             (settings.flush_check_interval_ms, self.flush_dirty_logs),
             (settings.recovery_checkpoint_interval_ms, self.checkpoint_recovery_points),
             (settings.start_offset_checkpoint_interval_ms, self.checkpoint_log_start_offsets),
+            (settings.high_watermark_checkpoint_interval_ms, self.checkpoint_high_watermarks),
             (settings.producer_expiration_check_interval_ms, self.remove_expired_producers),
         ):
             self._timers.append(every(period_ms, task, delay_ms=settings.initial_delay_ms))
@@ -349,16 +376,10 @@ class LogManager:
         for log in self.logs():
             if log.leader_epochs.is_dirty:
                 log.write_epochs_soon()
-        self._checkpoint(checkpoints.RECOVERY_POINTS, lambda log: log.recovery_point)
+        self._checkpoint(checkpoints.RECOVERY_POINTS, _recovery_point)
 
     def checkpoint_log_start_offsets(self) -> None:
-        """Only those that differ from where the first segment starts."""
-        self._checkpoint(
-            checkpoints.LOG_START_OFFSETS,
-            lambda log: (
-                log.log_start_offset if log.log_start_offset > log.segments.first.base_offset else None
-            ),
-        )
+        self._checkpoint(checkpoints.LOG_START_OFFSETS, _moved_start_offset)
 
     def checkpoint_high_watermarks(self) -> None:
         self._checkpoint(checkpoints.HIGH_WATERMARKS, lambda log: log.high_watermark)
@@ -370,35 +391,42 @@ class LogManager:
 
     def _checkpoint(self, name: str, value: Callable[[Log], int | None]) -> None:
         for directory in self.live_directories:
-            write = CheckpointWrite(self._environment.files, directory, name, self._render(directory, value))
+            write = self._checkpoint_write(directory, name, value)
             self._environment.background.submit(write, lambda _: None, directory.fail)
 
-    def _render(self, directory: LogDirectory, value: Callable[[Log], int | None]) -> bytes:
+    def _checkpoint_write(
+        self, directory: LogDirectory, name: str, value: Callable[[Log], int | None]
+    ) -> CheckpointWrite:
         offsets = {}
         for log in self._logs.values():
             if log.log_directory is directory and (offset := value(log)) is not None:
                 offsets[log.topic_partition] = offset
-        return checkpoints.render_offsets(offsets)
+        content = checkpoints.render_offsets(offsets)
+        return CheckpointWrite(self._environment.files, directory, name, content)
 
     def _checkpoint_recovery_points_now(self, directories: Iterable[LogDirectory]) -> None:
         for directory in directories:
-            content = self._render(directory, lambda log: log.recovery_point)
             with _offline_on_error(directory):
-                CheckpointWrite(self._environment.files, directory, checkpoints.RECOVERY_POINTS, content)()
+                self._checkpoint_write(directory, checkpoints.RECOVERY_POINTS, _recovery_point)()
 
     # -- the end ------------------------------------------------------------------------------
 
     def close(self, broker_epoch: int = -1) -> None:
         """Flush and close every log, write the checkpoints and the marker of a clean shutdown."""
-        self.cleaner.stop()
-        for timer in self._timers:
-            timer.cancel()
+        self._stop_timers()
         for directory in self.live_directories:
             with _offline_on_error(directory):
                 self._close_logs(directory)
                 self._write_last_checkpoints(directory)
                 write_clean_shutdown(self._environment.files, directory.path, broker_epoch)
         self.abandon()
+
+    def _stop_timers(self) -> None:
+        """A checkpoint of no logs at all must not replace the last good one."""
+        self.cleaner.stop()
+        for timer in self._timers:
+            timer.cancel()
+        self._timers.clear()
 
     def _close_logs(self, directory: LogDirectory) -> None:
         """Close them in threads: syncing many files takes long, and syncs at the same time share
@@ -414,21 +442,30 @@ class LogManager:
 
     def _write_last_checkpoints(self, directory: LogDirectory) -> None:
         for name, value in (
-            (checkpoints.RECOVERY_POINTS, lambda log: log.recovery_point),
+            (checkpoints.RECOVERY_POINTS, _recovery_point),
             (checkpoints.LOG_START_OFFSETS, lambda log: log.log_start_offset),
             (checkpoints.HIGH_WATERMARKS, lambda log: log.high_watermark),
         ):
-            CheckpointWrite(self._environment.files, directory, name, self._render(directory, value))()
+            self._checkpoint_write(directory, name, value)()
 
     def abandon(self) -> None:
         """Let go of everything without writing: what a crash does, but for the locks."""
-        self.cleaner.stop()
+        self._stop_timers()
         for log in self.logs():
             log.release()
         self._logs.clear()
         for lock in self._locks:
             lock.release()
         self._locks.clear()
+
+
+def _recovery_point(log: Log) -> int:
+    return log.recovery_point
+
+
+def _moved_start_offset(log: Log) -> int | None:
+    """The log start offset where it differs from where the first segment starts."""
+    return log.log_start_offset if log.log_start_offset > log.segments.first.base_offset else None
 
 
 class CheckpointWrite:
@@ -452,7 +489,7 @@ class CheckpointWrite:
 
 
 class _offline_on_error:  # noqa: N801 - read as a statement
-    """An I/O error inside takes the directory offline and goes no further."""
+    """An I/O error inside, or a damaged log, takes the directory offline and goes no further."""
 
     def __init__(self, directory: LogDirectory) -> None:
         self._directory = directory
@@ -461,7 +498,7 @@ class _offline_on_error:  # noqa: N801 - read as a statement
         return None
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> bool:
-        if not isinstance(error, OSError | KafkaStorageError):
+        if not isinstance(error, OSError | KafkaStorageError | GarbledLog):
             return False
         self._directory.fail(error)
         return True

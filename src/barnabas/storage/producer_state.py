@@ -12,7 +12,7 @@ failed write leaves no trace here.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from enum import Enum
 from typing import NamedTuple
 
@@ -192,10 +192,6 @@ class ProducerState:
         """The first offset whose fate is undecided, or decided above the high watermark only."""
         self._find_first_unstable()
 
-    @property
-    def first_undecided_offset(self) -> int | None:
-        return next(iter(self._ongoing), None)
-
     def has_ongoing_transaction(self, producer_id: int, producer_epoch: int | None = None) -> bool:
         """Whether the producer has a transaction open here, under `producer_epoch` if that is given."""
         entry = self.producers.get(producer_id)
@@ -338,11 +334,6 @@ class ProducerState:
     def log_start_offset_advanced(self, log_start_offset: int) -> None:
         self.high_watermark_advanced(log_start_offset)
         self.end_offset = max(self.end_offset, log_start_offset)
-
-    def ongoing_transactions(self) -> Iterator[tuple[int, ProducerEntry]]:
-        """`(first offset, producer)`, oldest first."""
-        for first_offset, producer_id in self._ongoing.items():
-            yield first_offset, self.producers[producer_id]
 
     def _find_first_unstable(self) -> None:
         first = next(iter(self._ongoing), None)

@@ -129,13 +129,14 @@ class Segment:
         A write that fails or is short leaves the segment as it was."""
         position = self.size_bytes
         length = len(data)
+        known_max = self._max_timestamp
+        if known_max is None:
+            # Looked up before anything is written: it reads the file and may fail.
+            known_max = self.max_timestamp
         written = (self._file or self.file).write_at(position, data)
         if written != length:
             raise OSError(f"{self.path(LOG)}: {written} of {length} bytes written")
         self.size_bytes = position + length
-        known_max = self._max_timestamp
-        if known_max is None:
-            known_max = self.max_timestamp
         if max_timestamp > known_max:
             self._max_timestamp = known_max = max_timestamp
             self._offset_of_max_timestamp = offset_of_max_timestamp
@@ -298,14 +299,13 @@ class Segment:
     def _load_max_timestamp(self) -> None:
         try:
             timestamp, offset = self.time_index.last()
-            position = self.offset_index.position_before(offset)
-        except CorruptIndex as error:
+            # Behind the last entry there may be larger ones: only a closed segment ends with the largest.
+            for header in self.headers(self.offset_index.position_before(offset)):
+                if header.max_timestamp > timestamp:
+                    timestamp, offset = header.max_timestamp, header.last_offset
+        except (CorruptIndex, GarbledLog) as error:
             self.rebuild_indexes(str(error))
             return
-        # Behind the last entry there may be larger ones: only a closed segment ends with the largest.
-        for header in self.headers(position):
-            if header.max_timestamp > timestamp:
-                timestamp, offset = header.max_timestamp, header.last_offset
         self._max_timestamp, self._offset_of_max_timestamp = timestamp, offset
 
     # -- changing -----------------------------------------------------------------------------
@@ -339,10 +339,6 @@ class Segment:
             self.time_index.maybe_append(self._max_timestamp, self._offset_of_max_timestamp)
         self.offset_index.create()
         self.time_index.create()
-
-    def spill_indexes(self) -> None:
-        self.offset_index.spill()
-        self.time_index.spill()
 
     def release(self) -> None:
         """Close what can be opened again."""

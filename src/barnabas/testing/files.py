@@ -211,12 +211,12 @@ class PowerCutFiles:
             raise FileNotFoundError(directory)
         files = [
             Entry(path.rpartition("/")[2], len(content.now), False)
-            for path, content in self._files.items()
+            for path, content in list(self._files.items())
             if _parent(path) == directory
         ]
         directories = [
             Entry(path.rpartition("/")[2], 0, True)
-            for path in self._directories
+            for path in list(self._directories)
             if path and _parent(path) == directory
         ]
         return [*files, *directories]
@@ -236,7 +236,7 @@ class PowerCutFiles:
             raise FileNotFoundError(old)
 
         def apply(files: dict[str, _Content], directories: set[str]) -> None:
-            for path in [p for p in files if p == old or p.startswith(f"{old}/")]:
+            for path in [p for p in list(files) if p == old or p.startswith(f"{old}/")]:
                 files[new + path[len(old) :]] = files.pop(path)
             for path in [p for p in directories if p == old or p.startswith(f"{old}/")]:
                 directories.discard(path)

@@ -9,15 +9,16 @@ const { createLogger } = require('kafkajs/src/loggers')
 const LoggerConsole = require('kafkajs/src/loggers/console')
 const socketFactory = require('kafkajs/src/network/socketFactory')
 const snappy = require('kafkajs-snappy')
-const lz4 = require('lz4js')
+const lz4 = require('lz4-napi')
 const { ZstdCodec } = require('zstd-codec')
 
 const READ_COMMITTED = 1
 
 CompressionCodecs[CompressionTypes.Snappy] = snappy
+// Kafka takes only frames of independent blocks, which not every lz4 library makes.
 CompressionCodecs[CompressionTypes.LZ4] = () => ({
-  compress: async encoder => Buffer.from(lz4.compress(encoder.buffer)),
-  decompress: async buffer => Buffer.from(lz4.decompress(buffer)),
+  compress: encoder => lz4.compressFrame(encoder.buffer),
+  decompress: buffer => lz4.decompressFrame(buffer),
 })
 
 const zstdReady = new Promise(resolve => ZstdCodec.run(zstd => resolve(new zstd.Simple())))

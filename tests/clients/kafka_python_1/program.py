@@ -41,7 +41,7 @@ for version in ((0, 8, 2), (0, 9), (0, 10), (0, 11)):
             member = KafkaConsumer(
                 bootstrap_servers=sys.argv[2],
                 api_version=by_group,
-                group_id="old-{}".format(version),
+                group_id=f"old-{version}",
                 enable_auto_commit=False,
             )
             member.assign([topic])

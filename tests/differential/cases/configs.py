@@ -38,7 +38,7 @@ def all_of_a_topic(world: World) -> Case:
     yield describe(TOPIC, "letters")
 
 
-@case(ApiKey.DESCRIBE_CONFIGS)
+@case(ApiKey.DESCRIBE_CONFIGS, "1+")
 def synonyms_of_a_topic(world: World) -> Case:
     yield describe(TOPIC, "stamped", synonyms=True)
 
@@ -48,7 +48,7 @@ def documentation_of_a_topic(world: World) -> Case:
     yield describe(TOPIC, "letters", ["retention.ms", "cleanup.policy"], documentation=True)
 
 
-@case(ApiKey.DESCRIBE_CONFIGS)
+@case(ApiKey.DESCRIBE_CONFIGS, "1+")
 def some_keys(world: World) -> Case:
     yield describe(TOPIC, "letters", ["retention.ms", "no.such.key"])
     yield describe(TOPIC, "letters", [])
@@ -62,7 +62,7 @@ def all_of_the_broker(world: World) -> Case:
     yield describe(BROKER, "1")
 
 
-@case(ApiKey.DESCRIBE_CONFIGS)
+@case(ApiKey.DESCRIBE_CONFIGS, "1+")
 def synonyms_of_the_broker(world: World) -> Case:
     yield describe(BROKER, "1", synonyms=True)
 

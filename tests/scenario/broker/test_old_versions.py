@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from barnabas.core.errors import UnsupportedVersion
 from barnabas.testing.broker import run_broker
 from tests.support.wire import (
     FETCH,
@@ -31,7 +32,7 @@ def connection() -> Iterator[WireConnection]:
             yield opened
 
 
-def fetched(connection: WireConnection, version: int, topic: str) -> bytes:
+def fetched(connection: WireConnection, version: int, topic: str, expected_error: int = 0) -> bytes:
     """The records of partition 0 from offset 0 on, in a fetch of an old version."""
     body = struct.pack(">iii", -1, 0, 1)
     if version >= 3:
@@ -43,7 +44,7 @@ def fetched(connection: WireConnection, version: int, topic: str) -> bytes:
     answer.number("i")
     assert answer.string() == topic
     _, index, error, high_watermark = answer.unpack("iihq")
-    assert (index, error, high_watermark) == (0, 0, 1)
+    assert (index, error, high_watermark) == (0, expected_error, 1)
     return answer.byte_string() or b""
 
 
@@ -55,6 +56,15 @@ def test_an_old_fetch_gets_messages_of_its_time(connection: WireConnection, vers
     records = fetched(connection, version, topic)
     assert records[MAGIC_AT] == magic
     assert records.endswith(nullable_bytes(b"new"))
+
+
+def test_an_old_fetch_gets_nothing_where_conversion_is_switched_off() -> None:
+    with run_broker({"log.message.downconversion.enable": "false"}) as broker:
+        host, port = broker.bootstrap.split(":")
+        with WireConnection(host, int(port)) as connection:
+            assert connection.create_topic("new-only") == 0
+            assert connection.produce("new-only", batch([b"new"])) == (0, 0)
+            assert fetched(connection, 3, "new-only", UnsupportedVersion.code) == b""
 
 
 @pytest.mark.parametrize(("version", "magic"), [(0, 0), (1, 0), (2, 1)])

@@ -17,6 +17,10 @@ from tests.support.fixtures import TopicFactory
 SOURCE = Path(__file__).resolve().parents[3] / "src"
 
 
+def _obey_interrupts() -> None:
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 class Barnabas:
     """Runs `barnabas` with a bootstrap address in its environment."""
 
@@ -26,7 +30,15 @@ class Barnabas:
     def start(self, *arguments: str) -> subprocess.Popen[bytes]:
         command = [sys.executable, "-m", "barnabas", *arguments]
         pipe = subprocess.PIPE
-        return subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, env=self._environment)
+        # Under nohup, or in the background of a script, SIGINT is ignored, and children inherit that.
+        return subprocess.Popen(
+            command,
+            stdin=pipe,
+            stdout=pipe,
+            stderr=pipe,
+            env=self._environment,
+            preexec_fn=_obey_interrupts,  # noqa: PLW1509 - it touches nothing but a signal
+        )
 
     def __call__(self, *arguments: str, stdin: bytes = b"", code: int = 0) -> str:
         with self.start(*arguments) as process:
@@ -179,8 +191,25 @@ def test_the_files_of_a_log_are_shown(barnabas: Barnabas, broker: Broker, topic:
     shown = barnabas("log", "dump", "--data", str(segment))
     assert "first" in shown
     assert "second" in shown
+    directory = segment.parent
+    assert f"{directory} is a directory" in barnabas("log", "dump", str(directory), code=1)
     missing = segment.with_name("missing.log")
     assert barnabas("log", "dump", str(missing), code=4) == f"barnabas: there is no file {missing}\n"
+
+
+def test_a_dump_ends_quietly_when_its_reader_has_enough(
+    barnabas: Barnabas, broker: Broker, topic: str
+) -> None:
+    barnabas("produce", topic, stdin=b"a line that fills the pipe\n" * 20_000)
+    segment = partition_directory(broker, topic) / f"{0:020}.log"
+    process = barnabas.start("log", "dump", "--data", str(segment))
+    assert process.stdin is not None
+    assert process.stdout is not None
+    assert process.stderr is not None
+    with process, process.stderr as complaints:
+        assert process.stdout.readline().startswith(b"Dumping ")
+        process.stdout.close()
+        assert complaints.read() == b""
 
 
 def test_two_brokers_do_not_share_an_address_or_a_directory(
@@ -189,6 +218,13 @@ def test_two_brokers_do_not_share_an_address_or_a_directory(
     address = f"PLAINTEXT://{broker.bootstrap}"
     refused = barnabas("start", "--listener", address, "--data-dir", str(tmp_path), code=1)
     assert f"cannot listen on {broker.bootstrap}" in refused
+    assert "choose another --listener" in refused
+    where = ("--listener", "PLAINTEXT://127.0.0.1:0", "--data-dir", str(tmp_path / "metrics"))
+    with barnabas.start("start", *where, "--metrics", broker.bootstrap) as process:
+        _, complaint = process.communicate(timeout=60)
+    assert process.returncode == 1
+    assert f"cannot serve metrics on {broker.bootstrap}".encode() in complaint
+    assert b"choose another --metrics" in complaint
     if broker.name == "barnabas":
         free = "PLAINTEXT://127.0.0.1:0"
         refused = barnabas("start", "--listener", free, "--data-dir", str(broker.data_directory), code=1)

@@ -15,6 +15,7 @@ from tests.unit.cluster.simulated_disk import PowerCut, SimulatedDirectory, Simu
 from barnabas.cluster import embedded
 from barnabas.cluster.coordination import (
     Create,
+    Result,
     SessionExpired,
     SessionState,
     StoreFailed,
@@ -383,3 +384,23 @@ async def test_a_topic_of_5000_partitions_is_one_record() -> None:
     await store.connect().multi(operations)
     assert disk.syncs - before == 1
     assert len(store.nodes) == 5_002
+
+
+async def test_a_write_begun_by_a_watch_waits_for_the_compaction(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(embedded, "COMPACT_BYTES_MIN", 1)
+    background, disk = Later(), SimulatedDisk()
+    store = EmbeddedStore.open(SimulatedDirectory(disk), ManualClock(), background)
+    session = store.connect()
+    begun: list[asyncio.Future[list[Result]]] = []
+    await session.exists(
+        "/a", lambda _: begun.append(store.submit([Create("/b", b"kept")], session.session_id))
+    )
+    write = asyncio.create_task(session.create("/a"))
+    await asyncio.sleep(0)
+    assert background.run_one()
+    await write
+    assert len(begun) == 1
+    assert background.run_one()
+    assert not begun[0].done(), "one at a time: first the compaction"
+    await background.run_all()
+    assert await begun[0] == ["/b"]

@@ -129,6 +129,16 @@ def test_case_c_a_log_truncated_under_the_reader_ends_the_waiting(replicas: Repl
     assert read.error_code == OffsetOutOfRange.code
 
 
+def test_case_c_records_deleted_under_the_reader_end_the_waiting(replicas: Replicas) -> None:
+    partition = replicas.lead()
+    replicas.append(partition)
+    replicas.ask(at(0), min_bytes=1 << 19)
+    partition.delete_records_before(1)
+    replicas.append(partition)
+    ((read,),) = replicas.answered
+    assert read.error_code == OffsetOutOfRange.code
+
+
 def test_case_d_the_append_that_makes_it_enough_ends_the_waiting(replicas: Replicas) -> None:
     zero, one = replicas.lead(ZERO), replicas.lead(ONE)
     size_bytes = replicas.append(zero).size_bytes

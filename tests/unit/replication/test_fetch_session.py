@@ -153,3 +153,11 @@ def test_an_idle_session_makes_room_for_any_other() -> None:
 def test_epochs_wrap_around_to_one() -> None:
     assert next_epoch(EPOCH_MAX) == 1
     assert next_epoch(1) == 2
+
+
+def test_a_waiting_fetch_keeps_its_offsets_when_the_next_request_moves_on() -> None:
+    sessions = Sessions()
+    first = sessions.full(ask("a", offset=3))
+    waiting = first.asks
+    sessions.next(first.session_id, 1, ask("a", offset=9))
+    assert waiting[0].fetch_offset == 3

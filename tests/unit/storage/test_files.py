@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from barnabas.storage.checkpoints import render_offsets
-from barnabas.storage.files import RealFiles
+from barnabas.storage.files import Entry, RealFiles
 
 
 def test_a_file_is_replaced_in_an_order_that_survives_any_crash(
@@ -54,3 +54,9 @@ def test_a_replacement_that_fails_leaves_the_old_content(
     with pytest.raises(OSError, match="No space"):
         RealFiles().replace(str(target), b"new")
     assert target.read_bytes() == render_offsets({})
+
+
+def test_a_file_that_goes_away_while_its_directory_is_listed_is_left_out(tmp_path: Path) -> None:
+    (tmp_path / "kept").write_bytes(b"four")
+    (tmp_path / "gone").symlink_to(tmp_path / "nowhere")
+    assert RealFiles().list(str(tmp_path)) == [Entry("kept", 4, False)]

@@ -23,7 +23,7 @@ from barnabas.storage.index import CorruptIndex
 from barnabas.storage.offset_index import OffsetIndex
 from barnabas.storage.time_index import TimeIndex
 from barnabas.storage.transaction_index import AbortedTransactionEntry, TransactionIndex
-from tests.unit.storage.support import Bench, batch, produce, read_batches
+from tests.unit.storage.support import NOW_MS, Bench, batch, offsets, produce, read_batches
 
 FILES = RealFiles()
 
@@ -215,3 +215,18 @@ def test_a_batch_larger_than_the_chunk_is_verified(tmp_path: Path) -> None:
         len(batch()) + len(large),
     ]
     assert len(list(iterate_valid_batches(file, len(content) - 1))) == 2
+
+
+def test_damage_met_by_the_first_append_after_a_start_costs_no_offset(tmp_path: Path) -> None:
+    bench = Bench(str(tmp_path), index_interval_bytes=0)
+    log = bench.open()
+    for newer_ms in (0, 0, 10, 0, 0, 0):
+        produce(log, timestamp=NOW_MS + newer_ms)
+    log.close()
+    index = tmp_path / "topic-0" / f"{0:020d}.index"
+    content = bytearray(index.read_bytes())
+    content[8 + 7] += 1  # the second of five entries, which the last entry of the time index leads to
+    index.write_bytes(content)
+    log = bench.open(is_clean=True)
+    assert produce(log).first_offset == 6
+    assert offsets(read_batches(log)) == [(offset, offset) for offset in range(7)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -300,7 +301,6 @@ def test_checkpoints_are_written_from_time_to_time(tmp_path: Path) -> None:
     produce(log, 5, epoch=3)
     log.advance_high_watermark(5)
     log.maybe_increment_log_start_offset(4, "test")
-    manager.checkpoint_high_watermarks()
     broker.clock.advance(60_000)
     broker.scheduler.run_due()
     broker.clock.advance(60_000)
@@ -359,3 +359,81 @@ def test_a_broker_survives_power_cuts(seed: int) -> None:
             assert found.log_end_offset >= offset
             batches = read_batches(found)
             assert [b.base_offset for b in batches] == [0, *[b.next_offset for b in batches]][: len(batches)]
+
+
+def namesake_after_a_crash(first: LogManager, broker: Broker) -> list[tuple[int, int]]:
+    """Delete the log, make and fill one of the same name, crash; what the next start still has of it."""
+    first.delete(partition(0))
+    log = first.get_or_create(partition(0))
+    for _ in range(2):
+        produce(log)
+    log.flush()
+    first.abandon()
+    found = broker.start().get(partition(0))
+    assert found is not None
+    return offsets(read_batches(found))
+
+
+def test_a_namesake_does_not_start_where_the_deleted_log_did(tmp_path: Path) -> None:
+    broker = Broker(str(tmp_path))
+    manager = broker.start()
+    log = manager.get_or_create(partition(0))
+    for _ in range(5):
+        produce(log)
+    log.advance_high_watermark(5)
+    log.maybe_increment_log_start_offset(5, "a test")
+    manager.checkpoint_log_start_offsets()
+    assert namesake_after_a_crash(manager, broker) == [(0, 0), (1, 1)]
+
+
+def test_a_namesake_does_not_start_where_a_log_deleted_before_a_crash_did(tmp_path: Path) -> None:
+    broker = Broker(str(tmp_path))
+    manager = broker.start()
+    log = manager.get_or_create(partition(0))
+    produce(log)
+    (tmp_path / LOG_START_OFFSETS).write_text("0\n1\ntopic 1 5\n")
+    manager.abandon()
+    second = broker.start()
+    log = second.get_or_create(partition(1))
+    produce(log)
+    log.flush()
+    second.abandon()
+    found = broker.start().get(partition(1))
+    assert found is not None
+    assert offsets(read_batches(found)) == [(0, 0)]
+
+
+@pytest.mark.parametrize("end", [LogManager.close, LogManager.abandon])
+def test_nothing_is_checkpointed_after_the_end(tmp_path: Path, end: Callable[[LogManager], None]) -> None:
+    broker = Broker(str(tmp_path))
+    manager = broker.start()
+    log = manager.get_or_create(partition(0))
+    produce(log, 5)
+    log.advance_high_watermark(5)
+    log.maybe_increment_log_start_offset(4, "test")
+    broker.scheduler.run_due()
+    end(manager)
+    broker.clock.advance(60_000)
+    broker.scheduler.run_due()
+    assert (tmp_path / HIGH_WATERMARKS).read_text() == "0\n1\ntopic 0 5\n"
+    assert (tmp_path / LOG_START_OFFSETS).read_text() == "0\n1\ntopic 0 4\n"
+
+
+def test_a_damaged_log_does_not_keep_the_other_directories_from_starting(tmp_path: Path) -> None:
+    broker = Broker(str(tmp_path / "a"), str(tmp_path / "b"), index_interval_bytes=0)
+    manager = broker.start()
+    for number in range(2):
+        log = manager.get_or_create(partition(number))
+        for _ in range(3):
+            produce(log)
+    size_bytes = log.size_bytes // 3
+    manager.close()
+    damaged = tmp_path / "a" / "topic-0"
+    (damaged / "leader-epoch-checkpoint").unlink()
+    content = bytearray((damaged / f"{0:020d}.log").read_bytes())
+    content[size_bytes + 16] = 9  # a format that there never was
+    (damaged / f"{0:020d}.log").write_bytes(content)
+    again = broker.start()
+    assert broker.failed == [str(tmp_path / "a")]
+    assert [log.topic_partition for log in again.logs()] == [partition(1)]
+    again.abandon()
