@@ -9,26 +9,25 @@ import random
 import sys
 import time
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from confluent_kafka import Producer
 
 from tests.clients.test_confluent_transactions import read_all
+from tests.scenario.transactions.transform_loop import PARTITIONS
 from tests.support.broker import REPOSITORY, BarnabasBroker, running
 from tests.support.fixtures import create_topic
 from tests.support.process import ServerProcess
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
-PARTITIONS = 2
 KILLS = 15
 RECORDS_PER_CYCLE = 200
 RUN_ON_S_MAX = 0.1
 PROGRESS_TIMEOUT_S = 120.0
 SETTINGS = {
-    "group.initial.rebalance.delay.ms": 0,
-    "group.min.session.timeout.ms": 100,
     "offsets.topic.num.partitions": 2,
     "transaction.state.log.num.partitions": 2,
 }
@@ -72,8 +71,7 @@ class Siege:
         goal = self.transactions() + transactions
         self.await_loop(lambda: self.transactions() >= goal)
 
-    def await_loop(self, is_done: object) -> None:
-        assert callable(is_done)
+    def await_loop(self, is_done: Callable[[], bool]) -> None:
         deadline = time.monotonic() + PROGRESS_TIMEOUT_S
         while not is_done():
             assert time.monotonic() < deadline, self.loop.output_text() + self.broker.output_text()

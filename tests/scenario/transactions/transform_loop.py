@@ -1,9 +1,10 @@
 """Consume, transform, produce, exactly once: a process of its own, so that it can be killed at any moment.
 
 Every number read from the source is written to the same partition of the sink, in one transaction with the
-offset that says so. Errors that a transaction survives abort it, and reading goes on from what is committed;
-errors that end the producer end the process, and whoever started it starts it again. After each commit a line
-goes to the notes, so that others see progress.
+offset that says so. The loop owns its partitions by its transactional id alone, so that no rebalance blurs
+what is seen. Errors that a transaction survives abort it, and reading goes on from what is committed; errors
+that end the producer end the process, and whoever started it starts it again. After each commit a line goes
+to the notes, so that others see progress.
 """
 
 from __future__ import annotations
@@ -11,8 +12,9 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 
+PARTITIONS = 2
 RECORDS_PER_TRANSACTION = 20
 TIMEOUT_S = 30.0
 GROUP = "transform"
@@ -20,36 +22,19 @@ TRANSACTIONAL_ID = "transform-1"
 FATAL = 3
 
 
-class Reader:
-    """Messages of the present assignment: what was read before a rebalance will be read again after it."""
-
-    def __init__(self, receiver: Consumer, source: str) -> None:
-        self.receiver = receiver
-        self._messages: list[Message] = []
-        receiver.subscribe([source], on_assign=self._forget, on_revoke=self._forget, on_lost=self._forget)
-
-    def _forget(self, *_: object) -> None:
-        self._messages.clear()
-
-    def read(self) -> list[Message]:
-        self._messages.clear()
-        while len(self._messages) < RECORDS_PER_TRANSACTION:
-            message = self.receiver.poll(0.05)
-            if message is None:
-                break
-            if message.error() is None:
-                self._messages.append(message)
-        return self._messages
-
-    def rewind(self) -> None:
-        """Read again from where the last committed transaction ended."""
-        for position in self.receiver.committed(self.receiver.assignment(), TIMEOUT_S):
-            position.offset = max(position.offset, 0)
-            self.receiver.seek(position)
+def rewind(receiver: Consumer, source: str) -> None:
+    """Read from where the last committed transaction ended."""
+    partitions = [TopicPartition(source, number) for number in range(PARTITIONS)]
+    positions = receiver.committed(partitions, TIMEOUT_S)
+    for position in positions:
+        if position.error is not None:
+            raise KafkaException(position.error)
+        position.offset = max(position.offset, 0)
+    receiver.assign(positions)
 
 
-def transform(reader: Reader, producer: Producer, sink: str) -> int:
-    messages = reader.read()
+def transform(receiver: Consumer, producer: Producer, sink: str) -> int:
+    messages = [each for each in receiver.consume(RECORDS_PER_TRANSACTION, 0.05) if each.error() is None]
     if not messages:
         return 0
     producer.begin_transaction()
@@ -58,21 +43,19 @@ def transform(reader: Reader, producer: Producer, sink: str) -> int:
         number = message.partition()
         producer.produce(sink, message.value(), partition=number)
         following[number] = TopicPartition(message.topic(), number, message.offset() + 1)
-    producer.send_offsets_to_transaction(
-        [*following.values()], reader.receiver.consumer_group_metadata(), TIMEOUT_S
-    )
+    producer.send_offsets_to_transaction([*following.values()], receiver.consumer_group_metadata(), TIMEOUT_S)
     producer.commit_transaction(TIMEOUT_S)
     return len(messages)
 
 
-def recover(reader: Reader, producer: Producer, error: KafkaError) -> bool:
+def recover(receiver: Consumer, producer: Producer, source: str, error: KafkaError) -> bool:
     """True when the loop may go on."""
     print(error, flush=True)
     if error.fatal():
         return False
     try:
         producer.abort_transaction(TIMEOUT_S)
-        reader.rewind()
+        rewind(receiver, source)
     except KafkaException as failure:
         print("while recovering:", failure, flush=True)
         return False
@@ -98,18 +81,16 @@ def main(bootstrap: str, source: str, sink: str, notes_path: str) -> int:
             "enable.auto.commit": False,
             "auto.offset.reset": "earliest",
             "isolation.level": "read_committed",
-            "session.timeout.ms": 1_000,
-            "heartbeat.interval.ms": 200,
         }
     )
     producer.init_transactions(TIMEOUT_S)
-    reader = Reader(receiver, source)
+    rewind(receiver, source)
     with Path(notes_path).open("a") as notes:
         while True:
             try:
-                count = transform(reader, producer, sink)
+                count = transform(receiver, producer, sink)
             except KafkaException as failure:
-                if not recover(reader, producer, failure.args[0]):
+                if not recover(receiver, producer, source, failure.args[0]):
                     return FATAL
             else:
                 if count:

@@ -147,6 +147,21 @@ def test_the_next_transaction_is_sent_back_if_the_last_one_takes_long() -> None:
     assert lost.value == "NOT_COORDINATOR"
 
 
+def test_who_waits_is_answered_once_whatever_becomes_of_replication() -> None:
+    t = Transactions()
+    producer = t.init()
+    t.add(producer, A)
+    t.log.is_replicated = False
+    t.ask_end(producer, commit=True)
+    answer = t.ask_add(producer, B)
+    t.log.time_out()
+    assert not answer.is_given
+    t.log.is_replicated = True
+    t.log.replicate()
+    t.advance(50)
+    assert answer.value == "NONE"
+
+
 def test_verification_finds_what_is_not_in_the_transaction() -> None:
     t = Transactions()
     producer = t.init()

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 
+from barnabas.coordinator.decision import Decision
 from barnabas.coordinator.group.regex import compile_regex
 from barnabas.coordinator.routing import Gathering, partition_of
 from barnabas.coordinator.runtime import CoordinatorRuntime
@@ -89,12 +90,19 @@ class TransactionCoordinator:
             if not isinstance(error, ConcurrentTransactions):
                 done(error)
                 return
-            self.runtime.run(
-                partition,
-                lambda shard: shard.await_completion(transactional_id, lambda: attempt(done)),
-                done,
-                done,
-            )
+            is_waiting = False
+
+            def wait(shard: TransactionShard) -> Decision[None]:
+                nonlocal is_waiting
+                is_waiting = True
+                return shard.await_completion(transactional_id, lambda: attempt(done))
+
+            def refuse(error: KafkaError) -> None:
+                # Whoever waits is answered by the completion, however long replication takes.
+                if not is_waiting:
+                    done(error)
+
+            self.runtime.run(partition, wait, done, refuse)
 
         attempt(wait_once)
 
