@@ -87,7 +87,8 @@ def write(directory: Path, samples: Samples, about: dict[str, str], described: s
     """`RESULTS.md` for people, `results.json` for programs."""
     raw = {"about": about, "run": described, "samples": samples}
     (directory / "results.json").write_text(json.dumps(raw, indent=1) + "\n")
-    (directory / "RESULTS.md").write_text(rendered(samples, about, described))
+    behind = (directory / "behind.md").read_text()
+    (directory / "RESULTS.md").write_text(rendered(samples, about, described) + behind)
     (directory / "results.svg").write_text(plot.drawn(_ratios(samples)))
 
 
