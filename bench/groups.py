@@ -32,6 +32,7 @@ from tests.support.fixtures import create_topic
 from barnabas.protocol.api_keys import ApiKey, response_class
 from barnabas.protocol.messages import (
     api_versions,
+    find_coordinator,
     heartbeat,
     join_group,
     offset_commit,
@@ -61,6 +62,8 @@ class Client:
 
 def measure_heartbeats(broker: BarnabasBroker) -> None:
     client = Client(broker)
+    # As every client does: it is what makes the topic of the offsets.
+    client.ask(ApiKey.FIND_COORDINATOR, 1, find_coordinator.FindCoordinatorRequest(key="g0"))
     protocol = join_group.JoinGroupRequestProtocol(name="range", metadata=b"")
     request = join_group.JoinGroupRequest(
         group_id="g0", session_timeout_ms=60_000, rebalance_timeout_ms=60_000, protocol_type="consumer",
