@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import socket
 import struct
+import time
 from collections.abc import Sequence
 from typing import Self
 
@@ -161,6 +162,10 @@ class Reader:
         return self._data[self._at :]
 
 
+NOT_LED_YET = frozenset({3, 5, 6})
+"""Unknown, without a leader, or led by another: what a partition is for a moment after a start."""
+
+
 class WireConnection:
     """A plain blocking connection; `EOFError` when the peer closed it."""
 
@@ -233,10 +238,15 @@ class WireConnection:
         _, _, error, _, offset = reader.unpack("iihqq")
         return error, offset
 
-    def latest_offset(self, topic: str) -> int:
-        error, offset = self.list_offset(topic, LATEST)
-        assert error == 0, f"error {error} from ListOffsets"
-        return offset
+    def latest_offset(self, topic: str, *, patience_s: float = 0.0) -> int:
+        """With patience a broker may take this long after its start to lead the partition."""
+        deadline = time.monotonic() + patience_s
+        while True:
+            error, offset = self.list_offset(topic, LATEST)
+            if error not in NOT_LED_YET or time.monotonic() > deadline:
+                assert error == 0, f"error {error} from ListOffsets"
+                return offset
+            time.sleep(0.05)
 
     def new_producer_id(self) -> int:
         """InitProducerId v0 with no transactional id."""

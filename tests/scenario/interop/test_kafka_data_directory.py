@@ -158,7 +158,7 @@ def test_kafka_serves_what_barnabas_wrote(request: pytest.FixtureRequest, tmp_pa
     (theirs_directory / "partition.metadata").write_bytes(identity)
     with running(theirs):
         with wire.WireConnection(theirs.host, theirs.port) as connection:
-            assert connection.latest_offset("mixture") == len(stored)
+            assert connection.latest_offset("mixture", patience_s=60) == len(stored)
         assert_same(read_all(theirs.bootstrap, "mixture"), stored)
         # Kafka's ids of producers begin anew here and would meet those in our log: plain ones only.
         more = write_mixture(theirs.bootstrap, "mixture", rounds=1, seed=2, idempotence=[False])
