@@ -75,8 +75,10 @@ def random_value(field: Field, kind: Kind, version: int, random: Random, size: i
         return [random_value(field, kind.element, version, random, size) for _ in range(count)]
     if kind.message is not None:
         message = random_message(kind.message, version, random, size)
-        # A tagged struct of nothing but defaults is not sent, so it does not survive the trip.
-        return None if field.tag is not None and message == kind.message() else message
+        # A tagged struct of nothing but defaults is not sent, so it does not survive the trip; as
+        # an element of an array it is.
+        unsent = kind is field.kind and field.tag is not None and message == kind.message()
+        return None if unsent else message
     return random_scalar(field.name, kind.name, random)
 
 
