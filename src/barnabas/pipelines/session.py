@@ -31,7 +31,7 @@ def open_session(master: str | None, conf: Mapping[str, str], *, name: str) -> S
     for key, value in {**session_defaults(master), **conf}.items():
         builder = builder.config(key, value)
     session = builder.getOrCreate()
-    session.sparkContext.setLogLevel(conf.get("spark.log.level", "ERROR"))
+    session.sparkContext.setLogLevel(conf.get("spark.log.level", "FATAL"))
     return session
 
 
