@@ -28,8 +28,8 @@ def scrub(text: str, spec: PipelineSpec) -> str:
 def _sentence(text: str) -> str:
     if found := _USER_RAISED.search(text):
         return found.group(1)
-    if found := _PYTHON.findall(text):
-        return str(found[-1])
+    if raised := _PYTHON.findall(text):
+        return str(raised[-1])
     causes = [line[len("Caused by: "):] for line in text.splitlines() if line.startswith("Caused by: ")]
     if causes:
         return causes[-1]

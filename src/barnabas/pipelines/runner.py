@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 OnProgress = Callable[[Progress], None]
 Function = Callable[["DataFrame"], "DataFrame"]
 
-WAIT_S = 0.5
+WAIT_S = 1
 """How often a waiting driver looks whether it was told to stop."""
 
 

@@ -71,9 +71,7 @@ def decoder(part: Part, run: Run, samples: Samples) -> Callable[[Column], Decode
         schema = _given(part) or inferred(part, run, samples)
         return lambda value: _text(value, schema, part, "JSON")
     if kind == "csv":
-        schema = _given(part)
-        assert schema is not None, "validation lets no CSV without a schema pass"
-        return lambda value: _text(value, schema, part, "CSV")
+        return lambda value: _text(value, struct_of(part["schema"]), part, "CSV")
     if kind == "avro":
         from barnabas.pipelines.formats.avro import avro_decoder  # noqa: PLC0415 - needs fastavro
 
@@ -88,7 +86,7 @@ def inferred(part: Part, run: Run, samples: Samples) -> StructType:
     place = run.checkpoint("schema")
     try:
         (row,) = run.spark.read.text(place, wholetext=True).collect()
-        return StructType.fromDDL(row[0])
+        return struct_of(row[0])
     except Exception as error:  # noqa: BLE001 - the classes of Spark's errors differ between its modes
         if "PATH_NOT_FOUND" not in str(error):
             raise
@@ -102,15 +100,23 @@ def inferred(part: Part, run: Run, samples: Samples) -> StructType:
 
 def _given(part: Part) -> StructType | None:
     text = part.get("schema")
-    return None if text is None else StructType.fromDDL(text)
+    return None if text is None else struct_of(text)
+
+
+def struct_of(ddl: str) -> StructType:
+    found = StructType.fromDDL(ddl)
+    assert isinstance(found, StructType)
+    return found
 
 
 def _text(value: Column, schema: StructType, part: Part, what: str) -> Decoded:
-    function = F.from_json if what == "JSON" else F.from_csv
     options = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": CORRUPT, **part.get("format_options", {})}
     widened = StructType([*schema.fields, StructField(CORRUPT, StringType())])
-    argument = widened if what == "JSON" else widened.toDDL()
-    parsed = function(value.cast("string"), argument, options)  # type: ignore[operator]
+    text = value.cast("string")
+    if what == "JSON":
+        parsed = F.from_json(text, widened, options)
+    else:
+        parsed = F.from_csv(text, widened.toDDL(), options)
     message = F.lit(f"the value is not {what} of the schema {schema.simpleString()}")
     return Decoded(parsed, F.when(parsed[CORRUPT].isNotNull(), message))
 

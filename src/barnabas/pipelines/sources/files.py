@@ -7,7 +7,7 @@ from typing import Any
 from pyspark.sql import functions as F  # noqa: N812 - the name that Spark's users know
 from pyspark.sql.types import StringType, StructField, StructType
 
-from barnabas.pipelines.formats.decoding import CORRUPT, OBSERVATION
+from barnabas.pipelines.formats.decoding import CORRUPT, OBSERVATION, struct_of
 from barnabas.pipelines.run import Rows, Run
 from barnabas.pipelines.sources.watermark import with_watermark
 from barnabas.pipelines.spec import Part, Tolerance
@@ -21,7 +21,7 @@ def read(part: Part, run: Run, *, streaming: bool) -> Rows:
     if streaming and part.get("max_files_per_trigger"):
         options["maxFilesPerTrigger"] = str(part["max_files_per_trigger"])
     reader = reader.format(kind).options(**{**options, **part.get("format_options", {})})
-    schema = StructType.fromDDL(part["schema"]) if part.get("schema") else None
+    schema = struct_of(part["schema"]) if part.get("schema") else None
     if schema is not None:
         extra = [StructField(CORRUPT, StringType())] if permissive else []
         reader = reader.schema(StructType([*schema.fields, *extra]))

@@ -16,13 +16,13 @@ from pyspark.sql.types import DataType, StructType
 
 from barnabas.pipelines.run import RESERVED, PipelineFailed
 from barnabas.pipelines.spec import Part
+from barnabas.pipelines.transforms.words import TOMBSTONE
 
 Fields = dict[str, Column]
 Types = dict[str, DataType]
 
 WHOLE = "value"
 """A value that is this one column is written as it is, not as an object around it."""
-TOMBSTONE = "tombstone()"
 
 
 def quoted(name: str) -> Column:

@@ -1,0 +1,30 @@
+"""What Spark sees: one data source that makes readers and writers out of options.
+
+Options are checked here, on the driver, before anything runs.
+"""
+
+from __future__ import annotations
+
+from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader
+from pyspark.sql.types import StructType
+
+from pyspark_barnabas import options as parse
+from pyspark_barnabas.options import Options
+from pyspark_barnabas.reader import BatchReader
+from pyspark_barnabas.schema import spark_schema
+from pyspark_barnabas.stream_reader import StreamReader
+
+
+class BarnabasDataSource(DataSource):
+    @classmethod
+    def name(cls) -> str:
+        return "barnabas"
+
+    def schema(self) -> str:
+        return spark_schema(parse.columns(Options(self.options)))
+
+    def reader(self, schema: StructType) -> DataSourceReader:  # noqa: ARG002
+        return BatchReader(Options(self.options))
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802, ARG002 - Spark's name
+        return StreamReader(Options(self.options))
