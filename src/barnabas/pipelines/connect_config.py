@@ -63,7 +63,9 @@ def located_of_config(name: str, config: Mapping[str, Any]) -> Located:
         return _whole(name, config)
     plugin = connector_types().get(_ELSEWHERE.get(short, short.removesuffix("Connector")))
     if plugin is None:
-        raise _invalid("connector.class", f"there is no connector {asked!r}; expected {WHOLE_SPEC}, {_class_names()}")
+        raise _invalid(
+            "connector.class", f"there is no connector {asked!r}; expected {WHOLE_SPEC}, {_class_names()}"
+        )
     return Located(_document(name, config, plugin), "config")
 
 
@@ -114,7 +116,9 @@ def _document(name: str, config: Mapping[str, Any], plugin: Plugin) -> dict[str,
         if section in config:
             document[section] = config[section]
     document["spark"] = _spark(config)
-    restart = {key.removeprefix("restart."): value for key, value in config.items() if key.startswith("restart.")}
+    restart = {
+        key.removeprefix("restart."): value for key, value in config.items() if key.startswith("restart.")
+    }
     _unknown(config, source, sink)
     return document | ({"restart": restart} if restart else {})
 
@@ -130,7 +134,9 @@ def _options(config: Mapping[str, Any], plugin: Plugin) -> dict[str, Value]:
                 found[row.name] = config[key]
         if row.kind is Kind.MAP:
             prefix = row.name.replace("_", ".") + "."
-            nested = {key.removeprefix(prefix): each for key, each in config.items() if key.startswith(prefix)}
+            nested = {
+                key.removeprefix(prefix): each for key, each in config.items() if key.startswith(prefix)
+            }
             if nested and row.name != "kafka":
                 found[row.name] = nested
     return found
@@ -182,7 +188,10 @@ def _transform(name: str, config: Mapping[str, Any]) -> dict[str, Value]:
     kind, _, target = str(given.pop("type", "")).partition("$")
     short = kind.rsplit(".", 1)[-1]
     if short not in CATALOGUE["transform"]:
-        raise _invalid(f"{prefix}type", f"there is no transform {kind!r}; expected one of {', '.join(CATALOGUE['transform'])}")
+        raise _invalid(
+            f"{prefix}type",
+            f"there is no transform {kind!r}; expected one of {', '.join(CATALOGUE['transform'])}",
+        )
     part: dict[str, Value] = {"type": short, **given}
     if target:
         part["target"] = target.lower()
@@ -202,7 +211,10 @@ def _predicate(name: str, config: Mapping[str, Any]) -> str:
         return f"exists(_headers, h -> h.key = '{header}')"
     if kind == "RecordIsTombstone":
         return TOMBSTONE
-    raise _invalid(f"predicates.{name}.type", f"there is no predicate {kind!r}; expected TopicNameMatches, HasHeaderKey or RecordIsTombstone")
+    raise _invalid(
+        f"predicates.{name}.type",
+        f"there is no predicate {kind!r}; expected TopicNameMatches, HasHeaderKey or RecordIsTombstone",
+    )
 
 
 def _unknown(config: Mapping[str, Any], *plugins: Plugin) -> None:

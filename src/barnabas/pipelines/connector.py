@@ -14,7 +14,12 @@ from pyspark.sql import DataFrame, SparkSession
 from barnabas.pipelines.run import PipelineFailed, Run
 from barnabas.pipelines.spec import Engine, Part
 
-FORMATS = {Engine.AUTO: "barnabas", Engine.PYTHON: "barnabas", Engine.SEGMENTS: "barnabas", Engine.JVM: "kafka"}
+FORMATS = {
+    Engine.AUTO: "barnabas",
+    Engine.PYTHON: "barnabas",
+    Engine.SEGMENTS: "barnabas",
+    Engine.JVM: "kafka",
+}
 _PASSED_ON = {
     "pattern": "subscribePattern",
     "assign": "assign",
@@ -66,6 +71,8 @@ def client_options(given: Mapping[str, str]) -> dict[str, str]:
 def require_class(spark: SparkSession, name: str, what: str, package: str) -> None:
     """Say what to add to the class path, rather than let Spark say what it did not find."""
     try:
-        spark._jvm.java.lang.Thread.currentThread().getContextClassLoader().loadClass(name)  # type: ignore[union-attr]  # noqa: SLF001
+        spark._jvm.java.lang.Thread.currentThread().getContextClassLoader().loadClass(name)  # type: ignore[union-attr]
     except Exception:  # noqa: BLE001 - Py4J wraps ClassNotFoundException in a class of its own
-        raise PipelineFailed(f"{what} is not on Spark's class path; add {package} to spark.jars.packages") from None
+        raise PipelineFailed(
+            f"{what} is not on Spark's class path; add {package} to spark.jars.packages"
+        ) from None

@@ -45,7 +45,9 @@ class Driver:
             if previous is not None:
                 previous.join(STOP_TIMEOUT_S)
             stop = self._stops[spec.name] = threading.Event()
-            thread = threading.Thread(target=self._work, args=(spec, order, stop), name=spec.name, daemon=True)
+            thread = threading.Thread(
+                target=self._work, args=(spec, order, stop), name=spec.name, daemon=True
+            )
             self._threads[spec.name] = thread
             thread.start()
         elif order["do"] == "stop" and order["name"] in self._stops:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -54,7 +55,7 @@ def progress_of(pipeline: str, report: Mapping[str, Any]) -> Progress:
 
 def _finite(value: Any) -> float:
     """Spark says NaN and Infinity where it divides by nothing."""
-    return float(value) if isinstance(value, (int, float)) and value == value and abs(value) != float("inf") else 0.0  # noqa: PLR0124
+    return float(value) if isinstance(value, (int, float)) and math.isfinite(value) else 0.0
 
 
 def _offsets(value: Any) -> dict[str, Any]:

@@ -7,7 +7,9 @@ import re
 from barnabas.pipelines.secrets import redact
 from barnabas.pipelines.spec import PipelineSpec
 
-_PYTHON = re.compile(r"^(?:[\w.]*\.)?([A-Z]\w*(?:Error|Exception|Failed|Missing|Loss|Fenced)\w*: .+)$", re.MULTILINE)
+_PYTHON = re.compile(
+    r"^(?:[\w.]*\.)?([A-Z]\w*(?:Error|Exception|Failed|Missing|Loss|Fenced)\w*: .+)$", re.MULTILINE
+)
 _USER_RAISED = re.compile(r"\[USER_RAISED_EXCEPTION\] (.+?)(?: SQLSTATE|\n|$)")
 _CLASSED = re.compile(r"(\[[A-Z_.0-9]+\] .+?)(?: SQLSTATE|\n|$)")
 LENGTH_MAX = 2_000
@@ -30,7 +32,7 @@ def _sentence(text: str) -> str:
         return found.group(1)
     if raised := _PYTHON.findall(text):
         return str(raised[-1])
-    causes = [line[len("Caused by: "):] for line in text.splitlines() if line.startswith("Caused by: ")]
+    causes = [line[len("Caused by: ") :] for line in text.splitlines() if line.startswith("Caused by: ")]
     if causes:
         return causes[-1]
     deeper = [each for each in _CLASSED.findall(text) if not each.startswith("[STREAM_FAILED]")]

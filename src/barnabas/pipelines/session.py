@@ -26,7 +26,9 @@ def open_session(master: str | None, conf: Mapping[str, str], *, name: str) -> S
     try:
         from pyspark.sql import SparkSession  # noqa: PLC0415 - a plain install has none, and it is heavy
     except ImportError:
-        raise SparkMissing("running pipelines needs Spark: pip install 'barnabas[spark]', and Java 17") from None
+        raise SparkMissing(
+            "running pipelines needs Spark: pip install 'barnabas[spark]', and Java 17"
+        ) from None
     builder = SparkSession.builder.appName(name)
     for key, value in {**session_defaults(master), **conf}.items():
         builder = builder.config(key, value)

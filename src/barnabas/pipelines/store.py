@@ -36,21 +36,34 @@ class Stored:
     config: Mapping[str, str]
     target: Target = Target.RUNNING
     generation: int = 0
+    starting_offsets: Mapping[str, Mapping[str, int]] | None = None
+    """Where this generation begins, if offsets were set by hand: topic to partition to offset."""
 
     def with_target(self, target: Target) -> Stored:
         return replace(self, target=target)
 
-    def next_generation(self) -> Stored:
-        return replace(self, generation=self.generation + 1)
+    def next_generation(self, starting_offsets: Mapping[str, Mapping[str, int]] | None) -> Stored:
+        return replace(self, generation=self.generation + 1, starting_offsets=starting_offsets)
 
     def to_bytes(self) -> bytes:
-        document = {"config": dict(self.config), "target": self.target.value, "generation": self.generation}
+        document = {
+            "config": dict(self.config),
+            "target": self.target.value,
+            "generation": self.generation,
+            "starting_offsets": self.starting_offsets,
+        }
         return json.dumps(document, separators=(",", ":")).encode()
 
     @classmethod
     def of_bytes(cls, name: str, value: bytes) -> Stored:
         document: dict[str, Any] = json.loads(value)
-        return cls(name, document["config"], Target(document["target"]), int(document["generation"]))
+        return cls(
+            name,
+            document["config"],
+            Target(document["target"]),
+            int(document["generation"]),
+            document.get("starting_offsets"),
+        )
 
 
 class PipelineStore:
@@ -72,7 +85,9 @@ class PipelineStore:
         return found
 
     async def put(self, stored: Stored) -> None:
-        await self._producer.send(self._topic, [OutgoingRecord(stored.name.encode(), stored.to_bytes(), partition=0)])
+        await self._producer.send(
+            self._topic, [OutgoingRecord(stored.name.encode(), stored.to_bytes(), partition=0)]
+        )
 
     async def delete(self, name: str) -> None:
         await self._producer.send(self._topic, [OutgoingRecord(name.encode(), None, partition=0)])
@@ -86,7 +101,9 @@ class PipelineStore:
             return
 
 
-def _replay(found: dict[str, Stored], key: bytes | memoryview | None, value: bytes | memoryview | None) -> None:
+def _replay(
+    found: dict[str, Stored], key: bytes | memoryview | None, value: bytes | memoryview | None
+) -> None:
     if key is None:
         return
     name = bytes(key).decode()

@@ -14,7 +14,7 @@ from enum import Enum
 from typing import Protocol
 
 from barnabas.core.clock import Clock
-from barnabas.core.scheduler import Cancellable, Scheduler
+from barnabas.core.scheduler import Cancellable
 from barnabas.core.transitions import Transitions
 from barnabas.pipelines.progress import Progress
 from barnabas.pipelines.spec import PipelineSpec, Restart
@@ -57,6 +57,10 @@ TRANSITIONS = Transitions(
 _RESTING = {Target.PAUSED: State.PAUSED, Target.STOPPED: State.STOPPED}
 
 
+class Timers(Protocol):
+    def after(self, delay_ms: float, task: Callable[[], None]) -> Cancellable: ...
+
+
 class Drivers(Protocol):
     """Starts and stops queries somewhere, and reports to the supervisor's `on_…` methods."""
 
@@ -87,13 +91,13 @@ class Supervisor:
     def __init__(
         self,
         drivers: Drivers,
-        scheduler: Scheduler,
+        timers: Timers,
         clock: Clock,
         on_change: Callable[[str], None] = lambda _: None,
     ) -> None:
         self.pipelines: dict[str, Supervised] = {}
         self._drivers = drivers
-        self._scheduler = scheduler
+        self._timers = timers
         self._clock = clock
         self._on_change = on_change
 
@@ -101,7 +105,9 @@ class Supervisor:
         """Take on a pipeline, or its new spec, target or generation."""
         known = self.pipelines.get(spec.name)
         if known is None:
-            known = self.pipelines[spec.name] = Supervised(spec, target, generation, since_ms=self._clock.now_ms())
+            known = self.pipelines[spec.name] = Supervised(
+                spec, target, generation, since_ms=self._clock.now_ms()
+            )
             self._act(known)
             return
         changed = (known.spec, known.generation) != (spec, generation)
@@ -160,7 +166,7 @@ class Supervisor:
             return
         self._enter(pipeline, State.RESTARTING)
         delay_ms = backoff_ms(pipeline.spec.restart, pipeline.failures)
-        pipeline.retry = self._scheduler.after(delay_ms, lambda: self._retry(pipeline))
+        pipeline.retry = self._timers.after(delay_ms, lambda: self._retry(pipeline))
 
     def _retry(self, pipeline: Supervised) -> None:
         pipeline.retry = None

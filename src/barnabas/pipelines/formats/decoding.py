@@ -87,13 +87,15 @@ def inferred(part: Part, run: Run, samples: Samples) -> StructType:
     try:
         (row,) = run.spark.read.text(place, wholetext=True).collect()
         return struct_of(row[0])
-    except Exception as error:  # noqa: BLE001 - the classes of Spark's errors differ between its modes
+    except Exception as error:
         if "PATH_NOT_FOUND" not in str(error):
             raise
     values = [value.decode("utf-8", "replace") for value in samples(part["samples"])]
     found = run.spark.read.json(run.spark.sparkContext.parallelize(values, 1), mode="DROPMALFORMED").schema
     if not found.fields:
-        raise PipelineFailed("there are no JSON records yet to infer a schema from; give the source a 'schema'")
+        raise PipelineFailed(
+            "there are no JSON records yet to infer a schema from; give the source a 'schema'"
+        )
     run.spark.createDataFrame([(found.toDDL(),)], "ddl STRING").coalesce(1).write.text(place)
     return found
 
@@ -134,7 +136,10 @@ def _key(part: Part) -> tuple[Column, Column]:
 
 
 def _columns(placed: DataFrame, part: Part, *, is_struct: bool) -> list[Column]:
-    kept = [F.col("_key"), *(quoted(name).alias(place) for name, place in PLACE.items() if name in placed.columns)]
+    kept = [
+        F.col("_key"),
+        *(quoted(name).alias(place) for name, place in PLACE.items() if name in placed.columns),
+    ]
     if "headers" in placed.columns:
         kept.append(F.col("headers").alias("_headers"))
     if not is_struct:
@@ -143,7 +148,9 @@ def _columns(placed: DataFrame, part: Part, *, is_struct: bool) -> list[Column]:
     assert isinstance(struct, StructType)
     names = [name for name in struct.fieldNames() if name != CORRUPT]
     if clash := set(names) & set(RESERVED):
-        raise PipelineFailed(f"{part.type} has the reserved columns {', '.join(sorted(clash))}; leave them out of the schema")
+        raise PipelineFailed(
+            f"{part.type} has the reserved columns {', '.join(sorted(clash))}; leave them out of the schema"
+        )
     return [*(F.col("_v").getField(name).alias(name) for name in names), *kept]
 
 

@@ -38,10 +38,16 @@ def _headers(rows: DataFrame) -> Column:
 def _key(rows: DataFrame, part: Part) -> Column:
     names = part.get("key")
     if names is None:
-        return _bytes(F.col("_key"), rows.schema["_key"].dataType) if "_key" in rows.columns else F.lit(None).cast("binary")
+        return (
+            _bytes(F.col("_key"), rows.schema["_key"].dataType)
+            if "_key" in rows.columns
+            else F.lit(None).cast("binary")
+        )
     missing = [name for name in names if name not in rows.columns]
     if missing:
-        raise PipelineFailed(f"the sink's key {', '.join(missing)} is no column; there are {', '.join(rows.columns)}")
+        raise PipelineFailed(
+            f"the sink's key {', '.join(missing)} is no column; there are {', '.join(rows.columns)}"
+        )
     if len(names) == 1:
         return _bytes(quoted(names[0]), rows.schema[names[0]].dataType)
     return F.to_json(F.struct(*(quoted(name) for name in names))).cast("binary")
@@ -65,6 +71,7 @@ def _value(rows: DataFrame, part: Part, run: Run) -> Column:
     if not names:
         raise PipelineFailed("there are no columns left to write as a value")
     struct = F.struct(*(quoted(name) for name in names))
+    columns = StructType([rows.schema[name] for name in names])
     if kind == "json":
         return F.to_json(struct, part.get("format_options", {})).cast("binary")
     if kind == "csv":
@@ -72,17 +79,23 @@ def _value(rows: DataFrame, part: Part, run: Run) -> Column:
     if kind == "avro":
         from barnabas.pipelines.formats.avro import avro_encoder  # noqa: PLC0415 - needs fastavro
 
-        return avro_encoder(part, run)(struct)
+        return avro_encoder(part, run)(struct, columns)
     from barnabas.pipelines.formats.protobuf import protobuf_encoder  # noqa: PLC0415 - needs protobuf
 
-    return protobuf_encoder(part, run)(struct)
+    return protobuf_encoder(part, run)(struct, columns)
 
 
 def _plain(rows: DataFrame, names: list[str], *, whole: bool, kind: str) -> Column:
     if not whole:
-        raise PipelineFailed(f"format {kind} writes one column called value; found {', '.join(names) or 'none'}")
+        raise PipelineFailed(
+            f"format {kind} writes one column called value; found {', '.join(names) or 'none'}"
+        )
     column = quoted(WHOLE)
-    return column if isinstance(rows.schema[WHOLE].dataType, BinaryType) else column.cast("string").cast("binary")
+    return (
+        column
+        if isinstance(rows.schema[WHOLE].dataType, BinaryType)
+        else column.cast("string").cast("binary")
+    )
 
 
 def _whole_json(kind: DataType) -> Column:

@@ -20,7 +20,9 @@ def write(rows: DataFrame, letters: DataFrame | None, part: Part, run: Run) -> W
     columns = [name for name in rows.columns if name in payload(rows) or name in by]
     missing = [name for name in by if name not in columns]
     if missing:
-        raise PipelineFailed(f"partition_by {', '.join(missing)} is no column; there are {', '.join(columns)}")
+        raise PipelineFailed(
+            f"partition_by {', '.join(missing)} is no column; there are {', '.join(columns)}"
+        )
     gathered = _gather(rows.select(*(quoted(name) for name in columns)), by, part["files_per_batch"])
     options = {"maxRecordsPerFile": str(part["max_records_per_file"]), **part.get("format_options", {})}
     if part.get("compression"):

@@ -7,7 +7,7 @@ with an idempotent producer, and a micro-batch that is tried again is written ag
 from __future__ import annotations
 
 from pyspark.sql import DataFrame
-from pyspark.sql.streaming import DataStreamWriter
+from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from barnabas.pipelines.connector import client_options
 from barnabas.pipelines.run import Run

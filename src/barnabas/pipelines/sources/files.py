@@ -29,9 +29,7 @@ def read(part: Part, run: Run, *, streaming: bool) -> Rows:
     if not permissive:
         return Rows(with_watermark(rows, part))
     bad = F.col(CORRUPT).isNotNull()
-    observed = rows.observe(
-        OBSERVATION, F.count(F.lit(1)).alias("records"), F.count(CORRUPT).alias("errors")
-    )
+    observed = rows.observe(OBSERVATION, F.count(F.lit(1)).alias("records"), F.count(CORRUPT).alias("errors"))
     message = F.concat(F.lit(f"a row that is not {kind} of the schema: "), F.substring(CORRUPT, 1, 200))
     fine = ~bad
     if run.spec.errors.tolerance is Tolerance.NONE:

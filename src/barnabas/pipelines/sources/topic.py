@@ -11,7 +11,9 @@ from barnabas.pipelines.spec import Part
 
 def read(part: Part, run: Run, *, streaming: bool) -> Rows:
     def samples(count: int) -> list[bytes]:
-        rows = read_records(part, run, streaming=False).select("value").where("value IS NOT NULL").limit(count)
+        rows = (
+            read_records(part, run, streaming=False).select("value").where("value IS NOT NULL").limit(count)
+        )
         return [bytes(row.value) for row in rows.collect()]
 
     records = read_records(part, run, streaming=streaming)

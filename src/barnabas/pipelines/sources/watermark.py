@@ -14,5 +14,7 @@ def with_watermark(rows: DataFrame, part: Part) -> DataFrame:
         return rows
     column, _, delay = text.strip().partition(" ")
     if column not in rows.columns or not delay:
-        raise PipelineFailed(f"watermark {text!r} is not `<column> <delay>`; columns: {', '.join(rows.columns)}")
+        raise PipelineFailed(
+            f"watermark {text!r} is not `<column> <delay>`; columns: {', '.join(rows.columns)}"
+        )
     return rows.withWatermark(column, delay)

@@ -40,7 +40,9 @@ def types_of(rows: DataFrame, target: str) -> Types:
     if "_key" not in rows.columns:
         raise PipelineFailed("there is no key to change: an earlier transform dropped the column _key")
     key = rows.schema["_key"].dataType
-    return {field.name: field.dataType for field in key.fields} if isinstance(key, StructType) else {WHOLE: key}
+    return (
+        {field.name: field.dataType for field in key.fields} if isinstance(key, StructType) else {WHOLE: key}
+    )
 
 
 def fields_of(rows: DataFrame, target: str) -> Fields:
@@ -57,7 +59,9 @@ def rewrite(rows: DataFrame, part: Part, change: Callable[[Fields, Types], Field
     target = part.get("target", "value")
     before = fields_of(rows, target)
     after = _where_it_holds(rows, part, before, change(dict(before), types_of(rows, target)))
-    kept = [quoted(name) for name in RESERVED if name in rows.columns and (target == "value" or name != "_key")]
+    kept = [
+        quoted(name) for name in RESERVED if name in rows.columns and (target == "value" or name != "_key")
+    ]
     if target == "value":
         return rows.select(*(column.alias(name) for name, column in after.items()), *kept)
     whole = list(after) == [WHOLE]
@@ -84,7 +88,9 @@ def predicate(rows: DataFrame, part: Part) -> Column | None:
 
 def need(rows: DataFrame, name: str, why: str) -> Column:
     if name not in rows.columns:
-        raise PipelineFailed(f"{why} needs the column {name}, which the source or an earlier transform left out")
+        raise PipelineFailed(
+            f"{why} needs the column {name}, which the source or an earlier transform left out"
+        )
     return F.col(name)
 
 

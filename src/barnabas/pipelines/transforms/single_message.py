@@ -156,7 +156,7 @@ def flatten(rows: DataFrame, part: Part, _: Run) -> DataFrame:
         return {
             flat: column
             for name, column in fields.items()
-            for flat, column in _leaves(name, column, types[name], part["delimiter"])  # noqa: B020
+            for flat, column in _leaves(name, column, types[name], part["delimiter"])
         }
 
     return rewrite(rows, part, change)
@@ -170,12 +170,16 @@ def drop(rows: DataFrame, part: Part, _: Run) -> DataFrame:
 
 def drop_headers(rows: DataFrame, part: Part, _: Run) -> DataFrame:
     headers = need(rows, "_headers", "DropHeaders")
-    return set_reserved(rows, part, "_headers", F.filter(headers, lambda each: ~each["key"].isin(part["headers"])))
+    return set_reserved(
+        rows, part, "_headers", F.filter(headers, lambda each: ~each["key"].isin(part["headers"]))
+    )
 
 
 def insert_header(rows: DataFrame, part: Part, _: Run) -> DataFrame:
     one = F.array(
-        F.struct(F.lit(part["header"]).alias("key"), F.lit(part["value_literal"]).cast("binary").alias("value"))
+        F.struct(
+            F.lit(part["header"]).alias("key"), F.lit(part["value_literal"]).cast("binary").alias("value")
+        )
     ).cast(HEADERS)
     empty = F.array().cast(HEADERS)
     present = F.coalesce(quoted("_headers"), empty) if "_headers" in rows.columns else empty

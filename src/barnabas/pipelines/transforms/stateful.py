@@ -42,7 +42,7 @@ def join(rows: DataFrame, part: Part, run: Run) -> DataFrame:
     streaming = not part["static"]
     other = implementation(CATALOGUE["source"][source.type])(source, run, streaming=streaming).good
     other = other.drop(*(name for name in RESERVED if name not in part["on"]))
-    how: str = {"left": "left_outer"}.get(part["how"], part["how"])
+    how = "left_outer" if part["how"] == "left" else str(part["how"])
     time = part.get("time")
     if time is None or not streaming:
         return rows.join(other, on=part["on"], how=how)
