@@ -17,6 +17,7 @@ COMMANDS = {
     "txn": ("barnabas.cli.txn:txn", "List and describe transactions, and end those that hang."),
     "config": ("barnabas.cli.config:config", "Show and change settings of topics and brokers."),
     "log": ("barnabas.cli.log:log", "Look into the files of a log."),
+    "pipeline": ("barnabas.cli.pipeline:pipeline", "Run data pipelines on Spark, and steer them."),
     "completion": ("barnabas.cli.completion:completion", "Print the completion script of a shell."),
 }
 

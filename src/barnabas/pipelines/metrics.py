@@ -9,10 +9,10 @@ from barnabas.pipelines.supervisor import State, Supervised, Supervisor
 
 _ROWS: tuple[tuple[str, str, Callable[[Supervised], float]], ...] = (
     ("barnabas_pipeline_running", "1 while the pipeline runs.", lambda each: each.state is State.RUNNING),
-    ("barnabas_pipeline_failed", "1 when the pipeline has been given up.", lambda each: each.state is State.FAILED),
+    ("barnabas_pipeline_failed", "1 once it is given up.", lambda each: each.state is State.FAILED),
     ("barnabas_pipeline_restarts_total", "Restarts after failures.", lambda each: each.restarts),
     ("barnabas_pipeline_records_total", "Records read.", lambda each: each.records_total),
-    ("barnabas_pipeline_dead_letters_total", "Records that could not be read.", lambda each: each.errors_total),
+    ("barnabas_pipeline_dead_letters_total", "Records not readable.", lambda each: each.errors_total),
     ("barnabas_pipeline_lag_records", "Records of the source that wait.",
      lambda each: -1 if each.progress is None or each.progress.lag is None else each.progress.lag),
     ("barnabas_pipeline_batch_ms", "Length of the last micro-batch.",

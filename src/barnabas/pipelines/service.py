@@ -175,7 +175,8 @@ class PipelineService:
         if str(config.get("name", name)) != name:
             raise ServiceError(
                 400,
-                f"Connector name configuration ({config['name']}) doesn't match connector name in the URL ({name})",
+                f"Connector name configuration ({config['name']}) doesn't match connector name in the URL"
+                f" ({name})",
             )
         flat = {key: value if isinstance(value, str) else json.dumps(value) for key, value in config.items()}
         flat["name"] = name
@@ -236,6 +237,6 @@ def _of_row(row: Mapping[str, Any]) -> tuple[str, int, int]:
     except (KeyError, TypeError, ValueError):
         raise ServiceError(
             400,
-            "An offset is {'partition': {'kafka_topic': …, 'kafka_partition': …}, 'offset': {'kafka_offset': …}};"
-            f" found {dict(row)}",
+            "An offset is {'partition': {'kafka_topic': …, 'kafka_partition': …},"
+            f" 'offset': {{'kafka_offset': …}}}}; found {dict(row)}",
         ) from None

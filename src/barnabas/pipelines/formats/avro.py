@@ -88,25 +88,26 @@ def spark_type(schema: Any) -> DataType:
         if len(others) != 1:
             raise PipelineFailed("Avro unions of several types have no Spark type; only a type or null")
         return spark_type(others[0])
-    if isinstance(schema, str):
-        if schema not in _SIMPLE:
-            raise PipelineFailed(
-                f"the Avro type {schema!r} is not known here (named types are used in place only)"
-            )
-        return _SIMPLE[schema]
-    kind = schema["type"]
-    logical = schema.get("logicalType")
+    if isinstance(schema, dict):
+        return _complex_type(schema)
+    if schema not in _SIMPLE:
+        raise PipelineFailed(
+            f"the Avro type {schema!r} is not known here (named types are used in place only)"
+        )
+    return _SIMPLE[schema]
+
+
+def _complex_type(schema: Mapping[str, Any]) -> DataType:
+    kind, logical = schema["type"], schema.get("logicalType")
     if logical == "decimal":
         return DecimalType(schema["precision"], schema.get("scale", 0))
-    if logical in _LOGICAL:
-        return _LOGICAL[logical]
     if kind == "record":
         return StructType([StructField(each["name"], spark_type(each["type"])) for each in schema["fields"]])
     if kind == "array":
         return ArrayType(spark_type(schema["items"]))
     if kind == "map":
         return MapType(StringType(), spark_type(schema["values"]))
-    return spark_type(kind)
+    return _LOGICAL.get(str(logical)) or spark_type(kind)
 
 
 def avro_schema(kind: DataType, name: str) -> Any:

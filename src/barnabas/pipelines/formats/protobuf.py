@@ -95,8 +95,9 @@ def _one_type(field: Any) -> DataType:
         return BinaryType()
     simple: dict[int, DataType] = {
         field.CPPTYPE_INT32: IntegerType(), field.CPPTYPE_UINT32: LongType(), field.CPPTYPE_INT64: LongType(),
-        field.CPPTYPE_UINT64: LongType(), field.CPPTYPE_DOUBLE: DoubleType(), field.CPPTYPE_FLOAT: FloatType(),
-        field.CPPTYPE_BOOL: BooleanType(), field.CPPTYPE_ENUM: StringType(), field.CPPTYPE_STRING: StringType(),
+        field.CPPTYPE_UINT64: LongType(), field.CPPTYPE_DOUBLE: DoubleType(),
+        field.CPPTYPE_FLOAT: FloatType(), field.CPPTYPE_BOOL: BooleanType(),
+        field.CPPTYPE_ENUM: StringType(), field.CPPTYPE_STRING: StringType(),
     }  # fmt: skip
     return simple[field.cpp_type]
 
