@@ -12,8 +12,8 @@ import re
 SIMPLE = frozenset(
     (
         "BOOLEAN", "TINYINT", "BYTE", "SMALLINT", "SHORT", "INT", "INTEGER", "BIGINT", "LONG", "FLOAT",
-        "REAL", "DOUBLE", "DATE", "TIMESTAMP", "TIMESTAMP_NTZ", "TIMESTAMP_LTZ", "STRING", "BINARY", "DECIMAL", "DEC",
-        "NUMERIC", "VARIANT", "VOID", "INTERVAL",
+        "REAL", "DOUBLE", "DATE", "TIMESTAMP", "TIMESTAMP_NTZ", "TIMESTAMP_LTZ", "STRING", "BINARY",
+        "DECIMAL", "DEC", "NUMERIC", "VARIANT", "VOID", "INTERVAL",
     )
 )  # fmt: skip
 _SIZED = re.compile(

@@ -44,7 +44,8 @@ def progress_of(pipeline: str, report: Mapping[str, Any]) -> Progress:
     return Progress(
         pipeline=pipeline,
         batch_id=int(report.get("batchId", 0)),
-        records=int(report.get("numInputRows", 0)),
+        # Where dead letters are set aside, Spark reads the source twice, and counts it twice.
+        records=int(observed.get("records", report.get("numInputRows", 0))),
         records_per_second=_finite(report.get("processedRowsPerSecond")),
         batch_ms=int((report.get("durationMs") or {}).get("triggerExecution", 0)),
         errors=int(observed.get("errors", 0)),

@@ -100,7 +100,7 @@ class _Watch(StreamingQueryListener):
         progress = progress_of(self._spec.name, json.loads(event.progress.json))
         if progress.error_ratio > self._spec.errors.max_error_ratio:
             self._complaint = (
-                f"{progress.errors} of {progress.records} records of batch {progress.batch_id} are not readable:"
+                f"batch {progress.batch_id}: {progress.errors} of {progress.records} records are bad,"
                 f" more than max_error_ratio {self._spec.errors.max_error_ratio:g}"
             )
         self._on_progress(progress)
