@@ -57,7 +57,7 @@ WRITE_OPTIONS: Final = (
     "pipelineId",
     "transactionTimeoutMs",
 )
-OTHER_OPTIONS: Final = ("engine", "path", "segments", "manifest")
+OTHER_OPTIONS: Final = ("engine", "path", "manifest", "checkpointLocation", "queryName", "queryId", "batchId")
 KAFKA_OPTIONS: Final = security.OPTIONS | {
     "bootstrap.servers",
     "client.id",

@@ -5,14 +5,21 @@ Options are checked here, on the driver, before anything runs.
 
 from __future__ import annotations
 
-from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    DataSourceStreamReader,
+    DataSourceStreamWriter,
+    DataSourceWriter,
+)
 from pyspark.sql.types import StructType
 
 from pyspark_barnabas import options as parse
-from pyspark_barnabas.options import Options
+from pyspark_barnabas.options import OptionError, Options
 from pyspark_barnabas.reader import BatchReader
 from pyspark_barnabas.schema import spark_schema
 from pyspark_barnabas.stream_reader import StreamReader
+from pyspark_barnabas.writer import BatchWriter, StreamWriter
 
 
 class BarnabasDataSource(DataSource):
@@ -28,3 +35,13 @@ class BarnabasDataSource(DataSource):
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802, ARG002 - Spark's name
         return StreamReader(Options(self.options))
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
+        if overwrite:
+            raise OptionError("a topic cannot be overwritten: use mode append")
+        return BatchWriter(Options(self.options), schema)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802
+        if overwrite:
+            raise OptionError("a topic is append-only: use output mode append or update")
+        return StreamWriter(Options(self.options), schema)
