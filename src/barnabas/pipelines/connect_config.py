@@ -22,12 +22,10 @@ from barnabas.pipelines.yaml_source import Located, UnreadableSpec, read_yaml
 WHOLE_SPEC = "Pipeline"
 
 _ELSEWHERE = {
-    "FileStreamSourceConnector": "FilesSource",
-    "FileStreamSinkConnector": "FilesSink",
-    "JdbcSourceConnector": "JdbcSource",
-    "JdbcSinkConnector": "JdbcSink",
-    "S3SinkConnector": "FilesSink",
-    "HdfsSinkConnector": "FilesSink",
+    "FileStreamSource": "FilesSource",
+    "FileStreamSink": "FilesSink",
+    "S3Sink": "FilesSink",
+    "HdfsSink": "FilesSink",
 }
 _CONVERTERS = {
     "JsonConverter": "json",
@@ -61,12 +59,17 @@ def located_of_config(name: str, config: Mapping[str, Any]) -> Located:
     short = str(asked).rsplit(".", 1)[-1]
     if short == WHOLE_SPEC:
         return _whole(name, config)
-    plugin = connector_types().get(_ELSEWHERE.get(short, short.removesuffix("Connector")))
+    plugin = connector_types().get(_short_class(short))
     if plugin is None:
         raise _invalid(
             "connector.class", f"there is no connector {asked!r}; expected {WHOLE_SPEC}, {_class_names()}"
         )
     return Located(_document(name, config, plugin), "config")
+
+
+def _short_class(short: str) -> str:
+    bare = short.removesuffix("Connector")
+    return _ELSEWHERE.get(bare, bare)
 
 
 def config_of_document(document: Mapping[str, Any]) -> dict[str, str]:

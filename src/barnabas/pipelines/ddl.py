@@ -19,7 +19,7 @@ SIMPLE = frozenset(
 _SIZED = re.compile(
     r"(DECIMAL|DEC|NUMERIC|CHAR|VARCHAR|CHARACTER)\s*\(\s*\d+\s*(,\s*\d+\s*)?\)", re.IGNORECASE
 )
-_FIELD = re.compile(r"\s*(`[^`]+`|[A-Za-z_][\w]*)\s*:?\s*(.+?)\s*", re.DOTALL)
+_FIELD = re.compile(r"\s*(`[^`]+`|[A-Za-z_]\w*)(?:\s*:\s*|\s+)(.+?)\s*", re.DOTALL)
 _SUFFIX = re.compile(r"\s+(NOT\s+NULL|COMMENT\s+'[^']*'|COMMENT\s+\"[^\"]*\")\s*$", re.IGNORECASE)
 
 
