@@ -8,6 +8,7 @@ Executors need this package, `barnabas`, numpy, pyarrow, crc32c, and of cramjam,
 those whose codecs their topics use.
 """
 
+from pyspark_barnabas.arrange import exactly_once, exactly_once_batch_writer
 from pyspark_barnabas.source import BarnabasDataSource as DefaultSource
 
-__all__ = ["DefaultSource"]
+__all__ = ["DefaultSource", "exactly_once", "exactly_once_batch_writer"]

@@ -18,6 +18,7 @@ from pyspark_barnabas import options as parse
 from pyspark_barnabas.options import OptionError, Options
 from pyspark_barnabas.reader import BatchReader
 from pyspark_barnabas.schema import spark_schema
+from pyspark_barnabas.sink import ExactlyOnceBatchWriter, ExactlyOnceStreamWriter
 from pyspark_barnabas.stream_reader import StreamReader
 from pyspark_barnabas.writer import BatchWriter, StreamWriter
 
@@ -39,9 +40,18 @@ class BarnabasDataSource(DataSource):
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         if overwrite:
             raise OptionError("a topic cannot be overwritten: use mode append")
-        return BatchWriter(Options(self.options), schema)
+        options = Options(self.options)
+        return (ExactlyOnceBatchWriter if _is_exactly_once(options) else BatchWriter)(options, schema)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802
         if overwrite:
             raise OptionError("a topic is append-only: use output mode append or update")
-        return StreamWriter(Options(self.options), schema)
+        options = Options(self.options)
+        return (ExactlyOnceStreamWriter if _is_exactly_once(options) else StreamWriter)(options, schema)
+
+
+def _is_exactly_once(options: Options) -> bool:
+    delivery = (options.get("delivery") or "at-least-once").lower()
+    if delivery not in {"at-least-once", "exactly-once"}:
+        raise OptionError(f"delivery is at-least-once or exactly-once, not {delivery!r}")
+    return delivery == "exactly-once"
