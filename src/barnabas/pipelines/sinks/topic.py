@@ -6,13 +6,13 @@ from pyspark.sql import DataFrame
 
 from barnabas.pipelines.formats.encoding import encode
 from barnabas.pipelines.run import Run
-from barnabas.pipelines.sinks.records import stream_records
+from barnabas.pipelines.sinks.records import Records, stream_records
 from barnabas.pipelines.sinks.writing import Writing
 from barnabas.pipelines.spec import Part
 
 
 def write(rows: DataFrame, letters: DataFrame | None, part: Part, run: Run) -> Writing:
-    records = encode(rows, part, run)
+    outputs = [Records(encode(rows, part, run), part.get("topic"))]
     if letters is not None:
-        records = records.unionByName(letters)
-    return Writing(stream_records(records, part, run), took_letters=True)
+        outputs.append(Records(letters, run.spec.errors.dead_letter_topic))
+    return Writing(stream_records(outputs, part, run), took_letters=True)
