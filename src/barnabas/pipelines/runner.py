@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pyspark.errors import StreamingQueryException
 from pyspark.sql.streaming.listener import (
@@ -69,6 +69,8 @@ class RunningPipeline:
                 for query in self._queries:
                     if not query.isActive and query.exception() is not None:
                         query.awaitTermination()
+            for report in self.query.recentProgress:
+                self._watch.take(json.loads(report.json))
             self._watch.check()
         except StreamingQueryException as error:
             raise PipelineFailed(reason_of(error, self.run.spec)) from error
@@ -86,6 +88,8 @@ class _Watch(StreamingQueryListener):
         self._spec = spec
         self._on_progress = on_progress
         self._complaint: str | None = None
+        self._batch_id = -1
+        self._lock = threading.Lock()
 
     def check(self) -> None:
         if self._complaint is not None:
@@ -95,9 +99,16 @@ class _Watch(StreamingQueryListener):
         pass
 
     def onQueryProgress(self, event: QueryProgressEvent) -> None:  # noqa: N802 - Spark's name
-        if event.progress.name != self._spec.name:
-            return
-        progress = progress_of(self._spec.name, json.loads(event.progress.json))
+        if event.progress.name == self._spec.name:
+            self.take(json.loads(event.progress.json))
+
+    def take(self, report: Mapping[str, Any]) -> None:
+        """Listeners hear of a batch some time after it; whoever comes second with a report is ignored."""
+        progress = progress_of(self._spec.name, report)
+        with self._lock:
+            if progress.batch_id <= self._batch_id:
+                return
+            self._batch_id = progress.batch_id
         if progress.error_ratio > self._spec.errors.max_error_ratio:
             self._complaint = (
                 f"batch {progress.batch_id}: {progress.errors} of {progress.records} records are bad,"
@@ -147,12 +158,16 @@ def build(run: Run, functions: Sequence[Function], *, streaming: bool) -> tuple[
     """What the source gives, and the rows as the sink gets them."""
     source = run.spec.source
     read: Rows = implementation(CATALOGUE["source"][source.type])(source, run, streaming=streaming)
-    rows = read.good
-    for part in run.spec.transforms:
-        rows = implementation(CATALOGUE["transform"][part.type])(rows, part, run)
+    rows = apply_transforms(read.good, run)
     for function in functions:
         rows = function(rows)
     return read, rows
+
+
+def apply_transforms(rows: DataFrame, run: Run) -> DataFrame:
+    for part in run.spec.transforms:
+        rows = implementation(CATALOGUE["transform"][part.type])(rows, part, run)
+    return rows
 
 
 def _begin(writer: DataStreamWriter, run: Run, name: str, purpose: str) -> StreamingQuery:

@@ -9,10 +9,10 @@ from typing import Any
 
 import httpx
 import pytest
-from tests.scenario.pipelines.conftest import RunningService, running_service
-from tests.support.topics import consume, produce
 
 from barnabas.pipelines.store import TOPIC
+from tests.scenario.pipelines.conftest import RunningService, running_service
+from tests.support.topics import consume, produce
 
 CONFIG = {"connector.class": "FilesSink", "topics": "clicks", "path": "out", "value.schema": "id BIGINT"}
 

@@ -105,7 +105,11 @@ DEDUPLICATE = Plugin("transform", "deduplicate", "Lets the first row of a key pa
 
 
 def _join_complaints(options: Mapping[str, Value]) -> list[str]:
-    if options.get("how") not in (None, "inner") and not options.get("static") and not options.get("time"):
+    if (
+        options.get("how") not in (None, "inner")
+        and not options.get("static", True)
+        and not options.get("time")
+    ):
         return ["an outer join of two streams needs 'time' (and 'within'): otherwise its state never ends"]
     return []
 

@@ -11,6 +11,9 @@ from barnabas.pipelines.run import RESERVED, PipelineFailed, Run
 from barnabas.pipelines.spec import Part
 from barnabas.pipelines.transforms.columns import quoted
 
+WATERMARKED = "spark.watermarkDelayMs"
+"""Spark notes a column's watermark in its metadata under this name."""
+
 
 def window(rows: DataFrame, part: Part, _: Run) -> DataFrame:
     """One row per window and group, with the columns window_start, window_end, groups, aggregates."""
@@ -18,7 +21,7 @@ def window(rows: DataFrame, part: Part, _: Run) -> DataFrame:
     aggregates = part.get("aggregates", {"count": "count(*)"})
     span = F.window(quoted(part["time"]), part["size"], part.get("slide"))
     counted = (
-        rows.withWatermark(part["time"], part["watermark"])
+        _late(rows, part["time"], part["watermark"])
         .groupBy(span, *(quoted(name) for name in groups))
         .agg(*(F.expr(expression).alias(name) for name, expression in aggregates.items()))
     )
@@ -33,8 +36,17 @@ def window(rows: DataFrame, part: Part, _: Run) -> DataFrame:
 def deduplicate(rows: DataFrame, part: Part, _: Run) -> DataFrame:
     if part.get("time") is None:
         return rows.dropDuplicates(part["keys"])
-    late = rows.withWatermark(part["time"], part["watermark"])
+    late = _late(rows, part["time"], part["watermark"])
     return late.dropDuplicatesWithinWatermark(part["keys"])
+
+
+def _late(rows: DataFrame, time: str, delay: str) -> DataFrame:
+    """`rows` with a watermark on `time`, unless an earlier transform or the source set one there."""
+    if time not in rows.columns:
+        raise PipelineFailed(f"there is no column {time!r}; there are {', '.join(rows.columns)}")
+    if WATERMARKED in (rows.schema[time].metadata or {}):
+        return rows
+    return rows.withWatermark(time, delay)
 
 
 def join(rows: DataFrame, part: Part, run: Run) -> DataFrame:
@@ -55,8 +67,8 @@ def _within(rows: DataFrame, other: DataFrame, part: Part, how: str) -> DataFram
     """Two streams, their rows at most `within` apart; state older than that is forgotten."""
     time = part["time"]
     renamed = other.select(*(quoted(name).alias(f"_other_{name}") for name in other.columns))
-    left = rows.withWatermark(time, part["watermark"])
-    right = renamed.withWatermark(f"_other_{time}", part["watermark"])
+    left = _late(rows, time, part["watermark"])
+    right = _late(renamed, f"_other_{time}", part["watermark"])
     span = f"INTERVAL {duration_ms(part['within'])} MILLISECOND"
     condition = F.expr(f"`_other_{time}` BETWEEN `{time}` - {span} AND `{time}` + {span}")
     for name in part["on"]:
