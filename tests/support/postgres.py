@@ -57,7 +57,7 @@ def run_postgres() -> Iterator[Postgres]:
             shutil.chown(scratch, user)
         data = Path(scratch) / "data"
         subprocess.run(
-            [initdb, "-D", str(data), "-U", "postgres", "-A", "trust", "--no-sync", "-E", "UTF8", "--locale=C"],
+            [initdb, "-D", str(data), "-U", "postgres", "-A", "trust", "--no-sync", "--locale=C"],
             check=True, capture_output=True, user=user, cwd=scratch,
         )  # fmt: skip
         port = free_port()

@@ -118,7 +118,8 @@ def test_csv_is_read_and_text_is_written_and_topics_are_made(
     run_spec({
         "name": "csv",
         "source": {
-            "type": "topic", "topics": source, "format": "csv", "schema": "id INT, name STRING", "key_format": "text",
+            "type": "topic", "topics": source, "format": "csv",
+            "schema": "id INT, name STRING", "key_format": "text",
         },
         "transforms": [{"sql": "SELECT concat(id, ':', name, ':', _key) AS value FROM input"}],
         "sink": {"type": "topic", "topic": out, "format": "text"},

@@ -40,7 +40,7 @@ def test_rows_beyond_the_last_value_are_taken_up(
         "sink": {"type": "topic", "topic": out, "key": "id"},
     }
     progress = run_spec(spec)
-    assert [each.records for each in progress if each.records][0] == 2
+    assert next(each.records for each in progress if each.records) == 2
     postgres.query("INSERT INTO users VALUES (9, 'late', 1, NULL)")
     run_spec(spec)
     found = consume(bootstrap, out)
@@ -57,9 +57,10 @@ def test_an_upsert_counts_once_even_when_the_batch_is_tried_again(
     source = new_topic()
     postgres.query("CREATE TABLE totals (id bigint PRIMARY KEY, name text, writes int DEFAULT 0)")
     postgres.query(
-        "CREATE FUNCTION bump() RETURNS trigger AS $$ BEGIN NEW.writes = COALESCE(OLD.writes, 0) + 1; RETURN NEW;"
-        " END $$ LANGUAGE plpgsql; CREATE TRIGGER b BEFORE UPDATE ON totals FOR EACH ROW EXECUTE FUNCTION bump()"
+        "CREATE FUNCTION bump() RETURNS trigger AS $$ BEGIN NEW.writes = OLD.writes + 1; RETURN NEW; END $$"
+        " LANGUAGE plpgsql"
     )
+    postgres.query("CREATE TRIGGER b BEFORE UPDATE ON totals FOR EACH ROW EXECUTE FUNCTION bump()")
     spec = {
         "name": "totals.v1",
         "source": {"type": "topic", "topics": source, "schema": "id BIGINT, name STRING"},
