@@ -85,15 +85,13 @@ def run(file: Path, state: str, master: str | None, quiet: bool, bootstrap: tupl
     click.echo(f"{spec.name}: {describe(spec)}", err=True)
     try:
         session = open_session(master or spec.spark.master, spec.spark.conf, name=spec.name)
-        from barnabas.pipelines.runner import start_pipeline  # noqa: PLC0415
+        from barnabas.pipelines.runner import run_pipeline  # noqa: PLC0415
 
         place = Run(session, spec, ",".join(map(str, bootstrap)), state)
-        running = start_pipeline(place, _printer(quiet=quiet))
-        running.wait()
+        run_pipeline(place, _printer(quiet=quiet))
     except (PipelineFailed, SparkMissing) as error:
         raise Failure(str(error)) from None
     except KeyboardInterrupt:
-        running.stop()
         sys.exit(INTERRUPTED)
     click.echo(f"{spec.name}: done", err=True)
 

@@ -6,6 +6,7 @@ so that the engine is a matter of one word.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from typing import Any
 
@@ -51,6 +52,15 @@ def source_options(part: Part, run: Run) -> dict[str, str]:
         options["subscribe"] = ",".join(part["topics"])
     if not part.get("starting_timestamp"):
         options["startingOffsets"] = part.get("starting_offsets", "earliest")
+    if part.get("ending_offsets"):
+        options["endingOffsets"] = part["ending_offsets"]
+    if "ending_offsets" in part.options and part.get("starting_offsets", "").startswith("{"):
+        # The offsets of some partitions only: those are the ones to read.
+        for name in ("subscribe", "subscribePattern", "assign"):
+            options.pop(name, None)
+        named = json.loads(part["starting_offsets"])
+        options["assign"] = json.dumps({topic: [int(each) for each in rows] for topic, rows in named.items()})
+        return options
     for ours, theirs in _PASSED_ON.items():
         if part.get(ours) is not None:
             options[theirs] = str(part[ours])

@@ -61,7 +61,7 @@ class Driver:
         self._spark.stop()
 
     def _work(self, spec: PipelineSpec, order: Mapping[str, Any], stop: threading.Event) -> None:
-        from barnabas.pipelines.runner import start_pipeline  # noqa: PLC0415 - after the session is there
+        from barnabas.pipelines.runner import run_pipeline  # noqa: PLC0415 - after the session is there
 
         name, attempt = spec.name, order["attempt"]
         run = Run(self._spark, spec, order["bootstrap"], order["state_location"], order["generation"])
@@ -71,9 +71,12 @@ class Driver:
 
         error: str | None = None
         try:
-            running = start_pipeline(run, on_progress)
-            self.say("running", name=name, attempt=attempt)
-            running.wait(stop)
+            run_pipeline(
+                run,
+                on_progress,
+                stopped=stop,
+                on_running=lambda: self.say("running", name=name, attempt=attempt),
+            )
         except PipelineFailed as failure:
             error = scrub(str(failure), spec)
         except Exception as failure:  # noqa: BLE001 - whatever it is, the pipeline has failed by it

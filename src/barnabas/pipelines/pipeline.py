@@ -62,13 +62,16 @@ class Pipeline:
         """Start it and return; the caller stops it, or waits for it."""
         from barnabas.pipelines.runner import start_pipeline  # noqa: PLC0415 - needs Spark
 
-        session = spark or open_session(self.spec.spark.master, self.spec.spark.conf, name=self.spec.name)
-        return start_pipeline(
-            Run(session, self.spec, self._bootstrap, self._state), on_progress, self._functions
-        )
+        return start_pipeline(self._run(spark), on_progress, self._functions)
 
     def run(
         self, spark: SparkSession | None = None, on_progress: Callable[[Progress], None] = lambda _: None
     ) -> None:
         """Run it to its end: with the trigger available_now that comes by itself."""
-        self.start(spark, on_progress).wait()
+        from barnabas.pipelines.runner import run_pipeline  # noqa: PLC0415 - needs Spark
+
+        run_pipeline(self._run(spark), on_progress, self._functions)
+
+    def _run(self, spark: SparkSession | None) -> Run:
+        session = spark or open_session(self.spec.spark.master, self.spec.spark.conf, name=self.spec.name)
+        return Run(session, self.spec, self._bootstrap, self._state)

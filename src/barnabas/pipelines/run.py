@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
 from barnabas.pipelines.options import Value
@@ -29,6 +30,10 @@ class Run:
     """Directory, or URL of one that every machine sees, under which the pipeline's state lies."""
     generation: int = 0
     """Grows when offsets are reset: a new generation begins with an empty checkpoint."""
+    is_main_source: bool = True
+    """False while the other side of a join is read: only the main source's records are counted."""
+    quarantine: Mapping[str, str] = field(default_factory=dict)
+    """Records that break the transforms, by `topic/partition/offset`, with why."""
 
     @property
     def home(self) -> str:

@@ -11,6 +11,7 @@ import json
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from pyspark.errors import StreamingQueryException
@@ -25,6 +26,7 @@ from pyspark.sql.streaming.listener import (
 from barnabas.pipelines.catalogue import CATALOGUE, implementation
 from barnabas.pipelines.errors import dead_letters
 from barnabas.pipelines.progress import Progress, progress_of
+from barnabas.pipelines.quarantine import quarantine_more, with_quarantine
 from barnabas.pipelines.reasons import reason_of
 from barnabas.pipelines.run import PipelineFailed, Rows, Run
 from barnabas.pipelines.sinks.records import stream_letters
@@ -132,6 +134,7 @@ def start_pipeline(
     if spec.errors.tolerance is Tolerance.ALL:
         # A value that does not convert becomes null rather than the end of the micro-batch.
         run.spark.conf.set("spark.sql.ansi.enabled", "false")
+    run = with_quarantine(run)
     watch = _Watch(spec, on_progress)
     run.spark.streams.addListener(watch)
     try:
@@ -141,6 +144,27 @@ def start_pipeline(
             query.stop()
         run.spark.streams.removeListener(watch)
         raise
+
+
+def run_pipeline(
+    run: Run,
+    on_progress: OnProgress = lambda _: None,
+    functions: Sequence[Function] = (),
+    *,
+    stopped: threading.Event | None = None,
+    on_running: Callable[[], None] = lambda: None,
+) -> None:
+    """Run to the end, or until `stopped`; records that break a transform are set aside on the way."""
+    while True:
+        started = start_pipeline(run, on_progress, functions)
+        on_running()
+        try:
+            started.wait(stopped)
+        except PipelineFailed:
+            if not quarantine_more(started.run, partial(_transformed, run=started.run, functions=functions)):
+                raise
+        else:
+            return
 
 
 def _start(run: Run, functions: Sequence[Function]) -> list[StreamingQuery]:
@@ -158,10 +182,14 @@ def build(run: Run, functions: Sequence[Function], *, streaming: bool) -> tuple[
     """What the source gives, and the rows as the sink gets them."""
     source = run.spec.source
     read: Rows = implementation(CATALOGUE["source"][source.type])(source, run, streaming=streaming)
-    rows = apply_transforms(read.good, run)
+    return read, _transformed(read.good, run, functions)
+
+
+def _transformed(rows: DataFrame, run: Run, functions: Sequence[Function]) -> DataFrame:
+    rows = apply_transforms(rows, run)
     for function in functions:
         rows = function(rows)
-    return read, rows
+    return rows
 
 
 def apply_transforms(rows: DataFrame, run: Run) -> DataFrame:

@@ -24,13 +24,13 @@ def run_spec(spark: SparkSession, bootstrap: str, tmp_path: Path) -> RunSpec:
         document: dict[str, Any], *, generation: int = 0, functions: Sequence[Any] = ()
     ) -> list[Progress]:
         from barnabas.pipelines.run import Run
-        from barnabas.pipelines.runner import start_pipeline
+        from barnabas.pipelines.runner import run_pipeline
         from barnabas.pipelines.validation import load_document
 
         spec = load_document({"trigger": "available_now", **document})
         seen: list[Progress] = []
         place = Run(spark, spec, bootstrap, str(tmp_path / "state"), generation)
-        start_pipeline(place, seen.append, functions).wait()
+        run_pipeline(place, seen.append, functions)
         return seen
 
     return run

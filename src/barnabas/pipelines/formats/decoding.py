@@ -42,22 +42,27 @@ def decode(records: DataFrame, part: Part, run: Run, samples: Samples) -> Rows:
         "*",
         value.value.alias("_v"),
         key.alias("_key"),
-        F.coalesce(value.error, key_error).alias("_error"),
+        F.coalesce(value.error, key_error, _set_aside(run)).alias("_error"),
     )
     return split(placed, part, run, is_struct=value.is_struct)
 
 
 def split(placed: DataFrame, part: Part, run: Run, *, is_struct: bool) -> Rows:
     """Rows with `_v`, `_key` and `_error` beside the record's own columns, told apart."""
-    observed = placed.observe(
-        OBSERVATION, F.count(F.lit(1)).alias("records"), F.count("_error").alias("errors")
-    )
+    observed = counted(placed, "_error", run)
     fine = F.col("_error").isNull()
     if run.spec.errors.tolerance is Tolerance.NONE:
         fine = F.when(fine, F.lit(True)).otherwise(F.raise_error(_complaint()).cast("boolean"))
     good = observed.where(fine).select(*_columns(placed, part, is_struct=is_struct))
     wanted = run.spec.errors.dead_letter_topic is not None
     return Rows(good, _bad(placed) if wanted else None)
+
+
+def counted(rows: DataFrame, error: str, run: Run) -> DataFrame:
+    """`rows`, whose number a micro-batch's progress tells, with that of those with an error."""
+    if not run.is_main_source:
+        return rows
+    return rows.observe(OBSERVATION, F.count(F.lit(1)).alias("records"), F.count(error).alias("errors"))
 
 
 def decoder(part: Part, run: Run, samples: Samples) -> Callable[[Column], Decoded]:
@@ -158,6 +163,15 @@ def _bad(placed: DataFrame) -> DataFrame:
     names = ("key", "value", "topic", "partition", "offset", "timestamp", "headers")
     present = [quoted(name) for name in names if name in placed.columns]
     return placed.where(F.col("_error").isNotNull()).select(*present, F.col("_error").alias("error"))
+
+
+def _set_aside(run: Run) -> Column:
+    """Why a record is in quarantine; null for all that are not."""
+    place = F.concat_ws("/", "topic", "partition", "offset")
+    reason = F.lit(None).cast("string")
+    for each, why in run.quarantine.items():
+        reason = F.when(place == each, F.lit(why)).otherwise(reason)
+    return reason
 
 
 def _complaint() -> Column:

@@ -7,7 +7,7 @@ from typing import Any
 from pyspark.sql import functions as F  # noqa: N812 - the name that Spark's users know
 from pyspark.sql.types import StringType, StructField, StructType
 
-from barnabas.pipelines.formats.decoding import CORRUPT, OBSERVATION, struct_of
+from barnabas.pipelines.formats.decoding import CORRUPT, counted, struct_of
 from barnabas.pipelines.run import Rows, Run
 from barnabas.pipelines.sources.watermark import with_watermark
 from barnabas.pipelines.spec import Part, Tolerance
@@ -29,7 +29,7 @@ def read(part: Part, run: Run, *, streaming: bool) -> Rows:
     if not permissive:
         return Rows(with_watermark(rows, part))
     bad = F.col(CORRUPT).isNotNull()
-    observed = rows.observe(OBSERVATION, F.count(F.lit(1)).alias("records"), F.count(CORRUPT).alias("errors"))
+    observed = counted(rows, CORRUPT, run)
     message = F.concat(F.lit(f"a row that is not {kind} of the schema: "), F.substring(CORRUPT, 1, 200))
     fine = ~bad
     if run.spec.errors.tolerance is Tolerance.NONE:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - the name that Spark's users know
 
@@ -52,7 +54,9 @@ def _late(rows: DataFrame, time: str, delay: str) -> DataFrame:
 def join(rows: DataFrame, part: Part, run: Run) -> DataFrame:
     source: Part = part["source"]
     streaming = not part["static"]
-    other = implementation(CATALOGUE["source"][source.type])(source, run, streaming=streaming).good
+    other = implementation(CATALOGUE["source"][source.type])(
+        source, replace(run, is_main_source=False), streaming=streaming
+    ).good
     other = other.drop(*(name for name in RESERVED if name not in part["on"]))
     how = "left_outer" if part["how"] == "left" else str(part["how"])
     time = part.get("time")
