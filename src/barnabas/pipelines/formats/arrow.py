@@ -25,7 +25,7 @@ MESSAGE_LENGTH_MAX = 300
 
 def arrow_decoder(make: Callable[[], ReadOne], schema: StructType, what: str) -> Callable[[Column], Decoded]:
     result = StructType([StructField("value", schema), StructField("error", StringType())])
-    arrow = to_arrow_type(schema)
+    arrow = to_arrow_type(schema, timezone="UTC")
 
     def decode(values: pa.Array) -> pa.Array:
         read = make()
@@ -60,7 +60,7 @@ def arrow_decoder(make: Callable[[], ReadOne], schema: StructType, what: str) ->
 def arrow_encoder(make: Callable[[], WriteOne]) -> Callable[[Column], Column]:
     def encode(values: pa.Array) -> pa.Array:
         write = make()
-        rows = values.to_pylist()
+        rows = values.to_pylist(maps_as_pydicts="strict")
         return pa.array([None if row is None else write(row) for row in rows], type=pa.binary())
 
     function: Callable[[Column], Column] = arrow_udf(encode, BinaryType(), ArrowUDFType.SCALAR)
