@@ -76,4 +76,4 @@ def _loaded(spark: SparkSession, reader: Any, engine: str, given: dict[str, Any]
     else:
         loading = reader.format("barnabas").options(**options, engine=chosen)
     loaded: DataFrame = loading.load()
-    return loaded  # noqa: RET504 - `Any` until it has this type
+    return loaded
