@@ -9,6 +9,14 @@ those whose codecs their topics use.
 """
 
 from pyspark_barnabas.arrange import exactly_once, exactly_once_batch_writer
+from pyspark_barnabas.engines import read, read_segments, read_stream
 from pyspark_barnabas.source import BarnabasDataSource as DefaultSource
 
-__all__ = ["DefaultSource", "exactly_once", "exactly_once_batch_writer"]
+__all__ = [
+    "DefaultSource",
+    "exactly_once",
+    "exactly_once_batch_writer",
+    "read",
+    "read_segments",
+    "read_stream",
+]

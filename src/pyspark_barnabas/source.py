@@ -18,6 +18,7 @@ from pyspark_barnabas import options as parse
 from pyspark_barnabas.options import OptionError, Options
 from pyspark_barnabas.reader import BatchReader
 from pyspark_barnabas.schema import spark_schema
+from pyspark_barnabas.segments import SegmentReader
 from pyspark_barnabas.sink import ExactlyOnceBatchWriter, ExactlyOnceStreamWriter
 from pyspark_barnabas.stream_reader import StreamReader
 from pyspark_barnabas.writer import BatchWriter, StreamWriter
@@ -32,10 +33,14 @@ class BarnabasDataSource(DataSource):
         return spark_schema(parse.columns(Options(self.options)))
 
     def reader(self, schema: StructType) -> DataSourceReader:  # noqa: ARG002
-        return BatchReader(Options(self.options))
+        options = Options(self.options)
+        return SegmentReader(options) if _engine(options) == "segments" else BatchReader(options)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802, ARG002 - Spark's name
-        return StreamReader(Options(self.options))
+        options = Options(self.options)
+        if _engine(options) == "segments":
+            raise OptionError("engine=segments reads batches: a stream needs a broker")
+        return StreamReader(options)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         if overwrite:
@@ -48,6 +53,17 @@ class BarnabasDataSource(DataSource):
             raise OptionError("a topic is append-only: use output mode append or update")
         options = Options(self.options)
         return (ExactlyOnceStreamWriter if _is_exactly_once(options) else StreamWriter)(options, schema)
+
+
+def _engine(options: Options) -> str:
+    engine = (options.get("engine") or "python").lower()
+    if engine == "jvm":
+        raise OptionError(
+            'engine=jvm is format("kafka"): use pyspark_barnabas.read(spark, engine="jvm", ...)'
+        )
+    if engine not in {"auto", "python", "segments"}:
+        raise OptionError(f"engine is auto, python, jvm or segments, not {engine!r}")
+    return engine
 
 
 def _is_exactly_once(options: Options) -> bool:

@@ -11,7 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import Column
-from pyspark.sql.pandas.functions import ArrowUDFType, arrow_udf
+from pyspark.sql.pandas.functions import arrow_udf
 from pyspark.sql.pandas.types import to_arrow_type
 from pyspark.sql.types import BinaryType, StringType, StructField, StructType
 
@@ -48,7 +48,7 @@ def arrow_decoder(make: Callable[[], ReadOne], schema: StructType, what: str) ->
         columns = [pa.array(rows, type=arrow), pa.array(errors, type=pa.string())]
         return pa.StructArray.from_arrays(columns, ["value", "error"])
 
-    function = arrow_udf(decode, result, ArrowUDFType.SCALAR)
+    function = arrow_udf(decode, result)  # type: ignore[call-overload]
 
     def apply(value: Column) -> Decoded:
         outcome = function(value)
@@ -63,5 +63,5 @@ def arrow_encoder(make: Callable[[], WriteOne]) -> Callable[[Column], Column]:
         rows = values.to_pylist(maps_as_pydicts="strict")
         return pa.array([None if row is None else write(row) for row in rows], type=pa.binary())
 
-    function: Callable[[Column], Column] = arrow_udf(encode, BinaryType(), ArrowUDFType.SCALAR)
+    function: Callable[[Column], Column] = arrow_udf(encode, BinaryType())  # type: ignore[call-overload]
     return function
