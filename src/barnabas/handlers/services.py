@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -17,8 +17,10 @@ from barnabas.controller.topic_admin import TopicAdmin
 from barnabas.coordinator.group.coordinator import GroupCoordinator
 from barnabas.coordinator.transaction.coordinator import TransactionCoordinator
 from barnabas.coordinator.transaction.markers import MarkerWriter
+from barnabas.coordinator.transaction.rules import ProducerIdAndEpoch
 from barnabas.core.clock import Clock
-from barnabas.core.ids import BrokerId
+from barnabas.core.errors import KafkaError
+from barnabas.core.ids import BrokerId, TopicPartition
 from barnabas.handlers.context import Peer
 from barnabas.handlers.endpoints import NodeEndpoint, endpoint_of
 from barnabas.handlers.internal_topics import InternalTopics
@@ -57,6 +59,30 @@ class Settings(Protocol):
     def transaction_partition_verification_enable(self) -> bool: ...
 
 
+class TransactionMembership(Protocol):
+    """Whoever knows, or can ask, which partitions are part of a producer's transaction. On one node that is
+    the coordinator itself. Each method calls back exactly once, at once or later."""
+
+    def add_partitions(
+        self,
+        transactional_id: str,
+        producer: ProducerIdAndEpoch,
+        partitions: Collection[TopicPartition],
+        done: Callable[[KafkaError | None], None],
+        *,
+        client_transaction_version: int,
+    ) -> None: ...
+
+    def verify(
+        self,
+        transactional_id: str,
+        producer: ProducerIdAndEpoch,
+        partitions: Collection[TopicPartition],
+        done: Callable[[frozenset[TopicPartition]], None],
+        refuse: Callable[[KafkaError], None],
+    ) -> None: ...
+
+
 @dataclass(slots=True)
 class Services:
     broker_id: BrokerId
@@ -75,6 +101,7 @@ class Services:
     producer_ids: ProducerIds
     groups: GroupCoordinator
     transactions: TransactionCoordinator
+    transaction_membership: TransactionMembership
     markers: MarkerWriter
     internal_topics: InternalTopics
 

@@ -175,6 +175,7 @@ class Broker:
             producer_ids=producer_ids,
             groups=groups,
             transactions=transactions,
+            transaction_membership=transactions,
             markers=markers,
             internal_topics=InternalTopics(
                 topics,
