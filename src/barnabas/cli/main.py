@@ -16,7 +16,10 @@ COMMANDS = {
     "group": ("barnabas.cli.group:group", "List, describe and delete groups, and move their offsets."),
     "txn": ("barnabas.cli.txn:txn", "List and describe transactions, and end those that hang."),
     "config": ("barnabas.cli.config:config", "Show and change settings of topics and brokers."),
-    "cluster": ("barnabas.cli.cluster:cluster", "Show the state of the cluster, and empty a broker before it leaves."),
+    "cluster": (
+        "barnabas.cli.cluster:cluster",
+        "Show the state of the cluster, and empty a broker before it leaves.",
+    ),
     "reassign": ("barnabas.cli.reassign:reassign", "Move partitions between brokers."),
     "leader": ("barnabas.cli.leader:leader", "Elect leaders."),
     "log": ("barnabas.cli.log:log", "Look into the files of a log."),
