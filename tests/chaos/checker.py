@@ -1,10 +1,10 @@
 """Finds what must never be in a history. Each check is a function from a history to complaints.
 
-In the style of Jepsen's Kafka workload: *lost* (acknowledged, and not in the log), *duplicated* (in the log
-twice), *reordered* (a producer's values in another order than it wrote them), *inconsistent* (two views of one
-offset), *phantom* (seen by a reader, and gone), *skipped* and *backward* (a reader that was not given every
-record in its order), *aborted read* and *torn transaction* (a committed reader sees what was aborted, or part
-of what was committed), *copied wrongly* (not exactly once from an input to an output).
+In the style of Jepsen's Kafka workload: *lost* (acknowledged, and not in the log), *duplicated* (in the
+log twice), *reordered* (a producer's values in another order than it wrote them), *inconsistent* (two views
+of one offset), *phantom* (seen by a reader, and gone), *skipped* and *backward* (a reader that was not given
+every record in its order), *aborted read* and *torn transaction* (a committed reader sees what was aborted,
+or part of what was committed), *copied wrongly* (not exactly once from an input to an output).
 """
 
 from __future__ import annotations

@@ -20,6 +20,7 @@ from confluent_kafka import (
     Producer,
     TopicPartition,
 )
+
 from tests.chaos.history import History, Outcome, Reading, Transaction, Value, Write
 
 PAUSE_S = 0.005
@@ -53,7 +54,7 @@ class Worker:
     def _run(self) -> None:
         try:
             self._work()
-        except BaseException as failure:  # noqa: BLE001 - kept for whoever joins
+        except BaseException as failure:
             self.failure = failure
 
     def _work(self) -> None:
