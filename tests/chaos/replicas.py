@@ -56,7 +56,7 @@ def _describe(batch: bytes | None) -> str:
     if batch is None:
         return "missing"
     view = RecordBatch(memoryview(bytearray(batch)))
-    return f"a batch of epoch {view.partition_leader_epoch} with {view.record_count} records"
+    return f"a batch of epoch {view.leader_epoch} with {view.record_count} records"
 
 
 def partition_directories(
