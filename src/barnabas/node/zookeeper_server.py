@@ -108,11 +108,13 @@ class ZooKeeperServer:
         return "".join(f"{key}={value}\n" for key, value in settings.items())
 
     def is_serving(self) -> bool:
-        """Whether it answers; blocks for at most `PROBE_TIMEOUT_S`."""
+        """Whether it takes sessions; blocks for at most `PROBE_TIMEOUT_S`.
+
+        `ruok` is answered earlier, when a session that somebody asks for would still be lost."""
         try:
             with socket.create_connection((self.host, self.port), PROBE_TIMEOUT_S) as probe:
-                probe.sendall(b"ruok")
-                return probe.recv(4) == b"imok"
+                probe.sendall(b"srvr")
+                return probe.recv(9).lower() == b"zookeeper"
         except OSError:
             return False
 

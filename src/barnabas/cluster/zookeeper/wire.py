@@ -178,9 +178,12 @@ class _Connection(ConnectionHandler):  # type: ignore[misc]
         self.handshake: Handshake | None = None
 
     def _invoke(self, timeout: float, request: Any, xid: int | None = None) -> Any:
+        if not isinstance(request, jute.Connect):
+            return super()._invoke(timeout, request, xid)
         sent_ms = self._now_ms()
-        answer = super()._invoke(timeout, request, xid)
-        if isinstance(request, jute.Connect) and answer[0].time_out > 0:
+        # kazoo would wait for the whole session timeout, with nothing left to try another server.
+        answer = super()._invoke(timeout / 3, request, xid)
+        if answer[0].time_out > 0:
             self.handshake = Handshake(answer[0].session_id, answer[0].time_out, sent_ms)
         return answer
 
