@@ -46,7 +46,7 @@ class DelayedFetch(DelayedOperation):
         for ask in self._asks:
             try:
                 partition = self._replicas.partition(*ask.topic_partition)
-                partition.check_leader(ask.current_leader_epoch)
+                partition.check_readable(params, ask.current_leader_epoch)
             except KafkaError:
                 return self.force_complete()
             end_offset = partition.readable_end(params)
@@ -66,4 +66,4 @@ class DelayedFetch(DelayedOperation):
         return False
 
     def on_complete(self) -> None:
-        self._respond(self._replicas.read(self._params, self._asks))
+        self._respond(self._replicas.read(self._params, self._asks, is_first_try=False))

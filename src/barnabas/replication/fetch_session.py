@@ -16,7 +16,7 @@ from barnabas.core.clock import Clock
 from barnabas.core.errors import FetchSessionIdNotFound, FetchSessionTopicIdError, InvalidFetchSessionEpoch
 from barnabas.core.ids import Randomness, Uuid
 from barnabas.core.metrics import Metrics
-from barnabas.replication.fetching import NO_OFFSET, FetchPartition, PartitionRead
+from barnabas.replication.fetching import NO_OFFSET, NO_REPLICA, FetchPartition, PartitionRead
 
 NO_SESSION = 0
 INITIAL_EPOCH = 0
@@ -168,7 +168,11 @@ def next_epoch(epoch: int) -> int:
 
 
 def _has_news(ask: FetchPartition, read: PartitionRead) -> bool:
-    news = read.records is not None or read.diverging_epoch is not None
+    news = (
+        read.records is not None
+        or read.diverging_epoch is not None
+        or read.preferred_read_replica != NO_REPLICA
+    )
     if read.high_watermark != ask.sent_high_watermark:
         ask.sent_high_watermark = read.high_watermark
         news = True

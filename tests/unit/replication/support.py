@@ -77,9 +77,14 @@ class Replicas(ReplicaManager):
         self.directory_failed(directory)
 
     def lead(
-        self, key: TopicPartition = ZERO, *, epoch: int = 0, isr: Sequence[BrokerId] = (ME,)
+        self,
+        key: TopicPartition = ZERO,
+        *,
+        epoch: int = 0,
+        isr: Sequence[BrokerId] = (ME,),
+        replicas: Sequence[BrokerId] = (ME, OTHER),
     ) -> Partition:
-        self.become_leader(key, TOPIC_ID, epoch, (ME, OTHER), isr, self.config)
+        self.become_leader(key, TOPIC_ID, epoch, replicas, isr, self.config)
         return self.partition(*key)
 
     def append(self, partition: Partition, *values: bytes, acks: int = 1, **fields: int) -> AppendInfo:
