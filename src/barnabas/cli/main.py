@@ -9,7 +9,7 @@ from barnabas.cli.exits import EPILOG
 from barnabas.cli.lazy import LazyGroup
 
 COMMANDS = {
-    "start": ("barnabas.cli.start:start", "Start a broker."),
+    "start": ("barnabas.cli.start:start", "Start a broker, or a cluster of them."),
     "topic": ("barnabas.cli.topic:topic", "Create, list, describe, alter and delete topics."),
     "produce": ("barnabas.cli.produce:produce", "Write lines of standard input to a topic."),
     "consume": ("barnabas.cli.consume:consume", "Print the records of a topic, and follow it."),
@@ -22,6 +22,7 @@ COMMANDS = {
     ),
     "reassign": ("barnabas.cli.reassign:reassign", "Move partitions between brokers."),
     "leader": ("barnabas.cli.leader:leader", "Elect leaders."),
+    "zookeeper": ("barnabas.cli.zookeeper:zookeeper", "Run a ZooKeeper for a cluster on this machine."),
     "log": ("barnabas.cli.log:log", "Look into the files of a log."),
     "completion": ("barnabas.cli.completion:completion", "Print the completion script of a shell."),
 }

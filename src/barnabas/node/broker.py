@@ -13,11 +13,9 @@ import logging
 import random
 import resource
 from contextlib import AsyncExitStack
-from pathlib import Path
 
 from barnabas.cluster.broker_znodes import BrokerInfo, Endpoint
 from barnabas.cluster.coordination import Coordination
-from barnabas.cluster.embedded import open_embedded
 from barnabas.cluster.metadata_cache import MetadataCache
 from barnabas.cluster.registration import (
     Registration,
@@ -49,6 +47,7 @@ from barnabas.network.settings import UNLIMITED, NetworkSettings
 from barnabas.node.broker_config import BrokerConfig
 from barnabas.node.config_keys import BROKER_KEYS
 from barnabas.node.config_parsing import connection_overrides
+from barnabas.node.coordination_store import open_coordination
 from barnabas.node.groups import make_group_coordinator, offsets_topic
 from barnabas.node.identity import GENERATE, Remembered, check_cluster_id, choose_broker_id, remembered
 from barnabas.node.lifecycle import BrokerState, Lifecycle
@@ -68,7 +67,6 @@ from barnabas.storage.log_manager import LogManager, LogManagerSettings
 
 logger = logging.getLogger(__name__)
 
-COORDINATION_DIRECTORY = "coordination"
 DRAIN_MS_MAX = 5_000.0
 """Answers that are owed when the broker stops may take this long to leave."""
 
@@ -203,11 +201,8 @@ class Broker:
     # The steps of start-up, in their order
 
     async def _open_coordination(self) -> Coordination:
-        """The embedded store lives in the first log directory, beside the logs."""
-        if self.config.zookeeper_connect:
-            raise InvalidConfig("zookeeper.connect is set, but this version runs on its embedded store only")
-        path = Path(self.config.log_dirs[0]) / COORDINATION_DIRECTORY
-        znodes = await self._exits.enter_async_context(open_embedded(path, self._clock, self._background))
+        store = open_coordination(self.config, self._clock, self._background)
+        znodes = await self._exits.enter_async_context(store)
         await make_persistent_paths(znodes)
         return znodes
 

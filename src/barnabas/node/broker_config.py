@@ -103,7 +103,9 @@ class BrokerConfig:
 
     zookeeper_connect: str | None
     zookeeper_session_timeout_ms: int
+    zookeeper_auth: str | None
     zookeeper_set_acl: bool
+    zookeeper_ssl_client_enable: bool
     zookeeper_max_in_flight_requests: int
 
     group_min_session_timeout_ms: int

@@ -161,6 +161,11 @@ def check_port_is_free(host: str, port: int) -> None:
             ) from error
 
 
+def beside(data_directory: Path) -> ZooKeeperServer:
+    """The server that belongs to a broker, or a cluster, with its data there; on a port of its choice."""
+    return ZooKeeperServer(data_directory.absolute() / "zookeeper", free_port())
+
+
 def free_port(host: str = LOOPBACK) -> int:
     """A port that nobody uses now."""
     with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as probe:

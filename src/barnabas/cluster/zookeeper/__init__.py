@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-from barnabas.cluster.zookeeper.connect_string import ConnectString
 from barnabas.cluster.zookeeper.session import ZooKeeperSession, open_zookeeper
 
-__all__ = ["ConnectString", "ZooKeeperSession", "open_zookeeper"]
+__all__ = ["ZooKeeperSession", "open_zookeeper"]

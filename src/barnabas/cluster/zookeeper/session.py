@@ -25,6 +25,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from typing import Any
 
+from barnabas.cluster.connect_string import ConnectString
 from barnabas.cluster.coordination import (
     ANY_VERSION,
     BadArguments,
@@ -53,7 +54,6 @@ from barnabas.cluster.coordination import (
 from barnabas.cluster.watches import Watches
 from barnabas.cluster.zookeeper import wire
 from barnabas.cluster.zookeeper.acls import access_to
-from barnabas.cluster.zookeeper.connect_string import ConnectString
 from barnabas.core.clock import Clock
 
 logger = logging.getLogger(__name__)

@@ -116,8 +116,14 @@ LEADERS = (
 ZOOKEEPER = (
     Key(
         "zookeeper.connect", STRING, None,
-        doc="The ensemble, HOST:PORT separated by commas, with an optional /chroot at the end. Unset means"
-        " one broker on its own with the embedded store; Apache Kafka demands a value.",
+        doc="The ensemble, HOST:PORT separated by commas, with an optional /chroot at the end, which is made."
+        " `local` runs a ZooKeeper beside the broker, in its data directory. Unset means one broker on its"
+        " own with the embedded store; Apache Kafka demands a value.",
+    ),
+    Key(
+        "zookeeper.auth", PASSWORD, None,
+        doc="Credentials for ZooKeeper, USER:PASSWORD, by its digest scheme. Not a key of Apache Kafka, which"
+        " takes them from a JAAS file.",
     ),
     Key(
         "zookeeper.session.timeout.ms", INT, 18 * SECOND_MS, at_least(1),
@@ -129,7 +135,8 @@ ZOOKEEPER = (
     ),
     Key(
         "zookeeper.set.acl", BOOLEAN, False,
-        doc="Whether znodes are written so that only brokers may change them.",
+        doc="Whether znodes belong to the credentials in `zookeeper.auth`: everybody may read them, except"
+        " secrets, and only brokers may change them.",
     ),
     Key(
         "zookeeper.max.in.flight.requests", INT, 10, at_least(1),
