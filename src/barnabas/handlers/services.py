@@ -11,6 +11,7 @@ from typing import Protocol
 
 from barnabas.cluster.coordination import Coordination
 from barnabas.cluster.metadata_cache import MetadataCache
+from barnabas.controller.cluster.controller import KafkaController
 from barnabas.controller.configs import ConfigRepository
 from barnabas.controller.producer_ids import ProducerIds
 from barnabas.controller.topic_admin import TopicAdmin
@@ -104,6 +105,8 @@ class Services:
     transaction_membership: TransactionMembership
     markers: MarkerWriter
     internal_topics: InternalTopics
+    controller: KafkaController | None = None
+    """This broker's candidate for the controller; a broker on its own has none."""
 
     def endpoint_of(self, broker_id: int, connection: Peer) -> NodeEndpoint | None:
         """Where the client on `connection` finds a live broker."""

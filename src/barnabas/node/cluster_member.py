@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 
 from barnabas.client.channel import Channel
 from barnabas.cluster.broker_znodes import BrokerInfo
@@ -21,14 +21,20 @@ from barnabas.cluster.metadata_cache import MetadataCache
 from barnabas.cluster.registration import Registration
 from barnabas.controller.cluster.controller import KafkaController
 from barnabas.controller.cluster.settings import ControllerSettings
+from barnabas.controller.cluster_topics import ClusterTopics
+from barnabas.controller.config_notifications import ConfigNotifications
 from barnabas.controller.configs import ConfigRepository
+from barnabas.coordinator.transaction.coordinator import TransactionCoordinator
+from barnabas.coordinator.transaction.markers import MarkerWriter
 from barnabas.core.clock import Clock
 from barnabas.core.errors import BrokerNotAvailable, KafkaError, error_for
 from barnabas.core.ids import NO_LEADER, BrokerId, Randomness
 from barnabas.core.metrics import Metrics
 from barnabas.core.scheduler import Scheduler
 from barnabas.node.broker_config import BrokerConfig
+from barnabas.node.cluster_markers import ClusterMarkers
 from barnabas.node.peers import Peers
+from barnabas.node.transaction_membership import ClusterTransactionMembership
 from barnabas.protocol.messages.controlled_shutdown import (
     ControlledShutdownRequest,
     ControlledShutdownResponse,
@@ -80,10 +86,13 @@ class ClusterMember:
                 leader_imbalance_check_interval_seconds=config.leader_imbalance_check_interval_seconds,
             ),
         )
+        self.topics = ClusterTopics(znodes, configs, metadata, randomness, scheduler)
+        self._config_notifications = ConfigNotifications(znodes, configs, clock, scheduler)
         self._registration = Registration(znodes, clock, scheduler)
         self._present: BrokerInfo | None = None
         self._session_id = znodes.session_id
         self._tasks: set[asyncio.Task[None]] = set()
+        self._closing: list[Callable[[], None]] = []
 
     # Presence
 
@@ -126,11 +135,12 @@ class ClusterMember:
                 logger.warning("registering again failed: %r", error)
                 await asyncio.sleep(RETRY_MS / 1_000)
                 continue
+            self._config_notifications.session_renewed()
             self.controller.session_renewed()
             return
 
-    async def until_introduced(self, timeout_ms: float) -> None:
-        """Wait until the controller has told this broker of the cluster; without a controller, not for ever."""
+    async def _until_introduced(self, timeout_ms: float) -> None:
+        """Wait until the controller has told this broker of the cluster, but not for ever."""
         deadline_ms = self._clock.monotonic_ms() + timeout_ms
         while not self._metadata.is_live(self._broker_id):
             if self._clock.monotonic_ms() > deadline_ms:
@@ -161,7 +171,31 @@ class ClusterMember:
             else:
                 return
 
-    # Leaving
+    def markers_everywhere(self, local: MarkerWriter) -> MarkerWriter:
+        """Writes markers to partitions wherever they are led."""
+        markers = ClusterMarkers(self._broker_id, local, self._metadata, self.peers)
+        self._closing.append(markers.close)
+        return markers
+
+    def transaction_membership(self, coordinator: TransactionCoordinator) -> ClusterTransactionMembership:
+        """Asks the coordinator of a transaction, wherever it is."""
+        membership = ClusterTransactionMembership(self._broker_id, coordinator, self._metadata, self.peers)
+        self._closing.append(membership.close)
+        return membership
+
+    # Joining and leaving
+
+    async def join(self) -> None:
+        """Compete to be the controller, and hear from whoever is."""
+        self.isr_store.start()
+        await self._config_notifications.start()
+        await self.controller.start()
+        await self._until_introduced(self._config.zookeeper_connection_timeout_ms)
+
+    async def stop_controller(self) -> None:
+        await self.controller.close()
+        await self._config_notifications.close()
+        await self.isr_store.close()
 
     async def shut_down_controlled(self) -> None:
         """Hand the leaderships over before the broker stops; give up after a few tries."""
@@ -203,11 +237,11 @@ class ClusterMember:
         for task in list(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        for close in self._closing:
+            close()
         self.peers.close()
 
     def _start(self, work: Coroutine[None, None, None]) -> None:
         task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
-
-

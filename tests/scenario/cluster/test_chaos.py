@@ -6,6 +6,7 @@ import subprocess
 import sys
 
 import pytest
+
 from tests.support.broker import REPOSITORY
 from tests.support.zookeeper import require_zookeeper
 

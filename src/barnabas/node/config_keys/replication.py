@@ -10,10 +10,12 @@ from barnabas.node.config_keys.words import (
     KIB,
     LIST,
     LONG,
+    LONG_MAX,
     MIB,
     MINUTE_MS,
     NO_EFFECT,
     PASSWORD,
+    PER_BROKER,
     SECOND_MS,
     STRING,
 )
@@ -58,6 +60,14 @@ REPLICATION = (
     Key(
         "num.replica.fetchers", INT, 1, at_least(1), CLUSTER_WIDE,
         "Connections to each other broker that replicate from it.",
+    ),
+    Key(
+        "leader.replication.throttled.rate", LONG, LONG_MAX, at_least(0), PER_BROKER,
+        "Bytes a second that throttled replicas may take from this broker.",
+    ),
+    Key(
+        "follower.replication.throttled.rate", LONG, LONG_MAX, at_least(0), PER_BROKER,
+        "Bytes a second that throttled replicas of this broker may fetch.",
     ),
     Key(
         "replica.high.watermark.checkpoint.interval.ms", LONG, 5 * SECOND_MS, at_least(1),
