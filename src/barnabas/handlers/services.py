@@ -11,14 +11,16 @@ from typing import Protocol
 
 from barnabas.cluster.coordination import Coordination
 from barnabas.cluster.metadata_cache import MetadataCache
+from barnabas.controller.administration import TopicAdministration
+from barnabas.controller.cluster.controller import KafkaController
 from barnabas.controller.configs import ConfigRepository
 from barnabas.controller.producer_ids import ProducerIds
-from barnabas.controller.topic_admin import TopicAdmin
 from barnabas.coordinator.group.coordinator import GroupCoordinator
 from barnabas.coordinator.transaction.coordinator import TransactionCoordinator
 from barnabas.coordinator.transaction.markers import MarkerWriter
 from barnabas.core.clock import Clock
 from barnabas.core.ids import BrokerId
+from barnabas.core.scheduler import Scheduler
 from barnabas.handlers.context import Peer
 from barnabas.handlers.endpoints import NodeEndpoint, endpoint_of
 from barnabas.handlers.internal_topics import InternalTopics
@@ -70,13 +72,17 @@ class Services:
     metadata: MetadataCache
     replicas: ReplicaManager
     fetch_sessions: FetchSessions
-    topics: TopicAdmin
+    topics: TopicAdministration
     configs: ConfigRepository
     producer_ids: ProducerIds
     groups: GroupCoordinator
     transactions: TransactionCoordinator
     markers: MarkerWriter
     internal_topics: InternalTopics
+    controller: KafkaController | None = None
+    """None on one node, where no broker is asked but this one."""
+    scheduler: Scheduler | None = None
+    """Set where `controller` is."""
 
     def endpoint_of(self, broker_id: int, connection: Peer) -> NodeEndpoint | None:
         """Where the client on `connection` finds a live broker."""
