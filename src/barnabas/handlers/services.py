@@ -11,10 +11,10 @@ from typing import Protocol
 
 from barnabas.cluster.coordination import Coordination
 from barnabas.cluster.metadata_cache import MetadataCache
+from barnabas.controller.administration import TopicAdministration
 from barnabas.controller.cluster.controller import KafkaController
 from barnabas.controller.configs import ConfigRepository
 from barnabas.controller.producer_ids import ProducerIds
-from barnabas.controller.topic_admin import TopicAdmin
 from barnabas.coordinator.group.coordinator import GroupCoordinator
 from barnabas.coordinator.transaction.coordinator import TransactionCoordinator
 from barnabas.coordinator.transaction.markers import MarkerWriter
@@ -22,6 +22,7 @@ from barnabas.coordinator.transaction.rules import ProducerIdAndEpoch
 from barnabas.core.clock import Clock
 from barnabas.core.errors import KafkaError
 from barnabas.core.ids import BrokerId, TopicPartition
+from barnabas.core.scheduler import Scheduler
 from barnabas.handlers.context import Peer
 from barnabas.handlers.endpoints import NodeEndpoint, endpoint_of
 from barnabas.handlers.internal_topics import InternalTopics
@@ -97,7 +98,7 @@ class Services:
     metadata: MetadataCache
     replicas: ReplicaManager
     fetch_sessions: FetchSessions
-    topics: TopicAdmin
+    topics: TopicAdministration
     configs: ConfigRepository
     producer_ids: ProducerIds
     groups: GroupCoordinator
@@ -106,7 +107,9 @@ class Services:
     markers: MarkerWriter
     internal_topics: InternalTopics
     controller: KafkaController | None = None
-    """This broker's candidate for the controller; a broker on its own has none."""
+    """None on one node, where no broker is asked but this one."""
+    scheduler: Scheduler | None = None
+    """Set where `controller` is."""
 
     def endpoint_of(self, broker_id: int, connection: Peer) -> NodeEndpoint | None:
         """Where the client on `connection` finds a live broker."""

@@ -13,6 +13,7 @@ from collections.abc import Collection
 
 from barnabas.cluster.coordination import BadVersion, Delete, NoNode
 from barnabas.cluster.notification_znodes import PreferredReplicaElectionZnode
+from barnabas.cluster.znode_json import MalformedZnode
 from barnabas.cluster.znodes import PartitionState
 from barnabas.controller.cluster import leader_selection
 from barnabas.controller.cluster.context import ControllerContext
@@ -82,7 +83,11 @@ class LeaderElections:
         if found is None:
             return
         data, stat = found
-        asked = sorted(PreferredReplicaElectionZnode.decode(data))
+        try:
+            asked = sorted(PreferredReplicaElectionZnode.decode(data))
+        except MalformedZnode as error:
+            logger.warning("no election is held: %s", error)
+            return
         for partition, outcome in (await self.elect(Election.PREFERRED, asked)).items():
             if isinstance(outcome, KafkaError) and not isinstance(outcome, ElectionNotNeeded):
                 logger.warning("no preferred leader for %s: %s", partition, outcome.message)

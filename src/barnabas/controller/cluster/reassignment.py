@@ -14,6 +14,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 from barnabas.cluster.coordination import BadVersion, Delete, NoNode, SetData
 from barnabas.cluster.notification_znodes import ReassignPartitionsZnode
+from barnabas.cluster.znode_json import MalformedZnode
 from barnabas.cluster.znodes import PartitionState, PartitionStateZnode, ReplicaAssignment
 from barnabas.controller.cluster import leader_selection
 from barnabas.controller.cluster.assignments import origin_replicas, reassigned_to, target_replicas
@@ -85,12 +86,12 @@ class Reassignment:
 
     async def process_request(self) -> set[TopicPartition]:
         """Begin what `/admin/reassign_partitions` asks for; what cannot be done is removed from there."""
-        found = await self._store.get(ReassignPartitionsZnode.PATH)
-        if found is None:
+        asked = await self._store.read_notes((ReassignPartitionsZnode.PATH,), ReassignPartitionsZnode.decode)
+        if not asked:
             return set()
         outcomes: dict[TopicPartition, KafkaError | None] = {}
         moves: dict[TopicPartition, ReplicaAssignment] = {}
-        for partition, target in ReassignPartitionsZnode.decode(found[0]).items():
+        for partition, target in asked[0].items():
             try:
                 moves[partition] = self._plan(partition, target)
             except KafkaError as error:
@@ -294,7 +295,10 @@ class Reassignment:
             if found is None:
                 return
             data, stat = found
-            asked = ReassignPartitionsZnode.decode(data)
+            try:
+                asked = ReassignPartitionsZnode.decode(data)
+            except MalformedZnode:
+                return
             left = {each: replicas for each, replicas in asked.items() if not is_done(each, replicas)}
             if left == asked:
                 return

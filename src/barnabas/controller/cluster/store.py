@@ -14,6 +14,7 @@ another controller was elected it fails with STALE_CONTROLLER_EPOCH.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple, TypeVar
 
@@ -35,6 +36,7 @@ from barnabas.cluster.coordination import (
     Watch,
 )
 from barnabas.cluster.notification_znodes import DeleteTopicsZnode
+from barnabas.cluster.znode_json import MalformedZnode
 from barnabas.cluster.znodes import (
     ConfigZnode,
     PartitionState,
@@ -48,6 +50,9 @@ from barnabas.core.errors import StaleControllerEpoch, UnknownTopicOrPartition
 from barnabas.core.ids import TopicPartition, Uuid
 
 T = TypeVar("T")
+K = TypeVar("K")
+
+logger = logging.getLogger(__name__)
 
 OPERATIONS_PER_TRANSACTION_MAX: Final = 2_000
 BYTES_PER_TRANSACTION_MAX: Final = 512 * 1024
@@ -98,31 +103,24 @@ class ControllerStore:
         """Those that are registered."""
         wanted = list(broker_ids)
         nodes = await self.get_many([BrokerIdZnode.path(each) for each in wanted])
-        return {
-            each: BrokerIdZnode.decode(each, node[0], node[1].czxid)
-            for each, node in zip(wanted, nodes, strict=True)
-            if node is not None
-        }
+        return _decoded(wanted, nodes, lambda each, data, stat: BrokerIdZnode.decode(each, data, stat.czxid))
 
     async def read_topics(self, topics: Iterable[str]) -> dict[str, TopicInfo]:
         """Those that exist."""
         names = list(topics)
         nodes = await self.get_many([TopicZnode.path(name) for name in names])
-        return {
-            name: TopicZnode.decode(name, node[0])
-            for name, node in zip(names, nodes, strict=True)
-            if node is not None
-        }
+        return _decoded(names, nodes, lambda name, data, _: TopicZnode.decode(name, data))
 
     async def read_states(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, PartitionState]:
         """Of the partitions that have a state."""
         wanted = list(partitions)
         nodes = await self.get_many([PartitionStateZnode.path(*each) for each in wanted])
-        return {
-            each: PartitionStateZnode.decode(node[0], node[1].version)
-            for each, node in zip(wanted, nodes, strict=True)
-            if node is not None
-        }
+        return _decoded(wanted, nodes, lambda _, data, stat: PartitionStateZnode.decode(data, stat.version))
+
+    async def read_notes(self, paths: Sequence[str], decode: Callable[[bytes], T]) -> list[T]:
+        """What notes of other processes say."""
+        nodes = await self.get_many(paths)
+        return list(_decoded(paths, nodes, lambda _, data, __: decode(data)).values())
 
     async def topics_with_unclean_election(self, topics: Iterable[str], *, default: bool) -> set[str]:
         """Which of the topics may be led by a replica that is not in sync."""
@@ -303,6 +301,22 @@ class ControllerStore:
         return await self._patience.until_answered(operation)
 
 
+def _decoded(
+    keys: Sequence[K],
+    nodes: Sequence[tuple[bytes, Stat] | None],
+    decode: Callable[[K, bytes, Stat], T],
+) -> dict[K, T]:
+    """What the nodes hold. One that another program spoilt is left out: it must not stop the rest."""
+    decoded = {}
+    for key, node in zip(keys, nodes, strict=True):
+        if node is not None:
+            try:
+                decoded[key] = decode(key, *node)
+            except MalformedZnode as error:
+                logger.error("%s", error)
+    return decoded
+
+
 def _update(topic_partition: TopicPartition, state: PartitionState) -> list[Operation]:
     path = PartitionStateZnode.path(*topic_partition)
     return [SetData(path, PartitionStateZnode.encode(state), state.state_version)]
@@ -313,9 +327,6 @@ def _creation(topic_partition: TopicPartition, state: PartitionState) -> list[Op
         Create(PartitionStateZnode.partition_path(*topic_partition)),
         Create(PartitionStateZnode.path(*topic_partition), PartitionStateZnode.encode(state)),
     ]
-
-
-K = TypeVar("K")
 
 
 def _chunks(items: Iterable[tuple[K, Sequence[Operation]]]) -> Iterator[list[tuple[K, list[Operation]]]]:

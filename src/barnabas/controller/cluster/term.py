@@ -224,10 +224,7 @@ class Term:
         """Leaders changed ISRs: tell everyone."""
         names = await self._watch_children(IsrChangeZnode.PARENT, self.isr_changed)
         paths = [f"{IsrChangeZnode.PARENT}/{name}" for name in names]
-        partitions: set[TopicPartition] = set()
-        for node in await self._store.get_many(paths):
-            if node is not None:
-                partitions |= IsrChangeZnode.decode(node[0])
+        partitions = set().union(*await self._store.read_notes(paths, IsrChangeZnode.decode))
         known = [partition for partition in sorted(partitions) if partition in self.context.leadership]
         self.context.leadership.update(await self._store.read_states(known))
         self.batch.add_update_metadata(self.context.live_or_shutting_down_broker_ids, known)
@@ -238,8 +235,7 @@ class Term:
     async def log_dirs_failed(self) -> None:
         names = await self._watch_children(LogDirEventZnode.PARENT, self.log_dirs_failed)
         paths = [f"{LogDirEventZnode.PARENT}/{name}" for name in names]
-        nodes = await self._store.get_many(paths)
-        brokers = {LogDirEventZnode.decode(node[0]) for node in nodes if node is not None}
+        brokers = set(await self._store.read_notes(paths, LogDirEventZnode.decode))
         if brokers:
             await self.brokers.log_dirs_failed(brokers)
         await self._store.delete_all(paths)
