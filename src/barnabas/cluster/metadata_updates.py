@@ -31,11 +31,9 @@ def apply_update(metadata: MetadataCache, request: UpdateMetadataRequest) -> lis
     deleted: list[str] = []
     for name, topic_id, states in _states_by_topic(request):
         known = metadata.topic(name)
+        partitions: dict[int, PartitionMetadata] = {}
         if known is not None and topic_id in (ZERO_UUID, known.topic_id):
-            topic_id = known.topic_id
             partitions = {each.partition: each for each in known.partitions if each.replicas}
-        else:
-            partitions = {}
         for state in states:
             if state.leader == LEADER_DURING_DELETE:
                 partitions.pop(state.partition_index, None)
@@ -44,7 +42,9 @@ def apply_update(metadata: MetadataCache, request: UpdateMetadataRequest) -> lis
         if partitions:
             count = max(partitions) + 1
             metadata.put_topic(
-                name, topic_id, [partitions.get(each) or PartitionMetadata(each, ()) for each in range(count)]
+                name,
+                known.topic_id if known is not None and topic_id == ZERO_UUID else topic_id,
+                [partitions.get(each) or PartitionMetadata(each, ()) for each in range(count)],
             )
         elif metadata.remove_topic(name) is not None:
             deleted.append(name)

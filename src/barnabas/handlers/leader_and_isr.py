@@ -14,6 +14,8 @@ from barnabas.handlers.registry import Api
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.messages.leader_and_isr import LeaderAndIsrRequest, LeaderAndIsrResponse
 
+VERSION_WITH_TOPIC_IDS = 5
+
 
 class TopicConfigs(Protocol):
     async def load_topics(self, names: Iterable[str]) -> None:
@@ -29,7 +31,11 @@ async def handle_leader_and_isr(
     names = {state.topic_name for state in request.ungrouped_partition_states}
     names.update(topic.topic_name for topic in request.topic_states)
     await cast("TopicConfigs", context.broker.configs).load_topics(names)
-    return await replicas.become_leader_or_follower(request)
+    response = await replicas.become_leader_or_follower(request)
+    if context.api_version < VERSION_WITH_TOPIC_IDS:
+        response.partition_errors = [each for topic in response.topics for each in topic.partition_errors]
+        response.topics = []
+    return response
 
 
 LEADER_AND_ISR = Api(ApiKey.LEADER_AND_ISR, versions=range(8), handle=handle_leader_and_isr)

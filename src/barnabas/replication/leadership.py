@@ -69,12 +69,13 @@ class LeadershipOrders:
     # -- LeaderAndIsr -------------------------------------------------------------------------
 
     async def lead_and_follow(self, request: LeaderAndIsrRequest) -> LeaderAndIsrResponse:
+        """Lead and follow as ordered; the answer has the form of v5 and later."""
         async with self._turn:
             try:
                 self.check_controller_epoch(request.controller_epoch)
             except StaleControllerEpoch as error:
                 return LeaderAndIsrResponse(error_code=error.code)
-            response = LeaderAndIsrResponse(partition_errors=[], topics=[])
+            response = LeaderAndIsrResponse(topics=[])
             by_topic: dict[str, LeaderAndIsrTopicError] = {}
             named: set[TopicPartition] = set()
             for count, (topic, topic_id, state) in enumerate(_partition_states(request), 1):
@@ -84,7 +85,6 @@ class LeadershipOrders:
                 outcome = LeaderAndIsrPartitionError(
                     topic_name=topic, partition_index=state.partition_index, error_code=error_code
                 )
-                response.partition_errors.append(outcome)
                 if topic not in by_topic:
                     by_topic[topic] = LeaderAndIsrTopicError(topic_id=topic_id, partition_errors=[])
                     response.topics.append(by_topic[topic])
