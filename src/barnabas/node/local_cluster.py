@@ -2,7 +2,8 @@
 
 From one set of properties come N: broker ids 1 to N; each listener, advertised listener and metrics port
 counted up by one a broker; a directory `broker-<id>` inside every log directory. ZooKeeper runs
-beside them in `zookeeper`, unless `zookeeper.connect` names one. The internal topics get three replicas, of
+beside them in `zookeeper`, unless `zookeeper.connect` names one; then sessions last six seconds, for on one
+machine a broker is missing because it died, and should be missed, and let back in, soon. The internal topics get three replicas, of
 which two must be in sync, or as many as there are brokers: set from the start, since a broker that is
 up first would otherwise make them with itself as the only replica.
 
@@ -35,6 +36,7 @@ from barnabas.node.zookeeper_server import CannotRunZooKeeper, ZooKeeperServer, 
 BROKER_COMMAND = (sys.executable, "-m", "barnabas", "start")
 READY_PREFIX = "barnabas ready"
 INTERNAL_REPLICAS = 3
+LOCAL_SESSION_TIMEOUT_MS = 6_000
 
 _READY_LISTENERS = re.compile(r"listeners (?P<listeners>\S+), data in")
 
@@ -83,6 +85,9 @@ class LocalCluster:
         self.properties = {
             number: broker_properties(base, number, brokers, connect) for number in range(1, brokers + 1)
         }
+        if self.server is not None:
+            for each in self.properties.values():
+                each.setdefault("zookeeper.session.timeout.ms", str(LOCAL_SESSION_TIMEOUT_MS))
         _check_ports([BrokerConfig.load(each) for each in self.properties.values()])
         self._metrics_address = metrics_address
         self._command = broker_command

@@ -479,7 +479,9 @@ class ZooKeeperSession(Coordination):
             [path for path in self._watches.data_paths if path in awaited],
             self._watches.child_paths,
         )
-        for request in _set_watches(self._last_zxid, [list(map(self._whole, kind)) for kind in kinds]):
+        for request in set_watches_requests(
+            self._last_zxid, [list(map(self._whole, kind)) for kind in kinds]
+        ):
             future: asyncio.Future[Any] = self._loop.create_future()
             future.add_done_callback(_forget)
             self._send(_Asked(request, "/", future, None, self._post, self._deliver))
@@ -496,7 +498,7 @@ class ZooKeeperSession(Coordination):
         self._post(stopped.set)
 
 
-def _set_watches(zxid: int, kinds: Sequence[Sequence[str]]) -> list[wire.SetWatches]:
+def set_watches_requests(zxid: int, kinds: Sequence[Sequence[str]]) -> list[wire.SetWatches]:
     """Requests of bounded size that set all of these."""
     requests: list[wire.SetWatches] = []
     pages: list[list[str]] = [[], [], []]

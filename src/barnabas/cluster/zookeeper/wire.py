@@ -72,9 +72,9 @@ _EPHEMERAL, _SEQUENTIAL = 1, 2
 _ROLLED_BACK = exceptions.RolledBackError
 _RECONNECT_DELAY_S_MAX = 1.0
 
-# kazoo prints requests at DEBUG, credentials included.
+# The session says what matters; and at DEBUG kazoo prints requests, credentials included.
 _logger = logging.getLogger(f"{__name__}.kazoo")
-_logger.setLevel(logging.INFO)
+_logger.setLevel(logging.WARNING)
 
 
 class Handshake(NamedTuple):
