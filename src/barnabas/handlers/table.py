@@ -9,6 +9,7 @@ from barnabas.handlers.alter_partition_reassignments import ALTER_PARTITION_REAS
 from barnabas.handlers.api_versions import API_VERSIONS
 from barnabas.handlers.consumer_group_describe import CONSUMER_GROUP_DESCRIBE
 from barnabas.handlers.consumer_group_heartbeat import CONSUMER_GROUP_HEARTBEAT
+from barnabas.handlers.controlled_shutdown import CONTROLLED_SHUTDOWN
 from barnabas.handlers.create_partitions import CREATE_PARTITIONS
 from barnabas.handlers.create_topics import CREATE_TOPICS
 from barnabas.handlers.delete_groups import DELETE_GROUPS
@@ -97,5 +98,5 @@ ALL_APIS = ApiTable(
 )
 """The table that the dispatcher reads, in the order of the keys."""
 
-CLUSTER_APIS = ApiTable((*ALL_APIS, LEADER_AND_ISR, STOP_REPLICA, UPDATE_METADATA))
+CLUSTER_APIS = ApiTable((*ALL_APIS, LEADER_AND_ISR, STOP_REPLICA, UPDATE_METADATA, CONTROLLED_SHUTDOWN))
 """With the requests by which a controller directs the brokers of a cluster."""
