@@ -13,7 +13,12 @@ from contextlib import asynccontextmanager, contextmanager
 from barnabas.core.clock import Clock, SystemClock
 from barnabas.node.child_process import Child, ChildEnded, Say
 from barnabas.node.supervisor import Supervisor
-from barnabas.node.zookeeper_server import CannotRunZooKeeper, ZooKeeperServer, is_noise
+from barnabas.node.zookeeper_server import (
+    CannotRunZooKeeper,
+    ZooKeeperServer,
+    check_port_is_free,
+    is_noise,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -32,6 +37,7 @@ class ZooKeeperMember:
 
     async def launch(self, say: Say) -> Child:
         try:
+            check_port_is_free(self._server.host, self._server.port)
             command = self._server.prepare()
         except CannotRunZooKeeper as error:
             raise ChildEnded(str(error)) from error

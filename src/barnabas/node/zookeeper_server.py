@@ -76,7 +76,6 @@ class ZooKeeperServer:
             self.config_file.write_text(self.config(), encoding="utf-8")
         except OSError as error:
             raise CannotRunZooKeeper(f"cannot write to {self.data_directory}: {error.strerror}") from error
-        check_port_is_free(self.host, self.port)
         return [
             java,
             f"-Xmx{self.heap_mb}m",
