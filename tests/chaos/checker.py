@@ -36,7 +36,8 @@ def duplicated(history: History) -> Iterator[Complaint]:
 
 
 def reordered(history: History) -> Iterator[Complaint]:
-    for (topic, partition), rows in history.final.items():
+    """Among what was committed: what an aborted transaction had written is written again after it."""
+    for (topic, partition), rows in history.final_committed.items():
         last: dict[str, int] = {}
         for offset, value in rows:
             if value.number < last.get(value.producer, -1):

@@ -38,7 +38,7 @@ def _duplicate(of: History) -> None:
 
 
 def _reorder(of: History) -> None:
-    of.final["in", 0] = [(0, TWO), (1, ONE), (2, THREE)]
+    of.final_committed["in", 0] = [(0, TWO), (1, ONE), (2, THREE)]
 
 
 def _move(of: History) -> None:
@@ -99,6 +99,13 @@ def test_each_anomaly_is_found(spoil, kind: str) -> None:  # type: ignore[no-unt
     spoiled = history()
     spoil(spoiled)
     assert any(complaint.startswith(kind) for complaint in complaints_about(spoiled))
+
+
+def test_an_aborted_attempt_may_be_made_again() -> None:
+    again = history()
+    again.transactions.append(Transaction("t0", [Value("p", 2, "t0")], Outcome.REFUSED))
+    again.final["out", 0].insert(0, (0, Value("p", 2, "t0")))
+    assert complaints_about(again) == []
 
 
 def test_what_nobody_promised_may_be_there_or_not() -> None:
