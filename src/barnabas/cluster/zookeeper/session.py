@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
+from collections import deque
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from typing import Any
@@ -98,6 +99,8 @@ class ZooKeeperSession(Coordination):
         self._where = where
         self._chroot = where.chroot
         self._is_secure = is_secure
+        self._posted: deque[tuple[Callable[..., None], tuple[Any, ...]]] = deque()
+        self._will_run = False
         self._link = wire.Link(where.hosts, session_timeout_ms, credentials, clock, self._post, self)
         self._state = SessionState.SUSPENDED
         self._session_id = 0
@@ -387,8 +390,21 @@ class ZooKeeperSession(Coordination):
 
     def _post(self, call: Callable[..., None], *arguments: Any) -> None:
         """From any thread to the loop, in order; what comes after the loop's end is nobody's business."""
-        with suppress(RuntimeError):
-            self._loop.call_soon_threadsafe(call, *arguments)
+        self._posted.append((call, arguments))
+        if not self._will_run:
+            self._will_run = True
+            with suppress(RuntimeError):
+                self._loop.call_soon_threadsafe(self._run_posted)
+
+    def _run_posted(self) -> None:
+        self._will_run = False  # first, so that what is posted from now on is not left lying
+        posted = self._posted
+        while posted:
+            call, arguments = posted.popleft()
+            try:
+                call(*arguments)
+            except Exception:
+                logger.exception("what ZooKeeper said could not be told")
 
     def _stop_link(self, stopped: asyncio.Event) -> None:
         self._link.stop()
