@@ -168,6 +168,10 @@ class _NoThreads(SequentialThreadingHandler):  # type: ignore[misc]
     def stop(self) -> None:
         self._running = False
 
+    def create_connection(self, *arguments: Any, timeout: float, **options: Any) -> Any:
+        """kazoo would wait for the whole session timeout, with nothing left to try another server."""
+        return super().create_connection(*arguments, timeout=timeout / 3, **options)
+
 
 class _Connection(ConnectionHandler):  # type: ignore[misc]
     """kazoo's connection, with an ear at the handshake and at the events, and in fewer system calls.
@@ -191,7 +195,6 @@ class _Connection(ConnectionHandler):  # type: ignore[misc]
         if not isinstance(request, jute.Connect):
             return super()._invoke(timeout, request, xid)
         sent_ms = self._now_ms()
-        # kazoo would wait for the whole session timeout, with nothing left to try another server.
         answer = super()._invoke(timeout / 3, request, xid)
         if answer[0].time_out > 0:
             self.handshake = Handshake(answer[0].session_id, answer[0].time_out, sent_ms)
