@@ -1,11 +1,11 @@
 """`barnabas start --brokers N`: a cluster on one machine, a process a broker, under one supervisor.
 
 From one set of properties come N: broker ids 1 to N; each listener, advertised listener and metrics port
-counted up by one a broker; a directory `broker-<id>` inside every log directory. ZooKeeper runs
-beside them in `zookeeper`, unless `zookeeper.connect` names one; then sessions last six seconds, for on one
-machine a broker is missing because it died, and should be missed, and let back in, soon. The internal topics get three replicas, of
-which two must be in sync, or as many as there are brokers: set from the start, since a broker that is
-up first would otherwise make them with itself as the only replica.
+counted up by one a broker; a directory `broker-<id>` inside every log directory. ZooKeeper runs beside
+them in `zookeeper`, unless `zookeeper.connect` names one; sessions then last six seconds, because on one
+machine a broker is silent when it died, and should be missed, and let back in, soon. The internal topics
+get three replicas, of which two must be in sync, or as many as there are brokers: set from the start, since
+a broker that is up first would otherwise make them with itself as the only replica.
 
 Each broker's properties are written to `broker-<id>.properties` in the data directory, readable by its owner
 alone. So secrets do not show in the process list, and one broker can be started by hand.

@@ -84,7 +84,7 @@ def test_watches_are_set_again_in_requests_of_bounded_size() -> None:
         zxid, paths = _paths(request)
         assert zxid == 77
         for into, page in zip(merged, paths, strict=True):
-            into += page
+            into.extend(page)
     assert merged == kinds
 
 

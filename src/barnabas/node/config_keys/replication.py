@@ -150,7 +150,7 @@ ZOOKEEPER = (
     ),
     Key(
         "zookeeper.max.in.flight.requests", INT, 10, at_least(1),
-        doc="Requests to ZooKeeper that may be unanswered at once.",
+        doc=NO_EFFECT + "A hundred requests to ZooKeeper may be unanswered at once.",
     ),
     Key(
         "zookeeper.ssl.client.enable", BOOLEAN, False,
