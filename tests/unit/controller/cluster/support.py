@@ -51,6 +51,7 @@ from barnabas.protocol.schema import Message
 Response = TypeVar("Response", bound=Message)
 
 QUIET_TURNS = 30
+WAITING_TURNS = 500
 
 
 class ScriptedBroker:
@@ -259,14 +260,16 @@ class Cluster:
         return ScriptedChannel(target)
 
     async def settle(self) -> None:
-        """Until nobody has anything left to do."""
-        quiet = 0
-        seen = -1
-        while quiet < QUIET_TURNS:
+        """Until nobody has anything left to do but wait for time to pass."""
+        quiet = waiting = 0
+        seen = (-1, -1)
+        while quiet < QUIET_TURNS and waiting < WAITING_TURNS:
             await asyncio.sleep(0)
-            busy = any(not member.controller.events.is_idle for member in self.members.values())
-            quiet = 0 if busy or self.turns != seen else quiet + 1
-            seen = self.turns
+            is_busy = any(not member.controller.events.is_idle for member in self.members.values())
+            now = (self.turns, self.store._tree.zxid)
+            waiting = 0 if now != seen else waiting + 1
+            quiet = 0 if is_busy or now != seen else quiet + 1
+            seen = now
 
     async def advance(self, ms: float) -> None:
         self.clock.advance(ms)
