@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, TypeVar, cast
 
 from barnabas.client.channel import Address, Channel
@@ -24,7 +25,7 @@ from barnabas.core.clock import SystemClock
 from barnabas.core.errors import NetworkException
 from barnabas.core.ids import BrokerId, TopicPartition, Uuid
 from barnabas.core.metrics import Metrics
-from barnabas.core.scheduler import InlineBackground
+from barnabas.core.scheduler import Background, InlineBackground
 from barnabas.handlers.dispatcher import Dispatcher
 from barnabas.handlers.services import Services
 from barnabas.handlers.table import CLUSTER_APIS
@@ -39,8 +40,9 @@ from barnabas.replication.fetch_session import FetchSessions
 from barnabas.replication.partition import Partition
 from barnabas.replication.replica_manager import ReplicaManager
 from barnabas.replication.settings import ReplicationSettings
-from barnabas.storage.environment import Environment
+from barnabas.storage.environment import Environment, LogDirectory
 from barnabas.storage.files import Files, RealFiles
+from barnabas.storage.log import Log
 from barnabas.storage.log_config import LogConfig
 from barnabas.storage.log_manager import LogManager, LogManagerSettings
 
@@ -78,7 +80,7 @@ class MemoryIsrStore:
 class _Settings:
     fetch_max_bytes = 55 * 1024 * 1024
     transaction_partition_verification_enable = False
-    advertised_listeners: dict[str, Any] = {}
+    advertised_listeners: Mapping[str, Any] = MappingProxyType({})
 
 
 class _Configs:
@@ -113,6 +115,7 @@ class Member:
         trio: Trio,
         *,
         files: Files | None = None,
+        background: Background | None = None,
         lease_expires_ms: Callable[[], float] | None = None,
         settings: ReplicationSettings = QUICK,
         **config: object,
@@ -126,6 +129,7 @@ class Member:
         self.rack: str | None = None
         self.configs = _Configs()
         self._files = files or RealFiles()
+        self.background: Background = background or InlineBackground()
         self._lease = lease_expires_ms
         self.channel: Channel
 
@@ -136,14 +140,14 @@ class Member:
         self.metadata = MetadataCache("cluster")
         self._scheduler = LoopScheduler(loop)
         environment = Environment(
-            self._files, self.clock, random.Random(self.id), self._scheduler, InlineBackground()
+            self._files, self.clock, random.Random(self.id), self._scheduler, self.background
         )
         self.logs = LogManager(
             LogManagerSettings((str(self.directory),)),
             environment,
             lambda _: self.config,
-            on_flushed=lambda log: self.replicas.flushed(log),
-            on_directory_failed=lambda directory: self.replicas.directory_failed(directory),
+            on_flushed=self._flushed,
+            on_directory_failed=self._directory_failed,
         )
         self.logs.open()
         timer = Timer(self.clock)
@@ -191,6 +195,12 @@ class Member:
         self.replicas.start()
         self.channel = await Channel.connect(self.address)
         self.trio.up[self.id] = self
+
+    def _flushed(self, log: Log) -> None:
+        self.replicas.flushed(log)
+
+    def _directory_failed(self, directory: LogDirectory) -> None:
+        self.replicas.directory_failed(directory)
 
     async def stop(self, *, clean: bool = True) -> None:
         if self.trio.up.pop(self.id, None) is None:
@@ -453,7 +463,7 @@ async def trio(directory: Path, count: int = 3, **options: Any) -> AsyncIterator
 async def eventually(condition: Callable[[], bool]) -> None:
     """Wait, however slow the machine is, until the condition holds."""
     async with asyncio.timeout(PATIENCE_S):
-        while not condition():
+        while not condition():  # noqa: ASYNC110 - many things may make it true
             await asyncio.sleep(0.005)
 
 
