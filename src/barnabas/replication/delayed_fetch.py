@@ -55,6 +55,8 @@ class DelayedFetch(DelayedOperation):
                 if ask.fetch_offset > log.log_end_offset:
                     return self.force_complete()
                 continue  # beyond the last stable offset, say: nothing to read yet, so it waits
+            if params.is_from_follower and self._replicas.is_held(partition, params):
+                continue
             if params.min_bytes <= 1:
                 return self.force_complete()
             if ask.fetch_offset < max(log.segments.active.base_offset, log.log_start_offset):

@@ -238,7 +238,7 @@ class Partition:
 
     @property
     def has_enough_replicas(self) -> bool:
-        return len(self.isr) >= self.effective_min_isr
+        return len(self.isr) >= min(self.log.config.min_insync_replicas, len(self.replicas))
 
     @property
     def effective_min_isr(self) -> int:
@@ -435,7 +435,9 @@ class Partition:
         is_first_try: bool = True,
     ) -> PartitionRead:
         """One region of one segment, or nothing when the reader has caught up."""
-        self.check_readable(params, ask.current_leader_epoch)
+        epoch = ask.current_leader_epoch
+        if self.leader_id != self.broker_id or (epoch != NO_EPOCH and epoch != self.leader_epoch):  # noqa: PLR1714
+            self.check_readable(params, epoch)
         if ask.topic_id not in (self.topic_id, ZERO_UUID):
             raise InconsistentTopicId(f"{self.topic_partition} has the topic id {self.topic_id}")
         log = self.log

@@ -39,15 +39,12 @@ class RemoteReplica:
 
     def reset(self, now_ms: float, leader_end_offset: int, *, is_new_epoch: bool, is_in_sync: bool) -> None:
         """This broker leads (again): what a former epoch knew of the follower's log counts no more,
-        and a member of the ISR gets the full time to show that it keeps up."""
+        a member of the ISR gets the full time to show that it keeps up, and nobody waits for others."""
         if is_new_epoch:
             self.broker_epoch = NO_BROKER_EPOCH
             self.end_offset = self.start_offset = NO_OFFSET
-            self.last_caught_up_ms = NEVER
-            self._last_fetch_leader_end_offset = leader_end_offset
-            self._last_fetch_ms = now_ms if is_in_sync else NEVER
-        if is_in_sync:
-            self.last_caught_up_ms = now_ms
+        self._last_fetch_leader_end_offset = leader_end_offset
+        self._last_fetch_ms = self.last_caught_up_ms = now_ms if is_in_sync else NEVER
 
     def fetched(
         self, fetch_offset: int, start_offset: int, now_ms: float, leader_end_offset: int, broker_epoch: int

@@ -459,6 +459,16 @@ class ReplicaManager:
             throttle.record(read.records.length)
         return read
 
+    def is_held(self, partition: Partition, params: FetchParams) -> bool:
+        """Whether the reader is a follower that has to wait until the quota allows more."""
+        throttle = self._leader_throttle
+        return (
+            params.is_from_follower
+            and throttle.is_exceeded
+            and params.replica_id not in partition.isr
+            and throttle.applies_to(partition)
+        )
+
     def _failed_read(self, ask: FetchPartition, error: KafkaError) -> PartitionRead:
         known = self._topic_metrics.get(ask.topic_partition.topic)
         if known is not None:

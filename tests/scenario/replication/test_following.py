@@ -5,13 +5,15 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
-from barnabas.core.errors import NotLeaderOrFollower
+from barnabas.client.channel import Channel
+from barnabas.core.errors import KafkaStorageError, NotLeaderOrFollower
 from barnabas.protocol.messages.delete_records import (
     DeleteRecordsPartition,
     DeleteRecordsRequest,
     DeleteRecordsResponse,
     DeleteRecordsTopic,
 )
+from barnabas.protocol.messages.leader_and_isr import LeaderAndIsrResponse
 from barnabas.replication.settings import RACK_AWARE_SELECTOR, UNTHROTTLED
 from barnabas.storage.names import LOG
 from tests.scenario.replication.support import ONE, TOPIC, ZERO, Member, Trio, eventually, trio
@@ -100,10 +102,8 @@ async def test_a_lost_disk_ends_the_following(tmp_path: Path) -> None:
         cluster.cut_link(2, 1)
         order = cluster.order([ZERO], [1, 2], 1)
         order.topic_states[0].partition_states[0].leader_epoch = 1
-        from barnabas.protocol.messages.leader_and_isr import LeaderAndIsrResponse
-
         answer = await cluster[2].ask(order, LeaderAndIsrResponse)
-        assert answer.topics[0].partition_errors[0].error_code == 56
+        assert answer.topics[0].partition_errors[0].error_code == KafkaStorageError.code
 
 
 async def _join_late(cluster: Trio) -> None:
@@ -179,12 +179,14 @@ async def test_nothing_is_acknowledged_when_the_lease_has_run_out(tmp_path: Path
         waiting = asyncio.create_task(cluster[1].produce(b"waits"))
         await eventually(lambda: cluster[1].end() == 2)
         lease[0] = float("-inf")
+        first, cluster[1].channel = cluster[1].channel, await Channel.connect(cluster[1].address)
         assert (await cluster[1].produce(b"late")).error_code == NotLeaderOrFollower.code
         assert (await cluster[1].produce(b"late", acks=1)).error_code == NotLeaderOrFollower.code
         cluster.mend_link(2, 1)
         assert (await waiting).error_code == NotLeaderOrFollower.code
         assert cluster[1].end() == 2
         assert len((await cluster[1].fetch(0)).records or b"") > 0, "reading goes on"
+        first.close()
 
 
 async def test_more_fetchers_share_the_partitions(tmp_path: Path) -> None:

@@ -129,9 +129,16 @@ def fetch_params(**changed: int | bool) -> FetchParams:
 
 
 def at(
-    offset: int, key: TopicPartition = ZERO, *, max_bytes: int = 1 << 20, epoch: int = -1
+    offset: int,
+    key: TopicPartition = ZERO,
+    *,
+    max_bytes: int = 1 << 20,
+    epoch: int = -1,
+    last_fetched_epoch: int = -1,
 ) -> FetchPartition:
-    return FetchPartition(key.topic, TOPIC_ID, key.partition, offset, max_bytes, epoch)
+    return FetchPartition(
+        key.topic, TOPIC_ID, key.partition, offset, max_bytes, epoch, last_fetched_epoch, log_start_offset=0
+    )
 
 
 def is_answered(answer: Answer) -> bool:
