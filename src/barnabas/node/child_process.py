@@ -102,7 +102,8 @@ class Child:
         """How it ended, with its last words if it had any."""
         code = self._process.returncode
         how = f"was ended by {signal.Signals(-code).name}" if code and code < 0 else f"ended with code {code}"
-        return f"{self.name} {how}" + (f": {self._last_line}" if self._last_line else "")
+        words = self._last_line.removeprefix("barnabas: ")
+        return f"{self.name} {how}" + (f": {words}" if words else "")
 
     async def _read(self) -> None:
         assert self._process.stdout is not None

@@ -18,7 +18,7 @@ from kazoo.client import KazooClient
 from barnabas.node import zookeeper_server
 from tests.support.ports import free_port
 from tests.support.process import ServerProcess
-from tests.support.wire import WireConnection
+from tests.support.wire import WireConnection, broker_count
 from tests.support.zookeeper import require_zookeeper
 
 SOURCE = Path(__file__).resolve().parents[3] / "src"
@@ -148,6 +148,20 @@ def test_a_broker_brings_its_own_zookeeper(run: Run, tmp_path: Path) -> None:
     assert (tmp_path / "zookeeper" / "version-2").is_dir()
     assert process.stop() == 0
     assert not server.is_running()
+
+
+def test_three_brokers_take_one_command(run: Run, tmp_path: Path) -> None:
+    pytest.importorskip("barnabas.controller.cluster", reason="brokers cannot form a cluster yet")
+    arguments = ["--data-dir", str(tmp_path), "--listener", "PLAINTEXT://127.0.0.1:0"]
+    process = run(["start", "--brokers", "3", *arguments])
+    line = process.wait_ready(120)
+    assert line.startswith("barnabas ready: brokers 1,2,3, listeners ")
+    host, port = re.findall(r"PLAINTEXT://([\d.]+):(\d+)", line)[0]
+    wait_until(lambda: broker_count(host, int(port)) == 3)
+    children = psutil.Process(process.pid).children(recursive=True)
+    assert len(children) == 4
+    assert process.stop() == 0
+    assert not any(child.is_running() for child in children)
 
 
 def test_a_cluster_takes_one_command_and_survives_its_brokers(run: Run, tmp_path: Path) -> None:
