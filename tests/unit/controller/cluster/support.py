@@ -217,16 +217,17 @@ class Cluster:
         """A broker registers, and its controller competes."""
         member = Member(self, broker_id)
         await member.configs.load()
-        broker = self.brokers.setdefault(broker_id, ScriptedBroker(broker_id, self))
-        broker.epoch = (await self._register(member)).epoch
+        self.brokers.setdefault(broker_id, ScriptedBroker(broker_id, self))
+        await self.register(member)
         self.members[broker_id] = member
         await member.controller.start()
         return member
 
-    async def _register(self, member: Member) -> BrokerInfo:
+    async def register(self, member: Member) -> None:
         endpoint = Endpoint("PLAINTEXT", "192.0.2.1", 9_000 + member.id)
         registration = Registration(member.session, self.clock, self.scheduler)
-        return await registration.register(BrokerInfo(member.id, (endpoint,)))
+        present = await registration.register(BrokerInfo(member.id, (endpoint,)))
+        self.brokers[member.id].epoch = present.epoch
 
     async def down(self, broker_id: int) -> None:
         """The broker's process dies: its session ends, nobody says goodbye."""
@@ -249,7 +250,7 @@ class Cluster:
         broker = self.brokers[broker_id]
         broker.roles.clear()
         await member.session.delete(f"/brokers/ids/{broker_id}")
-        broker.epoch = (await self._register(member)).epoch
+        await self.register(member)
         await self.settle()
 
     async def connect(self, broker: BrokerInfo) -> ScriptedChannel:
