@@ -198,7 +198,6 @@ async def test_a_second_controller_in_the_middle_of_an_event_fences_the_first(
 
     monkeypatch.setattr(ControllerStore, "read_states", interrupt)
     with pytest.raises(NotController):
-        await first.controller.elect_leaders(Election.OFFLINE_UNCLEAN, None)
         await first.controller.controlled_shutdown(2, -1)
     await cluster.settle()
     assert cluster.active.controller.epoch == 8
