@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 import pytest
 
-from barnabas.cluster.metadata_cache import MetadataCache
+from barnabas.cluster.metadata_cache import MetadataCache, PartitionMetadata
 from barnabas.cluster.topics import read_topics
 from barnabas.cluster.znodes import TopicZnode
 from barnabas.controller.administration import TopicAdministration
@@ -202,3 +202,18 @@ async def test_both_administrations_fit_what_handlers_ask_for(tmp_path: Path) ->
         created = await alone.create_topic(TopicSpec("t", 1, 1), timeout_ms=1)
         await alone.create_partitions("t", 2, timeout_ms=1)
         assert await alone.delete_topic("t", timeout_ms=1) == created.topic_id
+
+
+async def test_a_topic_without_leaders_is_not_ready(cluster: Cluster, topics: TopicAdministration) -> None:
+    cluster.brokers[2].is_reachable = False
+    cache = cluster.brokers[2].cache
+    assert cache is not None
+    creating = await begin(cluster, topics.create_topic(TopicSpec("t", 2, 1)))
+    topic_id = (await read_topics(cluster.admin))["t"].info.topic_id
+    assert topic_id is not None
+    led = [PartitionMetadata(number, (1,), leader=1) for number in range(2)]
+    for partitions in ([led[0], PartitionMetadata(1, (1,))], led[:1], led):
+        assert not creating.done()
+        cache.put_topic("t", topic_id, partitions)
+        await cluster.settle()
+    assert (await creating).topic_id == topic_id

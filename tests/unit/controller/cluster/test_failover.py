@@ -77,10 +77,16 @@ async def test_another_broker_takes_over_from_a_dead_controller(cluster: Cluster
 
 
 async def test_deleting_the_node_elects_anew_and_the_old_controller_resigns_first(cluster: Cluster) -> None:
+    former = cluster.term
     await cluster.admin.delete(ControllerZnode.PATH)
     await cluster.settle()
     assert cluster.active.controller.epoch == 2
     assert sum(member.controller.is_active for member in cluster.members.values()) == 1
+    cluster.forget_requests()
+    former.batch.add_update_metadata((1, 2, 3))
+    former.batch.flush()
+    await cluster.settle()
+    assert not any(broker.requests for broker in cluster.brokers.values()), "it sends nothing any more"
 
 
 async def test_rewriting_the_node_elects_anew(cluster: Cluster) -> None:
