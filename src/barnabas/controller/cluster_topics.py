@@ -42,13 +42,14 @@ from barnabas.core.errors import (
     UnknownServerError,
     UnknownTopicOrPartition,
 )
-from barnabas.core.ids import INTERNAL_TOPICS, Randomness, Uuid
+from barnabas.core.ids import INTERNAL_TOPICS, ZERO_UUID, Randomness, Uuid
 from barnabas.core.scheduler import Scheduler
 
 logger = logging.getLogger(__name__)
 
 WAIT_MS: Final = 30_000
 AUTO_CREATE_WAIT_MS: Final = 5_000
+NAME_WAIT_MS: Final = 2_000
 
 
 class ClusterTopics:
@@ -176,14 +177,28 @@ class ClusterTopics:
             try:
                 await store.mark_for_deletion(self._znodes, topic)
             except TopicAlreadyExists:
-                logger.info("topic %s is being deleted already", topic)
+                if topic not in self._metadata:
+                    raise UnknownTopicOrPartition(f"the topic '{topic}' is being deleted") from None
         await self._wait(
             lambda: self._is_gone(topic, info.topic_id), timeout_ms, f"topic '{topic}' is not deleted yet"
         )
-        known = self._metadata.topic(topic)
-        if known is None:
+        if topic not in self._metadata:
             self._configs.remove_topic(topic)
-        return info.topic_id or Uuid(bytes(16))
+        await self._wait_until_free(topic, WAIT_MS if timeout_ms is None else timeout_ms)
+        return info.topic_id or ZERO_UUID
+
+    async def _wait_until_free(self, topic: str, timeout_ms: float) -> None:
+        """Nobody sees the topic any more. Its name is free once the replicas are deleted, which takes a
+        moment, or long if a broker is down: the moment is waited for, so that a client may use the name
+        again at once."""
+        gone = asyncio.Event()
+        timer = self._scheduler.after(min(timeout_ms, NAME_WAIT_MS), gone.set)
+        try:
+            with as_client_errors():
+                if await self._znodes.exists(TopicZnode.path(topic), lambda _: gone.set()) is not None:
+                    await gone.wait()
+        finally:
+            timer.cancel()
 
     # Waiting
 

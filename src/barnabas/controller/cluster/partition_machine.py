@@ -166,31 +166,39 @@ class PartitionMachine:
     async def _elect(
         self, partitions: Sequence[TopicPartition], election: Election
     ) -> dict[TopicPartition, Outcome]:
-        outcomes: dict[TopicPartition, Outcome] = {}
-        remaining = list(partitions)
+        """Select by what is known, since the write is conditional; read where nobody could be selected
+        that way, or where somebody else has written meanwhile."""
+        known = self._context.leadership
+        states = {partition: known[partition] for partition in partitions if partition in known}
+        outcomes = await self._elect_by(states, election)
+        remaining = [each for each in partitions if not isinstance(outcomes.get(each), PartitionState)]
         while remaining:
             states = await self._store.read_states(remaining)
             self._check_epochs(states)
-            unclean = await self._unclean_topics(states, election)
-            selected: dict[TopicPartition, Selection] = {}
-            for partition in remaining:
-                state = states.get(partition)
-                chosen = (
-                    UnknownTopicOrPartition(f"{partition} has no state")
-                    if state is None
-                    else self._select(partition, state, election, unclean=partition.topic in unclean)
-                )
-                if isinstance(chosen, KafkaError):
-                    outcomes[partition] = chosen
-                else:
-                    selected[partition] = chosen
-            written = await self._store.update_states(
-                {each: chosen.state for each, chosen in selected.items()}
-            )
-            for partition, elected in written.done.items():
-                self._elected(partition, states[partition], elected, selected[partition].recipients)
-                outcomes[partition] = elected
-            remaining = written.stale
+            missing = [partition for partition in remaining if partition not in states]
+            outcomes.update({each: UnknownTopicOrPartition(f"{each} has no state") for each in missing})
+            decided = await self._elect_by(states, election)
+            outcomes.update(decided)
+            remaining = [partition for partition in states if partition not in decided]
+        return outcomes
+
+    async def _elect_by(
+        self, states: Mapping[TopicPartition, PartitionState], election: Election
+    ) -> dict[TopicPartition, Outcome]:
+        """Elect on condition that the states are these; one that is not has no outcome."""
+        outcomes: dict[TopicPartition, Outcome] = {}
+        selected: dict[TopicPartition, Selection] = {}
+        unclean = await self._unclean_topics(states, election)
+        for partition, state in states.items():
+            chosen = self._select(partition, state, election, unclean=partition.topic in unclean)
+            if isinstance(chosen, KafkaError):
+                outcomes[partition] = chosen
+            else:
+                selected[partition] = chosen
+        written = await self._store.update_states({each: chosen.state for each, chosen in selected.items()})
+        for partition, elected in written.done.items():
+            self._elected(partition, states[partition], elected, selected[partition].recipients)
+            outcomes[partition] = elected
         return outcomes
 
     def _check_epochs(self, states: Mapping[TopicPartition, PartitionState]) -> None:

@@ -135,7 +135,11 @@ class Reassignment:
         """The assignment on the way to `target`, or why it cannot be one."""
         context = self._context
         assignment = context.assignment(partition)
-        if not assignment.replicas or context.is_queued_for_deletion(partition.topic):
+        is_deleted = context.is_queued_for_deletion(partition.topic)
+        # The deletion of a topic waits for its moves, so one that cannot end may still be cancelled.
+        if not assignment.replicas or (
+            is_deleted and not (target is None and assignment.is_being_reassigned)
+        ):
             raise UnknownTopicOrPartition(f"there is no partition {partition}")
         if target is None:
             if not assignment.is_being_reassigned:

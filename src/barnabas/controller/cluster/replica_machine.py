@@ -117,11 +117,15 @@ class ReplicaMachine:
     async def _remove_from_isr(
         self, broker_id: int, partitions: Sequence[TopicPartition]
     ) -> dict[TopicPartition, PartitionState]:
-        """The states of the partitions, with the replica no longer in the ISR."""
+        """The states of the partitions, with the replica no longer in the ISR.
+
+        Where it is in the ISR as far as is known, that is not read again: the write is conditional."""
         states: dict[TopicPartition, PartitionState] = {}
         remaining = list(partitions)
+        known = self._context.leadership
+        found = {partition: known[partition] for partition in partitions if broker_id in known[partition].isr}
         while remaining:
-            found = await self._store.read_states(remaining)
+            found.update(await self._store.read_states([each for each in remaining if each not in found]))
             if any(state.controller_epoch > self._epoch for state in found.values()):
                 raise StaleControllerEpoch("a later controller has written the states of partitions")
             changed = {}
@@ -137,7 +141,7 @@ class ReplicaMachine:
                     states[partition] = state
             written = await self._store.update_states(changed)
             states.update(written.done)
-            remaining = written.stale
+            remaining, found = written.stale, {}
         self._context.leadership.update(states)
         return states
 

@@ -52,7 +52,7 @@ class TopicDeletion:
         if not known:
             return
         context.topics_to_be_deleted |= known
-        moving = {partition.topic for partition in context.partitions_being_reassigned}
+        moving = self._moving()
         for topic in known:
             offline = any(
                 not context.is_replica_online(replica.broker_id, replica.topic_partition)
@@ -71,10 +71,12 @@ class TopicDeletion:
         return known
 
     async def enqueue(self, topics: Collection[str]) -> None:
-        moving = {partition.topic for partition in self._context.partitions_being_reassigned}
         self._context.topics_to_be_deleted.update(topics)
-        self.mark_ineligible(moving & set(topics), "a reassignment is in progress")
+        self.mark_ineligible(self._moving() & set(topics), "a reassignment is in progress")
         await self.resume()
+
+    def _moving(self) -> set[str]:
+        return {partition.topic for partition in self._context.partitions_being_reassigned}
 
     def mark_ineligible(self, topics: Iterable[str], reason: str) -> None:
         halted = self._context.topics_to_be_deleted & set(topics)
@@ -83,8 +85,8 @@ class TopicDeletion:
             logger.info("the deletion of %s waits: %s", ", ".join(sorted(halted)), reason)
 
     async def resume_topics(self, topics: Iterable[str]) -> None:
-        """What made these topics wait is over."""
-        resumed = self._context.topics_to_be_deleted & set(topics)
+        """What made these topics wait is over; but a topic that moves waits for that as well."""
+        resumed = (self._context.topics_to_be_deleted & set(topics)) - self._moving()
         if resumed:
             self._context.topics_ineligible_for_deletion -= resumed
             await self.resume()

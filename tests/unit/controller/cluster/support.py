@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 from barnabas.cluster.broker_znodes import BrokerInfo, Endpoint
 from barnabas.cluster.embedded import EmbeddedSession, EmbeddedStore
 from barnabas.cluster.files import OsDirectory
+from barnabas.cluster.metadata_cache import MetadataCache, PartitionMetadata
 from barnabas.cluster.registration import Registration, make_persistent_paths
 from barnabas.cluster.topics import create_topic, mark_for_deletion, read_partition_states
 from barnabas.cluster.znodes import PartitionState
@@ -71,6 +72,8 @@ class ScriptedBroker:
         self.offline: set[TopicPartition] = set()
         """On a failed disk."""
         self.deletion_error = 0
+        self.cache: MetadataCache | None = None
+        """What handlers of this broker would look at."""
         self.is_reachable = True
         self.sends = 0
 
@@ -116,6 +119,7 @@ class ScriptedBroker:
 
     def _update_metadata(self, request: UpdateMetadataRequest, error: int) -> UpdateMetadataResponse:
         if not error:
+            self._update_cache(request)
             self.known_brokers = {broker.id for broker in request.live_brokers}
             for topic in request.topic_states:
                 for state in topic.partition_states:
@@ -125,6 +129,27 @@ class ScriptedBroker:
                     else:
                         self.metadata[partition] = state
         return UpdateMetadataResponse(error_code=error)
+
+    def _update_cache(self, request: UpdateMetadataRequest) -> None:
+        cache = self.cache
+        if cache is None:
+            return
+        cache.put_brokers([BrokerInfo(broker.id, ()) for broker in request.live_brokers])
+        for topic in request.topic_states:
+            known = cache.topic(topic.topic_name)
+            partitions = {} if known is None else {each.partition: each for each in known.partitions}
+            for state in topic.partition_states:
+                partitions[state.partition_index] = PartitionMetadata(
+                    state.partition_index,
+                    tuple(state.replicas),
+                    leader=state.leader,
+                    leader_epoch=state.leader_epoch,
+                    isr=tuple(state.isr),
+                )
+            if any(each.leader == -2 for each in partitions.values()):
+                cache.remove_topic(topic.topic_name)
+            else:
+                cache.put_topic(topic.topic_name, topic.topic_id, partitions.values())
 
     def _stop_replica(self, request: StopReplicaRequest, error: int) -> StopReplicaResponse:
         errors = []
@@ -217,16 +242,17 @@ class Cluster:
         """A broker registers, and its controller competes."""
         member = Member(self, broker_id)
         await member.configs.load()
-        broker = self.brokers.setdefault(broker_id, ScriptedBroker(broker_id, self))
-        broker.epoch = (await self._register(member)).epoch
+        self.brokers.setdefault(broker_id, ScriptedBroker(broker_id, self))
+        await self.register(member)
         self.members[broker_id] = member
         await member.controller.start()
         return member
 
-    async def _register(self, member: Member) -> BrokerInfo:
+    async def register(self, member: Member) -> None:
         endpoint = Endpoint("PLAINTEXT", "192.0.2.1", 9_000 + member.id)
         registration = Registration(member.session, self.clock, self.scheduler)
-        return await registration.register(BrokerInfo(member.id, (endpoint,)))
+        present = await registration.register(BrokerInfo(member.id, (endpoint,)))
+        self.brokers[member.id].epoch = present.epoch
 
     async def down(self, broker_id: int) -> None:
         """The broker's process dies: its session ends, nobody says goodbye."""
@@ -249,7 +275,7 @@ class Cluster:
         broker = self.brokers[broker_id]
         broker.roles.clear()
         await member.session.delete(f"/brokers/ids/{broker_id}")
-        broker.epoch = (await self._register(member)).epoch
+        await self.register(member)
         await self.settle()
 
     async def connect(self, broker: BrokerInfo) -> ScriptedChannel:

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import pytest
 
 from barnabas.cluster.broker_znodes import BrokerIdZnode, BrokerInfo, Endpoint
 from barnabas.cluster.notification_znodes import LogDirEventZnode
+from barnabas.cluster.topics import set_partition_state
+from barnabas.cluster.znodes import PartitionState
 from barnabas.controller.cluster.replica_states import PartitionReplica, ReplicaStatus
+from barnabas.controller.cluster.store import Written
 from barnabas.core.errors import BrokerNotAvailable, KafkaStorageError, NotController, StaleBrokerEpoch
 from barnabas.core.ids import TopicPartition
 from barnabas.protocol.messages.leader_and_isr import LeaderAndIsrRequest
@@ -112,6 +117,27 @@ async def test_nothing_is_sent_to_a_broker_that_is_gone(cluster: Cluster) -> Non
     sends = cluster.brokers[3].sends
     await cluster.advance(ms=1_000)
     assert cluster.brokers[3].sends == sends
+
+
+async def test_a_replica_leaves_the_isr_even_if_its_leader_wrote_in_between(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await cluster.create("t", {0: [1, 2, 3]})
+    store = cluster.term.replicas._store
+    update_states = store.update_states
+    shrunk: list[int] = []
+
+    async def shrink_first(states: Mapping[TopicPartition, PartitionState]) -> Written:
+        if not shrunk and states:
+            shrunk.append(1)
+            await set_partition_state(cluster.admin, "t", 0, (await cluster.state("t"))._replace(isr=(1, 3)))
+        return await update_states(states)
+
+    monkeypatch.setattr(store, "update_states", shrink_first)
+    await cluster.kill(3)
+    assert shrunk
+    assert (await cluster.state("t")).isr == (1,)
+    assert cluster.brokers[2].roles[T0].isr == [1]
 
 
 # Orderly shutdown

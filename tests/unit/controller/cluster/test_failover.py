@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Mapping, Sequence
 
 import pytest
 
@@ -19,7 +19,7 @@ from barnabas.cluster.znodes import (
 from barnabas.controller.cluster.partition_machine import Election
 from barnabas.controller.cluster.partition_states import PartitionStatus
 from barnabas.controller.cluster.replica_states import ReplicaStatus
-from barnabas.controller.cluster.store import ControllerStore
+from barnabas.controller.cluster.store import ControllerStore, Written
 from barnabas.controller.cluster.term import Term
 from barnabas.core.errors import NotController
 from barnabas.core.ids import TopicPartition
@@ -77,10 +77,16 @@ async def test_another_broker_takes_over_from_a_dead_controller(cluster: Cluster
 
 
 async def test_deleting_the_node_elects_anew_and_the_old_controller_resigns_first(cluster: Cluster) -> None:
+    former = cluster.term
     await cluster.admin.delete(ControllerZnode.PATH)
     await cluster.settle()
     assert cluster.active.controller.epoch == 2
     assert sum(member.controller.is_active for member in cluster.members.values()) == 1
+    cluster.forget_requests()
+    former.batch.add_update_metadata((1, 2, 3))
+    former.batch.flush()
+    await cluster.settle()
+    assert not any(broker.requests for broker in cluster.brokers.values()), "it sends nothing any more"
 
 
 async def test_rewriting_the_node_elects_anew(cluster: Cluster) -> None:
@@ -178,27 +184,23 @@ async def test_a_lost_answer_to_the_election_is_recognised(
 async def test_a_second_controller_in_the_middle_of_an_event_fences_the_first(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The first has read, and goes on to write, when another one is elected: its write fails."""
+    """The first has decided, and goes on to write, when another one is elected: its write fails."""
     await cluster.create("t", {0: [2, 3]})
     first = cluster.members[1]
     before = await cluster.state("t")
-    read_states = ControllerStore.read_states
+    update_states = ControllerStore.update_states
     interrupted: list[int] = []
 
-    async def interrupt(
-        store: ControllerStore, partitions: Iterable[TopicPartition]
-    ) -> dict[TopicPartition, PartitionState]:
-        found = await read_states(store, partitions)
+    async def interrupt(store: ControllerStore, states: Mapping[TopicPartition, PartitionState]) -> Written:
         if not interrupted:
             interrupted.append(1)
             _, stat = await cluster.admin.get(ControllerEpochZnode.PATH)
             # Another controller has come and gone without the first hearing of it.
             await cluster.admin.set(ControllerEpochZnode.PATH, ControllerEpochZnode.encode(7), stat.version)
-        return found
+        return await update_states(store, states)
 
-    monkeypatch.setattr(ControllerStore, "read_states", interrupt)
+    monkeypatch.setattr(ControllerStore, "update_states", interrupt)
     with pytest.raises(NotController):
-        await first.controller.elect_leaders(Election.OFFLINE_UNCLEAN, None)
         await first.controller.controlled_shutdown(2, -1)
     await cluster.settle()
     assert cluster.active.controller.epoch == 8

@@ -212,3 +212,29 @@ async def test_partitions_added_meanwhile_do_not_get_lost(cluster: Cluster) -> N
     await cluster.settle()
     assert (await assignment(cluster, partition=1)).replicas == (3, 2)
     assert (await cluster.state("t", 1)).leader == 3
+
+
+async def test_a_topic_that_moves_is_not_deleted_because_a_broker_comes(cluster: Cluster) -> None:
+    """The deletion waits for two things, and the end of one is not the end of the other."""
+    await four(cluster)
+    await cluster.create("t", {0: [2, 3]})
+    await cluster.active.controller.alter_partition_reassignments({T0: [3, 4]})
+    await cluster.kill(3)
+    await cluster.delete("t")
+    await cluster.up(3)
+    await cluster.settle()
+    assert await cluster.exists(TopicZnode.path("t"))
+    assert cluster.brokers[2].deleted == set()
+
+
+async def test_a_move_that_a_deletion_waits_for_may_be_cancelled(cluster: Cluster) -> None:
+    await four(cluster)
+    await cluster.create("t", {0: [2, 3]})
+    controller = cluster.active.controller
+    await controller.alter_partition_reassignments({T0: [3, 4]})
+    await cluster.delete("t")
+    refused = await controller.alter_partition_reassignments({T0: [2]})
+    assert isinstance(refused[T0], UnknownTopicOrPartition)
+    assert await controller.alter_partition_reassignments({T0: None}) == {T0: None}
+    await cluster.settle()
+    assert not await cluster.exists(TopicZnode.path("t"))

@@ -6,6 +6,7 @@ import logging
 
 import pytest
 
+from barnabas.cluster.znodes import ReplicaAssignment
 from barnabas.controller.cluster.assignments import origin_replicas, reassigned_to, target_replicas, without
 from barnabas.controller.cluster.partition_states import PARTITION_TRANSITIONS, PartitionStatus
 from barnabas.controller.cluster.replica_states import (
@@ -13,7 +14,6 @@ from barnabas.controller.cluster.replica_states import (
     PartitionReplica,
     ReplicaStatus,
 )
-from barnabas.cluster.znodes import ReplicaAssignment
 from barnabas.core.ids import TopicPartition
 from tests.unit.controller.cluster.support import Cluster
 

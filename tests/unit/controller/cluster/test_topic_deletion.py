@@ -6,7 +6,7 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 
 from barnabas.cluster.notification_znodes import DeleteTopicsZnode
-from barnabas.cluster.topics import add_partitions
+from barnabas.cluster.topics import add_partitions, mark_for_deletion
 from barnabas.cluster.znodes import ConfigZnode, TopicZnode
 from barnabas.controller.cluster.settings import ControllerSettings
 from barnabas.core.errors import KafkaStorageError
@@ -152,4 +152,18 @@ async def test_a_topic_with_many_partitions_is_deleted_in_bounded_transactions(c
     await cluster.create("t", {number: [1 + number % 3] for number in range(3_000)})
     assert len(cluster.term.context.leadership) == 3_000
     await cluster.delete("t")
+    await assert_gone(cluster, "t")
+
+
+async def test_a_deletion_that_no_controller_saw_is_done_by_the_next(cluster: Cluster) -> None:
+    await cluster.create("t", {0: [2, 3]})
+    await cluster.members[1].session.expire()
+    for member in cluster.members.values():
+        member.session.watches.clear()
+    await mark_for_deletion(cluster.admin, "t")
+    cluster.members[1].controller.session_expired()
+    cluster.members[2].controller.session_expired()
+    cluster.members[2].controller.session_renewed()
+    await cluster.settle()
+    assert cluster.active.id == 2
     await assert_gone(cluster, "t")
