@@ -321,7 +321,9 @@ class ReplicaManager:
         """Records were appended: readers that wait for them may go on, and so may producers
         whose earlier records are below the high watermark now."""
         self.fetch_purgatory.check_and_complete(key)
-        self.produce_purgatory.check_and_complete(key)
+        partition = self._partitions.get(key)
+        if partition is None or partition.told_high_watermark != partition.log.high_watermark:
+            self._complete_produce(key)
 
     def flushed(self, log: Log) -> None:
         """A group commit is done: what waited for the disk may be acknowledged."""
@@ -353,8 +355,14 @@ class ReplicaManager:
         keys = [deletion.partition.topic_partition for deletion in pending]
         self.delete_records_purgatory.try_complete_else_watch(operation, keys)
 
-    def _complete_all(self, key: TopicPartition) -> None:
+    def _complete_produce(self, key: TopicPartition) -> None:
+        partition = self._partitions.get(key)
+        if partition is not None:
+            partition.told_high_watermark = partition.log.high_watermark
         self.produce_purgatory.check_and_complete(key)
+
+    def _complete_all(self, key: TopicPartition) -> None:
+        self._complete_produce(key)
         self.fetch_purgatory.check_and_complete(key)
         self.delete_records_purgatory.check_and_complete(key)
 
