@@ -70,7 +70,7 @@ def handle_fetch(request: FetchRequest, context: RequestContext) -> FetchRespons
         else:
             context.respond(response)
 
-    broker.replicas.fetch(params, fetch.asks, respond)
+    broker.replicas.fetch(params, fetch.asks, respond, is_incremental=fetch.is_incremental)
     return None
 
 

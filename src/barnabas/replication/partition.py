@@ -22,7 +22,7 @@ the loss of power of all in-sync replicas at once set `flush.messages`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -38,6 +38,7 @@ from barnabas.core.errors import (
 )
 from barnabas.core.ids import NO_LEADER, ZERO_UUID, BrokerId, TopicPartition, Uuid
 from barnabas.core.regions import FileRegion
+from barnabas.records.batch import iterate_whole_batches
 from barnabas.replication.fetching import NO_EPOCH, NO_OFFSET, FetchParams, FetchPartition, PartitionRead
 from barnabas.replication.lease import Lease
 from barnabas.replication.remote_replica import NO_BROKER_EPOCH, RemoteReplica
@@ -100,6 +101,7 @@ class Partition:
         "pending_isr",
         "removing_replicas",
         "replicas",
+        "told_high_watermark",
         "topic_id",
         "topic_partition",
     )
@@ -133,6 +135,8 @@ class Partition:
         self.maximal_isr: frozenset[BrokerId] = frozenset()
         """With the members of a change that the store has not confirmed."""
         self.pending_isr: PendingIsr | None = None
+        self.told_high_watermark = NO_OFFSET
+        """The high watermark when producers were last looked at: below it none of them waits."""
         self.followers: dict[BrokerId, RemoteReplica] = {}
         """Of a leader: its other replicas. Of a follower: none."""
 
@@ -271,7 +275,14 @@ class Partition:
         """Copy what the leader has written, unless its time has passed."""
         if self.leader_epoch != leader_epoch or self.leader_id == self.broker_id:
             raise FencedLeaderEpoch(f"{self.topic_partition} is at leader epoch {self.leader_epoch}")
-        return self.log.append_as_follower(records)
+        log = self.log
+        segment_bytes = log.config.segment_bytes
+        if len(records) > segment_bytes:
+            # The leader's segments are larger than ours may be: segment.bytes was made smaller since.
+            for chunk in _chunks(records, segment_bytes):
+                info = log.append_as_follower(chunk)
+            return info
+        return log.append_as_follower(records)
 
     def maybe_advance_high_watermark(self) -> bool:
         """Move the high watermark as far as the in-sync replicas allow; says whether it moved."""
@@ -320,16 +331,14 @@ class Partition:
         if NO_BROKER_EPOCH < broker_epoch < follower.broker_epoch:
             raise NotLeaderOrFollower(f"broker {broker_id} has been started again since")
         host, log = self.host, self.log
-        had_fetched = fetch_offset == follower.end_offset and start_offset == follower.start_offset
+        is_same_start = start_offset == follower.start_offset
         follower.fetched(
             fetch_offset, start_offset, host.clock.monotonic_ms(), log.log_end_offset, broker_epoch
         )
         if broker_id not in self.maximal_isr and self.can_join_isr(follower):
             host.may_join_isr(self, follower)
-        if had_fetched:
-            return
-        self.maybe_advance_high_watermark()
-        host.advanced(self)
+        if self.maybe_advance_high_watermark() or not is_same_start:
+            host.advanced(self)
 
     def can_join_isr(self, follower: RemoteReplica) -> bool:
         """It has all that is committed, and all that this leader found when it was elected: below
@@ -515,3 +524,14 @@ class Partition:
         if epoch < ask.last_fetched_epoch or end_offset < ask.fetch_offset:
             return epoch, end_offset
         return None
+
+
+def _chunks(records: memoryview, size_bytes_max: int) -> Iterator[memoryview]:
+    """The records in pieces of whole batches; one batch is never cut, however large."""
+    start = end = 0
+    for batch in iterate_whole_batches(records):
+        if end > start and batch.position + batch.size_bytes - start > size_bytes_max:
+            yield records[start:end]
+            start = end
+        end = batch.position + batch.size_bytes
+    yield records[start:end]

@@ -59,6 +59,11 @@ class RemoteReplica:
         self._last_fetch_ms = now_ms
         self._last_fetch_leader_end_offset = leader_end_offset
 
+    def still_caught_up(self, now_ms: float) -> None:
+        """It fetched from the leader's end again."""
+        self._last_fetch_ms = self.last_caught_up_ms = now_ms
+        self._last_fetch_leader_end_offset = self.end_offset
+
     def is_caught_up(self, leader_end_offset: int, now_ms: float, lag_time_max_ms: float) -> bool:
         return self.end_offset == leader_end_offset or now_ms - self.last_caught_up_ms <= lag_time_max_ms
 

@@ -36,7 +36,7 @@ from barnabas.replication.delayed_delete_records import DelayedDeleteRecords, Pe
 from barnabas.replication.delayed_fetch import DelayedFetch
 from barnabas.replication.delayed_produce import DelayedProduce, PendingAck
 from barnabas.replication.fetcher_manager import FetcherManager
-from barnabas.replication.fetching import NO_REPLICA, FetchParams, FetchPartition, PartitionRead
+from barnabas.replication.fetching import NO_NEWS, NO_REPLICA, FetchParams, FetchPartition, PartitionRead
 from barnabas.replication.figures import register_figures
 from barnabas.replication.isr import IsrKeeper, IsrStore
 from barnabas.replication.leadership import LeadershipOrders
@@ -321,7 +321,9 @@ class ReplicaManager:
         """Records were appended: readers that wait for them may go on, and so may producers
         whose earlier records are below the high watermark now."""
         self.fetch_purgatory.check_and_complete(key)
-        self.produce_purgatory.check_and_complete(key)
+        partition = self._partitions.get(key)
+        if partition is None or partition.told_high_watermark != partition.log.high_watermark:
+            self._complete_produce(key)
 
     def flushed(self, log: Log) -> None:
         """A group commit is done: what waited for the disk may be acknowledged."""
@@ -353,8 +355,14 @@ class ReplicaManager:
         keys = [deletion.partition.topic_partition for deletion in pending]
         self.delete_records_purgatory.try_complete_else_watch(operation, keys)
 
-    def _complete_all(self, key: TopicPartition) -> None:
+    def _complete_produce(self, key: TopicPartition) -> None:
+        partition = self._partitions.get(key)
+        if partition is not None:
+            partition.told_high_watermark = partition.log.high_watermark
         self.produce_purgatory.check_and_complete(key)
+
+    def _complete_all(self, key: TopicPartition) -> None:
+        self._complete_produce(key)
         self.fetch_purgatory.check_and_complete(key)
         self.delete_records_purgatory.check_and_complete(key)
 
@@ -370,18 +378,25 @@ class ReplicaManager:
         params: FetchParams,
         asks: Sequence[FetchPartition],
         respond: Callable[[list[PartitionRead]], None],
+        *,
+        is_incremental: bool = False,
     ) -> None:
         """Read, and answer at once when nothing should wait, nothing is asked, there is enough,
         or something went wrong; otherwise once there is enough or time is up."""
-        reads = self.read(params, asks)
+        reads = self.read(params, asks, is_incremental=is_incremental)
         if params.max_wait_ms <= 0 or not asks or _is_enough(reads, params.min_bytes):
             respond(reads)
             return
-        operation = DelayedFetch(self, params, asks, respond)
+        operation = DelayedFetch(self, params, asks, respond, is_incremental=is_incremental)
         self.fetch_purgatory.try_complete_else_watch(operation, [ask.topic_partition for ask in asks])
 
     def read(
-        self, params: FetchParams, asks: Sequence[FetchPartition], *, is_first_try: bool = True
+        self,
+        params: FetchParams,
+        asks: Sequence[FetchPartition],
+        *,
+        is_first_try: bool = True,
+        is_incremental: bool = False,
     ) -> list[PartitionRead]:
         """What can be read now, within `max_bytes` over all partitions together.
 
@@ -391,7 +406,11 @@ class ReplicaManager:
         reads: list[PartitionRead] = []
         left_bytes = params.max_bytes
         min_one_batch = True
+        is_follower_session = is_incremental and params.is_from_follower
         for ask in asks:
+            if is_follower_session and self._is_still_caught_up(ask, params):
+                reads.append(NO_NEWS)
+                continue
             read = self._read_one(
                 params,
                 ask,
@@ -404,6 +423,36 @@ class ReplicaManager:
                 left_bytes -= read.records.length
                 min_one_batch = False
         return reads
+
+    def _is_still_caught_up(self, ask: FetchPartition, params: FetchParams) -> bool:
+        """A follower asks again for what is not there yet, and knows the rest: most partitions of
+        most fetches between brokers, so this is short."""
+        partition = self._partitions.get(ask.topic_partition)
+        if (
+            partition is None
+            or partition.leader_id != self.broker_id
+            or partition.leader_epoch != ask.current_leader_epoch
+        ):
+            return False
+        log = partition.log
+        if (
+            ask.fetch_offset != log.log_end_offset
+            or ask.sent_high_watermark != log.high_watermark
+            or ask.sent_log_start_offset != log.log_start_offset
+            or log.is_closed
+        ):
+            return False
+        follower = partition.followers.get(params.replica_id)  # type: ignore[call-overload]
+        if (
+            follower is None
+            or follower.end_offset != ask.fetch_offset
+            or follower.start_offset != ask.log_start_offset
+            or follower.broker_epoch != params.broker_epoch
+            or params.replica_id not in partition.maximal_isr
+        ):
+            return False
+        follower.still_caught_up(self._clock.monotonic_ms())
+        return True
 
     def _read_one(
         self,

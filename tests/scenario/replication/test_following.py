@@ -7,14 +7,17 @@ from pathlib import Path
 
 from barnabas.client.channel import Channel
 from barnabas.core.errors import KafkaStorageError, NotLeaderOrFollower
+from barnabas.core.metrics import Gauge
 from barnabas.protocol.messages.delete_records import (
     DeleteRecordsPartition,
     DeleteRecordsRequest,
     DeleteRecordsResponse,
     DeleteRecordsTopic,
 )
+from barnabas.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
 from barnabas.protocol.messages.leader_and_isr import LeaderAndIsrResponse
 from barnabas.replication.settings import RACK_AWARE_SELECTOR, UNTHROTTLED
+from barnabas.storage.log_config import LogConfig
 from barnabas.storage.names import LOG
 from tests.scenario.replication.support import ONE, TOPIC, ZERO, Member, Trio, eventually, trio
 from tests.support.background import ManualBackground
@@ -197,3 +200,65 @@ async def test_more_fetchers_share_the_partitions(tmp_path: Path) -> None:
         for key in keys:
             assert (await cluster[1].produce(b"value", key=key)).error_code == 0
         assert len(cluster.links[2, 1]) == 3
+
+
+async def test_a_follower_that_asks_a_follower_is_sent_away(tmp_path: Path) -> None:
+    """Not even by an offset that is out of range there: it would cut its log by it."""
+    async with trio(tmp_path) as cluster:
+        await cluster.lead(1, epoch=0)
+        await cluster[1].produce(b"value")
+        ask = FetchPartition(partition=0, fetch_offset=100, partition_max_bytes=1_000, current_leader_epoch=0)
+        request = FetchRequest(
+            replica_id=3, session_epoch=-1, topics=[FetchTopic(topic=TOPIC, partitions=[ask])]
+        )
+        answer = await cluster[2].ask(request, FetchResponse, 12)
+        assert answer.responses[0].partitions[0].error_code == NotLeaderOrFollower.code
+
+
+async def test_segments_may_be_smaller_than_the_leaders(tmp_path: Path) -> None:
+    async with trio(tmp_path, 2) as cluster:
+        await cluster.lead(1, epoch=0, isr=[1], tell=[1])
+        for number in range(40):
+            await cluster[1].produce(b"%d" % number * 500)
+        cluster[2].config = LogConfig(segment_bytes=5_000)
+        await cluster.lead(1, epoch=1, isr=[1])
+        await eventually(lambda: cluster.store.states[ZERO].isr == (1, 2))
+        assert cluster[2].bytes_of() == cluster[1].bytes_of()
+        assert len(cluster[2].partition().log.segments) > 3
+
+
+async def test_the_high_watermark_of_a_follower_survives_a_restart(tmp_path: Path) -> None:
+    async with trio(tmp_path, 2) as cluster:
+        await cluster.lead(1, epoch=0)
+        await cluster[1].produce(b"value")
+        await eventually(lambda: cluster[2].partition().log.high_watermark == 1)
+        await cluster[2].stop()
+        await cluster[1].stop()
+        await cluster[2].restart()
+        await cluster.lead(1, epoch=1)
+        assert cluster[2].partition().log.high_watermark == 1
+        assert len((await cluster[2].fetch(0)).records or b"") > 0
+
+
+async def test_figures_show_what_is_not_in_sync(tmp_path: Path) -> None:
+    async with trio(tmp_path, min_insync_replicas=2) as cluster:
+
+        def figure(broker_id: int, name: str) -> float:
+            (family,) = (each for each in cluster[broker_id].metrics.families() if each.name == name)
+            (gauge,) = family.members.values()
+            assert isinstance(gauge, Gauge)
+            return gauge.read()
+
+        await cluster.lead(1, epoch=0, isr=[1], tell=[1])
+        assert figure(1, "kafka_leaders") == figure(1, "kafka_partitions") == 1
+        assert figure(1, "kafka_under_replicated_partitions") == 1
+        assert figure(1, "kafka_under_min_isr_partitions") == 1
+        await cluster.lead(1, epoch=1, isr=[1, 2, 3])
+        await cluster[1].produce(b"value")
+        assert figure(1, "kafka_under_replicated_partitions") == 0
+        assert figure(1, "kafka_under_min_isr_partitions") == 0
+        assert figure(2, "kafka_leaders") == 0
+        assert figure(2, "kafka_replica_fetcher_max_lag") == 0
+        (directory,) = cluster[2].logs.directories
+        directory.fail(OSError(5, "Input/output error"))
+        assert figure(2, "kafka_offline_replicas") == 1
