@@ -72,7 +72,7 @@ class FakeDisk:
     def get(self, topic_partition: TopicPartition) -> FakeLog | None:
         return self.found.get(topic_partition)
 
-    def future(self, topic_partition: TopicPartition) -> None:  # noqa: ARG002 - nothing moves here
+    def future(self, topic_partition: TopicPartition) -> None:
         return None
 
     def largest_producer_id(self) -> int:
