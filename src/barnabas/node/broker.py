@@ -127,6 +127,7 @@ class Broker:
         self._exits.callback(log_manager.close, broker_epoch)
         groups = make_group_coordinator(
             self.config,
+            configs,
             replicas,
             metadata,
             clock=self._clock,
