@@ -120,7 +120,9 @@ def _bomb(codec: Codec) -> bytes:
         return framed[:16] + framed[16:] * count
     if codec == Codec.ZSTD:
         return compress(codec, piece) * count
-    with lz4.frame.LZ4FrameCompressor(block_size=lz4.frame.BLOCKSIZE_MAX4MB) as compressor:
+    with lz4.frame.LZ4FrameCompressor(
+        block_size=lz4.frame.BLOCKSIZE_MAX4MB, block_linked=False
+    ) as compressor:
         return b"".join(
             [compressor.begin(), *(compressor.compress(piece) for _ in range(count)), compressor.flush()]
         )
