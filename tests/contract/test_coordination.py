@@ -16,6 +16,7 @@ from typing import Protocol, TypeVar
 import pytest
 from kazoo.client import KazooClient
 
+from barnabas.cluster.connect_string import ConnectString
 from barnabas.cluster.coordination import (
     DATA_BYTES_MAX,
     BadArguments,
@@ -39,7 +40,7 @@ from barnabas.cluster.coordination import (
 )
 from barnabas.cluster.embedded import EmbeddedSession, EmbeddedStore
 from barnabas.cluster.files import OsDirectory
-from barnabas.cluster.zookeeper import ConnectString, ZooKeeperSession, open_zookeeper
+from barnabas.cluster.zookeeper import ZooKeeperSession, open_zookeeper
 from barnabas.core.clock import SystemClock
 from barnabas.core.scheduler import InlineBackground
 

@@ -34,13 +34,14 @@ class ClusterBroker(BarnabasBroker):
         zookeeper: str,
         settings: Mapping[str, object],
         arguments: Sequence[str] = (),
+        port: int | None = None,
     ) -> None:
         own: dict[str, object] = {
             "broker.id": broker_id,
             "zookeeper.connect": zookeeper,
             "zookeeper.session.timeout.ms": SESSION_TIMEOUT_MS,
         }
-        super().__init__(data_directory, settings={**own, **settings}, arguments=arguments)
+        super().__init__(data_directory, settings={**own, **settings}, arguments=arguments, port=port)
         self.id = broker_id
 
     @property

@@ -12,7 +12,7 @@ import itertools
 import os
 import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -30,10 +30,20 @@ TICK_MS = 200
 class ZooKeeper:
     """One server process on a port and a directory that outlive it."""
 
-    def __init__(self, directory: Path, *, port: int | None = None, tick_ms: int = TICK_MS) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        *,
+        port: int | None = None,
+        host: str = "127.0.0.1",
+        tick_ms: int = TICK_MS,
+        wrap: Callable[[list[str]], list[str]] = lambda command: command,
+    ) -> None:
+        """`wrap` makes of its command one that runs it elsewhere, such as in another network namespace."""
         self._server = zookeeper_server.ZooKeeperServer(
-            directory, free_port() if port is None else port, tick_ms=tick_ms, syncs=False
+            directory, free_port() if port is None else port, host=host, tick_ms=tick_ms, syncs=False
         )
+        self._wrap = wrap
         self._process: ServerProcess | None = None
         self._chroots = itertools.count(1)
 
@@ -65,7 +75,7 @@ class ZooKeeper:
 
     def start(self) -> None:
         assert self._process is None or not self._process.is_running, "already running"
-        self._process = ServerProcess(self._server.prepare())
+        self._process = ServerProcess(self._wrap(self._server.prepare()))
         deadline = time.monotonic() + START_TIMEOUT_S
         while not self._server.is_serving():
             if not self._process.is_running or time.monotonic() > deadline:

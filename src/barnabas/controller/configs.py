@@ -12,13 +12,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from enum import IntEnum
 from typing import Any, NamedTuple
 
 from barnabas.cluster.coordination import Coordination
 from barnabas.cluster.topics import read_config, read_configs, write_config
-from barnabas.cluster.znodes import DEFAULT_ENTITY, ConfigZnode
+from barnabas.cluster.znodes import DEFAULT_ENTITY, ConfigZnode, TopicZnode
 from barnabas.controller.config_changes import Change, apply_changes, check_broker_overrides
 from barnabas.controller.config_layers import (
     BrokerLayers,
@@ -73,6 +73,8 @@ class ConfigRepository:
         self._broker_listeners: list[BrokerListener] = []
         self.changing = asyncio.Lock()
         """Held by whoever changes topics or settings: one change at a time."""
+        self._reading = asyncio.Lock()
+        """Held by whoever reads the store, so that an older reading never replaces a newer one."""
 
     async def load(self) -> None:
         """Read what was set at run time for this broker, for all brokers, and for topics."""
@@ -139,6 +141,43 @@ class ConfigRepository:
         config = self._topics[topic] = self._resolve_stored(topic, overrides)
         return config
 
+    async def load_topics(self, names: Iterable[str]) -> None:
+        """These topics exist; their settings are those that the store has now."""
+        wanted = list(names)
+        if not wanted:
+            return
+        async with self._reading:
+            with as_client_errors():
+                nodes = await self._znodes.get_many(
+                    [ConfigZnode.path(ConfigZnode.TOPICS, topic) for topic in wanted]
+                )
+            for topic, node in zip(wanted, nodes, strict=True):
+                self._put_stored(topic, ConfigZnode.decode(node[0]) if node is not None else {})
+
+    async def find_topics(self, names: Iterable[str]) -> None:
+        """Load those topics that this broker has nothing of, if they exist."""
+        unknown = [name for name in names if name and name not in self._topics]
+        if unknown:
+            with as_client_errors():
+                nodes = await self._znodes.get_many([TopicZnode.path(name) for name in unknown])
+            await self.load_topics([name for name, node in zip(unknown, nodes, strict=True) if node])
+
+    async def reload(self, entity_type: str, entity_name: str) -> None:
+        """Another broker changed the settings of something: take over what the store has now."""
+        async with self._reading:
+            if entity_type == ConfigZnode.TOPICS and entity_name in self._topics:
+                self._put_stored(entity_name, await read_config(self._znodes, entity_type, entity_name))
+            elif entity_type == ConfigZnode.BROKERS and entity_name in (DEFAULT_ENTITY, str(self._broker_id)):
+                stored = await read_config(self._znodes, entity_type, entity_name)
+                self._put_layer(entity_name, _usable(self._layers.keys, stored, f"broker {entity_name}"))
+
+    def _put_stored(self, topic: str, overrides: Mapping[str, str]) -> None:
+        if topic not in self._topics:
+            self.add_topic(topic, overrides)
+        elif overrides != self._overrides[topic]:
+            self._overrides[topic] = dict(overrides)
+            self._set_topic_config(topic, self._resolve_stored(topic, overrides))
+
     def keep_topics(self, overrides: Mapping[str, Mapping[str, str]]) -> None:
         """These topics exist and no others, whatever else has settings in the store."""
         self._overrides.clear()
@@ -163,6 +202,7 @@ class ConfigRepository:
         self, resource: ConfigResource, overrides: Mapping[str, str], *, validate_only: bool = False
     ) -> None:
         """Make `overrides` all that is set for the resource."""
+        await self._find(resource)
         async with self.changing:
             await self._apply(resource, overrides, validate_only=validate_only)
 
@@ -174,9 +214,14 @@ class ConfigRepository:
             self._check_broker(resource.name)
             change_levels(changes, validate_only=validate_only)
             return
+        await self._find(resource)
         async with self.changing:
             keys, current = self._current(resource)
             await self._apply(resource, apply_changes(keys, current, changes), validate_only=validate_only)
+
+    async def _find(self, resource: ConfigResource) -> None:
+        if resource.type == ResourceType.TOPIC:
+            await self.find_topics((resource.name,))
 
     def _current(self, resource: ConfigResource) -> tuple[Definition, Mapping[str, str]]:
         if resource.type == ResourceType.TOPIC:
@@ -218,7 +263,11 @@ class ConfigRepository:
             return
         with as_client_errors():
             await write_config(self._znodes, ConfigZnode.BROKERS, name or DEFAULT_ENTITY, overrides)
-        layer = self._layers.dynamic if name else self._layers.dynamic_default
+        self._put_layer(name or DEFAULT_ENTITY, overrides)
+
+    def _put_layer(self, entity_name: str, overrides: Mapping[str, str]) -> None:
+        is_default = entity_name == DEFAULT_ENTITY
+        layer = self._layers.dynamic_default if is_default else self._layers.dynamic
         layer.clear()
         layer.update(overrides)
         self._broker_changed()

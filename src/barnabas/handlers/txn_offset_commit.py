@@ -85,7 +85,7 @@ def _commit(
             commit()
 
     if context.api_version >= VERSION_WITH_EPOCH_BUMP:
-        broker.transactions.add_partitions(
+        broker.transaction_membership.add_partitions(
             request.transactional_id,
             producer,
             [partition],
@@ -93,7 +93,9 @@ def _commit(
             client_transaction_version=EPOCH_BUMP_VERSION,
         )
     elif broker.settings.transaction_partition_verification_enable:
-        broker.transactions.verify(request.transactional_id, producer, [partition], verified, refuse)
+        broker.transaction_membership.verify(
+            request.transactional_id, producer, [partition], verified, refuse
+        )
     else:
         commit()
 

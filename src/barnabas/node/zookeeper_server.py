@@ -76,7 +76,6 @@ class ZooKeeperServer:
             self.config_file.write_text(self.config(), encoding="utf-8")
         except OSError as error:
             raise CannotRunZooKeeper(f"cannot write to {self.data_directory}: {error.strerror}") from error
-        check_port_is_free(self.host, self.port)
         return [
             java,
             f"-Xmx{self.heap_mb}m",
@@ -108,11 +107,13 @@ class ZooKeeperServer:
         return "".join(f"{key}={value}\n" for key, value in settings.items())
 
     def is_serving(self) -> bool:
-        """Whether it answers; blocks for at most `PROBE_TIMEOUT_S`."""
+        """Whether it takes sessions; blocks for at most `PROBE_TIMEOUT_S`.
+
+        `ruok` is answered earlier, when a session that somebody asks for would still be lost."""
         try:
             with socket.create_connection((self.host, self.port), PROBE_TIMEOUT_S) as probe:
-                probe.sendall(b"ruok")
-                return probe.recv(4) == b"imok"
+                probe.sendall(b"srvr")
+                return probe.recv(9).lower() == b"zookeeper"
         except OSError:
             return False
 
@@ -157,6 +158,11 @@ def check_port_is_free(host: str, port: int) -> None:
             raise CannotRunZooKeeper(
                 f"cannot listen on {host}:{port}: {error.strerror}; stop what uses it, or choose another port"
             ) from error
+
+
+def beside(data_directory: Path) -> ZooKeeperServer:
+    """The server that belongs to a broker, or a cluster, with its data there; on a port of its choice."""
+    return ZooKeeperServer(data_directory.absolute() / "zookeeper", free_port())
 
 
 def free_port(host: str = LOOPBACK) -> int:

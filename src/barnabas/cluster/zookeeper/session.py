@@ -4,12 +4,6 @@ Everything here runs on the loop; `wire` posts what it hears in the order of the
 entered the moment its answer is delivered and not when the caller wakes up, or an event right behind
 the answer would find nobody.
 
-The lease: every third of the session timeout the root is asked for, and when the answer comes the
-session is known to live until the timeout has passed *since the question was sent*. A question that stays
-unanswered for two thirds of the timeout means that the server is silent; the connection is dropped, which
-leaves the last third to find another server. The gap: in an ensemble a follower hands its clients' signs
-of life to the leader every half tick, and one that dies takes those of the last half tick with it.
-
 While the connection is down (SUSPENDED) operations fail at once. Those in flight fail with
 ConnectionLoss, and nothing is retried here: only the caller knows what a second try would mean.
 """
@@ -18,13 +12,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import math
 import threading
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from typing import Any
 
+from barnabas.cluster.connect_string import ConnectString
 from barnabas.cluster.coordination import (
     ANY_VERSION,
     BadArguments,
@@ -53,18 +47,14 @@ from barnabas.cluster.coordination import (
 from barnabas.cluster.watches import Watches
 from barnabas.cluster.zookeeper import wire
 from barnabas.cluster.zookeeper.acls import access_to
-from barnabas.cluster.zookeeper.connect_string import ConnectString
+from barnabas.cluster.zookeeper.in_flight import InFlight
+from barnabas.cluster.zookeeper.lease import Lease
 from barnabas.core.clock import Clock
 
 logger = logging.getLogger(__name__)
 
-IN_FLIGHT_MAX = 100
-"""Requests handed to kazoo and unanswered: it is woken by a byte each, through a pipe that holds few."""
-
 SET_WATCHES_BYTES_MAX = 128 * 1024
 CLOSE_TIMEOUT_S = 5.0
-_SILENCE_MAX = 0.6
-"""Of the session timeout; a little less than two heartbeats."""
 
 
 @asynccontextmanager
@@ -93,34 +83,6 @@ async def open_zookeeper(
         await session.close()
 
 
-class _Asked:
-    """One request, waiting for its answer; `effect` is what the answer changes here."""
-
-    __slots__ = ("_deliver", "_post", "effect", "future", "path", "request")
-
-    def __init__(
-        self,
-        request: Any,
-        path: str,
-        future: asyncio.Future[Any],
-        effect: Callable[[Any], None] | None,
-        post: wire.Post,
-        deliver: Callable[[_Asked, Any, Exception | None], None],
-    ) -> None:
-        self.request = request
-        self.path = path
-        self.future = future
-        self.effect = effect
-        self._post = post
-        self._deliver = deliver
-
-    def set(self, value: Any) -> None:
-        self._post(self._deliver, self, value, None)
-
-    def set_exception(self, error: Exception) -> None:
-        self._post(self._deliver, self, None, error)
-
-
 class ZooKeeperSession(Coordination):
     """Made by `open_zookeeper`."""
 
@@ -136,23 +98,21 @@ class ZooKeeperSession(Coordination):
         self._loop = asyncio.get_running_loop()
         self._where = where
         self._chroot = where.chroot
-        self._clock = clock
         self._is_secure = is_secure
+        self._posted: deque[tuple[Callable[..., None], tuple[Any, ...]]] = deque()
+        self._will_run = False
         self._link = wire.Link(where.hosts, session_timeout_ms, credentials, clock, self._post, self)
         self._state = SessionState.SUSPENDED
         self._session_id = 0
         self._session_timeout_ms = session_timeout_ms
-        self._lease_expires_ms = -math.inf
+        self._in_flight = InFlight(self._loop, self._link.send, self._post)
+        self._lease = Lease(self._loop, clock, self._ask_for_life, self._link.drop)
         self._listeners: list[StateListener] = []
         self._connected = asyncio.Event()
-        self._in_flight: dict[_Asked, None] = {}
-        self._backlog: deque[_Asked] = deque()
         self._watches = Watches()
         self._awaited: set[str] = set()
         """Paths with a data watch on a node that did not exist: the server asks for the difference."""
         self._last_zxid = 0
-        self._heartbeat: asyncio.TimerHandle | None = None
-        self._heartbeat_sent_ms: float | None = None
 
     @property
     def session_id(self) -> int:
@@ -169,7 +129,7 @@ class ZooKeeperSession(Coordination):
 
     @property
     def lease_expires_ms(self) -> float:
-        return self._lease_expires_ms
+        return self._lease.expires_ms
 
     @property
     def client_id(self) -> tuple[int, bytes] | None:
@@ -195,18 +155,15 @@ class ZooKeeperSession(Coordination):
         if self._state is SessionState.CLOSED:
             return
         self._become(SessionState.CLOSED)
-        self._lease_expires_ms = -math.inf
-        self._stop_heartbeat()
+        self._lease.end()
         self._watches.clear()
-        backlog, self._backlog = self._backlog, deque()
-        _fail(backlog, SessionClosed)
+        self._in_flight.fail_queue(SessionClosed)
         stopped = asyncio.Event()
         threading.Thread(target=self._stop_link, args=(stopped,), daemon=True).start()
         with suppress(TimeoutError):
             async with asyncio.timeout(CLOSE_TIMEOUT_S):
                 await stopped.wait()
-        _fail(self._in_flight, SessionClosed)
-        self._in_flight.clear()
+        self._in_flight.fail(SessionClosed)
 
     # Writes
 
@@ -308,18 +265,16 @@ class ZooKeeperSession(Coordination):
             assert handshake is not None
             self._enter_connection(handshake)
             return
-        self._stop_heartbeat()
         self._last_zxid = last_zxid
-        in_flight, self._in_flight = [*self._in_flight, *self._backlog], {}
-        self._backlog.clear()
         if state == wire.SUSPENDED:
             logger.warning("no connection to ZooKeeper; session 0x%x may expire", self._session_id)
-            _fail(in_flight, ConnectionLoss)
+            self._lease.pause()
+            self._in_flight.fail(ConnectionLoss)
             self._become(SessionState.SUSPENDED)
         else:
             logger.warning("session 0x%x with ZooKeeper has expired", self._session_id)
-            self._lease_expires_ms = -math.inf
-            _fail(in_flight, SessionExpired)
+            self._lease.end()
+            self._in_flight.fail(SessionExpired)
             self._watches.clear()
             self._awaited.clear()
             self._become(SessionState.LOST)
@@ -338,31 +293,15 @@ class ZooKeeperSession(Coordination):
         is_new = handshake.session_id != self._session_id
         self._session_id = handshake.session_id
         self._session_timeout_ms = handshake.session_timeout_ms
-        self._lease_expires_ms = handshake.sent_ms + handshake.session_timeout_ms
         logger.info(
             "connected to ZooKeeper at %s, session 0x%x, timeout %d ms",
             self._where, handshake.session_id, handshake.session_timeout_ms,
         )  # fmt: skip
         if not is_new:
             self._set_watches_again()
-        self._beat()
+        self._lease.begin(handshake.sent_ms, handshake.session_timeout_ms)
         self._become(SessionState.CONNECTED)
         self._connected.set()
-
-    def _deliver(self, asked: _Asked, value: Any, error: Exception | None) -> None:
-        if asked not in self._in_flight:
-            return  # it was given up when the connection broke
-        del self._in_flight[asked]
-        if self._backlog:
-            self._send(self._backlog.popleft())
-        if asked.future.done():
-            return
-        if error is not None:
-            asked.future.set_exception(wire.translate(error, asked.path))
-            return
-        if asked.effect is not None:
-            asked.effect(value)
-        asked.future.set_result(value)
 
     def _become(self, state: SessionState) -> None:
         if state is not self._state:
@@ -376,17 +315,10 @@ class ZooKeeperSession(Coordination):
         self, request: Any, path: str, effect: Callable[[Any], None] | None = None
     ) -> asyncio.Future[Any]:
         self._check_state()
-        future: asyncio.Future[Any] = self._loop.create_future()
-        asked = _Asked(request, path, future, effect, self._post, self._deliver)
-        if len(self._in_flight) < IN_FLIGHT_MAX:
-            self._send(asked)
-        else:
-            self._backlog.append(asked)
-        return future
+        return self._in_flight.ask(request, path, effect)
 
-    def _send(self, asked: _Asked) -> None:
-        self._in_flight[asked] = None
-        self._link.send(asked.request, asked)
+    def _ask_for_life(self, answered: Callable[[], None]) -> None:
+        self._in_flight.ask(wire.read_stat(self._chroot or "/"), "/", lambda _: answered(), is_urgent=True)
 
     def _check_state(self) -> None:
         match self._state:
@@ -443,35 +375,6 @@ class ZooKeeperSession(Coordination):
         if isinstance(outcomes[-1], BaseException) and not isinstance(outcomes[-1], NodeExists):
             raise outcomes[-1]
 
-    # The lease
-
-    def _beat(self) -> None:
-        interval_ms = self._session_timeout_ms / 3
-        self._heartbeat = self._loop.call_later(interval_ms / 1_000, self._beat)
-        now_ms = self._clock.monotonic_ms()
-        if self._heartbeat_sent_ms is not None:
-            if now_ms - self._heartbeat_sent_ms >= self._session_timeout_ms * _SILENCE_MAX:
-                logger.warning("ZooKeeper is silent; the connection is given up")
-                self._link.drop()
-            return
-        self._heartbeat_sent_ms = now_ms
-        future: asyncio.Future[Any] = self._loop.create_future()
-        future.add_done_callback(_forget)
-        request = wire.read_stat(self._chroot or "/")
-        self._send(
-            _Asked(request, "/", future, lambda _: self._extend_lease(now_ms), self._post, self._deliver)
-        )
-
-    def _extend_lease(self, sent_ms: float) -> None:
-        self._heartbeat_sent_ms = None
-        self._lease_expires_ms = sent_ms + self._session_timeout_ms
-
-    def _stop_heartbeat(self) -> None:
-        self._heartbeat_sent_ms = None
-        if self._heartbeat is not None:
-            self._heartbeat.cancel()
-            self._heartbeat = None
-
     def _set_watches_again(self) -> None:
         awaited = self._awaited
         kinds = (
@@ -479,24 +382,36 @@ class ZooKeeperSession(Coordination):
             [path for path in self._watches.data_paths if path in awaited],
             self._watches.child_paths,
         )
-        for request in _set_watches(self._last_zxid, [list(map(self._whole, kind)) for kind in kinds]):
-            future: asyncio.Future[Any] = self._loop.create_future()
-            future.add_done_callback(_forget)
-            self._send(_Asked(request, "/", future, None, self._post, self._deliver))
+        whole = [list(map(self._whole, kind)) for kind in kinds]
+        for request in set_watches_requests(self._last_zxid, whole):
+            self._in_flight.ask(request, "/", is_urgent=True)
 
     # Threads
 
     def _post(self, call: Callable[..., None], *arguments: Any) -> None:
         """From any thread to the loop, in order; what comes after the loop's end is nobody's business."""
-        with suppress(RuntimeError):
-            self._loop.call_soon_threadsafe(call, *arguments)
+        self._posted.append((call, arguments))
+        if not self._will_run:
+            self._will_run = True
+            with suppress(RuntimeError):
+                self._loop.call_soon_threadsafe(self._run_posted)
+
+    def _run_posted(self) -> None:
+        self._will_run = False  # first, so that what is posted from now on is not left lying
+        posted = self._posted
+        while posted:
+            call, arguments = posted.popleft()
+            try:
+                call(*arguments)
+            except Exception:
+                logger.exception("what ZooKeeper said could not be told")
 
     def _stop_link(self, stopped: asyncio.Event) -> None:
         self._link.stop()
         self._post(stopped.set)
 
 
-def _set_watches(zxid: int, kinds: Sequence[Sequence[str]]) -> list[wire.SetWatches]:
+def set_watches_requests(zxid: int, kinds: Sequence[Sequence[str]]) -> list[wire.SetWatches]:
     """Requests of bounded size that set all of these."""
     requests: list[wire.SetWatches] = []
     pages: list[list[str]] = [[], [], []]
@@ -511,17 +426,3 @@ def _set_watches(zxid: int, kinds: Sequence[Sequence[str]]) -> list[wire.SetWatc
     if size:
         requests.append(wire.SetWatches(zxid, *pages))
     return requests
-
-
-def _fail(
-    asked: Sequence[_Asked] | deque[_Asked] | dict[_Asked, None], error: type[CoordinationError]
-) -> None:
-    for each in asked:
-        if not each.future.done():
-            each.future.set_exception(error(each.path))
-
-
-def _forget(future: asyncio.Future[Any]) -> None:
-    """Nobody awaits it; asking for its error keeps asyncio from complaining."""
-    if not future.cancelled():
-        future.exception()
