@@ -6,7 +6,8 @@ CHAOS_SECONDS ?= 600
 CHAOS_BROKERS ?= 3
 PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: help run test test-clients test-differential chaos check bench bench-quick clean
+.PHONY: help run test test-clients test-differential chaos check
+.PHONY: bench bench-quick bench-cluster bench-cluster-quick clean
 help:              ## show this
 	@grep -hE '^[a-z-]+: .*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 16
 
@@ -46,6 +47,12 @@ bench: $(VENV)/.dev ## measure beside Apache Kafka (needs Java and Maven), write
 
 bench-quick: $(VENV)/.dev ## the same, one small round, printed only
 	PYTHONPATH=src:. $(BIN)/python bench/run.py --quick
+
+bench-cluster: $(VENV)/.dev ## three brokers beside three of Apache Kafka's, write bench/RESULTS.md
+	PYTHONPATH=src:. $(BIN)/python bench/cluster.py
+
+bench-cluster-quick: $(VENV)/.dev ## the same, one small round, printed only
+	PYTHONPATH=src:. $(BIN)/python bench/cluster.py --quick
 
 clean:             ## remove everything that was made here
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis

@@ -17,7 +17,7 @@ from barnabas.protocol.headers import encode_request, read_response_header
 from barnabas.protocol.messages.end_txn import EndTxnResponse
 from barnabas.protocol.messages.init_producer_id import InitProducerIdResponse
 from barnabas.protocol.schema import Message
-from tests.differential.case import CLOSED, Closed, Frame, InVersion, Step, Triple, Unanswered, Until
+from tests.differential.case import CLOSED, At, Closed, Frame, InVersion, Step, Triple, Unanswered, Until
 from tests.differential.normalise import Tree, normalise
 from tests.differential.world import Side, World, receive_frame
 from tests.support import wire
@@ -64,6 +64,7 @@ class _Conversation:
         self._triple = triple
         self._side = side
         self._connection: wire.WireConnection | None = None
+        self._node: int | None = None
         self._correlation_id = 0
         self._given = given
 
@@ -91,17 +92,23 @@ class _Conversation:
             self._connection = None
 
     def take(self, step: Step) -> tuple[bytes, Any, int]:
-        match step:
-            case Frame():
+        self._turn_to(step.node if isinstance(step, At) else None)
+        match step.step if isinstance(step, At) else step:
+            case Frame() as step:
                 return self._frame(step)
-            case Unanswered():
+            case Unanswered() as step:
                 return self._unanswered(step.request)
-            case Until():
+            case Until() as step:
                 return self._until(step)
-            case InVersion():
+            case InVersion() as step:
                 return self._ask(step.request, step.version)
-            case _:
-                return self._ask(step, self._version_of(step))
+            case Message() as request:
+                return self._ask(request, self._version_of(request))
+
+    def _turn_to(self, node: int | None) -> None:
+        if node != self._node:
+            self.close()
+            self._node = node
 
     def _version_of(self, request: Message) -> int:
         api = request.__schema__.api
@@ -180,7 +187,7 @@ class _Conversation:
 
     def _open(self) -> wire.WireConnection:
         if self._connection is None:
-            self._connection = self._side.connect()
+            self._connection = self._side.connect(self._node)
         return self._connection
 
 

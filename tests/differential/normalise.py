@@ -142,12 +142,8 @@ class _Normaliser:
             return "<text>" if value else value
         if isinstance(value, Uuid):
             return self._uuid(value)
-        if name == "host" and value == side.broker.host:
-            return "<host>"
-        if name == "port" and value == side.broker.port:
-            return "<port>"
-        if name == "cluster_id" and value == side.cluster_id:
-            return "<cluster>"
+        if (word := side.word_for(self._root, name, value)) is not None:
+            return word
         if name == "session_id" and value:
             return "<session>"
         if name == "producer_id" and value >= 0:

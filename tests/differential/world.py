@@ -63,8 +63,15 @@ class Side:
             return producer_id
         return f"<producer id {self.producer_ids.index(producer_id)}>"
 
-    def connect(self) -> wire.WireConnection:
+    def connect(self, node: int | None = None) -> wire.WireConnection:
+        """There is one broker; a cluster has a node for each number."""
         return wire.WireConnection(self.broker.host, self.broker.port)
+
+    def word_for(self, root: str, field_name: str, value: object) -> str | None:
+        """What stands for a value that is this side's own, in an answer of the class `root`."""
+        own = {"host": self.broker.host, "port": self.broker.port, "cluster_id": self.cluster_id}
+        words = {"host": "<host>", "port": "<port>", "cluster_id": "<cluster>"}
+        return words[field_name] if field_name in own and own[field_name] == value else None
 
     def ask(self, api: ApiKey, version: int, request: Message, response: type[Message]) -> Message:
         """For preparing the world: one request on a connection of its own."""

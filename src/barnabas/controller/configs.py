@@ -192,6 +192,10 @@ class ConfigRepository:
             elif entity_type == ConfigZnode.BROKERS and entity_name in (DEFAULT_ENTITY, str(self._broker_id)):
                 stored = await read_config(self._znodes, entity_type, entity_name)
                 self._put_layer(entity_name, _usable(self._layers.keys, stored, f"broker {entity_name}"))
+            elif entity_type == ConfigZnode.GROUPS:
+                group = desanitize(entity_name)
+                stored = await read_config(self._znodes, entity_type, entity_name)
+                self._put_group(group, _usable(GROUP_KEYS, stored, f"group {group}"))
 
     def _put_stored(self, topic: str, overrides: Mapping[str, str]) -> None:
         if topic not in self._topics:
@@ -305,6 +309,9 @@ class ConfigRepository:
             return
         with as_client_errors():
             await write_config(self._znodes, ConfigZnode.GROUPS, sanitize(group), overrides)
+        self._put_group(group, overrides)
+
+    def _put_group(self, group: str, overrides: Mapping[str, str]) -> None:
         if overrides:
             self._groups[group] = dict(overrides)
         else:
