@@ -349,15 +349,17 @@ def reading_near_a_rack(world: World) -> Case:
 def a_coordinator(world: World) -> Case:
     for kind in (0, 1):
         request = FindCoordinatorRequest(key="somebody", key_type=kind)
-        yield Until(request, lambda answer: answer.error_code == 0)
         for node in NODES:
-            yield At(node, request)
+            yield At(node, Until(request, lambda answer: answer.error_code == 0))
+
+
+def all_found(answer: object) -> bool:
+    return not any(each.error_code for each in answer.coordinators)  # type: ignore[attr-defined]
 
 
 @case(ApiKey.FIND_COORDINATOR, "4+")
 def coordinators(world: World) -> Case:
     for kind in (0, 1):
         request = FindCoordinatorRequest(coordinator_keys=["a", "b", "c"], key_type=kind)
-        yield Until(request, lambda answer: not any(each.error_code for each in answer.coordinators))
         for node in NODES:
-            yield At(node, request)
+            yield At(node, Until(request, all_found))
