@@ -103,16 +103,16 @@ def main() -> int:
 
     compile_sources()
     samples: report.Samples = {}
-    for number in range(rounds):
-        print(f"round {number + 1} of {rounds}", file=sys.stderr, flush=True)
-        for name in options.subjects.split(","):
-            collect(samples, name, measure(name, works, scale, options.session_ms))
+    about = report.versions(REPOSITORY)
     described = (
         f"Three brokers, replication factor 3, acks=all, min.insync.replicas 2, sessions of "
         f"{options.session_ms:,} ms. {rounds} round(s), "
         f"{scale.produce_bytes // MEGABYTE:,} MB each, subjects in turn."
     )
-    about = report.versions(REPOSITORY)
+    for number in range(rounds):
+        print(f"round {number + 1} of {rounds}", file=sys.stderr, flush=True)
+        for name in options.subjects.split(","):
+            collect(samples, name, measure(name, works, scale, options.session_ms))
     print(report.rendered_cluster(samples, about, described))
     if not options.quick:
         report.write_cluster(HERE, samples, about, described)

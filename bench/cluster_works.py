@@ -40,7 +40,7 @@ class ClusterScale:
     held_partitions: int
 
 
-FULL = ClusterScale(GIGABYTE // 2, 5.0, 10.0, 10.0, 2_000, 500, 5, 2, 2_000, 5, 10_000)
+FULL = ClusterScale(GIGABYTE // 2, 5.0, 10.0, 10.0, 2_000, 500, 3, 2, 2_000, 5, 10_000)
 QUICK = ClusterScale(GIGABYTE // 10, 2.0, 4.0, 4.0, 1_000, 200, 2, 1, 500, 2, 1_000)
 
 

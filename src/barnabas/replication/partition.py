@@ -218,23 +218,24 @@ class Partition:
         self.pending_isr = None
 
     def check_leader(self, current_leader_epoch: int) -> None:
-        """Refuse a client that believes in another leader than us, or in another epoch."""
+        """Refuse a client that believes in another epoch, or in another leader than us."""
+        self._check_epoch(current_leader_epoch)
         if self.leader_id != self.broker_id:
             raise NotLeaderOrFollower(f"this broker does not lead {self.topic_partition}")
+
+    def check_readable(self, params: FetchParams, current_leader_epoch: int) -> None:
+        """Consumers may read from a follower (KIP-392), up to the high watermark that it knows."""
+        self._check_epoch(current_leader_epoch)
+        if self.leader_id != self.broker_id and not params.may_read_from_follower:
+            raise NotLeaderOrFollower(f"this broker does not lead {self.topic_partition}")
+
+    def _check_epoch(self, current_leader_epoch: int) -> None:
+        """Comes before the question who leads: a client ahead of us must not go looking elsewhere."""
         if current_leader_epoch in (NO_EPOCH, self.leader_epoch):
             return
         if current_leader_epoch < self.leader_epoch:
             raise FencedLeaderEpoch(f"{self.topic_partition} is at leader epoch {self.leader_epoch}")
         raise UnknownLeaderEpoch(f"{self.topic_partition} is still at leader epoch {self.leader_epoch}")
-
-    def check_readable(self, params: FetchParams, current_leader_epoch: int) -> None:
-        """Consumers may read from a follower (KIP-392), up to the high watermark that it knows."""
-        if self.leader_id == self.broker_id or not params.may_read_from_follower:
-            self.check_leader(current_leader_epoch)
-        elif current_leader_epoch not in (NO_EPOCH, self.leader_epoch):
-            if current_leader_epoch < self.leader_epoch:
-                raise FencedLeaderEpoch(f"{self.topic_partition} is at leader epoch {self.leader_epoch}")
-            raise UnknownLeaderEpoch(f"{self.topic_partition} is still at leader epoch {self.leader_epoch}")
 
     @property
     def has_lease(self) -> bool:
