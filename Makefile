@@ -20,7 +20,7 @@ $(VENV)/.run: pyproject.toml constraints.txt | $(BIN)/python
 	touch $@
 
 $(VENV)/.dev: pyproject.toml constraints.txt | $(BIN)/python
-	$(PIP) -e '.[dev,zookeeper]'
+	$(PIP) -e '.[dev,zookeeper,spark]'
 	touch $@ $(VENV)/.run
 
 run: $(VENV)/.run  ## start a broker on 127.0.0.1:9092
