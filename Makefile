@@ -2,9 +2,12 @@
 PYTHON ?= $(shell command -v python3.11 || command -v python3.12 || command -v python3.13 || echo python3)
 VENV   ?= .venv
 BIN    := $(VENV)/bin
+CHAOS_SECONDS ?= 600
+CHAOS_BROKERS ?= 3
 PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: help run demo test test-clients test-differential check bench bench-quick clean
+.PHONY: help run demo test test-clients test-differential chaos check
+.PHONY: bench bench-quick bench-cluster bench-cluster-quick clean
 help:              ## show this
 	@grep -hE '^[a-z-]+: .*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 16
 
@@ -40,6 +43,9 @@ test-clients: $(VENV)/.dev ## every client and tool against the broker, write do
 test-differential: $(VENV)/.dev ## compare every answer with Apache Kafka's (needs Java and Maven)
 	$(BIN)/python -m pytest -q --tb=line -r N tests/differential
 
+chaos: $(VENV)/.dev ## break a cluster under load for CHAOS_SECONDS (600) and check what clients saw
+	PYTHONPATH=src $(BIN)/python -m tests.chaos.run --seconds $(CHAOS_SECONDS) --brokers $(CHAOS_BROKERS)
+
 check: $(VENV)/.dev ## ruff, mypy --strict, import-linter
 	$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy && $(BIN)/lint-imports
 
@@ -48,6 +54,12 @@ bench: $(VENV)/.dev ## measure beside Apache Kafka (needs Java and Maven), write
 
 bench-quick: $(VENV)/.dev ## the same, one small round, printed only
 	PYTHONPATH=src:. $(BIN)/python bench/run.py --quick
+
+bench-cluster: $(VENV)/.dev ## three brokers beside three of Apache Kafka's, write bench/RESULTS.md
+	PYTHONPATH=src:. $(BIN)/python bench/cluster.py
+
+bench-cluster-quick: $(VENV)/.dev ## the same, one small round, printed only
+	PYTHONPATH=src:. $(BIN)/python bench/cluster.py --quick
 
 clean:             ## remove everything that was made here
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis

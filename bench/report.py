@@ -9,6 +9,7 @@ import json
 import platform
 import statistics
 import subprocess
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -64,6 +65,43 @@ ROWS = (
     Row("partitions_idle_percent", "· idle CPU", "%", False, 0.5),
     Row("partitions_restart_s", "· restart after kill -9", "s", False, 0.5),
 )
+CLUSTER_ROWS = (
+    Row("cluster_produce_mb_s", "produce, 1 KB records, librdkafka, 6 partitions", "MB/s", True, 1.0),
+    Row("cluster_produce_cpu_s_gb", "· CPU of the brokers", "s/GB", False, None),
+    Row("cluster_paced_p50_ms", "produce at 2,000 records/s, librdkafka, p50", "ms", False, 1.0),
+    Row("cluster_paced_p99_ms", "· p99", "ms", False, 1.0),
+    Row("cluster_paced_cpu_percent", "· CPU of the brokers", "%", False, None),
+    Row("cluster_requests_1_s", "produce, one record a request, 1 in flight", "requests/s", True, 1.0),
+    Row("cluster_requests_1_p50_us", "· p50", "µs", False, None),
+    Row("cluster_requests_1_p99_us", "· p99", "µs", False, 1.0),
+    Row("cluster_requests_1_cpu_us", "· CPU of the brokers", "µs/request", False, None),
+    Row("cluster_requests_32_s", "produce, one record a request, 32 in flight", "requests/s", True, 1.0),
+    Row("cluster_requests_32_p50_us", "· p50", "µs", False, None),
+    Row("cluster_requests_32_p99_us", "· p99", "µs", False, 1.0),
+    Row("cluster_requests_32_cpu_us", "· CPU of the brokers", "µs/request", False, None),
+    Row("cluster_large_mb_s", "produce, 1 MB requests, 5 in flight, raw", "MB/s", True, 1.0),
+    Row("cluster_large_p99_ms", "· p99", "ms", False, 1.0),
+    Row("cluster_large_cpu_s_gb", "· CPU of the brokers", "s/GB", False, None),
+    Row("leader_kill_p50_s", "no write possible after kill -9 of the leader, p50", "s", False, 1.0),
+    Row("leader_kill_worst_s", "· worst", "s", False, 1.0),
+    Row(
+        "failover_p50_s",
+        "kill -9 of the controller, 2,000 partitions, until all are led, p50",
+        "s",
+        False,
+        1.0,
+    ),
+    Row("failover_worst_s", "· worst", "s", False, 1.0),
+    Row("failover_create_s", "2,000 partitions: create", "s", False, 0.5),
+    Row("rolling_p99_ms", "rolling restart: produce, p99", "ms", False, 1.0),
+    Row("rolling_worst_ms", "· worst", "ms", False, None),
+    Row("rolling_errors", "· errors seen by the client", "records", False, None),
+    Row("rolling_s", "· length", "s", False, None),
+    Row("held_create_s", "10,000 partitions: create", "s", False, 0.5),
+    Row("held_idle_percent", "· idle CPU of the brokers", "%", False, 0.5),
+    Row("held_resident_mb", "· resident memory of the brokers", "MB", False, None),
+    Row("held_restart_s", "· one broker back in sync after kill -9", "s", False, 0.5),
+)
 
 
 def versions(repository: Path) -> dict[str, str]:
@@ -85,11 +123,31 @@ def versions(repository: Path) -> dict[str, str]:
 
 def write(directory: Path, samples: Samples, about: dict[str, str], described: str) -> None:
     """`RESULTS.md` for people, `results.json` for programs."""
-    raw = {"about": about, "run": described, "samples": samples}
-    (directory / "results.json").write_text(json.dumps(raw, indent=1) + "\n")
-    behind = (directory / "behind.md").read_text()
-    (directory / "RESULTS.md").write_text(rendered(samples, about, described) + behind)
+    _keep(directory / "results.json", samples, about, described)
     (directory / "results.svg").write_text(plot.drawn(_ratios(samples)))
+    _publish(directory)
+
+
+def write_cluster(directory: Path, samples: Samples, about: dict[str, str], described: str) -> None:
+    """The same for three brokers: `cluster.json`, and the second table of `RESULTS.md`."""
+    _keep(directory / "cluster.json", samples, about, described)
+    _publish(directory)
+
+
+def _keep(path: Path, samples: Samples, about: dict[str, str], described: str) -> None:
+    raw = {"about": about, "run": described, "samples": samples}
+    path.write_text(json.dumps(raw, indent=1) + "\n")
+
+
+def _publish(directory: Path) -> None:
+    """Both tables from what their last runs kept."""
+    text = "# Results\n"
+    for name, render in (("results.json", rendered), ("cluster.json", rendered_cluster)):
+        path = directory / name
+        if path.exists():
+            raw = json.loads(path.read_text())
+            text += "\n" + render(raw["samples"], raw["about"], raw["run"])
+    (directory / "RESULTS.md").write_text(text + (directory / "behind.md").read_text())
 
 
 def _ratios(samples: Samples) -> list[tuple[str, float]]:
@@ -115,23 +173,42 @@ def _full_name(row: Row) -> str:
 
 
 def rendered(samples: Samples, about: dict[str, str], described: str) -> str:
-    ours, kafkas, bares = (samples.get(name, {}) for name in ("barnabas", "kafka", "bare loop"))
+    bares = samples.get("bare loop", {})
+    return _table("One broker", "make bench", ROWS, samples, about, described, bares)
+
+
+def rendered_cluster(samples: Samples, about: dict[str, str], described: str) -> str:
+    return _table("Three brokers", "make bench-cluster", CLUSTER_ROWS, samples, about, described)
+
+
+def _table(
+    title: str,
+    command: str,
+    rows: Sequence[Row],
+    samples: Samples,
+    about: dict[str, str],
+    described: str,
+    bares: dict[str, list[float]] | None = None,
+) -> str:
+    ours, kafkas = (samples.get(name, {}) for name in ("barnabas", "kafka"))
+    headings = ["work", "unit", "Barnabas", "Apache Kafka", "ratio", "wanted"]
+    headings += [] if bares is None else ["bare loop"]
     lines = [
-        "# Results",
+        f"## {title}",
         "",
         f"{described} Medians, with least and greatest in brackets. "
         + "; ".join(f"{name} {version}" for name, version in about.items())
-        + ". Written by `make bench`.",
+        + f". Written by `{command}`.",
         "",
-        "| work | unit | Barnabas | Apache Kafka | ratio | wanted | bare loop |",
-        "|---|---|---|---|---|---|---|",
+        "| " + " | ".join(headings) + " |",
+        "|---" * len(headings) + "|",
     ]
-    for row in ROWS:
+    for row in rows:
         columns = [ours.get(row.figure, []), kafkas.get(row.figure, [])]
         if any(columns):
-            texts = [_with_spread(values) for values in columns]
-            bare = _with_spread(bares.get(row.figure, []))
-            cells = [row.work, row.unit, *texts, *_ratio_and_wanted(row, *columns), bare]
+            cells = [row.work, row.unit, *(_with_spread(values) for values in columns)]
+            cells += _ratio_and_wanted(row, *columns)
+            cells += [] if bares is None else [_with_spread(bares.get(row.figure, []))]
             lines.append("| " + " | ".join(cells) + " |")
     return "\n".join(lines) + "\n"
 

@@ -181,8 +181,8 @@ def one_record_requests(broker: Broker, scale: Scale) -> Figures:
     return figures
 
 
-def produce_frame(topic: str, values: list[bytes]) -> bytes:
-    body = wire.produce_body(topic, wire.batch(values))
+def produce_frame(topic: str, values: list[bytes], *, partition: int = 0) -> bytes:
+    body = wire.produce_body(topic, wire.batch(values), partition=partition)
     return wire.framed(wire.request_header(wire.PRODUCE, wire.PRODUCE_VERSION, 1, "bench") + body)
 
 

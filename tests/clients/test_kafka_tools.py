@@ -13,25 +13,27 @@ import pytest
 
 from tests.clients.features import CONSUMER_GROUP_HEARTBEAT, JOIN_GROUP, advertised_apis
 from tests.clients.matrix import TOOLS
-from tests.peers.kafka import DUMP_LOG_SEGMENTS, require_kafka, run_kafka_tool
+from tests.clients.tools import (
+    API_VERSIONS,
+    CLUSTER,
+    CONFIGS,
+    CONSOLE_CONSUMER,
+    CONSUMER_GROUPS,
+    CONSUMER_PERFORMANCE,
+    DELETE_RECORDS,
+    GET_OFFSETS,
+    LEADER_ELECTION,
+    LOG_DIRS,
+    PRODUCER_PERFORMANCE,
+    REASSIGN_PARTITIONS,
+    TOPICS,
+    VERIFIABLE_PRODUCER,
+    produce,
+    tool,
+)
+from tests.peers.kafka import DUMP_LOG_SEGMENTS, require_kafka
 from tests.support.broker import Broker, partition_directory
 from tests.support.fixtures import TopicFactory
-
-TOPICS = "org.apache.kafka.tools.TopicCommand"
-CONFIGS = "kafka.admin.ConfigCommand"
-CONSOLE_PRODUCER = "org.apache.kafka.tools.ConsoleProducer"
-CONSOLE_CONSUMER = "org.apache.kafka.tools.consumer.ConsoleConsumer"
-GET_OFFSETS = "org.apache.kafka.tools.GetOffsetShell"
-LOG_DIRS = "org.apache.kafka.tools.LogDirsCommand"
-DELETE_RECORDS = "org.apache.kafka.tools.DeleteRecordsCommand"
-VERIFIABLE_PRODUCER = "org.apache.kafka.tools.VerifiableProducer"
-PRODUCER_PERFORMANCE = "org.apache.kafka.tools.ProducerPerformance"
-CONSUMER_PERFORMANCE = "org.apache.kafka.tools.ConsumerPerformance"
-CONSUMER_GROUPS = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
-API_VERSIONS = "org.apache.kafka.tools.BrokerApiVersionsCommand"
-CLUSTER = "org.apache.kafka.tools.ClusterTool"
-LEADER_ELECTION = "org.apache.kafka.tools.LeaderElectionCommand"
-REASSIGN_PARTITIONS = "org.apache.kafka.tools.reassign.ReassignPartitionsCommand"
 
 pytestmark = [
     pytest.mark.client(TOOLS),
@@ -45,16 +47,6 @@ pytestmark = [
 @pytest.fixture(autouse=True)
 def _kafka() -> None:
     require_kafka()
-
-
-def tool(main_class: str, *arguments: str, given: str = "", exit_code: int = 0) -> str:
-    done = run_kafka_tool(main_class, *arguments, given=given)
-    assert done.returncode == exit_code, f"exit code {done.returncode}:\n{done.stdout}{done.stderr}"
-    return done.stdout
-
-
-def produce(bootstrap: str, topic: str, lines: str, *more: str) -> None:
-    tool(CONSOLE_PRODUCER, "--bootstrap-server", bootstrap, "--topic", topic, *more, given=lines)
 
 
 @pytest.mark.feature("kafka-topics")

@@ -1,7 +1,7 @@
 """What every coordination store does, whichever it is.
 
 A `Store` opens sessions with one store and can end a session from outside. The suite runs once per entry
-of `STORES`.
+of `STORES`, and on a real ZooKeeper.
 """
 
 from __future__ import annotations
@@ -9,19 +9,23 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Protocol, TypeVar
 
 import pytest
+from kazoo.client import KazooClient
 
+from barnabas.cluster.connect_string import ConnectString
 from barnabas.cluster.coordination import (
+    DATA_BYTES_MAX,
     BadArguments,
     BadVersion,
     Check,
     Coordination,
     CoordinationError,
     Create,
+    DataTooLarge,
     Delete,
     EventType,
     NoChildrenForEphemerals,
@@ -36,6 +40,7 @@ from barnabas.cluster.coordination import (
 )
 from barnabas.cluster.embedded import EmbeddedSession, EmbeddedStore
 from barnabas.cluster.files import OsDirectory
+from barnabas.cluster.zookeeper import ZooKeeperSession, open_zookeeper
 from barnabas.core.clock import SystemClock
 from barnabas.core.scheduler import InlineBackground
 
@@ -93,15 +98,58 @@ async def open_embedded_inline(path: Path) -> AsyncIterator[Store]:
     await store.close()
 
 
+class RealZooKeeper:
+    """Sessions in one chroot of a real server."""
+
+    def __init__(self, connect: str, stack: AsyncExitStack) -> None:
+        self._connect = connect
+        self._stack = stack
+
+    async def connect(self) -> Coordination:
+        return await self._stack.enter_async_context(
+            open_zookeeper(
+                self._connect, session_timeout_ms=10_000, connection_timeout_ms=60_000, clock=SystemClock()
+            )
+        )
+
+    async def expire(self, session: Coordination) -> None:
+        """Another connection takes the session over and closes it, which is all that a server would do."""
+        assert isinstance(session, ZooKeeperSession)
+        lost = asyncio.Event()
+        session.add_listener(lambda state: lost.set() if state is SessionState.LOST else None)
+        usurper = KazooClient(ConnectString.parse(self._connect).hosts[0], client_id=session.client_id)
+        await asyncio.to_thread(_start_and_stop, usurper)
+        async with asyncio.timeout(60):
+            await lost.wait()
+
+
+def _start_and_stop(client: KazooClient) -> None:
+    client.start(60)
+    client.stop()
+    client.close()
+
+
+@asynccontextmanager
+async def open_real_zookeeper(connect: str) -> AsyncIterator[Store]:
+    async with AsyncExitStack() as stack:
+        yield RealZooKeeper(connect, stack)
+
+
 Opener = Callable[[Path], AbstractAsyncContextManager[Store]]
 
-STORES: list[Opener] = [open_embedded, open_embedded_inline]
+STORES: dict[str, Opener] = {"embedded": open_embedded, "embedded_inline": open_embedded_inline}
+"""Those that need nothing but a directory."""
 
 
-@pytest.fixture(params=STORES, ids=lambda opener: opener.__name__.removeprefix("open_"))
+@pytest.fixture(params=[*STORES, "zookeeper"])
 async def store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Store]:
-    async with request.param(tmp_path / "coordination") as opened:
-        yield opened
+    opened: AbstractAsyncContextManager[Store]
+    if request.param == "zookeeper":
+        opened = open_real_zookeeper(request.getfixturevalue("zookeeper_server").chroot())
+    else:
+        opened = STORES[request.param](tmp_path / "coordination")
+    async with opened as store:
+        yield store
 
 
 @pytest.fixture
@@ -582,3 +630,33 @@ async def test_a_read_sees_the_writes_its_session_started_before(znodes: Coordin
     assert (await znodes.get("/a"))[0] == b"19"
     stats = await asyncio.gather(*writes)
     assert [stat.version for stat in stats] == list(range(1, 20))
+
+
+async def test_a_node_holds_a_million_bytes_and_no_more(znodes: Coordination) -> None:
+    await znodes.create("/large", bytes(DATA_BYTES_MAX))
+    for attempt in (
+        znodes.create("/larger", bytes(DATA_BYTES_MAX + 1)),
+        znodes.set("/large", bytes(DATA_BYTES_MAX + 1)),
+        znodes.multi([Create("/a", bytes(DATA_BYTES_MAX)), Create("/b", b"1")]),
+    ):
+        with pytest.raises(DataTooLarge):
+            await attempt
+    assert await znodes.exists("/larger") is None
+    assert len((await znodes.get("/large"))[0]) == DATA_BYTES_MAX
+
+
+# --- the lease
+
+
+async def test_the_lease_of_a_live_session_lies_in_the_future(znodes: Coordination) -> None:
+    await znodes.exists("/")
+    assert znodes.lease_expires_ms > SystemClock().monotonic_ms()
+
+
+async def test_the_lease_ends_with_its_session(store: Store) -> None:
+    other = await store.connect()
+    leases: list[float] = []
+    other.add_listener(lambda state: leases.append(other.lease_expires_ms))
+    await store.expire(other)
+    now_ms = SystemClock().monotonic_ms()
+    assert any(lease < now_ms for lease in leases)

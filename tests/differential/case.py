@@ -68,7 +68,15 @@ class Frame:
     answer: tuple[type[Message], int] | None = None
 
 
-Step: TypeAlias = Message | Unanswered | Until | InVersion | Frame
+@dataclass(frozen=True)
+class At:
+    """A step to one broker of a cluster; without it a step goes to the controller."""
+
+    node: int
+    step: Message | Until | InVersion
+
+
+Step: TypeAlias = Message | Unanswered | Until | InVersion | Frame | At
 Case: TypeAlias = Generator[Step, Any, None]
 CaseFunction: TypeAlias = "Callable[[World], Case]"
 

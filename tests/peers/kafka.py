@@ -145,6 +145,7 @@ class KafkaBroker:
         voters: Mapping[int, int] | None = None,
         cluster_id: str | None = None,
         settings: Mapping[str, object] | None = None,
+        heap: Sequence[str] = HEAP,
     ) -> None:
         """`voters` maps node ids to controller ports; one node is its own quorum."""
         self.data_directory = directory / "data"
@@ -154,6 +155,7 @@ class KafkaBroker:
         self._voters = dict(voters or {node_id: free_port()})
         self._cluster_id = cluster_id or new_cluster_id()
         self._settings = dict(settings or {})
+        self._heap = tuple(heap)
         self._process: ServerProcess | None = None
 
     @property
@@ -189,7 +191,7 @@ class KafkaBroker:
         """The process is on its way; it may not serve yet."""
         assert self._process is None or not self._process.is_running, "already running"
         properties = str(self.prepare())
-        command = [java_executable(), *HEAP, *COLLECTOR, "-cp", class_path(), SERVER, properties]
+        command = [java_executable(), *self._heap, *COLLECTOR, "-cp", class_path(), SERVER, properties]
         self._process = ServerProcess(command, working_directory=self._directory)
 
     def prepare(self) -> Path:
@@ -248,36 +250,6 @@ def kafka_broker(directory: Path, **settings: object) -> Iterator[KafkaBroker]:
         broker.start()
         stack.callback(broker.stop)
         yield broker
-
-
-@contextlib.contextmanager
-def kafka_cluster(directory: Path, nodes: int = 3, **settings: object) -> Iterator[Sequence[KafkaBroker]]:
-    """Several nodes of one quorum, all running and registered."""
-    voters = {node: free_port() for node in range(1, nodes + 1)}
-    cluster_id = new_cluster_id()
-    named = {key.replace("_", "."): value for key, value in settings.items()}
-    brokers = [
-        KafkaBroker(
-            directory / f"node-{node}", node_id=node, voters=voters, cluster_id=cluster_id, settings=named
-        )
-        for node in voters
-    ]
-    with contextlib.ExitStack() as stack:
-        for broker in brokers:
-            broker.launch()
-            stack.callback(broker.kill)
-        for broker in brokers:
-            broker.wait_ready()
-        _wait_for_all(brokers)
-        yield brokers
-
-
-def _wait_for_all(brokers: Sequence[KafkaBroker]) -> None:
-    deadline = time.monotonic() + START_TIMEOUT_S
-    while any(wire.broker_count(broker.host, broker.port) < len(brokers) for broker in brokers):
-        if time.monotonic() > deadline:
-            raise RuntimeError("the nodes did not find each other")
-        time.sleep(0.05)
 
 
 def main() -> int:

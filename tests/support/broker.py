@@ -76,6 +76,10 @@ class BarnabasBroker:
         return self._process
 
     @property
+    def was_started(self) -> bool:
+        return self._process is not None
+
+    @property
     def pid(self) -> int:
         return self.process.pid
 

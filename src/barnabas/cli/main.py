@@ -9,13 +9,20 @@ from barnabas.cli.exits import EPILOG
 from barnabas.cli.lazy import LazyGroup
 
 COMMANDS = {
-    "start": ("barnabas.cli.start:start", "Start a broker."),
+    "start": ("barnabas.cli.start:start", "Start a broker, or a cluster of them."),
     "topic": ("barnabas.cli.topic:topic", "Create, list, describe, alter and delete topics."),
     "produce": ("barnabas.cli.produce:produce", "Write lines of standard input to a topic."),
     "consume": ("barnabas.cli.consume:consume", "Print the records of a topic, and follow it."),
     "group": ("barnabas.cli.group:group", "List, describe and delete groups, and move their offsets."),
     "txn": ("barnabas.cli.txn:txn", "List and describe transactions, and end those that hang."),
     "config": ("barnabas.cli.config:config", "Show and change settings of topics and brokers."),
+    "cluster": (
+        "barnabas.cli.cluster:cluster",
+        "Show the state of the cluster, and empty a broker before it leaves.",
+    ),
+    "reassign": ("barnabas.cli.reassign:reassign", "Move partitions between brokers."),
+    "leader": ("barnabas.cli.leader:leader", "Elect leaders."),
+    "zookeeper": ("barnabas.cli.zookeeper:zookeeper", "Run a ZooKeeper for a cluster on this machine."),
     "log": ("barnabas.cli.log:log", "Look into the files of a log."),
     "pipeline": ("barnabas.cli.pipeline:pipeline", "Run data pipelines on Spark, and steer them."),
     "completion": ("barnabas.cli.completion:completion", "Print the completion script of a shell."),

@@ -1,4 +1,4 @@
-"""`barnabas start`: from a properties file and options to a running broker.
+"""`barnabas start`: from a properties file and options to a running broker, or to several.
 
 Nothing of the client, nor anything that prints tables, is imported here: the time to the
 ready line is a feature.
@@ -43,6 +43,23 @@ _ERRNO = re.compile(r"^\[Errno -?\d+\] ")
 )
 @click.option("--broker-id", metavar="N", help="The id of this broker (broker.id).")
 @click.option(
+    "--zookeeper",
+    metavar="HOST:PORT,…/CHROOT|local",
+    help="The ZooKeeper of the cluster (zookeeper.connect); `local` runs one beside the broker.",
+)
+@click.option(
+    "--zookeeper-auth",
+    envvar="BARNABAS_ZOOKEEPER_AUTH",
+    metavar="USER:PASSWORD",
+    help="Credentials for ZooKeeper (zookeeper.auth).  [env: BARNABAS_ZOOKEEPER_AUTH]",
+)
+@click.option(
+    "--brokers",
+    metavar="N",
+    type=click.IntRange(1, 100),
+    help="Run a cluster of N brokers, ids 1 to N, on as many ports from the listener's on.",
+)
+@click.option(
     "--set",
     "settings",
     multiple=True,
@@ -55,13 +72,19 @@ def start(
     data_dir: str | None,
     listeners: tuple[str, ...],
     broker_id: str | None,
+    zookeeper: str | None,
+    zookeeper_auth: str | None,
+    brokers: int | None,
     settings: tuple[str, ...],
     metrics: str | None,
 ) -> None:
-    """Start a broker.
+    """Start a broker, or a cluster of them.
 
     With no options it listens on 127.0.0.1:9092 and keeps its data in ~/.local/share/barnabas
     (under XDG_DATA_HOME if that is set).
+
+    With --brokers it runs a process a broker, and a ZooKeeper unless --zookeeper names one; starts
+    again what ends unexpectedly; and stops them all in good order.
     """
     properties = {} if config_file is None else _read(config_file)
     if data_dir is not None:
@@ -70,17 +93,38 @@ def start(
         properties["listeners"] = ",".join(listeners)
     if broker_id is not None:
         properties["broker.id"] = broker_id
+    if zookeeper is not None:
+        properties["zookeeper.connect"] = zookeeper
+    if zookeeper_auth is not None:
+        properties["zookeeper.auth"] = zookeeper_auth
     properties |= parse_pairs(settings, "--set")
     metrics_address = None if metrics is None else _parse_address(metrics)
 
     from barnabas.node.broker_config import BrokerConfig  # noqa: PLC0415 - not needed for --help
 
     try:
+        if brokers is not None:
+            sys.exit(_run_cluster(properties, brokers, metrics_address))
         config = BrokerConfig.load(properties)
     except InvalidConfig as error:
         raise InvalidSettings(error.message) from None
 
     sys.exit(_run(config, metrics_address))
+
+
+def _run_cluster(properties: dict[str, str], brokers: int, metrics_address: tuple[str, int] | None) -> int:
+    from barnabas.node.local_cluster import ClusterFailed, LocalCluster  # noqa: PLC0415
+
+    try:
+        LocalCluster(properties, brokers, metrics_address).run(click.echo, _say)
+    except ClusterFailed as error:
+        raise Failure(_ERRNO.sub("", str(error))) from None
+    return 0
+
+
+def _say(name: str, line: str) -> None:
+    """What a process of the cluster says, with who says it."""
+    click.echo(f"[{name}] {line}", err=True)
 
 
 def _run(config: BrokerConfig, metrics_address: tuple[str, int] | None) -> int:

@@ -76,6 +76,7 @@ class ClusterState:
     cluster_id: str | None = None
     controller_id: int = -1
     brokers: dict[int, Address] = field(default_factory=dict)
+    racks: dict[int, str | None] = field(default_factory=dict)
     topics: dict[str, Topic] = field(default_factory=dict)
 
 
@@ -168,6 +169,7 @@ class ClusterClient:
         state.cluster_id = answer.cluster_id
         state.controller_id = answer.controller_id
         state.brokers = {row.node_id: Address(row.host, row.port) for row in answer.brokers}
+        state.racks = {row.node_id: row.rack for row in answer.brokers}
         if topics is None:
             state.topics.clear()
         for row in answer.topics:

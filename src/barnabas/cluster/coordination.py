@@ -17,6 +17,11 @@ whether it happened), LOST (the session is over: its ephemeral nodes and watches
 its owner. After LOST the implementation may start another session: it then reports CONNECTED with another
 `session_id`, and who registered something registers again.
 
+The *lease* is what a leader may rely on: until `lease_expires_ms` the store has certainly not ended the
+session, so nobody else has been given its place. It is counted from the moment when the last heartbeat that
+was answered had been *sent*, so it needs no agreement of clocks, and a process that was stopped finds it
+expired when it continues, before it has heard anything of the store.
+
 Two implementations pass one contract suite: `embedded` and ZooKeeper.
 """
 
@@ -28,6 +33,10 @@ from enum import Enum
 from typing import NamedTuple, Protocol
 
 ANY_VERSION = -1
+
+DATA_BYTES_MAX = 1_000_000
+"""What one node, or one `multi` with all its nodes, may hold. ZooKeeper cuts the connection of whoever
+sends a request of a mebibyte, so what comes near is refused before."""
 
 _PATH = re.compile(r"(?:/(?!\.{1,2}(?:/|$))[^/\0]+)+", re.DOTALL)
 """Names between slashes; `.` and `..` are none."""
@@ -61,6 +70,14 @@ class NoChildrenForEphemerals(CoordinationError): ...
 
 class BadArguments(CoordinationError):
     """The path is not one, or the operation makes no sense for it."""
+
+
+class DataTooLarge(CoordinationError):
+    """More than DATA_BYTES_MAX; nothing was sent."""
+
+
+class NoAuth(CoordinationError):
+    """The node's access control list does not let this session do that."""
 
 
 class SessionExpired(CoordinationError): ...
@@ -167,6 +184,11 @@ class Coordination(Protocol):
     @property
     def state(self) -> SessionState: ...
 
+    @property
+    def lease_expires_ms(self) -> float:
+        """On the monotonic clock: until then the session certainly lives. In the past once it may be over."""
+        ...
+
     def add_listener(self, listener: StateListener) -> None:
         """Call `listener` with every later change of `state`."""
         ...
@@ -214,6 +236,18 @@ def check_path(path: str, *, sequential: bool = False) -> None:
         path += "0"
     if not _PATH.fullmatch(path) and path != "/":
         raise BadArguments(path)
+
+
+def check_data(operations: Sequence[Operation]) -> None:
+    """Raise DataTooLarge if they do not fit into one request."""
+    total = 0
+    for index, operation in enumerate(operations):
+        if isinstance(operation, Create | SetData):
+            total += len(operation.data)
+            if total > DATA_BYTES_MAX:
+                error = DataTooLarge(f"{operation.path}: {total} bytes, the limit is {DATA_BYTES_MAX}")
+                error.index = index
+                raise error
 
 
 def parent_of(path: str) -> str:

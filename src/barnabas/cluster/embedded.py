@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
@@ -40,6 +41,7 @@ from barnabas.cluster.coordination import (
     StateListener,
     StoreFailed,
     Watch,
+    check_data,
     check_path,
     parent_of,
 )
@@ -120,6 +122,7 @@ class EmbeddedStore:
     ) -> asyncio.Future[list[Result]]:
         """Queue a request; the future is done once it is on disk and visible, or was refused."""
         self._check_writable()
+        check_data(operations)
         future: asyncio.Future[list[Result]] = asyncio.get_running_loop().create_future()
         outcome: Transaction | CoordinationError
         try:
@@ -247,6 +250,7 @@ class EmbeddedSession(Coordination):
         self._session_id = session_id
         self._session_timeout_ms = session_timeout_ms
         self._state = SessionState.CONNECTED
+        self._lease_expires_ms = math.inf
         self._listeners: list[StateListener] = []
         self._last_write: asyncio.Future[list[Result]] | None = None
         self.watches = Watches()
@@ -266,6 +270,11 @@ class EmbeddedSession(Coordination):
     @property
     def state(self) -> SessionState:
         return self._state
+
+    @property
+    def lease_expires_ms(self) -> float:
+        """For ever, as nobody but this process can end the session; unless it did so."""
+        return self._lease_expires_ms
 
     def add_listener(self, listener: StateListener) -> None:
         self._listeners.append(listener)
@@ -336,6 +345,7 @@ class EmbeddedSession(Coordination):
     async def expire(self) -> None:
         """End the session as a store does that has not heard of it for too long."""
         ended = self._store.end_session(self._session_id)
+        self._lease_expires_ms = -math.inf
         self.lose()
         await ended
 
@@ -343,6 +353,7 @@ class EmbeddedSession(Coordination):
         """After LOST: go on in a new session."""
         assert self._state is SessionState.LOST
         self._session_id = self._store.new_session_id()
+        self._lease_expires_ms = math.inf
         self._become(SessionState.CONNECTED)
 
     def suspend(self) -> None:

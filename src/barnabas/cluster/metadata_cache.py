@@ -83,6 +83,7 @@ class MetadataCache:
         "_by_id",
         "_endpoints",
         "_topics",
+        "_waiting",
         "cluster_id",
         "controller_id",
         "generation",
@@ -95,6 +96,7 @@ class MetadataCache:
         self.generation = 0
         self.on_topic_removed: Callable[[str], None] | None = None
         """Called with the name of a topic that is gone: what others remember of it means nothing now."""
+        self._waiting: list[Callable[[], None]] = []
         self._topics: dict[str, TopicMetadata] = {}
         self._by_id: dict[Uuid, TopicMetadata] = {}
         self._brokers: dict[int, BrokerInfo] = {}
@@ -145,6 +147,10 @@ class MetadataCache:
         offline = partition.offline
         return [replica for replica in partition.replicas if replica not in brokers or replica in offline]
 
+    def when_changed(self, told: Callable[[], None]) -> None:
+        """Call `told` once, at the next change; an update may consist of several."""
+        self._waiting.append(told)
+
     # --- updating
 
     def put_topic(self, name: str, topic_id: Uuid, partitions: Iterable[PartitionMetadata]) -> TopicMetadata:
@@ -158,7 +164,7 @@ class MetadataCache:
         self._topics[name] = topic
         if topic_id != ZERO_UUID:
             self._by_id[topic_id] = topic
-        self.generation += 1
+        self._changed()
         return topic
 
     def put_partitions(self, topic: str, changed: Mapping[int, PartitionMetadata]) -> None:
@@ -171,7 +177,7 @@ class MetadataCache:
         former = self._topics.pop(name, None)
         if former is not None:
             self._by_id.pop(former.topic_id, None)
-            self.generation += 1
+            self._changed()
             if self.on_topic_removed is not None:
                 self.on_topic_removed(name)
         return former
@@ -184,8 +190,15 @@ class MetadataCache:
             for broker in self._brokers.values()
             for endpoint in broker.endpoints
         }
-        self.generation += 1
+        self._changed()
 
     def put_controller(self, controller_id: int) -> None:
         self.controller_id = BrokerId(controller_id)
+        self._changed()
+
+    def _changed(self) -> None:
         self.generation += 1
+        if self._waiting:
+            waiting, self._waiting = self._waiting, []
+            for told in waiting:
+                told()

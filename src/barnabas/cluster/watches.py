@@ -27,6 +27,14 @@ class Watches:
     def on_children(self, path: str, watch: Watch) -> None:
         self._child.setdefault(path, {})[watch] = None
 
+    @property
+    def data_paths(self) -> list[str]:
+        return list(self._data)
+
+    @property
+    def child_paths(self) -> list[str]:
+        return list(self._child)
+
     def clear(self) -> None:
         self._data.clear()
         self._child.clear()

@@ -12,13 +12,13 @@ from __future__ import annotations
 import logging
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 
 from barnabas.cluster import topics as store
 from barnabas.cluster.assignment import assign_replicas
 from barnabas.cluster.coordination import Coordination
 from barnabas.cluster.metadata_cache import MetadataCache, PartitionMetadata
 from barnabas.cluster.znodes import PartitionState
+from barnabas.controller.administration import CreatedTopic
 from barnabas.controller.configs import ConfigRepository
 from barnabas.controller.election import Controllership
 from barnabas.controller.local_partitions import LocalPartitions
@@ -39,24 +39,12 @@ from barnabas.core.errors import (
     UnknownTopicOrPartition,
 )
 from barnabas.core.ids import INTERNAL_TOPICS, Randomness, TopicPartition, Uuid
-from barnabas.storage.log_config import LogConfig
 
 logger = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class CreatedTopic:
-    """A topic that was made, or would have been (then its id is zero)."""
-
-    name: str
-    topic_id: Uuid
-    num_partitions: int
-    replication_factor: int
-    config: LogConfig
-
-
 class TopicAdmin:
-    """Creates, extends and deletes topics."""
+    """Creates, extends and deletes topics. Nothing waits for another broker, so no timeout applies."""
 
     def __init__(
         self,
@@ -88,7 +76,13 @@ class TopicAdmin:
         async with self._configs.changing:
             await loader.load()
 
-    async def create_topic(self, spec: TopicSpec, *, validate_only: bool = False) -> CreatedTopic:
+    async def create_topic(
+        self,
+        spec: TopicSpec,
+        *,
+        validate_only: bool = False,
+        timeout_ms: float | None = None,  # noqa: ARG002 - see the class
+    ) -> CreatedTopic:
         """Make a topic; with `validate_only` say whether it could be made."""
         async with self._configs.changing:
             check_new_name(spec.name, self._metadata.topic_names())
@@ -133,6 +127,7 @@ class TopicAdmin:
         by_hand: Sequence[Sequence[int]] | None = None,
         *,
         validate_only: bool = False,
+        timeout_ms: float | None = None,  # noqa: ARG002 - see the class
     ) -> None:
         """Give a topic more partitions, so that it has `count` of them."""
         async with self._configs.changing:
@@ -158,7 +153,12 @@ class TopicAdmin:
             partitions = await self._local.lead(topic, known.topic_id, added, states, config)
             self._metadata.put_partitions(topic, {partition.partition: partition for partition in partitions})
 
-    async def delete_topic(self, topic: str) -> Uuid:
+    async def delete_topic(
+        self,
+        topic: str,
+        *,
+        timeout_ms: float | None = None,  # noqa: ARG002 - see the class
+    ) -> Uuid:
         """Delete a topic and everything in it; returns the id that it had."""
         async with self._configs.changing:
             known = self._metadata.topic(topic)

@@ -1,13 +1,15 @@
-"""AlterPartitionReassignments (45), v0-1. Gaps: partitions cannot move, there is one broker.
+"""AlterPartitionReassignments (45), v0-1. Gaps: none.
 
-The only valid target is the assignment that a partition already has; nothing is ever in
-progress, so there is nothing to cancel.
+In a cluster the controller begins the moves and answers; they go on long after. On one node the only
+valid target is the assignment that a partition already has; nothing is ever in progress, so there is
+nothing to cancel.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
+from barnabas.controller.cluster.controller import KafkaController
 from barnabas.core.errors import (
     InvalidReplicaAssignment,
     KafkaError,
@@ -30,7 +32,11 @@ from barnabas.protocol.messages.alter_partition_reassignments import (
 
 def handle_alter_partition_reassignments(
     request: AlterPartitionReassignmentsRequest, context: RequestContext
-) -> AlterPartitionReassignmentsResponse:
+) -> AlterPartitionReassignmentsResponse | None:
+    controller = context.broker.controller
+    if controller is not None:
+        context.answer_with(_alter_in_cluster(request, controller))
+        return None
     return AlterPartitionReassignmentsResponse(
         allow_replication_factor_change=request.allow_replication_factor_change,
         error_message=None,
@@ -43,6 +49,37 @@ def handle_alter_partition_reassignments(
     )
 
 
+async def _alter_in_cluster(
+    request: AlterPartitionReassignmentsRequest, controller: KafkaController
+) -> AlterPartitionReassignmentsResponse:
+    response = AlterPartitionReassignmentsResponse(
+        allow_replication_factor_change=request.allow_replication_factor_change, error_message=None
+    )
+    targets = {
+        TopicPartition(topic.name, each.partition_index): each.replicas
+        for topic in request.topics
+        for each in topic.partitions
+    }
+    try:
+        outcomes = await controller.alter_partition_reassignments(
+            targets, allow_replication_factor_change=request.allow_replication_factor_change
+        )
+    except KafkaError as error:
+        response.error_code, response.error_message = error.code, error.message
+        return response
+    response.responses = [
+        ReassignableTopicResponse(
+            name=topic.name,
+            partitions=[
+                _result(each.partition_index, outcomes[TopicPartition(topic.name, each.partition_index)])
+                for each in topic.partitions
+            ],
+        )
+        for topic in request.topics
+    ]
+    return response
+
+
 def _answer(
     topic: str, asked: ReassignablePartition, context: RequestContext
 ) -> ReassignablePartitionResponse:
@@ -51,10 +88,12 @@ def _answer(
         _check(TopicPartition(topic, asked.partition_index), asked.replicas, context)
     except KafkaError as error:
         failure = error
+    return _result(asked.partition_index, failure)
+
+
+def _result(partition: int, failure: KafkaError | None) -> ReassignablePartitionResponse:
     code, message = code_and_message(failure)
-    return ReassignablePartitionResponse(
-        partition_index=asked.partition_index, error_code=code, error_message=message
-    )
+    return ReassignablePartitionResponse(partition_index=partition, error_code=code, error_message=message)
 
 
 def _check(topic_partition: TopicPartition, target: Sequence[int] | None, context: RequestContext) -> None:

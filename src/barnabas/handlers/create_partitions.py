@@ -5,6 +5,7 @@ from __future__ import annotations
 from barnabas.controller.topic_rules import repeated
 from barnabas.core.errors import InvalidRequest, KafkaError
 from barnabas.handlers.context import RequestContext
+from barnabas.handlers.controllers import Deadline, check_is_controller
 from barnabas.handlers.failures import as_kafka_error, code_and_message
 from barnabas.handlers.registry import Api
 from barnabas.protocol.api_keys import ApiKey
@@ -21,14 +22,20 @@ async def handle_create_partitions(
 ) -> CreatePartitionsResponse:
     twice = repeated(topic.name for topic in request.topics)
     results: dict[str, CreatePartitionsTopicResult] = {}
+    deadline = Deadline(context, request.timeout_ms)
     for topic in request.topics:
         failure: KafkaError | None = None
         if topic.name in twice:
             failure = InvalidRequest("the request names this topic more than once")
         else:
             try:
+                check_is_controller(context)
                 await context.broker.topics.create_partitions(
-                    topic.name, topic.count, _by_hand(topic), validate_only=request.validate_only
+                    topic.name,
+                    topic.count,
+                    _by_hand(topic),
+                    validate_only=request.validate_only,
+                    timeout_ms=deadline.left_ms(),
                 )
             except Exception as error:  # noqa: BLE001 - each topic has its own error
                 failure = as_kafka_error(error, "creating partitions")

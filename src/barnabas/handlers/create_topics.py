@@ -1,15 +1,16 @@
 """CreateTopics (19), v2-7. Gaps: no controller mutation quota, no create-topic policy.
 
-The answer waits until the topics exist here, so `timeout_ms` is not needed: on one node the
-only wait is that for the coordination store.
+The answer waits until the topics exist here. In a cluster only the controller answers, and
+`timeout_ms` bounds the wait; on one node the only wait is that for the coordination store.
 """
 
 from __future__ import annotations
 
-from barnabas.controller.topic_admin import CreatedTopic
+from barnabas.controller.administration import CreatedTopic
 from barnabas.controller.topic_rules import TopicSpec, repeated
 from barnabas.core.errors import InvalidRequest, KafkaError
 from barnabas.handlers.context import RequestContext
+from barnabas.handlers.controllers import Deadline, check_is_controller
 from barnabas.handlers.failures import as_kafka_error
 from barnabas.handlers.registry import Api
 from barnabas.protocol.api_keys import ApiKey
@@ -25,14 +26,16 @@ from barnabas.protocol.messages.create_topics import (
 async def handle_create_topics(request: CreateTopicsRequest, context: RequestContext) -> CreateTopicsResponse:
     twice = repeated(topic.name for topic in request.topics)
     results: dict[str, CreatableTopicResult] = {}
+    deadline = Deadline(context, request.timeout_ms)
     for topic in request.topics:
         if topic.name in twice:
             failure = InvalidRequest("the request names this topic more than once")
             results[topic.name] = _failed(topic.name, failure)
             continue
         try:
+            check_is_controller(context)
             created = await context.broker.topics.create_topic(
-                _spec(topic), validate_only=request.validate_only
+                _spec(topic), validate_only=request.validate_only, timeout_ms=deadline.left_ms()
             )
             results[topic.name] = _succeeded(created, context)
         except Exception as error:  # noqa: BLE001 - each topic has its own error

@@ -15,6 +15,7 @@ from barnabas.core.errors import (
 )
 from barnabas.core.ids import ZERO_UUID
 from barnabas.handlers.context import RequestContext
+from barnabas.handlers.controllers import Deadline, check_is_controller
 from barnabas.handlers.failures import as_kafka_error
 from barnabas.handlers.registry import Api
 from barnabas.protocol.api_keys import ApiKey
@@ -33,6 +34,7 @@ async def handle_delete_topics(request: DeleteTopicsRequest, context: RequestCon
         topics = request.topics
     times = Counter(_identity(topic, context) for topic in topics)
     results = []
+    deadline = Deadline(context, request.timeout_ms)
     for topic in topics:
         asked_for = times.pop(_identity(topic, context), 0)
         if not asked_for:
@@ -43,7 +45,8 @@ async def handle_delete_topics(request: DeleteTopicsRequest, context: RequestCon
                 raise InvalidRequest("a topic is named either by its name or by its id")
             if asked_for > 1:
                 raise InvalidRequest("the request names this topic more than once")
-            await _delete(result, context)
+            check_is_controller(context)
+            await _delete(result, context, deadline)
         except Exception as error:  # noqa: BLE001 - each topic has its own error
             failure = as_kafka_error(error, "deleting a topic")
             result.error_code, result.error_message = failure.code, failure.message
@@ -59,7 +62,7 @@ def _identity(topic: DeleteTopicState, context: RequestContext) -> object:
     return topic.name if topic.topic_id == ZERO_UUID else (topic.name, topic.topic_id)
 
 
-async def _delete(result: DeletableTopicResult, context: RequestContext) -> None:
+async def _delete(result: DeletableTopicResult, context: RequestContext, deadline: Deadline) -> None:
     broker = context.broker
     if not broker.settings.delete_topic_enable:
         if context.api_version < 3:
@@ -70,7 +73,7 @@ async def _delete(result: DeletableTopicResult, context: RequestContext) -> None
         if topic is None:
             raise UnknownTopicId("this server does not host this topic id")
         result.name = topic.name
-    result.topic_id = await broker.topics.delete_topic(result.name)
+    result.topic_id = await broker.topics.delete_topic(result.name, timeout_ms=deadline.left_ms())
 
 
 DELETE_TOPICS = Api(ApiKey.DELETE_TOPICS, versions=range(1, 7), handle=handle_delete_topics)

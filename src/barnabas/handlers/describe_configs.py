@@ -1,4 +1,4 @@
-"""DescribeConfigs (32), v0-4. Gaps: client metrics and groups have no configs.
+"""DescribeConfigs (32), v0-4. Gaps: client metrics have no configs.
 
 Every key of a topic or of this broker, defaults included, with the source of its value; the
 empty broker name stands for what is set for all brokers. Kafka 4 dropped v0; the clients of
@@ -8,7 +8,7 @@ empty broker name stands for what is set for all brokers. Kafka 4 dropped v0; th
 from __future__ import annotations
 
 from barnabas.controller.config_layers import ConfigEntry, Source
-from barnabas.controller.configs import ConfigResource
+from barnabas.controller.configs import ConfigResource, ResourceType
 from barnabas.handlers.context import RequestContext
 from barnabas.handlers.failures import as_kafka_error
 from barnabas.handlers.registry import Api
@@ -25,7 +25,23 @@ from barnabas.protocol.messages.describe_configs import (
 
 def handle_describe_configs(
     request: DescribeConfigsRequest, context: RequestContext
+) -> DescribeConfigsResponse | None:
+    if context.broker.controller is not None:
+        context.answer_with(_describe_in_cluster(request, context))
+        return None
+    return _describe_all(request, context)
+
+
+async def _describe_in_cluster(
+    request: DescribeConfigsRequest, context: RequestContext
 ) -> DescribeConfigsResponse:
+    """A broker of a cluster may be asked about topics that it has nothing of."""
+    topics = [asked.resource_name for asked in request.resources if asked.resource_type == ResourceType.TOPIC]
+    await context.broker.configs.find_topics([name for name in topics if name in context.broker.metadata])
+    return _describe_all(request, context)
+
+
+def _describe_all(request: DescribeConfigsRequest, context: RequestContext) -> DescribeConfigsResponse:
     return DescribeConfigsResponse(
         results=[_describe(resource, request, context) for resource in request.resources]
     )

@@ -1,23 +1,32 @@
-"""ElectLeaders (43), v0-2. Gaps: on one node there is nobody else to elect.
+"""ElectLeaders (43), v0-2. Gaps: none.
 
-A partition has one replica. If it lives it leads, so no election is needed; if its log directory
-is offline, nobody can lead.
+In a cluster the controller elects, and the answer waits until this broker has heard of the new
+leaders. On one node a partition has one replica: if it lives it leads, so no election is needed; if
+its log directory is offline, nobody can lead.
 """
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable
 
+from barnabas.cluster.znodes import PartitionState
+from barnabas.controller.cluster.controller import KafkaController
+from barnabas.controller.cluster.partition_machine import Election
+from barnabas.controller.metadata_wait import wait_for
 from barnabas.core.errors import (
     ElectionNotNeeded,
     EligibleLeadersNotAvailable,
     InvalidRequest,
     KafkaError,
     PreferredLeaderNotAvailable,
+    RequestTimedOut,
     UnknownTopicOrPartition,
 )
 from barnabas.core.ids import NO_LEADER, TopicPartition
 from barnabas.handlers.context import RequestContext
+from barnabas.handlers.controllers import Deadline
+from barnabas.handlers.failures import code_and_message
 from barnabas.handlers.registry import Api
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.messages.elect_leaders import (
@@ -30,9 +39,69 @@ from barnabas.protocol.messages.elect_leaders import (
 _PREFERRED, _UNCLEAN = 0, 1
 
 
-def handle_elect_leaders(request: ElectLeadersRequest, context: RequestContext) -> ElectLeadersResponse:
+def handle_elect_leaders(
+    request: ElectLeadersRequest, context: RequestContext
+) -> ElectLeadersResponse | None:
     if request.election_type not in (_PREFERRED, _UNCLEAN):
         return _refused(request, InvalidRequest(f"election type {request.election_type} is not known"))
+    controller = context.broker.controller
+    if controller is not None:
+        context.answer_with(_elect_in_cluster(request, context, controller))
+        return None
+    return _elect_alone(request, context)
+
+
+async def _elect_in_cluster(
+    request: ElectLeadersRequest, context: RequestContext, controller: KafkaController
+) -> ElectLeadersResponse:
+    asked = None
+    if request.topic_partitions is not None:
+        asked = [TopicPartition(each.topic, p) for each in request.topic_partitions for p in each.partitions]
+    election = Election.PREFERRED if request.election_type == _PREFERRED else Election.OFFLINE_UNCLEAN
+    deadline = Deadline(context, request.timeout_ms)
+    try:
+        outcomes = await controller.elect_leaders(election, asked)
+    except KafkaError as error:
+        return _refused(request, error)
+    await _wait_for_leaders(outcomes, context, deadline)
+    by_topic: defaultdict[str, list[tuple[int, KafkaError | None]]] = defaultdict(list)
+    for (topic, partition), outcome in outcomes.items():
+        if asked is None and isinstance(outcome, ElectionNotNeeded):
+            continue  # of all partitions only those are named whose election was needed
+        failure = outcome if isinstance(outcome, KafkaError) else None
+        by_topic[topic].append((partition, failure))
+    return ElectLeadersResponse(
+        replica_election_results=[
+            ReplicaElectionResult(topic=topic, partition_result=_results(errors))
+            for topic, errors in by_topic.items()
+        ]
+    )
+
+
+async def _wait_for_leaders(
+    outcomes: dict[TopicPartition, PartitionState | KafkaError],
+    context: RequestContext,
+    deadline: Deadline,
+) -> None:
+    """Until this broker knows the elected leaders; those that it does not hear of time out."""
+    metadata, scheduler = context.broker.metadata, context.broker.scheduler
+    assert scheduler is not None, "a broker of a cluster has one"
+
+    def unheard_of() -> list[TopicPartition]:
+        return [
+            each
+            for each, outcome in outcomes.items()
+            if isinstance(outcome, PartitionState)
+            and (known := metadata.partition(*each)) is not None
+            and known.leader_epoch < outcome.leader_epoch
+        ]
+
+    if not await wait_for(metadata, lambda: not unheard_of(), deadline.left_ms(), scheduler):
+        for each in unheard_of():
+            outcomes[each] = RequestTimedOut(f"this broker has not heard of the new leader of {each}")
+
+
+def _elect_alone(request: ElectLeadersRequest, context: RequestContext) -> ElectLeadersResponse:
     metadata = context.broker.metadata
     asked: dict[str, list[int]] = {}
     if request.topic_partitions is None:
@@ -62,10 +131,10 @@ def _refused(request: ElectLeadersRequest, error: KafkaError) -> ElectLeadersRes
     )
 
 
-def _results(errors: Iterable[tuple[int, KafkaError]]) -> list[PartitionResult]:
+def _results(errors: Iterable[tuple[int, KafkaError | None]]) -> list[PartitionResult]:
+    coded = [(p, *code_and_message(error)) for p, error in errors]
     return [
-        PartitionResult(partition_id=p, error_code=error.code, error_message=error.message)
-        for p, error in errors
+        PartitionResult(partition_id=p, error_code=code, error_message=message) for p, code, message in coded
     ]
 
 

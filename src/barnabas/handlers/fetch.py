@@ -1,9 +1,13 @@
-"""Fetch (1), v0-18. Gaps: reading from followers (KIP-392).
+"""Fetch (1), v0-18. Gaps: none.
 
 From v13 on topics go by id, before that by name. The request is first put into its fetch
 session (which adds what an incremental request leaves out), then read, at once or after
 waiting; record bytes go out as regions of segment files and are never read here. Consumers
 that know only older message formats (v0-3) are the exception: see `old_consumers`.
+
+A replica id of a broker makes it a follower's fetch: its offsets say how far the follower is, and
+that may commit records and complete the requests of producers. Consumers of v11 and later may
+read from followers too (KIP-392), and one that names its rack may be sent to a nearer replica.
 """
 
 from __future__ import annotations
@@ -27,6 +31,7 @@ from barnabas.replication.fetch_session import FetchContext, SessionKey
 from barnabas.replication.fetching import NO_EPOCH, FetchParams, FetchPartition, PartitionRead
 
 READ_COMMITTED = 1
+VERSION_WITH_RACK = 11
 _NOT_FOUND = frozenset({UnknownTopicOrPartition.code, UnknownTopicId.code})
 
 
@@ -43,17 +48,21 @@ def handle_fetch(request: FetchRequest, context: RequestContext) -> FetchRespons
         )
     except KafkaError as error:
         return FetchResponse(error_code=error.code)
+    replica = request.replica_state
     params = FetchParams(
-        replica_id=request.replica_id if request.replica_state is None else request.replica_state.replica_id,
+        replica_id=request.replica_id if replica is None else replica.replica_id,
         max_wait_ms=request.max_wait_ms,
         min_bytes=request.min_bytes,
         max_bytes=min(request.max_bytes, broker.settings.fetch_max_bytes),
         read_committed=request.isolation_level == READ_COMMITTED,
+        broker_epoch=NO_EPOCH if replica is None else replica.replica_epoch,
+        rack_id=request.rack_id,
+        may_read_from_follower=context.api_version >= VERSION_WITH_RACK,
     )
 
     def respond(reads: list[PartitionRead]) -> None:
         try:
-            response = _response(fetch, reads, context)
+            response = _response(fetch, reads, context, is_from_follower=params.is_from_follower)
             if context.api_version >= 16 and any(read.error_code for read in reads):
                 add_fetch_leader_hints(response, context, with_endpoints=not params.is_from_follower)
         except Exception as error:  # noqa: BLE001 - the reader waits for an answer, whatever it is
@@ -61,7 +70,7 @@ def handle_fetch(request: FetchRequest, context: RequestContext) -> FetchRespons
         else:
             context.respond(response)
 
-    broker.replicas.fetch(params, fetch.asks, respond)
+    broker.replicas.fetch(params, fetch.asks, respond, is_incremental=fetch.is_incremental)
     return None
 
 
@@ -95,7 +104,9 @@ def _forgotten(request: FetchRequest, *, uses_topic_ids: bool) -> list[SessionKe
     ]
 
 
-def _response(fetch: FetchContext, reads: list[PartitionRead], context: RequestContext) -> FetchResponse:
+def _response(
+    fetch: FetchContext, reads: list[PartitionRead], context: RequestContext, *, is_from_follower: bool
+) -> FetchResponse:
     metrics_of = context.broker.replicas.metrics_of
     topics: list[FetchableTopicResponse] = []
     current: FetchableTopicResponse | None = None
@@ -110,7 +121,7 @@ def _response(fetch: FetchContext, reads: list[PartitionRead], context: RequestC
         current.partitions.append(_partition_data(index, read))
         if context.api_version < ZSTD_SINCE_VERSION:
             fit_for_old_consumer(current.partitions[-1], ask, context)
-        if read.records is not None:
+        if read.records is not None and not is_from_follower:
             metrics_of(name).bytes_out.value += read.records.length
     return FetchResponse(session_id=fetch.session_id, responses=topics)
 
@@ -133,6 +144,7 @@ def _partition_data(index: int, read: PartitionRead) -> PartitionData:
         high_watermark=read.high_watermark,
         last_stable_offset=read.last_stable_offset,
         log_start_offset=read.log_start_offset,
+        preferred_read_replica=read.preferred_read_replica,
         aborted_transactions=[] if error_code in _NOT_FOUND else None,
         records=read.records if read.records is not None else b"",
     )

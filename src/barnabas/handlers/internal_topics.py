@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from barnabas.cluster.metadata_cache import MetadataCache
-from barnabas.controller.topic_admin import TopicAdmin
+from barnabas.controller.administration import TopicAdministration
 from barnabas.controller.topic_rules import TopicSpec
 from barnabas.core.errors import TopicAlreadyExists
 
@@ -26,7 +26,7 @@ class InternalTopic:
 
 class InternalTopics:
     def __init__(
-        self, topics: TopicAdmin, metadata: MetadataCache, definitions: dict[str, InternalTopic]
+        self, topics: TopicAdministration, metadata: MetadataCache, definitions: dict[str, InternalTopic]
     ) -> None:
         self._topics = topics
         self._metadata = metadata

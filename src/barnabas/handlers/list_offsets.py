@@ -12,7 +12,13 @@ from __future__ import annotations
 from collections import Counter
 from typing import NamedTuple
 
-from barnabas.core.errors import InvalidRequest, UnsupportedVersion
+from barnabas.core.errors import (
+    InvalidRequest,
+    KafkaError,
+    LeaderNotAvailable,
+    OffsetNotAvailable,
+    UnsupportedVersion,
+)
 from barnabas.handlers.context import RequestContext
 from barnabas.handlers.failures import as_kafka_error
 from barnabas.handlers.registry import Api
@@ -33,6 +39,9 @@ EARLIEST_LOCAL = -4
 LATEST_TIERED = -5
 EARLIEST_PENDING_UPLOAD = -6
 
+NEVER_FOUND = (LATEST_TIERED, EARLIEST_PENDING_UPLOAD)
+"""There is no remote storage."""
+
 SINCE_VERSION = {
     LATEST: 0,
     EARLIEST: 0,
@@ -43,6 +52,7 @@ SINCE_VERSION = {
 }
 
 READ_COMMITTED = 1
+VERSION_WITH_OFFSET_NOT_AVAILABLE = 5
 CONSUMER = -1
 
 
@@ -84,10 +94,15 @@ def _answer(
         partition = context.broker.replicas.partition(topic, ask.partition_index)
         partition.check_leader(ask.current_leader_epoch)
         end_offset = _end_offset(partition, request)
+        is_behind = request.replica_id == CONSUMER and partition.is_behind_its_epoch
+        if is_behind and ask.timestamp == LATEST:
+            raise _not_yet(context)
         if context.api_version == 0:
             answer.old_style_offsets = _segment_starts(partition, ask, end_offset)
             return answer
         found = _find(partition, ask.timestamp, end_offset)
+        if is_behind and found is NOTHING and ask.timestamp not in NEVER_FOUND:
+            raise _not_yet(context)
     except Exception as error:  # noqa: BLE001 - each partition has its own answer
         answer.error_code = as_kafka_error(error, f"listing offsets of {topic}-{ask.partition_index}").code
         return answer
@@ -95,6 +110,13 @@ def _answer(
     if context.api_version >= 4:
         answer.leader_epoch = leader_epoch
     return answer
+
+
+def _not_yet(context: RequestContext) -> KafkaError:
+    """The leader is so new that it does not know its high watermark; old clients know another word."""
+    if context.api_version >= VERSION_WITH_OFFSET_NOT_AVAILABLE:
+        return OffsetNotAvailable("the high watermark is not known yet")
+    return LeaderNotAvailable("the high watermark is not known yet")
 
 
 def _end_offset(partition: Partition, request: ListOffsetsRequest) -> int:
@@ -113,7 +135,7 @@ def _find(partition: Partition, timestamp: int, end_offset: int) -> Found:
     if timestamp in (EARLIEST, EARLIEST_LOCAL):
         start_offset = log.log_start_offset
         return Found(-1, start_offset, partition.epoch_for_offset(start_offset))
-    if timestamp in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
+    if timestamp in NEVER_FOUND:
         return NOTHING
     found = log.max_timestamp_offset() if timestamp == MAX_TIMESTAMP else log.offset_for_timestamp(timestamp)
     if found is None or found.offset >= end_offset:

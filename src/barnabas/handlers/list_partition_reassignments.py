@@ -2,20 +2,56 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
+
+from barnabas.controller.cluster.controller import KafkaController
+from barnabas.core.errors import KafkaError
+from barnabas.core.ids import TopicPartition
 from barnabas.handlers.context import RequestContext
 from barnabas.handlers.registry import Api
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.messages.list_partition_reassignments import (
     ListPartitionReassignmentsRequest,
     ListPartitionReassignmentsResponse,
+    OngoingPartitionReassignment,
+    OngoingTopicReassignment,
 )
 
 
 def handle_list_partition_reassignments(
-    request: ListPartitionReassignmentsRequest,  # noqa: ARG001 - whatever is asked for, nothing moves
-    context: RequestContext,  # noqa: ARG001
+    request: ListPartitionReassignmentsRequest, context: RequestContext
+) -> ListPartitionReassignmentsResponse | None:
+    controller = context.broker.controller
+    if controller is None:
+        return ListPartitionReassignmentsResponse(error_message=None)
+    context.answer_with(_list_in_cluster(request, controller))
+    return None
+
+
+async def _list_in_cluster(
+    request: ListPartitionReassignmentsRequest, controller: KafkaController
 ) -> ListPartitionReassignmentsResponse:
-    return ListPartitionReassignmentsResponse(error_message=None)
+    asked = None
+    if request.topics is not None:
+        asked = [TopicPartition(topic.name, p) for topic in request.topics for p in topic.partition_indexes]
+    try:
+        ongoing = await controller.list_partition_reassignments(asked)
+    except KafkaError as error:
+        return ListPartitionReassignmentsResponse(error_code=error.code, error_message=error.message)
+    by_topic: defaultdict[str, list[OngoingPartitionReassignment]] = defaultdict(list)
+    for (topic, partition), assignment in ongoing.items():
+        by_topic[topic].append(
+            OngoingPartitionReassignment(
+                partition_index=partition,
+                replicas=list(assignment.replicas),
+                adding_replicas=list(assignment.adding_replicas),
+                removing_replicas=list(assignment.removing_replicas),
+            )
+        )
+    return ListPartitionReassignmentsResponse(
+        error_message=None,
+        topics=[OngoingTopicReassignment(name=topic, partitions=rows) for topic, rows in by_topic.items()],
+    )
 
 
 LIST_PARTITION_REASSIGNMENTS = Api(

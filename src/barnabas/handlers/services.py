@@ -5,20 +5,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
 from barnabas.cluster.coordination import Coordination
 from barnabas.cluster.metadata_cache import MetadataCache
+from barnabas.controller.administration import TopicAdministration
+from barnabas.controller.cluster.controller import KafkaController
 from barnabas.controller.configs import ConfigRepository
 from barnabas.controller.producer_ids import ProducerIds
-from barnabas.controller.topic_admin import TopicAdmin
 from barnabas.coordinator.group.coordinator import GroupCoordinator
 from barnabas.coordinator.transaction.coordinator import TransactionCoordinator
 from barnabas.coordinator.transaction.markers import MarkerWriter
+from barnabas.coordinator.transaction.rules import ProducerIdAndEpoch
 from barnabas.core.clock import Clock
-from barnabas.core.ids import BrokerId
+from barnabas.core.errors import KafkaError
+from barnabas.core.ids import BrokerId, TopicPartition
+from barnabas.core.scheduler import Scheduler
 from barnabas.handlers.context import Peer
 from barnabas.handlers.endpoints import NodeEndpoint, endpoint_of
 from barnabas.handlers.internal_topics import InternalTopics
@@ -57,6 +61,30 @@ class Settings(Protocol):
     def transaction_partition_verification_enable(self) -> bool: ...
 
 
+class TransactionMembership(Protocol):
+    """Whoever knows, or can ask, which partitions are part of a producer's transaction. On one node that is
+    the coordinator itself. Each method calls back exactly once, at once or later."""
+
+    def add_partitions(
+        self,
+        transactional_id: str,
+        producer: ProducerIdAndEpoch,
+        partitions: Collection[TopicPartition],
+        done: Callable[[KafkaError | None], None],
+        *,
+        client_transaction_version: int,
+    ) -> None: ...
+
+    def verify(
+        self,
+        transactional_id: str,
+        producer: ProducerIdAndEpoch,
+        partitions: Collection[TopicPartition],
+        done: Callable[[frozenset[TopicPartition]], None],
+        refuse: Callable[[KafkaError], None],
+    ) -> None: ...
+
+
 @dataclass(slots=True)
 class Services:
     broker_id: BrokerId
@@ -70,13 +98,18 @@ class Services:
     metadata: MetadataCache
     replicas: ReplicaManager
     fetch_sessions: FetchSessions
-    topics: TopicAdmin
+    topics: TopicAdministration
     configs: ConfigRepository
     producer_ids: ProducerIds
     groups: GroupCoordinator
     transactions: TransactionCoordinator
+    transaction_membership: TransactionMembership
     markers: MarkerWriter
     internal_topics: InternalTopics
+    controller: KafkaController | None = None
+    """None on one node, where no broker is asked but this one."""
+    scheduler: Scheduler | None = None
+    """Set where `controller` is."""
 
     def endpoint_of(self, broker_id: int, connection: Peer) -> NodeEndpoint | None:
         """Where the client on `connection` finds a live broker."""

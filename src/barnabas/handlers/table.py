@@ -6,9 +6,11 @@ from barnabas.handlers.add_offsets_to_txn import ADD_OFFSETS_TO_TXN
 from barnabas.handlers.add_partitions_to_txn import ADD_PARTITIONS_TO_TXN
 from barnabas.handlers.alter_configs import ALTER_CONFIGS
 from barnabas.handlers.alter_partition_reassignments import ALTER_PARTITION_REASSIGNMENTS
+from barnabas.handlers.alter_replica_log_dirs import ALTER_REPLICA_LOG_DIRS
 from barnabas.handlers.api_versions import API_VERSIONS
 from barnabas.handlers.consumer_group_describe import CONSUMER_GROUP_DESCRIBE
 from barnabas.handlers.consumer_group_heartbeat import CONSUMER_GROUP_HEARTBEAT
+from barnabas.handlers.controlled_shutdown import CONTROLLED_SHUTDOWN
 from barnabas.handlers.create_partitions import CREATE_PARTITIONS
 from barnabas.handlers.create_topics import CREATE_TOPICS
 from barnabas.handlers.delete_groups import DELETE_GROUPS
@@ -29,6 +31,7 @@ from barnabas.handlers.heartbeat import HEARTBEAT
 from barnabas.handlers.incremental_alter_configs import INCREMENTAL_ALTER_CONFIGS
 from barnabas.handlers.init_producer_id import INIT_PRODUCER_ID
 from barnabas.handlers.join_group import JOIN_GROUP
+from barnabas.handlers.leader_and_isr import LEADER_AND_ISR
 from barnabas.handlers.leave_group import LEAVE_GROUP
 from barnabas.handlers.list_config_resources import LIST_CONFIG_RESOURCES
 from barnabas.handlers.list_groups import LIST_GROUPS
@@ -42,8 +45,10 @@ from barnabas.handlers.offset_fetch import OFFSET_FETCH
 from barnabas.handlers.offset_for_leader_epoch import OFFSET_FOR_LEADER_EPOCH
 from barnabas.handlers.produce import PRODUCE
 from barnabas.handlers.registry import ApiTable
+from barnabas.handlers.stop_replica import STOP_REPLICA
 from barnabas.handlers.sync_group import SYNC_GROUP
 from barnabas.handlers.txn_offset_commit import TXN_OFFSET_COMMIT
+from barnabas.handlers.update_metadata import UPDATE_METADATA
 from barnabas.handlers.write_txn_markers import WRITE_TXN_MARKERS
 
 ALL_APIS = ApiTable(
@@ -74,6 +79,7 @@ ALL_APIS = ApiTable(
         TXN_OFFSET_COMMIT,
         DESCRIBE_CONFIGS,
         ALTER_CONFIGS,
+        ALTER_REPLICA_LOG_DIRS,
         DESCRIBE_LOG_DIRS,
         CREATE_PARTITIONS,
         DELETE_GROUPS,
@@ -93,3 +99,6 @@ ALL_APIS = ApiTable(
     )
 )
 """The table that the dispatcher reads, in the order of the keys."""
+
+CLUSTER_APIS = ApiTable((*ALL_APIS, LEADER_AND_ISR, STOP_REPLICA, UPDATE_METADATA, CONTROLLED_SHUTDOWN))
+"""With the requests by which a controller directs the brokers of a cluster."""

@@ -127,7 +127,7 @@ def _ask(request: ProduceRequest, context: RequestContext, unchecked: _Unchecked
     partitions, (producer, *_) = unchecked
     transactional_id = request.transactional_id
     assert transactional_id is not None
-    transactions = context.broker.transactions
+    membership = context.broker.transaction_membership
 
     def refuse(error: KafkaError) -> None:
         answer.give(dict.fromkeys(partitions, as_produce_error(error)))
@@ -140,11 +140,11 @@ def _ask(request: ProduceRequest, context: RequestContext, unchecked: _Unchecked
         answer.give(dict.fromkeys(missing, error))
 
     if context.api_version >= VERSION_WITH_IMPLICIT_ADD:
-        transactions.add_partitions(
+        membership.add_partitions(
             transactional_id, producer, partitions, added, client_transaction_version=EPOCH_BUMP_VERSION
         )
     elif context.broker.settings.transaction_partition_verification_enable:
-        transactions.verify(transactional_id, producer, partitions, verified, refuse)
+        membership.verify(transactional_id, producer, partitions, verified, refuse)
     else:
         answer.give(NONE_REFUSED)
 

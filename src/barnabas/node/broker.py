@@ -13,11 +13,9 @@ import logging
 import random
 import resource
 from contextlib import AsyncExitStack
-from pathlib import Path
 
-from barnabas.cluster.broker_znodes import BrokerInfo, Endpoint
+from barnabas.cluster.broker_znodes import BrokerInfo
 from barnabas.cluster.coordination import Coordination
-from barnabas.cluster.embedded import open_embedded
 from barnabas.cluster.metadata_cache import MetadataCache
 from barnabas.cluster.registration import (
     Registration,
@@ -41,19 +39,22 @@ from barnabas.core.metrics import Metrics
 from barnabas.handlers.dispatcher import Dispatcher
 from barnabas.handlers.internal_topics import InternalTopics
 from barnabas.handlers.services import Services
-from barnabas.handlers.table import ALL_APIS
+from barnabas.handlers.table import ALL_APIS, CLUSTER_APIS
 from barnabas.network.exchange import Exchange
 from barnabas.network.listener import Endpoint as Bind
 from barnabas.network.server import Server
 from barnabas.network.settings import UNLIMITED, NetworkSettings
 from barnabas.node.broker_config import BrokerConfig
+from barnabas.node.cluster_member import ClusterMember
 from barnabas.node.config_keys import BROKER_KEYS
 from barnabas.node.config_parsing import connection_overrides
+from barnabas.node.coordination_store import open_coordination
 from barnabas.node.groups import make_group_coordinator, offsets_topic
 from barnabas.node.identity import GENERATE, Remembered, check_cluster_id, choose_broker_id, remembered
 from barnabas.node.lifecycle import BrokerState, Lifecycle
-from barnabas.node.listeners import Listener
+from barnabas.node.listeners import Listener, advertised_endpoints
 from barnabas.node.metrics_endpoint import MetricsEndpoint
+from barnabas.node.replication_settings import follow_replication_settings, replication_settings
 from barnabas.node.runtime import LoopScheduler, ThreadBackground, TimerDriver
 from barnabas.node.transactions import LocalMarkers, make_transaction_coordinator, transaction_topic
 from barnabas.purgatory.timer import Timer
@@ -68,7 +69,6 @@ from barnabas.storage.log_manager import LogManager, LogManagerSettings
 
 logger = logging.getLogger(__name__)
 
-COORDINATION_DIRECTORY = "coordination"
 DRAIN_MS_MAX = 5_000.0
 """Answers that are owed when the broker stops may take this long to leave."""
 
@@ -98,6 +98,7 @@ class Broker:
         self._exits = AsyncExitStack()
         self._replicas: ReplicaManager | None = None
         self._topics: TopicAdmin | None = None
+        self._member: ClusterMember | None = None
         self._unusable: dict[str, OSError] = {}
         """Log directories whose owner cannot be read or written: offline from the start."""
         self.metrics.gauge(
@@ -118,15 +119,18 @@ class Broker:
         configs = ConfigRepository(znodes, self.broker_id, BROKER_KEYS, self.config.given)
         await configs.load()
 
+        metadata = MetadataCache(self.cluster_id)
+        member = self._make_member(znodes, configs, metadata)
         log_manager = self._open_logs(configs)
         server = self._bind()
-        configs.on_broker_change(lambda _: self._follow_settings(configs, server, log_manager))
-        replicas = self._make_replicas(log_manager)
-        metadata = MetadataCache(self.cluster_id)
-        broker_epoch = await self._register(znodes, metadata)
+        replicas = self._make_replicas(log_manager, metadata, member)
+        configs.on_broker_change(lambda _: self._follow_settings(configs, server, replicas))
+        broker_epoch = await self._register(znodes, metadata, member)
         self._exits.callback(log_manager.close, broker_epoch)
+        self._exits.push_async_callback(replicas.close)
         groups = make_group_coordinator(
             self.config,
+            configs,
             replicas,
             metadata,
             clock=self._clock,
@@ -143,7 +147,7 @@ class Broker:
             self.config,
             replicas,
             metadata,
-            markers,
+            markers if member is None else member.markers_everywhere(markers),
             producer_ids.take_now,
             lambda topic_partition: self._is_deleted(topic_partition, metadata),
             clock=self._clock,
@@ -152,14 +156,18 @@ class Broker:
             metrics=self.metrics,
         )
         self._exits.callback(transactions.runtime.close)
-        topics = await self._take_control(znodes, configs, metadata, replicas)
+        configs.on_topic_change(replicas.update_log_config)
+        topics = (
+            await self._take_control(znodes, configs, metadata, replicas) if member is None else member.topics
+        )
+        apis = ALL_APIS if member is None else CLUSTER_APIS
 
         services = Services(
             broker_id=self.broker_id,
             cluster_id=self.cluster_id,
             settings=self.config,
             clock=self._clock,
-            apis=ALL_APIS,
+            apis=apis,
             features={TRANSACTION_VERSION_FEATURE: transactions.settings.transaction_version},
             znodes=znodes,
             metadata=metadata,
@@ -175,6 +183,9 @@ class Broker:
             producer_ids=producer_ids,
             groups=groups,
             transactions=transactions,
+            transaction_membership=(
+                transactions if member is None else member.transaction_membership(transactions)
+            ),
             markers=markers,
             internal_topics=InternalTopics(
                 topics,
@@ -184,16 +195,25 @@ class Broker:
                     TRANSACTION_TOPIC: transaction_topic(self.config),
                 },
             ),
+            controller=None if member is None else member.controller,
+            scheduler=None if member is None else self._scheduler,
         )
-        dispatcher = Dispatcher(ALL_APIS, services, self._clock, self.metrics)
+        dispatcher = Dispatcher(apis, services, self._clock, self.metrics)
         self._exits.push_async_callback(dispatcher.close)
         await self._serve_metrics()
         server.dispatch = dispatcher.dispatch
         server.start(loop)
         self._exits.push_async_callback(server.stop, deadline_ms=DRAIN_MS_MAX)
+        if member is not None:
+            # The controller reaches a broker over the network, like everyone.
+            await member.join()
+            self._exits.push_async_callback(member.stop_controller)
         self.lifecycle.move_to(BrokerState.RUNNING)
 
     async def shutdown(self) -> None:
+        if self._member is not None and self.lifecycle.state is BrokerState.RUNNING:
+            self.lifecycle.move_to(BrokerState.PENDING_CONTROLLED_SHUTDOWN)
+            await self._member.shut_down_controlled()
         if not self.lifecycle.begin_shutdown():
             return
         await self._exits.aclose()
@@ -202,11 +222,8 @@ class Broker:
     # The steps of start-up, in their order
 
     async def _open_coordination(self) -> Coordination:
-        """The embedded store lives in the first log directory, beside the logs."""
-        if self.config.zookeeper_connect:
-            raise InvalidConfig("zookeeper.connect is set, but this version runs on its embedded store only")
-        path = Path(self.config.log_dirs[0]) / COORDINATION_DIRECTORY
-        znodes = await self._exits.enter_async_context(open_embedded(path, self._clock, self._background))
+        store = open_coordination(self.config, self._clock, self._background)
+        znodes = await self._exits.enter_async_context(store)
         await make_persistent_paths(znodes)
         return znodes
 
@@ -288,10 +305,14 @@ class Broker:
             offline = self._replicas.directory_failed(directory)
             if self._topics is not None:
                 self._topics.replicas_offline(offline)
+            if self._member is not None:
+                self._member.log_directory_failed()
 
     def _is_deleted(self, topic_partition: TopicPartition, metadata: MetadataCache) -> bool:
-        """A partition that nobody knows; while topics are still being loaded, nobody can know that."""
-        return self._topics is not None and metadata.partition(*topic_partition) is None
+        """A partition that nobody knows; while topics are still being loaded, or the controller has not said
+        which there are, nobody can know that."""
+        knows_all = self._topics is not None if self._member is None else metadata.is_live(self.broker_id)
+        return knows_all and metadata.partition(*topic_partition) is None
 
     def _bind(self) -> Server:
         """Take the ports now, so that a conflict stops the start before anything else happens."""
@@ -316,33 +337,80 @@ class Broker:
         ]
         return server
 
-    def _follow_settings(self, configs: ConfigRepository, server: Server, log_manager: LogManager) -> None:
+    def _follow_settings(self, configs: ConfigRepository, server: Server, replicas: ReplicaManager) -> None:
         """Settings of the broker itself that may change while it runs; topics' follow by themselves."""
         server.settings.connections_max = min(configs.broker_value("max.connections"), connections_allowed())
         server.settings.connections_per_ip_max = configs.broker_value("max.connections.per.ip")
         server.settings.connections_per_ip_overrides = connection_overrides(
             configs.broker_value("max.connections.per.ip.overrides")
         )
-        log_manager.cleaner.reconfigure(_cleaner_settings(configs))
+        replicas.log_manager.cleaner.reconfigure(_cleaner_settings(configs))
+        follow_replication_settings(replicas.settings, configs)
 
-    def _make_replicas(self, log_manager: LogManager) -> ReplicaManager:
+    def _make_member(
+        self, znodes: Coordination, configs: ConfigRepository, metadata: MetadataCache
+    ) -> ClusterMember | None:
+        """With ZooKeeper the broker is one of a cluster, even if it is the only one yet."""
+        if not self.config.zookeeper_connect:
+            return None
+        member = ClusterMember(
+            self.broker_id,
+            self.config,
+            znodes,
+            configs,
+            metadata,
+            clock=self._clock,
+            scheduler=self._scheduler,
+            randomness=self._randomness,
+            metrics=self.metrics,
+        )
+        self._exits.push_async_callback(member.close)
+        self._member = member
+        return member
+
+    def _make_replicas(
+        self, log_manager: LogManager, metadata: MetadataCache, member: ClusterMember | None
+    ) -> ReplicaManager:
         self._timer = Timer(self._clock)
         driver = TimerDriver(asyncio.get_running_loop(), self._clock, self._timer)
         self._exits.callback(driver.close)
-        replicas = ReplicaManager(self.broker_id, log_manager, self._clock, self._timer, self.metrics)
+        if member is None:
+            replicas = ReplicaManager(self.broker_id, log_manager, self._clock, self._timer, self.metrics)
+        else:
+            replicas = ReplicaManager(
+                self.broker_id,
+                log_manager,
+                self._clock,
+                self._timer,
+                self.metrics,
+                isr_store=member.isr_store,
+                connect=member.connect_to,
+                metadata=metadata,
+                lease_expires_ms=member.lease_expires_ms,
+                broker_epoch=lambda: member.broker_epoch,
+                scheduler=self._scheduler,
+                settings=replication_settings(self.config),
+            )
+            replicas.start()
         self._replicas = replicas
         return replicas
 
-    async def _register(self, znodes: Coordination, metadata: MetadataCache) -> int:
+    async def _register(
+        self, znodes: Coordination, metadata: MetadataCache, member: ClusterMember | None
+    ) -> int:
         """Be present in the cluster, until shutdown; returns the epoch of this presence."""
-        registration = Registration(znodes, self._clock, self._scheduler)
-        endpoints = tuple(
-            Endpoint(each.name, each.host, each.port, each.security_protocol)
-            for each in (
-                self.config.advertised_listeners.get(bound.name, bound) for bound in self.bound_listeners
-            )
+        endpoints = advertised_endpoints(
+            self.bound_listeners,
+            self.config.advertised_listeners,
+            must_be_reachable=member is not None,
         )
-        present = await registration.register(BrokerInfo(self.broker_id, endpoints, self.config.broker_rack))
+        broker = BrokerInfo(self.broker_id, endpoints, self.config.broker_rack)
+        if member is not None:
+            epoch = await member.register(broker)
+            self._exits.push_async_callback(member.unregister)
+            return epoch
+        registration = Registration(znodes, self._clock, self._scheduler)
+        present = await registration.register(broker)
         self._exits.push_async_callback(registration.unregister, self.broker_id)
         metadata.put_brokers([present])
         return present.epoch
@@ -357,7 +425,6 @@ class Broker:
         """Be the controller, and lead every partition under a new epoch."""
         controllership = await become_controller(znodes, self.broker_id, self._clock)
         metadata.put_controller(self.broker_id)
-        configs.on_topic_change(replicas.update_log_config)
         local = LocalPartitions(self.broker_id, replicas)
         topics = TopicAdmin(znodes, controllership, configs, metadata, local, self._randomness)
         await topics.load(replicas.log_manager)

@@ -85,6 +85,8 @@ class BrokerConfig:
     replica_fetch_min_bytes: int
     replica_fetch_backoff_ms: int
     num_replica_fetchers: int
+    leader_replication_throttled_rate: int
+    follower_replication_throttled_rate: int
     replica_high_watermark_checkpoint_interval_ms: int
     replica_selector_class: str | None
     fetch_purgatory_purge_interval_requests: int
@@ -103,7 +105,9 @@ class BrokerConfig:
 
     zookeeper_connect: str | None
     zookeeper_session_timeout_ms: int
+    zookeeper_auth: str | None
     zookeeper_set_acl: bool
+    zookeeper_ssl_client_enable: bool
     zookeeper_max_in_flight_requests: int
 
     group_min_session_timeout_ms: int

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from barnabas.cluster.connect_string import ConnectString
+from barnabas.cluster.coordination import BadArguments
 from barnabas.core.errors import InvalidConfig
 from barnabas.node.listeners import check_distinct_ports
 
@@ -15,6 +18,9 @@ SERVED_SECURITY_PROTOCOLS = frozenset({"PLAINTEXT"})
 """What the network can do. A listener that asks for more is refused: serving it in the clear under
 a name that promises otherwise would be worse than not starting."""
 
+LOCAL_ZOOKEEPER = "local"
+"""As `zookeeper.connect`: run one beside the broker."""
+
 _UNROUTABLE = ("", "0.0.0.0", "::")  # noqa: S104 - recognised, not bound
 _CLEANER_BYTES_PER_THREAD_MIN = 1 << 20
 
@@ -22,7 +28,7 @@ _CLEANER_BYTES_PER_THREAD_MIN = 1 << 20
 def check_agreement(config: BrokerConfig) -> None:
     """Raise INVALID_CONFIG with the first disagreement."""
     check_distinct_ports(config.listeners)
-    for rule in (_identity, _addresses, _security, _times, _sizes, _sasl):
+    for rule in (_identity, _addresses, _zookeeper, _security, _times, _sizes, _sasl):
         for complaint in rule(config):
             raise InvalidConfig(complaint)
 
@@ -55,6 +61,22 @@ def _addresses(config: BrokerConfig) -> Iterator[str]:
             yield f"control.plane.listener.name and the listener between brokers are both {plane}"
     if config.max_connections_per_ip == 0 and not config.max_connections_per_ip_overrides:
         yield "max.connections.per.ip may be 0 only with max.connections.per.ip.overrides, or nobody gets in"
+
+
+def _zookeeper(config: BrokerConfig) -> Iterator[str]:
+    connect = config.zookeeper_connect
+    if connect and connect != LOCAL_ZOOKEEPER:
+        try:
+            ConnectString.parse(connect)
+        except BadArguments as error:
+            yield f"zookeeper.connect: {error.path}"
+    credentials = config.zookeeper_auth
+    if credentials is not None and not re.fullmatch(r"[^:]+:.+", credentials):
+        yield "zookeeper.auth must be of the form USER:PASSWORD"
+    if config.zookeeper_set_acl and credentials is None:
+        yield "zookeeper.set.acl needs credentials that znodes can belong to; set zookeeper.auth"
+    if config.zookeeper_ssl_client_enable:
+        yield "zookeeper.ssl.client.enable is true, but this version speaks to ZooKeeper in the clear only"
 
 
 def _security(config: BrokerConfig) -> Iterator[str]:

@@ -8,9 +8,10 @@ same kind of address, which is why advertised addresses go by name.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from barnabas.cluster.broker_znodes import Endpoint
 from barnabas.core.errors import InvalidConfig
 from barnabas.node.config_keys.sockets import SECURITY_PROTOCOLS
 
@@ -18,6 +19,8 @@ _LISTENER = re.compile(
     r"(?P<name>[A-Za-z0-9_.-]+)://(?:\[(?P<bracketed>[^\]]*)\]|(?P<host>[^:\[\]/]*)):(?P<port>\d+)"
 )
 _PORT_MAX = 65_535
+
+EVERYWHERE = ("", "0.0.0.0", "::")  # noqa: S104 - addresses that are recognised, not bound
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,3 +100,22 @@ def _parse_listener(key: str, entry: str, protocols: Mapping[str, str]) -> Liste
 
 def _entries(text: str) -> list[str]:
     return [entry.strip() for entry in text.split(",") if entry.strip()]
+
+
+def advertised_endpoints(
+    bound: Sequence[Listener], advertised: Mapping[str, Listener], *, must_be_reachable: bool
+) -> tuple[Endpoint, ...]:
+    """What a broker registers: where others find each of its listeners.
+
+    On its own a broker may listen everywhere and answer with the address that a client used; the other
+    brokers of a cluster have used none yet."""
+    endpoints = []
+    for listener in bound:
+        at = advertised.get(listener.name, listener)
+        if must_be_reachable and at.host in EVERYWHERE:
+            raise InvalidConfig(
+                f"the listener {listener.name} is bound to every address; say under which one the other"
+                f" brokers find it: advertised.listeners={listener.name}://HOST:{at.port}"
+            )
+        endpoints.append(Endpoint(at.name, at.host, at.port, at.security_protocol))
+    return tuple(endpoints)

@@ -13,11 +13,13 @@ import logging
 import resource
 import signal
 from collections.abc import Callable
+from contextlib import AsyncExitStack
 
 from barnabas.cluster.coordination import CoordinationError, StoreLocked
 from barnabas.core.errors import KafkaError
 from barnabas.node.broker import Broker
 from barnabas.node.broker_config import BrokerConfig
+from barnabas.node.config_checks import LOCAL_ZOOKEEPER
 from barnabas.node.log_output import configure_logging
 from barnabas.storage.log_manager import DuplicateLog
 
@@ -45,7 +47,28 @@ async def serve(config: BrokerConfig, metrics_address: tuple[str, int] | None) -
     loop = asyncio.get_running_loop()
     for signum in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(signum, _stop, loop, signum, stopped)
-    broker = Broker(config, metrics_address=metrics_address)
+    async with AsyncExitStack() as stack:
+        config = await start_zookeeper(config, stack)
+        await serve_broker(Broker(config, metrics_address=metrics_address), stopped)
+
+
+async def start_zookeeper(config: BrokerConfig, stack: AsyncExitStack) -> BrokerConfig:
+    """With `zookeeper.connect=local`: one beside the broker, which the settings returned name."""
+    if config.zookeeper_connect != LOCAL_ZOOKEEPER:
+        return config
+    # Imported here because no other broker starts processes.
+    from barnabas.node.zookeeper_member import local_zookeeper  # noqa: PLC0415
+    from barnabas.node.zookeeper_server import CannotRunZooKeeper, beside  # noqa: PLC0415
+
+    server = beside(config.log_dirs[0])
+    try:
+        await stack.enter_async_context(local_zookeeper(server))
+    except CannotRunZooKeeper as error:
+        raise StartupFailed(str(error)) from error
+    return config.with_changes({"zookeeper.connect": server.connect})
+
+
+async def serve_broker(broker: Broker, stopped: asyncio.Event) -> None:
     try:
         await broker.startup()
     except (KafkaError, CoordinationError, DuplicateLog, OSError) as error:

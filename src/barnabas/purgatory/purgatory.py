@@ -44,6 +44,10 @@ class DelayedOperation(TimerTask, ABC):
     def try_complete(self) -> bool:
         """If the condition holds, `return self.force_complete()`; else False."""
 
+    def check(self, key: Hashable) -> bool:  # noqa: ARG002 - for those whom it spares work
+        """Something about `key`, one of those it waits for, has changed: try again."""
+        return self.try_complete()
+
     @abstractmethod
     def on_complete(self) -> None:
         """Answer the request; called exactly once, by whatever completed it."""
@@ -169,7 +173,7 @@ class Purgatory:
                 stale = True
                 continue
             try:
-                completed += operation.try_complete()
+                completed += operation.check(key)
             except Exception:
                 # The change that brought us here belongs to another request, which must not suffer.
                 # The operation still has its timeout.

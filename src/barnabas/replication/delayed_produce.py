@@ -2,11 +2,12 @@
 
 It is finished when each of its partitions is, in one of these ways:
 
-- A. The partition is no longer led here: the producer has to look for the new leader.
+- A. The partition is no longer led here, or may not be: the producer has to look for the leader.
 - B. The leader has the records and
     - B.1 the disk failed meanwhile: that is the answer, for the records will never be safe here;
-    - B.2 they are replicated as far as the producer asked: success, unless the set of in-sync
-      replicas shrank below the minimum after the append.
+    - B.2 the set of in-sync replicas shrank below the minimum after the append: nothing is committed
+      then, and the producer need not wait to hear of it;
+    - B.3 they are replicated as far as the producer asked: success.
 """
 
 from __future__ import annotations
@@ -65,12 +66,14 @@ class DelayedProduce(DelayedOperation):
 
     def _settle(self, ack: PendingAck) -> None:
         partition = ack.partition
-        if not partition.is_leader or partition.leader_epoch != ack.leader_epoch:
+        if not partition.is_leader or partition.leader_epoch != ack.leader_epoch or not partition.has_lease:
             ack.answer.error_code = NotLeaderOrFollower.code
             ack.is_done = True
+        elif self._required_acks == -1 and not partition.has_enough_replicas:
+            ack.answer.error_code = NotEnoughReplicasAfterAppend.code
+            ack.is_done = True
         elif partition.is_acknowledged(ack.end_offset, self._required_acks):
-            enough = self._required_acks != -1 or partition.has_enough_replicas
-            ack.answer.error_code = NONE if enough else NotEnoughReplicasAfterAppend.code
+            ack.answer.error_code = NONE
             ack.is_done = True
         elif partition.log.log_directory.failure is not None:
             ack.answer.error_code = KafkaStorageError.code

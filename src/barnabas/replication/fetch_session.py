@@ -16,7 +16,7 @@ from barnabas.core.clock import Clock
 from barnabas.core.errors import FetchSessionIdNotFound, FetchSessionTopicIdError, InvalidFetchSessionEpoch
 from barnabas.core.ids import Randomness, Uuid
 from barnabas.core.metrics import Metrics
-from barnabas.replication.fetching import NO_OFFSET, FetchPartition, PartitionRead
+from barnabas.replication.fetching import NO_NEWS, NO_OFFSET, NO_REPLICA, FetchPartition, PartitionRead
 
 NO_SESSION = 0
 INITIAL_EPOCH = 0
@@ -60,7 +60,7 @@ class FetchSession:
         busy partition cannot keep the others waiting."""
         worth: list[tuple[FetchPartition, PartitionRead]] = []
         for ask, read in zip(asks, reads, strict=True):
-            if _has_news(ask, read):
+            if read is not NO_NEWS and _has_news(ask, read):
                 worth.append((ask, read))
                 if read.records is not None and self.partitions.pop(ask.session_key, None) is not None:
                     self.partitions[ask.session_key] = ask
@@ -70,14 +70,14 @@ class FetchSession:
 class FetchContext:
     """How one fetch request is to be understood and answered."""
 
-    __slots__ = ("_is_incremental", "asks", "session")
+    __slots__ = ("asks", "is_incremental", "session")
 
     def __init__(
         self, asks: Sequence[FetchPartition], session: FetchSession | None, *, is_incremental: bool = False
     ) -> None:
         self.asks = asks
         self.session = session
-        self._is_incremental = is_incremental
+        self.is_incremental = is_incremental
 
     @property
     def session_id(self) -> int:
@@ -87,7 +87,7 @@ class FetchContext:
         if self.session is None:
             return list(zip(self.asks, reads, strict=True))
         news = self.session.news(self.asks, reads)
-        return news if self._is_incremental else list(zip(self.asks, reads, strict=True))
+        return news if self.is_incremental else list(zip(self.asks, reads, strict=True))
 
 
 class FetchSessions:
@@ -168,7 +168,11 @@ def next_epoch(epoch: int) -> int:
 
 
 def _has_news(ask: FetchPartition, read: PartitionRead) -> bool:
-    news = read.records is not None or read.diverging_epoch is not None
+    news = (
+        read.records is not None
+        or read.diverging_epoch is not None
+        or read.preferred_read_replica != NO_REPLICA
+    )
     if read.high_watermark != ask.sent_high_watermark:
         ask.sent_high_watermark = read.high_watermark
         news = True

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
 NO_EPOCH = -1
 NO_OFFSET = -1
+NO_REPLICA = -1
 
 
 class FetchPartition:
@@ -73,6 +74,7 @@ class PartitionRead:
         "high_watermark",
         "last_stable_offset",
         "log_start_offset",
+        "preferred_read_replica",
         "records",
     )
 
@@ -93,15 +95,35 @@ class PartitionRead:
         self.records = records
         self.aborted_transactions = aborted_transactions
         self.diverging_epoch = diverging_epoch
+        self.preferred_read_replica = NO_REPLICA
 
 
 class FetchParams:
     """What holds for all partitions of one fetch."""
 
-    __slots__ = ("is_from_follower", "max_bytes", "max_wait_ms", "min_bytes", "read_committed", "replica_id")
+    __slots__ = (
+        "broker_epoch",
+        "is_from_follower",
+        "max_bytes",
+        "max_wait_ms",
+        "may_read_from_follower",
+        "min_bytes",
+        "rack_id",
+        "read_committed",
+        "replica_id",
+    )
 
     def __init__(
-        self, replica_id: int, max_wait_ms: int, min_bytes: int, max_bytes: int, *, read_committed: bool
+        self,
+        replica_id: int,
+        max_wait_ms: int,
+        min_bytes: int,
+        max_bytes: int,
+        *,
+        read_committed: bool,
+        broker_epoch: int = NO_EPOCH,
+        rack_id: str = "",
+        may_read_from_follower: bool = False,
     ) -> None:
         self.replica_id = replica_id
         self.is_from_follower = replica_id >= 0
@@ -109,3 +131,11 @@ class FetchParams:
         self.min_bytes = min_bytes
         self.max_bytes = max_bytes
         self.read_committed = read_committed
+        self.broker_epoch = broker_epoch
+        """Of a follower: which of its lives this is."""
+        self.rack_id = rack_id
+        self.may_read_from_follower = may_read_from_follower and not self.is_from_follower
+
+
+NO_NEWS = PartitionRead()
+"""Stands for a partition of a session of which there is nothing to say; never sent."""

@@ -90,6 +90,7 @@ class Broker(Admin):
             producer_ids=ProducerIds(lambda: allocate_producer_ids(znodes, BROKER_ID)),
             groups=None,  # type: ignore[arg-type]
             transactions=None,  # type: ignore[arg-type]
+            transaction_membership=None,  # type: ignore[arg-type]
             markers=None,  # type: ignore[arg-type]
             internal_topics=InternalTopics(
                 self.topics,

@@ -77,9 +77,14 @@ class Replicas(ReplicaManager):
         self.directory_failed(directory)
 
     def lead(
-        self, key: TopicPartition = ZERO, *, epoch: int = 0, isr: Sequence[BrokerId] = (ME,)
+        self,
+        key: TopicPartition = ZERO,
+        *,
+        epoch: int = 0,
+        isr: Sequence[BrokerId] = (ME,),
+        replicas: Sequence[BrokerId] = (ME, OTHER),
     ) -> Partition:
-        self.become_leader(key, TOPIC_ID, epoch, (ME, OTHER), isr, self.config)
+        self.become_leader(key, TOPIC_ID, epoch, replicas, isr, self.config)
         return self.partition(*key)
 
     def append(self, partition: Partition, *values: bytes, acks: int = 1, **fields: int) -> AppendInfo:
@@ -124,9 +129,16 @@ def fetch_params(**changed: int | bool) -> FetchParams:
 
 
 def at(
-    offset: int, key: TopicPartition = ZERO, *, max_bytes: int = 1 << 20, epoch: int = -1
+    offset: int,
+    key: TopicPartition = ZERO,
+    *,
+    max_bytes: int = 1 << 20,
+    epoch: int = -1,
+    last_fetched_epoch: int = -1,
 ) -> FetchPartition:
-    return FetchPartition(key.topic, TOPIC_ID, key.partition, offset, max_bytes, epoch)
+    return FetchPartition(
+        key.topic, TOPIC_ID, key.partition, offset, max_bytes, epoch, last_fetched_epoch, log_start_offset=0
+    )
 
 
 def is_answered(answer: Answer) -> bool:

@@ -8,7 +8,7 @@ import pytest
 
 from barnabas.core.errors import NotLeaderOrFollower, OffsetOutOfRange, PolicyViolation, RequestTimedOut
 from barnabas.replication.delayed_delete_records import PendingDeletion
-from tests.unit.replication.support import ZERO, Answer, Replicas
+from tests.unit.replication.support import ME, ZERO, Answer, Replicas
 
 
 @pytest.fixture
@@ -17,7 +17,7 @@ def replicas(tmp_path: Path) -> Replicas:
 
 
 def test_an_answer_comes_once_the_start_has_moved(replicas: Replicas) -> None:
-    partition = replicas.lead()
+    partition = replicas.lead(replicas=(ME,))
     replicas.append(partition, b"a", b"b", b"c")
     assert partition.delete_records_before(2) == 2
     answer, answered = Answer(), []
@@ -31,7 +31,7 @@ def test_an_answer_comes_once_the_start_has_moved(replicas: Replicas) -> None:
 def test_an_answer_that_waits_comes_with_the_high_watermark(
     replicas: Replicas,
 ) -> None:
-    partition = replicas.lead()
+    partition = replicas.lead(replicas=(ME,))
     replicas.append(partition, b"a", b"b")
     answer, answered = Answer(), []
     replicas.delete_records(100, [PendingDeletion(partition, 2, answer)], lambda: answered.append(1))
@@ -43,7 +43,7 @@ def test_an_answer_that_waits_comes_with_the_high_watermark(
 
 
 def test_a_lost_leadership_and_a_timeout_are_answers_too(replicas: Replicas) -> None:
-    partition = replicas.lead()
+    partition = replicas.lead(replicas=(ME,))
     replicas.append(partition, b"a", b"b")
     late, lost = Answer(), Answer()
     answered: list[str] = []
@@ -59,7 +59,7 @@ def test_a_lost_leadership_and_a_timeout_are_answers_too(replicas: Replicas) -> 
 
 def test_only_committed_records_of_a_topic_with_deletion_can_be_deleted(tmp_path: Path) -> None:
     replicas = Replicas(str(tmp_path / "deleted"))
-    partition = replicas.lead()
+    partition = replicas.lead(replicas=(ME,))
     replicas.append(partition)
     for offset in (2, -2):
         with pytest.raises(OffsetOutOfRange):

@@ -10,10 +10,12 @@ from barnabas.node.config_keys.words import (
     KIB,
     LIST,
     LONG,
+    LONG_MAX,
     MIB,
     MINUTE_MS,
     NO_EFFECT,
     PASSWORD,
+    PER_BROKER,
     SECOND_MS,
     STRING,
 )
@@ -58,6 +60,14 @@ REPLICATION = (
     Key(
         "num.replica.fetchers", INT, 1, at_least(1), CLUSTER_WIDE,
         "Connections to each other broker that replicate from it.",
+    ),
+    Key(
+        "leader.replication.throttled.rate", LONG, LONG_MAX, at_least(0), PER_BROKER,
+        "Bytes a second that throttled replicas may take from this broker.",
+    ),
+    Key(
+        "follower.replication.throttled.rate", LONG, LONG_MAX, at_least(0), PER_BROKER,
+        "Bytes a second that throttled replicas of this broker may fetch.",
     ),
     Key(
         "replica.high.watermark.checkpoint.interval.ms", LONG, 5 * SECOND_MS, at_least(1),
@@ -116,8 +126,14 @@ LEADERS = (
 ZOOKEEPER = (
     Key(
         "zookeeper.connect", STRING, None,
-        doc="The ensemble, HOST:PORT separated by commas, with an optional /chroot at the end. Unset means"
-        " one broker on its own with the embedded store; Apache Kafka demands a value.",
+        doc="The ensemble, HOST:PORT separated by commas, with an optional /chroot at the end, which is made."
+        " `local` runs a ZooKeeper beside the broker, in its data directory. Unset means one broker on its"
+        " own with the embedded store; Apache Kafka demands a value.",
+    ),
+    Key(
+        "zookeeper.auth", PASSWORD, None,
+        doc="Credentials for ZooKeeper, USER:PASSWORD, by its digest scheme. Not a key of Apache Kafka, which"
+        " takes them from a JAAS file.",
     ),
     Key(
         "zookeeper.session.timeout.ms", INT, 18 * SECOND_MS, at_least(1),
@@ -129,11 +145,12 @@ ZOOKEEPER = (
     ),
     Key(
         "zookeeper.set.acl", BOOLEAN, False,
-        doc="Whether znodes are written so that only brokers may change them.",
+        doc="Whether znodes belong to the credentials in `zookeeper.auth`: everybody may read them, except"
+        " secrets, and only brokers may change them.",
     ),
     Key(
         "zookeeper.max.in.flight.requests", INT, 10, at_least(1),
-        doc="Requests to ZooKeeper that may be unanswered at once.",
+        doc=NO_EFFECT + "A hundred requests to ZooKeeper may be unanswered at once.",
     ),
     Key(
         "zookeeper.ssl.client.enable", BOOLEAN, False,

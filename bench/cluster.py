@@ -1,0 +1,123 @@
+"""Three brokers beside three brokers of Apache Kafka, alternately, in one run.
+
+    make bench-cluster          # writes the second table of bench/RESULTS.md, and cluster.json
+    make bench-cluster-quick    # one small round, printed only
+
+A round starts a cluster on empty directories, puts every work on it, and kills it; then comes the other.
+Ours runs on one ZooKeeper, Apache Kafka with its own quorum, every node broker and controller at once,
+heap as its scripts set it. Topics have replication factor 3 and min.insync.replicas 2. A silent broker is
+believed alive for `--session-ms` in both: it is ZooKeeper's session here, and the broker's session with
+the controller there. CPU and memory are sums over the three brokers; ZooKeeper's are not in them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import signal
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import cluster_faults
+import cluster_works
+import report
+from cluster_works import FULL, QUICK, ClusterScale
+from run import collect, compile_sources, end_by_exception
+from tests.peers.kafka import HEAP
+from tests.support.broker import REPOSITORY
+from tests.support.clusters import AnyCluster, any_cluster
+from works import MEGABYTE, Figures
+
+HERE = Path(__file__).parent
+SESSION_TIMEOUT_MS = 6_000
+SETTINGS: dict[str, object] = {"min.insync.replicas": 2, "default.replication.factor": 3}
+
+Work = Callable[[AnyCluster, ClusterScale], Figures]
+WORKS: dict[str, Work] = {
+    "produce": cluster_works.produce,
+    "paced": cluster_works.paced,
+    "requests": cluster_works.requests,
+    "large_batches": cluster_works.large_batches,
+    "rolling_restart": cluster_faults.rolling_restart,
+    "leader_kills": cluster_faults.leader_kills,
+    "controller_kills": cluster_faults.controller_kills,
+}
+"""On one cluster after the other, in this order: what kills comes last."""
+ALONE: dict[str, Work] = {"partitions": cluster_faults.many_partitions}
+"""On a cluster of its own, which nothing has used before."""
+
+
+@contextmanager
+def started(name: str, session_timeout_ms: int) -> Iterator[AnyCluster]:
+    directory = Path(tempfile.mkdtemp(prefix=f"bench-{name}-"))
+    try:
+        with any_cluster(
+            name, directory, SETTINGS, session_timeout_ms=session_timeout_ms, heap=HEAP
+        ) as cluster:
+            yield cluster
+    finally:
+        shutil.rmtree(directory, ignore_errors=True)
+
+
+def measure(name: str, works: list[str], scale: ClusterScale, session_timeout_ms: int) -> Figures:
+    figures: Figures = {}
+    together = [title for title in WORKS if title in works]
+    if together:
+        with started(name, session_timeout_ms) as cluster:
+            cluster_works.warm_up(cluster, scale)
+            for title in together:
+                figures |= measured(title, WORKS[title], cluster, scale)
+    for title, work in ALONE.items():
+        if title in works:
+            with started(name, session_timeout_ms) as cluster:
+                figures |= measured(title, work, cluster, scale)
+    return figures
+
+
+def measured(title: str, work: Work, cluster: AnyCluster, scale: ClusterScale) -> Figures:
+    print(f"  {cluster.name}: {title}", file=sys.stderr, flush=True)
+    figures = work(cluster, scale)
+    said = ", ".join(f"{figure} {value:.4g}" for figure, value in figures.items())
+    print(f"    {said}", file=sys.stderr, flush=True)
+    return figures
+
+
+def main() -> int:
+    signal.signal(signal.SIGTERM, end_by_exception)
+    known = [*WORKS, *ALONE]
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--quick", action="store_true", help="one small round; nothing is written")
+    parser.add_argument("--rounds", type=int)
+    parser.add_argument("--subjects", default="barnabas,kafka", help="comma-separated")
+    parser.add_argument("--only", help=f"comma-separated, of {', '.join(known)}")
+    parser.add_argument("--session-ms", type=int, default=SESSION_TIMEOUT_MS)
+    options = parser.parse_args()
+    scale = QUICK if options.quick else FULL
+    rounds = options.rounds or (1 if options.quick else 2)
+    works = options.only.split(",") if options.only else known
+    if unknown := set(works) - set(known):
+        parser.error(f"no such work: {', '.join(sorted(unknown))}")
+
+    compile_sources()
+    samples: report.Samples = {}
+    about = report.versions(REPOSITORY)
+    described = (
+        f"Three brokers, replication factor 3, acks=all, min.insync.replicas 2, sessions of "
+        f"{options.session_ms:,} ms. {rounds} round(s), "
+        f"{scale.produce_bytes // MEGABYTE:,} MB each, subjects in turn."
+    )
+    for number in range(rounds):
+        print(f"round {number + 1} of {rounds}", file=sys.stderr, flush=True)
+        for name in options.subjects.split(","):
+            collect(samples, name, measure(name, works, scale, options.session_ms))
+    print(report.rendered_cluster(samples, about, described))
+    if not options.quick:
+        report.write_cluster(HERE, samples, about, described)
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,195 @@
+"""`barnabas cluster`: status, decommission."""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import click
+
+from barnabas.cli.moves import start_moves, wait_for_moves
+from barnabas.cli.output import print_json, print_table
+from barnabas.cli.session import bootstrap_option, run
+from barnabas.client.admin import Admin
+from barnabas.client.channel import Address
+from barnabas.client.cluster_client import ClusterClient, ClusterState, Partition, Topic
+from barnabas.client.reassignment import current_assignment, plan_moves
+from barnabas.core.errors import ResourceNotFound
+from barnabas.core.ids import NO_LEADER
+
+Bootstrap = tuple[Address, ...]
+
+SHOWN_MAX = 20
+
+
+@click.group()
+def cluster() -> None:
+    """Show the state of the cluster, and empty a broker before it leaves."""
+
+
+@cluster.command()
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@click.option("--check", is_flag=True, help="Fail (exit code 1) unless every partition has all its replicas.")
+@bootstrap_option
+def status(as_json: bool, check: bool, bootstrap: Bootstrap) -> None:
+    """Show brokers, the controller, and partitions that lack a leader or replicas."""
+
+    async def action(client: ClusterClient) -> tuple[ClusterState, list[Topic]]:
+        topics = await Admin(client).list_topics()
+        return client.state, topics
+
+    state, topics = run(bootstrap, action)
+    offline = _where(topics, lambda at: at.leader_id == NO_LEADER)
+    under_replicated = _where(topics, lambda at: len(at.isr) < len(at.replicas))
+    not_preferred = _where(topics, lambda at: bool(at.replicas) and at.leader_id != at.replicas[0])
+    if as_json:
+        print_json(_as_json(state, topics, offline, under_replicated, not_preferred))
+    else:
+        _print(state, topics, offline, under_replicated, not_preferred)
+    if check and (offline or under_replicated):
+        sys.exit(1)
+
+
+@cluster.command()
+@click.argument("broker_id", type=int)
+@click.option("--dry-run", is_flag=True, help="Show the plan and do nothing.")
+@click.option("--wait/--no-wait", default=True, help="Wait until every replica has moved.  [default: wait]")
+@click.option(
+    "--throttle", type=click.IntRange(min=1), metavar="BYTES", help="At most so many bytes a second."
+)
+@bootstrap_option
+def decommission(
+    broker_id: int, dry_run: bool, wait: bool, throttle: int | None, bootstrap: Bootstrap
+) -> None:
+    """Move everything away from BROKER_ID, so that it can be stopped for good."""
+
+    async def action(client: ClusterClient) -> int:
+        topics = await Admin(client).list_topics()
+        everything = current_assignment(topics)
+        targets = {id_: rack for id_, rack in client.state.racks.items() if id_ != broker_id}
+        held = [each for each, replicas in everything.items() if broker_id in replicas]
+        if not held and broker_id not in client.state.brokers:
+            raise ResourceNotFound(f"there is no broker {broker_id}, and nothing is assigned to it")
+        plan = plan_moves(everything, held, targets)
+        await start_moves(client, plan, everything, throttle=throttle, dry_run=dry_run)
+        if wait and not dry_run:
+            await wait_for_moves(client)
+        return len(plan)
+
+    count = run(bootstrap, action)
+    if not dry_run:
+        click.echo(
+            f"broker {broker_id} holds no replica any more: it can be stopped"
+            if wait
+            else f"{count} partitions are on their way; see 'barnabas reassign status'"
+        )
+
+
+def _where(topics: Iterable[Topic], test: Callable[[Partition], bool]) -> list[tuple[str, Partition]]:
+    return [(topic.name, at) for topic in topics for at in topic.partitions if test(at)]
+
+
+def _broker_rows(state: ClusterState, topics: Iterable[Topic]) -> list[dict[str, Any]]:
+    leaders: Counter[int] = Counter()
+    replicas: Counter[int] = Counter()
+    in_sync: Counter[int] = Counter()
+    for topic in topics:
+        for at in topic.partitions:
+            leaders[at.leader_id] += 1
+            replicas.update(at.replicas)
+            in_sync.update(at.isr)
+    # A broker that is down still has replicas assigned to it: that is what is missing.
+    return [
+        {
+            "id": broker_id,
+            "address": str(state.brokers[broker_id]) if broker_id in state.brokers else None,
+            "rack": state.racks.get(broker_id),
+            "controller": broker_id == state.controller_id,
+            "leaders": leaders[broker_id],
+            "replicas": replicas[broker_id],
+            "in_sync": in_sync[broker_id],
+        }
+        for broker_id in sorted({*state.brokers, *replicas})
+    ]
+
+
+def _print(
+    state: ClusterState,
+    topics: list[Topic],
+    offline: list[tuple[str, Partition]],
+    under_replicated: list[tuple[str, Partition]],
+    not_preferred: list[tuple[str, Partition]],
+) -> None:
+    controller = state.controller_id if state.controller_id in state.brokers else "none"
+    click.echo(f"cluster {state.cluster_id}  controller {controller}")
+    print_table(
+        ("broker", "address", "rack", "leaders", "replicas", "in sync"),
+        [
+            (
+                str(row["id"]),
+                row["address"] or "down",
+                row["rack"] or "",
+                str(row["leaders"]),
+                str(row["replicas"]),
+                str(row["in_sync"]),
+            )
+            for row in _broker_rows(state, topics)
+        ],
+    )
+    total = sum(len(topic.partitions) for topic in topics)
+    click.echo(
+        f"topics {len(topics)}  partitions {total}  offline {len(offline)}"
+        f"  under-replicated {len(under_replicated)}  not led by the preferred replica {len(not_preferred)}"
+    )
+    troubled = dict.fromkeys((name, at.index) for name, at in (*offline, *under_replicated))
+    by_place = {(topic.name, at.index): at for topic in topics for at in topic.partitions}
+    if troubled:
+        print_table(
+            ("partition", "leader", "replicas", "isr"),
+            [
+                (
+                    f"{name}-{index}",
+                    "none"
+                    if by_place[name, index].leader_id == NO_LEADER
+                    else str(by_place[name, index].leader_id),
+                    ",".join(map(str, by_place[name, index].replicas)),
+                    ",".join(map(str, by_place[name, index].isr)),
+                )
+                for name, index in list(troubled)[:SHOWN_MAX]
+            ],
+        )
+    if len(troubled) > SHOWN_MAX:
+        click.echo(f"and {len(troubled) - SHOWN_MAX} more; --json shows all")
+
+
+def _as_json(
+    state: ClusterState,
+    topics: list[Topic],
+    offline: list[tuple[str, Partition]],
+    under_replicated: list[tuple[str, Partition]],
+    not_preferred: list[tuple[str, Partition]],
+) -> dict[str, Any]:
+    def named(found: list[tuple[str, Partition]]) -> list[dict[str, Any]]:
+        return [
+            {
+                "topic": name,
+                "partition": at.index,
+                "leader": at.leader_id,
+                "replicas": at.replicas,
+                "isr": at.isr,
+            }
+            for name, at in found
+        ]
+
+    return {
+        "cluster_id": state.cluster_id,
+        "controller": state.controller_id,
+        "brokers": _broker_rows(state, topics),
+        "topics": len(topics),
+        "partitions": sum(len(topic.partitions) for topic in topics),
+        "offline": named(offline),
+        "under_replicated": named(under_replicated),
+        "not_preferred": named(not_preferred),
+    }

@@ -1,0 +1,52 @@
+"""Leaders, elected on request: the preferred replica again, or any that lives (unclean)."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable
+from enum import IntEnum
+
+from barnabas.client.cluster_client import ClusterClient, raise_for
+from barnabas.core.errors import NONE, ElectionNotNeeded
+from barnabas.core.ids import TopicPartition
+from barnabas.protocol.messages.elect_leaders import (
+    ElectLeadersRequest,
+    ElectLeadersResponse,
+    TopicPartitions,
+)
+
+
+class ElectionType(IntEnum):
+    PREFERRED = 0
+    UNCLEAN = 1
+
+
+async def elect_leaders(
+    cluster: ClusterClient, kind: ElectionType, partitions: Iterable[TopicPartition] | None
+) -> dict[TopicPartition, int]:
+    """An error code for each partition that was asked for, 0 where a leader was elected.
+
+    None asks for every partition; those that need no election are then left out."""
+    wanted = None
+    if partitions is not None:
+        by_topic: defaultdict[str, list[int]] = defaultdict(list)
+        for topic, partition in partitions:
+            by_topic[topic].append(partition)
+        wanted = [TopicPartitions(topic=name, partitions=numbers) for name, numbers in by_topic.items()]
+    request = ElectLeadersRequest(election_type=kind, topic_partitions=wanted)
+
+    async def attempt() -> dict[TopicPartition, int]:
+        answer = await cluster.send_to_controller(request, ElectLeadersResponse)
+        raise_for(answer.error_code, None, "the election")
+        return {
+            TopicPartition(result.topic, row.partition_id): row.error_code
+            for result in answer.replica_election_results
+            for row in result.partition_result
+            if partitions is not None or row.error_code != ElectionNotNeeded.code
+        }
+
+    return await cluster.retry(attempt, unknown_topic_timeout_ms=0)
+
+
+def is_elected(code: int) -> bool:
+    return code in (NONE, ElectionNotNeeded.code)

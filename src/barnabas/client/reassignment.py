@@ -1,0 +1,167 @@
+"""Moves of partitions between brokers: what to move where, and the requests that start and watch it.
+
+A plan is a pure function of what the cluster looks like. Replicas that can stay do stay, since
+each one that moves is a copy of a whole log over the network; where one must be replaced, it goes
+to the broker with the fewest replicas, on a rack that the partition does not have yet if there is
+one. The first replica is the preferred leader, so a replacement takes the place of what it replaces.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+from barnabas.client.cluster_client import ClusterClient, Topic, raise_for
+from barnabas.core.errors import InvalidReplicaAssignment, InvalidReplicationFactor
+from barnabas.core.ids import TopicPartition
+from barnabas.protocol.messages.alter_partition_reassignments import (
+    AlterPartitionReassignmentsRequest,
+    AlterPartitionReassignmentsResponse,
+    ReassignablePartition,
+    ReassignableTopic,
+)
+from barnabas.protocol.messages.list_partition_reassignments import (
+    ListPartitionReassignmentsRequest,
+    ListPartitionReassignmentsResponse,
+)
+
+Assignment = Mapping[TopicPartition, Sequence[int]]
+Racks = Mapping[int, str | None]
+"""The brokers that may hold replicas, and where they are."""
+
+
+class Move(NamedTuple):
+    """A partition on its way."""
+
+    replicas: tuple[int, ...]
+    adding: tuple[int, ...]
+    removing: tuple[int, ...]
+
+
+def current_assignment(topics: Iterable[Topic]) -> dict[TopicPartition, tuple[int, ...]]:
+    return {
+        TopicPartition(topic.name, partition.index): partition.replicas
+        for topic in topics
+        for partition in topic.partitions
+    }
+
+
+def plan_moves(
+    everything: Assignment,
+    moving: Iterable[TopicPartition],
+    targets: Racks,
+    replication_factor: int | None = None,
+) -> dict[TopicPartition, tuple[int, ...]]:
+    """Where the partitions in `moving` go, so that all their replicas are on `targets`; what can stay is
+    left out. `everything` is what all brokers hold now: the load that new replicas are weighed against."""
+    load = Counter(dict.fromkeys(targets, 0))
+    load.update(broker for replicas in everything.values() for broker in replicas if broker in targets)
+    plan = {}
+    for topic_partition in sorted(moving):
+        present = everything[topic_partition]
+        count = len(present) if replication_factor is None else replication_factor
+        if count > len(targets):
+            raise InvalidReplicationFactor(
+                f"{topic_partition} needs {count} replicas, but there are only {len(targets)} brokers to hold"
+                f" them: {', '.join(map(str, sorted(targets)))}"
+            )
+        wanted = _place(present[:count], count, targets, load)
+        if wanted != tuple(present):
+            plan[topic_partition] = wanted
+    return plan
+
+
+def _place(present: Sequence[int], count: int, targets: Racks, load: Counter[int]) -> tuple[int, ...]:
+    kept = [broker for broker in present if broker in targets]
+    chosen: list[int] = []
+    for at in range(count):
+        if at < len(present) and present[at] in targets:
+            chosen.append(present[at])
+            continue
+        taken = {*kept, *chosen}
+        racks = {targets[broker] for broker in taken}
+        candidates = [broker for broker in targets if broker not in taken]
+        best = min(candidates, key=lambda broker: (targets[broker] in racks, load[broker], broker))
+        load[best] += 1
+        chosen.append(best)
+    return tuple(chosen)
+
+
+def plan_from_json(document: object) -> dict[TopicPartition, tuple[int, ...]]:
+    """A plan in the format of kafka-reassign-partitions; ValueError says what is wrong with it."""
+    if not isinstance(document, dict) or not isinstance(document.get("partitions"), list):
+        raise ValueError('the plan is not of the form {"version":1,"partitions":[...]}')
+    plan: dict[TopicPartition, tuple[int, ...]] = {}
+    for place, row in enumerate(document["partitions"]):
+        try:
+            topic_partition = TopicPartition(str(row["topic"]), int(row["partition"]))
+            replicas = tuple(int(broker) for broker in row["replicas"])
+        except (KeyError, TypeError, ValueError):
+            raise ValueError(f"partitions[{place}] needs topic, partition and replicas") from None
+        if not replicas or len(set(replicas)) < len(replicas):
+            raise ValueError(f"partitions[{place}]: replicas are one or more different brokers")
+        if topic_partition in plan:
+            raise ValueError(f"partitions[{place}]: {topic_partition} is there twice")
+        plan[topic_partition] = replicas
+    return plan
+
+
+def plan_as_json(plan: Assignment) -> dict[str, object]:
+    return {
+        "version": 1,
+        "partitions": [
+            {"topic": each.topic, "partition": each.partition, "replicas": list(replicas)}
+            for each, replicas in sorted(plan.items())
+        ],
+    }
+
+
+class Reassignments:
+    def __init__(self, cluster: ClusterClient) -> None:
+        self._cluster = cluster
+
+    async def alter(self, plan: Mapping[TopicPartition, Sequence[int] | None]) -> None:
+        """Start the moves of a plan; None in place of replicas cancels a move that is under way."""
+        by_topic: defaultdict[str, list[ReassignablePartition]] = defaultdict(list)
+        for (topic, partition), replicas in plan.items():
+            by_topic[topic].append(
+                ReassignablePartition(
+                    partition_index=partition, replicas=None if replicas is None else list(replicas)
+                )
+            )
+        request = AlterPartitionReassignmentsRequest(
+            topics=[ReassignableTopic(name=name, partitions=rows) for name, rows in by_topic.items()]
+        )
+
+        async def attempt() -> None:
+            answer = await self._cluster.send_to_controller(request, AlterPartitionReassignmentsResponse)
+            raise_for(answer.error_code, answer.error_message, "the reassignment")
+            for topic in answer.responses:
+                for row in topic.partitions:
+                    raise_for(row.error_code, row.error_message, f"{topic.name}-{row.partition_index}")
+
+        await self._cluster.retry(attempt, unknown_topic_timeout_ms=0)
+
+    async def ongoing(self) -> dict[TopicPartition, Move]:
+        async def attempt() -> dict[TopicPartition, Move]:
+            answer = await self._cluster.send_to_controller(
+                ListPartitionReassignmentsRequest(topics=None), ListPartitionReassignmentsResponse
+            )
+            raise_for(answer.error_code, answer.error_message, "the reassignments")
+            return {
+                TopicPartition(topic.name, row.partition_index): Move(
+                    tuple(row.replicas), tuple(row.adding_replicas), tuple(row.removing_replicas)
+                )
+                for topic in answer.topics
+                for row in topic.partitions
+            }
+
+        return await self._cluster.retry(attempt)
+
+
+def check_known(plan: Iterable[TopicPartition], known: Assignment) -> None:
+    """Refuse a plan that names partitions which do not exist."""
+    unknown = [each for each in plan if each not in known]
+    if unknown:
+        raise InvalidReplicaAssignment(f"there is no partition {unknown[0]}")

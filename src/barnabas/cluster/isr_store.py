@@ -1,0 +1,97 @@
+"""The ISR in the store: `/brokers/topics/<topic>/partitions/<n>/state`, written by the leader.
+
+A write is conditional on the version that the leader knows. A connection lost while writing
+leaves open whether it happened, so then the node is read: if it holds what was to be written, it
+did.
+
+The controller learns of changes by notes in `/isr_change_notification`. They are gathered: a note
+is left when no ISR has changed for a moment, or after a few seconds at the latest, so that a broker that
+falls behind with thousands of partitions does not flood the controller.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+from barnabas.cluster.coordination import BadVersion, ConnectionLoss, Coordination, CoordinationError
+from barnabas.cluster.notification_znodes import IsrChangeZnode, LogDirEventZnode
+from barnabas.cluster.znodes import PartitionState, PartitionStateZnode
+from barnabas.core.clock import Clock
+from barnabas.core.ids import TopicPartition
+from barnabas.core.scheduler import Cancellable, Scheduler
+
+logger = logging.getLogger(__name__)
+
+CHECK_INTERVAL_MS = 200
+QUIET_MS = 300
+DELAY_MS_MAX = 3_000
+
+
+class ZnodeIsrStore:
+    def __init__(self, znodes: Coordination, clock: Clock, scheduler: Scheduler) -> None:
+        self._znodes = znodes
+        self._now_ms = clock.monotonic_ms
+        self._scheduler = scheduler
+        self._changed: set[TopicPartition] = set()
+        self._last_change_ms = self._last_note_ms = clock.monotonic_ms()
+        self._checking: Cancellable | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def start(self) -> None:
+        self._checking = self._scheduler.every(CHECK_INTERVAL_MS, self._maybe_tell_controller)
+
+    async def close(self) -> None:
+        """Tell the controller what it has not heard yet, and stop."""
+        if self._checking is not None:
+            self._checking.cancel()
+            self._checking = None
+        await asyncio.gather(*self._tasks)
+        if self._changed:
+            await self._tell_controller(self._take_changed())
+
+    async def write(self, topic_partition: TopicPartition, state: PartitionState) -> int:
+        path = PartitionStateZnode.path(*topic_partition)
+        data = PartitionStateZnode.encode(state)
+        try:
+            version = (await self._znodes.set(path, data, state.state_version)).version
+        except (BadVersion, ConnectionLoss):
+            # After a connection was lost, our own earlier write shows as a version that is not ours.
+            found, stat = await self._znodes.get(path)
+            if found != data or stat.version != state.state_version + 1:
+                raise
+            version = stat.version
+        self._changed.add(topic_partition)
+        self._last_change_ms = self._now_ms()
+        return version
+
+    def _maybe_tell_controller(self) -> None:
+        now_ms = self._now_ms()
+        if not self._changed or (
+            now_ms - self._last_change_ms < QUIET_MS and now_ms - self._last_note_ms < DELAY_MS_MAX
+        ):
+            return
+        task = asyncio.get_running_loop().create_task(self._tell_controller(self._take_changed()))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    def _take_changed(self) -> set[TopicPartition]:
+        changed, self._changed = self._changed, set()
+        self._last_note_ms = self._now_ms()
+        return changed
+
+    async def _tell_controller(self, changed: set[TopicPartition]) -> None:
+        try:
+            await self._znodes.create(
+                IsrChangeZnode.CREATE_PATH, IsrChangeZnode.encode(changed), sequential=True, make_parents=True
+            )
+        except CoordinationError as error:
+            logger.warning("the controller could not be told of %d changed ISRs: %r", len(changed), error)
+            self._changed |= changed
+
+
+async def report_failed_log_dir(znodes: Coordination, broker_id: int) -> None:
+    """A log directory of this broker failed: the controller asks which partitions are lost."""
+    await znodes.create(
+        LogDirEventZnode.CREATE_PATH, LogDirEventZnode.encode(broker_id), sequential=True, make_parents=True
+    )

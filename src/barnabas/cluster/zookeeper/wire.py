@@ -1,0 +1,340 @@
+"""kazoo, reduced to one thread that talks to a server and tells the event loop what it heard.
+
+kazoo runs callbacks of answers and of watches on two threads of its own, so an answer may overtake the
+event that preceded it on the wire. Here neither thread exists. Answers, events and states are posted
+to the loop by the one thread that reads the socket, and therefore arrive in the order of
+the wire, which is the order that ZooKeeper promises.
+
+kazoo's own bookkeeping of watches is bypassed too: it forgets them when the connection breaks, although
+the session, and so the promise to be told, goes on. The session keeps them and sets them again with
+`SetWatches`, as ZooKeeper's own client does: the server then fires at once what was missed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import logging
+import socket
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, Protocol
+
+import kazoo.protocol.serialization as jute
+from kazoo import exceptions, security
+from kazoo.client import KazooClient
+from kazoo.handlers.threading import SequentialThreadingHandler
+from kazoo.protocol.connection import ConnectionHandler
+from kazoo.protocol.states import KazooState
+from kazoo.retry import KazooRetry
+
+from barnabas.cluster import coordination
+from barnabas.cluster.coordination import (
+    CoordinationError,
+    Create,
+    Delete,
+    EventType,
+    Operation,
+    SetData,
+    Stat,
+)
+from barnabas.cluster.zookeeper.acls import Access
+from barnabas.core.clock import Clock
+
+SUSPENDED: Any = KazooState.SUSPENDED
+CONNECTED: Any = KazooState.CONNECTED
+LOST: Any = KazooState.LOST
+
+EVENT_TYPES = {1: EventType.CREATED, 2: EventType.DELETED, 3: EventType.CHANGED, 4: EventType.CHILD}
+
+ERRORS: dict[type[Exception], type[CoordinationError]] = {
+    exceptions.NoNodeError: coordination.NoNode,
+    exceptions.NodeExistsError: coordination.NodeExists,
+    exceptions.BadVersionError: coordination.BadVersion,
+    exceptions.NotEmptyError: coordination.NotEmpty,
+    exceptions.NoChildrenForEphemeralsError: coordination.NoChildrenForEphemerals,
+    exceptions.BadArgumentsError: coordination.BadArguments,
+    exceptions.NoAuthError: coordination.NoAuth,
+    exceptions.InvalidACLError: coordination.NoAuth,
+    exceptions.AuthFailedError: coordination.NoAuth,
+    exceptions.SessionExpiredError: coordination.SessionExpired,
+    exceptions.ConnectionClosedError: coordination.SessionClosed,
+    exceptions.ConnectionLoss: coordination.ConnectionLoss,
+    exceptions.OperationTimeoutError: coordination.ConnectionLoss,
+    exceptions.RequestTimeoutError: coordination.ConnectionLoss,
+    exceptions.SessionMovedError: coordination.ConnectionLoss,
+}
+
+_ACLS = {
+    Access.OPEN: security.OPEN_ACL_UNSAFE,
+    Access.OWNED: security.CREATOR_ALL_ACL + security.READ_ACL_UNSAFE,
+    Access.PRIVATE: security.CREATOR_ALL_ACL,
+}
+_EPHEMERAL, _SEQUENTIAL = 1, 2
+_ROLLED_BACK = exceptions.RolledBackError
+_RECONNECT_DELAY_S_MAX = 1.0
+_READ_BYTES = 1 << 18
+
+# The session says what matters; and at DEBUG kazoo prints requests, credentials included.
+_logger = logging.getLogger(f"{__name__}.kazoo")
+_logger.setLevel(logging.WARNING)
+
+
+class Handshake(NamedTuple):
+    """What connecting came to; `sent_ms` is when we asked."""
+
+    session_id: int
+    session_timeout_ms: int
+    sent_ms: float
+
+
+class Asked(Protocol):
+    """Who waits for an answer; both are called on kazoo's thread."""
+
+    def set(self, value: Any) -> None: ...
+    def set_exception(self, error: Exception) -> None: ...
+
+
+class Owner(Protocol):
+    """Who is told, on the loop."""
+
+    def on_state(self, state: Any, handshake: Handshake | None, last_zxid: int) -> None: ...
+    def on_event(self, event_type: int, path: str) -> None: ...
+
+
+Post = Callable[..., None]
+
+
+class Link:
+    """A session's connection, made again whenever it breaks."""
+
+    def __init__(
+        self,
+        hosts: Sequence[str],
+        session_timeout_ms: int,
+        credentials: str | None,
+        clock: Clock,
+        post: Post,
+        owner: Owner,
+    ) -> None:
+        self._post = post
+        self._owner = owner
+        self._client = KazooClient(
+            hosts=",".join(hosts),
+            timeout=session_timeout_ms / 1_000,
+            handler=_NoThreads(),
+            auth_data=None if credentials is None else {("digest", credentials)},
+            connection_retry=KazooRetry(
+                max_tries=-1, delay=0.05, backoff=2, max_delay=_RECONNECT_DELAY_S_MAX
+            ),
+            logger=_logger,
+        )
+        self._connection = self._client._connection = _Connection(self._client, clock, post, owner)
+        self._client.add_listener(self._tell_state)
+
+    @property
+    def client_id(self) -> tuple[int, bytes] | None:
+        """The session's id and its secret, with which another connection can take it over."""
+        found: tuple[int, bytes] | None = self._client.client_id
+        return found
+
+    def start(self) -> None:
+        self._client.start_async()
+
+    def send(self, request: Any, asked: Asked) -> None:
+        self._client._call(request, asked)  # below kazoo's own callbacks
+
+    def drop(self) -> None:
+        """Give up this connection, whose other end is silent, and make a new one."""
+        connected = self._connection._socket
+        with contextlib.suppress(OSError, AttributeError):
+            connected.shutdown(socket.SHUT_RDWR)
+
+    def stop(self) -> None:
+        """End the session; blocks until the server knows, or cannot be told."""
+        with contextlib.suppress(exceptions.KazooException, OSError):
+            self._client.stop()
+            self._client.close()
+
+    def _tell_state(self, state: Any) -> None:
+        self._post(self._owner.on_state, state, self._connection.handshake, self._client.last_zxid)
+
+
+class _NoThreads(SequentialThreadingHandler):  # type: ignore[misc]
+    """kazoo's handler without its two queues."""
+
+    def start(self) -> None:
+        self._running = True
+
+    def stop(self) -> None:
+        self._running = False
+
+    def create_connection(self, *arguments: Any, timeout: float, **options: Any) -> Any:
+        """kazoo would wait for the whole session timeout, with nothing left to try another server."""
+        return super().create_connection(*arguments, timeout=timeout / 3, **options)
+
+
+class _Connection(ConnectionHandler):  # type: ignore[misc]
+    """kazoo's connection, with an ear at the handshake and at the events, and in fewer system calls.
+
+    kazoo sends and reads one message at a time and waits for the socket twice for each. Here all
+    requests that wait leave in one write, and all answers that have arrived are taken by one read."""
+
+    def __init__(self, client: Any, clock: Clock, post: Post, owner: Owner) -> None:
+        super().__init__(client, client._conn_retry.copy(), logger=_logger)
+        self._now_ms = clock.monotonic_ms
+        self._post = post
+        self._owner = owner
+        self._received = bytearray()
+        self.handshake: Handshake | None = None
+
+    def _connect(self, host: str, hostip: str, port: int) -> Any:
+        self._received.clear()
+        return super()._connect(host, hostip, port)
+
+    def _invoke(self, timeout: float, request: Any, xid: int | None = None) -> Any:
+        if not isinstance(request, jute.Connect):
+            return super()._invoke(timeout, request, xid)
+        sent_ms = self._now_ms()
+        answer = super()._invoke(timeout / 3, request, xid)
+        if answer[0].time_out > 0:
+            self.handshake = Handshake(answer[0].session_id, answer[0].time_out, sent_ms)
+        return answer
+
+    def _send_request(self, read_timeout: float, connect_timeout: float) -> None:
+        queue, pending = self.client._queue, self.client._pending
+        count = len(queue)
+        if count < 2:
+            super()._send_request(read_timeout, connect_timeout)
+            return
+        parts: list[bytes] = []
+        first_xid = self._xid + 1
+        for xid, (request, _) in enumerate(itertools.islice(queue, count), first_xid):
+            body = request.serialize()
+            parts += (jute.int_struct.pack(8 + len(body)), jute.int_int_struct.pack(xid, request.type), body)
+        self._write(b"".join(parts), connect_timeout)
+        for xid in range(first_xid, first_xid + count):
+            pending.append((*queue.popleft(), xid))
+        self._xid += count
+        # Some of the bytes that announce them may still be on their way; they will find nothing to do.
+        self._read_sock.recv(count)
+
+    def _read_socket(self, read_timeout: float) -> Any:
+        while True:
+            response = super()._read_socket(read_timeout)
+            if response is not None or not self._has_message():
+                return response
+
+    def _read(self, length: int, timeout: float) -> bytes:
+        received = self._received
+        while len(received) < length:
+            with self._socket_error_handling():
+                if not self.handler.select([self._socket], [], [], timeout)[0]:
+                    raise self.handler.timeout_exception("no answer in time")
+                chunk = self._socket.recv(_READ_BYTES)
+            if not chunk:
+                raise exceptions.ConnectionDropped("the server closed the connection")
+            received += chunk
+        taken = bytes(received[:length])
+        del received[:length]
+        return taken
+
+    def _has_message(self) -> bool:
+        received = self._received
+        if len(received) < 4:
+            return False
+        length: int = jute.int_struct.unpack_from(received, 0)[0]
+        return len(received) >= 4 + length
+
+    def _read_watch_event(self, buffer: bytes, offset: int) -> None:
+        event, _ = jute.Watch.deserialize(buffer, offset)
+        self._post(self._owner.on_event, event.type, event.path)
+
+
+class Read:
+    """A request that may leave a watch, in the shape that kazoo sends but hiding the watch from it."""
+
+    __slots__ = ("_kind", "_path", "_watched", "type")
+
+    def __init__(self, kind: Any, path: str, *, watched: bool) -> None:
+        self._kind = kind
+        self._path = path
+        self._watched = watched
+        self.type = kind.type
+
+    def serialize(self) -> bytes:
+        sent: bytes = self._kind(self._path, self._watched).serialize()
+        return sent
+
+    def deserialize(self, buffer: bytes, offset: int) -> Any:
+        return self._kind.deserialize(buffer, offset)
+
+
+class SetWatches:
+    """Watches that the server is to have again, and to fire now if their node changed since `zxid`."""
+
+    __slots__ = ("_children", "_data", "_exists", "_zxid")
+
+    type = 101
+
+    def __init__(
+        self, zxid: int, data: Sequence[str], exists: Sequence[str], children: Sequence[str]
+    ) -> None:
+        self._zxid = zxid
+        self._data = data
+        self._exists = exists
+        self._children = children
+
+    def serialize(self) -> bytes:
+        parts = [jute.long_struct.pack(self._zxid)]
+        for paths in (self._data, self._exists, self._children):
+            parts.append(jute.int_struct.pack(len(paths)))
+            parts += map(jute.write_string, paths)
+        return b"".join(parts)
+
+    @staticmethod
+    def deserialize(buffer: bytes, offset: int) -> None:  # noqa: ARG004 - the answer has no body
+        return None
+
+
+def read_data(path: str, *, watched: bool = False) -> Read:
+    return Read(jute.GetData, path, watched=watched)
+
+
+def read_stat(path: str, *, watched: bool = False) -> Read:
+    return Read(jute.Exists, path, watched=watched)
+
+
+def read_children(path: str, *, watched: bool = False) -> Read:
+    return Read(jute.GetChildren, path, watched=watched)
+
+
+def write(operation: Operation, path: str, access: Access) -> Any:
+    """The request for one operation, `path` being the whole path."""
+    if isinstance(operation, Create):
+        flags = operation.ephemeral * _EPHEMERAL | operation.sequential * _SEQUENTIAL
+        return jute.Create(path, operation.data, _ACLS[access], flags)
+    if isinstance(operation, SetData):
+        return jute.SetData(path, operation.data, operation.version)
+    if isinstance(operation, Delete):
+        return jute.Delete(path, operation.version)
+    return jute.CheckVersion(path, operation.version)
+
+
+def transaction(requests: Sequence[Any]) -> Any:
+    return jute.Transaction(requests)
+
+
+def first_failure(results: Sequence[Any]) -> tuple[int, Exception] | None:
+    """What made a transaction fail: those before it were rolled back, those after it never looked at."""
+    failures = [(n, each) for n, each in enumerate(results) if isinstance(each, Exception)]
+    return next((each for each in failures if not isinstance(each[1], _ROLLED_BACK)), None)
+
+
+def translate(error: Exception, path: str) -> CoordinationError:
+    known = ERRORS.get(type(error))
+    return CoordinationError(f"{path}: {error!r}") if known is None else known(path)
+
+
+def stat_of(znode_stat: Any) -> Stat:
+    """kazoo's tuple has one field more, the version of the ACL."""
+    return Stat(*znode_stat[:6], *znode_stat[7:])

@@ -1,0 +1,171 @@
+"""One ordered queue and one sender per live broker.
+
+A request is sent until the broker answers: a state change that got lost would leave a broker with
+an old view of the cluster, and those behind it in the queue build on it. Sending ends only when the
+broker is gone (then its successor gets everything anew) or this controller has resigned. The
+controller's own broker is told in the same way as the others.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Final, NamedTuple, Protocol, TypeVar
+
+from barnabas.cluster.broker_znodes import BrokerInfo
+from barnabas.core.clock import Clock
+from barnabas.core.errors import KafkaError
+from barnabas.core.metrics import Metrics
+from barnabas.core.scheduler import Scheduler
+from barnabas.protocol.schema import Message
+
+logger = logging.getLogger(__name__)
+
+RETRY_BACKOFF_MS: Final = 100
+
+Response = TypeVar("Response", bound=Message)
+
+
+class BrokerChannel(Protocol):
+    """A connection to a broker; `client.channel.Channel` is one."""
+
+    async def send(self, request: Message, response_class: type[Response], /) -> Response: ...
+    def close(self) -> None: ...
+
+
+Connect = Callable[[BrokerInfo], Awaitable[BrokerChannel]]
+
+
+class _Item(NamedTuple):
+    request: Message
+    response_class: type[Message]
+    answered: Callable[[Message], None]
+    queued_ms: float
+
+
+class BrokerChannels:
+    def __init__(self, connect: Connect, clock: Clock, scheduler: Scheduler, metrics: Metrics) -> None:
+        self._connect = connect
+        self._clock = clock
+        self._scheduler = scheduler
+        self._metrics = metrics
+        self._senders: dict[int, _Sender] = {}
+        self._stopping: set[asyncio.Task[None]] = set()
+
+    def add(self, brokers: Iterable[BrokerInfo]) -> None:
+        for broker in brokers:
+            if broker.id not in self._senders:
+                sender = _Sender(broker, self._connect, self._clock, self._scheduler, self._metrics)
+                self._senders[broker.id] = sender
+
+    def remove(self, broker_ids: Iterable[int]) -> None:
+        for broker_id in broker_ids:
+            sender = self._senders.pop(broker_id, None)
+            if sender is not None:
+                task = sender.stop()
+                self._stopping.add(task)
+                task.add_done_callback(self._stopping.discard)
+
+    def update(self, broker: BrokerInfo) -> None:
+        """The broker moved to other endpoints: the next connection goes there."""
+        sender = self._senders.get(broker.id)
+        if sender is not None:
+            sender.broker = broker
+
+    def send(
+        self,
+        broker_id: int,
+        request: Message,
+        response_class: type[Message],
+        answered: Callable[[Message], None],
+    ) -> None:
+        sender = self._senders.get(broker_id)
+        if sender is None:
+            logger.warning("broker %d is gone; nothing is sent to it", broker_id)
+            return
+        sender.put(request, response_class, answered)
+
+    def close(self) -> None:
+        """Send nothing more, to nobody."""
+        self.remove(list(self._senders))
+
+    @property
+    def is_closing(self) -> bool:
+        return bool(self._stopping)
+
+    async def wait_closed(self) -> None:
+        """Until no sender runs any more."""
+        await asyncio.gather(*self._stopping, return_exceptions=True)
+
+
+class _Sender:
+    """The queue of one broker, and the coroutine that empties it."""
+
+    def __init__(
+        self, broker: BrokerInfo, connect: Connect, clock: Clock, scheduler: Scheduler, metrics: Metrics
+    ) -> None:
+        self.broker = broker
+        self._connect = connect
+        self._clock = clock
+        self._scheduler = scheduler
+        self._metrics = metrics
+        self._queue: asyncio.Queue[_Item] = asyncio.Queue()
+        self._channel: BrokerChannel | None = None
+        label = str(broker.id)
+        metrics.gauge(
+            "kafka_controller_channel_queue_size",
+            "Requests of the controller that wait for a broker.",
+            self._queue.qsize,
+            to_broker=label,
+        )
+        self._queue_time = metrics.histogram(
+            "kafka_controller_channel_queue_time_ms",
+            "How long requests of the controller waited for a broker.",
+            to_broker=label,
+        )
+        self._task = asyncio.create_task(self._run(), name=f"controller-to-broker-{broker.id}")
+
+    def put(
+        self, request: Message, response_class: type[Message], answered: Callable[[Message], None]
+    ) -> None:
+        self._queue.put_nowait(_Item(request, response_class, answered, self._clock.monotonic_ms()))
+
+    def stop(self) -> asyncio.Task[None]:
+        self._task.cancel()
+        self._disconnect()
+        self._metrics.forget(to_broker=str(self.broker.id))
+        return self._task
+
+    async def _run(self) -> None:
+        while True:
+            item = await self._queue.get()
+            self._queue_time.observe(self._clock.monotonic_ms() - item.queued_ms)
+            response = await self._send_until_answered(item)
+            item.answered(response)
+
+    async def _send_until_answered(self, item: _Item) -> Message:
+        while True:
+            try:
+                if self._channel is None:
+                    self._channel = await self._connect(self.broker)
+                return await self._channel.send(item.request, item.response_class)
+            except (KafkaError, OSError, TimeoutError) as error:
+                logger.info("broker %d does not answer and is tried again: %s", self.broker.id, error)
+            except Exception:
+                logger.exception("a request to broker %d could not be sent", self.broker.id)
+            self._disconnect()
+            await self._pause()
+
+    def _disconnect(self) -> None:
+        channel, self._channel = self._channel, None
+        if channel is not None:
+            channel.close()
+
+    async def _pause(self) -> None:
+        over = asyncio.Event()
+        timer = self._scheduler.after(RETRY_BACKOFF_MS, over.set)
+        try:
+            await over.wait()
+        finally:
+            timer.cancel()

@@ -1,0 +1,153 @@
+"""The controller's queue: first in, first out, one event at a time.
+
+Everything that the controller does is an event, so nothing that it knows changes under its hands
+while it waits for the store. What only says "look again" (a watch fired) is queued once, however
+often it happened, as long as nobody has looked. When the session is lost or the controller closes,
+everything queued is dropped and one last event goes in its place; who waits for an answer gets
+NOT_CONTROLLER.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Awaitable, Callable, Hashable
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TypeVar
+
+from barnabas.core.clock import Clock
+from barnabas.core.errors import NotController
+from barnabas.core.metrics import Metrics
+
+logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+Process = Callable[[], Awaitable[None]]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Event:
+    kind: str
+    """For metrics and logs."""
+    process: Process
+    key: Hashable
+    """Events with the same key are queued once; None: always."""
+    preempt: Callable[[], None] | None
+    queued_ms: float
+
+
+class EventQueue:
+    """`handle` processes one event and must not raise; it is given the event's own `process`."""
+
+    def __init__(self, handle: Callable[[Event], Awaitable[None]], clock: Clock, metrics: Metrics) -> None:
+        self._handle = handle
+        self._clock = clock
+        self._metrics = metrics
+        self._events: deque[Event] = deque()
+        self._keys: set[Hashable] = set()
+        self._wake = asyncio.Event()
+        self._is_idle = True
+        self._closed = False
+        self._task: asyncio.Task[None] | None = None
+        metrics.gauge(
+            "kafka_controller_event_queue_size",
+            "Events that wait for the controller.",
+            lambda: len(self._events),
+        )
+        self._queue_time = metrics.histogram(
+            "kafka_controller_event_queue_time_ms", "How long events waited for the controller."
+        )
+
+    def start(self) -> None:
+        self._task = asyncio.create_task(self._run(), name="controller-events")
+
+    async def close(self) -> None:
+        """Drop everything, the event at hand included: it may wait for a store that never answers."""
+        self._closed = True
+        self._drop_all()
+        if self._task is not None:
+            self._task.cancel()
+            with suppress(asyncio.CancelledError):
+                await self._task
+
+    def put(
+        self,
+        kind: str,
+        process: Process,
+        *,
+        key: Hashable = None,
+        preempt: Callable[[], None] | None = None,
+    ) -> None:
+        if self._closed:
+            if preempt is not None:
+                preempt()
+            return
+        if key is not None:
+            if key in self._keys:
+                return
+            self._keys.add(key)
+        self._events.append(Event(kind, process, key, preempt, self._clock.monotonic_ms()))
+        self._is_idle = False
+        self._wake.set()
+
+    async def call(self, kind: str, process: Callable[[], Awaitable[T]]) -> T:
+        """What `process` returns or raises when its turn has come."""
+        answer: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+
+        async def run() -> None:
+            try:
+                result = await process()
+            except asyncio.CancelledError:
+                preempt()
+                raise
+            except Exception as error:
+                if not answer.done():
+                    answer.set_exception(error)
+                raise
+            if not answer.done():
+                answer.set_result(result)
+
+        def preempt() -> None:
+            if not answer.done():
+                answer.set_exception(NotController("this broker is no longer the controller"))
+
+        self.put(kind, run, preempt=preempt)
+        return await answer
+
+    def clear_and_put(self, kind: str, process: Process) -> None:
+        """Forget everything queued; what is processed next is this."""
+        self._drop_all()
+        self.put(kind, process)
+
+    @property
+    def is_idle(self) -> bool:
+        """Nothing is queued and nothing is being processed."""
+        return self._is_idle
+
+    def _drop_all(self) -> None:
+        dropped, self._events = self._events, deque()
+        self._keys.clear()
+        for event in dropped:
+            if event.preempt is not None:
+                event.preempt()
+
+    async def _run(self) -> None:
+        while True:
+            if not self._events:
+                self._is_idle = True
+                self._wake.clear()
+                await self._wake.wait()
+                continue
+            event = self._events.popleft()
+            self._keys.discard(event.key)
+            started_ms = self._clock.monotonic_ms()
+            self._queue_time.observe(started_ms - event.queued_ms)
+            await self._handle(event)
+            self._metrics.histogram(
+                "kafka_controller_event_time_ms",
+                "How long the controller took for an event.",
+                kind=event.kind,
+            ).observe(self._clock.monotonic_ms() - started_ms)

@@ -1,0 +1,354 @@
+"""The controller's way to the coordination store: patient, in bulk, and never past its term.
+
+*Patient*: a lost connection is not an answer. Reads and writes are repeated until the store
+answers or the session is over. A repeated write may find its own traces; what then stands in the
+store is compared with what was to be written.
+
+*In bulk*: reads are asked for all at once, writes go in transactions of bounded size, so that a
+failover over thousands of partitions costs a few round trips. A transaction is all or nothing, so
+when one partition's state has changed meanwhile, the rest is written without it.
+
+*Never past its term*: each transaction begins with the guard of this controller's election. Once
+another controller was elected it fails with STALE_CONTROLLER_EPOCH.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Final, NamedTuple, TypeVar
+
+from barnabas.cluster.broker_znodes import BrokerIdZnode, BrokerInfo
+from barnabas.cluster.coordination import (
+    BadVersion,
+    Check,
+    Coordination,
+    CoordinationError,
+    Create,
+    Delete,
+    NodeExists,
+    NoNode,
+    NotEmpty,
+    Operation,
+    Result,
+    SetData,
+    Stat,
+    Watch,
+)
+from barnabas.cluster.notification_znodes import DeleteTopicsZnode
+from barnabas.cluster.znode_json import MalformedZnode
+from barnabas.cluster.znodes import (
+    ConfigZnode,
+    PartitionState,
+    PartitionStateZnode,
+    ReplicaAssignment,
+    TopicInfo,
+    TopicZnode,
+)
+from barnabas.controller.cluster.patience import Patience
+from barnabas.core.errors import StaleControllerEpoch, UnknownTopicOrPartition
+from barnabas.core.ids import TopicPartition, Uuid
+
+T = TypeVar("T")
+K = TypeVar("K")
+
+logger = logging.getLogger(__name__)
+
+OPERATIONS_PER_TRANSACTION_MAX: Final = 2_000
+BYTES_PER_TRANSACTION_MAX: Final = 512 * 1024
+"""ZooKeeper refuses requests above 1 MB."""
+
+UNCLEAN_KEY: Final = "unclean.leader.election.enable"
+
+
+class Written(NamedTuple):
+    """What became of a bulk write of states."""
+
+    done: dict[TopicPartition, PartitionState]
+    """As they now stand in the store."""
+    stale: list[TopicPartition]
+    """Changed by somebody else meanwhile, or gone."""
+
+
+class ControllerStore:
+    """One session with the store; `guard` is that of the term, empty before one."""
+
+    def __init__(self, znodes: Coordination, patience: Patience, guard: Sequence[Check] = ()) -> None:
+        self._znodes = znodes
+        self._patience = patience
+        self._guard = tuple(guard)
+
+    # Reading
+
+    async def get(self, path: str, watch: Watch | None = None) -> tuple[bytes, Stat] | None:
+        """None if there is no such node; then no watch is left either."""
+        try:
+            return await self._patient(lambda: self._znodes.get(path, watch))
+        except NoNode:
+            return None
+
+    async def exists(self, path: str, watch: Watch | None = None) -> Stat | None:
+        return await self._patient(lambda: self._znodes.exists(path, watch))
+
+    async def children(self, path: str, watch: Watch | None = None) -> list[str]:
+        try:
+            return await self._patient(lambda: self._znodes.children(path, watch))
+        except NoNode:
+            return []
+
+    async def get_many(self, paths: Sequence[str]) -> list[tuple[bytes, Stat] | None]:
+        return await self._patient(lambda: self._znodes.get_many(paths)) if paths else []
+
+    async def read_brokers(self, broker_ids: Iterable[int]) -> dict[int, BrokerInfo]:
+        """Those that are registered."""
+        wanted = list(broker_ids)
+        nodes = await self.get_many([BrokerIdZnode.path(each) for each in wanted])
+        return _decoded(wanted, nodes, lambda each, data, stat: BrokerIdZnode.decode(each, data, stat.czxid))
+
+    async def read_topics(self, topics: Iterable[str]) -> dict[str, TopicInfo]:
+        """Those that exist."""
+        names = list(topics)
+        nodes = await self.get_many([TopicZnode.path(name) for name in names])
+        return _decoded(names, nodes, lambda name, data, _: TopicZnode.decode(name, data))
+
+    async def read_states(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, PartitionState]:
+        """Of the partitions that have a state."""
+        wanted = list(partitions)
+        nodes = await self.get_many([PartitionStateZnode.path(*each) for each in wanted])
+        return _decoded(wanted, nodes, lambda _, data, stat: PartitionStateZnode.decode(data, stat.version))
+
+    async def read_notes(self, paths: Sequence[str], decode: Callable[[bytes], T]) -> list[T]:
+        """What notes of other processes say."""
+        nodes = await self.get_many(paths)
+        return list(_decoded(paths, nodes, lambda _, data, __: decode(data)).values())
+
+    async def topics_with_unclean_election(self, topics: Iterable[str], *, default: bool) -> set[str]:
+        """Which of the topics may be led by a replica that is not in sync."""
+        names = list(topics)
+        nodes = await self.get_many([ConfigZnode.path(ConfigZnode.TOPICS, name) for name in names])
+        allowed = set()
+        for name, node in zip(names, nodes, strict=True):
+            text = ConfigZnode.decode(node[0]).get(UNCLEAN_KEY) if node is not None else None
+            if default if text is None else text.strip().lower() == "true":
+                allowed.add(name)
+        return allowed
+
+    # Writing
+
+    async def write(self, operations: Sequence[Operation]) -> list[Result]:
+        """One transaction under the guard; results and the index of an error count `operations` only."""
+        guard = self._guard
+        try:
+            results = await self._patient(lambda: self._znodes.multi([*guard, *operations]))
+        except CoordinationError as error:
+            if error.index is not None:
+                if error.index < len(guard):
+                    raise StaleControllerEpoch("another controller has been elected") from error
+                error.index -= len(guard)
+            raise
+        return results[len(guard) :]
+
+    async def update_states(self, states: Mapping[TopicPartition, PartitionState]) -> Written:
+        """Replace states, each on condition that it still has the version that it carries."""
+        written = Written({}, [])
+        for chunk in _chunks([(each, _update(each, state)) for each, state in states.items()]):
+            await self._update_chunk(dict(chunk), states, written)
+        return written
+
+    async def _update_chunk(
+        self,
+        pending: dict[TopicPartition, list[Operation]],
+        states: Mapping[TopicPartition, PartitionState],
+        written: Written,
+    ) -> None:
+        while pending:
+            try:
+                await self.write([each for operations in pending.values() for each in operations])
+            except (BadVersion, NoNode):
+                present = await self.read_states(pending)
+                for each in list(pending):
+                    wanted, found = states[each], present.get(each)
+                    if found is not None and found.state_version == wanted.state_version:
+                        continue
+                    del pending[each]
+                    if found == wanted._replace(state_version=wanted.state_version + 1):
+                        written.done[each] = found
+                    else:
+                        written.stale.append(each)
+            else:
+                for each in pending:
+                    wanted = states[each]
+                    written.done[each] = wanted._replace(state_version=wanted.state_version + 1)
+                return
+
+    async def create_states(self, states: Mapping[TopicPartition, PartitionState]) -> Written:
+        """Give states to partitions that have none, with the nodes above them."""
+        written = Written({}, [])
+        topics = dict.fromkeys(each.topic for each in states)
+        missing = [
+            (topic, [Create(TopicZnode.partitions_path(topic))])
+            for topic in topics
+            if await self.exists(TopicZnode.partitions_path(topic)) is None
+        ]
+        for parents in _chunks(missing):
+            await self._create_all([each for _, operations in parents for each in operations])
+        for chunk in _chunks([(each, _creation(each, state)) for each, state in states.items()]):
+            await self._create_chunk(dict(chunk), states, written)
+        return written
+
+    async def _create_all(self, operations: Sequence[Operation]) -> None:
+        """Make nodes; one that is there already, or whose parent is gone, is passed over."""
+        try:
+            await self.write(operations)
+        except (NodeExists, NoNode):
+            for operation in operations:
+                try:
+                    await self.write([operation])
+                except (NodeExists, NoNode):
+                    continue
+
+    async def _create_chunk(
+        self,
+        pending: dict[TopicPartition, list[Operation]],
+        states: Mapping[TopicPartition, PartitionState],
+        written: Written,
+    ) -> None:
+        while pending:
+            try:
+                await self.write([each for operations in pending.values() for each in operations])
+            except (NodeExists, NoNode):
+                await self._sort_out_creations(pending, states, written)
+            else:
+                written.done.update({each: states[each] for each in pending})
+                return
+
+    async def _sort_out_creations(
+        self,
+        pending: dict[TopicPartition, list[Operation]],
+        states: Mapping[TopicPartition, PartitionState],
+        written: Written,
+    ) -> None:
+        """Take out of `pending` what need not or cannot be created, and parents that exist."""
+        wanted = list(pending)
+        parents = await self.get_many([PartitionStateZnode.partition_path(*each) for each in wanted])
+        topics = await self.get_many([TopicZnode.partitions_path(each.topic) for each in wanted])
+        present = await self.read_states(wanted)
+        for each, parent, topic in zip(wanted, parents, topics, strict=True):
+            if present.get(each) == states[each]:
+                written.done[each] = states[each]
+                del pending[each]
+            elif each in present or topic is None:
+                written.stale.append(each)
+                del pending[each]
+            else:
+                pending[each] = _creation(each, states[each])[0 if parent is None else 1 :]
+
+    async def set_assignments(
+        self,
+        topic: str,
+        topic_id: Uuid | None,
+        change: Callable[[Mapping[int, ReplicaAssignment]], Mapping[int, ReplicaAssignment]],
+    ) -> TopicInfo:
+        """Change a topic's assignment as it stands; nobody's partitions get lost on the way."""
+        path = TopicZnode.path(topic)
+        while True:
+            found = await self.get(path)
+            if found is None:
+                raise UnknownTopicOrPartition(f"there is no topic {topic}")
+            data, stat = found
+            info = TopicZnode.decode(topic, data)
+            changed = TopicInfo(info.topic_id or topic_id, change(info.assignment))
+            if changed == info:
+                return info
+            try:
+                await self.write([SetData(path, TopicZnode.encode(*changed), stat.version)])
+            except (BadVersion, NoNode):
+                continue
+            return changed
+
+    async def delete_all(self, paths: Sequence[str]) -> None:
+        """Delete nodes, children before their parents; what is gone already is passed over."""
+        for chunk in _chunks([(path, [Delete(path)]) for path in paths]):
+            pending = [path for path, _ in chunk]
+            while pending:
+                try:
+                    await self.write([Delete(path) for path in pending])
+                except NoNode:
+                    found = await self.get_many(pending)
+                    pending = [path for path, node in zip(pending, found, strict=True) if node is not None]
+                else:
+                    break
+
+    async def delete_topic(self, topic: str) -> None:
+        """Remove everything about a topic; the mark of its deletion goes with the last of it."""
+        while True:
+            below = []
+            for number in await self.children(TopicZnode.partitions_path(topic)):
+                partition = PartitionStateZnode.partition_path(topic, int(number))
+                below += [f"{partition}/state", partition]
+            last = [
+                TopicZnode.path(topic),
+                ConfigZnode.path(ConfigZnode.TOPICS, topic),
+                DeleteTopicsZnode.path(topic),
+            ]
+            try:
+                await self.delete_all([*below, TopicZnode.partitions_path(topic), *last])
+            except NotEmpty:
+                continue  # somebody put something there meanwhile
+            return
+
+    async def _patient(self, operation: Callable[[], Awaitable[T]]) -> T:
+        return await self._patience.until_answered(operation)
+
+
+def _decoded(
+    keys: Sequence[K],
+    nodes: Sequence[tuple[bytes, Stat] | None],
+    decode: Callable[[K, bytes, Stat], T],
+) -> dict[K, T]:
+    """What the nodes hold. One that another program spoilt is left out: it must not stop the rest."""
+    decoded = {}
+    for key, node in zip(keys, nodes, strict=True):
+        if node is not None:
+            try:
+                decoded[key] = decode(key, *node)
+            except MalformedZnode as error:
+                logger.error("%s", error)
+    return decoded
+
+
+def _update(topic_partition: TopicPartition, state: PartitionState) -> list[Operation]:
+    path = PartitionStateZnode.path(*topic_partition)
+    return [SetData(path, PartitionStateZnode.encode(state), state.state_version)]
+
+
+def _creation(topic_partition: TopicPartition, state: PartitionState) -> list[Operation]:
+    return [
+        Create(PartitionStateZnode.partition_path(*topic_partition)),
+        Create(PartitionStateZnode.path(*topic_partition), PartitionStateZnode.encode(state)),
+    ]
+
+
+def _chunks(items: Iterable[tuple[K, Sequence[Operation]]]) -> Iterator[list[tuple[K, list[Operation]]]]:
+    """Split what is to be written into transactions that the store takes."""
+    chunk: list[tuple[K, list[Operation]]] = []
+    count = size = 0
+    for key, operations in items:
+        added = sum(_size(operation) for operation in operations)
+        over = (
+            count + len(operations) > OPERATIONS_PER_TRANSACTION_MAX
+            or size + added > BYTES_PER_TRANSACTION_MAX
+        )
+        if chunk and over:
+            yield chunk
+            chunk, count, size = [], 0, 0
+        chunk.append((key, list(operations)))
+        count += len(operations)
+        size += added
+    if chunk:
+        yield chunk
+
+
+def _size(operation: Operation) -> int:
+    data = operation.data if isinstance(operation, Create | SetData) else b""
+    return 64 + len(operation.path) + len(data)

@@ -1,0 +1,111 @@
+"""Topics and partitions that appear in the store, and those that disappear by hand."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Collection, Iterable, Mapping
+from functools import partial
+
+from barnabas.cluster.znodes import ReplicaAssignment, TopicInfo, TopicZnode
+from barnabas.controller.cluster.context import ControllerContext
+from barnabas.controller.cluster.partition_machine import Election, PartitionMachine
+from barnabas.controller.cluster.partition_states import PartitionStatus
+from barnabas.controller.cluster.replica_machine import ReplicaMachine
+from barnabas.controller.cluster.replica_states import ReplicaStatus
+from barnabas.controller.cluster.store import ControllerStore
+from barnabas.controller.cluster.watching import Watching
+from barnabas.core.ids import Randomness, TopicPartition, Uuid
+
+logger = logging.getLogger(__name__)
+
+
+class TopicChanges:
+    def __init__(
+        self,
+        context: ControllerContext,
+        store: ControllerStore,
+        partitions: PartitionMachine,
+        replicas: ReplicaMachine,
+        watching: Watching,
+        randomness: Randomness,
+        modified: Callable[[str], None],
+    ) -> None:
+        self._context = context
+        self._store = store
+        self._partitions = partitions
+        self._replicas = replicas
+        self._watching = watching
+        self._randomness = randomness
+        self._modified = modified
+
+    async def load(self, topics: Iterable[str]) -> list[TopicPartition]:
+        """Know these topics; returns their partitions. One from before topic ids gets one."""
+        names = list(topics)
+        await self._watching.existences(
+            self._store, {TopicZnode.path(name): partial(self._modified, name) for name in names}
+        )
+        loaded = []
+        for name, info in (await self._store.read_topics(names)).items():
+            topic_id = info.topic_id or await self._give_id(name)
+            self._context.put_topic_id(name, topic_id)
+            for number, assignment in info.assignment.items():
+                partition = TopicPartition(name, number)
+                self._context.put_assignment(partition, assignment)
+                if assignment.is_being_reassigned:
+                    self._context.partitions_being_reassigned.add(partition)
+                loaded.append(partition)
+        return loaded
+
+    async def _give_id(self, topic: str) -> Uuid:
+        proposed = Uuid.generate(self._randomness)
+        info: TopicInfo = await self._store.set_assignments(topic, proposed, dict)
+        return info.topic_id or proposed
+
+    async def process(self, present: Collection[str]) -> None:
+        """Compare what topics there are with what is known."""
+        context = self._context
+        for topic in context.assignments.keys() - set(present):
+            logger.warning("topic %s disappeared from the store", topic)
+            self._watching.forget(TopicZnode.path(topic))
+            context.remove_topic(topic)
+        new = [topic for topic in present if topic not in context.assignments]
+        if new:
+            await self.bring_up(await self.load(new))
+
+    async def modified(self, topic: str) -> None:
+        """A topic's znode changed: perhaps it has more partitions now."""
+        context = self._context
+        path = TopicZnode.path(topic)
+        if topic not in context.assignments:
+            return
+        found = await self._watching.data(self._store, path, lambda: self._modified(topic))
+        if found is None:
+            return
+        present = TopicZnode.decode(topic, found[0]).assignment
+        known = context.assignments[topic]
+        added = {number: each for number, each in present.items() if number not in known}
+        if not added:
+            return
+        if context.is_queued_for_deletion(topic):
+            logger.warning("topic %s is being deleted and gets no more partitions", topic)
+            await self._store.set_assignments(topic, None, lambda now: _only(now, known))
+            return
+        for number, assignment in added.items():
+            context.put_assignment(TopicPartition(topic, number), assignment)
+        await self.bring_up([TopicPartition(topic, number) for number in added])
+
+    async def bring_up(self, partitions: Collection[TopicPartition]) -> None:
+        """Give new partitions their first leaders."""
+        context = self._context
+        logger.info("%d new partitions", len(partitions))
+        replicas = context.replicas_of_partitions(partitions)
+        self._partitions.change(partitions, PartitionStatus.NEW)
+        await self._replicas.change(replicas, ReplicaStatus.NEW)
+        await self._partitions.bring_online(partitions, Election.OFFLINE)
+        await self._replicas.change(replicas, ReplicaStatus.ONLINE)
+
+
+def _only(
+    now: Mapping[int, ReplicaAssignment], wanted: Mapping[int, ReplicaAssignment]
+) -> dict[int, ReplicaAssignment]:
+    return {number: each for number, each in now.items() if number in wanted}

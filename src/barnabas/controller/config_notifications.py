@@ -1,0 +1,110 @@
+"""How brokers hear that somebody changed a configuration.
+
+Whoever writes a configuration leaves a sequential note under `/config/changes` that names it. Every
+broker watches there and reads what the notes since the last one name; the note says only where to
+look, so reading twice does no harm. Notes are left for the others and removed when they are old.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from contextlib import suppress
+from typing import Final
+
+from barnabas.cluster.coordination import Coordination, CoordinationError, NoNode, WatchEvent
+from barnabas.cluster.notification_znodes import ConfigChangeZnode
+from barnabas.cluster.znode_json import MalformedZnode
+from barnabas.controller.cluster.patience import Patience
+from barnabas.controller.configs import ConfigRepository
+from barnabas.core.clock import Clock
+from barnabas.core.scheduler import Scheduler
+
+logger = logging.getLogger(__name__)
+
+NOTE_LIFETIME_MS: Final = 15 * 60 * 1_000
+
+_NONE_SEEN: Final = -1
+
+
+class ConfigNotifications:
+    """`start` once the settings have been loaded; `session_renewed` after each new session."""
+
+    def __init__(
+        self, znodes: Coordination, configs: ConfigRepository, clock: Clock, scheduler: Scheduler
+    ) -> None:
+        self._znodes = znodes
+        self._configs = configs
+        self._clock = clock
+        self._patience = Patience(znodes, scheduler)
+        self._last_seen = _NONE_SEEN
+        self._look = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+
+    async def start(self) -> None:
+        """Read what the present notes name, and watch for more."""
+        await self._process()
+        self._task = asyncio.create_task(self._run(), name="config-notifications")
+
+    async def close(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            with suppress(asyncio.CancelledError):
+                await self._task
+
+    def session_renewed(self) -> None:
+        """The watch went with the old session, and notes may have come meanwhile."""
+        self._look.set()
+
+    async def _run(self) -> None:
+        while True:
+            await self._look.wait()
+            self._look.clear()
+            try:
+                await self._process()
+            except CoordinationError as error:
+                logger.info("changed settings are read in the next session: %r", error)
+            except Exception:
+                logger.exception("changed settings could not be read")
+
+    async def _process(self) -> None:
+        names = await self._patience.until_answered(
+            lambda: self._znodes.children(ConfigChangeZnode.PARENT, self._changed)
+        )
+        numbered = {_number(name): f"{ConfigChangeZnode.PARENT}/{name}" for name in names}
+        new = [path for number, path in sorted(numbered.items()) if number > self._last_seen]
+        nodes = await self._patience.until_answered(lambda: self._znodes.get_many(list(numbered.values())))
+        found = dict(zip(numbered.values(), nodes, strict=True))
+        named: dict[str, None] = {}
+        for path in new:
+            node = found[path]
+            if node is not None:
+                try:
+                    named[ConfigChangeZnode.decode(node[0])] = None
+                except MalformedZnode as error:
+                    logger.warning("%s: %s", path, error)
+        for entity_path in named:
+            await self._reload(entity_path)
+        self._last_seen = max((self._last_seen, *numbered))
+        oldest_ms = self._clock.now_ms() - NOTE_LIFETIME_MS
+        await self._purge(
+            [path for path, node in found.items() if node is not None and node[1].ctime_ms < oldest_ms]
+        )
+
+    async def _reload(self, entity_path: str) -> None:
+        entity_type, _, entity_name = entity_path.partition("/")
+        logger.info("the settings of %s have changed", entity_path)
+        await self._patience.until_answered(lambda: self._configs.reload(entity_type, entity_name))
+
+    async def _purge(self, paths: list[str]) -> None:
+        for path in paths:
+            with suppress(NoNode):  # every broker removes old notes
+                await self._znodes.delete(path)
+
+    def _changed(self, event: WatchEvent) -> None:  # noqa: ARG002 - whatever it was, look
+        self._look.set()
+
+
+def _number(name: str) -> int:
+    digits = name[-10:]
+    return int(digits) if digits.isdecimal() else _NONE_SEEN

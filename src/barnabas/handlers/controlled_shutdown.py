@@ -1,0 +1,37 @@
+"""ControlledShutdown (7), v0-3. Gaps: none. Between brokers only.
+
+A broker that is about to stop asks the controller to move its leaderships first. It repeats this
+until nothing remains, or it has waited long enough.
+"""
+
+from __future__ import annotations
+
+from barnabas.core.errors import KafkaError, NotController
+from barnabas.handlers.context import RequestContext
+from barnabas.handlers.registry import Api
+from barnabas.protocol.api_keys import ApiKey
+from barnabas.protocol.messages.controlled_shutdown import (
+    ControlledShutdownRequest,
+    ControlledShutdownResponse,
+    RemainingPartition,
+)
+
+
+async def handle_controlled_shutdown(
+    request: ControlledShutdownRequest, context: RequestContext
+) -> ControlledShutdownResponse:
+    controller = context.broker.controller
+    try:
+        if controller is None:
+            raise NotController("a broker that stands alone moves nothing")
+        remaining = await controller.controlled_shutdown(request.broker_id, request.broker_epoch)
+    except KafkaError as error:
+        return ControlledShutdownResponse(error_code=error.code)
+    return ControlledShutdownResponse(
+        remaining_partitions=[
+            RemainingPartition(topic_name=topic, partition_index=partition) for topic, partition in remaining
+        ]
+    )
+
+
+CONTROLLED_SHUTDOWN = Api(ApiKey.CONTROLLED_SHUTDOWN, versions=range(4), handle=handle_controlled_shutdown)

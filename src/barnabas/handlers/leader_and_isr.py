@@ -1,0 +1,41 @@
+"""LeaderAndIsr (4), v0-7. Gaps: the migration to KRaft.
+
+The controller tells which partitions this broker leads and which it follows. The settings of their
+topics are read first: a log must be made with the right ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Protocol, cast
+
+from barnabas.handlers.context import RequestContext
+from barnabas.handlers.registry import Api
+from barnabas.protocol.api_keys import ApiKey
+from barnabas.protocol.messages.leader_and_isr import LeaderAndIsrRequest, LeaderAndIsrResponse
+
+VERSION_WITH_TOPIC_IDS = 5
+
+
+class TopicConfigs(Protocol):
+    async def load_topics(self, names: Iterable[str]) -> None:
+        """Know the settings of these topics as the store has them now."""
+        ...
+
+
+async def handle_leader_and_isr(
+    request: LeaderAndIsrRequest, context: RequestContext
+) -> LeaderAndIsrResponse:
+    replicas = context.broker.replicas
+    replicas.check_controller(request.controller_epoch, request.broker_epoch)
+    names = {state.topic_name for state in request.ungrouped_partition_states}
+    names.update(topic.topic_name for topic in request.topic_states)
+    await cast("TopicConfigs", context.broker.configs).load_topics(names)
+    response = await replicas.become_leader_or_follower(request)
+    if context.api_version < VERSION_WITH_TOPIC_IDS:
+        response.partition_errors = [each for topic in response.topics for each in topic.partition_errors]
+        response.topics = []
+    return response
+
+
+LEADER_AND_ISR = Api(ApiKey.LEADER_AND_ISR, versions=range(8), handle=handle_leader_and_isr)

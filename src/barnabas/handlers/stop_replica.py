@@ -1,0 +1,20 @@
+"""StopReplica (5), v0-4. Gaps: the migration to KRaft.
+
+The controller tells which replicas this broker stops, and which of them it deletes.
+"""
+
+from __future__ import annotations
+
+from barnabas.handlers.context import RequestContext
+from barnabas.handlers.registry import Api
+from barnabas.protocol.api_keys import ApiKey
+from barnabas.protocol.messages.stop_replica import StopReplicaRequest, StopReplicaResponse
+
+
+async def handle_stop_replica(request: StopReplicaRequest, context: RequestContext) -> StopReplicaResponse:
+    replicas = context.broker.replicas
+    replicas.check_controller(request.controller_epoch, request.broker_epoch)
+    return await replicas.stop_replicas(request)
+
+
+STOP_REPLICA = Api(ApiKey.STOP_REPLICA, versions=range(5), handle=handle_stop_replica)

@@ -1,0 +1,23 @@
+"""UpdateMetadata (6), v0-8. Gaps: the migration to KRaft.
+
+The controller tells which brokers live and who leads what, for the answers to clients.
+"""
+
+from __future__ import annotations
+
+from barnabas.cluster.metadata_updates import apply_update
+from barnabas.handlers.context import RequestContext
+from barnabas.handlers.registry import Api
+from barnabas.protocol.api_keys import ApiKey
+from barnabas.protocol.messages.update_metadata import UpdateMetadataRequest, UpdateMetadataResponse
+
+
+def handle_update_metadata(request: UpdateMetadataRequest, context: RequestContext) -> UpdateMetadataResponse:
+    replicas = context.broker.replicas
+    replicas.check_controller(request.controller_epoch, request.broker_epoch)
+    for topic in apply_update(context.broker.metadata, request):
+        replicas.forget_topic(topic)
+    return UpdateMetadataResponse()
+
+
+UPDATE_METADATA = Api(ApiKey.UPDATE_METADATA, versions=range(9), handle=handle_update_metadata)

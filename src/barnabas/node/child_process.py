@@ -1,0 +1,138 @@
+"""Processes that this one started and that do not outlive it.
+
+A child leads a session of its own, so that Ctrl-C in the terminal reaches only the parent, which then stops
+its children in the right order. Should the parent be killed, the kernel kills the child with it: a
+broker or a ZooKeeper that nobody watches would hold its port and its data against the next start. (Linux
+does that by `prctl`; elsewhere a killed parent leaves its children behind.)
+
+Output of both kinds is handed on line by line.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ctypes
+import os
+import signal
+import sys
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+
+LINE_BYTES_MAX = 1 << 20
+_PR_SET_PDEATHSIG = 1
+_LIBC = ctypes.CDLL(None, use_errno=True) if sys.platform == "linux" else None
+
+Say = Callable[[str], None]
+
+
+class ChildEnded(Exception):
+    """A child came to its end before it was of use."""
+
+
+class Child:
+    """One run of a command; another run is another object."""
+
+    def __init__(
+        self, name: str, process: asyncio.subprocess.Process, say: Say, is_ready_line: Callable[[str], bool]
+    ) -> None:
+        self.name = name
+        self.ready_line: str | None = None
+        self._process = process
+        self._say = say
+        self._is_ready_line = is_ready_line
+        self._last_line = ""
+        self._told = asyncio.Event()
+        self._reading = asyncio.create_task(self._read())
+
+    @classmethod
+    async def start(
+        cls,
+        name: str,
+        command: Sequence[str],
+        say: Say,
+        is_ready_line: Callable[[str], bool] = lambda _: False,
+    ) -> Child:
+        process = await asyncio.create_subprocess_exec(
+            *command,
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.STDOUT,
+            start_new_session=True,
+            preexec_fn=_dying_with(os.getpid()),
+            limit=LINE_BYTES_MAX,
+        )
+        return cls(name, process, say, is_ready_line)
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    @property
+    def is_running(self) -> bool:
+        return self._process.returncode is None
+
+    async def wait_ready(self) -> str:
+        """The line that says so; ChildEnded if the end comes first."""
+        await self._told.wait()
+        if self.ready_line is None:
+            await self.wait()
+            raise ChildEnded(self.epitaph())
+        return self.ready_line
+
+    async def wait(self) -> None:
+        """Until it is gone and all that it said was handed on."""
+        await asyncio.shield(self._reading)
+
+    async def stop(self, timeout_s: float) -> None:
+        """Ask it to end; one that has not after `timeout_s` is killed."""
+        self.send(signal.SIGTERM)
+        try:
+            async with asyncio.timeout(timeout_s):
+                await self.wait()
+        except TimeoutError:
+            self._say(f"does not end within {timeout_s:.0f} s and is killed")
+            self.send(signal.SIGKILL)
+            await self.wait()
+
+    def send(self, signum: signal.Signals) -> None:
+        with suppress(ProcessLookupError):
+            self._process.send_signal(signum)
+
+    def epitaph(self) -> str:
+        """How it ended, with its last words if it had any."""
+        code = self._process.returncode
+        how = f"was ended by {signal.Signals(-code).name}" if code and code < 0 else f"ended with code {code}"
+        words = self._last_line.removeprefix("barnabas: ")
+        return f"{self.name} {how}" + (f": {words}" if words else "")
+
+    async def _read(self) -> None:
+        assert self._process.stdout is not None
+        while True:
+            try:
+                line = await self._process.stdout.readline()
+            except ValueError:  # longer than any line should be
+                continue
+            if not line:
+                break
+            self._hear(line.decode(errors="replace").rstrip("\r\n"))
+        await self._process.wait()
+        self._told.set()
+
+    def _hear(self, line: str) -> None:
+        self._last_line = line
+        self._say(line)
+        if self.ready_line is None and self._is_ready_line(line):
+            self.ready_line = line
+            self._told.set()
+
+
+def _dying_with(parent: int) -> Callable[[], None]:
+    """What the child does between fork and exec."""
+
+    def ask_the_kernel() -> None:
+        if _LIBC is not None:
+            _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+        if os.getppid() != parent:
+            os._exit(1)  # the parent was gone before the kernel was asked
+
+    return ask_the_kernel

@@ -1,0 +1,122 @@
+"""Markers for the partitions of a transaction, wherever they are led.
+
+What this broker leads it writes itself; for the rest each leader gets one WriteTxnMarkers. A
+partition without a leader, or whose leader does not answer, is reported as an error, and the
+coordinator tells it again later (`coordinator.transaction.completion`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Callable, Collection, Sequence
+
+from barnabas.cluster.metadata_cache import MetadataCache
+from barnabas.coordinator.transaction.markers import MarkerErrors, MarkerWriter, TransactionMarker
+from barnabas.core.errors import KafkaError, LeaderNotAvailable, UnknownTopicOrPartition, error_for
+from barnabas.core.ids import NO_LEADER, BrokerId, TopicPartition
+from barnabas.node.peers import Peers
+from barnabas.protocol.messages.write_txn_markers import (
+    WritableTxnMarker,
+    WritableTxnMarkerTopic,
+    WriteTxnMarkersRequest,
+    WriteTxnMarkersResponse,
+)
+
+
+class ClusterMarkers:
+    def __init__(
+        self, broker_id: BrokerId, local: MarkerWriter, metadata: MetadataCache, peers: Peers
+    ) -> None:
+        self._broker_id = broker_id
+        self._local = local
+        self._metadata = metadata
+        self._peers = peers
+        self._sending: set[asyncio.Task[None]] = set()
+
+    def write(
+        self,
+        marker: TransactionMarker,
+        partitions: Collection[TopicPartition],
+        done: Callable[[MarkerErrors], None],
+    ) -> None:
+        by_leader, errors = self._by_leader(partitions)
+        left = len(by_leader)
+        if not left:
+            done(errors)
+
+        def finish(more: MarkerErrors) -> None:
+            nonlocal left
+            errors.update(more)
+            left -= 1
+            if not left:
+                done(errors)
+
+        for leader, led in by_leader.items():
+            if leader == self._broker_id:
+                self._local.write(marker, led, finish)
+            else:
+                sending = asyncio.ensure_future(self._send(leader, marker, led, finish))
+                self._sending.add(sending)
+                sending.add_done_callback(self._sending.discard)
+
+    def close(self) -> None:
+        for sending in list(self._sending):
+            sending.cancel()
+
+    def _by_leader(
+        self, partitions: Collection[TopicPartition]
+    ) -> tuple[dict[int, list[TopicPartition]], dict[TopicPartition, KafkaError]]:
+        by_leader: defaultdict[int, list[TopicPartition]] = defaultdict(list)
+        errors: dict[TopicPartition, KafkaError] = {}
+        for each in partitions:
+            known = self._metadata.partition(*each)
+            if known is None:
+                errors[each] = UnknownTopicOrPartition(f"nobody knows {each}")
+            elif known.leader == NO_LEADER:
+                errors[each] = LeaderNotAvailable(f"{each} has no leader")
+            else:
+                by_leader[known.leader].append(each)
+        return by_leader, errors
+
+    async def _send(
+        self,
+        leader: int,
+        marker: TransactionMarker,
+        partitions: Sequence[TopicPartition],
+        finish: Callable[[MarkerErrors], None],
+    ) -> None:
+        request = WriteTxnMarkersRequest(markers=[_writable(marker, partitions)])
+        try:
+            answer = await self._peers.send(leader, request, WriteTxnMarkersResponse)
+        except KafkaError as error:
+            finish(dict.fromkeys(partitions, error))
+            return
+        codes = {
+            TopicPartition(topic.name, row.partition_index): row.error_code
+            for result in answer.markers
+            for topic in result.topics
+            for row in topic.partitions
+        }
+        # A partition that the answer leaves out has no marker that we know of.
+        finish(
+            {
+                each: error_for(code) if code else UnknownTopicOrPartition(f"no word of {each}")
+                for each in partitions
+                if (code := codes.get(each)) != 0
+            }
+        )
+
+
+def _writable(marker: TransactionMarker, partitions: Sequence[TopicPartition]) -> WritableTxnMarker:
+    by_topic: defaultdict[str, list[int]] = defaultdict(list)
+    for topic, partition in partitions:
+        by_topic[topic].append(partition)
+    return WritableTxnMarker(
+        producer_id=marker.producer_id,
+        producer_epoch=marker.producer_epoch,
+        transaction_result=marker.is_commit,
+        topics=[WritableTxnMarkerTopic(name=name, partition_indexes=led) for name, led in by_topic.items()],
+        coordinator_epoch=marker.coordinator_epoch,
+        transaction_version=marker.transaction_version,
+    )

@@ -1,0 +1,247 @@
+"""A broker as a member of a cluster: what it has that a broker on its own has not.
+
+It is present in the coordination store under an epoch that each session makes anew, it competes to be the
+controller, it reaches the other brokers, and before it stops it asks the controller to move its
+leaderships away. When its session is lost, it is no longer the controller at that moment, and its lease
+(`replication.lease`) keeps it from acknowledging anything; with the next session it registers again and
+the controller tells it what it leads now.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine
+
+from barnabas.client.channel import Channel
+from barnabas.cluster.broker_znodes import BrokerInfo
+from barnabas.cluster.coordination import Coordination, CoordinationError, SessionState
+from barnabas.cluster.isr_store import ZnodeIsrStore, report_failed_log_dir
+from barnabas.cluster.metadata_cache import MetadataCache
+from barnabas.cluster.registration import Registration
+from barnabas.controller.cluster.controller import KafkaController
+from barnabas.controller.cluster.settings import ControllerSettings
+from barnabas.controller.cluster_topics import ClusterTopics
+from barnabas.controller.config_notifications import ConfigNotifications
+from barnabas.controller.configs import ConfigRepository
+from barnabas.coordinator.transaction.coordinator import TransactionCoordinator
+from barnabas.coordinator.transaction.markers import MarkerWriter
+from barnabas.core.clock import Clock
+from barnabas.core.errors import BrokerNotAvailable, KafkaError, error_for
+from barnabas.core.ids import NO_LEADER, BrokerId, Randomness
+from barnabas.core.metrics import Metrics
+from barnabas.core.scheduler import Scheduler
+from barnabas.node.broker_config import BrokerConfig
+from barnabas.node.cluster_markers import ClusterMarkers
+from barnabas.node.peers import Peers
+from barnabas.node.transaction_membership import ClusterTransactionMembership
+from barnabas.protocol.messages.controlled_shutdown import (
+    ControlledShutdownRequest,
+    ControlledShutdownResponse,
+)
+
+logger = logging.getLogger(__name__)
+
+RETRY_MS = 1_000.0
+INTRODUCTION_POLL_MS = 5.0
+NO_EPOCH = -1
+
+
+class ClusterMember:
+    def __init__(
+        self,
+        broker_id: BrokerId,
+        config: BrokerConfig,
+        znodes: Coordination,
+        configs: ConfigRepository,
+        metadata: MetadataCache,
+        *,
+        clock: Clock,
+        scheduler: Scheduler,
+        randomness: Randomness,
+        metrics: Metrics,
+    ) -> None:
+        self._broker_id = broker_id
+        self._config = config
+        self._znodes = znodes
+        self._metadata = metadata
+        self._clock = clock
+        listener_name = config.inter_broker_listener.name
+        self.peers = Peers(broker_id, metadata, listener_name, config.controller_socket_timeout_ms)
+        self.isr_store = ZnodeIsrStore(znodes, clock, scheduler)
+        self.controller = KafkaController(
+            znodes,
+            broker_id,
+            configs,
+            clock,
+            scheduler,
+            randomness,
+            self.peers.connect,
+            metrics,
+            ControllerSettings(
+                inter_broker_listener_name=listener_name,
+                delete_topic_enable=config.delete_topic_enable,
+                auto_leader_rebalance_enable=config.auto_leader_rebalance_enable,
+                leader_imbalance_per_broker_percentage=config.leader_imbalance_per_broker_percentage,
+                leader_imbalance_check_interval_seconds=config.leader_imbalance_check_interval_seconds,
+            ),
+        )
+        self.topics = ClusterTopics(znodes, configs, metadata, randomness, scheduler)
+        self._config_notifications = ConfigNotifications(znodes, configs, clock, scheduler)
+        self._registration = Registration(znodes, clock, scheduler)
+        self._present: BrokerInfo | None = None
+        self._session_id = znodes.session_id
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._closing: list[Callable[[], None]] = []
+
+    # Presence
+
+    @property
+    def broker_epoch(self) -> int:
+        return NO_EPOCH if self._present is None else self._present.epoch
+
+    def lease_expires_ms(self) -> float:
+        return self._znodes.lease_expires_ms
+
+    async def register(self, broker: BrokerInfo) -> int:
+        """Be present, in this session and in those that follow it; returns the epoch."""
+        self._present = await self._registration.register(broker)
+        self._session_id = self._znodes.session_id
+        self._znodes.add_listener(self._session_changed)
+        return self._present.epoch
+
+    async def unregister(self) -> None:
+        self._present = None
+        try:
+            await self._registration.unregister(self._broker_id)
+        except CoordinationError as error:
+            logger.info("the registration is left to the end of the session: %r", error)
+
+    def _session_changed(self, state: SessionState) -> None:
+        if state is SessionState.LOST:
+            logger.warning("the session is lost: nothing is acknowledged until there is a new one")
+            self.controller.session_expired()
+        elif state is SessionState.CONNECTED and self._znodes.session_id != self._session_id:
+            self._session_id = self._znodes.session_id
+            self._start(self._return())
+
+    async def _return(self) -> None:
+        """In a new session: register under a new epoch, then compete to be the controller."""
+        session_id = self._session_id
+        while self._present is not None and session_id == self._session_id:
+            try:
+                self._present = await self._registration.register(self._present)
+            except (CoordinationError, KafkaError) as error:
+                logger.warning("registering again failed: %r", error)
+                await asyncio.sleep(RETRY_MS / 1_000)
+                continue
+            self._config_notifications.session_renewed()
+            self.controller.session_renewed()
+            return
+
+    async def _until_introduced(self, timeout_ms: float) -> None:
+        """Wait until the controller has told this broker of the cluster, but not for ever."""
+        deadline_ms = self._clock.monotonic_ms() + timeout_ms
+        while not self._metadata.is_live(self._broker_id):
+            if self._clock.monotonic_ms() > deadline_ms:
+                logger.warning("no controller has introduced this broker to the cluster yet")
+                return
+            await asyncio.sleep(INTRODUCTION_POLL_MS / 1_000)
+
+    # Other brokers
+
+    async def connect_to(self, broker_id: BrokerId) -> Channel:
+        """A channel to another broker, for a fetcher."""
+        broker = self._metadata.broker(broker_id)
+        if broker is None:
+            raise BrokerNotAvailable(f"broker {broker_id} is not in the cluster now")
+        return await self.peers.connect(broker)
+
+    def log_directory_failed(self) -> None:
+        """The controller asks then which replicas are lost, and elects others."""
+        self._start(self._report_failed_directory())
+
+    async def _report_failed_directory(self) -> None:
+        while self._present is not None:
+            try:
+                await report_failed_log_dir(self._znodes, self._broker_id)
+            except CoordinationError as error:
+                logger.warning("the controller cannot be told of the failed directory: %r", error)
+                await asyncio.sleep(RETRY_MS / 1_000)
+            else:
+                return
+
+    def markers_everywhere(self, local: MarkerWriter) -> MarkerWriter:
+        """Writes markers to partitions wherever they are led."""
+        markers = ClusterMarkers(self._broker_id, local, self._metadata, self.peers)
+        self._closing.append(markers.close)
+        return markers
+
+    def transaction_membership(self, coordinator: TransactionCoordinator) -> ClusterTransactionMembership:
+        """Asks the coordinator of a transaction, wherever it is."""
+        membership = ClusterTransactionMembership(self._broker_id, coordinator, self._metadata, self.peers)
+        self._closing.append(membership.close)
+        return membership
+
+    # Joining and leaving
+
+    async def join(self) -> None:
+        """Compete to be the controller, and hear from whoever is."""
+        self.isr_store.start()
+        await self._config_notifications.start()
+        await self.controller.start()
+        await self._until_introduced(self._config.zookeeper_connection_timeout_ms)
+
+    async def stop_controller(self) -> None:
+        await self.controller.close()
+        await self._config_notifications.close()
+        await self.isr_store.close()
+
+    async def shut_down_controlled(self) -> None:
+        """Hand the leaderships over before the broker stops; give up after a few tries."""
+        config = self._config
+        if not config.controlled_shutdown_enable:
+            return
+        for attempt in range(1 + config.controlled_shutdown_max_retries):
+            others = [broker.id for broker in self._metadata.brokers() if broker.id != self._broker_id]
+            if not others:
+                logger.info("no other broker could take over: stopping without a handover")
+                return
+            if attempt:
+                await asyncio.sleep(config.controlled_shutdown_retry_backoff_ms / 1_000)
+            try:
+                remaining = await self._ask_controller()
+            except (CoordinationError, KafkaError) as error:
+                logger.warning("the controller did not take the leaderships: %s", error)
+                continue
+            if not remaining:
+                return
+            logger.warning("%d partitions are still led here", remaining)
+        logger.warning("stopping although some partitions are still led here")
+
+    async def _ask_controller(self) -> int:
+        """How many partitions stay with this broker."""
+        if self.controller.is_active:
+            return len(await self.controller.controlled_shutdown(self._broker_id, self.broker_epoch))
+        controller_id = self.controller.active_controller_id
+        if controller_id == NO_LEADER:
+            raise BrokerNotAvailable("there is no controller now")
+        request = ControlledShutdownRequest(broker_id=self._broker_id, broker_epoch=self.broker_epoch)
+        answer = await self.peers.send(controller_id, request, ControlledShutdownResponse)
+        if answer.error_code:
+            raise error_for(answer.error_code)
+        return len(answer.remaining_partitions)
+
+    async def close(self) -> None:
+        self._present = None
+        for task in list(self._tasks):
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        for close in self._closing:
+            close()
+        self.peers.close()
+
+    def _start(self, work: Coroutine[None, None, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)

@@ -1,0 +1,207 @@
+"""`barnabas start --brokers N`: a cluster on one machine, a process a broker, under one supervisor.
+
+From one set of properties come N: broker ids 1 to N; each listener, advertised listener and metrics port
+counted up by one a broker; a directory `broker-<id>` inside every log directory. ZooKeeper runs beside
+them in `zookeeper`, unless `zookeeper.connect` names one; sessions then last six seconds, because on one
+machine a broker is silent when it died, and should be missed, and let back in, soon. The internal topics
+get three replicas, of which two must be in sync, or as many as there are brokers: set from the start, since
+a broker that is up first would otherwise make them with itself as the only replica.
+
+Each broker's properties are written to `broker-<id>.properties` in the data directory, readable by its owner
+alone. So secrets do not show in the process list, and one broker can be started by hand.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import signal
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+
+from barnabas.core.clock import SystemClock
+from barnabas.core.config import read_properties
+from barnabas.core.errors import InvalidConfig
+from barnabas.node.broker_config import BrokerConfig
+from barnabas.node.child_process import Child, ChildEnded, Say
+from barnabas.node.config_checks import LOCAL_ZOOKEEPER
+from barnabas.node.listeners import Listener
+from barnabas.node.supervisor import Member, Stopped, Supervisor
+from barnabas.node.zookeeper_member import ZooKeeperMember, locked
+from barnabas.node.zookeeper_server import CannotRunZooKeeper, ZooKeeperServer, beside
+
+BROKER_COMMAND = (sys.executable, "-m", "barnabas", "start")
+READY_PREFIX = "barnabas ready"
+INTERNAL_REPLICAS = 3
+LOCAL_SESSION_TIMEOUT_MS = 6_000
+
+_READY_LISTENERS = re.compile(r"listeners (?P<listeners>\S+), data in")
+
+
+class ClusterFailed(Exception):
+    """The cluster did not come up; the message is for the person who started it."""
+
+
+class BrokerMember:
+    """A `supervisor.Member`: one broker, from its properties."""
+
+    def __init__(self, broker_id: int, command: Sequence[str]) -> None:
+        self.broker_id = broker_id
+        self.name = f"broker-{broker_id}"
+        self._command = command
+        self.listeners = ""
+
+    async def launch(self, say: Say) -> Child:
+        return await Child.start(self.name, self._command, say, lambda line: line.startswith(READY_PREFIX))
+
+    async def until_ready(self, child: Child) -> None:
+        found = _READY_LISTENERS.search(await child.wait_ready())
+        self.listeners = found["listeners"] if found else ""
+
+
+class LocalCluster:
+    """What to run; checked when made, InvalidConfig if the properties do not work for N brokers."""
+
+    def __init__(
+        self,
+        properties: Mapping[str, str],
+        brokers: int,
+        metrics_address: tuple[str, int] | None = None,
+        broker_command: Sequence[str] = BROKER_COMMAND,
+    ) -> None:
+        if "broker.id" in properties:
+            raise InvalidConfig("a cluster numbers its brokers itself, from 1; leave broker.id out")
+        connect = properties.get("zookeeper.connect", LOCAL_ZOOKEEPER)
+        base = BrokerConfig.load({**properties, "zookeeper.connect": connect})
+        self.directory = base.log_dirs[0].absolute()
+        self.server: ZooKeeperServer | None = None
+        if connect == LOCAL_ZOOKEEPER:
+            self.server = beside(self.directory)
+            connect = self.server.connect
+        self.connect = connect
+        self.properties = {
+            number: broker_properties(base, number, brokers, connect) for number in range(1, brokers + 1)
+        }
+        if self.server is not None:
+            for each in self.properties.values():
+                each.setdefault("zookeeper.session.timeout.ms", str(LOCAL_SESSION_TIMEOUT_MS))
+        _check_ports([BrokerConfig.load(each) for each in self.properties.values()])
+        self._metrics_address = metrics_address
+        self._command = broker_command
+
+    def run(self, announce: Say, say: Callable[[str, str], None]) -> None:
+        """Until a signal comes; a second one kills everything."""
+        try:
+            with ExitStack() as stack:
+                if self.server is not None:
+                    stack.enter_context(locked(self.server))
+                asyncio.run(self._serve(announce, say))
+        except (ChildEnded, CannotRunZooKeeper, OSError) as error:
+            raise ClusterFailed(str(error)) from error
+
+    async def _serve(self, announce: Say, say: Callable[[str, str], None]) -> None:
+        brokers = [self._member(number) for number in self.properties]
+        stages: list[Sequence[Member]] = [brokers]
+        if self.server is not None:
+            stages.insert(0, [ZooKeeperMember(self.server)])
+        supervisor = Supervisor(stages, say, SystemClock())
+        for signum in (signal.SIGTERM, signal.SIGINT):
+            asyncio.get_running_loop().add_signal_handler(signum, supervisor.request_stop)
+        try:
+            await supervisor.start()
+            announce(self.ready_line(brokers))
+            await supervisor.wait_stopping()
+        except Stopped:
+            say("supervisor", "stopping before all were up")
+        finally:
+            await supervisor.stop()
+
+    def ready_line(self, brokers: Sequence[BrokerMember]) -> str:
+        ids = ",".join(str(broker.broker_id) for broker in brokers)
+        listeners = ",".join(broker.listeners for broker in brokers)
+        return (
+            f"{READY_PREFIX}: brokers {ids}, listeners {listeners}, data in {self.directory},"
+            f" zookeeper {self.connect}"
+        )
+
+    def _member(self, number: int) -> BrokerMember:
+        path = self.directory / f"broker-{number}.properties"
+        inexpressible = write_properties(path, self.properties[number])
+        command = [*self._command, "--config", str(path)]
+        for name, value in inexpressible.items():
+            command += ["--set", f"{name}={value}"]
+        if self._metrics_address is not None:
+            host, port = self._metrics_address
+            command += ["--metrics", f"{_bracketed(host)}:{_counted(port, number)}"]
+        return BrokerMember(number, command)
+
+
+def broker_properties(base: BrokerConfig, number: int, brokers: int, connect: str) -> dict[str, str]:
+    """The properties of one broker of several."""
+    own = {
+        "broker.id": str(number),
+        "zookeeper.connect": connect,
+        "log.dirs": ",".join(str(path.absolute() / f"broker-{number}") for path in base.log_dirs),
+        "listeners": ",".join(str(_moved(listener, number)) for listener in base.listeners),
+    }
+    if base.advertised_listeners:
+        own["advertised.listeners"] = ",".join(
+            str(_moved(listener, number)) for listener in base.advertised_listeners.values()
+        )
+    return {**internal_topics(brokers), **base.given, **own}
+
+
+def internal_topics(brokers: int) -> dict[str, str]:
+    replicas = min(INTERNAL_REPLICAS, brokers)
+    return {
+        "offsets.topic.replication.factor": str(replicas),
+        "transaction.state.log.replication.factor": str(replicas),
+        "transaction.state.log.min.isr": str(max(1, replicas - 1)),
+    }
+
+
+def write_properties(path: Path, properties: Mapping[str, str]) -> dict[str, str]:
+    """Write what such a file can say; returns the rest."""
+    lines = {name: f"{name}={value}\n" for name, value in properties.items()}
+    rest = {name: properties[name] for name, line in lines.items() if not _says(line, name, properties[name])}
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with os.fdopen(
+        os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8"
+    ) as file:
+        file.writelines(line for name, line in lines.items() if name not in rest)
+    return rest
+
+
+def _says(line: str, name: str, value: str) -> bool:
+    return read_properties(line + "end=1\n") == {name: value, "end": "1"}
+
+
+def _moved(listener: Listener, number: int) -> Listener:
+    port = _counted(listener.port, number)
+    return Listener(listener.name, listener.security_protocol, listener.host, port)
+
+
+def _counted(port: int, number: int) -> int:
+    """Port 0, which takes a free one, stays 0."""
+    return port + number - 1 if port else 0
+
+
+def _bracketed(host: str) -> str:
+    return f"[{host}]" if ":" in host else host
+
+
+def _check_ports(configs: Sequence[BrokerConfig]) -> None:
+    taken: dict[int, str] = {}
+    for config in configs:
+        for listener in config.listeners:
+            owner = f"{listener.name} of broker {config.broker_id}"
+            if listener.port and listener.port in taken:
+                raise InvalidConfig(
+                    f"port {listener.port} would serve {taken[listener.port]} and {owner}; each broker takes"
+                    " the ports of the one before it, plus one, so leave room for"
+                    f" {len(configs)} between the listeners"
+                )
+            taken[listener.port] = owner

@@ -1,0 +1,92 @@
+"""This broker's connections to the others.
+
+Brokers reach each other through the inter-broker listener, under the address that each has
+registered there. Who sends now and then (markers, the first write of a transaction) shares one
+channel to each broker; it is opened when first needed and again after it was lost. The
+controller and the fetchers keep channels of their own, since theirs carry an order.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+from barnabas.client.channel import Address, Channel, Response
+from barnabas.cluster.broker_znodes import BrokerInfo
+from barnabas.cluster.metadata_cache import MetadataCache
+from barnabas.core.errors import BrokerNotAvailable
+from barnabas.core.ids import BrokerId
+from barnabas.protocol.schema import Message
+
+CONNECT_TIMEOUT_MS = 5_000.0
+
+
+class Peers:
+    def __init__(
+        self, broker_id: BrokerId, metadata: MetadataCache, listener_name: str, request_timeout_ms: float
+    ) -> None:
+        self._client_id = f"broker-{broker_id}"
+        self._metadata = metadata
+        self._listener_name = listener_name
+        self._request_timeout_ms = request_timeout_ms
+        self._channels: dict[int, asyncio.Task[Channel]] = {}
+
+    async def connect(self, broker: BrokerInfo) -> Channel:
+        """A channel of the caller's own."""
+        return await Channel.connect(
+            address_of(broker, self._listener_name),
+            client_id=self._client_id,
+            connect_timeout_ms=CONNECT_TIMEOUT_MS,
+            request_timeout_ms=self._request_timeout_ms,
+        )
+
+    async def send(self, broker_id: int, request: Message, response_class: type[Response]) -> Response:
+        """The answer of a live broker; BROKER_NOT_AVAILABLE if it is not one."""
+        broker = self._metadata.broker(broker_id)
+        if broker is None:
+            raise BrokerNotAvailable(f"broker {broker_id} is not in the cluster now")
+        channel = await self._shared_channel(broker)
+        return await channel.send(request, response_class)
+
+    async def _shared_channel(self, broker: BrokerInfo) -> Channel:
+        opening = self._channels.get(broker.id)
+        address = address_of(broker, self._listener_name)
+        if opening is None or (opening.done() and _is_useless(opening, address)):
+            opening = asyncio.ensure_future(self.connect(broker))
+            self._channels[broker.id] = opening
+        # Others may wait for the same channel: who gives up must not take it from them.
+        return await asyncio.shield(opening)
+
+    def close(self) -> None:
+        channels, self._channels = self._channels, {}
+        for opening in channels.values():
+            if not opening.done():
+                opening.cancel()
+            elif not opening.cancelled() and opening.exception() is None:
+                opening.result().close()
+
+
+def address_of(broker: BrokerInfo, listener_name: str) -> Address:
+    for endpoint in broker.endpoints:
+        if endpoint.listener_name == listener_name:
+            return Address(endpoint.host, endpoint.port)
+    raise BrokerNotAvailable(
+        f"broker {broker.id} has no listener {listener_name}, only {_names(broker)}; brokers of one"
+        " cluster share the name of their inter.broker.listener.name"
+    )
+
+
+def _names(broker: BrokerInfo) -> str:
+    return ", ".join(endpoint.listener_name for endpoint in broker.endpoints)
+
+
+def _is_useless(opened: asyncio.Task[Channel], address: Address) -> bool:
+    """Failed, lost, or leading to where the broker was in an earlier life."""
+    if opened.cancelled() or opened.exception() is not None:
+        return True
+    channel = opened.result()
+    if channel.is_closed:
+        return True
+    if channel.address != address:
+        channel.close("the broker has moved")
+        return True
+    return False

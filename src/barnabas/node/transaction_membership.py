@@ -1,0 +1,170 @@
+"""Is a partition part of a producer's transaction? The coordinator knows, wherever it is.
+
+A leader asks before the first write of a transaction (`handlers.transactional_produce`). If this
+broker is the coordinator of the transactional id, the question is a call; otherwise it is an
+AddPartitionsToTxn to the broker that leads the id's partition. Without an answer the producer is
+told to try again: a write that was not checked is not made.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Awaitable, Callable, Collection
+
+from barnabas.cluster.metadata_cache import MetadataCache
+from barnabas.coordinator.transaction.coordinator import TRANSACTION_TOPIC, TransactionCoordinator
+from barnabas.coordinator.transaction.rules import ProducerIdAndEpoch
+from barnabas.coordinator.transaction.settings import EPOCH_BUMP_VERSION
+from barnabas.core.errors import (
+    NONE,
+    CoordinatorNotAvailable,
+    KafkaError,
+    TransactionAbortable,
+    error_for,
+)
+from barnabas.core.ids import NO_LEADER, BrokerId, TopicPartition
+from barnabas.node.peers import Peers
+from barnabas.protocol.messages.add_partitions_to_txn import (
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnResponse,
+    AddPartitionsToTxnTopic,
+    AddPartitionsToTxnTransaction,
+)
+
+Missing = Callable[[frozenset[TopicPartition]], None]
+Refuse = Callable[[KafkaError], None]
+
+
+class ClusterTransactionMembership:
+    def __init__(
+        self,
+        broker_id: BrokerId,
+        coordinator: TransactionCoordinator,
+        metadata: MetadataCache,
+        peers: Peers,
+    ) -> None:
+        self._broker_id = broker_id
+        self._coordinator = coordinator
+        self._metadata = metadata
+        self._peers = peers
+        self._asking: set[asyncio.Future[None]] = set()
+
+    def add_partitions(
+        self,
+        transactional_id: str,
+        producer: ProducerIdAndEpoch,
+        partitions: Collection[TopicPartition],
+        done: Callable[[KafkaError | None], None],
+        *,
+        client_transaction_version: int,
+    ) -> None:
+        coordinator_id = self._coordinator_of(transactional_id)
+        if coordinator_id == self._broker_id:
+            self._coordinator.add_partitions(
+                transactional_id,
+                producer,
+                partitions,
+                done,
+                client_transaction_version=client_transaction_version,
+            )
+            return
+        assert client_transaction_version == EPOCH_BUMP_VERSION, "older producers add partitions themselves"
+
+        async def ask() -> None:
+            try:
+                codes = await self._ask(
+                    coordinator_id, transactional_id, producer, partitions, verify_only=False
+                )
+            except KafkaError as error:
+                done(_unavailable(error))
+                return
+            refused = next((code for code in codes.values() if code != NONE), NONE)
+            done(error_for(refused) if refused else None)
+
+        self._start(ask())
+
+    def verify(
+        self,
+        transactional_id: str,
+        producer: ProducerIdAndEpoch,
+        partitions: Collection[TopicPartition],
+        done: Missing,
+        refuse: Refuse,
+    ) -> None:
+        coordinator_id = self._coordinator_of(transactional_id)
+        if coordinator_id == self._broker_id:
+            self._coordinator.verify(transactional_id, producer, partitions, done, refuse)
+            return
+
+        async def ask() -> None:
+            try:
+                codes = await self._ask(
+                    coordinator_id, transactional_id, producer, partitions, verify_only=True
+                )
+            except KafkaError as error:
+                refuse(_unavailable(error))
+                return
+            others = [code for code in codes.values() if code not in (NONE, TransactionAbortable.code)]
+            if others:
+                refuse(error_for(others[0]))
+            else:
+                done(frozenset(each for each in partitions if codes.get(each) != NONE))
+
+        self._start(ask())
+
+    def close(self) -> None:
+        for asking in list(self._asking):
+            asking.cancel()
+
+    def _coordinator_of(self, transactional_id: str) -> int:
+        """The broker that leads the id's partition; this one answers for itself where nobody does."""
+        number = self._coordinator.partition_for(transactional_id)
+        known = self._metadata.partition(TRANSACTION_TOPIC, number)
+        return self._broker_id if known is None or known.leader == NO_LEADER else known.leader
+
+    async def _ask(
+        self,
+        coordinator_id: int,
+        transactional_id: str,
+        producer: ProducerIdAndEpoch,
+        partitions: Collection[TopicPartition],
+        *,
+        verify_only: bool,
+    ) -> dict[TopicPartition, int]:
+        by_topic: defaultdict[str, list[int]] = defaultdict(list)
+        for topic, partition in partitions:
+            by_topic[topic].append(partition)
+        request = AddPartitionsToTxnRequest(
+            transactions=[
+                AddPartitionsToTxnTransaction(
+                    transactional_id=transactional_id,
+                    producer_id=producer.producer_id,
+                    producer_epoch=producer.producer_epoch,
+                    verify_only=verify_only,
+                    topics=[
+                        AddPartitionsToTxnTopic(name=name, partitions=numbers)
+                        for name, numbers in by_topic.items()
+                    ],
+                )
+            ]
+        )
+        answer = await self._peers.send(coordinator_id, request, AddPartitionsToTxnResponse)
+        if answer.error_code:
+            raise error_for(answer.error_code)
+        return {
+            TopicPartition(topic.name, row.partition_index): row.partition_error_code
+            for result in answer.results_by_transaction
+            for topic in result.topic_results
+            for row in topic.results_by_partition
+        }
+
+    def _start(self, asking: Awaitable[None]) -> None:
+        future = asyncio.ensure_future(asking)
+        self._asking.add(future)
+        future.add_done_callback(self._asking.discard)
+
+
+def _unavailable(error: KafkaError) -> KafkaError:
+    """That the coordinator could not be asked is no fault of the producer's."""
+    return CoordinatorNotAvailable(error.message)

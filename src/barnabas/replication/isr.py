@@ -1,0 +1,121 @@
+"""Keeps the ISR of the partitions led here, in the store and in the partitions.
+
+A follower leaves when it has not been caught up for `replica.lag.time.max.ms`, and joins when it
+has everything that is committed. The store decides: a change is conditional on the version of the
+partition's state that this leader knows, one change of a partition at a time, and it counts only
+once it is written. If somebody else has written meanwhile (the controller, always), the change is
+dropped and the partition changes no more until the controller's word arrives.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable
+from typing import Protocol
+
+from barnabas.cluster.coordination import BadVersion, CoordinationError, NoNode
+from barnabas.cluster.znodes import PartitionState
+from barnabas.core.ids import BrokerId, TopicPartition
+from barnabas.core.metrics import Metrics
+from barnabas.replication.partition import Partition, PendingIsr
+from barnabas.replication.remote_replica import RemoteReplica
+
+logger = logging.getLogger(__name__)
+
+RETRY_MS = 1_000
+"""The pause before a change is tried again when the store did not answer."""
+
+
+class IsrStore(Protocol):
+    async def write(self, topic_partition: TopicPartition, state: PartitionState) -> int:
+        """Replace the state on condition that it still has `state.state_version`; returns the new
+        version. Raises BadVersion when it has another, NoNode when the partition is gone."""
+        ...
+
+
+class IsrKeeper:
+    def __init__(
+        self, store: IsrStore | None, completed: Callable[[Partition], None], metrics: Metrics
+    ) -> None:
+        self._store = store
+        self._completed = completed
+        self._tasks: set[asyncio.Task[None]] = set()
+        self.shrinks = metrics.counter("kafka_isr_shrinks_total", "Times that an ISR lost members.")
+        self.expands = metrics.counter("kafka_isr_expands_total", "Times that an ISR gained a member.")
+        self.failed = metrics.counter(
+            "kafka_failed_isr_updates_total", "Changes of an ISR that the store refused."
+        )
+
+    def expand(self, partition: Partition, follower: RemoteReplica) -> None:
+        """Take in a follower that has caught up."""
+        if self._store is None or partition.pending_isr is not None:
+            return
+        logger.info("%s: broker %d joins the ISR", partition.topic_partition, follower.broker_id)
+        self.expands.value += 1
+        self._change(partition, partition.isr | {follower.broker_id})
+
+    def shrink_all(self, partitions: Iterable[Partition]) -> None:
+        """Put out every follower that lags; called from time to time."""
+        if self._store is None:
+            return
+        for partition in partitions:
+            if not partition.is_leader or partition.pending_isr is not None or len(partition.isr) <= 1:
+                continue
+            lagging = partition.lagging_members()
+            if lagging:
+                logger.warning(
+                    "%s: brokers %s lag behind %d and leave the ISR",
+                    partition.topic_partition,
+                    sorted(lagging),
+                    partition.log.log_end_offset,
+                )
+                self.shrinks.value += 1
+                self._change(partition, partition.isr - lagging)
+
+    def _change(self, partition: Partition, isr: frozenset[BrokerId]) -> None:
+        pending = partition.propose_isr(isr)
+        task = asyncio.get_running_loop().create_task(self._write(partition, pending))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _write(self, partition: Partition, pending: PendingIsr) -> None:
+        assert self._store is not None
+        state = PartitionState(
+            leader=partition.broker_id,
+            leader_epoch=pending.leader_epoch,
+            isr=tuple(each for each in partition.replicas if each in pending.isr),
+            controller_epoch=partition.controller_epoch,
+            state_version=pending.partition_epoch,
+        )
+        while partition.pending_isr is pending:
+            try:
+                version = await self._store.write(partition.topic_partition, state)
+            except (BadVersion, NoNode):
+                self.failed.value += 1
+                logger.info(
+                    "%s: the controller has changed the state since version %d; waiting for its word",
+                    partition.topic_partition,
+                    pending.partition_epoch,
+                )
+                return
+            except CoordinationError as error:
+                self.failed.value += 1
+                logger.warning("the ISR of %s cannot be written: %r", partition.topic_partition, error)
+                await asyncio.sleep(RETRY_MS / 1_000)
+                continue
+            if partition.isr_written(pending, version):
+                logger.info(
+                    "%s: the ISR is %s as of version %d",
+                    partition.topic_partition,
+                    list(state.isr),
+                    version,
+                )
+                self._completed(partition)
+            return
+
+    async def close(self) -> None:
+        tasks = list(self._tasks)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)

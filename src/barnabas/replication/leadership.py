@@ -1,0 +1,227 @@
+"""What the controller orders: lead this, follow that, stop the other.
+
+Orders may come late, twice, or from a controller that has been replaced. Three epochs sort them
+out, and a lower one is always refused: the controller's for a whole request, the broker's (is it
+meant for an earlier life of ours? checked by the handlers), the leader's for each partition.
+
+Making thousands of logs takes a while, so the loop gets a turn between slices, and one order is
+carried out before the next begins.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from barnabas.core.errors import (
+    NONE,
+    FencedLeaderEpoch,
+    InconsistentTopicId,
+    KafkaError,
+    KafkaStorageError,
+    StaleControllerEpoch,
+    UnknownServerError,
+    UnknownTopicOrPartition,
+)
+from barnabas.core.ids import ZERO_UUID, BrokerId, TopicPartition, Uuid
+from barnabas.protocol.messages.leader_and_isr import (
+    LeaderAndIsrPartitionError,
+    LeaderAndIsrPartitionState,
+    LeaderAndIsrRequest,
+    LeaderAndIsrResponse,
+    LeaderAndIsrTopicError,
+)
+from barnabas.protocol.messages.stop_replica import (
+    StopReplicaPartitionError,
+    StopReplicaPartitionState,
+    StopReplicaRequest,
+    StopReplicaResponse,
+)
+
+if TYPE_CHECKING:
+    from barnabas.replication.replica_manager import ReplicaManager
+
+logger = logging.getLogger(__name__)
+
+FULL_LIST = 2
+"""The `type` of a LeaderAndIsr request that names every partition of this broker."""
+
+DELETING_EPOCH = -2
+NO_EPOCH = -1
+
+PARTITIONS_PER_SLICE = 16
+
+
+class LeadershipOrders:
+    def __init__(self, replicas: ReplicaManager) -> None:
+        self._replicas = replicas
+        self._turn = asyncio.Lock()
+        self.controller_epoch = 0
+
+    def check_controller_epoch(self, epoch: int) -> None:
+        """Refuse a controller that has been replaced; remember the newest."""
+        if epoch < self.controller_epoch:
+            raise StaleControllerEpoch(f"the controller epoch is {self.controller_epoch}, not {epoch}")
+        self.controller_epoch = epoch
+
+    # -- LeaderAndIsr -------------------------------------------------------------------------
+
+    async def lead_and_follow(self, request: LeaderAndIsrRequest) -> LeaderAndIsrResponse:
+        """Lead and follow as ordered; the answer has the form of v5 and later."""
+        async with self._turn:
+            try:
+                self.check_controller_epoch(request.controller_epoch)
+            except StaleControllerEpoch as error:
+                return LeaderAndIsrResponse(error_code=error.code)
+            response = LeaderAndIsrResponse(topics=[])
+            by_topic: dict[str, LeaderAndIsrTopicError] = {}
+            named: set[TopicPartition] = set()
+            for count, (topic, topic_id, state) in enumerate(_partition_states(request), 1):
+                key = TopicPartition(topic, state.partition_index)
+                named.add(key)
+                error_code = self._apply(key, topic_id, state)
+                outcome = LeaderAndIsrPartitionError(
+                    topic_name=topic, partition_index=state.partition_index, error_code=error_code
+                )
+                if topic not in by_topic:
+                    by_topic[topic] = LeaderAndIsrTopicError(topic_id=topic_id, partition_errors=[])
+                    response.topics.append(by_topic[topic])
+                by_topic[topic].partition_errors.append(outcome)
+                if count % PARTITIONS_PER_SLICE == 0:
+                    await asyncio.sleep(0)
+            if request.type == FULL_LIST:
+                self._replicas.set_aside_strays(named)
+            self._replicas.fetchers.close_idle()
+            return response
+
+    def _apply(self, key: TopicPartition, topic_id: Uuid, state: LeaderAndIsrPartitionState) -> int:
+        try:
+            self._lead_or_follow(key, topic_id, state)
+        except KafkaError as error:
+            logger.info("%s: an order of epoch %d is refused: %s", key, state.leader_epoch, error)
+            return error.code
+        except OSError as error:
+            logger.error("%s: %s", key, error)
+            return KafkaStorageError.code
+        except Exception:
+            logger.exception("%s: an order of epoch %d failed", key, state.leader_epoch)
+            return UnknownServerError.code
+        return NONE
+
+    def _lead_or_follow(self, key: TopicPartition, topic_id: Uuid, state: LeaderAndIsrPartitionState) -> None:
+        replicas = self._replicas
+        known = replicas.find(key)
+        if known is not None:
+            self._check_order(known.leader_epoch, known.partition_epoch, state)
+            if topic_id != ZERO_UUID and known.topic_id not in (topic_id, ZERO_UUID):
+                raise InconsistentTopicId(f"{key} has the topic id {known.topic_id}, not {topic_id}")
+            if known.log.log_directory.failure is not None:
+                raise KafkaStorageError(f"the log directory of {key} is offline")
+        if replicas.broker_id not in state.replicas:
+            raise UnknownTopicOrPartition(f"broker {replicas.broker_id} is no replica of {key}")
+        partition = replicas.get_or_create(key, topic_id, is_new=state.is_new)
+        partition.adding_replicas = frozenset(map(BrokerId, state.adding_replicas))
+        partition.removing_replicas = frozenset(map(BrokerId, state.removing_replicas))
+        assigned = [BrokerId(each) for each in state.replicas]
+        isr = [BrokerId(each) for each in state.isr]
+        if state.leader == replicas.broker_id:
+            replicas.fetchers.unfollow(key)
+            is_new = partition.become_leader(
+                state.leader_epoch,
+                assigned,
+                isr,
+                partition_epoch=state.partition_epoch,
+                controller_epoch=state.controller_epoch,
+            )
+            replicas.elected(partition, is_new=is_new)
+        else:
+            is_new = partition.become_follower(
+                BrokerId(state.leader),
+                state.leader_epoch,
+                assigned,
+                isr,
+                partition_epoch=state.partition_epoch,
+                controller_epoch=state.controller_epoch,
+            )
+            if is_new:
+                replicas.fetchers.follow(partition)
+                replicas.resigned(partition)
+
+    @staticmethod
+    def _check_order(leader_epoch: int, partition_epoch: int, state: LeaderAndIsrPartitionState) -> None:
+        """An order of our own epoch is news only if it follows a later version of the state."""
+        if state.leader_epoch < leader_epoch or (
+            state.leader_epoch == leader_epoch and state.partition_epoch <= partition_epoch
+        ):
+            raise StaleControllerEpoch(
+                f"leader epoch {state.leader_epoch} version {state.partition_epoch} does not follow "
+                f"{leader_epoch} version {partition_epoch}"
+            )
+
+    # -- StopReplica --------------------------------------------------------------------------
+
+    async def stop(self, request: StopReplicaRequest) -> StopReplicaResponse:
+        async with self._turn:
+            try:
+                self.check_controller_epoch(request.controller_epoch)
+            except StaleControllerEpoch as error:
+                return StopReplicaResponse(error_code=error.code)
+            response = StopReplicaResponse(partition_errors=[])
+            for count, (topic, order) in enumerate(_stop_orders(request), 1):
+                error_code = self._stop_one(TopicPartition(topic, order.partition_index), order)
+                response.partition_errors.append(
+                    StopReplicaPartitionError(
+                        topic_name=topic, partition_index=order.partition_index, error_code=error_code
+                    )
+                )
+                if count % PARTITIONS_PER_SLICE == 0:
+                    await asyncio.sleep(0)
+            self._replicas.fetchers.close_idle()
+            return response
+
+    def _stop_one(self, key: TopicPartition, order: StopReplicaPartitionState) -> int:
+        known = self._replicas.find(key)
+        if known is not None:
+            if known.log.log_directory.failure is not None:
+                return KafkaStorageError.code
+            if order.leader_epoch not in (NO_EPOCH, DELETING_EPOCH) and (
+                order.leader_epoch < known.leader_epoch
+            ):
+                return FencedLeaderEpoch.code
+        try:
+            self._replicas.stop_replica(key, delete=order.delete_partition)
+        except KafkaError as error:
+            return error.code
+        return NONE
+
+
+def _partition_states(
+    request: LeaderAndIsrRequest,
+) -> Iterator[tuple[str, Uuid, LeaderAndIsrPartitionState]]:
+    for state in request.ungrouped_partition_states:
+        yield state.topic_name, ZERO_UUID, state
+    for topic in request.topic_states:
+        for state in topic.partition_states:
+            yield topic.topic_name, topic.topic_id, state
+
+
+def _stop_orders(request: StopReplicaRequest) -> Iterator[tuple[str, StopReplicaPartitionState]]:
+    """All versions in the form of the newest."""
+    for old in request.ungrouped_partitions:
+        yield (
+            old.topic_name,
+            StopReplicaPartitionState(
+                partition_index=old.partition_index, delete_partition=request.delete_partitions
+            ),
+        )
+    for grouped in request.topics:
+        for index in grouped.partition_indexes:
+            yield (
+                grouped.name,
+                StopReplicaPartitionState(partition_index=index, delete_partition=request.delete_partitions),
+            )
+    for topic in request.topic_states:
+        for state in topic.partition_states:
+            yield topic.topic_name, state

@@ -1,0 +1,49 @@
+"""Which replica a consumer should read from (KIP-392).
+
+With `replica.selector.class` set to Kafka's RackAwareReplicaSelector, a consumer that names its
+rack is sent to a replica there: the leader if it is in that rack, else the follower that is
+furthest. Only followers that have the consumer's offset come into question. Without a replica in
+its rack, or without the setting, it reads from the leader.
+"""
+
+from __future__ import annotations
+
+from barnabas.cluster.metadata_cache import MetadataCache
+from barnabas.core.ids import BrokerId
+from barnabas.replication.fetching import NO_REPLICA
+from barnabas.replication.partition import Partition
+from barnabas.replication.settings import RACK_AWARE_SELECTOR, ReplicationSettings
+
+
+class ReplicaSelector:
+    def __init__(
+        self, broker_id: BrokerId, settings: ReplicationSettings, metadata: MetadataCache | None
+    ) -> None:
+        self._broker_id = broker_id
+        self._settings = settings
+        self._metadata = metadata
+
+    def choose(self, partition: Partition, rack_id: str, fetch_offset: int) -> int:
+        """Another broker to read from, or NO_REPLICA."""
+        metadata = self._metadata
+        if (
+            metadata is None
+            or self._settings.replica_selector_class != RACK_AWARE_SELECTOR
+            or not partition.is_leader
+        ):
+            return NO_REPLICA
+        here = metadata.broker(self._broker_id)
+        if here is None or here.rack == rack_id:
+            return NO_REPLICA
+        best = None
+        for broker_id, follower in partition.followers.items():
+            if not (
+                broker_id in partition.isr and follower.start_offset <= fetch_offset <= follower.end_offset
+            ):
+                continue
+            broker = metadata.broker(broker_id)
+            if broker is None or broker.rack != rack_id:
+                continue
+            if best is None or follower.end_offset > best.end_offset:
+                best = follower
+        return NO_REPLICA if best is None else best.broker_id

@@ -1,0 +1,139 @@
+"""Finds what must never be in a history. Each check is a function from a history to complaints.
+
+In the style of Jepsen's Kafka workload: *lost* (acknowledged, and not in the log), *duplicated* (in the
+log twice), *reordered* (a producer's values in another order than it wrote them), *inconsistent* (two views
+of one offset), *phantom* (seen by a reader, and gone), *skipped* and *backward* (a reader that was not given
+every record in its order), *aborted read* and *torn transaction* (a committed reader sees what was aborted,
+or part of what was committed), *copied wrongly* (not exactly once from an input to an output).
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator
+from itertools import pairwise
+
+from tests.chaos.history import History, Outcome, Place, Value
+
+Complaint = str
+
+
+def lost(history: History) -> Iterator[Complaint]:
+    present = {value for rows in history.final.values() for _, value in rows}
+    for write in history.writes:
+        if write.outcome is Outcome.ACKNOWLEDGED and write.value not in present:
+            yield f"lost: {write.value} was acknowledged at {write.topic}-{write.partition}@{write.offset}"
+
+
+def duplicated(history: History) -> Iterator[Complaint]:
+    places: defaultdict[Value, list[Place]] = defaultdict(list)
+    for (topic, partition), rows in history.final.items():
+        for offset, value in rows:
+            places[value].append(Place(topic, partition, offset))
+    for value, found in places.items():
+        if len(found) > 1:
+            yield f"duplicated: {value} is at {found}"
+
+
+def reordered(history: History) -> Iterator[Complaint]:
+    """Among what was committed: what an aborted transaction had written is written again after it."""
+    for (topic, partition), rows in history.final_committed.items():
+        last: dict[str, int] = {}
+        for offset, value in rows:
+            if value.number < last.get(value.producer, -1):
+                yield (
+                    f"reordered: {value} at {topic}-{partition}@{offset} comes after number"
+                    f" {last[value.producer]} of the same producer"
+                )
+            last[value.producer] = value.number
+
+
+def inconsistent(history: History) -> Iterator[Complaint]:
+    """The log at the end is what everyone must have seen a part of."""
+    final = {
+        Place(topic, partition, offset): value
+        for (topic, partition), rows in history.final.items()
+        for offset, value in rows
+    }
+    for write in history.writes:
+        if write.outcome is Outcome.ACKNOWLEDGED and write.offset is not None:
+            place = Place(write.topic, write.partition, write.offset)
+            if final.get(place) not in (None, write.value):
+                yield f"inconsistent: {write.value} was acknowledged at {place}, where {final[place]} is"
+    for reading in history.readings:
+        for offset, value in reading.seen:
+            place = Place(reading.topic, reading.partition, offset)
+            if place not in final:
+                yield f"phantom: {reading.consumer} saw {value} at {place}, where nothing is now"
+            elif final[place] != value:
+                yield f"inconsistent: {reading.consumer} saw {value} at {place}, where {final[place]} is"
+
+
+def skipped_or_backward(history: History) -> Iterator[Complaint]:
+    offsets = {place: [offset for offset, _ in rows] for place, rows in history.final.items()}
+    for reading in history.readings:
+        if not reading.seen:
+            continue
+        seen = [offset for offset, _ in reading.seen]
+        for before, after in pairwise(seen):
+            if after <= before:
+                yield (
+                    f"backward: {reading.consumer} read {reading.topic}-{reading.partition} at {after} after"
+                    f" {before}"
+                )
+        wanted = [
+            offset
+            for offset in offsets.get((reading.topic, reading.partition), ())
+            if seen[0] <= offset <= seen[-1]
+        ]
+        for missing in sorted(set(wanted) - set(seen)):
+            yield f"skipped: {reading.consumer} did not get {reading.topic}-{reading.partition}@{missing}"
+
+
+def torn_transactions(history: History) -> Iterator[Complaint]:
+    visible = Counter(
+        value for rows in history.final_committed.values() for _, value in rows if value.transaction
+    )
+    for transaction in history.transactions:
+        shown = [value for value in transaction.values if visible[value]]
+        if shown and transaction.outcome is Outcome.REFUSED:
+            yield f"aborted read: {shown[0]} of the aborted transaction {transaction.name}"
+        elif shown and len(shown) < len(transaction.values):
+            yield f"torn: {len(shown)} of {len(transaction.values)} values of {transaction.name} are visible"
+        elif not shown and transaction.values and transaction.outcome is Outcome.ACKNOWLEDGED:
+            yield f"lost transaction: {transaction.name} was committed, and nothing of it is visible"
+
+
+def copied_wrongly(history: History) -> Iterator[Complaint]:
+    for name, (source, target) in history.copied.items():
+        wanted = Counter(
+            (value.producer, value.number)
+            for (topic, _), rows in history.final_committed.items()
+            if topic == source
+            for _, value in rows
+        )
+        got = Counter(
+            (value.producer, value.number)
+            for (topic, _), rows in history.final_committed.items()
+            if topic == target
+            for _, value in rows
+        )
+        for which, count in (wanted - got).items():
+            yield f"not copied: {which} of {source} is missing {count} times in {target} ({name})"
+        for which, count in (got - wanted).items():
+            yield f"copied twice: {which} is {count} times too often in {target} ({name})"
+
+
+CHECKS: tuple[Callable[[History], Iterator[Complaint]], ...] = (
+    lost,
+    duplicated,
+    reordered,
+    inconsistent,
+    skipped_or_backward,
+    torn_transactions,
+    copied_wrongly,
+)
+
+
+def complaints_about(history: History) -> list[Complaint]:
+    return [complaint for check in CHECKS for complaint in check(history)]

@@ -1,0 +1,90 @@
+"""What clients did and saw while things broke, as the checker reads it.
+
+Every value is written by one producer only, once, and says so: `producer` and `number`. An
+attempt to write ends in one of three ways: acknowledged with an offset, refused for good, or
+unknown (no answer: it may be in the log or not, but not twice).
+"""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import NamedTuple
+
+
+class Outcome(Enum):
+    ACKNOWLEDGED = "acknowledged"
+    REFUSED = "refused"
+    UNKNOWN = "unknown"
+
+
+class Value(NamedTuple):
+    producer: str
+    number: int
+    transaction: str = ""
+    """The attempt that it was written in, for transactional ones."""
+
+    def encode(self) -> bytes:
+        return json.dumps(list(self)).encode()
+
+    @classmethod
+    def decode(cls, data: bytes) -> Value:
+        producer, number, transaction = json.loads(data)
+        return cls(producer, number, transaction)
+
+
+class Place(NamedTuple):
+    topic: str
+    partition: int
+    offset: int
+
+
+@dataclass(slots=True)
+class Write:
+    value: Value
+    topic: str
+    partition: int
+    outcome: Outcome = Outcome.UNKNOWN
+    offset: int | None = None
+
+
+@dataclass(slots=True)
+class Reading:
+    """What one consumer got from one partition between an assignment and its end, in order."""
+
+    consumer: str
+    topic: str
+    partition: int
+    seen: list[tuple[int, Value]] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class Transaction:
+    """One attempt: its values are visible to committed readers all together, or none is."""
+
+    name: str
+    values: list[Value] = field(default_factory=list)
+    outcome: Outcome = Outcome.UNKNOWN
+    """ACKNOWLEDGED means committed, REFUSED means aborted."""
+
+
+@dataclass(slots=True)
+class History:
+    writes: list[Write] = field(default_factory=list)
+    readings: list[Reading] = field(default_factory=list)
+    transactions: list[Transaction] = field(default_factory=list)
+    final: dict[tuple[str, int], list[tuple[int, Value]]] = field(default_factory=dict)
+    """Every partition at the end, read from its start after all has healed."""
+    final_committed: dict[tuple[str, int], list[tuple[int, Value]]] = field(default_factory=dict)
+    """The same under read_committed."""
+    copied: dict[str, tuple[str, str]] = field(default_factory=dict)
+    """Name of a copying pipeline to its input and output topics: exactly once from one to the other."""
+
+    def partitions(self, topic: str) -> dict[int, list[tuple[int, Value]]]:
+        found: defaultdict[int, list[tuple[int, Value]]] = defaultdict(list)
+        for (name, partition), rows in self.final.items():
+            if name == topic:
+                found[partition] = rows
+        return dict(found)

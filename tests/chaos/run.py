@@ -1,0 +1,304 @@
+"""A cluster under load while a nemesis is at work, and the checker's word on it.
+
+    python -m tests.chaos.run --seconds 600 --brokers 5 --seed 7
+
+Exit code 0 means that nothing was lost, duplicated, reordered or read that must not be, and that all
+replicas are the same in the end. With root and the command `ip` every broker is a host of its own in
+a private network whose links can be cut; otherwise all run on loopback and no link is cut.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import logging
+import os
+import random
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from tests.chaos.checker import complaints_about
+from tests.chaos.history import History, Outcome
+from tests.chaos.namespaces import Lab, lab, why_not
+from tests.chaos.nemesis import Fault, Scene, heal, host_of, possible
+from tests.chaos.replicas import differences, partition_directories
+from tests.chaos.workload import Copying, GroupReading, Worker, Writing, read_all
+from tests.support.cluster import Cluster, ClusterBroker
+from tests.support.zookeeper import ZooKeeper
+
+logger = logging.getLogger("chaos")
+
+SOURCE, TARGET = "in", "out"
+PARTITIONS = 4
+BROKER_PORT, ZOOKEEPER_PORT = 9092, 2181
+DISK_MIB = 256
+QUIET_S = 3.0
+SETTLE_TIMEOUT_S = 90.0
+
+SETTINGS: Mapping[str, object] = {
+    "zookeeper.session.timeout.ms": 2_000,
+    "replica.lag.time.max.ms": 3_000,
+    "min.insync.replicas": 2,
+    "default.replication.factor": 3,
+    "offsets.topic.num.partitions": 4,
+    "offsets.topic.replication.factor": 3,
+    "transaction.state.log.num.partitions": 4,
+    "transaction.state.log.replication.factor": 3,
+    "transaction.state.log.min.isr": 2,
+    "group.initial.rebalance.delay.ms": 200,
+}
+
+
+class LabBroker(ClusterBroker):
+    """A broker on a host of its own."""
+
+    def __init__(self, broker_id: int, directory: Path, zookeeper: str, place: Lab) -> None:
+        super().__init__(broker_id, directory, zookeeper, SETTINGS, port=BROKER_PORT)
+        self.host = place.address(host_of(self))
+        self._lab = place
+
+    @property
+    def command(self) -> list[str]:
+        return self._lab.command(host_of(self), super().command)
+
+
+class LabZooKeeper(ZooKeeper):
+    def __init__(self, directory: Path, place: Lab) -> None:
+        super().__init__(
+            directory,
+            port=ZOOKEEPER_PORT,
+            host=place.address("zookeeper"),
+            wrap=lambda command: place.command("zookeeper", command),
+        )
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--seconds", type=float, default=120)
+    parser.add_argument("--brokers", type=int, default=3)
+    parser.add_argument("--seed", type=int, default=None)
+    parser.add_argument("--fault", action="append", help="only faults whose name contains this")
+    parser.add_argument("--loopback", action="store_true", help="no namespaces, no cut links")
+    parser.add_argument("--keep", type=Path, help="a directory to run in, kept afterwards")
+    parser.add_argument("--inside", help=argparse.SUPPRESS)
+    options = parser.parse_args(arguments)
+    options.seed = random.SystemRandom().randrange(1 << 16) if options.seed is None else options.seed
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(name)s: %(message)s", stream=sys.stdout)
+    hosts = ["client", "zookeeper", *(f"b{number}" for number in range(1, options.brokers + 1))]
+    if options.inside:
+        return _run(options, Lab(options.inside, hosts))
+    reason = "asked for" if options.loopback else why_not()
+    if reason is not None:
+        logger.info("on loopback, without cuts: %s", reason)
+        return _run(options, None)
+    with lab(hosts) as place:
+        own = [sys.executable, "-m", "tests.chaos.run", "--inside", place.prefix, "--seed", str(options.seed)]
+        command = place.command("client", [*own, *(sys.argv[1:] if arguments is None else arguments)])
+        return subprocess.run(command, check=False).returncode
+
+
+def _run(options: argparse.Namespace, place: Lab | None) -> int:
+    with contextlib.ExitStack() as stack:
+        directory = options.keep or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="chaos-")))
+        directory.mkdir(parents=True, exist_ok=True)
+        disks = stack.enter_context(_small_disks(directory, options.brokers)) if place is not None else []
+        zookeeper = (
+            LabZooKeeper(directory / "zookeeper", place) if place else ZooKeeper(directory / "zookeeper")
+        )
+        stack.callback(zookeeper.kill)
+        zookeeper.start()
+        brokers = [
+            LabBroker(number, directory / f"broker-{number}", zookeeper.connect, place)
+            if place
+            else ClusterBroker(number, directory / f"broker-{number}", zookeeper.connect, SETTINGS)
+            for number in range(1, options.brokers + 1)
+        ]
+        cluster = Cluster(brokers, zookeeper.connect)
+        stack.callback(cluster.kill)
+        scene = Scene(cluster, zookeeper, SOURCE, random.Random(options.seed), place, disks)
+        try:
+            complaints = _torment(scene, options)
+        except BaseException:
+            logger.info("the brokers said:\n%s", cluster.output_text())
+            raise
+        for complaint in complaints[:50]:
+            logger.error("%s", complaint)
+        if complaints:
+            logger.info("the brokers said:\n%s", cluster.output_text())
+        logger.info("seed %d: %d complaints", options.seed, len(complaints))
+        return 1 if complaints else 0
+
+
+def _torment(scene: Scene, options: argparse.Namespace) -> list[str]:
+    cluster = scene.cluster
+    cluster.start()
+    _make_topics(cluster.bootstrap)
+    history = History(copied={"copiers": (SOURCE, TARGET)})
+    writers: list[Worker] = [
+        Writing(f"writer-{n}", cluster.bootstrap, SOURCE, PARTITIONS, history) for n in range(2)
+    ]
+    readers: list[Worker] = [
+        GroupReading("reader-0", cluster.bootstrap, SOURCE, history),
+        GroupReading("reader-1", cluster.bootstrap, SOURCE, history),
+    ]
+    copiers: list[Worker] = [
+        Copying(f"copier-{n}", cluster.bootstrap, SOURCE, TARGET, history) for n in range(2)
+    ]
+    workers = [*writers, *readers, *copiers]
+    for worker in workers:
+        worker.start()
+    struck = _strike_until(scene, time.monotonic() + options.seconds, options.fault)
+    logger.info("%d faults; now everything heals", struck)
+    _end(writers)
+    _wait_until_whole(scene)
+    _wait_until_copied(cluster.bootstrap)
+    _end(readers)
+    _end(copiers)
+    for topic in (SOURCE, TARGET):
+        history.final |= read_all(cluster.bootstrap, topic, PARTITIONS, committed=False)
+        history.final_committed |= read_all(cluster.bootstrap, topic, PARTITIONS, committed=True)
+    _tell(history)
+    return complaints_about(history) + _compare_replicas(scene)
+
+
+def _strike_until(scene: Scene, deadline: float, wanted: Sequence[str] | None) -> int:
+    """One fault after the other; the order is shuffled, and none comes twice before all came once."""
+    struck = 0
+    deck: list[Fault] = []
+    time.sleep(QUIET_S)
+    while time.monotonic() < deadline:
+        if not deck:
+            deck = [
+                fault for fault in possible(scene) if not wanted or any(part in fault.name for part in wanted)
+            ]
+            scene.random.shuffle(deck)
+        fault = deck.pop()
+        logger.info("fault: %s", fault.name)
+        try:
+            fault.strike(scene)
+            time.sleep(fault.lasts_s)
+        finally:
+            heal(scene)
+        struck += 1
+        time.sleep(scene.random.uniform(0.5, QUIET_S))
+    return struck
+
+
+def _end(workers: Sequence[Worker]) -> None:
+    for worker in workers:
+        worker.ask_to_stop()
+    for worker in workers:
+        worker.join(150)
+
+
+def _make_topics(bootstrap: str) -> None:
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    topics = [NewTopic(name, PARTITIONS, 3, config={"min.insync.replicas": "2"}) for name in (SOURCE, TARGET)]
+    for made in admin.create_topics(topics).values():
+        made.result(30)
+
+
+def _wait_until_whole(scene: Scene) -> None:
+    """Every partition has all its replicas in sync."""
+    admin = AdminClient({"bootstrap.servers": scene.cluster.bootstrap, "log_level": 0})
+    deadline = time.monotonic() + SETTLE_TIMEOUT_S
+    while True:
+        topics = admin.list_topics(timeout=20).topics
+        missing = [
+            f"{name}-{at.id} (leader {at.leader}, isr {at.isrs}, replicas {at.replicas})"
+            for name, topic in topics.items()
+            for at in topic.partitions.values()
+            if len(at.isrs) < len(at.replicas) or at.leader < 0
+        ]
+        if not missing:
+            return
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"not whole after {SETTLE_TIMEOUT_S} s: {missing}")
+        time.sleep(0.2)
+
+
+def _wait_until_copied(bootstrap: str) -> None:
+    """The copiers have committed the end of their input."""
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "copiers", "log_level": 0})
+    deadline = time.monotonic() + SETTLE_TIMEOUT_S
+    try:
+        while True:
+            asked = [TopicPartition(SOURCE, number) for number in range(PARTITIONS)]
+            committed = {each.partition: each for each in consumer.committed(asked, timeout=20)}
+            ends = {
+                number: consumer.get_watermark_offsets(TopicPartition(SOURCE, number), timeout=20)[1]
+                for number in range(PARTITIONS)
+            }
+            behind = {
+                number: (each.offset, ends[number])
+                for number, each in committed.items()
+                if each.error is not None or each.offset < ends[number]
+            }
+            if not behind:
+                return
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"the copiers are stuck: {behind}")
+            time.sleep(0.2)
+    finally:
+        consumer.close()
+
+
+def _compare_replicas(scene: Scene) -> list[str]:
+    roots = {broker.id: broker.data_directory for broker in scene.cluster.brokers}
+    return [
+        complaint
+        for topic in (SOURCE, TARGET)
+        for partition in range(PARTITIONS)
+        for complaint in differences(partition_directories(roots, topic, partition))
+    ]
+
+
+def _tell(history: History) -> None:
+    acknowledged = sum(write.outcome is Outcome.ACKNOWLEDGED for write in history.writes)
+    committed = sum(each.outcome is Outcome.ACKNOWLEDGED for each in history.transactions)
+    seen = sum(len(reading.seen) for reading in history.readings)
+    logger.info(
+        "%d of %d writes acknowledged, %d records read by the group, %d of %d transactions committed",
+        acknowledged,
+        len(history.writes),
+        seen,
+        committed,
+        len(history.transactions),
+    )
+
+
+@contextlib.contextmanager
+def _small_disks(directory: Path, brokers: int) -> Iterator[list[Path]]:
+    """A disk of its own for each broker, small enough to be filled."""
+    mounted: list[Path] = []
+    try:
+        for number in range(1, brokers + 1):
+            disk = directory / f"broker-{number}"
+            disk.mkdir(parents=True, exist_ok=True)
+            size = f"size={DISK_MIB}m"
+            made = subprocess.run(
+                ["mount", "-t", "tmpfs", "-o", size, "tmpfs", str(disk)], capture_output=True, check=False
+            )
+            if made.returncode:
+                logger.info("no disk is filled: %s", made.stderr.decode(errors="replace").strip())
+                yield []
+                return
+            mounted.append(disk)
+        yield mounted
+    finally:
+        for disk in mounted:
+            subprocess.run(["umount", "--lazy", str(disk)], check=False)
+
+
+if __name__ == "__main__":
+    os.environ.setdefault("PYTHONUNBUFFERED", "1")
+    sys.exit(main())

@@ -1,0 +1,295 @@
+"""Clients that go on while brokers die: producers, a group of consumers, and transactional copiers.
+
+All are librdkafka's, each in a thread of its own with the settings that a careful user has:
+idempotent, acks=all, default retries. They write down what they did and saw (`history`) and never
+decide what is right.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from confluent_kafka import (
+    Consumer,
+    KafkaError,
+    KafkaException,
+    Message,
+    Producer,
+    TopicPartition,
+)
+
+from tests.chaos.history import History, Outcome, Reading, Transaction, Value, Write
+
+PAUSE_S = 0.005
+POLL_S = 0.1
+BATCH_MAX = 50
+TRANSACTION_TIMEOUT_MS = 20_000
+
+
+class Worker:
+    """A thread that does `_step` until it is told to stop, and keeps what stopped it otherwise."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.failure: BaseException | None = None
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def ask_to_stop(self) -> None:
+        self._stop.set()
+
+    def join(self, timeout_s: float = 60.0) -> None:
+        self._thread.join(timeout_s)
+        if self._thread.is_alive():
+            raise TimeoutError(f"{self.name} does not stop")
+        if self.failure is not None:
+            raise self.failure
+
+    def _run(self) -> None:
+        try:
+            self._work()
+        except BaseException as failure:
+            self.failure = failure
+
+    def _work(self) -> None:
+        raise NotImplementedError
+
+
+class Writing(Worker):
+    """Writes numbered values to the partitions of a topic, in turn."""
+
+    def __init__(self, name: str, bootstrap: str, topic: str, partitions: int, history: History) -> None:
+        super().__init__(name)
+        self._topic = topic
+        self._partitions = partitions
+        self._history = history
+        self._producer = Producer(
+            {
+                "bootstrap.servers": bootstrap,
+                "client.id": name,
+                "enable.idempotence": True,
+                "acks": "all",
+                "linger.ms": 2,
+                "message.timeout.ms": 120_000,
+                "socket.timeout.ms": 10_000,
+                "log_level": 0,
+            }
+        )
+
+    def _work(self) -> None:
+        number = 0
+        while not self._stop.is_set():
+            write = Write(Value(self.name, number), self._topic, number % self._partitions)
+            self._history.writes.append(write)
+            self._producer.produce(
+                write.topic, write.value.encode(), partition=write.partition, on_delivery=_settles(write)
+            )
+            self._producer.poll(0)
+            number += 1
+            time.sleep(PAUSE_S)
+        self._producer.flush(120)
+
+
+def _settles(write: Write) -> Callable[[KafkaError | None, Message], None]:
+    def settle(error: KafkaError | None, message: Message) -> None:
+        if error is None:
+            write.outcome, write.offset = Outcome.ACKNOWLEDGED, message.offset()
+
+    return settle
+
+
+class GroupReading(Worker):
+    """A member of a group that reads a topic and commits what it has read."""
+
+    def __init__(
+        self, name: str, bootstrap: str, topic: str, history: History, protocol: str = "classic"
+    ) -> None:
+        super().__init__(name)
+        self._topic = topic
+        self._history = history
+        self._open: dict[int, Reading] = {}
+        settings: dict[str, Any] = {
+            "bootstrap.servers": bootstrap,
+            "client.id": name,
+            "group.id": "readers",
+            "group.protocol": protocol,
+            "auto.offset.reset": "earliest",
+            "enable.auto.commit": True,
+            "auto.commit.interval.ms": 200,
+            "log_level": 0,
+        }
+        if protocol == "classic":
+            settings["session.timeout.ms"] = 6_000
+        self._consumer = Consumer(settings)
+
+    def _work(self) -> None:
+        self._consumer.subscribe(
+            [self._topic],
+            on_assign=lambda _, partitions: self._assigned(partitions),
+            on_revoke=lambda _, partitions: self._revoked(partitions),
+            on_lost=lambda _, partitions: self._revoked(partitions),
+        )
+        while not self._stop.is_set():
+            message = self._consumer.poll(POLL_S)
+            if message is None or message.error() is not None:
+                continue
+            reading = self._open.get(message.partition())
+            if reading is not None:
+                reading.seen.append((message.offset(), Value.decode(message.value() or b"")))
+        self._consumer.close()
+
+    def _assigned(self, partitions: Iterable[TopicPartition]) -> None:
+        for each in partitions:
+            reading = Reading(self.name, each.topic, each.partition)
+            self._history.readings.append(reading)
+            self._open[each.partition] = reading
+
+    def _revoked(self, partitions: Iterable[TopicPartition]) -> None:
+        for each in partitions:
+            self._open.pop(each.partition, None)
+
+
+class Copying(Worker):
+    """Copies a topic to another, exactly once: consume, transform, produce, with the offsets in it."""
+
+    def __init__(self, name: str, bootstrap: str, source: str, target: str, history: History) -> None:
+        super().__init__(name)
+        self._bootstrap = bootstrap
+        self._source = source
+        self._target = target
+        self._history = history
+        self._attempts = 0
+
+    def _work(self) -> None:
+        while not self._stop.is_set():
+            producer = consumer = None
+            try:
+                producer = self._new_producer()
+                consumer = self._new_consumer()
+                while not self._stop.is_set():
+                    self._copy_some(producer, consumer)
+            except KafkaException:
+                time.sleep(0.2)  # fenced, or fatal in another way: begin anew, as a restarted process would
+            finally:
+                if consumer is not None:
+                    consumer.close()
+                del producer
+
+    def _new_producer(self) -> Producer:
+        producer = Producer(
+            {
+                "bootstrap.servers": self._bootstrap,
+                "client.id": self.name,
+                "transactional.id": self.name,
+                "transaction.timeout.ms": TRANSACTION_TIMEOUT_MS,
+                "linger.ms": 2,
+                "log_level": 0,
+            }
+        )
+        _retry(lambda: producer.init_transactions(10), self._stop)
+        return producer
+
+    def _new_consumer(self) -> Consumer:
+        consumer = Consumer(
+            {
+                "bootstrap.servers": self._bootstrap,
+                "client.id": self.name,
+                "group.id": "copiers",
+                "isolation.level": "read_committed",
+                "auto.offset.reset": "earliest",
+                "enable.auto.commit": False,
+                "session.timeout.ms": 6_000,
+                "log_level": 0,
+            }
+        )
+        consumer.subscribe([self._source])
+        return consumer
+
+    def _copy_some(self, producer: Producer, consumer: Consumer) -> None:
+        messages = [message for message in consumer.consume(BATCH_MAX, POLL_S) if message.error() is None]
+        if not messages:
+            return
+        self._attempts += 1
+        transaction = Transaction(f"{self.name}/{self._attempts}/{time.monotonic_ns()}")
+        self._history.transactions.append(transaction)
+        producer.begin_transaction()
+        try:
+            for message in messages:
+                value = Value.decode(message.value() or b"")._replace(transaction=transaction.name)
+                transaction.values.append(value)
+                producer.produce(self._target, value.encode(), partition=message.partition() or 0)
+            producer.send_offsets_to_transaction(
+                _next_offsets(messages), consumer.consumer_group_metadata(), 20
+            )
+            _retry(lambda: producer.commit_transaction(20), self._stop, attempts=10)
+            transaction.outcome = Outcome.ACKNOWLEDGED
+        except KafkaException as failure:
+            error: KafkaError = failure.args[0]
+            if error.txn_requires_abort():
+                _retry(lambda: producer.abort_transaction(20), self._stop, attempts=10)
+                transaction.outcome = Outcome.REFUSED
+            # What was read counts as unread: a fresh consumer starts from what is committed.
+            raise
+
+
+def _next_offsets(messages: Iterable[Message]) -> list[TopicPartition]:
+    following: dict[tuple[str, int], int] = {}
+    for message in messages:
+        place = (message.topic() or "", message.partition() or 0)
+        following[place] = max(following.get(place, 0), (message.offset() or 0) + 1)
+    return [TopicPartition(topic, partition, offset) for (topic, partition), offset in following.items()]
+
+
+def _retry(action: Callable[[], object], stop: threading.Event, attempts: int = 100) -> None:
+    """librdkafka's transactional calls may be called again when their error says so."""
+    for attempt in range(attempts):
+        try:
+            action()
+        except KafkaException as failure:
+            if not failure.args[0].retriable() or attempt == attempts - 1 or stop.is_set():
+                raise
+        else:
+            return
+
+
+def read_all(
+    bootstrap: str, topic: str, partitions: int, *, committed: bool
+) -> dict[tuple[str, int], list[tuple[int, Value]]]:
+    """Every partition from its start to its end."""
+    consumer = Consumer(
+        {
+            "bootstrap.servers": bootstrap,
+            "group.id": "final",
+            "enable.auto.commit": False,
+            "enable.partition.eof": True,
+            "isolation.level": "read_committed" if committed else "read_uncommitted",
+            "auto.offset.reset": "earliest",
+            "log_level": 0,
+        }
+    )
+    found: dict[tuple[str, int], list[tuple[int, Value]]] = {(topic, n): [] for n in range(partitions)}
+    left = set(range(partitions))
+    try:
+        consumer.assign([TopicPartition(topic, n, 0) for n in range(partitions)])
+        deadline = time.monotonic() + 60
+        while left:
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"partitions {sorted(left)} of {topic} cannot be read to their end")
+            message = consumer.poll(1.0)
+            if message is None:
+                continue
+            error = message.error()
+            if error is None:
+                rows = found[topic, message.partition() or 0]
+                rows.append((message.offset() or 0, Value.decode(message.value() or b"")))
+            elif error.code() == KafkaError._PARTITION_EOF:
+                left.discard(message.partition() or 0)
+    finally:
+        consumer.close()
+    return found

@@ -1,0 +1,23 @@
+"""A bounded run of what `make chaos` does for as long as one asks."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from tests.support.broker import REPOSITORY
+from tests.support.zookeeper import require_zookeeper
+
+SECONDS = 90
+
+
+@pytest.mark.timeout(600)
+def test_nothing_acknowledged_is_lost_while_everything_breaks() -> None:
+    require_zookeeper()
+    command = [sys.executable, "-m", "tests.chaos.run", "--seconds", str(SECONDS), "--brokers", "3"]
+    done = subprocess.run(
+        command, cwd=REPOSITORY, capture_output=True, text=True, errors="replace", check=False, timeout=580
+    )
+    assert done.returncode == 0, f"{done.stdout[-30_000:]}\n{done.stderr[-5_000:]}"

@@ -1,0 +1,261 @@
+"""Three brokers act as one: whatever clients need is found, moved and kept."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+import uuid
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
+from confluent_kafka.admin import (
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    NewTopic,
+    ResourceType,
+)
+
+from tests.chaos.replicas import differences, partition_directories
+from tests.support.cluster import Cluster, ClusterBroker
+
+_names = itertools.count()
+
+
+@pytest.fixture
+def admin(three: Cluster) -> AdminClient:
+    return AdminClient({"bootstrap.servers": three.bootstrap, "log_level": 0})
+
+
+@pytest.fixture(autouse=True)
+def whole(three: Cluster) -> None:
+    """Whatever a test did to a broker, the next one finds three."""
+    for broker in three.brokers:
+        if not broker.is_running:
+            broker.start()
+
+
+def new_topic(admin: AdminClient, partitions: int = 3, replicas: int = 3, **config: str) -> str:
+    name = f"topic-{next(_names)}"
+    made = admin.create_topics(
+        [NewTopic(name, partitions, replicas, config={k.replace("_", "."): v for k, v in config.items()})]
+    )
+    made[name].result(30)
+    return name
+
+
+def leader_of(three: Cluster, admin: AdminClient, topic: str, partition: int = 0) -> ClusterBroker:
+    found = admin.list_topics(topic, timeout=20).topics[topic].partitions[partition].leader
+    return three.broker(found)
+
+
+def in_sync(admin: AdminClient, topic: str) -> Callable[[], bool]:
+    def look() -> bool:
+        partitions = admin.list_topics(topic, timeout=20).topics[topic].partitions.values()
+        return all(len(at.isrs) == len(at.replicas) for at in partitions)
+
+    return look
+
+
+class Deliveries:
+    """What became of the records of a producer."""
+
+    def __init__(self) -> None:
+        self.offsets: dict[bytes, int] = {}
+        self.errors: list[KafkaError] = []
+
+    def __call__(self, error: KafkaError | None, message: Message) -> None:
+        if error is not None:
+            self.errors.append(error)
+        else:
+            self.offsets[message.value() or b""] = message.offset() or 0
+
+
+def produce(three: Cluster, topic: str, values: list[bytes], partition: int = 0) -> Deliveries:
+    deliveries = Deliveries()
+    producer = Producer(
+        {"bootstrap.servers": three.bootstrap, "enable.idempotence": True, "acks": "all", "log_level": 0}
+    )
+    for value in values:
+        producer.produce(topic, value, partition=partition, on_delivery=deliveries)
+    assert producer.flush(60) == 0
+    return deliveries
+
+
+def consume(three: Cluster, topic: str, count: int, **settings: object) -> list[bytes]:
+    consumer = Consumer(
+        {
+            "bootstrap.servers": three.bootstrap,
+            "group.id": f"group-{uuid.uuid4()}",
+            "auto.offset.reset": "earliest",
+            "log_level": 0,
+            **{key.replace("_", "."): value for key, value in settings.items()},
+        }
+    )
+    consumer.subscribe([topic])
+    values: list[bytes] = []
+    try:
+        for _ in range(600):
+            values += [each.value() or b"" for each in consumer.consume(500, 0.1) if each.error() is None]
+            if len(values) >= count:
+                break
+    finally:
+        consumer.close()
+    return values
+
+
+def test_every_broker_tells_of_the_same_cluster(three: Cluster, admin: AdminClient) -> None:
+    topic = new_topic(admin)
+    views = []
+    for broker in three.brokers:
+        alone = AdminClient({"bootstrap.servers": broker.bootstrap})
+        three.wait_for(lambda alone=alone: topic in alone.list_topics(timeout=20).topics)  # type: ignore[misc]
+        seen = alone.list_topics(timeout=20)
+        leaders = {number: at.leader for number, at in seen.topics[topic].partitions.items()}
+        views.append((seen.cluster_id, seen.controller_id, sorted(seen.brokers), leaders))
+    assert views[0] == views[1] == views[2]
+    assert views[0][2] == [1, 2, 3]
+    assert set(views[0][3].values()) == {1, 2, 3}
+
+
+def test_what_is_acknowledged_is_on_every_replica(three: Cluster, admin: AdminClient) -> None:
+    topic = new_topic(admin, partitions=1)
+    values = [str(number).encode() for number in range(500)]
+    deliveries = produce(three, topic, values)
+    assert not deliveries.errors
+    assert len(deliveries.offsets) == 500
+    roots: dict[int, Path] = {broker.id: broker.data_directory for broker in three.brokers}
+    three.wait_for(in_sync(admin, topic))
+    directories = partition_directories(roots, topic, 0)
+    assert set(directories) == {1, 2, 3}
+    assert differences(directories) == []
+
+
+def test_a_write_that_too_few_have_is_refused(three: Cluster, admin: AdminClient) -> None:
+    topic = new_topic(admin, partitions=1, replicas=2, min_insync_replicas="2")
+    leader = leader_of(three, admin, topic)
+    replicas = admin.list_topics(topic, timeout=20).topics[topic].partitions[0].replicas
+    follower = three.broker(next(each for each in replicas if each != leader.id))
+    follower.kill()
+    three.wait_for(lambda: len(admin.list_topics(topic, timeout=20).topics[topic].partitions[0].isrs) == 1)
+    deliveries = Deliveries()
+    producer = Producer({"bootstrap.servers": three.bootstrap, "acks": "all", "retries": 0, "log_level": 0})
+    producer.produce(topic, b"x", partition=0, on_delivery=deliveries)
+    producer.flush(30)
+    assert [error.code() for error in deliveries.errors] == [KafkaError.NOT_ENOUGH_REPLICAS]
+    follower.start()
+    three.wait_for(in_sync(admin, topic))
+    assert not produce(three, topic, [b"y"]).errors
+
+
+def test_a_killed_leader_is_replaced_and_nothing_is_lost(three: Cluster, admin: AdminClient) -> None:
+    topic = new_topic(admin, partitions=1)
+    before = produce(three, topic, [b"before"])
+    assert consume(three, topic, 1) == [b"before"]  # the offsets topic must exist: three brokers make it
+    killed = leader_of(three, admin, topic)
+    killed.kill()
+    after = produce(three, topic, [b"after"])
+    assert not before.errors
+    assert not after.errors
+    assert leader_of(three, admin, topic) is not killed
+    assert consume(three, topic, 2) == [b"before", b"after"]
+    killed.start()
+    three.wait_for(in_sync(admin, topic))
+
+
+def test_a_rolling_restart_shows_no_client_an_error(three: Cluster, admin: AdminClient) -> None:
+    topic = new_topic(admin, partitions=3)
+    stop = threading.Event()
+    deliveries = Deliveries()
+    sent = itertools.count()
+
+    def go_on() -> None:
+        producer = Producer(
+            {"bootstrap.servers": three.bootstrap, "enable.idempotence": True, "linger.ms": 1, "log_level": 0}
+        )
+        while not stop.is_set():
+            number = next(sent)
+            producer.produce(topic, str(number).encode(), partition=number % 3, on_delivery=deliveries)
+            producer.poll(0.005)
+        producer.flush(60)
+
+    writer = threading.Thread(target=go_on)
+    writer.start()
+    try:
+        for broker in three.brokers:
+            broker.restart()
+            three.wait_for(in_sync(admin, topic))
+    finally:
+        stop.set()
+        writer.join(90)
+    count = next(sent)
+    assert not deliveries.errors
+    assert len(deliveries.offsets) == count
+    assert len(consume(three, topic, count)) == count
+
+
+def test_groups_and_transactions_move_with_their_coordinators(three: Cluster, admin: AdminClient) -> None:
+    topic = new_topic(admin, partitions=1)
+    producer = Producer(
+        {"bootstrap.servers": three.bootstrap, "transactional.id": f"id-{topic}", "log_level": 0}
+    )
+    producer.init_transactions(30)
+    consumer = Consumer(
+        {
+            "bootstrap.servers": three.bootstrap,
+            "group.id": f"group-{topic}",
+            "auto.offset.reset": "earliest",
+            "isolation.level": "read_committed",
+            "enable.auto.commit": False,
+            "log_level": 0,
+        }
+    )
+    consumer.subscribe([topic])
+    try:
+        for number, broker in enumerate(three.brokers):
+            producer.begin_transaction()
+            producer.produce(topic, str(number).encode(), partition=0)
+            producer.flush(30)
+            broker.terminate()  # one of them coordinates, another leads; each gets its turn
+            producer.commit_transaction(30)
+            messages: list[Message] = []
+            while not messages:
+                messages = [each for each in consumer.consume(1, 1.0) if each.error() is None]
+            assert messages[0].value() == str(number).encode()
+            consumer.commit(messages[0], asynchronous=False)
+            broker.start()
+            three.wait_for(in_sync(admin, topic))
+        (committed,) = consumer.committed([TopicPartition(topic, 0)], timeout=30)
+        assert committed.offset == (messages[0].offset() or 0) + 1
+    finally:
+        consumer.close()
+
+
+def test_a_setting_reaches_every_broker(three: Cluster, admin: AdminClient) -> None:
+    topic = new_topic(admin, partitions=1)
+    entry = ConfigEntry("retention.ms", "12345", incremental_operation=AlterConfigOpType.SET)
+    resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=[entry])
+    admin.incremental_alter_configs([resource])[resource].result(30)
+    for broker in three.brokers:
+        alone = AdminClient({"bootstrap.servers": broker.bootstrap})
+
+        def told(alone: AdminClient = alone) -> bool:
+            asked = ConfigResource(ResourceType.TOPIC, topic)
+            return alone.describe_configs([asked])[asked].result(30)["retention.ms"].value == "12345"
+
+        three.wait_for(told)
+
+
+def test_a_deleted_topic_leaves_no_file(three: Cluster, admin: AdminClient) -> None:
+    topic = new_topic(admin, partitions=3)
+    produce(three, topic, [b"x"])
+    admin.delete_topics([topic])[topic].result(30)
+    three.wait_for(lambda: topic not in admin.list_topics(timeout=20).topics)
+    roots = [broker.data_directory for broker in three.brokers]
+    three.wait_for(lambda: not [root for root in roots if (root / f"{topic}-0").exists()])
+    again = admin.create_topics([NewTopic(topic, 1, 3)])[topic]
+    again.result(30)
+    assert produce(three, topic, [b"new"]).offsets == {b"new": 0}

@@ -1,0 +1,127 @@
+"""A cluster of real broker processes on one ZooKeeper, and the things one does to brokers.
+
+    with cluster(3, tmp_path, zookeeper, {"min.insync.replicas": 2}) as three:
+        three.brokers[0].kill()
+        three.wait_for(lambda: leader(three) != 1)
+
+`brokers[i]` has the id i + 1, a fixed port and a data directory, so it can come back after its end.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from tests.support.broker import BarnabasBroker
+
+WAIT_TIMEOUT_S = 60.0
+POLL_S = 0.02
+SESSION_TIMEOUT_MS = 2_000
+"""Short, so that a dead broker is missed soon; long enough for a machine that is busy."""
+
+
+class ClusterBroker(BarnabasBroker):
+    """One broker of a cluster."""
+
+    def __init__(
+        self,
+        broker_id: int,
+        data_directory: Path,
+        zookeeper: str,
+        settings: Mapping[str, object],
+        arguments: Sequence[str] = (),
+        port: int | None = None,
+    ) -> None:
+        own: dict[str, object] = {
+            "broker.id": broker_id,
+            "zookeeper.connect": zookeeper,
+            "zookeeper.session.timeout.ms": SESSION_TIMEOUT_MS,
+        }
+        super().__init__(data_directory, settings={**own, **settings}, arguments=arguments, port=port)
+        self.id = broker_id
+
+    @property
+    def is_running(self) -> bool:
+        return self._process is not None and self._process.is_running
+
+    def terminate(self) -> None:
+        """SIGTERM, and wait until it is gone: a clean shutdown with exit code 0."""
+        super().stop()
+
+    def stop(self) -> None:
+        """SIGSTOP: the process stands still, its connections stay open."""
+        os.kill(self.pid, signal.SIGSTOP)
+
+    def cont(self) -> None:
+        os.kill(self.pid, signal.SIGCONT)
+
+    def restart(self) -> None:
+        """Start again after `kill` or `terminate`; one that still runs is terminated first."""
+        if self.is_running:
+            self.terminate()
+        self.start()
+
+
+class Cluster:
+    def __init__(self, brokers: Sequence[ClusterBroker], zookeeper: str) -> None:
+        self.brokers = brokers
+        self.zookeeper = zookeeper
+
+    @property
+    def bootstrap(self) -> str:
+        return ",".join(broker.bootstrap for broker in self.brokers)
+
+    def broker(self, broker_id: int) -> ClusterBroker:
+        return next(broker for broker in self.brokers if broker.id == broker_id)
+
+    def start(self) -> None:
+        for broker in self.brokers:
+            broker.launch()
+        for broker in self.brokers:
+            broker.wait_ready()
+
+    def kill(self) -> None:
+        for broker in self.brokers:
+            if broker.is_running:
+                broker.kill()
+
+    def wait_for(
+        self, predicate: Callable[[], object], timeout_s: float = WAIT_TIMEOUT_S, what: str = ""
+    ) -> None:
+        """Poll until `predicate` is true; fails with the output of every broker."""
+        deadline = time.monotonic() + timeout_s
+        while not predicate():
+            if time.monotonic() > deadline:
+                raise AssertionError(f"{what or predicate} not within {timeout_s} s\n{self.output_text()}")
+            time.sleep(POLL_S)
+
+    def output_text(self) -> str:
+        return "\n".join(
+            f"--- broker {broker.id}\n{broker.output_text()}" for broker in self.brokers if broker.was_started
+        )
+
+
+@contextmanager
+def cluster(
+    n: int,
+    tmp_path: Path,
+    zookeeper: str,
+    settings: Mapping[str, object] | None = None,
+    *,
+    arguments: Sequence[str] = (),
+) -> Iterator[Cluster]:
+    """N brokers, ids 1 to N, all ready on entry and gone on exit. `zookeeper` is a connect string."""
+    brokers = [
+        ClusterBroker(broker_id, tmp_path / f"broker-{broker_id}", zookeeper, settings or {}, arguments)
+        for broker_id in range(1, n + 1)
+    ]
+    running = Cluster(brokers, zookeeper)
+    try:
+        running.start()
+        yield running
+    finally:
+        running.kill()

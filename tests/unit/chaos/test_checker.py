@@ -1,0 +1,116 @@
+"""The checker finds each anomaly that it is there for, and nothing in a history without any."""
+
+from __future__ import annotations
+
+import pytest
+from tests.chaos.checker import complaints_about
+from tests.chaos.history import History, Outcome, Reading, Transaction, Value, Write
+
+ONE, TWO, THREE = (Value("p", number) for number in range(3))
+
+
+def history() -> History:
+    """Three values written, acknowledged and read; the first two copied in a transaction."""
+    copies = [Value("p", number, "t1") for number in range(3)]
+    return History(
+        writes=[
+            Write(value, "in", 0, Outcome.ACKNOWLEDGED, offset)
+            for offset, value in enumerate((ONE, TWO, THREE))
+        ],
+        readings=[Reading("c", "in", 0, [(0, ONE), (1, TWO), (2, THREE)])],
+        transactions=[Transaction("t1", copies, Outcome.ACKNOWLEDGED)],
+        final={("in", 0): [(0, ONE), (1, TWO), (2, THREE)], ("out", 0): list(enumerate(copies))},
+        final_committed={("in", 0): [(0, ONE), (1, TWO), (2, THREE)], ("out", 0): list(enumerate(copies))},
+        copied={"copier": ("in", "out")},
+    )
+
+
+def test_a_good_history_has_nothing_to_complain_about() -> None:
+    assert complaints_about(history()) == []
+
+
+def _lose(of: History) -> None:
+    of.writes.append(Write(Value("p", 9), "in", 0, Outcome.ACKNOWLEDGED, 3))
+
+
+def _duplicate(of: History) -> None:
+    of.final["in", 0].append((3, THREE))
+
+
+def _reorder(of: History) -> None:
+    of.final_committed["in", 0] = [(0, TWO), (1, ONE), (2, THREE)]
+
+
+def _move(of: History) -> None:
+    of.writes[0].offset = 1
+
+
+def _phantom(of: History) -> None:
+    of.readings[0].seen.append((3, Value("p", 7)))
+
+
+def _disagree(of: History) -> None:
+    of.readings[0].seen[1] = (1, THREE)
+
+
+def _skip(of: History) -> None:
+    del of.readings[0].seen[1]
+
+
+def _go_back(of: History) -> None:
+    of.readings[0].seen.append((1, TWO))
+
+
+def _abort(of: History) -> None:
+    of.transactions[0].outcome = Outcome.REFUSED
+
+
+def _tear(of: History) -> None:
+    of.final_committed["out", 0].pop()
+
+
+def _hide(of: History) -> None:
+    of.final_committed["out", 0].clear()
+
+
+def _copy_twice(of: History) -> None:
+    of.final_committed["out", 0].append((7, Value("p", 0, "t2")))
+
+
+@pytest.mark.parametrize(
+    ("spoil", "kind"),
+    [
+        (_lose, "lost:"),
+        (_duplicate, "duplicated:"),
+        (_reorder, "reordered:"),
+        (_move, "inconsistent:"),
+        (_phantom, "phantom:"),
+        (_disagree, "inconsistent:"),
+        (_skip, "skipped:"),
+        (_go_back, "backward:"),
+        (_abort, "aborted read:"),
+        (_tear, "torn:"),
+        (_hide, "lost transaction:"),
+        (_tear, "not copied:"),
+        (_copy_twice, "copied twice:"),
+    ],
+)
+def test_each_anomaly_is_found(spoil, kind: str) -> None:  # type: ignore[no-untyped-def]
+    spoiled = history()
+    spoil(spoiled)
+    assert any(complaint.startswith(kind) for complaint in complaints_about(spoiled))
+
+
+def test_an_aborted_attempt_may_be_made_again() -> None:
+    again = history()
+    again.transactions.append(Transaction("t0", [Value("p", 2, "t0")], Outcome.REFUSED))
+    again.final["out", 0].insert(0, (0, Value("p", 2, "t0")))
+    assert complaints_about(again) == []
+
+
+def test_what_nobody_promised_may_be_there_or_not() -> None:
+    unsure = history()
+    unsure.writes.append(Write(Value("p", 4), "in", 0, Outcome.UNKNOWN))
+    assert complaints_about(unsure) == []
+    unsure.final["in", 0].append((3, Value("p", 4)))
+    assert complaints_about(unsure) == []

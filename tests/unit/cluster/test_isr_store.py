@@ -1,0 +1,130 @@
+"""ISRs in the store, and the notes that tell the controller of them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from barnabas.cluster.coordination import BadVersion, ConnectionLoss, Coordination, NoNode, Stat
+from barnabas.cluster.embedded import open_embedded
+from barnabas.cluster.isr_store import (
+    CHECK_INTERVAL_MS,
+    DELAY_MS_MAX,
+    QUIET_MS,
+    ZnodeIsrStore,
+    report_failed_log_dir,
+)
+from barnabas.cluster.notification_znodes import IsrChangeZnode, LogDirEventZnode
+from barnabas.cluster.registration import make_persistent_paths
+from barnabas.cluster.znodes import PartitionState, PartitionStateZnode
+from barnabas.core.clock import ManualClock
+from barnabas.core.ids import TopicPartition
+from barnabas.core.scheduler import InlineBackground, ManualScheduler
+
+ZERO = TopicPartition("topic", 0)
+STATE = PartitionState(leader=1, leader_epoch=4, isr=(1, 2, 3), controller_epoch=9)
+
+
+@pytest.fixture
+async def znodes(tmp_path: Path) -> AsyncIterator[Coordination]:
+    async with open_embedded(tmp_path, ManualClock(), InlineBackground()) as opened:
+        await make_persistent_paths(opened)
+        path = PartitionStateZnode.path(*ZERO)
+        await opened.create(path, PartitionStateZnode.encode(STATE), make_parents=True)
+        yield opened
+
+
+class Rig:
+    def __init__(self, znodes: Coordination) -> None:
+        self.clock = ManualClock()
+        self.scheduler = ManualScheduler(self.clock)
+        self.store = ZnodeIsrStore(znodes, self.clock, self.scheduler)
+        self.znodes = znodes
+        self.store.start()
+
+    async def pass_time(self, ms: float) -> None:
+        for _ in range(int(ms // CHECK_INTERVAL_MS)):
+            self.clock.advance(CHECK_INTERVAL_MS)
+            self.scheduler.run_due()
+            await asyncio.gather(*self.store._tasks)
+
+    async def notes(self) -> list[set[TopicPartition]]:
+        names = await self.znodes.children(IsrChangeZnode.PARENT)
+        found = await self.znodes.get_many([f"{IsrChangeZnode.PARENT}/{name}" for name in names])
+        return [IsrChangeZnode.decode(each[0]) for each in found if each is not None]
+
+
+async def test_a_write_keeps_the_controllers_epoch_and_returns_the_version(znodes: Coordination) -> None:
+    rig = Rig(znodes)
+    assert await rig.store.write(ZERO, STATE._replace(isr=(1, 2))) == 1
+    data, stat = await znodes.get(PartitionStateZnode.path(*ZERO))
+    assert PartitionStateZnode.decode(data, stat.version) == STATE._replace(isr=(1, 2), state_version=1)
+
+
+async def test_a_state_that_somebody_else_has_written_is_left_alone(znodes: Coordination) -> None:
+    rig = Rig(znodes)
+    other = STATE._replace(leader=2, leader_epoch=5)
+    await znodes.set(PartitionStateZnode.path(*ZERO), PartitionStateZnode.encode(other))
+    with pytest.raises(BadVersion):
+        await rig.store.write(ZERO, STATE._replace(isr=(1,)))
+    with pytest.raises(NoNode):
+        await rig.store.write(TopicPartition("gone", 0), STATE)
+    await rig.pass_time(DELAY_MS_MAX)
+    assert await rig.notes() == []
+
+
+@pytest.mark.parametrize("happened", [True, False])
+async def test_a_lost_answer_is_looked_up(
+    znodes: Coordination, monkeypatch: pytest.MonkeyPatch, happened: bool
+) -> None:
+    rig = Rig(znodes)
+    write = znodes.set
+
+    async def lose_answer(path: str, data: bytes, version: int = -1) -> Stat:
+        if happened:
+            await write(path, data, version)
+        raise ConnectionLoss(path)
+
+    monkeypatch.setattr(znodes, "set", lose_answer)
+    change = rig.store.write(ZERO, STATE._replace(isr=(1, 3)))
+    if happened:
+        assert await change == 1
+    else:
+        with pytest.raises(ConnectionLoss):
+            await change
+
+
+async def test_the_controller_is_told_when_it_is_quiet(znodes: Coordination) -> None:
+    rig = Rig(znodes)
+    await rig.store.write(ZERO, STATE._replace(isr=(1, 2)))
+    await rig.pass_time(CHECK_INTERVAL_MS)
+    assert await rig.notes() == []
+    await rig.pass_time(QUIET_MS)
+    assert await rig.notes() == [{ZERO}]
+    await rig.pass_time(DELAY_MS_MAX)
+    assert len(await rig.notes()) == 1
+
+
+async def test_the_controller_is_told_after_a_minute_of_unrest(znodes: Coordination) -> None:
+    rig = Rig(znodes)
+    for version in range(int(DELAY_MS_MAX // CHECK_INTERVAL_MS)):
+        await rig.store.write(ZERO, STATE._replace(isr=(1, version), state_version=version))
+        await rig.pass_time(CHECK_INTERVAL_MS)
+    assert await rig.notes() == [{ZERO}]
+
+
+async def test_what_was_not_told_is_told_at_the_end(znodes: Coordination) -> None:
+    rig = Rig(znodes)
+    await rig.store.write(ZERO, STATE._replace(isr=(1, 2)))
+    await rig.store.close()
+    assert await rig.notes() == [{ZERO}]
+
+
+async def test_a_failed_log_directory_is_reported(znodes: Coordination) -> None:
+    await report_failed_log_dir(znodes, 3)
+    (name,) = await znodes.children(LogDirEventZnode.PARENT)
+    data, _ = await znodes.get(f"{LogDirEventZnode.PARENT}/{name}")
+    assert LogDirEventZnode.decode(data) == 3

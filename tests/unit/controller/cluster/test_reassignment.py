@@ -1,0 +1,240 @@
+"""Moving partitions, step by step."""
+
+from __future__ import annotations
+
+from barnabas.cluster.notification_znodes import DeleteTopicsZnode, IsrChangeZnode, ReassignPartitionsZnode
+from barnabas.cluster.topics import read_topic, set_partition_state
+from barnabas.cluster.znodes import ReplicaAssignment, TopicZnode
+from barnabas.core.errors import (
+    InvalidReplicaAssignment,
+    InvalidReplicationFactor,
+    NoReassignmentInProgress,
+    UnknownTopicOrPartition,
+)
+from barnabas.core.ids import TopicPartition
+from tests.unit.controller.cluster.support import Cluster
+
+T0 = TopicPartition("t", 0)
+
+
+async def assignment(cluster: Cluster, topic: str = "t", partition: int = 0) -> ReplicaAssignment:
+    info, _ = await read_topic(cluster.admin, topic)
+    return info.assignment[partition]
+
+
+async def catch_up(cluster: Cluster, *isr: int, notify: bool = False) -> None:
+    """The leader of t-0 finds these replicas in sync and writes it down, as a broker does."""
+    state = await cluster.state("t")
+    await set_partition_state(cluster.admin, "t", 0, state._replace(isr=isr))
+    if notify:
+        await cluster.admin.create(IsrChangeZnode.CREATE_PATH, IsrChangeZnode.encode([T0]), sequential=True)
+    await cluster.settle()
+
+
+async def four(cluster: Cluster) -> None:
+    await cluster.up(4)
+    await cluster.settle()
+
+
+async def test_new_replicas_are_added_before_old_ones_go(cluster: Cluster) -> None:
+    await four(cluster)
+    await cluster.create("t", {0: [2, 3]})
+    before = await cluster.state("t")
+    controller = cluster.active.controller
+    assert await controller.alter_partition_reassignments({T0: [3, 4]}) == {T0: None}
+    await cluster.settle()
+    assert await assignment(cluster) == ReplicaAssignment((3, 4, 2), (4,), (2,))
+    assert cluster.brokers[4].roles[T0].is_new
+    assert cluster.brokers[4].roles[T0].leader == 2
+    assert cluster.brokers[2].roles[T0].adding_replicas == [4]
+    assert cluster.brokers[2].roles[T0].leader_epoch > before.leader_epoch
+    assert await controller.list_partition_reassignments() == {T0: await assignment(cluster)}
+
+    await catch_up(cluster, 2, 3, 4)
+    assert await assignment(cluster) == ReplicaAssignment((3, 4))
+    state = await cluster.state("t")
+    assert (state.leader, set(state.isr)) == (3, {3, 4}), "the leader had to go"
+    assert cluster.brokers[2].deleted == {T0}
+    assert T0 not in cluster.brokers[2].roles
+    assert cluster.brokers[4].roles[T0].leader == 3
+    assert cluster.brokers[1].metadata[T0].replicas == [3, 4]
+    assert await controller.list_partition_reassignments() == {}
+    assert cluster.term.context.replicas(T0) == (3, 4)
+
+
+async def test_a_leader_that_stays_goes_on_leading(cluster: Cluster) -> None:
+    await four(cluster)
+    await cluster.create("t", {0: [2, 3]})
+    await cluster.active.controller.alter_partition_reassignments({T0: [2, 4]})
+    await cluster.settle()
+    await catch_up(cluster, 2, 3, 4)
+    state = await cluster.state("t")
+    assert (state.leader, set(state.isr)) == (2, {2, 4})
+    assert cluster.brokers[2].roles[T0].replicas == [2, 4]
+
+
+async def test_an_isr_notification_completes_a_move_as_well(cluster: Cluster) -> None:
+    await four(cluster)
+    await cluster.create("t", {0: [2]})
+    await cluster.active.controller.alter_partition_reassignments({T0: [4]})
+    await cluster.settle()
+    await catch_up(cluster, 2, 4, notify=True)
+    assert await assignment(cluster) == ReplicaAssignment((4,))
+    assert await cluster.admin.children(IsrChangeZnode.PARENT) == []
+
+
+async def test_a_move_within_the_same_replicas_is_done_at_once(cluster: Cluster) -> None:
+    await cluster.create("t", {0: [2, 3]})
+    await cluster.active.controller.alter_partition_reassignments({T0: [3, 2]})
+    await cluster.settle()
+    assert await assignment(cluster) == ReplicaAssignment((3, 2))
+    assert (await cluster.state("t")).leader == 2, "the order alone moves no leader"
+
+
+async def test_the_replication_factor_may_shrink(cluster: Cluster) -> None:
+    await cluster.create("t", {0: [1, 2, 3]})
+    await cluster.active.controller.alter_partition_reassignments({T0: [3]})
+    await cluster.settle()
+    assert await assignment(cluster) == ReplicaAssignment((3,))
+    state = await cluster.state("t")
+    assert (state.leader, state.isr) == (3, (3,))
+    assert cluster.brokers[1].deleted == cluster.brokers[2].deleted == {T0}
+
+
+async def test_a_cancelled_move_leaves_everything_as_it_was(cluster: Cluster) -> None:
+    await four(cluster)
+    await cluster.create("t", {0: [2, 3]})
+    controller = cluster.active.controller
+    await controller.alter_partition_reassignments({T0: [3, 4]})
+    await cluster.settle()
+    assert await controller.alter_partition_reassignments({T0: None}) == {T0: None}
+    await cluster.settle()
+    assert set((await assignment(cluster)).replicas) == {2, 3}
+    assert not (await assignment(cluster)).is_being_reassigned
+    assert cluster.brokers[4].deleted == {T0}
+    assert T0 not in cluster.brokers[4].roles
+    assert (await cluster.state("t")).leader == 2
+    assert await controller.list_partition_reassignments() == {}
+
+
+async def test_another_target_starts_from_the_origin(cluster: Cluster) -> None:
+    await four(cluster)
+    await cluster.up(5)
+    await cluster.create("t", {0: [2, 3]})
+    controller = cluster.active.controller
+    await controller.alter_partition_reassignments({T0: [3, 4]})
+    await controller.alter_partition_reassignments({T0: [3, 5]})
+    await cluster.settle()
+    assert await assignment(cluster) == ReplicaAssignment((3, 5, 2), (5,), (2,))
+    assert cluster.brokers[4].deleted == {T0}
+    await catch_up(cluster, 2, 3, 5)
+    assert await assignment(cluster) == ReplicaAssignment((3, 5))
+
+
+async def test_what_cannot_be_done_is_refused(cluster: Cluster) -> None:
+    await cluster.create("t", {0: [2, 3]})
+    controller = cluster.active.controller
+
+    async def refusal(target: list[int] | None, partition: TopicPartition = T0) -> object:
+        return type((await controller.alter_partition_reassignments({partition: target}))[partition])
+
+    assert await refusal([]) is InvalidReplicaAssignment
+    assert await refusal([2, 2]) is InvalidReplicaAssignment
+    assert await refusal([-1]) is InvalidReplicaAssignment
+    assert await refusal([2, 9]) is InvalidReplicaAssignment
+    assert await refusal(None) is NoReassignmentInProgress
+    assert await refusal([2], TopicPartition("t", 7)) is UnknownTopicOrPartition
+    refused = await controller.alter_partition_reassignments({T0: [2]}, allow_replication_factor_change=False)
+    assert type(refused[T0]) is InvalidReplicationFactor
+    assert await assignment(cluster) == ReplicaAssignment((2, 3))
+
+
+async def test_the_znode_asks_for_moves_and_goes_when_they_are_done(cluster: Cluster) -> None:
+    await four(cluster)
+    await cluster.create("t", {0: [2, 3]})
+    nothing = TopicPartition("nothing", 0)
+    request = ReassignPartitionsZnode.encode({T0: [3, 4], nothing: [1]})
+    await cluster.admin.create(ReassignPartitionsZnode.PATH, request)
+    await cluster.settle()
+    data, _ = await cluster.admin.get(ReassignPartitionsZnode.PATH)
+    assert ReassignPartitionsZnode.decode(data) == {T0: (3, 4)}, "what cannot be done is taken out"
+    await catch_up(cluster, 2, 3, 4)
+    assert not await cluster.exists(ReassignPartitionsZnode.PATH)
+    assert await assignment(cluster) == ReplicaAssignment((3, 4))
+    await cluster.admin.create(ReassignPartitionsZnode.PATH, ReassignPartitionsZnode.encode({T0: [3]}))
+    await cluster.settle()
+    assert await assignment(cluster) == ReplicaAssignment((3,)), "it is watched again"
+
+
+async def test_a_new_controller_goes_on_with_a_move(cluster: Cluster) -> None:
+    await four(cluster)
+    await cluster.create("t", {0: [2, 3]})
+    await cluster.active.controller.alter_partition_reassignments({T0: [3, 4]})
+    await cluster.settle()
+    await cluster.kill(1)
+    assert cluster.term.context.partitions_being_reassigned == {T0}
+    await catch_up(cluster, 2, 3, 4)
+    assert await assignment(cluster) == ReplicaAssignment((3, 4))
+
+
+async def test_a_move_waits_for_a_target_that_died_and_goes_on_when_it_is_back(cluster: Cluster) -> None:
+    await four(cluster)
+    await cluster.create("t", {0: [2, 3]})
+    await cluster.active.controller.alter_partition_reassignments({T0: [3, 4]})
+    await cluster.kill(4)
+    await cluster.up(4)
+    await cluster.settle()
+    assert cluster.brokers[4].roles[T0].leader == 2
+    await catch_up(cluster, 2, 3, 4)
+    assert await assignment(cluster) == ReplicaAssignment((3, 4))
+
+
+async def test_a_topic_that_moves_is_deleted_afterwards(cluster: Cluster) -> None:
+    await four(cluster)
+    await cluster.create("t", {0: [2, 3]})
+    await cluster.active.controller.alter_partition_reassignments({T0: [3, 4]})
+    await cluster.settle()
+    await cluster.delete("t")
+    assert await cluster.exists(DeleteTopicsZnode.path("t"))
+    assert (await cluster.state("t")).leader == 2
+    await catch_up(cluster, 2, 3, 4)
+    assert not await cluster.exists(TopicZnode.path("t"))
+    assert cluster.term.context.partitions_being_reassigned == set()
+
+
+async def test_partitions_added_meanwhile_do_not_get_lost(cluster: Cluster) -> None:
+    """The controller changes the topic's node as it stands, not as it remembers it."""
+    from barnabas.cluster.topics import add_partitions
+
+    await cluster.create("t", {0: [2, 3]})
+    await add_partitions(cluster.admin, "t", {1: [3, 2]}, {})
+    await cluster.active.controller.alter_partition_reassignments({T0: [3]})
+    await cluster.settle()
+    assert (await assignment(cluster, partition=1)).replicas == (3, 2)
+    assert (await cluster.state("t", 1)).leader == 3
+
+
+async def test_a_topic_that_moves_is_not_deleted_because_a_broker_comes(cluster: Cluster) -> None:
+    """The deletion waits for two things, and the end of one is not the end of the other."""
+    await four(cluster)
+    await cluster.create("t", {0: [2, 3]})
+    await cluster.active.controller.alter_partition_reassignments({T0: [3, 4]})
+    await cluster.kill(3)
+    await cluster.delete("t")
+    await cluster.up(3)
+    await cluster.settle()
+    assert await cluster.exists(TopicZnode.path("t"))
+    assert cluster.brokers[2].deleted == set()
+
+
+async def test_a_move_that_a_deletion_waits_for_may_be_cancelled(cluster: Cluster) -> None:
+    await four(cluster)
+    await cluster.create("t", {0: [2, 3]})
+    controller = cluster.active.controller
+    await controller.alter_partition_reassignments({T0: [3, 4]})
+    await cluster.delete("t")
+    refused = await controller.alter_partition_reassignments({T0: [2]})
+    assert isinstance(refused[T0], UnknownTopicOrPartition)
+    assert await controller.alter_partition_reassignments({T0: None}) == {T0: None}
+    await cluster.settle()
+    assert not await cluster.exists(TopicZnode.path("t"))

@@ -1,0 +1,169 @@
+"""Deleting topics: what happens in which order, and what makes it wait."""
+
+from __future__ import annotations
+
+from contextlib import AsyncExitStack
+from pathlib import Path
+
+from barnabas.cluster.notification_znodes import DeleteTopicsZnode
+from barnabas.cluster.topics import add_partitions, mark_for_deletion
+from barnabas.cluster.znodes import ConfigZnode, TopicZnode
+from barnabas.controller.cluster.settings import ControllerSettings
+from barnabas.core.errors import KafkaStorageError
+from barnabas.core.ids import TopicPartition
+from barnabas.protocol.messages.stop_replica import StopReplicaRequest
+from barnabas.protocol.messages.update_metadata import UpdateMetadataRequest
+from tests.unit.controller.cluster.support import Cluster
+
+T0 = TopicPartition("t", 0)
+
+
+async def assert_gone(cluster: Cluster, topic: str) -> None:
+    for path in (TopicZnode.path(topic), ConfigZnode.path("topics", topic), DeleteTopicsZnode.path(topic)):
+        assert not await cluster.exists(path), path
+    context = cluster.term.context
+    assert topic not in context.assignments
+    assert topic not in context.topic_ids
+    assert topic not in context.topics_to_be_deleted
+    assert not [partition for partition in context.leadership if partition.topic == topic]
+    assert not [replica for replica in context.replica_states if replica.topic == topic]
+    assert not [partition for partition in context.partition_states if partition.topic == topic]
+
+
+async def test_a_deleted_topic_leaves_nothing_behind(cluster: Cluster) -> None:
+    await cluster.create("t", {0: [2, 3], 1: [3, 1]}, {"retention.ms": "1000"})
+    await cluster.create("other", {0: [1]})
+    await cluster.delete("t")
+    await assert_gone(cluster, "t")
+    assert cluster.brokers[2].deleted == {T0}
+    assert cluster.brokers[3].deleted == {T0, TopicPartition("t", 1)}
+    assert T0 not in cluster.brokers[1].metadata
+    assert (await cluster.state("other")).leader == 1
+
+
+async def test_metadata_go_before_the_replicas(cluster: Cluster) -> None:
+    await cluster.create("t", {0: [2]})
+    cluster.forget_requests()
+    await cluster.delete("t")
+    kinds = [type(request) for request in cluster.brokers[2].requests]
+    assert kinds.index(UpdateMetadataRequest) < kinds.index(StopReplicaRequest)
+    (request,) = cluster.brokers[2].of_kind(StopReplicaRequest)
+    (state,) = request.topic_states[0].partition_states
+    assert state.delete_partition
+    assert state.leader_epoch == -2, "whatever epoch the replica knows"
+
+
+async def test_a_topic_may_be_created_again(cluster: Cluster) -> None:
+    first = await cluster.create("t", {0: [2, 3]})
+    await cluster.delete("t")
+    second = await cluster.create("t", {0: [3], 1: [2]})
+    assert first != second
+    assert cluster.brokers[3].roles[T0].leader == 3
+    assert cluster.term.context.topic_ids["t"] == second
+
+
+async def test_a_deletion_waits_for_an_offline_replica_and_resumes(cluster: Cluster) -> None:
+    await cluster.create("t", {0: [2, 3]})
+    await cluster.kill(3)
+    await cluster.delete("t")
+    assert "t" in cluster.term.context.topics_ineligible_for_deletion
+    assert await cluster.exists(DeleteTopicsZnode.path("t"))
+    assert cluster.brokers[2].deleted == {T0}, "those that live are deleted already"
+    assert T0 not in cluster.brokers[1].metadata, "and nobody can find it"
+    await cluster.up(3)
+    await cluster.settle()
+    await assert_gone(cluster, "t")
+    assert cluster.brokers[3].deleted == {T0}
+
+
+async def test_a_new_controller_goes_on_with_a_deletion(cluster: Cluster) -> None:
+    await cluster.create("t", {0: [2, 3]})
+    await cluster.kill(3)
+    await cluster.delete("t")
+    await cluster.kill(1)
+    assert cluster.active.id == 2
+    assert "t" in cluster.term.context.topics_to_be_deleted
+    await cluster.up(3)
+    await cluster.settle()
+    await assert_gone(cluster, "t")
+
+
+async def test_a_broker_that_dies_during_the_deletion_makes_it_wait(cluster: Cluster) -> None:
+    await cluster.create("t", {0: [2, 3]})
+    cluster.brokers[3].is_reachable = False
+    await cluster.delete("t")
+    assert cluster.brokers[2].deleted == {T0}
+    await cluster.kill(3)
+    assert "t" in cluster.term.context.topics_ineligible_for_deletion
+    cluster.brokers[3].is_reachable = True
+    await cluster.up(3)
+    await cluster.settle()
+    await assert_gone(cluster, "t")
+
+
+async def test_a_bounced_broker_gets_the_deletion_again(cluster: Cluster) -> None:
+    await cluster.create("t", {0: [2, 3]})
+    cluster.brokers[3].is_reachable = False
+    await cluster.delete("t")
+    cluster.brokers[3].is_reachable = True
+    await cluster.bounce(3)
+    await assert_gone(cluster, "t")
+
+
+async def test_a_failed_deletion_is_tried_again_when_the_broker_is_back(cluster: Cluster) -> None:
+    await cluster.create("t", {0: [2, 3]})
+    cluster.brokers[3].deletion_error = KafkaStorageError.code
+    await cluster.delete("t")
+    assert "t" in cluster.term.context.topics_ineligible_for_deletion
+    cluster.brokers[3].deletion_error = 0
+    await cluster.kill(3)
+    await cluster.up(3)
+    await cluster.settle()
+    await assert_gone(cluster, "t")
+
+
+async def test_the_mark_of_a_topic_that_does_not_exist_is_removed(cluster: Cluster) -> None:
+    await cluster.admin.create(DeleteTopicsZnode.path("nothing"))
+    await cluster.settle()
+    assert not await cluster.exists(DeleteTopicsZnode.path("nothing"))
+
+
+async def test_nothing_is_deleted_where_deleting_is_disabled(tmp_path: Path) -> None:
+    async with AsyncExitStack() as stack:
+        cluster = Cluster(tmp_path / "s", stack, settings=ControllerSettings(delete_topic_enable=False))
+        await cluster.start(1, 2)
+        await cluster.create("t", {0: [2]})
+        await cluster.delete("t")
+        assert not await cluster.exists(DeleteTopicsZnode.path("t"))
+        assert (await cluster.state("t")).leader == 2
+
+
+async def test_a_topic_that_is_being_deleted_gets_no_more_partitions(cluster: Cluster) -> None:
+    await cluster.create("t", {0: [2, 3]})
+    await cluster.kill(3)
+    await cluster.delete("t")
+    await add_partitions(cluster.admin, "t", {1: [1]}, {})
+    await cluster.settle()
+    info = TopicZnode.decode("t", (await cluster.admin.get(TopicZnode.path("t")))[0])
+    assert sorted(info.assignment) == [0]
+
+
+async def test_a_topic_with_many_partitions_is_deleted_in_bounded_transactions(cluster: Cluster) -> None:
+    await cluster.create("t", {number: [1 + number % 3] for number in range(3_000)})
+    assert len(cluster.term.context.leadership) == 3_000
+    await cluster.delete("t")
+    await assert_gone(cluster, "t")
+
+
+async def test_a_deletion_that_no_controller_saw_is_done_by_the_next(cluster: Cluster) -> None:
+    await cluster.create("t", {0: [2, 3]})
+    await cluster.members[1].session.expire()
+    for member in cluster.members.values():
+        member.session.watches.clear()
+    await mark_for_deletion(cluster.admin, "t")
+    cluster.members[1].controller.session_expired()
+    cluster.members[2].controller.session_expired()
+    cluster.members[2].controller.session_renewed()
+    await cluster.settle()
+    assert cluster.active.id == 2
+    await assert_gone(cluster, "t")

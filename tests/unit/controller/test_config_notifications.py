@@ -1,0 +1,167 @@
+"""Settings that one broker changes reach the others."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from barnabas.cluster.embedded import EmbeddedStore
+from barnabas.cluster.files import OsDirectory
+from barnabas.cluster.notification_znodes import ConfigChangeZnode
+from barnabas.cluster.registration import make_persistent_paths
+from barnabas.cluster.topics import create_topic
+from barnabas.controller.config_changes import Change, Operation
+from barnabas.controller.config_notifications import NOTE_LIFETIME_MS, ConfigNotifications
+from barnabas.controller.configs import ConfigRepository, ConfigResource, ResourceType
+from barnabas.core.clock import ManualClock
+from barnabas.core.errors import UnknownTopicOrPartition
+from barnabas.core.ids import BrokerId, Uuid
+from barnabas.core.scheduler import InlineBackground, ManualScheduler
+from barnabas.node.config_keys import BROKER_KEYS
+
+TOPIC = ConfigResource(ResourceType.TOPIC, "t")
+ALL_BROKERS = ConfigResource(ResourceType.BROKER, "")
+
+
+class Broker:
+    def __init__(self, store: EmbeddedStore, broker_id: int, clock: ManualClock) -> None:
+        self.znodes = store.connect()
+        self.configs = ConfigRepository(self.znodes, BrokerId(broker_id), BROKER_KEYS, {})
+        self.notifications = ConfigNotifications(self.znodes, self.configs, clock, ManualScheduler(clock))
+
+    async def start(self) -> None:
+        await self.configs.load()
+        await self.notifications.start()
+
+    def retention_ms(self) -> int:
+        return self.configs.topic_config("t").retention_ms
+
+
+class Brokers:
+    def __init__(self, path: Path) -> None:
+        self.clock = ManualClock()
+        self.store = EmbeddedStore.open(OsDirectory(path), self.clock, InlineBackground())
+        self.one, self.two = (Broker(self.store, broker_id, self.clock) for broker_id in (1, 2))
+
+    async def settle(self) -> None:
+        for _ in range(30):
+            await asyncio.sleep(0)
+
+
+@pytest.fixture
+async def brokers(tmp_path: Path) -> AsyncIterator[Brokers]:
+    brokers = Brokers(tmp_path)
+    znodes = brokers.one.znodes
+    await make_persistent_paths(znodes)
+    await create_topic(znodes, "t", Uuid(bytes(range(16))), {0: [1]}, {"retention.ms": "1"}, {})
+    for broker in (brokers.one, brokers.two):
+        await broker.start()
+    yield brokers
+    for broker in (brokers.one, brokers.two):
+        await broker.notifications.close()
+    await brokers.store.close()
+
+
+def setting(name: str, value: str) -> list[Change]:
+    return [Change(name, Operation.SET, value)]
+
+
+async def test_a_change_reaches_every_broker_again_and_again(brokers: Brokers) -> None:
+    heard: list[str] = []
+    brokers.two.configs.on_topic_change(lambda topic, _: heard.append(topic))
+    for value in (100, 200, 300):
+        await brokers.one.configs.change(TOPIC, setting("retention.ms", str(value)))
+        await brokers.settle()
+        assert brokers.two.retention_ms() == value
+    assert heard == ["t"] * 3
+    await brokers.two.configs.change(TOPIC, setting("retention.ms", "400"))
+    await brokers.settle()
+    assert brokers.one.retention_ms() == 400
+
+
+async def test_settings_of_all_brokers_reach_every_broker(brokers: Brokers) -> None:
+    heard: list[str] = []
+    brokers.two.configs.on_broker_change(heard.extend)
+    await brokers.one.configs.change(ALL_BROKERS, setting("log.segment.bytes", "2000000"))
+    await brokers.settle()
+    assert brokers.two.configs.broker_value("log.segment.bytes") == 2_000_000
+    assert brokers.two.configs.topic_config("t").segment_bytes == 2_000_000
+    assert heard == ["log.segment.bytes"]
+
+
+async def test_what_happened_before_a_broker_came_is_known_to_it(brokers: Brokers) -> None:
+    await brokers.one.configs.change(TOPIC, setting("retention.ms", "100"))
+    late = Broker(brokers.store, 3, brokers.clock)
+    await late.start()
+    assert late.retention_ms() == 100
+    await late.notifications.close()
+
+
+async def test_notes_of_the_time_between_two_sessions_are_read(brokers: Brokers) -> None:
+    await brokers.two.znodes.expire()
+    await brokers.one.configs.change(TOPIC, setting("retention.ms", "100"))
+    await brokers.settle()
+    assert brokers.two.retention_ms() == 1
+    brokers.two.znodes.renew()
+    brokers.two.notifications.session_renewed()
+    await brokers.settle()
+    assert brokers.two.retention_ms() == 100
+    await brokers.one.configs.change(TOPIC, setting("retention.ms", "200"))
+    await brokers.settle()
+    assert brokers.two.retention_ms() == 200, "it is watched again"
+
+
+async def test_old_notes_are_removed(brokers: Brokers) -> None:
+    await brokers.one.configs.change(TOPIC, setting("retention.ms", "100"))
+    await brokers.settle()
+    brokers.clock.advance(NOTE_LIFETIME_MS + 1)
+    await brokers.one.configs.change(TOPIC, setting("retention.ms", "200"))
+    await brokers.settle()
+    assert await brokers.one.znodes.children(ConfigChangeZnode.PARENT) == ["config_change_0000000001"]
+
+
+async def test_a_note_that_nobody_understands_does_no_harm(brokers: Brokers) -> None:
+    create = brokers.one.znodes.create
+    await create(ConfigChangeZnode.CREATE_PATH, b"no json", sequential=True)
+    await create(ConfigChangeZnode.CREATE_PATH, ConfigChangeZnode.encode("users/alice"), sequential=True)
+    await create(ConfigChangeZnode.CREATE_PATH, ConfigChangeZnode.encode("topics/nothing"), sequential=True)
+    await brokers.one.configs.change(TOPIC, setting("retention.ms", "100"))
+    await brokers.settle()
+    assert brokers.two.retention_ms() == 100
+
+
+async def test_topics_are_loaded_when_they_are_first_heard_of(brokers: Brokers) -> None:
+    znodes = brokers.one.znodes
+    for topic, config in (("new", {"retention.ms": "7"}), ("plain", {})):
+        await create_topic(znodes, topic, Uuid(bytes(range(16))), {0: [1]}, config, {})
+    await brokers.two.configs.load_topics(["new", "plain"])
+    assert brokers.two.configs.topic_config("new").retention_ms == 7
+    assert brokers.two.configs.describe(ConfigResource(ResourceType.TOPIC, "plain"))
+    brokers.two.configs.remove_topic("new")
+    with pytest.raises(UnknownTopicOrPartition):
+        brokers.two.configs.describe(ConfigResource(ResourceType.TOPIC, "new"))
+
+
+async def test_a_topic_that_only_other_brokers_have_can_be_changed(brokers: Brokers) -> None:
+    await create_topic(brokers.one.znodes, "new", Uuid(bytes(range(16))), {0: [1]}, {}, {})
+    resource = ConfigResource(ResourceType.TOPIC, "new")
+    await brokers.two.configs.change(resource, setting("retention.ms", "9"))
+    await brokers.one.configs.find_topics(["new", "nothing", ""])
+    assert brokers.one.configs.topic_config("new").retention_ms == 9
+    with pytest.raises(UnknownTopicOrPartition):
+        await brokers.two.configs.change(
+            ConfigResource(ResourceType.TOPIC, "nothing"), setting("retention.ms", "9")
+        )
+
+
+async def test_loading_again_takes_over_what_the_store_has(brokers: Brokers) -> None:
+    heard: list[int] = []
+    brokers.two.configs.on_topic_change(lambda _, config: heard.append(config.retention_ms))
+    await brokers.two.notifications.close()
+    await brokers.one.configs.change(TOPIC, setting("retention.ms", "100"))
+    await brokers.two.configs.load_topics(["t"])
+    await brokers.two.configs.load_topics(["t"])
+    assert heard == [100]

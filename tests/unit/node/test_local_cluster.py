@@ -1,0 +1,106 @@
+"""From one set of properties to those of N brokers."""
+
+from __future__ import annotations
+
+import stat
+from pathlib import Path
+
+import pytest
+
+from barnabas.core.config import read_properties
+from barnabas.core.errors import InvalidConfig
+from barnabas.node.broker_config import BrokerConfig
+from barnabas.node.local_cluster import LocalCluster, internal_topics, write_properties
+
+
+def cluster(properties: dict[str, str], brokers: int = 3) -> LocalCluster:
+    return LocalCluster({"log.dirs": "/data", "zookeeper.connect": "zk:2181", **properties}, brokers)
+
+
+def test_ids_ports_and_directories_count_up() -> None:
+    made = cluster({"listeners": "PLAINTEXT://127.0.0.1:9092", "log.dirs": "/a,/b"}).properties
+    assert list(made) == [1, 2, 3]
+    assert [each["broker.id"] for each in made.values()] == ["1", "2", "3"]
+    assert [each["listeners"] for each in made.values()] == [
+        f"PLAINTEXT://127.0.0.1:{port}" for port in (9092, 9093, 9094)
+    ]
+    assert made[2]["log.dirs"] == "/a/broker-2,/b/broker-2"
+
+
+def test_advertised_listeners_count_up_with_the_listeners() -> None:
+    made = cluster(
+        {"listeners": "PLAINTEXT://:9092", "advertised.listeners": "PLAINTEXT://host:29092"}
+    ).properties
+    assert [each["advertised.listeners"] for each in made.values()] == [
+        f"PLAINTEXT://host:{port}" for port in (29092, 29093, 29094)
+    ]
+
+
+def test_port_zero_stays_a_free_port() -> None:
+    made = cluster({"listeners": "PLAINTEXT://127.0.0.1:0"}).properties
+    assert {each["listeners"] for each in made.values()} == {"PLAINTEXT://127.0.0.1:0"}
+
+
+def test_listeners_that_would_share_a_port_are_refused() -> None:
+    listeners = "PLAINTEXT://:9092,INTERNAL://:9093"
+    properties = {
+        "listeners": listeners,
+        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,INTERNAL:PLAINTEXT",
+    }
+    with pytest.raises(
+        InvalidConfig, match="port 9093 would serve INTERNAL of broker 1 and PLAINTEXT of broker 2"
+    ):
+        cluster(properties)
+
+
+def test_brokers_are_numbered_by_the_cluster() -> None:
+    with pytest.raises(InvalidConfig, match=r"leave broker\.id out"):
+        cluster({"broker.id": "7"})
+
+
+@pytest.mark.parametrize(
+    ("brokers", "replicas", "in_sync"), [(1, "1", "1"), (2, "2", "1"), (3, "3", "2"), (5, "3", "2")]
+)
+def test_internal_topics_have_three_replicas_where_there_are_three_brokers(
+    brokers: int, replicas: str, in_sync: str
+) -> None:
+    assert internal_topics(brokers) == {
+        "offsets.topic.replication.factor": replicas,
+        "transaction.state.log.replication.factor": replicas,
+        "transaction.state.log.min.isr": in_sync,
+    }
+
+
+def test_what_was_given_wins_over_the_clusters_defaults() -> None:
+    made = cluster({"offsets.topic.replication.factor": "2", "num.partitions": "6"}).properties
+    assert made[1]["offsets.topic.replication.factor"] == "2"
+    assert made[1]["num.partitions"] == "6"
+    assert BrokerConfig.load(made[1]).default_replication_factor == 1
+
+
+@pytest.mark.parametrize("properties", [{}, {"zookeeper.connect": "local"}])
+def test_without_a_zookeeper_a_local_one_is_run(properties: dict[str, str], tmp_path: Path) -> None:
+    made = LocalCluster({"log.dirs": str(tmp_path), **properties}, 2)
+    assert made.server is not None
+    assert made.server.data_directory == tmp_path / "zookeeper"
+    assert {each["zookeeper.connect"] for each in made.properties.values()} == {made.server.connect}
+    assert made.server.host == "127.0.0.1"
+    assert {each["zookeeper.session.timeout.ms"] for each in made.properties.values()} == {"6000"}
+
+
+def test_a_zookeeper_that_was_named_is_used() -> None:
+    made = cluster({"zookeeper.connect": "a:2181,b:2181/kafka"})
+    assert made.server is None
+    assert made.properties[3]["zookeeper.connect"] == "a:2181,b:2181/kafka"
+    assert "zookeeper.session.timeout.ms" not in made.properties[3]
+
+
+def test_the_properties_file_is_its_owners_and_says_what_it_can(tmp_path: Path) -> None:
+    path = tmp_path / "data" / "broker-1.properties"
+    rest = write_properties(
+        path,
+        {"plain": "a=b:c", "list": "x,y", "empty": "", "two.lines": "a\nb", "slash": "a\\", "padded": " a"},
+    )
+    assert read_properties(path.read_text()) == {"plain": "a=b:c", "list": "x,y", "empty": ""}
+    assert rest == {"two.lines": "a\nb", "slash": "a\\", "padded": " a"}
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600

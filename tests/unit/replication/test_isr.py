@@ -1,0 +1,288 @@
+"""The high watermark, and who is in sync, by a clock that moves by hand."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from pathlib import Path
+
+import pytest
+
+from barnabas.cluster.coordination import BadVersion, ConnectionLoss
+from barnabas.cluster.znodes import PartitionState
+from barnabas.core.clock import ManualClock
+from barnabas.core.errors import NotLeaderOrFollower, OffsetOutOfRange
+from barnabas.core.ids import BrokerId, TopicPartition
+from barnabas.core.metrics import Metrics
+from barnabas.replication import isr as isr_module
+from barnabas.replication.fetching import FetchParams
+from barnabas.replication.isr import IsrKeeper
+from barnabas.replication.partition import Partition
+from barnabas.replication.remote_replica import RemoteReplica
+from tests.unit.replication.support import ME, OTHER, ZERO, Replicas, at
+
+THIRD = BrokerId(3)
+ALL = (ME, OTHER, THIRD)
+LAG_MS = 30_000
+
+
+class Store:
+    """Answers each write as the test says."""
+
+    def __init__(self) -> None:
+        self.answers: list[int | Exception] = []
+        self.written: list[PartitionState] = []
+
+    async def write(self, topic_partition: TopicPartition, state: PartitionState) -> int:
+        assert topic_partition == ZERO
+        self.written.append(state)
+        answer = self.answers.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+
+@pytest.fixture
+def replicas(tmp_path: Path) -> Replicas:
+    return Replicas(str(tmp_path))
+
+
+def keep_isr(replicas: Replicas) -> tuple[Store, IsrKeeper]:
+    store = Store()
+    keeper = IsrKeeper(store, lambda partition: replicas._complete_all(partition.topic_partition), Metrics())
+    replicas._host.may_join_isr = keeper.expand
+    return store, keeper
+
+
+def fetched(partition: Partition, broker_id: BrokerId, offset: int) -> None:
+    partition.update_follower(broker_id, offset, 0)
+
+
+def lead(replicas: Replicas, epoch: int = 0, isr: tuple[BrokerId, ...] = ALL) -> Partition:
+    return replicas.lead(epoch=epoch, isr=isr, replicas=ALL)
+
+
+def test_the_high_watermark_is_the_smallest_end_of_the_isr(replicas: Replicas) -> None:
+    partition = lead(replicas)
+    for _ in range(5):
+        replicas.append(partition)
+    assert partition.log.high_watermark == 0, "nobody has fetched yet"
+    fetched(partition, OTHER, 5)
+    assert partition.log.high_watermark == 0
+    fetched(partition, THIRD, 3)
+    assert partition.log.high_watermark == 3
+    fetched(partition, THIRD, 5)
+    assert partition.log.high_watermark == 5
+
+
+def test_a_replica_outside_the_isr_does_not_count(replicas: Replicas) -> None:
+    partition = lead(replicas, isr=(ME, OTHER))
+    replicas.append(partition)
+    fetched(partition, OTHER, 1)
+    assert partition.log.high_watermark == 1
+
+
+def test_a_new_epoch_forgets_how_far_followers_were(replicas: Replicas) -> None:
+    partition = lead(replicas)
+    replicas.append(partition)
+    fetched(partition, OTHER, 1)
+    lead(replicas, epoch=1)
+    fetched(partition, THIRD, 1)
+    assert partition.log.high_watermark == 0, "broker 2 may have truncated meanwhile"
+
+
+def test_a_fetch_that_diverges_or_is_out_of_range_does_not_count(replicas: Replicas) -> None:
+    partition = lead(replicas, epoch=1)
+    replicas.append(partition)
+    params = FetchParams(OTHER, 0, 1, 1 << 20, read_committed=False)
+    (read,) = replicas.read(params, [at(1, last_fetched_epoch=0)])
+    assert read.diverging_epoch == (0, 0)
+    (read,) = replicas.read(params, [at(7)])
+    assert read.error_code == OffsetOutOfRange.code
+    assert partition.followers[OTHER].end_offset == -1
+
+
+def test_strangers_cannot_follow(replicas: Replicas) -> None:
+    partition = lead(replicas)
+    with pytest.raises(NotLeaderOrFollower):
+        fetched(partition, BrokerId(9), 0)
+    with pytest.raises(NotLeaderOrFollower):
+        fetched(partition, ME, 0)
+
+
+def test_an_earlier_life_of_a_follower_is_refused(replicas: Replicas) -> None:
+    partition = lead(replicas)
+    partition.update_follower(OTHER, 0, 0, broker_epoch=8)
+    with pytest.raises(NotLeaderOrFollower):
+        partition.update_follower(OTHER, 0, 0, broker_epoch=7)
+
+
+def test_a_burst_of_appends_makes_nobody_lag() -> None:
+    follower = RemoteReplica(OTHER)
+    follower.reset(0, 0, is_new_epoch=True, is_in_sync=True)
+    clock = ManualClock()
+    end = 0
+    for _ in range(100):
+        clock.advance(LAG_MS / 2)
+        behind, end = end, end + 1_000
+        follower.fetched(behind, 0, clock.monotonic_ms(), end, -1)
+        assert follower.is_caught_up(end, clock.monotonic_ms(), LAG_MS), "it is one fetch behind, always"
+
+
+def test_a_follower_that_reads_too_slowly_lags(replicas: Replicas) -> None:
+    partition = lead(replicas)
+    for number in range(100):
+        replicas.append(partition, *([b"x"] * 10))
+        replicas.clock.advance(LAG_MS / 10)
+        fetched(partition, OTHER, 10 * (number + 1))
+        fetched(partition, THIRD, number)
+    assert partition.lagging_members() == {THIRD}
+
+
+def test_an_idle_follower_at_the_end_does_not_lag(replicas: Replicas) -> None:
+    partition = lead(replicas)
+    replicas.append(partition)
+    fetched(partition, OTHER, 1)
+    fetched(partition, THIRD, 1)
+    replicas.clock.advance(10 * LAG_MS)
+    assert partition.lagging_members() == frozenset()
+
+
+async def settled(keeper: IsrKeeper) -> None:
+    await asyncio.gather(*keeper._tasks)
+
+
+async def test_an_expansion_holds_the_high_watermark_before_it_is_written(replicas: Replicas) -> None:
+    partition = lead(replicas, isr=(ME, OTHER))
+    store, keeper = keep_isr(replicas)
+    store.answers = [7]
+    replicas.append(partition)
+    fetched(partition, THIRD, 1)
+    assert (partition.isr, partition.maximal_isr) == ({ME, OTHER}, set(ALL))
+    replicas.append(partition)
+    replicas.clock.advance(LAG_MS + 1)
+    fetched(partition, OTHER, 2)
+    assert partition.log.high_watermark == 1, "broker 3 has only one, and is about to count"
+    await settled(keeper)
+    assert (partition.isr, partition.partition_epoch) == (set(ALL), 7)
+    assert store.written[0].isr == ALL
+    assert keeper.expands.value == 1
+
+
+async def test_a_follower_below_the_start_of_the_epoch_does_not_join(replicas: Replicas) -> None:
+    """A former leader may have committed more than the new one knows yet."""
+    partition = lead(replicas, isr=(ME,))
+    for _ in range(4):
+        replicas.append(partition)
+    partition.log.update_high_watermark(1)
+    store, keeper = keep_isr(replicas)
+    lead(replicas, epoch=1, isr=(ME, OTHER))
+    assert partition.log.high_watermark == 1
+    fetched(partition, THIRD, 2)
+    assert partition.pending_isr is None
+    store.answers = [1]
+    fetched(partition, THIRD, 4)
+    await settled(keeper)
+    assert THIRD in partition.isr
+
+
+async def test_a_shrunken_isr_counts_once_it_is_written(replicas: Replicas) -> None:
+    partition = lead(replicas)
+    store, keeper = keep_isr(replicas)
+    store.answers = [1]
+    replicas.append(partition)
+    replicas.clock.advance(LAG_MS + 1)
+    fetched(partition, OTHER, 1)
+    keeper.shrink_all([partition])
+    assert partition.log.high_watermark == 0
+    keeper.shrink_all([partition])
+    await settled(keeper)
+    assert partition.isr == {ME, OTHER}
+    assert partition.log.high_watermark == 1
+    assert len(store.written) == 1, "one change at a time"
+    assert keeper.shrinks.value == 1
+
+
+async def test_a_refused_change_waits_for_the_controllers_word(replicas: Replicas) -> None:
+    partition = lead(replicas)
+    store, keeper = keep_isr(replicas)
+    store.answers = [BadVersion(), 5]
+    replicas.append(partition)
+    replicas.clock.advance(LAG_MS + 1)
+    fetched(partition, OTHER, 1)
+    keeper.shrink_all([partition])
+    await settled(keeper)
+    assert partition.isr == set(ALL)
+    keeper.shrink_all([partition])
+    assert len(store.written) == 1, "nothing is tried with a version known to be old"
+    lead(replicas, epoch=1)
+    replicas.clock.advance(LAG_MS + 1)
+    fetched(partition, OTHER, 1)
+    keeper.shrink_all([partition])
+    await settled(keeper)
+    assert partition.isr == {ME, OTHER}
+
+
+async def test_a_store_that_does_not_answer_is_asked_again(
+    replicas: Replicas, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(isr_module, "RETRY_MS", 0)
+    partition = lead(replicas, isr=(ME, OTHER))
+    store, keeper = keep_isr(replicas)
+    store.answers = [ConnectionLoss(), ConnectionLoss(), 3]
+    fetched(partition, THIRD, 0)
+    await settled(keeper)
+    assert partition.isr == set(ALL)
+    assert len(store.written) == 3
+
+
+async def test_a_change_that_the_controller_overtakes_is_dropped(replicas: Replicas) -> None:
+    partition = lead(replicas, isr=(ME, OTHER))
+    store, keeper = keep_isr(replicas)
+    store.answers = [3]
+    fetched(partition, THIRD, 0)
+    lead(replicas, epoch=1, isr=(ME,))
+    await settled(keeper)
+    assert partition.isr == {ME}
+    assert store.written == [], "nor is it written any more"
+
+
+@pytest.mark.parametrize("seed", range(20))
+async def test_whatever_happens_the_high_watermark_is_below_every_member_of_the_isr(
+    tmp_path: Path, seed: int
+) -> None:
+    chance = random.Random(seed)
+    replicas = Replicas(str(tmp_path))
+    partition = lead(replicas)
+    store, keeper = keep_isr(replicas)
+    epoch = highest = version = 0
+    ends = {OTHER: 0, THIRD: 0}
+    for _ in range(200):
+        event = chance.random()
+        broker_id = chance.choice([OTHER, THIRD])
+        if event < 0.35:
+            replicas.append(partition)
+        elif event < 0.75:
+            ends[broker_id] = chance.randint(ends[broker_id], partition.log.log_end_offset)
+            version += 1
+            store.answers.append(chance.choice([version, version, BadVersion()]))
+            fetched(partition, broker_id, ends[broker_id])
+        elif event < 0.85:
+            replicas.clock.advance(chance.choice([1, LAG_MS]))
+            version += 1
+            store.answers.append(version)
+            keeper.shrink_all([partition])
+        elif event < 0.92:
+            await settled(keeper)
+        elif event < 0.97:
+            epoch += 1
+            lead(replicas, epoch=epoch, isr=tuple(partition.isr))
+            ends = dict.fromkeys(ends, 0)
+            highest = min(highest, partition.log.high_watermark)
+        assert partition.log.high_watermark >= highest
+        if partition.log.high_watermark > highest:
+            for member in partition.isr - {ME}:
+                follower = partition.followers[member]
+                assert follower.end_offset >= partition.log.high_watermark
+        highest = partition.log.high_watermark
+    await keeper.close()

@@ -1,0 +1,49 @@
+"""Replication quotas, second by second."""
+
+from __future__ import annotations
+
+from barnabas.core.clock import ManualClock
+from barnabas.core.ids import BrokerId
+from barnabas.replication.settings import UNTHROTTLED
+from barnabas.replication.throttle import SECONDS, ReplicationThrottle, is_listed
+
+
+def throttle(clock: ManualClock, rate: int) -> ReplicationThrottle:
+    return ReplicationThrottle(clock, lambda: rate, lambda _: ("*",))
+
+
+def test_without_a_rate_nothing_is_held() -> None:
+    quota = throttle(ManualClock(), UNTHROTTLED)
+    quota.record(1 << 60)
+    assert quota.is_unlimited
+    assert not quota.is_exceeded
+
+
+def test_a_burst_is_paid_for_over_the_following_seconds() -> None:
+    clock = ManualClock()
+    quota = throttle(clock, 1_000)
+    quota.record(1_000)
+    assert not quota.is_exceeded
+    quota.record(4_000)
+    assert quota.is_exceeded
+    clock.advance(4_900)
+    assert quota.is_exceeded
+    clock.advance(200)
+    assert not quota.is_exceeded
+
+
+def test_the_past_is_forgotten() -> None:
+    clock = ManualClock()
+    quota = throttle(clock, 1)
+    quota.record(1 << 40)
+    clock.advance(SECONDS * 1_000 - 1)
+    assert quota.is_exceeded
+    clock.advance(1)
+    assert not quota.is_exceeded
+
+
+def test_replicas_are_listed_by_partition_and_broker() -> None:
+    assert is_listed(("*",), 3, BrokerId(1))
+    assert is_listed(("0:1", "3:1"), 3, BrokerId(1))
+    assert not is_listed(("3:11", "1:3"), 3, BrokerId(1))
+    assert not is_listed((), 3, BrokerId(1))
