@@ -30,8 +30,8 @@ from barnabas.client.consumer import EARLIEST, Consumer, list_offsets
 from barnabas.client.producer import OutgoingRecord, Producer
 from barnabas.core.clock import SystemClock
 from barnabas.pipelines.progress import Progress
-from barnabas.pipelines.run import Run
-from barnabas.pipelines.runner import start_pipeline
+from barnabas.pipelines.run import PipelineFailed, Run
+from barnabas.pipelines.runner import run_pipeline
 from barnabas.pipelines.session import SparkMissing, open_session
 from barnabas.pipelines.validation import load_document
 from barnabas.testing.broker import run_broker
@@ -43,6 +43,7 @@ BAD_SHARE = 0.01
 SCHEMA = "user STRING, page STRING, ms INT, at TIMESTAMP"
 SOURCE = {"type": "topic", "topics": ["clicks"], "schema": SCHEMA}
 BAR_WIDTH = 40
+ATTEMPTS = 5
 
 
 def clean(out: Path) -> dict[str, Any]:
@@ -88,7 +89,7 @@ class Clickstream(threading.Thread):
         self.windows: dict[tuple[str, str], int] = {}
         self.stopped = threading.Event()
         self.ready = threading.Event()
-        self._bootstrap = bootstrap
+        self._address = bootstrap
         self._random = random.Random(42)  # noqa: S311 - a demonstration
 
     def run(self) -> None:
@@ -103,7 +104,7 @@ class Clickstream(threading.Thread):
 
     async def _work(self) -> None:
         cluster = ClusterClient(
-            [Address.parse(self._bootstrap)], clock=SystemClock(), randomness=random.SystemRandom()
+            [Address.parse(self._address)], clock=SystemClock(), randomness=random.SystemRandom()
         )
         async with cluster:
             for topic in ("clicks", "page-counts", "bad-clicks"):
@@ -155,12 +156,41 @@ def chart(stream: Clickstream, latest: dict[str, Progress], left_s: float) -> Ta
     return table
 
 
-def show(console: Console, stream: Clickstream, latest: dict[str, Progress], seconds: float) -> None:
-    end = time.perf_counter() + seconds
+class Kept(threading.Thread):
+    """A pipeline that is started again when it fails, as the service would."""
+
+    def __init__(self, run: Run, latest: dict[str, Progress]) -> None:
+        super().__init__(daemon=True)
+        self.failures: list[str] = []
+        self.stopped = threading.Event()
+        self._place = run
+        self._latest = latest
+
+    @property
+    def is_given_up(self) -> bool:
+        return len(self.failures) >= ATTEMPTS
+
+    def run(self) -> None:
+        while not self.stopped.is_set() and not self.is_given_up:
+            try:
+                run_pipeline(self._place, self._hear, stopped=self.stopped)
+            except PipelineFailed as error:
+                self.failures.append(f"{self._place.spec.name}: {error}")
+
+    def _hear(self, progress: Progress) -> None:
+        self._latest[progress.pipeline] = progress
+
+
+def show(
+    console: Console, stream: Clickstream, kept: list[Kept], latest: dict[str, Progress], seconds: float
+) -> None:
+    """The chart, for `seconds` from the moment that every pipeline has done its first micro-batch."""
+    left_s = seconds
     with Live(console=console, refresh_per_second=4, transient=not console.is_terminal) as live:
-        while (left_s := end - time.perf_counter()) > 0:
+        while left_s > 0 and not any(each.is_given_up for each in kept):
             live.update(chart(stream, latest, left_s))
             time.sleep(0.5)
+            left_s -= 0.5 if len(latest) == len(kept) else 0
 
 
 def main() -> int:
@@ -177,32 +207,34 @@ def main() -> int:
         stream.start()
         stream.ready.wait()
         out = Path(scratch) / "clicks"
+        state = str(Path(scratch) / "state")
         latest: dict[str, Progress] = {}
-        running = [
-            start_pipeline(
-                Run(spark, load_document(document), broker.bootstrap, str(Path(scratch) / "state")),
-                lambda progress: latest.update({progress.pipeline: progress}),
-            )
-            for document in (clean(out), COUNT)
-        ]
+        specs = [load_document(document) for document in (clean(out), COUNT)]
+        kept = [Kept(Run(spark, spec, broker.bootstrap, state), latest) for spec in specs]
+        for pipeline in kept:
+            pipeline.start()
         try:
-            show(console, stream, latest, seconds)
+            show(console, stream, kept, latest, seconds)
         except KeyboardInterrupt:
             console.print("interrupted; stopping …")
         stream.stopped.set()
         stream.join()
-        for pipeline in running:
-            pipeline.stop()
-        files = [file for file in out.rglob("*.parquet") if "_spark_metadata" not in file.parts]
-        rows = spark.read.parquet(str(out)).count() if files else 0
+        for pipeline in kept:
+            pipeline.stopped.set()
+        for pipeline in kept:
+            pipeline.join()
+        is_written = any(file.suffix == ".parquet" for file in out.rglob("*"))
+        rows = spark.read.parquet(str(out)).count() if is_written else 0
         console.print(chart(stream, latest, 0))
+        for failure in (failure for pipeline in kept for failure in pipeline.failures):
+            console.print(f"[red]failed, and tried again:[/] {failure}")
         console.print(
-            f"{stream.produced:,} clicks were produced; {rows:,} clean ones lie in {len(files)} files,"
+            f"{stream.produced:,} clicks were produced; {rows:,} clean ones are in Parquet files,"
             f" {sum(stream.clicks().values()):,} were counted in {len(stream.windows)} windows."
         )
         spark.stop()
     console.print("the broker, Spark and every file are gone.")
-    return 0
+    return 0 if rows and stream.windows else 1
 
 
 if __name__ == "__main__":

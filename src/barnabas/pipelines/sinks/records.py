@@ -17,10 +17,10 @@ from pyspark.sql import DataFrame
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from barnabas.pipelines.connector import client_options
-from barnabas.pipelines.run import Run
+from barnabas.pipelines.run import PipelineFailed, Run
 from barnabas.pipelines.spec import Delivery, Part
 from barnabas.pipelines.topics import ensure_topics
-from pyspark_barnabas import exactly_once
+from pyspark_barnabas import exactly_once, exactly_once_batch_writer
 
 
 class Records(NamedTuple):
@@ -31,13 +31,34 @@ class Records(NamedTuple):
 
 def stream_records(outputs: list[Records], part: Part, run: Run) -> DataStreamWriter:
     """One query for all `outputs`, and, exactly once, one transaction for each of its micro-batches."""
+    return _write(outputs, _options(part, run), run, run.spec.group_id)
+
+
+def stream_updates(records: DataFrame, part: Part, run: Run) -> DataStreamWriter:
+    """The same for rows that change: every micro-batch is written by itself, under its own number."""
+    topic, options = part.get("topic"), _options(part, run)
+    if topic is None:
+        raise PipelineFailed("windows that are emitted as updates go to one topic; give the sink a 'topic'")
+    ensure_topics(options, [topic])
+    if run.spec.delivery is Delivery.EXACTLY_ONCE:
+        identity = {"pipelineId": run.spec.group_id, "topic": topic, "includeHeaders": "true"}
+        write = exactly_once_batch_writer(checkpoint_location=run.checkpoint(), **options, **identity)
+        return records.writeStream.foreachBatch(write)
+
+    def append(batch: DataFrame, _: int) -> None:
+        batch.write.format("barnabas").mode("append").options(**options, includeHeaders="true").save()
+
+    return records.writeStream.foreachBatch(append)
+
+
+def _options(part: Part, run: Run) -> dict[str, str]:
     options = {
         "kafka.bootstrap.servers": run.bootstrap_of(part),
         **client_options(run.resolved(part, "kafka") or {}),
     }
     if part.get("compression"):
         options["compression"] = part["compression"]
-    return _write(outputs, options, run, run.spec.group_id)
+    return options
 
 
 def stream_letters(letters: DataFrame, run: Run) -> DataStreamWriter:
