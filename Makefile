@@ -6,7 +6,7 @@ CHAOS_SECONDS ?= 600
 CHAOS_BROKERS ?= 3
 PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: help run test test-clients test-differential chaos check
+.PHONY: help run demo test test-clients test-differential chaos check
 .PHONY: bench bench-quick bench-cluster bench-cluster-quick clean
 help:              ## show this
 	@grep -hE '^[a-z-]+: .*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 16
@@ -20,12 +20,19 @@ $(VENV)/.run: pyproject.toml constraints.txt | $(BIN)/python
 	touch $@
 
 $(VENV)/.dev: pyproject.toml constraints.txt | $(BIN)/python
-	$(PIP) -e '.[dev,zookeeper]'
+	$(PIP) -e '.[dev,zookeeper,spark,formats,postgres]'
 	touch $@ $(VENV)/.run
 
 run: $(VENV)/.run  ## start a broker on 127.0.0.1:9092
 	@$(BIN)/python -m compileall -q src
 	$(BIN)/barnabas start
+
+$(VENV)/.spark: pyproject.toml constraints.txt | $(BIN)/python
+	$(PIP) -e '.[spark]'
+	touch $@ $(VENV)/.run
+
+demo: $(VENV)/.spark ## a clickstream through two pipelines on Spark (needs Java 17); DEMO_SECONDS=60
+	$(BIN)/python examples/demo.py
 
 test: $(VENV)/.dev ## run every test
 	$(BIN)/python -m pytest -n 2 --dist loadfile -m "not compatibility"

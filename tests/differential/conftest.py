@@ -22,6 +22,7 @@ SETTINGS: dict[str, object] = {
     "offsets.topic.replication.factor": 1,
     "transaction.state.log.replication.factor": 1,
     "transaction.state.log.min.isr": 1,
+    "transaction.abort.timed.out.transaction.cleanup.interval.ms": 200,
 }
 """Records of cases have old timestamps; retention would take them away in the middle of a run."""
 _report = Report()

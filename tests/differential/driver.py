@@ -14,6 +14,7 @@ from typing import Any
 
 from barnabas.protocol.api_keys import ApiKey, response_class
 from barnabas.protocol.headers import encode_request, read_response_header
+from barnabas.protocol.messages.end_txn import EndTxnResponse
 from barnabas.protocol.messages.init_producer_id import InitProducerIdResponse
 from barnabas.protocol.schema import Message
 from tests.differential.case import CLOSED, At, Closed, Frame, InVersion, Step, Triple, Unanswered, Until
@@ -37,15 +38,17 @@ def run(triple: Triple, side: Side) -> list[Spoken]:
     world = World(
         side, triple.version, f"{triple.case.api.name.lower()}-{triple.case.name}-v{triple.version}"
     )
-    conversation = _Conversation(triple, side)
+    side.producer_ids.clear()
+    conversation = _Conversation(triple, side, world.given)
     generator = triple.case.run(world)
     spoken: list[Spoken] = []
     try:
         step = next(generator)
         while True:
             request, answer, version = conversation.take(step)
-            spoken.append(Spoken(conversation.masked(request), normalise(answer, version, side, world.stem)))
+            sent = conversation.masked(request)
             conversation.remember(answer)
+            spoken.append(Spoken(sent, normalise(answer, version, side, world.stem)))
             step = generator.send(answer)
     except StopIteration:
         return spoken
@@ -57,20 +60,22 @@ def run(triple: Triple, side: Side) -> list[Spoken]:
 class _Conversation:
     """A connection that is opened again after the broker closed it."""
 
-    def __init__(self, triple: Triple, side: Side) -> None:
+    def __init__(self, triple: Triple, side: Side, given: list[bytes]) -> None:
         self._triple = triple
         self._side = side
         self._connection: wire.WireConnection | None = None
         self._node: int | None = None
         self._correlation_id = 0
-        self._given: list[bytes] = []
+        self._given = given
 
     def remember(self, answer: object) -> None:
         """Numbers that the broker chose and that later requests may carry."""
         if getattr(answer, "session_id", 0):
             self._given.append(struct.pack(">i", answer.session_id))  # type: ignore[attr-defined]
-        if isinstance(answer, InitProducerIdResponse) and answer.producer_id >= 0:
+        if isinstance(answer, InitProducerIdResponse | EndTxnResponse) and answer.producer_id >= 0:
             self._given.append(struct.pack(">q", answer.producer_id))
+            if answer.producer_id not in self._side.producer_ids:
+                self._side.producer_ids.append(answer.producer_id)
         member_id = getattr(answer, "member_id", None)
         if member_id:
             self._given.append(member_id.encode())

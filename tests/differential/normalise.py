@@ -26,8 +26,8 @@ from tests.differential.world import Side
 Tree: TypeAlias = Any
 
 KEYS = ("name", "topic", "topic_name", "topic_id", "resource_name", "log_dir", "key", "index",
-        "partition_index", "partition", "partition_id", "api_key", "node_id", "broker_id", "producer_id",
-        "batch_index", "group_id", "member_id")  # fmt: skip
+        "partition_index", "partition", "partition_id", "api_key", "node_id", "broker_id", "transactional_id",
+        "producer_id", "batch_index", "group_id", "member_id")  # fmt: skip
 """The field that tells the elements of a list apart: the first of these that they have."""
 
 TEXTS = frozenset({"error_message", "batch_index_error_message", "documentation"})
@@ -54,6 +54,17 @@ HASHED = frozenset({
     ("OffsetFetchResponse", "topics.*.partitions"), ("OffsetFetchResponse", "groups"),
     ("DescribeGroupsResponse", "groups"), ("DeleteGroupsResponse", "results"),
     ("ConsumerGroupDescribeResponse", "groups"),
+    ("AddPartitionsToTxnResponse", "results_by_topic_v3_and_below"),
+    ("AddPartitionsToTxnResponse", "results_by_topic_v3_and_below.*.results_by_partition"),
+    ("AddPartitionsToTxnResponse", "results_by_transaction"),
+    ("AddPartitionsToTxnResponse", "results_by_transaction.*.topic_results"),
+    ("AddPartitionsToTxnResponse", "results_by_transaction.*.topic_results.*.results_by_partition"),
+    ("TxnOffsetCommitResponse", "topics"), ("TxnOffsetCommitResponse", "topics.*.partitions"),
+    ("WriteTxnMarkersResponse", "markers"), ("WriteTxnMarkersResponse", "markers.*.topics"),
+    ("WriteTxnMarkersResponse", "markers.*.topics.*.partitions"),
+    ("DescribeTransactionsResponse", "transaction_states.*.topics"),
+    ("DescribeTransactionsResponse", "transaction_states.*.topics.*.partitions"),
+    ("ListTransactionsResponse", "transaction_states"),
     ("AlterConfigsResponse", "responses"), ("IncrementalAlterConfigsResponse", "responses"),
 })  # fmt: skip
 """Lists whose order Kafka takes from a hash table, so that no client can count on it."""
@@ -104,7 +115,8 @@ class _Normaliser:
 
     def _list(self, name: str, values: list[Any], path: str) -> Tree:
         if not values or not isinstance(values[0], Message):
-            return [self._scalar(name, value) for value in values]
+            found = [self._scalar(name, value) for value in values]
+            return sorted(found) if (self._root, path) in HASHED else found
         key = next((each for each in KEYS if hasattr(values[0], each)), None)
         tree: dict[str, Tree] = {}
         for number, value in enumerate(values):
@@ -134,8 +146,8 @@ class _Normaliser:
             return word
         if name == "session_id" and value:
             return "<session>"
-        if name == "producer_id" and self._root == "InitProducerIdResponse" and value >= 0:
-            return "<producer id>"
+        if name == "producer_id" and value >= 0:
+            return side.producer_label(value)
         if name == "log_dir" and value.startswith("/"):
             return "<directory>"
         if name in {"total_bytes", "usable_bytes"} and value >= 0:

@@ -50,10 +50,18 @@ class Side:
     topic_names: dict[Uuid, str] = field(default_factory=dict)
     shared: dict[str, Topic] = field(default_factory=dict)
     versions: dict[int, range] = field(default_factory=dict)
+    producer_ids: list[int] = field(default_factory=list)
+    """Those that the broker gave out in the case that runs, in that order."""
 
     @property
     def name(self) -> str:
         return self.broker.name
+
+    def producer_label(self, producer_id: int) -> str | int:
+        """A name for an id that the broker chose; one that the case chose stays what it is."""
+        if producer_id not in self.producer_ids:
+            return producer_id
+        return f"<producer id {self.producer_ids.index(producer_id)}>"
 
     def connect(self, node: int | None = None) -> wire.WireConnection:
         """There is one broker; a cluster has a node for each number."""
@@ -138,6 +146,8 @@ class World:
     version: int
     stem: str
     """Begins the names of the topics that this run of the case makes."""
+    given: list[bytes] = field(default_factory=list)
+    """Bytes of requests that may differ, since they follow from what the broker itself gave out."""
     _numbers: itertools.count[int] = field(default_factory=itertools.count)
 
     def shared(self, name: str) -> Topic:

@@ -1,13 +1,22 @@
-"""`barnabas log`: the files of a log, read without a broker."""
+"""`barnabas log`: the files of a log."""
 
 from __future__ import annotations
 
+import json
+from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from barnabas.cli.exits import Failure, NotFound, failure_for
 from barnabas.core.errors import KafkaError
+from barnabas.core.ids import TopicPartition
+
+if TYPE_CHECKING:
+    from barnabas.client.channel import Address
+    from barnabas.client.cluster_client import ClusterClient
+    from barnabas.storage.manifest import Bounds
 
 
 @click.group()
@@ -40,3 +49,59 @@ def dump(files: tuple[Path, ...], print_data: bool, deep: bool) -> None:
             raise  # whoever reads has read enough, which is no fault of the file
         except (OSError, ValueError) as error:
             raise Failure(f"cannot dump {path}: {getattr(error, 'strerror', None) or error}") from None
+
+
+def _with_bootstrap(command: Callable[..., Any]) -> Callable[..., Any]:
+    from barnabas.cli.session import bootstrap_option  # noqa: PLC0415 - the client is dear to import
+
+    return bootstrap_option(command)
+
+
+@log.command()
+@click.argument("directory", type=click.Path(path_type=Path, exists=True, file_okay=False))
+@click.option("--topic", "topics", multiple=True, help="Only this topic; may be given several times.")
+@click.option(
+    "--out", type=click.Path(path_type=Path), help="Where to write it; default: in the log directory."
+)
+@_with_bootstrap
+def manifest(
+    directory: Path, topics: tuple[str, ...], out: Path | None, bootstrap: tuple[Address, ...]
+) -> None:
+    """Export the closed segments of the log DIRECTORY for Spark's segment reader.
+
+    The running broker says where each partition starts and up to where its data is committed.
+    """
+    from barnabas.cli.session import run  # noqa: PLC0415
+    from barnabas.storage.files import RealFiles  # noqa: PLC0415
+    from barnabas.storage.manifest import MANIFEST, build_manifest  # noqa: PLC0415
+    from barnabas.storage.names import parse_log_directory  # noqa: PLC0415
+
+    places = [parse_log_directory(path.name) for path in directory.iterdir() if path.is_dir()]
+    wanted = sorted(
+        place
+        for place in places
+        if place is not None and (place.topic in topics if topics else not place.topic.startswith("__"))
+    )
+    if not wanted:
+        raise NotFound(f"there is no log of {', '.join(topics) or 'any topic'} in {directory}")
+    bounds = run(bootstrap, lambda cluster: _bounds(cluster, wanted))
+    files = RealFiles()
+    found = build_manifest(files, str(directory.absolute()), bounds)
+    target = out or directory / MANIFEST
+    files.replace(str(target.absolute()), json.dumps(found, indent=1).encode())
+    segments = sum(len(each["segments"]) for each in found["partitions"])
+    click.echo(f"{target}: {len(found['partitions'])} partitions, {segments} closed segments")
+
+
+async def _bounds(cluster: ClusterClient, places: list[TopicPartition]) -> dict[TopicPartition, Bounds]:
+    from barnabas.client.consumer import list_offsets  # noqa: PLC0415
+    from barnabas.storage.manifest import Bounds  # noqa: PLC0415
+
+    found = {}
+    for topic in sorted({place.topic for place in places}):
+        numbers = [place.partition for place in places if place.topic == topic]
+        stable = await list_offsets(cluster, topic, numbers, -1, isolation_level=1)
+        starts = await list_offsets(cluster, topic, numbers, -2)
+        for number in numbers:
+            found[TopicPartition(topic, number)] = Bounds(starts[number], stable[number])
+    return found

@@ -24,6 +24,7 @@ COMMANDS = {
     "leader": ("barnabas.cli.leader:leader", "Elect leaders."),
     "zookeeper": ("barnabas.cli.zookeeper:zookeeper", "Run a ZooKeeper for a cluster on this machine."),
     "log": ("barnabas.cli.log:log", "Look into the files of a log."),
+    "pipeline": ("barnabas.cli.pipeline:pipeline", "Run data pipelines on Spark, and steer them."),
     "completion": ("barnabas.cli.completion:completion", "Print the completion script of a shell."),
 }
 

@@ -51,9 +51,11 @@ class Fetched(NamedTuple):
 
 
 async def list_offsets(
-    cluster: ClusterClient, topic: str, partitions: Sequence[int], timestamp: int
+    cluster: ClusterClient, topic: str, partitions: Sequence[int], timestamp: int, *, isolation_level: int = 0
 ) -> dict[int, int]:
-    """For each partition the first offset at or after `timestamp`; -1 where there is none."""
+    """For each partition the first offset at or after `timestamp`; -1 where there is none.
+
+    With isolation level 1 the latest offset is the last stable one."""
 
     async def attempt() -> dict[int, int]:
         found = await cluster.topic(topic)
@@ -64,7 +66,10 @@ async def list_offsets(
         offsets: dict[int, int] = {}
         for leader, rows in by_leader.items():
             request = ListOffsetsRequest(
-                replica_id=-1, topics=[ListOffsetsTopic(name=topic, partitions=rows)], timeout_ms=30_000
+                replica_id=-1,
+                isolation_level=isolation_level,
+                topics=[ListOffsetsTopic(name=topic, partitions=rows)],
+                timeout_ms=30_000,
             )
             answer = await cluster.send_to_broker(leader, request, ListOffsetsResponse)
             for at in answer.topics[0].partitions:

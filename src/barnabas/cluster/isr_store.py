@@ -5,7 +5,7 @@ leaves open whether it happened, so then the node is read: if it holds what was 
 did.
 
 The controller learns of changes by notes in `/isr_change_notification`. They are gathered: a note
-is left when no ISR has changed for a while, or after a minute at the latest, so that a broker that
+is left when no ISR has changed for a moment, or after a few seconds at the latest, so that a broker that
 falls behind with thousands of partitions does not flood the controller.
 """
 
@@ -23,9 +23,9 @@ from barnabas.core.scheduler import Cancellable, Scheduler
 
 logger = logging.getLogger(__name__)
 
-CHECK_INTERVAL_MS = 2_500
-QUIET_MS = 5_000
-DELAY_MS_MAX = 60_000
+CHECK_INTERVAL_MS = 200
+QUIET_MS = 300
+DELAY_MS_MAX = 3_000
 
 
 class ZnodeIsrStore:

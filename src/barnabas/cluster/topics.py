@@ -12,7 +12,7 @@ controller therefore creates the states itself after the topic (`states` empty),
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Final, NamedTuple
 
@@ -248,6 +248,30 @@ async def write_config(
 
 async def allocate_producer_ids(znodes: Coordination, broker_id: int) -> ProducerIdBlock:
     """The next thousand producer ids, for this broker alone."""
+
+    def following(last: int) -> int:
+        if last + 1 > PRODUCER_ID_MAX - PRODUCER_ID_BLOCK_SIZE:
+            raise UnknownServerError("all producer ids have been used")
+        return last + 1
+
+    block = await _take_producer_ids(znodes, broker_id, following)
+    assert block is not None
+    return block
+
+
+async def retire_producer_ids(znodes: Coordination, broker_id: int, last_used: int) -> None:
+    """Never hand out an id up to `last_used`: somebody has used them, in another life of these logs."""
+    await _take_producer_ids(
+        znodes,
+        broker_id,
+        lambda last: None if last >= last_used else last_used - last_used % PRODUCER_ID_BLOCK_SIZE,
+    )
+
+
+async def _take_producer_ids(
+    znodes: Coordination, broker_id: int, first_after: Callable[[int], int | None]
+) -> ProducerIdBlock | None:
+    """Write the block that `first_after` begins, told the last id that is taken (-1: none); or nothing."""
     while True:
         try:
             data, stat = await znodes.get(ProducerIdBlockZnode.PATH)
@@ -255,35 +279,15 @@ async def allocate_producer_ids(znodes: Coordination, broker_id: int) -> Produce
             with suppress(NodeExists):
                 await znodes.create(ProducerIdBlockZnode.PATH)
             continue
-        first = ProducerIdBlockZnode.decode(data).last + 1 if data else 0
-        if first > PRODUCER_ID_MAX - PRODUCER_ID_BLOCK_SIZE:
-            raise UnknownServerError("all producer ids have been used")
+        first = first_after(ProducerIdBlockZnode.decode(data).last if data else -1)
+        if first is None:
+            return None
         block = ProducerIdBlock(broker_id, first, first + PRODUCER_ID_BLOCK_SIZE - 1)
         try:
             await znodes.set(ProducerIdBlockZnode.PATH, ProducerIdBlockZnode.encode(block), stat.version)
         except BadVersion:
             continue
         return block
-
-
-async def retire_producer_ids(znodes: Coordination, broker_id: int, last_used: int) -> None:
-    """Never hand out an id up to `last_used`: somebody has used them, in another life of these logs."""
-    while True:
-        try:
-            data, stat = await znodes.get(ProducerIdBlockZnode.PATH)
-        except NoNode:
-            with suppress(NodeExists):
-                await znodes.create(ProducerIdBlockZnode.PATH)
-            continue
-        if data and ProducerIdBlockZnode.decode(data).last >= last_used:
-            return
-        first = last_used - last_used % PRODUCER_ID_BLOCK_SIZE
-        block = ProducerIdBlock(broker_id, first, first + PRODUCER_ID_BLOCK_SIZE - 1)
-        try:
-            await znodes.set(ProducerIdBlockZnode.PATH, ProducerIdBlockZnode.encode(block), stat.version)
-        except BadVersion:
-            continue
-        return
 
 
 def colliding_topics(topic: str, topics: Iterable[str]) -> list[str]:

@@ -182,10 +182,12 @@ class PartitionStateZnode:
 
 
 class ConfigZnode:
-    """The configuration of a topic, broker, user, client or address. Names outside `topics` are sanitized."""
+    """The configuration of a topic, broker, user, client or address. Names outside `topics` are sanitized.
 
-    TOPICS, CLIENTS, USERS, BROKERS, IPS = "topics", "clients", "users", "brokers", "ips"
-    TYPES = (TOPICS, CLIENTS, USERS, BROKERS, IPS)
+    Groups have settings since Kafka 4.0, which has no ZooKeeper; `groups` is this project's addition."""
+
+    TOPICS, CLIENTS, USERS, BROKERS, IPS, GROUPS = "topics", "clients", "users", "brokers", "ips", "groups"
+    TYPES = (TOPICS, CLIENTS, USERS, BROKERS, IPS, GROUPS)
 
     @staticmethod
     def type_path(entity_type: str) -> str:

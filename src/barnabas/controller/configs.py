@@ -1,7 +1,7 @@
 """The settings in force, and the only way to change them while a broker runs.
 
-Overrides live in the coordination store under `/config`: of each topic, of each broker, and
-under `<default>` of all brokers. They are read once at start and kept here; a change is
+Overrides live in the coordination store under `/config`: of each topic, of each group, of each
+broker, and under `<default>` of all brokers. They are read once at start and kept here; a change is
 checked as a whole, written to the store, and only then takes effect: listeners hear of it.
 
 A stored override that this version does not know (of a newer or another broker) is left in
@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 from barnabas.cluster.coordination import Coordination
 from barnabas.cluster.topics import read_config, read_configs, write_config
-from barnabas.cluster.znodes import DEFAULT_ENTITY, ConfigZnode, TopicZnode
+from barnabas.cluster.znodes import DEFAULT_ENTITY, ConfigZnode, TopicZnode, desanitize, sanitize
 from barnabas.controller.config_changes import Change, apply_changes, check_broker_overrides
 from barnabas.controller.config_layers import (
     BrokerLayers,
@@ -26,6 +26,13 @@ from barnabas.controller.config_layers import (
     describe_broker,
     describe_broker_defaults,
     describe_topic,
+)
+from barnabas.controller.group_configs import (
+    GROUP_KEYS,
+    check_group_name,
+    check_group_overrides,
+    describe_group,
+    group_value,
 )
 from barnabas.controller.loggers import change_levels, describe_loggers
 from barnabas.controller.store_errors import as_client_errors
@@ -53,7 +60,7 @@ class ResourceType(IntEnum):
 class ConfigResource(NamedTuple):
     type: int
     name: str
-    """Of a topic, or the id of a broker; empty for all brokers."""
+    """Of a topic or a group, or the id of a broker; empty for all brokers."""
 
 
 class ConfigRepository:
@@ -68,6 +75,7 @@ class ConfigRepository:
         self._broker_values = self._layers.values()
         self._overrides: dict[str, dict[str, str]] = {}
         self._topics: dict[str, LogConfig] = {}
+        self._groups: dict[str, dict[str, str]] = {}
         self._without_overrides = resolve({}, self._broker_values)
         self._topic_listeners: list[TopicListener] = []
         self._broker_listeners: list[BrokerListener] = []
@@ -89,6 +97,10 @@ class ConfigRepository:
         self._without_overrides = resolve({}, self._broker_values)
         for topic, overrides in (await read_configs(self._znodes, ConfigZnode.TOPICS)).items():
             self.add_topic(topic, overrides)
+        for entity, overrides in (await read_configs(self._znodes, ConfigZnode.GROUPS)).items():
+            usable = _usable(GROUP_KEYS, overrides, f"group {desanitize(entity)}")
+            if usable:
+                self._groups[desanitize(entity)] = usable
 
     def on_topic_change(self, listener: TopicListener) -> None:
         """Call `listener` whenever the settings of a topic have changed."""
@@ -108,6 +120,13 @@ class ConfigRepository:
         """The value in force of a broker's key."""
         return self._broker_values[name]
 
+    def group_value(self, group: str, name: str) -> int:
+        """The value in force of a group's key."""
+        return group_value(name, self._groups.get(group, {}), self._layers)
+
+    def groups_with_settings(self) -> list[str]:
+        return sorted(self._groups)
+
     def describe(self, resource: ConfigResource) -> list[ConfigEntry]:
         """Every setting of a resource, with where its value comes from."""
         match resource.type:
@@ -123,6 +142,9 @@ class ConfigRepository:
             case ResourceType.BROKER_LOGGER:
                 self._check_broker(resource.name)
                 return describe_loggers()
+            case ResourceType.GROUP:
+                check_group_name(resource.name)
+                return describe_group(self._groups.get(resource.name, {}), self._layers)
         raise InvalidRequest(f"resource type {resource.type} has no configs here")
 
     def entries(self, config: LogConfig) -> list[ConfigEntry]:
@@ -170,6 +192,10 @@ class ConfigRepository:
             elif entity_type == ConfigZnode.BROKERS and entity_name in (DEFAULT_ENTITY, str(self._broker_id)):
                 stored = await read_config(self._znodes, entity_type, entity_name)
                 self._put_layer(entity_name, _usable(self._layers.keys, stored, f"broker {entity_name}"))
+            elif entity_type == ConfigZnode.GROUPS:
+                group = desanitize(entity_name)
+                stored = await read_config(self._znodes, entity_type, entity_name)
+                self._put_group(group, _usable(GROUP_KEYS, stored, f"group {group}"))
 
     def _put_stored(self, topic: str, overrides: Mapping[str, str]) -> None:
         if topic not in self._topics:
@@ -230,6 +256,8 @@ class ConfigRepository:
         if resource.type == ResourceType.BROKER:
             layers = self._layers
             return layers.keys, layers.dynamic if resource.name else layers.dynamic_default
+        if resource.type == ResourceType.GROUP:
+            return GROUP_KEYS, self._groups.get(resource.name, {})
         raise InvalidRequest(f"resource type {resource.type} has no configs here")
 
     async def _apply(
@@ -239,6 +267,8 @@ class ConfigRepository:
             await self._apply_to_topic(resource.name, overrides, validate_only=validate_only)
         elif resource.type == ResourceType.BROKER:
             await self._apply_to_broker(resource.name, overrides, validate_only=validate_only)
+        elif resource.type == ResourceType.GROUP:
+            await self._apply_to_group(resource.name, overrides, validate_only=validate_only)
         else:
             raise InvalidRequest(f"resource type {resource.type} has no configs here")
 
@@ -271,6 +301,21 @@ class ConfigRepository:
         layer.clear()
         layer.update(overrides)
         self._broker_changed()
+
+    async def _apply_to_group(self, group: str, overrides: Mapping[str, str], *, validate_only: bool) -> None:
+        check_group_name(group)
+        check_group_overrides(overrides, self._layers)
+        if validate_only:
+            return
+        with as_client_errors():
+            await write_config(self._znodes, ConfigZnode.GROUPS, sanitize(group), overrides)
+        self._put_group(group, overrides)
+
+    def _put_group(self, group: str, overrides: Mapping[str, str]) -> None:
+        if overrides:
+            self._groups[group] = dict(overrides)
+        else:
+            self._groups.pop(group, None)
 
     def _check_defaults_of_topics(self, overrides: Mapping[str, str]) -> None:
         try:

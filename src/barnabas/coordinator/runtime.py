@@ -1,7 +1,8 @@
 """A coordinator is one shard of state per partition of an internal topic that this broker leads.
 
 A shard is loaded when its partition is won, refuses requests with COORDINATOR_LOAD_IN_PROGRESS until
-everything is replayed, and is dropped when the partition is lost. An epoch comes with each election:
+everything is replayed, and is dropped when the partition is lost. A load that fails is tried again, later and
+later, for as long as the partition is led: what was in the way may pass. An epoch comes with each election:
 news of a lower one is news from the past.
 
 Every operation, requests and timers alike, goes through `run`: decide, append, replay, wait for
@@ -50,6 +51,10 @@ logger = logging.getLogger(__name__)
 LOAD_TURN_MS = 10.0
 """How long loading may keep the loop before others have their turn."""
 
+LOAD_RETRY_MS = 1_000.0
+LOAD_RETRY_MS_MAX = 60_000.0
+"""A failed load is tried again after this, doubled each time."""
+
 S = TypeVar("S", bound=Shard)
 R = TypeVar("R")
 
@@ -81,12 +86,13 @@ NO_PRODUCER = Producer(NO_PRODUCER_ID, NO_PRODUCER_EPOCH)
 class ShardContext(Generic[S]):
     """A shard and what the runtime knows about it."""
 
-    __slots__ = ("leader_epoch", "shard", "state", "timers", "topic_partition", "written_to")
+    __slots__ = ("leader_epoch", "retry_ms", "shard", "state", "timers", "topic_partition", "written_to")
 
     def __init__(self, topic_partition: TopicPartition, leader_epoch: int) -> None:
         self.topic_partition = topic_partition
         self.leader_epoch = leader_epoch
         self.state = ShardState.LOADING
+        self.retry_ms = LOAD_RETRY_MS
         self.written_to = 0
         """The offset after the last record that the state reflects."""
         self.timers: ShardTimers
@@ -136,11 +142,16 @@ class CoordinatorRuntime(Generic[S]):
                 return
             self._close(former)
         context: ShardContext[S] = ShardContext(TopicPartition(self.topic, partition), leader_epoch)
+        self._contexts[partition] = context
+        self._begin_load(context)
+
+    def _begin_load(self, context: ShardContext[S]) -> None:
+        """Load from nothing: what a load that failed has left must not be seen."""
+        context.state = ShardState.LOADING
         context.timers = ShardTimers(
-            self._timer, lambda operation: self._run_timer(context, operation), leader_epoch
+            self._timer, lambda operation: self._run_timer(context, operation), context.leader_epoch
         )
         context.shard = self._make_shard(context.timers)
-        self._contexts[partition] = context
         steps = load_steps(
             self._log, context.topic_partition, context.shard, self._settings.load_buffer_bytes
         )
@@ -197,9 +208,15 @@ class CoordinatorRuntime(Generic[S]):
             logger.exception("%s could not be loaded", context.topic_partition)
             context.state = ShardState.FAILED
             context.timers.close()
+            self._scheduler.after(context.retry_ms, lambda: self._load_again(context))
+            context.retry_ms = min(2 * context.retry_ms, LOAD_RETRY_MS_MAX)
         else:
             context.state = ShardState.ACTIVE
         return True
+
+    def _load_again(self, context: ShardContext[S]) -> None:
+        if context.state is ShardState.FAILED:
+            self._begin_load(context)
 
     # Operations
 
@@ -228,12 +245,8 @@ class CoordinatorRuntime(Generic[S]):
         try:
             context = self._active(partition)
             decision = decide(context.shard)
-        except KafkaError as error:
-            refuse(error)
-            return
-        except Exception:
-            logger.exception("an operation on %s-%d failed", self.topic, partition)
-            refuse(UnknownServerError("the broker met an unexpected error; its log says more"))
+        except Exception as error:  # noqa: BLE001 - it is logged, and answered
+            refuse(_expected(error, self.topic, partition))
             return
         self._carry_out(context, decision, respond, refuse, producer)
 
@@ -255,10 +268,10 @@ class CoordinatorRuntime(Generic[S]):
                 timestamp=self._clock.now_ms(),
             )
             context.written_to = self._log.append(context.topic_partition, context.leader_epoch, batch)
-        except KafkaError as error:
-            refuse(as_coordinator_error(error))
+            context.shard.replay_marker(producer.id, producer.epoch, is_commit=marker.is_commit)
+        except Exception as error:  # noqa: BLE001 - it is logged, and answered
+            refuse(as_coordinator_error(_expected(error, self.topic, partition)))
             return
-        context.shard.replay_marker(producer.id, producer.epoch, is_commit=marker.is_commit)
         done: Decision[None] = Decision(committed=lambda: respond(None))
         self._await_replication(context, done, respond, refuse)
         self._log.wake(context.topic_partition)
@@ -281,6 +294,9 @@ class CoordinatorRuntime(Generic[S]):
         except KafkaError as error:
             logger.warning("a timer of %s was refused: %s", context.topic_partition, error.message)
             return
+        except Exception:
+            logger.exception("a timer of %s failed", context.topic_partition)
+            return
         self._carry_out(context, decision, _ignore, lambda error: _complain(context.topic_partition, error))
 
     def _carry_out(
@@ -296,8 +312,9 @@ class CoordinatorRuntime(Generic[S]):
             return
         try:
             self._append(context, decision, producer)
-        except KafkaError as error:
-            _fail(decision, as_coordinator_error(error), refuse)
+        except Exception as error:  # noqa: BLE001 - it is logged, and answered
+            expected = _expected(error, self.topic, context.topic_partition.partition)
+            _fail(decision, as_coordinator_error(expected), refuse)
             return
         self._await_replication(context, decision, respond, refuse)
         self._log.wake(context.topic_partition)
@@ -346,6 +363,14 @@ class CoordinatorRuntime(Generic[S]):
             self._settings.write_timeout_ms,
             done,
         )
+
+
+def _expected(error: Exception, topic: str, partition: int) -> KafkaError:
+    """What a client is told; what nobody expected is told to the log, too."""
+    if isinstance(error, KafkaError):
+        return error
+    logger.error("an operation on %s-%d failed", topic, partition, exc_info=error)
+    return UnknownServerError("the broker met an unexpected error; its log says more")
 
 
 def as_coordinator_error(error: KafkaError) -> KafkaError:

@@ -85,6 +85,10 @@ def _add_one_of_batch(
         _add(transaction.transactional_id, producer, transaction.topics, context, respond)
         return
     partitions = _partitions(transaction.topics)
+    refused = _unknown(partitions, context)
+    if refused:
+        respond(refused)
+        return
     context.broker.transactions.verify(
         transaction.transactional_id,
         producer,
@@ -104,15 +108,9 @@ def _add(
     respond: Callable[[Codes], None],
 ) -> None:
     partitions = _partitions(topics)
-    metadata = context.broker.metadata
-    unknown = {each for each in partitions if metadata.partition(*each) is None}
-    if unknown:
-        respond(
-            {
-                each: UnknownTopicOrPartition.code if each in unknown else OperationNotAttempted.code
-                for each in partitions
-            }
-        )
+    refused = _unknown(partitions, context)
+    if refused:
+        respond(refused)
         return
 
     def done(error: KafkaError | None) -> None:
@@ -129,6 +127,18 @@ def _add(
             EPOCH_BUMP_VERSION if context.api_version >= VERSION_WITH_EPOCH_BUMP else 0
         ),
     )
+
+
+def _unknown(partitions: Iterable[TopicPartition], context: RequestContext) -> Codes:
+    """All partitions are refused if one does not exist; nothing is said if all do."""
+    metadata = context.broker.metadata
+    unknown = {each for each in partitions if metadata.partition(*each) is None}
+    if not unknown:
+        return {}
+    return {
+        each: UnknownTopicOrPartition.code if each in unknown else OperationNotAttempted.code
+        for each in partitions
+    }
 
 
 def _partitions(topics: Iterable[AddPartitionsToTxnTopic]) -> list[TopicPartition]:

@@ -1,4 +1,4 @@
-"""DescribeConfigs (32), v0-4. Gaps: client metrics and groups have no configs.
+"""DescribeConfigs (32), v0-4. Gaps: client metrics have no configs.
 
 Every key of a topic or of this broker, defaults included, with the source of its value; the
 empty broker name stands for what is set for all brokers. Kafka 4 dropped v0; the clients of

@@ -1,4 +1,4 @@
-"""DescribeLogDirs (35), v1-5. Gaps: no future replicas, no cordoned directories.
+"""DescribeLogDirs (35), v1-5. Gaps: no cordoned directories.
 
 Sizes of logs per directory, and of the volume that holds it. A directory that failed is listed
 with its error and nothing else.
@@ -24,6 +24,7 @@ from barnabas.protocol.messages.describe_log_dirs import (
 )
 from barnabas.storage.environment import LogDirectory
 from barnabas.storage.log import Log
+from barnabas.storage.log_manager import LogManager
 
 
 def handle_describe_log_dirs(
@@ -34,15 +35,15 @@ def handle_describe_log_dirs(
     if request.topics is not None:
         asked = {TopicPartition(topic.topic, each) for topic in request.topics for each in topic.partitions}
     logs: defaultdict[str, list[Log]] = defaultdict(list)
-    for log in manager.logs():
+    for log in (*manager.logs(), *manager.futures()):
         if asked is None or log.topic_partition in asked:
             logs[log.log_directory.path].append(log)
     return DescribeLogDirsResponse(
-        results=[_describe(directory, logs[directory.path]) for directory in manager.directories]
+        results=[_describe(directory, logs[directory.path], manager) for directory in manager.directories]
     )
 
 
-def _describe(directory: LogDirectory, logs: list[Log]) -> DescribeLogDirsResult:
+def _describe(directory: LogDirectory, logs: list[Log], manager: LogManager) -> DescribeLogDirsResult:
     path = str(Path(directory.path).absolute())
     if directory.failure is not None:
         return DescribeLogDirsResult(error_code=KafkaStorageError.code, log_dir=path)
@@ -54,7 +55,10 @@ def _describe(directory: LogDirectory, logs: list[Log]) -> DescribeLogDirsResult
     for log in logs:
         by_topic[log.topic_partition.topic].append(
             DescribeLogDirsPartition(
-                partition_index=log.topic_partition.partition, partition_size=log.size_bytes, offset_lag=0
+                partition_index=log.topic_partition.partition,
+                partition_size=log.size_bytes,
+                offset_lag=_lag(log, manager),
+                is_future_key=manager.future(log.topic_partition) is log,
             )
         )
     return DescribeLogDirsResult(
@@ -63,6 +67,12 @@ def _describe(directory: LogDirectory, logs: list[Log]) -> DescribeLogDirsResult
         total_bytes=volume.f_blocks * volume.f_frsize,
         usable_bytes=volume.f_bavail * volume.f_frsize,
     )
+
+
+def _lag(log: Log, manager: LogManager) -> int:
+    """Of a copy on its way to another directory: what it still lacks."""
+    current = manager.get(log.topic_partition)
+    return 0 if current is None or current is log else max(current.log_end_offset - log.log_end_offset, 0)
 
 
 DESCRIBE_LOG_DIRS = Api(ApiKey.DESCRIBE_LOG_DIRS, versions=range(1, 6), handle=handle_describe_log_dirs)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from barnabas.handlers.context import Peer, RequestContext
+from barnabas.handlers.context import Peer
 
 if TYPE_CHECKING:
     from barnabas.handlers.services import Services
@@ -23,11 +23,6 @@ class NodeEndpoint(NamedTuple):
     host: str
     port: int
     rack: str | None
-
-
-def own_endpoint(context: RequestContext) -> tuple[str, int]:
-    """The address of this broker, for the client that asks."""
-    return _own_address(context.broker, context.exchange.connection)
 
 
 def endpoint_of(broker: Services, broker_id: int, connection: Peer) -> NodeEndpoint | None:

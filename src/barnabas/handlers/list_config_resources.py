@@ -1,4 +1,4 @@
-"""ListConfigResources (74), v0-1. Gaps: client metrics and groups have no configs, so none is listed.
+"""ListConfigResources (74), v0-1. Gaps: client metrics have no configs, so none is listed.
 
 Version 0 of this key was ListClientMetricsResources, and still means that.
 """
@@ -32,6 +32,7 @@ def handle_list_config_resources(
         ResourceType.TOPIC: sorted(metadata.topic_names()),
         ResourceType.BROKER: brokers,
         ResourceType.BROKER_LOGGER: brokers,
+        ResourceType.GROUP: context.broker.configs.groups_with_settings(),
     }
     return ListConfigResourcesResponse(
         config_resources=[

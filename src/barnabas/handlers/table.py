@@ -6,6 +6,7 @@ from barnabas.handlers.add_offsets_to_txn import ADD_OFFSETS_TO_TXN
 from barnabas.handlers.add_partitions_to_txn import ADD_PARTITIONS_TO_TXN
 from barnabas.handlers.alter_configs import ALTER_CONFIGS
 from barnabas.handlers.alter_partition_reassignments import ALTER_PARTITION_REASSIGNMENTS
+from barnabas.handlers.alter_replica_log_dirs import ALTER_REPLICA_LOG_DIRS
 from barnabas.handlers.api_versions import API_VERSIONS
 from barnabas.handlers.consumer_group_describe import CONSUMER_GROUP_DESCRIBE
 from barnabas.handlers.consumer_group_heartbeat import CONSUMER_GROUP_HEARTBEAT
@@ -78,6 +79,7 @@ ALL_APIS = ApiTable(
         TXN_OFFSET_COMMIT,
         DESCRIBE_CONFIGS,
         ALTER_CONFIGS,
+        ALTER_REPLICA_LOG_DIRS,
         DESCRIBE_LOG_DIRS,
         CREATE_PARTITIONS,
         DELETE_GROUPS,

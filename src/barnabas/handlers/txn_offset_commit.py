@@ -25,6 +25,7 @@ from barnabas.handlers.transaction_errors import as_write_error, not_in_transact
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.messages.txn_offset_commit import (
     TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestPartition,
     TxnOffsetCommitRequestTopic,
     TxnOffsetCommitResponse,
     TxnOffsetCommitResponsePartition,
@@ -37,22 +38,16 @@ VERSION_WITH_EPOCH_BUMP = 5
 
 
 def handle_txn_offset_commit(request: TxnOffsetCommitRequest, context: RequestContext) -> None:
-    metadata = context.broker.metadata
-    known = [topic for topic in request.topics if metadata.topic(topic.name) is not None]
-    refused = [
-        _refused(topic, UnknownTopicOrPartition.code)
-        for topic in request.topics
-        if metadata.topic(topic.name) is None
-    ]
-    request.topics = known
+    request.topics, refused = _sorted_out(request.topics, context)
+    known = request.topics
 
     def respond(response: TxnOffsetCommitResponse) -> None:
-        response.topics.extend(refused)
+        _merge(response.topics, refused)
         context.respond(response)
 
     def refuse(error: KafkaError) -> None:
         code = _code_for(as_write_error(error), context.api_version)
-        respond(TxnOffsetCommitResponse(topics=[_refused(topic, code) for topic in known]))
+        respond(TxnOffsetCommitResponse(topics=[_refused(topic, topic.partitions, code) for topic in known]))
 
     if not known:
         respond(TxnOffsetCommitResponse())
@@ -60,6 +55,36 @@ def handle_txn_offset_commit(request: TxnOffsetCommitRequest, context: RequestCo
         refuse(InvalidGroupId("a group id has at least one character"))
     else:
         _commit(request, context, respond, refuse)
+
+
+def _sorted_out(
+    topics: list[TxnOffsetCommitRequestTopic], context: RequestContext
+) -> tuple[list[TxnOffsetCommitRequestTopic], list[TxnOffsetCommitResponseTopic]]:
+    """What exists, and the answer to what does not. A topic of which nothing is asked is in neither."""
+    metadata = context.broker.metadata
+    known: list[TxnOffsetCommitRequestTopic] = []
+    refused: list[TxnOffsetCommitResponseTopic] = []
+    for topic in topics:
+        found = metadata.topic(topic.name)
+        count = 0 if found is None else len(found.partitions)
+        missing = [each for each in topic.partitions if not 0 <= each.partition_index < count]
+        if missing:
+            refused.append(_refused(topic, missing, UnknownTopicOrPartition.code))
+            topic.partitions = [each for each in topic.partitions if 0 <= each.partition_index < count]
+        if topic.partitions:
+            known.append(topic)
+    return known, refused
+
+
+def _merge(topics: list[TxnOffsetCommitResponseTopic], refused: list[TxnOffsetCommitResponseTopic]) -> None:
+    """A topic of which some partitions were refused is answered once."""
+    by_name = {topic.name: topic for topic in topics}
+    for topic in refused:
+        same = by_name.get(topic.name)
+        if same is None:
+            topics.append(topic)
+        else:
+            same.partitions.extend(topic.partitions)
 
 
 def _commit(
@@ -107,12 +132,14 @@ def _code_for(error: KafkaError, api_version: int) -> int:
     return error.code
 
 
-def _refused(topic: TxnOffsetCommitRequestTopic, code: int) -> TxnOffsetCommitResponseTopic:
+def _refused(
+    topic: TxnOffsetCommitRequestTopic, partitions: list[TxnOffsetCommitRequestPartition], code: int
+) -> TxnOffsetCommitResponseTopic:
     return TxnOffsetCommitResponseTopic(
         name=topic.name,
         partitions=[
             TxnOffsetCommitResponsePartition(partition_index=each.partition_index, error_code=code)
-            for each in topic.partitions
+            for each in partitions
         ],
     )
 

@@ -1,6 +1,7 @@
 """WriteTxnMarkers (27), v1-2. Gaps: version 0 (not flexible, removed from Apache Kafka).
 
-Sent by coordinators, and by tools that end a transaction that hangs. Each partition has its own answer.
+Sent by coordinators, and by tools that end a transaction that hangs. Each partition has its own answer; a
+marker for no partitions has none.
 """
 
 from __future__ import annotations
@@ -23,10 +24,13 @@ from barnabas.protocol.messages.write_txn_markers import (
 
 
 def handle_write_txn_markers(request: WriteTxnMarkersRequest, context: RequestContext) -> None:
+    markers = [
+        marker for marker in request.markers if any(topic.partition_indexes for topic in marker.topics)
+    ]
     gathering: Gathering[WritableTxnMarkerResult] = Gathering(
-        len(request.markers), lambda results: context.respond(WriteTxnMarkersResponse(markers=results))
+        len(markers), lambda results: context.respond(WriteTxnMarkersResponse(markers=results))
     )
-    for place, wanted in enumerate(request.markers):
+    for place, wanted in enumerate(markers):
         _write(place, wanted, context, gathering)
 
 

@@ -130,6 +130,7 @@ class Broker:
         self._exits.push_async_callback(replicas.close)
         groups = make_group_coordinator(
             self.config,
+            configs,
             replicas,
             metadata,
             clock=self._clock,

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from barnabas.cluster.metadata_cache import MetadataCache
+from barnabas.controller.configs import ConfigRepository
+from barnabas.controller.group_configs import HEARTBEAT_INTERVAL, SESSION_TIMEOUT
 from barnabas.coordinator.group.coordinator import OFFSETS_TOPIC, GroupCoordinator
 from barnabas.coordinator.group.migration import MigrationPolicy
 from barnabas.coordinator.group.registry import GroupRegistry
-from barnabas.coordinator.group.settings import GroupSettings
+from barnabas.coordinator.group.settings import ConsumerTimes, GroupSettings
 from barnabas.coordinator.group.shard import GroupShard
 from barnabas.coordinator.runtime import CoordinatorRuntime, RuntimeSettings
 from barnabas.coordinator.timers import ShardTimers
@@ -23,7 +25,7 @@ from barnabas.records.compression import CODECS
 from barnabas.replication.replica_manager import ReplicaManager
 
 
-def group_settings(config: BrokerConfig) -> GroupSettings:
+def group_settings(config: BrokerConfig, configs: ConfigRepository) -> GroupSettings:
     values = config.values
     return GroupSettings(
         min_session_timeout_ms=config.group_min_session_timeout_ms,
@@ -34,8 +36,9 @@ def group_settings(config: BrokerConfig) -> GroupSettings:
         offsets_retention_ms=config.offsets_retention_minutes * MINUTE_MS,
         offsets_retention_check_interval_ms=config.offsets_retention_check_interval_ms,
         protocols=frozenset(values["group.coordinator.rebalance.protocols"]),
-        consumer_session_timeout_ms=config.group_consumer_session_timeout_ms,
-        consumer_heartbeat_interval_ms=config.group_consumer_heartbeat_interval_ms,
+        consumer_times=lambda group: ConsumerTimes(
+            configs.group_value(group, SESSION_TIMEOUT), configs.group_value(group, HEARTBEAT_INTERVAL)
+        ),
         consumer_max_size=config.group_consumer_max_size,
         consumer_assignors=tuple(_assignor_name(name) for name in values["group.consumer.assignors"]),
         migration_policy=MigrationPolicy(values["group.consumer.migration.policy"]),
@@ -49,6 +52,7 @@ def _assignor_name(name: str) -> str:
 
 def make_group_coordinator(
     config: BrokerConfig,
+    configs: ConfigRepository,
     replicas: ReplicaManager,
     metadata: MetadataCache,
     *,
@@ -59,7 +63,7 @@ def make_group_coordinator(
     metrics: Metrics,
 ) -> GroupCoordinator:
     """The coordinator, told of every partition of its topic that this broker leads from now on."""
-    settings = group_settings(config)
+    settings = group_settings(config, configs)
 
     def make_shard(timers: ShardTimers) -> GroupShard:
         return GroupShard(GroupRegistry(settings, timers, clock, randomness, metadata))

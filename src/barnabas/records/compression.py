@@ -38,6 +38,9 @@ SNAPPY_RATIO_MAX: Final = 64
 """A snappy element turns at least 2 bytes into at most 64, so a longer claim is a lie."""
 
 LZ4_FAST_LEVEL: Final = 9
+LZ4_FLAGS_AT: Final = 4
+LZ4_BLOCKS_INDEPENDENT: Final = 0x20
+"""Kafka's own clients read no other frames, so none may get into a log."""
 """Kafka's default level, and the name it gives to the fast compressor."""
 
 
@@ -216,6 +219,8 @@ def _lz4(data: Buffer, level: int | None) -> bytes:
 
 
 def _unlz4(data: Buffer, limit_bytes: int) -> bytes:
+    if len(data) > LZ4_FLAGS_AT and not data[LZ4_FLAGS_AT] & LZ4_BLOCKS_INDEPENDENT:
+        raise CorruptMessage("An LZ4 frame has blocks that depend on each other")
     inflate = _lz4_frame().LZ4FrameDecompressor()
     pieces: list[bytes] = []
     total_bytes = 0

@@ -277,6 +277,8 @@ class Partition:
         if self.leader_epoch != leader_epoch or self.leader_id == self.broker_id:
             raise FencedLeaderEpoch(f"{self.topic_partition} is at leader epoch {self.leader_epoch}")
         log = self.log
+        if log.log_end_offset == log.log_start_offset:
+            begin_inside_batch(log, records)
         segment_bytes = log.config.segment_bytes
         if len(records) > segment_bytes:
             # The leader's segments are larger than ours may be: segment.bytes was made smaller since.
@@ -525,6 +527,15 @@ class Partition:
         if epoch < ask.last_fetched_epoch or end_offset < ask.fetch_offset:
             return epoch, end_offset
         return None
+
+
+def begin_inside_batch(log: Log, records: memoryview) -> None:
+    """A leader's log may start in the middle of a batch, of which the whole is copied: then an empty
+    copy has to begin where the batch does."""
+    first = next(iter(iterate_whole_batches(records)), None)
+    start_offset = log.log_start_offset
+    if first is not None and first.base_offset < start_offset <= first.last_offset:
+        log.truncate_fully_and_start_at(first.base_offset, log_start_offset=start_offset)
 
 
 def _chunks(records: memoryview, size_bytes_max: int) -> Iterator[memoryview]:

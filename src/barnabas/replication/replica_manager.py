@@ -41,6 +41,7 @@ from barnabas.replication.figures import register_figures
 from barnabas.replication.isr import IsrKeeper, IsrStore
 from barnabas.replication.leadership import LeadershipOrders
 from barnabas.replication.lease import Lease
+from barnabas.replication.log_dir_mover import LogDirMover
 from barnabas.replication.partition import Partition, PartitionHost
 from barnabas.replication.remote_replica import NO_BROKER_EPOCH
 from barnabas.replication.replica_fetcher import Connect, ReplicaFetcher
@@ -124,6 +125,7 @@ class ReplicaManager:
             lambda partition: partition.log.config.follower_replication_throttled_replicas,
         )
         self.fetchers = FetcherManager(self._make_fetcher, lambda: self.settings.num_replica_fetchers)
+        self.mover = LogDirMover(log_manager, self._partitions)
         register_figures(metrics, self._partitions, self.fetchers)
 
     def start(self) -> None:
@@ -139,6 +141,7 @@ class ReplicaManager:
         for timer in self._timers:
             timer.cancel()
         self._timers.clear()
+        await self.mover.close()
         await self.fetchers.close()
         await self._isr.close()
 

@@ -118,12 +118,24 @@ class RealFile:
         os.close(self._fd)
 
 
+_locked: set[str] = set()
+"""What this process has locked. The lock that Apache Kafka takes, too, excludes other processes only; and it
+is lost when any descriptor of the file is closed, so a second attempt must not even open it."""
+
+
 class _HeldLock:
-    def __init__(self, fd: int) -> None:
+    def __init__(self, fd: int, path: str) -> None:
         self._fd = fd
+        self._path = path
+        _locked.add(path)
 
     def release(self) -> None:
         os.close(self._fd)
+        _locked.discard(self._path)
+
+
+def _in_use(path: str) -> KafkaStorageError:
+    return KafkaStorageError(f"another broker already uses the log directory {os.path.dirname(path)}")
 
 
 class RealFiles:
@@ -212,15 +224,15 @@ class RealFiles:
             pass
 
     def lock(self, path: str) -> Held:
+        real_path = os.path.realpath(path)
+        if real_path in _locked:
+            raise _in_use(path)
         fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         try:
             fcntl.lockf(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
             os.close(fd)
             if error.errno in (errno.EACCES, errno.EAGAIN):
-                directory = os.path.dirname(path)
-                raise KafkaStorageError(
-                    f"another broker already uses the log directory {directory}"
-                ) from None
+                raise _in_use(path) from None
             raise
-        return _HeldLock(fd)
+        return _HeldLock(fd, real_path)

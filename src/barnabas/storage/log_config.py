@@ -7,7 +7,7 @@ the default of the row.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -233,7 +233,3 @@ def check_together(values: Mapping[str, Any]) -> None:
     """Raise INVALID_CONFIG for values that are valid each and nonsense together."""
     if values["min.compaction.lag.ms"] > values["max.compaction.lag.ms"]:
         raise InvalidConfig("min.compaction.lag.ms must not be greater than max.compaction.lag.ms")
-
-
-def topic_key_names() -> Iterable[str]:
-    return TOPIC_KEYS.keys()

@@ -6,6 +6,10 @@ compaction, flushes, checkpoints, expired producers) and closes everything in or
 directory whose disk fails goes offline with its logs; the others live on.
 
 A deleted log is renamed at once, so that its name is free again, and its files go later.
+
+A log moves to another directory as a copy, the *future* log, that takes its place once it is
+complete. For a moment both have the log's name: the old one is marked before, so that a start
+after a crash knows which of them is right. Copies that were not complete are thrown away.
 """
 
 from __future__ import annotations
@@ -36,7 +40,10 @@ from barnabas.storage.log_config import LogConfig
 from barnabas.storage.log_loader import open_log
 from barnabas.storage.names import (
     DELETE_DIRECTORY,
+    FUTURE_DIRECTORY,
     STRAY_DIRECTORY,
+    SUPERSEDED,
+    is_half_moved,
     is_marked_for_deletion,
     parse_log_directory,
     renamed_directory,
@@ -90,6 +97,7 @@ class LogManager:
         self._config_of = config_of
         self._on_directory_failed = on_directory_failed
         self._logs: dict[TopicPartition, Log] = {}
+        self._futures: dict[TopicPartition, Log] = {}
         self._locks: list[Held] = []
         self._timers: list[Cancellable] = []
         self._with_former_logs: set[str] = set()
@@ -154,6 +162,16 @@ class LogManager:
         if not self.live_directories:
             raise KafkaStorageError("none of the log directories could be opened; the log says why")
         self.last_broker_epoch = epochs.pop() if len(epochs) == 1 else -1
+        if len(self.directories) > 1:
+            self._unmark_logs_that_stay()
+
+    def _unmark_logs_that_stay(self) -> None:
+        """A crash came before the copy had the log's name: the log is still the right one."""
+        files = self._environment.files
+        for log in self.logs():
+            with _offline_on_error(log.log_directory):
+                if files.exists(f"{log.directory}/{SUPERSEDED}"):
+                    files.unlink(f"{log.directory}/{SUPERSEDED}")
 
     def _open_directory(self, directory: LogDirectory) -> int:
         """Open the logs of one directory; the broker epoch in its clean-shutdown marker, or -1."""
@@ -165,7 +183,7 @@ class LogManager:
                 remove_clean_shutdown(files, directory.path)
             self.had_clean_shutdown[directory.path] = broker_epoch is not None
             names = [entry.name for entry in files.list(directory.path) if entry.is_directory]
-            for name in filter(is_marked_for_deletion, names):
+            for name in (each for each in names if is_marked_for_deletion(each) or is_half_moved(each)):
                 self._remove_later(f"{directory.path}/{name}", delay_ms=0)
             self._open_logs(directory, names, is_clean=broker_epoch is not None)
         return -1 if broker_epoch is None else broker_epoch
@@ -197,9 +215,21 @@ class LogManager:
             opened = _in_threads(load, found, self._settings.recovery_threads_per_directory)
         for log in opened:
             other = self._logs.get(log.topic_partition)
-            if other is not None:
+            if other is not None and not self._settle_interrupted_move(other, log):
                 raise DuplicateLog(f"{log.topic_partition} is in {path} and in {other.log_directory.path}")
-            self._add(log)
+            if other is None:
+                self._add(log)
+
+    def _settle_interrupted_move(self, one: Log, other: Log) -> bool:
+        """Keep the copy, and put away the log that it was made from, if one of them is marked so."""
+        files = self._environment.files
+        for old, new in ((one, other), (other, one)):
+            if files.exists(f"{old.directory}/{SUPERSEDED}"):
+                self._logs[old.topic_partition] = old
+                self._set_aside(old.topic_partition, DELETE_DIRECTORY)
+                self._add(new)
+                return True
+        return False
 
     def _add(self, log: Log) -> None:
         log.request_flush = self._group_commit.request
@@ -295,6 +325,7 @@ class LogManager:
         self._set_aside(topic_partition, STRAY_DIRECTORY)
 
     def _set_aside(self, topic_partition: TopicPartition, suffix: str) -> None:
+        self.drop_future(topic_partition)
         log = self._logs.pop(topic_partition, None)
         if log is None:
             return
@@ -315,6 +346,68 @@ class LogManager:
         if suffix == DELETE_DIRECTORY:
             self._remove_later(new, delay_ms=log.config.file_delete_delay_ms)
 
+    # -- moving -------------------------------------------------------------------------------
+
+    def future(self, topic_partition: TopicPartition) -> Log | None:
+        return self._futures.get(topic_partition)
+
+    def futures(self) -> list[Log]:
+        return list(self._futures.values())
+
+    def create_future(self, topic_partition: TopicPartition, directory: str) -> Log:
+        """An empty log in another directory, to be filled from the present one."""
+        log = self._logs[topic_partition]
+        self.drop_future(topic_partition)
+        home = self._home_for_new_log(directory)
+        self._forget_former_logs(home)
+        unique = self._environment.randomness.randbytes(16).hex()
+        name = renamed_directory(topic_partition, unique, FUTURE_DIRECTORY)
+        try:
+            future = open_log(topic_partition, home, f"{home.path}/{name}", log.config, self._environment)
+        except OSError as error:
+            home.fail(error)
+            raise KafkaStorageError(f"creating a copy of {topic_partition}: {error}") from error
+        if log.topic_id is not None:
+            future.assign_topic_id(log.topic_id)
+        if log.log_start_offset:
+            future.truncate_fully_and_start_at(log.log_start_offset)
+        self._futures[topic_partition] = future
+        return future
+
+    def drop_future(self, topic_partition: TopicPartition) -> None:
+        future = self._futures.pop(topic_partition, None)
+        if future is not None:
+            future.release()
+            if future.log_directory.failure is None:
+                self._remove_later(future.directory, delay_ms=0)
+
+    def promote_future(self, topic_partition: TopicPartition) -> Log:
+        """Put the copy, which must be complete, into the place of the log."""
+        old, future = self._logs[topic_partition], self._futures[topic_partition]
+        assert future.log_end_offset == old.log_end_offset, "the copy is not complete"
+        future.flush()
+        future.update_config(old.config)
+        future.update_high_watermark(old.high_watermark)
+        future.maybe_increment_log_start_offset(old.log_start_offset, "as in the log it was made from")
+        files, home = self._environment.files, future.log_directory
+        try:
+            files.replace(f"{old.directory}/{SUPERSEDED}", b"")
+        except OSError as error:
+            old.log_directory.fail(error)
+            raise KafkaStorageError(f"moving {topic_partition}: {error}") from error
+        try:
+            files.rename(future.directory, f"{home.path}/{topic_partition}")
+            files.sync_directory(home.path)
+        except OSError as error:
+            home.fail(error)
+            raise KafkaStorageError(f"moving {topic_partition}: {error}") from error
+        del self._futures[topic_partition]
+        future.renamed(f"{home.path}/{topic_partition}")
+        self._set_aside(topic_partition, DELETE_DIRECTORY)
+        self._add(future)
+        self._checkpoint_recovery_points_now([home])
+        return future
+
     def _remove_later(self, path: str, *, delay_ms: int) -> None:
         environment = self._environment
 
@@ -334,6 +427,10 @@ class LogManager:
             del self._logs[log.topic_partition]
             log.release()
             self.cleaner.forget(log)
+            self.drop_future(log.topic_partition)
+        for future in self.futures():
+            if future.log_directory is directory:
+                self.drop_future(future.topic_partition)
         self._on_directory_failed(directory)
 
     # -- from time to time --------------------------------------------------------------------
@@ -451,9 +548,10 @@ class LogManager:
     def abandon(self) -> None:
         """Let go of everything without writing: what a crash does, but for the locks."""
         self._stop_timers()
-        for log in self.logs():
+        for log in (*self.logs(), *self.futures()):
             log.release()
         self._logs.clear()
+        self._futures.clear()
         for lock in self._locks:
             lock.release()
         self._locks.clear()

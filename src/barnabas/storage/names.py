@@ -20,6 +20,8 @@ SWAP: Final = ".swap"
 
 LEADER_EPOCHS: Final = "leader-epoch-checkpoint"
 PARTITION_METADATA: Final = "partition.metadata"
+SUPERSEDED: Final = "superseded"
+"""In a log whose copy in another directory is about to take its place."""
 
 DELETE_DIRECTORY: Final = "-delete"
 FUTURE_DIRECTORY: Final = "-future"
@@ -56,6 +58,11 @@ def parse_log_directory(name: str) -> TopicPartition | None:
 
 def is_marked_for_deletion(name: str) -> bool:
     return name.endswith(DELETE_DIRECTORY) and _RENAMED_DIRECTORY.fullmatch(name) is not None
+
+
+def is_half_moved(name: str) -> bool:
+    """A copy that was to take the place of a log in another directory, and did not."""
+    return name.endswith(FUTURE_DIRECTORY) and _RENAMED_DIRECTORY.fullmatch(name) is not None
 
 
 def renamed_directory(topic_partition: TopicPartition, unique: str, suffix: str) -> str:

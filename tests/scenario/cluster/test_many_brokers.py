@@ -154,6 +154,7 @@ def test_a_write_that_too_few_have_is_refused(three: Cluster, admin: AdminClient
 def test_a_killed_leader_is_replaced_and_nothing_is_lost(three: Cluster, admin: AdminClient) -> None:
     topic = new_topic(admin, partitions=1)
     before = produce(three, topic, [b"before"])
+    assert consume(three, topic, 1) == [b"before"]  # the offsets topic must exist: three brokers make it
     killed = leader_of(three, admin, topic)
     killed.kill()
     after = produce(three, topic, [b"after"])

@@ -59,6 +59,19 @@ async def test_a_follower_that_was_away_too_long_starts_over(tmp_path: Path) -> 
         assert (log.log_start_offset, log.log_end_offset) == (4, 6)
 
 
+async def test_a_log_that_starts_inside_a_batch_is_copied_with_the_whole_batch(tmp_path: Path) -> None:
+    async with trio(tmp_path, 2) as cluster:
+        await cluster.lead(1, epoch=0, isr=[1], replicas=[1], tell=[1])
+        await cluster[1].produce(b"a", b"b", b"c", b"d")
+        await cluster[1].produce(b"e")
+        await delete_before(cluster[1], 2)
+        await cluster.lead(1, epoch=1, isr=[1])
+        await eventually(lambda: cluster.store.states[ZERO].isr == (1, 2))
+        log = cluster[2].partition().log
+        assert (log.log_start_offset, log.log_end_offset) == (2, 5)
+        assert cluster[2].bytes_of() == cluster[1].bytes_of()
+
+
 async def test_a_damaged_partition_does_not_hold_up_the_others(tmp_path: Path) -> None:
     async with trio(tmp_path, 2) as cluster:
         await cluster.lead(1, epoch=0, isr=[1], keys=[ZERO, ONE], tell=[1])

@@ -66,6 +66,15 @@ class FakeDisk:
     def logs(self) -> list[FakeLog]:
         return list(self.found.values())
 
+    def futures(self) -> list[FakeLog]:
+        return []
+
+    def get(self, topic_partition: TopicPartition) -> FakeLog | None:
+        return self.found.get(topic_partition)
+
+    def future(self, topic_partition: TopicPartition) -> None:
+        return None
+
     def largest_producer_id(self) -> int:
         return self.producer_id_seen
 

@@ -51,6 +51,24 @@ async def test_changes_survive_a_restart(topic: Admin) -> None:
     assert topic.configs.broker_value("log.cleaner.threads") == 3
 
 
+async def test_the_settings_of_a_group_are_its_own_and_within_bounds(topic: Admin) -> None:
+    group = ConfigResource(ResourceType.GROUP, "a/b")
+    key = "consumer.session.timeout.ms"
+    await topic.configs.change(group, [Change(key, Operation.SET, "50000")])
+    for wrong in ("1", "60001", "soon"):
+        with pytest.raises(InvalidConfig):
+            await topic.configs.change(group, [Change(key, Operation.SET, wrong)])
+    await topic.restart()
+    assert topic.configs.group_value("a/b", key) == 50_000
+    assert topic.configs.group_value("other", key) == 45_000
+    assert topic.configs.groups_with_settings() == ["a/b"]
+    shown = {each.name: (each.value, each.source) for each in topic.configs.describe(group)}
+    assert shown[key] == ("50000", Source.GROUP_CONFIG)
+    await topic.configs.change(group, [Change(key, Operation.DELETE)])
+    assert topic.configs.group_value("a/b", key) == 45_000
+    assert topic.configs.groups_with_settings() == []
+
+
 async def test_a_trial_changes_nothing(topic: Admin) -> None:
     change = [Change("segment.ms", Operation.SET, "9")]
     await topic.configs.change(TOPIC, change, validate_only=True)
@@ -87,7 +105,7 @@ async def test_an_invalid_change_changes_nothing(
         (ConfigResource(ResourceType.BROKER, "one"), InvalidRequest),
         (ConfigResource(ResourceType.BROKER_LOGGER, ""), InvalidRequest),
         (ConfigResource(ResourceType.CLIENT_METRICS, "m"), InvalidRequest),
-        (ConfigResource(ResourceType.GROUP, "g"), InvalidRequest),
+        (ConfigResource(ResourceType.GROUP, ""), InvalidRequest),
         (ConfigResource(3, "x"), InvalidRequest),
     ],
 )

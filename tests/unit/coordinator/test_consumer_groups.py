@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from barnabas.coordinator.group.migration import MigrationPolicy
+from barnabas.coordinator.group.settings import ConsumerTimes
 from barnabas.core.errors import (
     FencedInstanceId,
     FencedMemberEpoch,
@@ -82,7 +83,7 @@ def test_a_member_that_leaves_frees_its_partitions() -> None:
 
 
 def test_a_silent_member_is_removed() -> None:
-    groups, topic = with_topic(consumer_session_timeout_ms=45_000)
+    groups, topic = with_topic()
     groups.beat("a", 0, topics=["t"])
     groups.beat("b", 0, topics=["t"])
     groups.settle()
@@ -209,10 +210,22 @@ def test_a_static_member_that_comes_back_has_what_it_had() -> None:
 
 
 def test_a_static_member_that_does_not_come_back_is_removed() -> None:
-    groups, _ = with_topic(consumer_session_timeout_ms=45_000)
+    groups, _ = with_topic()
     groups.beat("a", 0, topics=["t"], instance="i")
     groups.beat("a", -2, instance="i")
     groups.advance(45_000)
+    assert groups.shard.groups["g"].state.value == "Empty"
+
+
+def test_a_group_may_have_times_of_its_own_and_hears_of_changes() -> None:
+    times = {"g": ConsumerTimes(10_000, 2_000)}
+    groups, _ = with_topic(consumer_times=lambda group: times[group])
+    assert groups.beat("a", 0, topics=["t"]).heartbeat_interval_ms == 2_000
+    times["g"] = ConsumerTimes(20_000, 3_000)
+    assert groups.beat("a", 1).heartbeat_interval_ms == 3_000
+    groups.advance(19_000)
+    assert groups.shard.groups["g"].state.value == "Stable"
+    groups.advance(1_000)
     assert groups.shard.groups["g"].state.value == "Empty"
 
 

@@ -93,6 +93,16 @@ def test_a_second_producer_fences_the_first_and_aborts_its_transaction() -> None
     assert t.add(second, A) == "NONE"
 
 
+def test_a_producer_that_lost_its_transaction_keeps_its_place_until_another_comes() -> None:
+    t = Transactions()
+    first = t.init()
+    t.add(first, A)
+    assert t.refused_init() == "CONCURRENT_TRANSACTIONS"
+    assert t.init(expected=first) == (1000, 1)
+    assert t.init() == (1000, 2)
+    assert t.refused_init(expected=first) == "PRODUCER_FENCED"
+
+
 def test_another_producer_id_owns_nothing() -> None:
     t = Transactions()
     assert t.add((7, 0), A) == "INVALID_PRODUCER_ID_MAPPING"

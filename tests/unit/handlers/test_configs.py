@@ -101,7 +101,7 @@ async def test_this_broker_is_described_without_its_secrets(topic: Broker) -> No
         (BROKER, "2", InvalidRequest.code),
         (BROKER, "x", InvalidRequest.code),
         (CLIENT_METRICS, "m", InvalidRequest.code),
-        (GROUP, "g", InvalidRequest.code),
+        (GROUP, "", InvalidRequest.code),
         (1, "", InvalidRequest.code),
     ],
 )
@@ -170,7 +170,7 @@ async def test_changes_take_effect_at_once(topic: Broker, version: int) -> None:
         ),
         (change_of(BROKER, "1", change("broker.id", SET, "2")), InvalidRequest.code),
         (change_of(BROKER, "2", change("message.max.bytes", SET, "2")), InvalidRequest.code),
-        (change_of(GROUP, "g", change("x", SET, "2")), InvalidRequest.code),
+        (change_of(GROUP, "g", change("x", SET, "2")), InvalidConfig.code),
         (change_of(LOGGER, "1", change("root", DELETE, None)), InvalidRequest.code),
     ],
 )

@@ -85,8 +85,14 @@ def test_zstd_without_a_content_size_and_with_skippable_frames_is_read() -> None
 
 
 def test_lz4_with_every_option_of_its_frame_is_read() -> None:
-    packed = lz4.frame.compress(TEXT, block_linked=True, content_checksum=True, block_checksum=True)
+    packed = lz4.frame.compress(TEXT, block_linked=False, content_checksum=True, block_checksum=True)
     assert decompress(Codec.LZ4, packed, len(TEXT)) == TEXT
+
+
+def test_lz4_blocks_that_depend_on_each_other_are_refused_as_java_does() -> None:
+    packed = lz4.frame.compress(TEXT, block_linked=True)
+    with pytest.raises(CorruptMessage, match="depend"):
+        decompress(Codec.LZ4, packed, len(TEXT))
 
 
 def test_our_lz4_frame_is_of_the_kind_that_java_reads() -> None:
@@ -114,7 +120,9 @@ def _bomb(codec: Codec) -> bytes:
         return framed[:16] + framed[16:] * count
     if codec == Codec.ZSTD:
         return compress(codec, piece) * count
-    with lz4.frame.LZ4FrameCompressor(block_size=lz4.frame.BLOCKSIZE_MAX4MB) as compressor:
+    with lz4.frame.LZ4FrameCompressor(
+        block_size=lz4.frame.BLOCKSIZE_MAX4MB, block_linked=False
+    ) as compressor:
         return b"".join(
             [compressor.begin(), *(compressor.compress(piece) for _ in range(count)), compressor.flush()]
         )

@@ -160,6 +160,7 @@ async def test_an_expansion_holds_the_high_watermark_before_it_is_written(replic
     fetched(partition, THIRD, 1)
     assert (partition.isr, partition.maximal_isr) == ({ME, OTHER}, set(ALL))
     replicas.append(partition)
+    replicas.clock.advance(LAG_MS + 1)
     fetched(partition, OTHER, 2)
     assert partition.log.high_watermark == 1, "broker 3 has only one, and is about to count"
     await settled(keeper)

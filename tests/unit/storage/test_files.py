@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from barnabas.core.errors import KafkaStorageError
 from barnabas.storage.checkpoints import render_offsets
 from barnabas.storage.files import Entry, RealFiles
 
@@ -60,3 +61,12 @@ def test_a_file_that_goes_away_while_its_directory_is_listed_is_left_out(tmp_pat
     (tmp_path / "kept").write_bytes(b"four")
     (tmp_path / "gone").symlink_to(tmp_path / "nowhere")
     assert RealFiles().list(str(tmp_path)) == [Entry("kept", 4, False)]
+
+
+def test_a_directory_is_locked_once_even_within_one_process(tmp_path: Path) -> None:
+    path = str(tmp_path / ".lock")
+    held = RealFiles().lock(path)
+    with pytest.raises(KafkaStorageError, match="another broker"):
+        RealFiles().lock(str(tmp_path / ".." / tmp_path.name / ".lock"))
+    held.release()
+    RealFiles().lock(path).release()

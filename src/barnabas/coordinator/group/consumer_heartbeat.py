@@ -208,7 +208,7 @@ class ConsumerHeartbeat:
         response = ConsumerGroupHeartbeatResponse(
             member_id=member.member_id,
             member_epoch=member.member_epoch,
-            heartbeat_interval_ms=self._settings.consumer_heartbeat_interval_ms,
+            heartbeat_interval_ms=self._settings.consumer_times(request.group_id).heartbeat_interval_ms,
         )
         if is_full or member.assigned != former.assigned:
             response.assignment = AssignmentMessage(
@@ -270,9 +270,11 @@ class ConsumerHeartbeat:
     # Timers
 
     def expect_heartbeat(self, group_id: str, member_id: str, timeout_ms: int | None = None) -> None:
+        if timeout_ms is None:
+            timeout_ms = self._settings.consumer_times(group_id).session_timeout_ms
         self._registry.timers.schedule(
             session_key(group_id, member_id),
-            self._settings.consumer_session_timeout_ms if timeout_ms is None else timeout_ms,
+            timeout_ms,
             lambda: self.fence(group_id, member_id, "its session expired"),
         )
 

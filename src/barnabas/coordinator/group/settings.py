@@ -2,12 +2,29 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from barnabas.coordinator.group.migration import MigrationPolicy
 
 NEW_MEMBER_JOIN_TIMEOUT_MS = 5 * 60 * 1000
 """A member that never completed a join is forgotten after this, however long its session."""
+
+
+class ConsumerTimes(NamedTuple):
+    """What a group of the consumer protocol may have of its own."""
+
+    session_timeout_ms: int
+    heartbeat_interval_ms: int
+
+
+TimesOfGroup = Callable[[str], ConsumerTimes]
+"""Asked at each heartbeat, so that a change reaches groups that live."""
+
+
+def _default_times(_: str) -> ConsumerTimes:
+    return ConsumerTimes(session_timeout_ms=45_000, heartbeat_interval_ms=5_000)
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,8 +38,7 @@ class GroupSettings:
     offsets_retention_check_interval_ms: int = 600_000
 
     protocols: frozenset[str] = frozenset({"classic", "consumer"})
-    consumer_session_timeout_ms: int = 45_000
-    consumer_heartbeat_interval_ms: int = 5_000
+    consumer_times: TimesOfGroup = _default_times
     consumer_max_size: int = (1 << 31) - 1
     consumer_assignors: tuple[str, ...] = ("uniform", "range")
     migration_policy: MigrationPolicy = field(default=MigrationPolicy.DISABLED)

@@ -138,14 +138,17 @@ def prepared(
 
 
 def fenced(metadata: TransactionMetadata, now_ms: int) -> TransactionMetadata:
-    """The coordinator takes the transaction from its producer: aborted, under an epoch nobody else has."""
+    """The coordinator takes the transaction from its producer: aborted, under an epoch nobody else has.
+
+    A producer that shows the epoch before it when it comes back gets this one (KIP-360, KIP-588): it lost a
+    transaction, not its place, as long as no other producer came in between."""
     TRANSITIONS.check(metadata.state, PREPARE_ABORT)
     assert metadata.producer_epoch < EPOCH_MAX, "no producer is given the highest epoch"
     return replace(
         metadata,
         state=PREPARE_ABORT,
         producer_epoch=metadata.producer_epoch + 1,
-        last_producer_epoch=NO_PRODUCER_EPOCH,
+        last_producer_epoch=metadata.producer_epoch,
         last_update_timestamp_ms=now_ms,
     )
 

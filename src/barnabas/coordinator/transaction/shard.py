@@ -25,7 +25,7 @@ from barnabas.core.errors import ConcurrentTransactions, InvalidTransactionTimeo
 from barnabas.core.ids import TopicPartition
 from barnabas.protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
 from barnabas.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
-from barnabas.records.batch import RecordBatch
+from barnabas.records.batch import NO_PRODUCER_EPOCH, RecordBatch
 from barnabas.records.record import iterate_records
 
 logger = logging.getLogger(__name__)
@@ -73,7 +73,12 @@ class TransactionShard:
         )
         if after.state in PREPARED:
             logger.info("%s: a new producer ends the transaction of the one before it", transactional_id)
-            return self._prepare(after, InitProducerIdResponse(error_code=ConcurrentTransactions.code))
+            return self._prepare(
+                after,
+                InitProducerIdResponse(
+                    error_code=ConcurrentTransactions.code, producer_epoch=NO_PRODUCER_EPOCH
+                ),
+            )
         return Decision(
             InitProducerIdResponse(producer_id=after.producer_id, producer_epoch=after.producer_epoch),
             [self._record(after)],

@@ -18,8 +18,6 @@ import mmap
 from crc32c import crc32c
 
 SLOT_BYTES = 16
-OFFSET_RANGE_MAX = (1 << 40) - 2
-"""Offsets that one map can tell apart, counted from its first."""
 
 _HASH_MASK = (1 << 64) - 1
 _CHECK_MASK = (1 << 24) - 1

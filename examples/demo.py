@@ -1,0 +1,209 @@
+"""`make demo`: a broker, a clickstream, two pipelines on Spark, and a chart of what they count.
+
+Everything is real and temporary: the broker listens on a free port of this machine and keeps its
+data in a directory that goes away. One pipeline cleans events into Parquet files and sets bad
+ones aside; the other counts clicks per page and window, exactly once, into a topic, which the
+chart reads back. It ends by itself after DEMO_SECONDS (60), or with Ctrl-C.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import random
+import sys
+import tempfile
+import threading
+import time
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.live import Live
+from rich.table import Table
+
+from barnabas.client.channel import Address
+from barnabas.client.cluster_client import ClusterClient
+from barnabas.client.consumer import EARLIEST, Consumer, list_offsets
+from barnabas.client.producer import OutgoingRecord, Producer
+from barnabas.core.clock import SystemClock
+from barnabas.pipelines.progress import Progress
+from barnabas.pipelines.run import Run
+from barnabas.pipelines.runner import start_pipeline
+from barnabas.pipelines.session import SparkMissing, open_session
+from barnabas.pipelines.validation import load_document
+from barnabas.testing.broker import run_broker
+
+PAGES = ("/", "/shop", "/cart", "/checkout", "/help", "/blog")
+WEIGHTS = (40, 25, 12, 5, 8, 10)
+EVENTS_PER_SECOND = 200
+BAD_SHARE = 0.01
+SCHEMA = "user STRING, page STRING, ms INT, at TIMESTAMP"
+SOURCE = {"type": "topic", "topics": ["clicks"], "schema": SCHEMA}
+BAR_WIDTH = 40
+
+
+def clean(out: Path) -> dict[str, Any]:
+    return {
+        "name": "clean-clicks",
+        "source": SOURCE,
+        "transforms": [
+            {"MaskField": "user"},
+            {"sql": "SELECT *, ms > 800 AS slow, date(at) AS day FROM input WHERE page IS NOT NULL"},
+        ],
+        "sink": {"type": "files", "path": str(out), "partition_by": ["day"]},
+        "errors": {"tolerance": "all", "dead_letter_topic": "bad-clicks"},
+        "trigger": "5 seconds",
+    }
+
+
+COUNT: dict[str, Any] = {
+    "name": "count-pages",
+    "source": SOURCE,
+    "transforms": [
+        {
+            "type": "window",
+            "time": "at",
+            "size": "10 seconds",
+            "group_by": "page",
+            "emit": "updates",
+            "aggregates": {"clicks": "count(*)", "slowest_ms": "max(ms)"},
+        }
+    ],
+    "sink": {"type": "topic", "topic": "page-counts", "key": ["page", "window_start"]},
+    "errors": {"tolerance": "all"},
+    "trigger": "2 seconds",
+}
+
+
+class Clickstream(threading.Thread):
+    """Writes clicks, and reads the counts back, until told to stop."""
+
+    def __init__(self, bootstrap: str) -> None:
+        super().__init__(daemon=True)
+        self.produced = 0
+        self.bad = 0
+        self.windows: dict[tuple[str, str], int] = {}
+        self.stopped = threading.Event()
+        self.ready = threading.Event()
+        self._bootstrap = bootstrap
+        self._random = random.Random(42)  # noqa: S311 - a demonstration
+
+    def run(self) -> None:
+        asyncio.run(self._work())
+
+    def clicks(self) -> Counter[str]:
+        """Per page, over all windows, as the topic says."""
+        total: Counter[str] = Counter()
+        for (page, _), count in self.windows.items():
+            total[page] += count
+        return total
+
+    async def _work(self) -> None:
+        cluster = ClusterClient(
+            [Address.parse(self._bootstrap)], clock=SystemClock(), randomness=random.SystemRandom()
+        )
+        async with cluster:
+            for topic in ("clicks", "page-counts", "bad-clicks"):
+                await cluster.topic(topic, auto_create=True)
+            self.ready.set()
+            writing = asyncio.create_task(self._write(Producer(cluster)))
+            await self._read(cluster)
+            await writing
+
+    async def _write(self, producer: Producer) -> None:
+        while not self.stopped.is_set():
+            batch = [self._click() for _ in range(EVENTS_PER_SECOND // 4)]
+            await producer.send("clicks", batch)
+            self.produced += len(batch)
+            await asyncio.sleep(0.25)
+
+    def _click(self) -> OutgoingRecord:
+        if self._random.random() < BAD_SHARE:
+            self.bad += 1
+            return OutgoingRecord(None, b"{not a click")
+        (page,) = self._random.choices(PAGES, WEIGHTS)
+        user = f"user-{self._random.randrange(50)}"
+        at = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+        click = {"user": user, "page": page, "ms": int(self._random.expovariate(1 / 250)), "at": at}
+        return OutgoingRecord(user.encode(), json.dumps(click).encode())
+
+    async def _read(self, cluster: ClusterClient) -> None:
+        start = await list_offsets(cluster, "page-counts", [0], EARLIEST)
+        async with Consumer(cluster, "page-counts", start, read_committed=True) as consumer:
+            while not self.stopped.is_set():
+                for _, record in await consumer.poll():
+                    row = json.loads(bytes(record.value or b"{}"))
+                    self.windows[row["page"], row["window_start"]] = row["clicks"]
+
+
+def chart(stream: Clickstream, latest: dict[str, Progress], left_s: float) -> Table:
+    table = Table(title=f"clicks per page, from topic page-counts ({left_s:.0f} s left)", box=None)
+    clicks = stream.clicks()
+    most = max(clicks.values(), default=1)
+    for page in PAGES:
+        bar = "█" * round(BAR_WIDTH * clicks[page] / most)
+        table.add_row(page, f"[cyan]{bar}[/]", f"{clicks[page]:,}")
+    table.add_row("", "", "")
+    for name, progress in sorted(latest.items()):
+        lag = "" if progress.lag is None else f", lag {progress.lag}"
+        rate = f"batch {progress.batch_id}: {progress.records} records in {progress.batch_ms} ms{lag}"
+        table.add_row(name, rate, f"{progress.errors} bad" if progress.errors else "")
+    table.add_row("produced", f"{stream.produced:,} events, {stream.bad} of them bad", "")
+    return table
+
+
+def show(console: Console, stream: Clickstream, latest: dict[str, Progress], seconds: float) -> None:
+    end = time.perf_counter() + seconds
+    with Live(console=console, refresh_per_second=4, transient=not console.is_terminal) as live:
+        while (left_s := end - time.perf_counter()) > 0:
+            live.update(chart(stream, latest, left_s))
+            time.sleep(0.5)
+
+
+def main() -> int:
+    console = Console()
+    seconds = float(os.environ.get("DEMO_SECONDS", "60"))
+    with tempfile.TemporaryDirectory(prefix="barnabas-demo-") as scratch, run_broker() as broker:
+        console.print(f"a broker listens on {broker.bootstrap}; starting Spark …")
+        try:
+            spark = open_session(None, {}, name="demo")
+        except SparkMissing as error:
+            console.print(f"[red]{error}[/]")
+            return 1
+        stream = Clickstream(broker.bootstrap)
+        stream.start()
+        stream.ready.wait()
+        out = Path(scratch) / "clicks"
+        latest: dict[str, Progress] = {}
+        running = [
+            start_pipeline(
+                Run(spark, load_document(document), broker.bootstrap, str(Path(scratch) / "state")),
+                lambda progress: latest.update({progress.pipeline: progress}),
+            )
+            for document in (clean(out), COUNT)
+        ]
+        try:
+            show(console, stream, latest, seconds)
+        except KeyboardInterrupt:
+            console.print("interrupted; stopping …")
+        stream.stopped.set()
+        stream.join()
+        for pipeline in running:
+            pipeline.stop()
+        files = [file for file in out.rglob("*.parquet") if "_spark_metadata" not in file.parts]
+        rows = spark.read.parquet(str(out)).count() if files else 0
+        console.print(chart(stream, latest, 0))
+        console.print(
+            f"{stream.produced:,} clicks were produced; {rows:,} clean ones lie in {len(files)} files,"
+            f" {sum(stream.clicks().values()):,} were counted in {len(stream.windows)} windows."
+        )
+        spark.stop()
+    console.print("the broker, Spark and every file are gone.")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,316 @@
+"""`barnabas pipeline`: judge specs, run one here, or steer those of the service."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from barnabas.cli.exits import INTERRUPTED, Failure, InvalidSettings, Unreachable
+from barnabas.cli.output import print_json, print_table
+from barnabas.cli.pipeline_client import ask, path_of
+from barnabas.cli.session import bootstrap_option
+from barnabas.client.channel import Address
+from barnabas.client.cluster_client import ClusterUnreachable
+
+if TYPE_CHECKING:
+    from barnabas.pipelines.progress import Progress
+    from barnabas.pipelines.spec import PipelineSpec
+
+DEFAULT_URL = "http://127.0.0.1:8083"
+INSTALL = "pipelines need more than a broker: pip install 'barnabas[spark]' (and Java 17 to run them)"
+
+_url = click.option(
+    "--url",
+    envvar="BARNABAS_PIPELINES",
+    default=DEFAULT_URL,
+    show_default=True,
+    metavar="URL",
+    help="Where the pipeline service is.  [env: BARNABAS_PIPELINES]",
+)
+_name = click.argument("name")
+_json = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+_state = click.option(
+    "--state",
+    default="barnabas-pipelines",
+    show_default=True,
+    metavar="DIR",
+    help="Where checkpoints are kept: a directory, or a URL that every machine of Spark sees.",
+)
+_master = click.option(
+    "--master", metavar="MASTER", help="local[*], local-cluster[…], spark://…, yarn, k8s://…"
+)
+
+
+@click.group()
+def pipeline() -> None:
+    """Run data pipelines on Spark, and steer them.
+
+    `validate` and `run` work on a spec here; the others ask the service that `serve` starts.
+    """
+
+
+@pipeline.command()
+@click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path))
+def validate(files: tuple[Path, ...]) -> None:
+    """Say what is wrong with specs, before any Spark starts."""
+    failed = False
+    for file in files:
+        try:
+            spec = _load(file)
+        except InvalidSettings as error:
+            failed = True
+            click.echo(error.message, err=True)
+        else:
+            click.echo(f"{file}: {spec.name} is valid: {describe(spec)}")
+    if failed:
+        sys.exit(InvalidSettings.exit_code)
+
+
+@pipeline.command()
+@click.argument("file", type=click.Path(path_type=Path))
+@_state
+@_master
+@click.option("--quiet", is_flag=True, help="Print no progress.")
+@bootstrap_option
+def run(file: Path, state: str, master: str | None, quiet: bool, bootstrap: tuple[Address, ...]) -> None:
+    """Run the pipeline in FILE here, until it ends or is interrupted."""
+    spec = _load(file)
+    from barnabas.pipelines.run import PipelineFailed, Run  # noqa: PLC0415 - a plain install stops before
+    from barnabas.pipelines.session import SparkMissing, open_session  # noqa: PLC0415
+
+    click.echo(f"{spec.name}: {describe(spec)}", err=True)
+    try:
+        session = open_session(master or spec.spark.master, spec.spark.conf, name=spec.name)
+        from barnabas.pipelines.runner import run_pipeline  # noqa: PLC0415
+
+        place = Run(session, spec, ",".join(map(str, bootstrap)), state)
+        run_pipeline(place, _printer(quiet=quiet))
+    except (PipelineFailed, SparkMissing) as error:
+        raise Failure(str(error)) from None
+    except KeyboardInterrupt:
+        sys.exit(INTERRUPTED)
+    click.echo(f"{spec.name}: done", err=True)
+
+
+@pipeline.command()
+@click.option("--listen", default="127.0.0.1:8083", show_default=True, metavar="HOST:PORT")
+@_state
+@_master
+@bootstrap_option
+def serve(listen: str, state: str, master: str | None, bootstrap: tuple[Address, ...]) -> None:
+    """Keep pipelines running, and serve Kafka Connect's REST interface."""
+    try:
+        from barnabas.pipelines.server import serve as serve_forever  # noqa: PLC0415 - needs more than a broker
+    except ImportError:
+        raise Failure(INSTALL) from None
+    address = Address.parse(listen)
+    place = str(Path(state).absolute()) if "://" not in state else state
+
+    def ready(port: int) -> None:
+        click.echo(f"barnabas pipelines listen on http://{address.host}:{port}")
+
+    try:
+        asyncio.run(
+            serve_forever(bootstrap, place, host=address.host, port=address.port, master=master, ready=ready)
+        )
+    except ClusterUnreachable as error:
+        raise Unreachable(f"{error}: is a broker running? start one with 'barnabas start'") from None
+
+
+@pipeline.command()
+@click.argument("what", metavar="FILE|NAME")
+@_url
+def start(what: str, url: str) -> None:
+    """Hand the spec in FILE to the service and start it, or start NAME, which the service knows."""
+    file = Path(what)
+    if not file.is_file():
+        ask(url, "PUT", path_of(what, "resume"))
+        click.echo(f"started {what}")
+        return
+    spec = _load(file)
+    config = {
+        "connector.class": "Pipeline",
+        "name": spec.name,
+        "pipeline.spec": file.read_text(encoding="utf-8"),
+    }
+    ask(url, "PUT", path_of(spec.name, "config"), config)
+    ask(url, "PUT", path_of(spec.name, "resume"))
+    click.echo(f"started {spec.name}")
+
+
+@pipeline.command()
+@_name
+@_url
+def stop(name: str, url: str) -> None:
+    """Stop NAME; its offsets can then be changed."""
+    ask(url, "PUT", path_of(name, "stop"))
+    click.echo(f"stopped {name}")
+
+
+@pipeline.command()
+@_name
+@_url
+def pause(name: str, url: str) -> None:
+    """Pause NAME: its query ends, its checkpoint stays."""
+    ask(url, "PUT", path_of(name, "pause"))
+    click.echo(f"paused {name}")
+
+
+@pipeline.command()
+@_name
+@_url
+def resume(name: str, url: str) -> None:
+    """Let NAME go on where it was."""
+    ask(url, "PUT", path_of(name, "resume"))
+    click.echo(f"resumed {name}")
+
+
+@pipeline.command()
+@_name
+@_url
+def restart(name: str, url: str) -> None:
+    """Start NAME again, whatever became of it."""
+    ask(url, "POST", path_of(name, "restart") + "?includeTasks=true")
+    click.echo(f"restarted {name}")
+
+
+@pipeline.command()
+@_name
+@_url
+def delete(name: str, url: str) -> None:
+    """Forget NAME; what it wrote stays."""
+    ask(url, "DELETE", path_of(name))
+    click.echo(f"deleted {name}")
+
+
+@pipeline.command(name="list")
+@_json
+@_url
+def list_(as_json: bool, url: str) -> None:
+    """List the pipelines and how they are."""
+    found: dict[str, Any] = ask(url, "GET", "/connectors?expand=status")
+    if as_json:
+        print_json([each["status"] for each in found.values()])
+        return
+    rows = [_row(name, each["status"]["pipeline"]) for name, each in sorted(found.items())]
+    print_table(("name", "state", "delivery", "records", "lag", "dead letters", "restarts"), rows)
+
+
+@pipeline.command()
+@_name
+@_json
+@_url
+def status(name: str, as_json: bool, url: str) -> None:
+    """Say how NAME is."""
+    found = ask(url, "GET", path_of(name, "status"))
+    if as_json:
+        print_json(found)
+        return
+    about = found["pipeline"]
+    click.echo(f"{name} is {about['state']} ({about['delivery']})")
+    if about["last_error"]:
+        click.echo(f"last error: {about['last_error']}")
+    if about["progress"]:
+        from barnabas.pipelines.progress import Progress, progress_line  # noqa: PLC0415
+
+        click.echo(progress_line(Progress.of_document(about["progress"]), about["records"]))
+
+
+@pipeline.command()
+@_name
+@click.option("--reset", is_flag=True, help="Begin again where the spec says.")
+@click.option("--set", "changes", multiple=True, metavar="TOPIC:PARTITION=OFFSET", help="Begin again there.")
+@_json
+@_url
+def offsets(name: str, reset: bool, changes: tuple[str, ...], as_json: bool, url: str) -> None:
+    """Show how far NAME has read, or, when it is stopped, change that."""
+    if reset:
+        click.echo(ask(url, "DELETE", path_of(name, "offsets"))["message"])
+        return
+    if changes:
+        body = {"offsets": [_offset(text) for text in changes]}
+        click.echo(ask(url, "PATCH", path_of(name, "offsets"), body)["message"])
+        return
+    rows = ask(url, "GET", path_of(name, "offsets"))["offsets"]
+    if as_json:
+        print_json(rows)
+        return
+    table = [
+        tuple(str(each) for each in (*row["partition"].values(), *row["offset"].values())) for row in rows
+    ]
+    width = max(map(len, table), default=3)
+    print_table(("topic", "partition", "offset")[:width] if width <= 3 else ("offset",) * width, table)
+
+
+def describe(spec: PipelineSpec) -> str:
+    steps = [spec.source.type, *(part.type for part in spec.transforms), spec.sink.type]
+    return f"{' -> '.join(steps)}, {spec.guarantee.value}"
+
+
+def _load(file: Path) -> PipelineSpec:
+    try:
+        from barnabas.pipelines.validation import InvalidSpec, load  # noqa: PLC0415 - rarely needed
+        from barnabas.pipelines.yaml_source import UnreadableSpec, read_yaml  # noqa: PLC0415
+    except ImportError:
+        raise Failure(INSTALL) from None
+    try:
+        return load(read_yaml(file.read_text(encoding="utf-8"), str(file)))
+    except OSError as error:
+        raise InvalidSettings(f"{file}: {error.strerror}") from None
+    except (InvalidSpec, UnreadableSpec) as error:
+        raise _InvalidSpec(str(error)) from None
+
+
+class _InvalidSpec(InvalidSettings):
+    """Keeps its lines: there is one for each problem."""
+
+    def show(self, file: Any = None) -> None:
+        click.echo(self.message, file=file, err=file is None)
+
+
+def _printer(*, quiet: bool) -> Any:
+    from barnabas.pipelines.progress import progress_line  # noqa: PLC0415
+
+    total = 0
+
+    def show(progress: Progress) -> None:
+        nonlocal total
+        total += progress.records
+        if quiet:
+            return
+        line = progress_line(progress, total)
+        if sys.stderr.isatty():
+            click.echo(f"\r\x1b[K{line}", err=True, nl=False)
+        elif progress.records:
+            click.echo(line, err=True)
+
+    return show
+
+
+def _row(name: str, about: dict[str, Any]) -> tuple[str, ...]:
+    progress = about["progress"] or {}
+    lag = progress.get("lag")
+    return (
+        name,
+        about["state"],
+        about["delivery"],
+        str(about["records"]),
+        "" if lag is None else str(lag),
+        str(about["dead_letters"]),
+        str(about["restarts"]),
+    )
+
+
+def _offset(text: str) -> dict[str, Any]:
+    place, equals, offset = text.partition("=")
+    topic, colon, partition = place.rpartition(":")
+    if not (equals and colon and partition.isdecimal() and offset.isdecimal()):
+        raise click.BadParameter(f"{text!r} is not of the form TOPIC:PARTITION=OFFSET", param_hint="--set")
+    return {
+        "partition": {"kafka_topic": topic, "kafka_partition": int(partition)},
+        "offset": {"kafka_offset": int(offset)},
+    }

@@ -1,0 +1,51 @@
+"""AlterReplicaLogDirs (34), v1-2. Gaps: a replica that is not on this broker yet cannot be given a
+directory in advance.
+
+Moves replicas between the log directories of this broker. The answer says that the move has begun;
+DescribeLogDirs shows how far it is.
+"""
+
+from __future__ import annotations
+
+from barnabas.core.errors import NONE
+from barnabas.core.ids import TopicPartition
+from barnabas.handlers.context import RequestContext
+from barnabas.handlers.failures import as_kafka_error
+from barnabas.handlers.registry import Api
+from barnabas.protocol.api_keys import ApiKey
+from barnabas.protocol.messages.alter_replica_log_dirs import (
+    AlterReplicaLogDirPartitionResult,
+    AlterReplicaLogDirsRequest,
+    AlterReplicaLogDirsResponse,
+    AlterReplicaLogDirTopicResult,
+)
+
+
+def handle_alter_replica_log_dirs(
+    request: AlterReplicaLogDirsRequest, context: RequestContext
+) -> AlterReplicaLogDirsResponse:
+    results: dict[str, AlterReplicaLogDirTopicResult] = {}
+    for directory in request.dirs:
+        for topic in directory.topics:
+            result = results.setdefault(
+                topic.name, AlterReplicaLogDirTopicResult(topic_name=topic.name, partitions=[])
+            )
+            for index in topic.partitions:
+                code = _move(TopicPartition(topic.name, index), directory.path, context)
+                result.partitions.append(
+                    AlterReplicaLogDirPartitionResult(partition_index=index, error_code=code)
+                )
+    return AlterReplicaLogDirsResponse(results=list(results.values()))
+
+
+def _move(topic_partition: TopicPartition, path: str, context: RequestContext) -> int:
+    try:
+        context.broker.replicas.mover.move(topic_partition, path)
+    except Exception as error:  # noqa: BLE001 - each partition has its own answer
+        return as_kafka_error(error, f"moving {topic_partition}").code
+    return NONE
+
+
+ALTER_REPLICA_LOG_DIRS = Api(
+    ApiKey.ALTER_REPLICA_LOG_DIRS, versions=range(1, 3), handle=handle_alter_replica_log_dirs
+)

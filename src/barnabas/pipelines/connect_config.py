@@ -1,0 +1,239 @@
+"""Connect's flat configurations, read as pipeline specs, so that habits and tools carry over.
+
+A configuration is a flat map of text. `connector.class` names one of our sources or sinks (by
+its short name, or by the class names of well-known Connect plugins that do the same); the other
+end is a topic, as in Connect: a sink connector reads `topics`, a source connector writes `topic`.
+Or it is `connector.class=Pipeline` with a whole spec as YAML under `pipeline.spec`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from barnabas.pipelines.catalogue import CATALOGUE
+from barnabas.pipelines.options import Kind, Plugin, Value
+from barnabas.pipelines.spec import PipelineSpec
+from barnabas.pipelines.transforms.words import TOMBSTONE
+from barnabas.pipelines.validation import InvalidSpec, Problem, load
+from barnabas.pipelines.yaml_source import Located, UnreadableSpec, read_yaml
+
+WHOLE_SPEC = "Pipeline"
+
+_ELSEWHERE = {
+    "FileStreamSource": "FilesSource",
+    "FileStreamSink": "FilesSink",
+    "S3Sink": "FilesSink",
+    "HdfsSink": "FilesSink",
+}
+_CONVERTERS = {
+    "JsonConverter": "json",
+    "StringConverter": "text",
+    "ByteArrayConverter": "raw",
+    "AvroConverter": "avro",
+    "ProtobufConverter": "protobuf",
+}
+_IGNORED = re.compile(
+    r"name|connector\.class|tasks\.max|transforms(\..*)?|predicates(\..*)?|errors\..*|(key|value|header)\.converter(\..*)?"
+    r"|config\.action\.reload|producer\.override\..*|consumer\.override\..*|topic\.creation\..*|exactly\.once\.support"
+    r"|delivery|engine|trigger|spark\..*|restart\..*|pipeline\.spec"
+)
+
+
+def connector_types() -> dict[str, Plugin]:
+    """Our connector classes by name: every source and sink but the topic source."""
+    ends = (*CATALOGUE["source"].values(), *CATALOGUE["sink"].values())
+    return {plugin.connect_class: plugin for plugin in ends if plugin.connect_class != "TopicSource"}
+
+
+def spec_of_config(name: str, config: Mapping[str, Any]) -> PipelineSpec:
+    """The spec that a configuration stands for, or InvalidSpec."""
+    return load(located_of_config(name, config))
+
+
+def located_of_config(name: str, config: Mapping[str, Any]) -> Located:
+    asked = config.get("connector.class")
+    if asked is None:
+        raise _invalid("connector.class", f"is missing; expected {WHOLE_SPEC} or one of {_class_names()}")
+    short = str(asked).rsplit(".", 1)[-1]
+    if short == WHOLE_SPEC:
+        return _whole(name, config)
+    plugin = connector_types().get(_short_class(short))
+    if plugin is None:
+        raise _invalid(
+            "connector.class", f"there is no connector {asked!r}; expected {WHOLE_SPEC}, {_class_names()}"
+        )
+    return Located(_document(name, config, plugin), "config")
+
+
+def _short_class(short: str) -> str:
+    bare = short.removesuffix("Connector")
+    return _ELSEWHERE.get(bare, bare)
+
+
+def config_of_document(document: Mapping[str, Any]) -> dict[str, str]:
+    """A whole spec as a configuration that a Connect tool can keep."""
+    import yaml  # noqa: PLC0415 - only here
+
+    text = yaml.safe_dump(dict(document), sort_keys=False)
+    return {"connector.class": WHOLE_SPEC, "name": str(document.get("name", "")), "pipeline.spec": text}
+
+
+def _whole(name: str, config: Mapping[str, Any]) -> Located:
+    text = config.get("pipeline.spec")
+    if not isinstance(text, str):
+        raise _invalid("pipeline.spec", "is missing; expected a spec as YAML")
+    try:
+        located = read_yaml(text, "pipeline.spec")
+    except UnreadableSpec as error:
+        raise _invalid("pipeline.spec", str(error)) from None
+    if isinstance(located.document, dict):
+        located.document.setdefault("name", name)
+        if located.document["name"] != name:
+            raise _invalid("pipeline.spec", f"names itself {located.document['name']!r}, not {name!r}")
+    return located
+
+
+def _document(name: str, config: Mapping[str, Any], plugin: Plugin) -> dict[str, Value]:
+    topic_source, topic_sink = CATALOGUE["source"]["topic"], CATALOGUE["sink"]["topic"]
+    if plugin.role == "source":
+        source, sink, topic_end = plugin, topic_sink, "sink"
+    else:
+        source, sink, topic_end = topic_source, plugin, "source"
+    document: dict[str, Value] = {
+        "name": name,
+        "source": {"type": source.name, **_options(config, source)},
+        "sink": {"type": sink.name, **_options(config, sink)},
+        "transforms": _transforms(config),
+        "errors": _errors(config),
+    }
+    if plugin is topic_sink:
+        document["sink"].pop("topic", None)
+        if "topic" in config:
+            document["sink"]["topic"] = config["topic"]
+        document["source"].pop("topics", None)
+        document["source"]["topics"] = config.get("topics") or None
+    document[topic_end] |= _converters(config)
+    for section in ("delivery", "engine", "trigger"):
+        if section in config:
+            document[section] = config[section]
+    document["spark"] = _spark(config)
+    restart = {
+        key.removeprefix("restart."): value for key, value in config.items() if key.startswith("restart.")
+    }
+    _unknown(config, source, sink)
+    return document | ({"restart": restart} if restart else {})
+
+
+def _options(config: Mapping[str, Any], plugin: Plugin) -> dict[str, Value]:
+    """The options of one end: by our names, by those with dots, by Connect's."""
+    found: dict[str, Value] = {}
+    for row in plugin.options:
+        if row.name == "format" and plugin.name == "topic":
+            continue
+        for key in (row.name, row.name.replace("_", "."), *row.aliases):
+            if key in config and config[key] != "":
+                found[row.name] = config[key]
+        if row.kind is Kind.MAP:
+            prefix = row.name.replace("_", ".") + "."
+            nested = {
+                key.removeprefix(prefix): each for key, each in config.items() if key.startswith(prefix)
+            }
+            if nested and row.name != "kafka":
+                found[row.name] = nested
+    return found
+
+
+def _converters(config: Mapping[str, Any]) -> dict[str, Value]:
+    found: dict[str, Value] = {}
+    for key, option in (("value.converter", "format"), ("key.converter", "key_format")):
+        given = config.get(key)
+        if given is None:
+            continue
+        kind = _CONVERTERS.get(str(given).rsplit(".", 1)[-1])
+        if kind is None:
+            raise _invalid(key, f"there is no converter {given!r}; expected one of {', '.join(_CONVERTERS)}")
+        if option == "format" or kind in ("text", "raw"):
+            found[option] = kind
+    if "value.format" in config:
+        found["format"] = config["value.format"]
+    if config.get("value.converter.schema.registry.url"):
+        found["schema_registry"] = config["value.converter.schema.registry.url"]
+    return found
+
+
+def _errors(config: Mapping[str, Any]) -> dict[str, Value]:
+    names = {
+        "errors.tolerance": "tolerance",
+        "errors.deadletterqueue.topic.name": "dead_letter_topic",
+        "errors.max.error.ratio": "max_error_ratio",
+    }
+    return {ours: config[theirs] for theirs, ours in names.items() if config.get(theirs)}
+
+
+def _spark(config: Mapping[str, Any]) -> dict[str, Value]:
+    conf = {key: each for key, each in config.items() if key.startswith("spark.") and key != "spark.master"}
+    section: dict[str, Value] = {"conf": conf} if conf else {}
+    if "spark.master" in config:
+        section["master"] = config["spark.master"]
+    return section
+
+
+def _transforms(config: Mapping[str, Any]) -> list[Value]:
+    names = [name.strip() for name in str(config.get("transforms", "")).split(",") if name.strip()]
+    return [_transform(name, config) for name in names]
+
+
+def _transform(name: str, config: Mapping[str, Any]) -> dict[str, Value]:
+    prefix = f"transforms.{name}."
+    given = {key.removeprefix(prefix): each for key, each in config.items() if key.startswith(prefix)}
+    kind, _, target = str(given.pop("type", "")).partition("$")
+    short = kind.rsplit(".", 1)[-1]
+    if short not in CATALOGUE["transform"]:
+        raise _invalid(
+            f"{prefix}type",
+            f"there is no transform {kind!r}; expected one of {', '.join(CATALOGUE['transform'])}",
+        )
+    part: dict[str, Value] = {"type": short, **given}
+    if target:
+        part["target"] = target.lower()
+    if "predicate" in part:
+        part["predicate"] = _predicate(str(part["predicate"]), config)
+    return part
+
+
+def _predicate(name: str, config: Mapping[str, Any]) -> str:
+    """Connect's predicates as SQL conditions."""
+    kind = str(config.get(f"predicates.{name}.type", "")).rsplit(".", 1)[-1]
+    if kind == "TopicNameMatches":
+        pattern = str(config.get(f"predicates.{name}.pattern", "")).replace("'", "''")
+        return f"_topic RLIKE r'^(?:{pattern})$'"
+    if kind == "HasHeaderKey":
+        header = str(config.get(f"predicates.{name}.name", "")).replace("'", "''")
+        return f"exists(_headers, h -> h.key = '{header}')"
+    if kind == "RecordIsTombstone":
+        return TOMBSTONE
+    raise _invalid(
+        f"predicates.{name}.type",
+        f"there is no predicate {kind!r}; expected TopicNameMatches, HasHeaderKey or RecordIsTombstone",
+    )
+
+
+def _unknown(config: Mapping[str, Any], *plugins: Plugin) -> None:
+    known = {"topic", "topics", "topics.regex", "value.format", "key.format"}
+    prefixes: list[str] = []
+    for row in (row for plugin in plugins for row in plugin.options):
+        known |= {row.name, row.name.replace("_", "."), *row.aliases}
+        prefixes += [row.name.replace("_", ".") + "."] if row.kind is Kind.MAP else []
+    for key in config:
+        if key not in known and not _IGNORED.fullmatch(key) and not key.startswith(tuple(prefixes)):
+            raise _invalid(key, f"{plugins[0].name} to {plugins[1].name} has no option {key!r}")
+
+
+def _class_names() -> str:
+    return ", ".join(connector_types())
+
+
+def _invalid(key: str, message: str) -> InvalidSpec:
+    return InvalidSpec([Problem((key,), "config", None, message)])

@@ -1,0 +1,88 @@
+"""The way to topics: which connector, and its options.
+
+`format("barnabas")` is the default; Spark's own connector (`jvm`) takes the same option names,
+so that the engine is a matter of one word.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+
+from barnabas.pipelines.run import PipelineFailed, Run
+from barnabas.pipelines.spec import Engine, Part
+
+FORMATS = {
+    Engine.AUTO: "barnabas",
+    Engine.PYTHON: "barnabas",
+    Engine.SEGMENTS: "barnabas",
+    Engine.JVM: "kafka",
+}
+_PASSED_ON = {
+    "pattern": "subscribePattern",
+    "assign": "assign",
+    "starting_timestamp": "startingTimestamp",
+    "max_offsets_per_trigger": "maxOffsetsPerTrigger",
+    "min_partitions": "minPartitions",
+}
+
+
+def read_records(part: Part, run: Run, *, streaming: bool, **more: str) -> DataFrame:
+    """A topic source's records as they are, with the columns of Spark's Kafka source."""
+    reader: Any = run.spark.readStream if streaming else run.spark.read
+    options = source_options(part, run)
+    if not streaming:
+        options.pop("maxOffsetsPerTrigger", None)
+    frame: DataFrame = reader.format(FORMATS[run.spec.engine]).options(**options, **more).load()
+    return frame
+
+
+def source_options(part: Part, run: Run) -> dict[str, str]:
+    options = {
+        "kafka.bootstrap.servers": run.bootstrap_of(part),
+        "kafka.isolation.level": part["isolation_level"],
+        "failOnDataLoss": str(part["fail_on_data_loss"]).lower(),
+        "includeHeaders": str(wants_headers(part, run)).lower(),
+        **client_options(run.resolved(part, "kafka") or {}),
+    }
+    if part.get("topics"):
+        options["subscribe"] = ",".join(part["topics"])
+    if not part.get("starting_timestamp"):
+        options["startingOffsets"] = part.get("starting_offsets", "earliest")
+    if part.get("ending_offsets"):
+        options["endingOffsets"] = part["ending_offsets"]
+    if "ending_offsets" in part.options and part.get("starting_offsets", "").startswith("{"):
+        # The offsets of some partitions only: those are the ones to read.
+        for name in ("subscribe", "subscribePattern", "assign"):
+            options.pop(name, None)
+        named = json.loads(part["starting_offsets"])
+        options["assign"] = json.dumps({topic: [int(each) for each in rows] for topic, rows in named.items()})
+        return options
+    for ours, theirs in _PASSED_ON.items():
+        if part.get(ours) is not None:
+            options[theirs] = str(part[ours])
+    if run.spec.engine is Engine.SEGMENTS:
+        options["engine"] = "segments"
+    return options
+
+
+def wants_headers(part: Part, run: Run) -> bool:
+    """Dead letters keep the headers that they came with."""
+    return bool(part["headers"]) or run.spec.errors.dead_letter_topic is not None
+
+
+def client_options(given: Mapping[str, str]) -> dict[str, str]:
+    return {name if name.startswith("kafka.") else f"kafka.{name}": value for name, value in given.items()}
+
+
+def require_class(spark: SparkSession, name: str, what: str, package: str) -> None:
+    """Say what to add to the class path, rather than let Spark say what it did not find."""
+    try:
+        spark._jvm.java.lang.Thread.currentThread().getContextClassLoader().loadClass(name)  # type: ignore[union-attr]
+    except Exception:  # noqa: BLE001 - Py4J wraps ClassNotFoundException in a class of its own
+        raise PipelineFailed(
+            f"{what} is not on Spark's class path; add {package} to spark.jars.packages"
+        ) from None

@@ -1,0 +1,73 @@
+"""A look at a schema (`id BIGINT, tags ARRAY<STRING>`) without Spark: is it one, and if not, where not.
+
+Spark parses the schema again when the pipeline runs; this is for the person who wrote STIRNG,
+and wants to hear of it now.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+
+SIMPLE = frozenset(
+    (
+        "BOOLEAN", "TINYINT", "BYTE", "SMALLINT", "SHORT", "INT", "INTEGER", "BIGINT", "LONG", "FLOAT",
+        "REAL", "DOUBLE", "DATE", "TIMESTAMP", "TIMESTAMP_NTZ", "TIMESTAMP_LTZ", "STRING", "BINARY",
+        "DECIMAL", "DEC", "NUMERIC", "VARIANT", "VOID", "INTERVAL",
+    )
+)  # fmt: skip
+_SIZED = re.compile(
+    r"(DECIMAL|DEC|NUMERIC|CHAR|VARCHAR|CHARACTER)\s*\(\s*\d+\s*(,\s*\d+\s*)?\)", re.IGNORECASE
+)
+_FIELD = re.compile(r"\s*(`[^`]+`|[A-Za-z_]\w*)(?:\s*:\s*|\s+)(.+?)\s*", re.DOTALL)
+_SUFFIX = re.compile(r"\s+(NOT\s+NULL|COMMENT\s+'[^']*'|COMMENT\s+\"[^\"]*\")\s*$", re.IGNORECASE)
+
+
+def schema_complaint(text: str) -> str | None:
+    """What is wrong with a schema, or None."""
+    for column in _split(text):
+        found = _FIELD.fullmatch(column)
+        if found is None:
+            return f"{column.strip() or 'an empty column'!r} is not `name TYPE`"
+        complaint = _type_complaint(found.group(2))
+        if complaint:
+            return f"column {found.group(1)}: {complaint}"
+    return None
+
+
+def _type_complaint(text: str) -> str | None:
+    while (stripped := _SUFFIX.sub("", text)) != text:
+        text = stripped
+    text = text.strip()
+    upper = text.upper()
+    if upper in SIMPLE or _SIZED.fullmatch(text):
+        return None
+    nested = re.fullmatch(r"(ARRAY|MAP|STRUCT)\s*<(.*)>", text, re.IGNORECASE | re.DOTALL)
+    if nested is None:
+        close = difflib.get_close_matches(upper, SIMPLE | {"ARRAY", "MAP", "STRUCT"}, n=1)
+        return f"{text!r} is not a type" + (f"; did you mean {close[0]}?" if close else "")
+    kind, inside = nested.group(1).upper(), nested.group(2)
+    if kind == "STRUCT":
+        return schema_complaint(inside)
+    parts = _split(inside)
+    if len(parts) != (2 if kind == "MAP" else 1):
+        return f"{kind} takes {'two types' if kind == 'MAP' else 'one type'}, not {inside.strip()!r}"
+    return next((complaint for part in parts if (complaint := _type_complaint(part))), None)
+
+
+def _split(text: str) -> list[str]:
+    """At the commas that stand outside brackets and quotes."""
+    parts, depth, quote, begin = [], 0, "", 0
+    for at, char in enumerate(text):
+        if quote:
+            quote = "" if char == quote else quote
+        elif char in "'\"`":
+            quote = char
+        elif char in "<(":
+            depth += 1
+        elif char in ">)":
+            depth -= 1
+        elif char == "," and depth == 0:
+            parts.append(text[begin:at])
+            begin = at + 1
+    return [*parts, text[begin:]]

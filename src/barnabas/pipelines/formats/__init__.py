@@ -1,0 +1,1 @@
+"""How bytes become columns and columns bytes: one file per format."""

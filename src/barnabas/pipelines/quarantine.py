@@ -1,0 +1,197 @@
+"""A micro-batch that fails again and again because of a few of its records.
+
+Records that cannot be read are told apart by decoding; a record that can be read and then breaks
+a transform (a function of the user's that raises) fails its whole micro-batch, and would for
+ever. With tolerance `all` and a dead-letter topic, the failed batch's records are tried by
+themselves, in halves and halves of halves, without writing anything, until those that fail are
+found. They are noted beside the checkpoint and become dead letters when the batch is run again:
+same batch, same offsets, so that what exactly-once promises still holds.
+
+If all of the batch's records pass, it was not their fault (a broker or a database was away), and
+nothing is noted.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from pyspark.errors import PySparkException
+from pyspark.sql import functions as F  # noqa: N812 - the name that Spark's users know
+
+from barnabas.pipelines.catalogue import CATALOGUE, implementation
+from barnabas.pipelines.progress import partition_offsets
+from barnabas.pipelines.reasons import reason_of
+from barnabas.pipelines.run import Run
+from barnabas.pipelines.spec import Part, Tolerance
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+POISON_MAX = 50
+"""More than this in one micro-batch is no accident: the pipeline fails."""
+
+
+class Range(NamedTuple):
+    topic: str
+    partition: int
+    begin: int
+    end: int
+
+
+class TooMuchPoison(Exception):
+    """More records of a batch fail than can be an accident."""
+
+
+def can_quarantine(run: Run) -> bool:
+    errors = run.spec.errors
+    wanted = errors.tolerance is Tolerance.ALL and errors.dead_letter_topic is not None
+    return wanted and run.spec.source.type == "topic"
+
+
+def with_quarantine(run: Run) -> Run:
+    """`run`, with the records that were set aside earlier."""
+    if not can_quarantine(run):
+        return run
+    text = _read(run, run.checkpoint("quarantine"))
+    return replace(run, quarantine={} if text is None else json.loads(text))
+
+
+def quarantine_more(run: Run, transform: Callable[[DataFrame], DataFrame]) -> bool:
+    """Find what breaks the batch that failed last, and note it; says whether there was anything."""
+    if not can_quarantine(run):
+        return False
+    ranges, probe = _failed_ranges(run), _Probe(run, transform)
+    try:
+        if not ranges or probe.failure([]) is not None:
+            return False
+        found = poison(ranges, probe.failure)
+    except TooMuchPoison:
+        return False
+    if not found:
+        return False
+    noted = json.dumps({**run.quarantine, **found})
+    frame = run.spark.createDataFrame([(noted,)], "noted STRING").coalesce(1)
+    frame.write.mode("overwrite").text(run.checkpoint("quarantine"))
+    return True
+
+
+def poison(ranges: Sequence[Range], failure: Callable[[Sequence[Range]], str | None]) -> dict[str, str]:
+    """The records that fail by themselves, with why; `failure` tries ranges and says what went wrong."""
+    found: dict[str, str] = {}
+
+    def search(part: list[Range]) -> None:
+        reason = failure(part)
+        if reason is None:
+            return
+        size = sum(each.end - each.begin for each in part)
+        if size <= 1:
+            if len(found) == POISON_MAX:
+                raise TooMuchPoison
+            found[place(part[0].topic, part[0].partition, part[0].begin)] = reason
+            return
+        for half in halves(part, size):
+            search(half)
+
+    search([each for each in ranges if each.end > each.begin])
+    return found
+
+
+def halves(ranges: Sequence[Range], size: int) -> tuple[list[Range], list[Range]]:
+    """Two parts of about the same number of offsets, neither of them empty."""
+    left: list[Range] = []
+    right: list[Range] = []
+    room = size // 2
+    for each in ranges:
+        cut = each.begin + min(room, each.end - each.begin)
+        room -= cut - each.begin
+        left += [each._replace(end=cut)] if cut > each.begin else []
+        right += [each._replace(begin=cut)] if cut < each.end else []
+    return left, right
+
+
+def place(topic: str, partition: int, offset: int) -> str:
+    return f"{topic}/{partition}/{offset}"
+
+
+class _Probe:
+    """Runs ranges of records through the transforms and throws the outcome away."""
+
+    def __init__(self, run: Run, transform: Callable[[DataFrame], DataFrame]) -> None:
+        self._run = run
+        self._transform = transform
+
+    def failure(self, ranges: Sequence[Range]) -> str | None:
+        run = self._run
+        begin, end = _bounds(ranges)
+        given = {**run.spec.source.options, "starting_offsets": begin, "starting_timestamp": None}
+        source = Part("topic", {**given, "ending_offsets": end})
+        plugin = CATALOGUE["source"]["topic"]
+        try:
+            rows = implementation(plugin)(source, run, streaming=False).good
+            if not ranges:
+                rows = rows.where(F.lit(False))
+            self._transform(rows).write.format("noop").mode("overwrite").save()
+        except PySparkException as error:
+            return reason_of(error, run.spec)
+        return None
+
+
+def _bounds(ranges: Sequence[Range]) -> tuple[str, str | None]:
+    if not ranges:
+        return "earliest", None
+    begin: dict[str, dict[str, int]] = {}
+    end: dict[str, dict[str, int]] = {}
+    for each in ranges:
+        begin.setdefault(each.topic, {})[str(each.partition)] = each.begin
+        end.setdefault(each.topic, {})[str(each.partition)] = each.end
+    return json.dumps(begin), json.dumps(end)
+
+
+def _failed_ranges(run: Run) -> list[Range]:
+    """What the batch that was begun last and not finished reads."""
+    begun, done = _batches(run, "offsets"), _batches(run, "commits")
+    if not begun or begun[-1] in done:
+        return []
+    end = partition_offsets(_journal(run, begun[-1]))
+    begin = partition_offsets(_journal(run, begun[-1] - 1)) if begun[-1] > 0 else {}
+    return [
+        Range(topic, partition, begin.get(topic, {}).get(partition, 0), offset)
+        for topic, partitions in end.items()
+        for partition, offset in partitions.items()
+    ]
+
+
+def _batches(run: Run, kind: str) -> list[int]:
+    """Spark's own file systems are asked, since the checkpoint may lie on any of them."""
+    jvm: Any = run.spark._jvm
+    path = jvm.org.apache.hadoop.fs.Path(f"{run.checkpoint()}/{kind}")
+    files = path.getFileSystem(run.spark.sparkContext._jsc.hadoopConfiguration())
+    if not files.exists(path):
+        return []
+    names = [str(status.getPath().getName()) for status in files.listStatus(path)]
+    return sorted(int(name) for name in names if name.isdecimal())
+
+
+def _journal(run: Run, batch_id: int) -> dict[str, Any]:
+    text = _read(run, f"{run.checkpoint()}/offsets/{batch_id}")
+    for line in (text or "").splitlines()[2:]:
+        try:
+            found = json.loads(line)
+        except ValueError:
+            continue
+        if isinstance(found, dict) and partition_offsets(found):
+            return found
+    return {}
+
+
+def _read(run: Run, location: str) -> str | None:
+    try:
+        rows = run.spark.read.text(location, wholetext=True).collect()
+    except PySparkException as error:
+        if "PATH_NOT_FOUND" in str(error):
+            return None
+        raise
+    return str(rows[0][0]).rstrip("\n") if rows else None

@@ -1,0 +1,92 @@
+"""The service as a process: store, supervisor, drivers and HTTP, opened in order and closed in reverse."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import signal
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+
+import uvicorn
+
+from barnabas.client.channel import Address
+from barnabas.client.cluster_client import ClusterClient
+from barnabas.client.groups import Groups
+from barnabas.core.clock import SystemClock
+from barnabas.core.scheduler import Cancellable
+from barnabas.pipelines.drivers import DriverProcesses
+from barnabas.pipelines.rest import Rest
+from barnabas.pipelines.service import PipelineService
+from barnabas.pipelines.store import PipelineStore
+from barnabas.pipelines.supervisor import Supervisor
+
+
+class LoopTimers:
+    """Timers of the running event loop."""
+
+    def after(self, delay_ms: float, task: Callable[[], None]) -> Cancellable:
+        return asyncio.get_running_loop().call_later(delay_ms / 1_000, task)
+
+
+@asynccontextmanager
+async def open_service(
+    bootstrap: Sequence[Address], state_location: str, *, master: str | None, worker_id: str
+) -> AsyncIterator[tuple[PipelineService, str]]:
+    """The service with its drivers, and the id of its cluster."""
+    clock = SystemClock()
+    addresses = ",".join(map(str, bootstrap))
+    cluster = ClusterClient(bootstrap, clock=clock, randomness=random.SystemRandom(), client_id="pipelines")
+    async with cluster:
+        await cluster.refresh(())
+        drivers = DriverProcesses(addresses, state_location, master)
+        supervisor = drivers.supervisor = Supervisor(drivers, LoopTimers(), clock)
+        service = PipelineService(
+            PipelineStore(cluster), supervisor, Groups(cluster), state_location, worker_id
+        )
+        try:
+            await service.open()
+            yield service, cluster.state.cluster_id or ""
+        finally:
+            await drivers.close()
+
+
+class _Server(uvicorn.Server):
+    """Says when it listens; leaves signals to whoever runs it."""
+
+    def __init__(self, config: uvicorn.Config, ready: Callable[[int], None]) -> None:
+        super().__init__(config)
+        self._ready = ready
+
+    async def startup(self, sockets: list[object] | None = None) -> None:  # type: ignore[override]
+        await super().startup(sockets)  # type: ignore[arg-type]
+        if self.started:
+            self._ready(self.servers[0].sockets[0].getsockname()[1])
+
+    def install_signal_handlers(self) -> None:
+        return
+
+
+async def serve(
+    bootstrap: Sequence[Address],
+    state_location: str,
+    *,
+    host: str,
+    port: int,
+    master: str | None,
+    ready: Callable[[int], None],
+) -> None:
+    """Serve until SIGINT or SIGTERM; pipelines go on where they were when it is started again."""
+    worker_id = f"{host}:{port}"
+    async with open_service(bootstrap, state_location, master=master, worker_id=worker_id) as (
+        service,
+        cluster_id,
+    ):
+        application = Rest(service, cluster_id).application()
+        server = _Server(
+            uvicorn.Config(application, host=host, port=port, log_level="warning", lifespan="off"), ready
+        )
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.add_signal_handler(number, lambda: setattr(server, "should_exit", True))
+        await server._serve()

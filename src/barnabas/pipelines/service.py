@@ -1,0 +1,242 @@
+"""What can be done with pipelines, whoever asks: Connect's herder.
+
+Every change goes to the store first and then to the supervisor, so that a service that is
+started again carries on with what was answered. Errors carry the HTTP code that Connect uses.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any, Protocol
+
+from barnabas.core.ids import TopicPartition
+from barnabas.pipelines.checkpoints import committed_offsets
+from barnabas.pipelines.connect_config import spec_of_config
+from barnabas.pipelines.progress import partition_offsets
+from barnabas.pipelines.spec import Part, PipelineSpec
+from barnabas.pipelines.store import Stored, Target
+from barnabas.pipelines.supervisor import State, Supervised, Supervisor
+from barnabas.pipelines.validation import InvalidSpec
+
+CONNECT_STATES = {
+    State.STARTING: "UNASSIGNED",
+    State.STOPPING: "RUNNING",
+    State.FINISHED: "STOPPED",
+}
+"""Connect's word for a state that Connect does not have; all others are its own."""
+
+
+class ServiceError(Exception):
+    def __init__(self, code: int, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+        self.message = message
+
+
+class Store(Protocol):
+    async def load(self) -> dict[str, Stored]: ...
+    async def put(self, stored: Stored) -> None: ...
+    async def delete(self, name: str) -> None: ...
+
+
+class GroupOffsets(Protocol):
+    """The offsets of consumer groups, as `client.groups.Groups` has them."""
+
+    async def offsets(self, group_id: str) -> dict[TopicPartition, int]: ...
+    async def commit(self, group_id: str, offsets: Mapping[TopicPartition, int]) -> None: ...
+    async def delete(self, group_id: str) -> None: ...
+
+
+class PipelineService:
+    def __init__(
+        self, store: Store, supervisor: Supervisor, groups: GroupOffsets, state_location: str, worker_id: str
+    ) -> None:
+        self.supervisor = supervisor
+        self.worker_id = worker_id
+        self._store = store
+        self._groups = groups
+        self._state_location = state_location
+        self._stored: dict[str, Stored] = {}
+
+    async def open(self) -> None:
+        """Take up everything that is stored; what is not valid any more is shown as failed."""
+        self._stored = await self._store.load()
+        for stored in self._stored.values():
+            self._supervise(stored)
+
+    def names(self) -> list[str]:
+        return sorted(self._stored)
+
+    def stored(self, name: str) -> Stored:
+        if name not in self._stored:
+            raise ServiceError(404, f"Connector {name} not found")
+        return self._stored[name]
+
+    def spec(self, name: str) -> PipelineSpec:
+        return _effective(self.stored(name))
+
+    async def create(self, name: str, config: Mapping[str, Any], target: Target = Target.RUNNING) -> Stored:
+        if name in self._stored:
+            raise ServiceError(409, f"Connector {name} already exists")
+        return await self._change(Stored(name, self._checked(name, config), target))
+
+    async def configure(self, name: str, config: Mapping[str, Any]) -> tuple[Stored, bool]:
+        """Set the whole configuration; says whether the pipeline is new."""
+        known = self._stored.get(name)
+        if known is None:
+            return await self.create(name, config), True
+        return await self._change(replace(known, config=self._checked(name, config))), False
+
+    async def patch(self, name: str, changes: Mapping[str, Any]) -> Stored:
+        """Change some settings; null removes one."""
+        merged = {**self.stored(name).config, **changes}
+        kept = {key: value for key, value in merged.items() if value is not None}
+        return (await self.configure(name, kept))[0]
+
+    async def delete(self, name: str) -> None:
+        self.stored(name)
+        await self._store.delete(name)
+        del self._stored[name]
+        if name in self.supervisor.pipelines:
+            self.supervisor.remove(name)
+
+    async def set_target(self, name: str, target: Target) -> None:
+        await self._change(self.stored(name).with_target(target))
+
+    def restart(self, name: str, *, only_failed: bool = False) -> None:
+        pipeline = self.pipeline(name)
+        if only_failed and pipeline.state not in (State.FAILED, State.RESTARTING):
+            return
+        self.supervisor.restart(name)
+
+    def pipeline(self, name: str) -> Supervised:
+        self.stored(name)
+        return self.supervisor.pipelines[name]
+
+    async def offsets(self, name: str) -> list[dict[str, Any]]:
+        """In Connect's form: of each partition the offset that comes next."""
+        stored = self.stored(name)
+        spec = self.spec(name)
+        progress = self.pipeline(name).progress
+        home = f"{self._state_location.rstrip('/')}/{name}/{stored.generation}/checkpoint"
+        found: Mapping[str, Any] = progress.offsets if progress is not None else committed_offsets(home)
+        by_topic = partition_offsets(found or stored.starting_offsets or {})
+        if spec.source.type == "topic" and not by_topic:
+            for (topic, partition), offset in sorted((await self._groups.offsets(spec.group_id)).items()):
+                by_topic.setdefault(topic, {})[partition] = offset
+        if by_topic:
+            return [
+                _offset_row(topic, partition, offset)
+                for topic, partitions in sorted(by_topic.items())
+                for partition, offset in sorted(partitions.items())
+            ]
+        return [{"partition": {"source": spec.source.type}, "offset": dict(found)}] if found else []
+
+    async def reset_offsets(self, name: str) -> None:
+        """Begin again where the spec says: a new, empty checkpoint, and no offsets in the group."""
+        stored = self._stopped(name)
+        spec = self.spec(name)
+        if await self._groups.offsets(spec.group_id):
+            await self._groups.delete(spec.group_id)
+        await self._change(stored.next_generation(None))
+
+    async def set_offsets(self, name: str, rows: list[Mapping[str, Any]]) -> None:
+        """Begin again at these offsets; partitions not named keep theirs."""
+        stored = self._stopped(name)
+        spec = self.spec(name)
+        if spec.source.type != "topic":
+            raise ServiceError(400, f"The offsets of a {spec.source.type} source cannot be set, only reset")
+        wanted: dict[str, dict[str, int]] = {}
+        for row in [*await self.offsets(name), *rows]:
+            topic, partition, offset = _of_row(row)
+            wanted.setdefault(topic, {})[str(partition)] = offset
+        by_partition = {
+            TopicPartition(topic, int(partition)): offset
+            for topic, partitions in wanted.items()
+            for partition, offset in partitions.items()
+        }
+        await self._groups.commit(spec.group_id, by_partition)
+        await self._change(stored.next_generation(wanted))
+
+    def connector_type(self, name: str) -> str:
+        return "sink" if self.spec(name).source.type == "topic" else "source"
+
+    def topics(self, name: str) -> list[str]:
+        spec = self.spec(name)
+        names = [*spec.source.get("topics", [])] if spec.source.type == "topic" else []
+        names += [spec.sink["topic"]] if spec.sink.get("topic") else []
+        return names + ([spec.errors.dead_letter_topic] if spec.errors.dead_letter_topic else [])
+
+    def _checked(self, name: str, config: Mapping[str, Any]) -> dict[str, str]:
+        if not name:
+            raise ServiceError(400, "A connector needs a name")
+        if str(config.get("name", name)) != name:
+            raise ServiceError(
+                400,
+                f"Connector name configuration ({config['name']}) doesn't match connector name in the URL"
+                f" ({name})",
+            )
+        flat = {key: value if isinstance(value, str) else json.dumps(value) for key, value in config.items()}
+        flat["name"] = name
+        try:
+            spec_of_config(name, flat)
+        except InvalidSpec as error:
+            count = len(error.problems)
+            raise ServiceError(
+                400,
+                f"Connector configuration is invalid and contains the following {count} error(s):\n{error}",
+            ) from None
+        return flat
+
+    async def _change(self, stored: Stored) -> Stored:
+        await self._store.put(stored)
+        self._stored[stored.name] = stored
+        self._supervise(stored)
+        return stored
+
+    def _supervise(self, stored: Stored) -> None:
+        self.supervisor.put(_effective(stored), stored.target, stored.generation)
+
+    def _stopped(self, name: str) -> Stored:
+        stored = self.stored(name)
+        if self.pipeline(name).state is not State.STOPPED:
+            raise ServiceError(
+                400,
+                "Connectors must be in the STOPPED state before their offsets can be modified:"
+                f" PUT /connectors/{name}/stop",
+            )
+        return stored
+
+
+def _effective(stored: Stored) -> PipelineSpec:
+    """The spec, beginning where its generation begins."""
+    spec = spec_of_config(stored.name, stored.config)
+    if stored.starting_offsets is None:
+        return spec
+    options = {
+        **spec.source.options,
+        "starting_offsets": json.dumps(stored.starting_offsets),
+        "starting_timestamp": None,
+    }
+    return replace(spec, source=Part(spec.source.type, options))
+
+
+def _offset_row(topic: str, partition: int, offset: int) -> dict[str, Any]:
+    return {
+        "partition": {"kafka_topic": topic, "kafka_partition": partition},
+        "offset": {"kafka_offset": offset},
+    }
+
+
+def _of_row(row: Mapping[str, Any]) -> tuple[str, int, int]:
+    try:
+        place = row["partition"]
+        return str(place["kafka_topic"]), int(place["kafka_partition"]), int(row["offset"]["kafka_offset"])
+    except (KeyError, TypeError, ValueError):
+        raise ServiceError(
+            400,
+            "An offset is {'partition': {'kafka_topic': …, 'kafka_partition': …},"
+            f" 'offset': {{'kafka_offset': …}}}}; found {dict(row)}",
+        ) from None

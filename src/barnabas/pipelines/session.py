@@ -1,0 +1,58 @@
+"""The Spark session of a driver process.
+
+Defaults are for a laptop: all cores, few shuffle partitions (Spark's 200 cost a second each
+micro-batch), no web interface, times in UTC. A spec's `spark` section overrides every one of
+them, and on a cluster only what is said there counts.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+LOCAL = "local[*]"
+
+
+class SparkMissing(Exception):
+    """This installation has no Spark; the message says what to install."""
+
+
+def open_session(master: str | None, conf: Mapping[str, str], *, name: str) -> SparkSession:
+    try:
+        from pyspark.sql import SparkSession  # noqa: PLC0415 - a plain install has none, and it is heavy
+    except ImportError:
+        raise SparkMissing(
+            "running pipelines needs Spark: pip install 'barnabas[spark]', and Java 17"
+        ) from None
+    builder = SparkSession.builder.appName(name)
+    for key, value in {**session_defaults(master), **conf}.items():
+        builder = builder.config(key, value)
+    session = builder.getOrCreate()
+    session.sparkContext.setLogLevel(conf.get("spark.log.level", "FATAL"))
+    return session
+
+
+def session_defaults(master: str | None) -> dict[str, str]:
+    chosen = master or os.environ.get("SPARK_MASTER") or LOCAL
+    defaults = {
+        "spark.master": chosen,
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.streaming.metricsEnabled": "false",
+        "spark.sql.python.filterPushdown.enabled": "false",
+    }
+    if chosen.startswith("local"):
+        defaults |= {
+            "spark.ui.enabled": "false",
+            "spark.ui.showConsoleProgress": "false",
+            "spark.sql.shuffle.partitions": "2",
+            "spark.driver.memory": "1g",
+            "spark.driver.bindAddress": "127.0.0.1",
+            "spark.driver.host": "127.0.0.1",
+            "spark.pyspark.python": sys.executable,
+        }
+    return defaults

@@ -1,0 +1,40 @@
+"""Files in a directory. Spark's log of the sink makes every micro-batch count once.
+
+A micro-batch would write as many files as it has tasks; rows are brought together first, so
+that a directory gets `files_per_batch` files, and a large one is split at `max_records_per_file`.
+"""
+
+from __future__ import annotations
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F  # noqa: N812 - the name that Spark's users know
+
+from barnabas.pipelines.run import PipelineFailed, Run
+from barnabas.pipelines.sinks.writing import Writing
+from barnabas.pipelines.spec import Part
+from barnabas.pipelines.transforms.columns import payload, quoted
+
+
+def write(rows: DataFrame, letters: DataFrame | None, part: Part, run: Run) -> Writing:  # noqa: ARG001
+    by = part.get("partition_by", [])
+    columns = [name for name in rows.columns if name in payload(rows) or name in by]
+    missing = [name for name in by if name not in columns]
+    if missing:
+        raise PipelineFailed(
+            f"partition_by {', '.join(missing)} is no column; there are {', '.join(columns)}"
+        )
+    gathered = _gather(rows.select(*(quoted(name) for name in columns)), by, part["files_per_batch"])
+    options = {"maxRecordsPerFile": str(part["max_records_per_file"]), **part.get("format_options", {})}
+    if part.get("compression"):
+        options["compression"] = part["compression"]
+    writer = gathered.writeStream.format(part["format"]).options(**options)
+    writer = writer.option("path", run.resolved(part, "path"))
+    return Writing(writer.partitionBy(*by) if by else writer)
+
+
+def _gather(rows: DataFrame, by: list[str], files: int) -> DataFrame:
+    """One task per directory and file: rows of a directory are spread over `files` tasks by chance."""
+    if not by:
+        return rows.repartition(files) if files > 1 else rows.coalesce(1)
+    keys = [quoted(name) for name in by]
+    return rows.repartition(*keys) if files == 1 else rows.repartition(*keys, (F.rand() * files).cast("int"))

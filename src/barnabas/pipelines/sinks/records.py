@@ -1,0 +1,64 @@
+"""Rows of key, value, topic and headers on their way into topics.
+
+Exactly once, the connector makes one transaction of a micro-batch, for which each output
+partition must have one writing task: rows of a topic that is known beforehand are arranged by
+their partition, rows whose topic only they know are written by one task. Good rows and dead
+letters go to different topics, so that both arrangements stand side by side in one output.
+At least once, tasks write as they come, with idempotent producers, and a micro-batch that is
+tried again is written again.
+"""
+
+from __future__ import annotations
+
+from functools import reduce
+from typing import NamedTuple
+
+from pyspark.sql import DataFrame
+from pyspark.sql.streaming.readwriter import DataStreamWriter
+
+from barnabas.pipelines.connector import client_options
+from barnabas.pipelines.run import Run
+from barnabas.pipelines.spec import Delivery, Part
+from barnabas.pipelines.topics import ensure_topics
+from pyspark_barnabas import exactly_once
+
+
+class Records(NamedTuple):
+    rows: DataFrame
+    topic: str | None
+    """Where all of them go; None where the column `topic` says."""
+
+
+def stream_records(outputs: list[Records], part: Part, run: Run) -> DataStreamWriter:
+    """One query for all `outputs`, and, exactly once, one transaction for each of its micro-batches."""
+    options = {
+        "kafka.bootstrap.servers": run.bootstrap_of(part),
+        **client_options(run.resolved(part, "kafka") or {}),
+    }
+    if part.get("compression"):
+        options["compression"] = part["compression"]
+    return _write(outputs, options, run, run.spec.group_id)
+
+
+def stream_letters(letters: DataFrame, run: Run) -> DataStreamWriter:
+    """Dead letters of a pipeline whose sink is no topic: a query with its own progress."""
+    outputs = [Records(letters, run.spec.errors.dead_letter_topic)]
+    options = {"kafka.bootstrap.servers": run.bootstrap}
+    return _write(outputs, options, run, f"{run.spec.group_id}-dead-letters")
+
+
+def _write(outputs: list[Records], options: dict[str, str], run: Run, pipeline_id: str) -> DataStreamWriter:
+    ensure_topics(options, [each.topic for each in outputs if each.topic is not None])
+    frames = [each.rows for each in outputs]
+    extra: dict[str, str] = {"includeHeaders": "true"}
+    if run.spec.delivery is Delivery.EXACTLY_ONCE:
+        frames = [_arranged(each, options) for each in outputs]
+        extra |= {"delivery": "exactly-once", "pipelineId": pipeline_id}
+    union = reduce(lambda left, right: left.unionByName(right, allowMissingColumns=True), frames)
+    return union.writeStream.format("barnabas").options(**options, **extra)
+
+
+def _arranged(records: Records, options: dict[str, str]) -> DataFrame:
+    if records.topic is None:
+        return records.rows.repartition(1)
+    return exactly_once(records.rows, topic=records.topic, **options)

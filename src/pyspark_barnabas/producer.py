@@ -1,0 +1,187 @@
+"""An idempotent producer over blocking connections: batches out, a few requests in flight.
+
+Batches of a partition carry sequence numbers, so a batch that is sent again because its answer got
+lost is recognised by the broker and not appended twice. Requests are pipelined per broker. When one
+fails for a reason that may pass, everything in flight is awaited, and then what failed is sent again
+in the order of its sequence numbers, one at a time; that is slow and rare.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final
+
+from barnabas.core.errors import (
+    DuplicateSequenceNumber,
+    KafkaError,
+    NetworkException,
+    OutOfOrderSequenceNumber,
+    error_for,
+)
+from barnabas.core.ids import TopicPartition
+from barnabas.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from barnabas.protocol.messages.produce import (
+    PartitionProduceData,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+)
+from pyspark_barnabas.cluster import BACKOFF_MS, Cluster, pause
+from pyspark_barnabas.wire import Connection
+
+PRODUCE_VERSION: Final = 11
+"""The last in which a transaction's partitions are named beforehand, and topics go by name."""
+IN_FLIGHT_MAX: Final = 4
+"""The broker remembers five batches of a producer, so one more may be on its way at most."""
+DELIVERY_TIMEOUT_MS: Final = 120_000
+
+
+@dataclass(slots=True, eq=False)
+class Outgoing:
+    """One sealed batch on its way."""
+
+    place: TopicPartition
+    sequence: int
+    records: bytearray
+
+
+class BatchSender:
+    """Sends batches in order; `flush` returns when all of them are acknowledged."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        *,
+        transactional_id: str | None = None,
+        request_timeout_ms: int = 30_000,
+        delivery_timeout_ms: float = DELIVERY_TIMEOUT_MS,
+    ) -> None:
+        self._cluster = cluster
+        self._transactional_id = transactional_id
+        self._request_timeout_ms = request_timeout_ms
+        self._delivery_timeout_ms = delivery_timeout_ms
+        self._in_flight: dict[Connection, list[list[Outgoing]]] = defaultdict(list)
+        self._failed: list[Outgoing] = []
+
+    def send(self, batches: Iterable[Outgoing]) -> None:
+        """At most one batch of each partition, as the protocol has it."""
+        if self._failed:
+            self.flush()
+        by_leader: dict[Connection, list[Outgoing]] = defaultdict(list)
+        for batch in batches:
+            try:
+                by_leader[self._cluster.leader(batch.place)].append(batch)
+            except KafkaError as error:
+                self._fail([batch], error)
+        for connection, group in by_leader.items():
+            if len(self._in_flight[connection]) >= IN_FLIGHT_MAX:
+                self._take(connection)
+            if any(place in {each.place for each in group} for place in self._failed_places()):
+                self._failed += group
+                continue
+            self._post(connection, group)
+
+    def flush(self) -> None:
+        for connection in [*self._in_flight]:
+            while self._in_flight[connection]:
+                self._take(connection)
+        failed, self._failed = self._failed, []
+        failed.sort(key=lambda each: (each.place, each.sequence))
+        deadline_ms = self._cluster.clock.monotonic_ms() + self._delivery_timeout_ms
+        for batch in failed:
+            self._send_alone(batch, deadline_ms)
+
+    def _failed_places(self) -> set[TopicPartition]:
+        return {each.place for each in self._failed}
+
+    def _request(self, group: list[Outgoing]) -> ProduceRequest:
+        topics: dict[str, list[PartitionProduceData]] = defaultdict(list)
+        for batch in group:
+            topics[batch.place.topic].append(
+                PartitionProduceData(index=batch.place.partition, records=batch.records)
+            )
+        return ProduceRequest(
+            transactional_id=self._transactional_id,
+            acks=-1,
+            timeout_ms=self._request_timeout_ms,
+            topic_data=[TopicProduceData(name=name, partition_data=rows) for name, rows in topics.items()],
+        )
+
+    def _post(self, connection: Connection, group: list[Outgoing]) -> None:
+        try:
+            connection.post(self._request(group), ProduceResponse, version_max=PRODUCE_VERSION)
+        except NetworkException as error:
+            self._lose(connection, error)
+            self._fail(group, error)
+        else:
+            self._in_flight[connection].append(group)
+
+    def _take(self, connection: Connection) -> None:
+        try:
+            answer = connection.take()
+        except NetworkException as error:
+            self._lose(connection, error)
+            return
+        group = {each.place: each for each in self._in_flight[connection].pop(0)}
+        for place, refusal in _errors(answer):
+            self._fail([group[place]], refusal)
+
+    def _lose(self, connection: Connection, error: KafkaError) -> None:
+        """Nobody knows which of its requests arrived; sequence numbers make sending again safe."""
+        for group in self._in_flight.pop(connection, []):
+            self._fail(group, error)
+        self._cluster.forget_leaders()
+
+    def _fail(self, group: list[Outgoing], error: KafkaError) -> None:
+        if isinstance(error, DuplicateSequenceNumber):
+            return
+        # Behind a batch that failed, its successors are out of order; they come again after it.
+        is_behind = isinstance(error, OutOfOrderSequenceNumber) and any(
+            each.place == batch.place and each.sequence < batch.sequence
+            for batch in group
+            for each in self._failed
+        )
+        if not error.retriable and not is_behind:
+            raise error
+        self._failed += group
+
+    def _send_alone(self, batch: Outgoing, deadline_ms: float) -> None:
+        pause_ms = BACKOFF_MS
+        while True:
+            try:
+                connection = self._cluster.leader(batch.place)
+                answer = connection.ask(self._request([batch]), ProduceResponse, version_max=PRODUCE_VERSION)
+                for _, error in _errors(answer):
+                    raise error
+            except DuplicateSequenceNumber:
+                return
+            except KafkaError as error:
+                if not error.retriable or self._cluster.clock.monotonic_ms() > deadline_ms:
+                    raise
+            else:
+                return
+            pause_ms = pause(pause_ms)
+            self._cluster.forget_leaders()
+
+
+def _errors(answer: ProduceResponse) -> Iterable[tuple[TopicPartition, KafkaError]]:
+    for topic in answer.responses:
+        for row in topic.partition_responses:
+            if row.error_code:
+                place = TopicPartition(topic.name, row.index)
+                yield place, error_for(row.error_code, f"writing to {place}: {row.error_message or ''}")
+
+
+def init_idempotent(cluster: Cluster) -> tuple[int, int]:
+    """A fresh producer id and its epoch, for one task's own use."""
+
+    def attempt() -> tuple[int, int]:
+        request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=60_000)
+        answer = cluster.any().ask(request, InitProducerIdResponse)
+        if answer.error_code:
+            raise error_for(answer.error_code, "getting a producer id")
+        return answer.producer_id, answer.producer_epoch
+
+    return cluster.retrying(attempt)

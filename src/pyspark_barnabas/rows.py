@@ -1,0 +1,184 @@
+"""From Spark's rows to batches on their way: columns checked, partitions chosen, flushed in pieces.
+
+Rows are gathered until about two megabytes are there, sorted by partition with one stable `take`,
+encoded, and sent; so a task holds little, and batches are large even when partitions are many.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql.types import ArrayType, BinaryType, IntegerType, LongType, ShortType, StringType, StructType
+
+from barnabas.core.ids import TopicPartition
+from barnabas.records.compression import Codec
+from pyspark_barnabas import encode
+from pyspark_barnabas.cluster import Cluster
+from pyspark_barnabas.encode import Producer, Rows
+from pyspark_barnabas.options import OptionError
+from pyspark_barnabas.partitioner import as_binary, assign
+from pyspark_barnabas.producer import BatchSender, Outgoing
+from pyspark_barnabas.varints import Ints
+
+FLUSH_BYTES: Final = 2 << 20
+COLUMNS: Final = ("key", "value", "topic", "partition", "headers")
+
+
+@dataclass(frozen=True, slots=True)
+class RowOptions:
+    topic: str | None
+    """None when there is a `topic` column."""
+    codec: Codec
+    batch_bytes: int
+
+
+def check_columns(schema: StructType, topic: str | None) -> None:
+    """OptionError says which column is wrong and what it should be; columns of other names are ignored."""
+    kinds = {field.name.lower(): field.dataType for field in schema.fields}
+    unknown = sorted(set(kinds) - set(COLUMNS))
+    if unknown:
+        raise OptionError(
+            f"there is no column {', '.join(unknown)} in a topic; there are {', '.join(COLUMNS)}"
+        )
+    if "value" not in kinds:
+        raise OptionError("a value column of type string or binary is required")
+    for name in ("key", "value"):
+        if name in kinds and not isinstance(kinds[name], (StringType, BinaryType)):
+            raise OptionError(f"column {name} must be a string or binary, not {kinds[name].simpleString()}")
+    if topic is None and not isinstance(kinds.get("topic"), StringType):
+        raise OptionError("the topic is required: option topic, or a column topic of type string")
+    if "partition" in kinds and not isinstance(kinds["partition"], (IntegerType, LongType, ShortType)):
+        raise OptionError("column partition must be an int")
+    if "headers" in kinds and not isinstance(kinds["headers"], ArrayType):
+        raise OptionError("column headers must be an array<struct<key: string, value: binary>>")
+
+
+class RowWriter:
+    """Writes the rows of one task."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        sender: BatchSender,
+        producer: Producer,
+        options: RowOptions,
+        *,
+        task: int,
+        before_first: Callable[[list[TopicPartition]], None] | None = None,
+        first_records: int | None = None,
+    ) -> None:
+        self._cluster = cluster
+        self._sender = sender
+        self._producer = producer
+        self._options = options
+        self._sticky = task
+        self._before_first = before_first
+        self._first_records = first_records
+        self._partition_counts: dict[str, int] = {}
+        self.sequences: dict[TopicPartition, int] = {}
+        """How many records each partition got."""
+
+    def write(self, batches: Iterator[pa.RecordBatch]) -> None:
+        gathered: list[pa.RecordBatch] = []
+        gathered_bytes = 0
+        for batch in batches:
+            if not batch.num_rows:
+                continue
+            gathered.append(batch)
+            gathered_bytes += batch.nbytes
+            if gathered_bytes >= FLUSH_BYTES:
+                self._write(gathered)
+                gathered, gathered_bytes = [], 0
+        if gathered:
+            self._write(gathered)
+        self._sender.flush()
+
+    def _write(self, gathered: list[pa.RecordBatch]) -> None:
+        table = pa.Table.from_batches(gathered).combine_chunks()
+        columns = {
+            name.lower(): table.column(name).chunk(0)
+            for name in table.column_names
+            if name.lower() in COLUMNS
+        }
+        rounds: list[list[Outgoing]] = []
+        for topic, rows in self._by_topic(columns):
+            for number, batch in self._encoded(topic, rows):
+                while len(rounds) <= number:
+                    rounds.append([])
+                rounds[number].append(batch)
+        for each in rounds:
+            self._sender.send(each)
+
+    def _by_topic(self, columns: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+        if self._options.topic is not None:
+            yield self._options.topic, columns
+            return
+        topics = columns["topic"]
+        if topics.null_count:
+            raise ValueError("a row has no topic")
+        for topic in pc.unique(topics).to_pylist():
+            chosen = pc.equal(topics, topic)
+            yield topic, {name: column.filter(chosen) for name, column in columns.items()}
+
+    def _encoded(self, topic: str, columns: dict[str, Any]) -> Iterator[tuple[int, Outgoing]]:
+        """The batches of one topic, each with how many of its partition came before it."""
+        chosen = self._partitions(topic, columns)
+        order = np.argsort(chosen, kind="stable")
+        used, starts = np.unique(chosen[order], return_index=True)
+        if len(used) > 1:
+            wanted = pa.array(order)
+            columns = {name: column.take(wanted) for name, column in columns.items()}
+        places = [TopicPartition(topic, int(partition)) for partition in used]
+        if self._before_first is not None:
+            self._before_first([place for place in places if place not in self.sequences])
+        bounds = [*starts.tolist(), len(chosen)]
+        now_ms = self._cluster.clock.now_ms()
+        for place, first, last in zip(places, bounds, bounds[1:], strict=False):
+            pieces = {name: column.slice(first, last - first) for name, column in columns.items()}
+            rows = Rows(pieces.get("key"), pieces["value"], pieces.get("headers"))
+            cuts = self._cuts(place, rows)
+            for number, payload in enumerate(encode.payloads(rows, cuts)):
+                sequence = self.sequences.get(place, 0)
+                records = encode.seal(
+                    payload,
+                    codec=self._options.codec,
+                    timestamp_ms=now_ms,
+                    producer=self._producer,
+                    base_sequence=sequence & 0x7FFF_FFFF,
+                )
+                self.sequences[place] = sequence + payload.record_count
+                yield number, Outgoing(place, sequence, records)
+
+    def _cuts(self, place: TopicPartition, rows: Rows) -> Ints:
+        cuts = encode.cuts_by_size(encode.sizes(rows), self._options.batch_bytes)
+        first = self._first_records
+        if first is not None and place not in self.sequences and first < len(rows.values):
+            return np.union1d(cuts, np.array([first]))
+        return cuts
+
+    def _partitions(self, topic: str, columns: dict[str, Any]) -> Ints:
+        if topic not in self._partition_counts:
+            found = self._cluster.partitions([topic])
+            if topic not in found:
+                raise ValueError(f"topic {topic} does not exist")
+            self._partition_counts[topic] = found[topic]
+        count = self._partition_counts[topic]
+        keys = as_binary(columns["key"]) if "key" in columns else None
+        self._sticky += 1
+        rows = len(columns["value"])
+        given = columns.get("partition")
+        if given is None:
+            return assign(keys, rows, count, self._sticky % count)
+        chosen: Ints = given.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64)
+        if given.null_count:
+            free = assign(keys, rows, count, self._sticky % count)
+            chosen = np.where(given.is_null().to_numpy(zero_copy_only=False), free, chosen)
+        wrong = chosen[(chosen < 0) | (chosen >= count)]
+        if wrong.size:
+            raise ValueError(f"topic {topic} has {count} partitions, so there is no partition {wrong[0]}")
+        return chosen

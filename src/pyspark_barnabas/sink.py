@@ -1,0 +1,284 @@
+"""Exactly once into topics: one transaction per micro-batch.
+
+**The way of a batch.** When the writer is handed to the tasks, the driver calls InitProducerId. That
+fences whoever used the pipeline's transactional id before and aborts what it left open, and it gives
+this batch an epoch of its own. Tasks add their partitions to the transaction and write to them, all
+with the one producer id. The driver then commits the source's offsets, with the batch's name in
+their metadata, in the same transaction, and ends it.
+
+**The crash windows.** Before EndTxn reached the coordinator nothing is visible: Spark runs the batch
+again, InitProducerId aborts the remains. After EndTxn the batch is done, whether or not the driver
+heard of it: InitProducerId waits for the completion, and then the batch's name, (query id, batch id),
+stands in the group's offset metadata, so the tasks of the batch that is run again write nothing. A
+zombie driver, and the zombie tasks of any earlier attempt at a batch, have an older epoch and are
+refused by every broker. A transaction that outlives its timeout is aborted by the coordinator, which
+also bumps the epoch: the commit is refused and the batch is run again.
+
+**One producer id, many tasks.** A broker checks a producer's sequence numbers per partition, so the id
+may be shared as long as each output partition has one writer: `exactly_once` arranges the rows so.
+Each task reports which partitions it wrote to, and a partition that two tasks claim stops the commit.
+
+**Tasks that run again.** Within one epoch a second attempt at a task (a retry, a speculative copy, a
+stage that is run again) may meet what the first has written. It must not be mixed with it, because
+rows may come out of a shuffle in another order. A new sequence starts at 0, so the second attempt is
+refused with OUT_OF_ORDER_SEQUENCE_NUMBER, unless the broker takes its batch for a retry of the first
+attempt's. It does so only if first and last sequence number agree, therefore attempts cut their first
+batch at different places: at a number of records that derives from the attempt's id. (A partition
+that one batch holds entirely has the same rows in either attempt, so taking one for the other is
+right.) Refused attempts fail the batch; Spark or whoever supervises the query starts it again, with a
+new epoch. So a retried task succeeds when its first attempt wrote nothing, and otherwise costs the
+batch, never a record.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import posixpath
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.fs
+from pyspark import TaskContext
+from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
+from pyspark.sql.types import StructType
+
+from barnabas.core.errors import OutOfOrderSequenceNumber
+from barnabas.core.ids import TopicPartition
+from pyspark_barnabas import options as parse
+from pyspark_barnabas import txn as transactions
+from pyspark_barnabas.cluster import Cluster
+from pyspark_barnabas.encode import Producer
+from pyspark_barnabas.options import OptionError, Options
+from pyspark_barnabas.producer import DELIVERY_TIMEOUT_MS, BatchSender
+from pyspark_barnabas.rows import RowWriter
+from pyspark_barnabas.txn import Transaction
+from pyspark_barnabas.writer import row_options
+
+TRANSACTION_TIMEOUT_MS: Final = 900_000
+"""The longest that brokers allow by default."""
+MARKER: Final = "barnabas-batch"
+FIRST_CUT_MAX: Final = 499
+"""A prime: attempts whose ids differ by anything but a multiple of it cut differently."""
+QUERY_ID: Final = "sql.streaming.queryId"
+BATCH_ID: Final = "streaming.sql.batchId"
+
+_log = logging.getLogger(__name__)
+
+
+class TaskRunAgain(RuntimeError):
+    """An earlier attempt at this task has written in this transaction already."""
+
+
+@dataclass
+class TransactionPart(WriterCommitMessage):
+    """What one task contributed to the transaction."""
+
+    query_id: str
+    transaction: Transaction
+    is_done_before: bool = False
+    records: dict[TopicPartition, int] = field(default_factory=dict)
+
+
+def batch_marker(query_id: str, batch_id: int) -> str:
+    return f"{MARKER}:{query_id}:{batch_id}"
+
+
+def last_committed_batch(cluster: Cluster, group: str, query_id: str) -> int:
+    """The last batch of the query whose transaction was committed; -1 when there is none."""
+    prefix = batch_marker(query_id, 0).removesuffix("0")
+    found = [-1]
+    for _, metadata in transactions.committed_metadata(cluster, group).values():
+        if metadata.startswith(prefix):
+            found.append(int(metadata.removeprefix(prefix)))
+    return max(found)
+
+
+class _Sink:
+    """What batch and stream writers have in common."""
+
+    def __init__(self, options: Options, schema: StructType) -> None:
+        name = options.get("pipelineId") or options.get("transactionalIdPrefix")
+        if not name:
+            raise OptionError(
+                "delivery=exactly-once needs pipelineId: a name that the pipeline keeps for its whole life"
+            )
+        prefix = options.get("transactionalIdPrefix")
+        self._transactional_id = name if prefix in (None, name) else f"{prefix}{name}"
+        self._group = options.kafka().get("group.id", name)
+        self._config = parse.cluster_config(options)
+        self._rows = row_options(options, schema)
+        self._timeout_ms = options.number("transactionTimeoutMs", TRANSACTION_TIMEOUT_MS)
+        self._checkpoint = options.get("checkpointLocation")
+        self._given_query_id = options.get("queryId")
+        self._given_batch_id = options.number("batchId", least=0)
+        self._transaction: Transaction | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Spark pickles a writer to send it to the tasks: that is when the transaction begins.
+
+        It makes another writer to commit, which is not pickled and must not begin one.
+        """
+        if self._transaction is None:
+            self._transaction = self._begin()
+        return self.__dict__
+
+    def _begin(self) -> Transaction:
+        assert self._timeout_ms is not None
+        with Cluster(self._config) as cluster:
+            return transactions.begin(cluster, self._transactional_id, self._timeout_ms)
+
+    # -- in the tasks -------------------------------------------------------------------------
+
+    def _write(self, rows: Iterator[pa.RecordBatch]) -> TransactionPart:
+        context = TaskContext.get()
+        transaction = self._transaction
+        assert context is not None
+        assert transaction is not None
+        query_id = self._given_query_id or context.getLocalProperty(QUERY_ID)
+        batch_id = self._given_batch_id
+        if batch_id is None:
+            batch_id = int(context.getLocalProperty(BATCH_ID) or -1)
+        if not query_id or batch_id < 0:
+            raise OptionError("delivery=exactly-once outside a stream needs the options queryId and batchId")
+        part = TransactionPart(query_id, transaction)
+        with Cluster(self._config) as cluster:
+            if last_committed_batch(cluster, self._group, query_id) >= batch_id:
+                part.is_done_before = True
+                return part
+            part.records = self._write_rows(cluster, transaction, rows, context)
+        return part
+
+    def _write_rows(
+        self, cluster: Cluster, transaction: Transaction, rows: Iterator[pa.RecordBatch], context: TaskContext
+    ) -> dict[TopicPartition, int]:
+        sender = BatchSender(
+            cluster,
+            transactional_id=transaction.transactional_id,
+            delivery_timeout_ms=DELIVERY_TIMEOUT_MS,
+        )
+        writer = RowWriter(
+            cluster,
+            sender,
+            Producer(transaction.producer_id, transaction.epoch, is_transactional=True),
+            self._rows,
+            task=context.partitionId(),
+            before_first=lambda places: transactions.add_partitions(cluster, transaction, places),
+            first_records=1 + context.taskAttemptId() % FIRST_CUT_MAX,
+        )
+        try:
+            writer.write(rows)
+        except OutOfOrderSequenceNumber as error:
+            raise TaskRunAgain(
+                f"{error.message}: another task or an earlier attempt at this one wrote there in this "
+                "transaction; the batch must be run again (use pyspark_barnabas.exactly_once to give each "
+                "output partition one writer)"
+            ) from error
+        return writer.sequences
+
+    # -- on the driver ------------------------------------------------------------------------
+
+    def _commit(self, parts: Sequence[WriterCommitMessage | None], batch_id: int) -> None:
+        mine = [part for part in parts if isinstance(part, TransactionPart)]
+        if not mine or all(part.is_done_before for part in mine):
+            return
+        transaction, query_id = mine[0].transaction, mine[0].query_id
+        _check_one_writer_each(mine)
+        places = sorted({place for part in mine for place in part.records})
+        offsets = self._source_offsets(batch_id)
+        if not offsets and places:
+            # Nothing to commit for a source that has no offsets, but the name must be kept somewhere.
+            offsets = {places[0]: batch_id}
+        if not offsets:
+            return
+        with Cluster(self._config) as cluster:
+            self._commit_offsets(cluster, transaction, offsets, batch_marker(query_id, batch_id))
+            self._end(cluster, transaction)
+
+    def _commit_offsets(
+        self, cluster: Cluster, transaction: Transaction, offsets: dict[TopicPartition, int], marker: str
+    ) -> None:
+        transactions.commit_offsets(cluster, transaction, self._group, offsets, marker)
+
+    def _end(self, cluster: Cluster, transaction: Transaction) -> None:
+        transactions.end(cluster, transaction, commit=True)
+
+    def _abort(self, parts: Sequence[WriterCommitMessage | None]) -> None:
+        """So that readers need not wait for the timeout; the next batch would do it as well."""
+        for part in parts:
+            if isinstance(part, TransactionPart) and not part.is_done_before:
+                with Cluster(self._config) as cluster:
+                    transactions.end(cluster, part.transaction, commit=False)
+                return
+
+    def _source_offsets(self, batch_id: int) -> dict[TopicPartition, int]:
+        if self._checkpoint is None:
+            return {}
+        try:
+            return journaled_offsets(self._checkpoint, batch_id)
+        except (OSError, ValueError, pa.ArrowException) as error:
+            _log.warning("the offsets of batch %d cannot be read from the checkpoint: %s", batch_id, error)
+            return {}
+
+
+class ExactlyOnceStreamWriter(_Sink, DataSourceStreamArrowWriter):
+    """`writeStream` with `delivery=exactly-once`."""
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        return self._write(iterator)
+
+    def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
+        self._commit(messages, batchId)
+
+    def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803, ARG002
+        self._abort(messages)
+
+
+class ExactlyOnceBatchWriter(_Sink, DataSourceArrowWriter):
+    """`write` with `delivery=exactly-once`, inside `foreachBatch`: see `exactly_once_batch_writer`."""
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        return self._write(iterator)
+
+    def commit(self, messages: list[WriterCommitMessage | None]) -> None:
+        assert self._given_batch_id is not None
+        self._commit(messages, self._given_batch_id)
+
+    def abort(self, messages: list[WriterCommitMessage | None]) -> None:
+        self._abort(messages)
+
+
+def _check_one_writer_each(parts: Sequence[TransactionPart]) -> None:
+    writers: dict[TopicPartition, int] = {}
+    for number, part in enumerate(parts):
+        if part.is_done_before:
+            raise RuntimeError("some tasks took the batch for done and some did not")
+        for place in part.records:
+            if writers.setdefault(place, number) != number:
+                raise OptionError(
+                    f"two tasks wrote to {place}: give each output partition one writer with "
+                    "pyspark_barnabas.exactly_once(df, ...)"
+                )
+
+
+def journaled_offsets(checkpoint: str, batch_id: int) -> dict[TopicPartition, int]:
+    """Where a batch ends in its topics, from Spark's own journal; sources of other kinds are left out."""
+    location = checkpoint if "://" in checkpoint else str(Path(checkpoint.removeprefix("file:")).absolute())
+    files, root = pa.fs.FileSystem.from_uri(location)
+    with files.open_input_stream(posixpath.join(root, "offsets", str(batch_id))) as stream:
+        lines = stream.read().decode().splitlines()
+    found: dict[TopicPartition, int] = {}
+    for line in lines[2:]:
+        try:
+            tree = json.loads(line)
+            found |= {
+                TopicPartition(topic, int(partition)): int(offset)
+                for topic, rows in tree.items()
+                for partition, offset in rows.items()
+            }
+        except (ValueError, AttributeError, TypeError):
+            continue
+    return found

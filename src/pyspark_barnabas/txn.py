@@ -1,0 +1,185 @@
+"""A transactional id as its owner uses it: begin, add, commit offsets, end.
+
+Requests go in the versions in which a transaction's partitions are named before they are written
+to, and in which only InitProducerId changes the epoch: a producer whose writers are spread over
+machines must know its epoch beforehand.
+
+Whatever may pass is tried again: a coordinator that loads or moved, and CONCURRENT_TRANSACTIONS,
+which says that the transaction before this one is still being completed. What cannot pass is
+raised; PRODUCER_FENCED and INVALID_PRODUCER_EPOCH mean that somebody newer has taken over.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from barnabas.core.errors import error_for
+from barnabas.core.ids import TopicPartition
+from barnabas.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
+from barnabas.protocol.messages.add_partitions_to_txn import (
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnResponse,
+    AddPartitionsToTxnTopic,
+)
+from barnabas.protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
+from barnabas.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from barnabas.protocol.messages.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchResponse,
+)
+from barnabas.protocol.messages.txn_offset_commit import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestPartition,
+    TxnOffsetCommitRequestTopic,
+    TxnOffsetCommitResponse,
+)
+from pyspark_barnabas.cluster import GROUP, TRANSACTION, Cluster
+
+ADD_PARTITIONS_VERSION: Final = 3
+ADD_OFFSETS_VERSION: Final = 4
+TXN_OFFSET_COMMIT_VERSION: Final = 4
+END_TXN_VERSION: Final = 4
+OFFSET_FETCH_VERSION: Final = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Transaction:
+    """One transaction of one epoch; it travels to the tasks."""
+
+    transactional_id: str
+    producer_id: int
+    epoch: int
+
+
+def begin(cluster: Cluster, transactional_id: str, timeout_ms: int) -> Transaction:
+    """A new epoch: whoever had the id is fenced, and what was left open is aborted."""
+
+    def attempt() -> Transaction:
+        request = InitProducerIdRequest(transactional_id=transactional_id, transaction_timeout_ms=timeout_ms)
+        answer = cluster.coordinator(transactional_id, TRANSACTION).ask(request, InitProducerIdResponse)
+        _raise_for(answer.error_code, f"beginning a transaction of {transactional_id}")
+        return Transaction(transactional_id, answer.producer_id, answer.producer_epoch)
+
+    return cluster.retrying(attempt)
+
+
+def add_partitions(cluster: Cluster, txn: Transaction, places: Collection[TopicPartition]) -> None:
+    """Must be done before the first batch goes to a partition."""
+    if not places:
+        return
+    topics: dict[str, list[int]] = defaultdict(list)
+    for place in places:
+        topics[place.topic].append(place.partition)
+    request = AddPartitionsToTxnRequest(
+        v3_and_below_transactional_id=txn.transactional_id,
+        v3_and_below_producer_id=txn.producer_id,
+        v3_and_below_producer_epoch=txn.epoch,
+        v3_and_below_topics=[
+            AddPartitionsToTxnTopic(name=name, partitions=numbers) for name, numbers in topics.items()
+        ],
+    )
+
+    def attempt() -> None:
+        connection = cluster.coordinator(txn.transactional_id, TRANSACTION)
+        answer = connection.ask(request, AddPartitionsToTxnResponse, version_max=ADD_PARTITIONS_VERSION)
+        codes = [
+            row.partition_error_code
+            for topic in answer.results_by_topic_v3_and_below
+            for row in topic.results_by_partition
+        ]
+        # Partitions that were not to blame are answered OPERATION_NOT_ATTEMPTED, which says nothing.
+        telling = [code for code in codes if code not in {0, _OPERATION_NOT_ATTEMPTED}]
+        _raise_for(next(iter(telling or codes), 0), f"adding partitions to {txn.transactional_id}")
+
+    cluster.retrying(attempt)
+
+
+_OPERATION_NOT_ATTEMPTED: Final = 55
+
+
+def commit_offsets(
+    cluster: Cluster, txn: Transaction, group: str, offsets: Mapping[TopicPartition, int], metadata: str
+) -> None:
+    """The group's offsets become part of the transaction."""
+    adding = AddOffsetsToTxnRequest(
+        transactional_id=txn.transactional_id,
+        producer_id=txn.producer_id,
+        producer_epoch=txn.epoch,
+        group_id=group,
+    )
+    topics: dict[str, list[TxnOffsetCommitRequestPartition]] = defaultdict(list)
+    for place, offset in sorted(offsets.items()):
+        topics[place.topic].append(
+            TxnOffsetCommitRequestPartition(
+                partition_index=place.partition, committed_offset=offset, committed_metadata=metadata
+            )
+        )
+    committing = TxnOffsetCommitRequest(
+        transactional_id=txn.transactional_id,
+        group_id=group,
+        producer_id=txn.producer_id,
+        producer_epoch=txn.epoch,
+        topics=[TxnOffsetCommitRequestTopic(name=name, partitions=rows) for name, rows in topics.items()],
+    )
+
+    def add() -> None:
+        connection = cluster.coordinator(txn.transactional_id, TRANSACTION)
+        answer = connection.ask(adding, AddOffsetsToTxnResponse, version_max=ADD_OFFSETS_VERSION)
+        _raise_for(answer.error_code, f"adding offsets of {group} to {txn.transactional_id}")
+
+    def commit() -> None:
+        connection = cluster.coordinator(group, GROUP)
+        answer = connection.ask(committing, TxnOffsetCommitResponse, version_max=TXN_OFFSET_COMMIT_VERSION)
+        for topic in answer.topics:
+            for row in topic.partitions:
+                _raise_for(row.error_code, f"committing the offset of {topic.name}-{row.partition_index}")
+
+    cluster.retrying(add)
+    cluster.retrying(commit)
+
+
+def end(cluster: Cluster, txn: Transaction, *, commit: bool) -> None:
+    request = EndTxnRequest(
+        transactional_id=txn.transactional_id,
+        producer_id=txn.producer_id,
+        producer_epoch=txn.epoch,
+        committed=commit,
+    )
+
+    def attempt() -> None:
+        connection = cluster.coordinator(txn.transactional_id, TRANSACTION)
+        answer = connection.ask(request, EndTxnResponse, version_max=END_TXN_VERSION)
+        _raise_for(answer.error_code, f"{'committing' if commit else 'aborting'} {txn.transactional_id}")
+
+    cluster.retrying(attempt)
+
+
+def committed_metadata(cluster: Cluster, group: str) -> dict[TopicPartition, tuple[int, str]]:
+    """All offsets of a group with their metadata, none of them still to be decided."""
+
+    def attempt() -> dict[TopicPartition, tuple[int, str]]:
+        connection = cluster.coordinator(group, GROUP)
+        request = OffsetFetchRequest(
+            groups=[OffsetFetchRequestGroup(group_id=group, topics=None)], require_stable=True
+        )
+        (row,) = connection.ask(request, OffsetFetchResponse, version_max=OFFSET_FETCH_VERSION).groups
+        _raise_for(row.error_code, f"offsets of {group}")
+        found = {}
+        for topic in row.topics:
+            for each in topic.partitions:
+                _raise_for(each.error_code, f"offset of {topic.name}-{each.partition_index}")
+                if each.committed_offset >= 0:
+                    place = TopicPartition(topic.name, each.partition_index)
+                    found[place] = (each.committed_offset, each.metadata or "")
+        return found
+
+    return cluster.retrying(attempt)
+
+
+def _raise_for(code: int, subject: str) -> None:
+    if code:
+        raise error_for(code, subject)

@@ -1,0 +1,114 @@
+"""The pipeline service on a real broker and a real socket, with drivers that only remember."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+import uvicorn
+
+from barnabas.client.channel import Address
+from barnabas.client.cluster_client import ClusterClient
+from barnabas.client.groups import Groups
+from barnabas.core.clock import SystemClock
+from barnabas.pipelines.rest import Rest
+from barnabas.pipelines.server import LoopTimers
+from barnabas.pipelines.service import PipelineService
+from barnabas.pipelines.spec import PipelineSpec
+from barnabas.pipelines.store import PipelineStore
+from barnabas.pipelines.supervisor import Supervisor
+from barnabas.testing.broker import run_broker
+
+
+class ScriptedDrivers:
+    """Every pipeline runs at once, and stops at once."""
+
+    def __init__(self) -> None:
+        self.supervisor: Supervisor | None = None
+        self.started: list[tuple[str, int, str | None]] = []
+        self.attempts: dict[str, int] = {}
+        self.error: str | None = None
+
+    def start(self, spec: PipelineSpec, generation: int, attempt: int) -> None:
+        self.started.append((spec.name, generation, spec.source.get("starting_offsets")))
+        self.attempts[spec.name] = attempt
+        loop = asyncio.get_running_loop()
+        assert self.supervisor is not None
+        if self.error is not None:
+            loop.call_soon(self.supervisor.on_ended, spec.name, attempt, self.error)
+        else:
+            loop.call_soon(self.supervisor.on_running, spec.name, attempt)
+
+    def stop(self, name: str) -> None:
+        assert self.supervisor is not None
+        asyncio.get_running_loop().call_soon(self.supervisor.on_ended, name, self.attempts[name], None)
+
+
+class RunningService(threading.Thread):
+    """The service on a thread of its own, as `serve` puts it together, but for the drivers."""
+
+    def __init__(self, bootstrap: str, state: Path) -> None:
+        super().__init__(daemon=True)
+        self.bootstrap = bootstrap
+        self.drivers = ScriptedDrivers()
+        self.ready = threading.Event()
+        self.url = ""
+        self._state = state
+        self._server: uvicorn.Server | None = None
+
+    def run(self) -> None:
+        asyncio.run(self._serve())
+
+    def finish(self) -> None:
+        assert self._server is not None
+        self._server.should_exit = True
+        self.join()
+
+    async def _serve(self) -> None:
+        clock = SystemClock()
+        cluster = ClusterClient([Address.parse(self.bootstrap)], clock=clock, randomness=random.Random(1))
+        async with cluster:
+            supervisor = self.drivers.supervisor = Supervisor(self.drivers, LoopTimers(), clock)
+            service = PipelineService(
+                PipelineStore(cluster), supervisor, Groups(cluster), str(self._state), "worker:1"
+            )
+            await service.open()
+            config = uvicorn.Config(
+                Rest(service, "cluster").application(), port=0, log_level="warning", lifespan="off"
+            )
+            self._server = uvicorn.Server(config)
+            serving = asyncio.create_task(self._server._serve())
+            while not self._server.started:  # noqa: ASYNC110 - uvicorn has no event to wait for
+                await asyncio.sleep(0.01)
+            port = self._server.servers[0].sockets[0].getsockname()[1]
+            self.url = f"http://127.0.0.1:{port}"
+            self.ready.set()
+            await serving
+
+
+@contextmanager
+def running_service(bootstrap: str, state: Path) -> Iterator[RunningService]:
+    service = RunningService(bootstrap, state)
+    service.start()
+    assert service.ready.wait(60)
+    try:
+        yield service
+    finally:
+        service.finish()
+
+
+@pytest.fixture
+def pipelines_broker() -> Iterator[str]:
+    with run_broker() as broker:
+        yield broker.bootstrap
+
+
+@pytest.fixture
+def service(pipelines_broker: str, tmp_path: Path) -> Iterator[RunningService]:
+    with running_service(pipelines_broker, tmp_path) as running:
+        yield running

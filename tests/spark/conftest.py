@@ -1,0 +1,40 @@
+"""Fixtures for tests on a real Spark: one session for the run, one broker beside it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.support.fixtures import bootstrap, broker, new_topic, topic
+from tests.support.spark import spark_session
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+__all__ = ["bootstrap", "broker", "new_topic", "topic"]
+
+HERE = Path(__file__).parent
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if HERE in item.path.parents:
+            item.add_marker(pytest.mark.spark)
+
+
+@pytest.fixture(scope="session")
+def shared_spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    with spark_session(tmp_path_factory.mktemp("spark")) as session:
+        yield session
+
+
+@pytest.fixture
+def spark(shared_spark: SparkSession) -> Iterator[SparkSession]:
+    """The run's session; queries that a test left running are stopped after it."""
+    yield shared_spark
+    for query in shared_spark.streams.active:
+        query.stop()
+    shared_spark.catalog.clearCache()

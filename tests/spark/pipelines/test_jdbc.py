@@ -1,0 +1,105 @@
+"""PostgreSQL for real: rows taken up as they come, and written once, whatever is tried again."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.spark.pipelines.conftest import RunSpec
+from tests.support.fixtures import TopicFactory
+from tests.support.postgres import Postgres, run_postgres
+from tests.support.topics import consume, produce
+
+
+@pytest.fixture(scope="module")
+def postgres() -> Iterator[Postgres]:
+    with run_postgres() as running:
+        yield running
+
+
+def test_rows_beyond_the_last_value_are_taken_up(
+    run_spec: RunSpec, bootstrap: str, new_topic: TopicFactory, postgres: Postgres
+) -> None:
+    out = new_topic()
+    postgres.query("CREATE TABLE users (id bigint, name text, score numeric(10, 2), at timestamptz)")
+    postgres.query(
+        "INSERT INTO users SELECT n, 'u' || n, n / 2.0, '2024-05-01Z' FROM generate_series(1, 5) AS n"
+    )
+    spec = {
+        "name": "users",
+        "source": {
+            "type": "jdbc",
+            "url": postgres.url,
+            "table": "users",
+            "column": "id",
+            "max_rows_per_trigger": 2,
+        },
+        "sink": {"type": "topic", "topic": out, "key": "id"},
+    }
+    progress = run_spec(spec)
+    assert next(each.records for each in progress if each.records) == 2
+    postgres.query("INSERT INTO users VALUES (9, 'late', 1, NULL)")
+    run_spec(spec)
+    found = consume(bootstrap, out)
+    assert [each.json["id"] for each in found] == [1, 2, 3, 4, 5, 9]
+    assert found[0].json == {"id": 1, "name": "u1", "score": 0.5, "at": "2024-05-01T00:00:00.000Z"}
+    assert found[-1].key == b"9"
+
+
+def test_an_upsert_counts_once_even_when_the_batch_is_tried_again(
+    run_spec: RunSpec, bootstrap: str, new_topic: TopicFactory, postgres: Postgres, tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    monkeypatch.setenv("TEST_PGUSER", "postgres")
+    source = new_topic()
+    postgres.query("CREATE TABLE totals (id bigint PRIMARY KEY, name text, writes int DEFAULT 0)")
+    postgres.query(
+        "CREATE FUNCTION bump() RETURNS trigger AS $$ BEGIN NEW.writes = OLD.writes + 1; RETURN NEW; END $$"
+        " LANGUAGE plpgsql"
+    )
+    postgres.query("CREATE TRIGGER b BEFORE UPDATE ON totals FOR EACH ROW EXECUTE FUNCTION bump()")
+    spec = {
+        "name": "totals.v1",
+        "source": {"type": "topic", "topics": source, "schema": "id BIGINT, name STRING"},
+        "sink": {
+            "type": "jdbc", "url": f"jdbc:{postgres.url}", "user": "${env:TEST_PGUSER}",
+            "table": "totals", "key": "id",
+        },
+    }  # fmt: skip
+    produce(bootstrap, source, [{"id": 1, "name": "old"}, {"id": 2, "name": "x"}, {"id": 1, "name": "new"}])
+    run_spec(spec)
+    assert postgres.query("SELECT id, name, writes FROM totals ORDER BY id") == [(1, "new", 0), (2, "x", 0)]
+    # As after a crash between the database's commit and Spark's own: the batch is run again.
+    shutil.rmtree(tmp_path / "state" / "totals.v1" / "0" / "checkpoint" / "commits")
+    run_spec(spec)
+    assert postgres.query("SELECT id, name, writes FROM totals ORDER BY id") == [(1, "new", 0), (2, "x", 0)]
+    produce(bootstrap, source, [{"id": 2, "name": "y"}])
+    run_spec(spec)
+    assert postgres.query("SELECT id, name, writes FROM totals ORDER BY id") == [(1, "new", 0), (2, "y", 1)]
+
+
+def test_a_table_is_made_and_a_database_that_is_not_there_is_told(
+    run_spec: RunSpec, bootstrap: str, new_topic: TopicFactory, postgres: Postgres
+) -> None:
+    from barnabas.pipelines.run import PipelineFailed
+
+    source = new_topic()
+    produce(bootstrap, source, [{"id": 1, "at": "2024-05-01T00:00:00Z"}, {"id": 1}])
+    spec = {
+        "name": "plain",
+        "source": {"type": "topic", "topics": source, "schema": "id BIGINT, at TIMESTAMP"},
+        "sink": {"type": "jdbc", "url": postgres.url, "table": "plain", "mode": "insert"},
+    }
+    run_spec(spec)
+    assert postgres.query("SELECT count(*), count(at) FROM plain") == [(2, 1)]
+    with pytest.raises(PipelineFailed, match='database "nowhere" does not exist'):
+        run_spec(
+            {
+                **spec,
+                "name": "bad",
+                "sink": {**spec["sink"], "url": f"postgresql://127.0.0.1:{postgres.port}/nowhere"},
+            }
+        )  # type: ignore[dict-item]

@@ -1,0 +1,196 @@
+"""Pipelines between topics, files and the terminal, on a real Spark and a real broker."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.spark.pipelines.conftest import RunSpec
+from tests.support.fixtures import TopicFactory
+from tests.support.topics import consume, produce
+
+SCHEMA = "id BIGINT, name STRING, at TIMESTAMP"
+
+
+def test_a_topic_is_cleaned_into_another_and_bad_records_become_dead_letters(
+    run_spec: RunSpec, bootstrap: str, new_topic: TopicFactory
+) -> None:
+    clicks, clean, letters = new_topic(), new_topic(), new_topic()
+    produce(bootstrap, clicks, [{"id": 1, "name": "ada"}, b"not json", {"id": "x"}, {"id": 2, "name": "bob"}],
+            key=b"k", headers=[("trace", b"t1")])  # fmt: skip
+    spec = {
+        "name": "clean",
+        "source": {"type": "topic", "topics": clicks, "schema": SCHEMA},
+        "transforms": [
+            {"type": "ReplaceField", "renames": "name:user", "exclude": "at"},
+            {"type": "InsertField", "offset_field": "place"},
+            {"type": "ValueToKey", "fields": "id"},
+        ],
+        "sink": {"type": "topic", "topic": clean},
+        "errors": {"tolerance": "all", "dead_letter_topic": letters},
+    }
+    progress = run_spec(spec)
+    found = consume(bootstrap, clean)
+    assert [each.json for each in found] == [
+        {"id": 1, "user": "ada", "place": 0},
+        {"id": 2, "user": "bob", "place": 3},
+    ]
+    assert [each.key for each in found] == [b'{"id":1}', b'{"id":2}']
+    assert found[0].headers == {"trace": b"t1"}
+    dead = consume(bootstrap, letters)
+    assert [(each.key, each.value) for each in dead] == [(b"k", b"not json"), (b"k", b'{"id": "x"}')]
+    assert dead[0].headers["trace"] == b"t1"
+    assert dead[0].headers["__connect.errors.topic"] == clicks.encode()
+    assert dead[1].headers["__connect.errors.offset"] == b"2"
+    assert dead[0].headers["__connect.errors.connector.name"] == b"clean"
+    assert b"not JSON" in dead[0].headers["__connect.errors.exception.message"]
+    assert [(each.records, each.errors) for each in progress if each.records] == [(4, 2)]
+
+    produce(bootstrap, clicks, [{"id": 3, "name": "cyd"}])
+    run_spec(spec)
+    assert [each.json["id"] for each in consume(bootstrap, clean)] == [1, 2, 3]
+
+
+def test_a_bad_record_stops_a_pipeline_that_tolerates_none(
+    run_spec: RunSpec, bootstrap: str, new_topic: TopicFactory
+) -> None:
+    from barnabas.pipelines.run import PipelineFailed
+
+    source = new_topic()
+    produce(bootstrap, source, [{"id": 1}, b"junk"])
+    with pytest.raises(PipelineFailed, match=f"topic {source}, partition 0, offset 1: the value is not JSON"):
+        run_spec({
+            "name": "strict",
+            "source": {"type": "topic", "topics": source, "schema": SCHEMA},
+            "sink": {"type": "console"},
+        })  # fmt: skip
+
+
+def test_too_large_a_share_of_bad_records_stops_the_pipeline(
+    run_spec: RunSpec, bootstrap: str, new_topic: TopicFactory, tmp_path: Path
+) -> None:
+    from barnabas.pipelines.run import PipelineFailed
+
+    source, letters = new_topic(), new_topic()
+    produce(bootstrap, source, [{"id": 1}, b"junk", b"more junk"])
+    with pytest.raises(PipelineFailed, match="2 of 3 records are bad"):
+        run_spec({
+            "name": "ratio",
+            "source": {"type": "topic", "topics": source, "schema": SCHEMA},
+            "sink": {"type": "files", "path": str(tmp_path / "out")},
+            "errors": {"tolerance": "all", "max_error_ratio": 0.5, "dead_letter_topic": letters},
+        })  # fmt: skip
+
+
+def test_files_are_partitioned_few_and_written_once(
+    run_spec: RunSpec, bootstrap: str, new_topic: TopicFactory, tmp_path: Path
+) -> None:
+    """The sink is no topic: dead letters take a query of their own, and arrive all the same."""
+    source, letters = new_topic(partitions=2), new_topic()
+    produce(
+        bootstrap,
+        source,
+        [{"id": at, "name": f"n{at % 2}", "at": "2024-05-01T00:00:00Z"} for at in range(50)],
+    )
+    produce(bootstrap, source, [b"junk"])
+    spec: dict[str, Any] = {
+        "name": "lake",
+        "source": {"type": "topic", "topics": source, "schema": SCHEMA},
+        "transforms": [{"sql": "SELECT *, date(at) AS day FROM input"}, {"filter": "id < 40"}],
+        "sink": {
+            "type": "files",
+            "path": str(tmp_path / "out"),
+            "format": "json",
+            "partition_by": ["day", "name"],
+        },
+        "errors": {"tolerance": "all", "dead_letter_topic": letters},
+    }
+    run_spec(spec)
+    run_spec(spec)
+    files = sorted((tmp_path / "out").rglob("*.json"))
+    assert [file.parent.relative_to(tmp_path / "out").as_posix() for file in files] == [
+        "day=2024-05-01/name=n0",
+        "day=2024-05-01/name=n1",
+    ]
+    rows = [json.loads(line) for file in files for line in file.read_text().splitlines()]
+    assert sorted(row["id"] for row in rows) == list(range(40))
+    assert set(rows[0]) == {"id", "at"}
+    assert [each.value for each in consume(bootstrap, letters)] == [b"junk"]
+
+
+def test_windows_are_counted_and_a_python_function_follows(
+    run_spec: RunSpec, bootstrap: str, new_topic: TopicFactory
+) -> None:
+    source, counts = new_topic(), new_topic()
+    produce(
+        bootstrap, source, [{"id": at, "name": "a", "at": f"2024-05-01T00:00:{at:02}Z"} for at in range(25)]
+    )
+    produce(bootstrap, source, [{"id": 99, "name": "a", "at": "2024-05-01T01:00:00Z"}])
+    run_spec(
+        {
+            "name": "windows",
+            "source": {"type": "topic", "topics": source, "schema": SCHEMA},
+            "transforms": [
+                {"type": "deduplicate", "keys": "id", "time": "at"},
+                {
+                    "type": "window",
+                    "time": "at",
+                    "size": "10 seconds",
+                    "watermark": "5 seconds",
+                    "group_by": "name",
+                    "aggregates": {"clicks": "count(*)", "last": "max(id)"},
+                },
+            ],
+            "sink": {"type": "topic", "topic": counts, "key": "name"},
+        },
+        functions=[lambda rows: rows.withColumnRenamed("clicks", "n")],
+    )
+    found = sorted(
+        (each.json for each in consume(bootstrap, counts)), key=lambda row: str(row["window_start"])
+    )
+    assert [(row["n"], row["last"]) for row in found] == [(10, 9), (10, 19), (5, 24)]
+
+
+def test_a_schema_is_inferred_from_samples_and_kept(
+    run_spec: RunSpec, bootstrap: str, new_topic: TopicFactory
+) -> None:
+    source, out = new_topic(), new_topic()
+    produce(bootstrap, source, [{"a": 1, "nested": {"b": "x"}}])
+    spec = {
+        "name": "inferred",
+        "source": {"type": "topic", "topics": source},
+        "transforms": [{"Flatten": "_"}],
+        "sink": {"type": "topic", "topic": out},
+    }
+    run_spec(spec)
+    produce(bootstrap, source, [{"a": 2, "late": True}])
+    run_spec(spec)
+    assert [each.json for each in consume(bootstrap, out)] == [{"a": 1, "nested_b": "x"}, {"a": 2}]
+
+
+def test_a_stream_is_joined_with_a_static_table(
+    run_spec: RunSpec, bootstrap: str, new_topic: TopicFactory, tmp_path: Path
+) -> None:
+    source, out = new_topic(), new_topic()
+    (tmp_path / "users").mkdir()
+    (tmp_path / "users" / "a.csv").write_text("1,Berlin\n2,Prague\n")
+    produce(bootstrap, source, [{"id": 2, "name": "k"}, {"id": 7, "name": "z"}])
+    run_spec({
+        "name": "joined",
+        "source": {"type": "topic", "topics": source, "schema": "id BIGINT, name STRING"},
+        "transforms": [{
+            "type": "join", "on": "id", "how": "left",
+            "source": {
+                "type": "files", "path": str(tmp_path / "users"), "format": "csv",
+                "schema": "id BIGINT, city STRING",
+            },
+        }],
+        "sink": {"type": "topic", "topic": out},
+    })  # fmt: skip
+    assert [each.json for each in consume(bootstrap, out)] == [
+        {"id": 2, "name": "k", "city": "Prague"},
+        {"id": 7, "name": "z"},
+    ]

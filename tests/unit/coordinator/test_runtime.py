@@ -1,0 +1,73 @@
+"""What the runtime does when something goes wrong that nobody expected."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from barnabas.coordinator.runtime import LOAD_RETRY_MS, Producer
+from barnabas.core.errors import UnknownServerError
+from barnabas.records.record import EndTransactionMarker
+from tests.unit.coordinator.support import Groups
+
+
+def broken(*_: Any, **__: Any) -> Any:
+    raise RuntimeError("broken")
+
+
+def test_a_failed_load_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    groups = Groups()
+    with monkeypatch.context() as patch:
+        patch.setattr(groups.log, "end_offset", broken)
+        groups.elect(1)
+        assert not list(groups.runtime.active_shards())
+        groups.clock.advance(LOAD_RETRY_MS)
+        groups.scheduler.run_due()
+        groups.scheduler.run_due()
+        assert not list(groups.runtime.active_shards())
+    groups.clock.advance(2 * LOAD_RETRY_MS)
+    groups.scheduler.run_due()
+    groups.scheduler.run_due()
+    assert groups.shard is not None
+
+
+def test_a_load_that_failed_is_not_tried_again_after_the_partition_was_lost(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    groups = Groups()
+    monkeypatch.setattr(groups.log, "end_offset", broken)
+    groups.elect(1)
+    groups.runtime.resigned(0, 2)
+    monkeypatch.undo()
+    groups.clock.advance(LOAD_RETRY_MS)
+    groups.scheduler.run_due()
+    groups.scheduler.run_due()
+    assert not groups.runtime.partitions()
+
+
+def test_an_append_that_breaks_is_answered(monkeypatch: pytest.MonkeyPatch) -> None:
+    groups = Groups()
+    with monkeypatch.context() as patch:
+        patch.setattr(groups.log, "append", broken)
+        assert groups.beat("m", 0, topics=["t"]).error_code == UnknownServerError.code
+    assert groups.beat("m", 0, topics=["t"]).error_code == 0
+
+
+def test_a_marker_that_breaks_is_answered(monkeypatch: pytest.MonkeyPatch) -> None:
+    groups = Groups()
+    monkeypatch.setattr(groups.log, "append", broken)
+    refused: list[Any] = []
+    marker = EndTransactionMarker(is_commit=True, coordinator_epoch=0)
+    groups.runtime.complete_transaction(0, Producer(1, 0), marker, lambda _: None, refused.append)
+    assert [type(each) for each in refused] == [UnknownServerError]
+
+
+def test_a_timer_that_breaks_leaves_the_others() -> None:
+    groups = Groups()
+    groups.topics.put("t", 1)
+    groups.beat("m", 0, topics=["t"])
+    timers = groups.shard.registry.timers
+    timers.schedule("first", 1, broken)
+    groups.advance(45_000)
+    assert groups.shard.groups["g"].state.value == "Empty"

@@ -1,0 +1,187 @@
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+
+import barnabas
+from barnabas.pipelines.spec import Delivery, Tolerance
+from barnabas.pipelines.validation import InvalidSpec, load, load_document
+from barnabas.pipelines.yaml_source import UnreadableSpec, read_yaml
+
+USEFUL = """
+    name: clean-clicks
+    source:
+      type: topic
+      topics: [clicks]
+      schema: user STRING, url STRING, at TIMESTAMP
+    transforms:
+      - filter: url IS NOT NULL
+    sink:
+      type: files
+      path: lake/clicks
+"""
+
+
+def problems(text: str) -> list[str]:
+    with pytest.raises(InvalidSpec) as caught:
+        load(read_yaml(textwrap.dedent(text), "p.yaml"))
+    return str(caught.value).splitlines()
+
+
+def test_a_useful_pipeline_takes_ten_lines() -> None:
+    assert len(textwrap.dedent(USEFUL).strip().splitlines()) == 10
+    spec = load(read_yaml(textwrap.dedent(USEFUL)))
+    assert spec.name == "clean-clicks"
+    assert spec.source["topics"] == ["clicks"]
+    assert spec.source["format"] == "json"
+    assert spec.transforms[0].type == "filter"
+    assert spec.transforms[0]["where"] == "url IS NOT NULL"
+    assert spec.guarantee is Delivery.EXACTLY_ONCE
+    assert spec.errors.tolerance is Tolerance.NONE
+
+
+def test_a_spec_survives_the_way_through_a_document() -> None:
+    spec = load(read_yaml(textwrap.dedent(USEFUL) + "trigger: 10 seconds\nrestart: {max_attempts: 2}\n"))
+    assert load_document(spec.to_document()) == spec
+    assert spec.trigger.interval_ms == 10_000
+    joined = load_document(
+        {
+            "name": "j",
+            "source": {"type": "rate"},
+            "transforms": [
+                {"type": "join", "on": "id", "source": {"type": "files", "path": "x", "format": "text"}}
+            ],
+            "sink": {"type": "console"},
+        }
+    )
+    assert load_document(joined.to_document()) == joined
+
+
+def test_every_mistake_is_told_with_its_line_what_was_found_and_what_was_expected() -> None:
+    found = problems(
+        """
+        name: a/b
+        source:
+          type: topic
+          topcis: [clicks]
+          format: jsn
+          max_offsets_per_trigger: lots
+        transforms:
+          - InsertFeld: {static_field: a}
+          - {type: window, time: at, size: 3 fortnights}
+        sink:
+          type: postgres
+        trigger: sometimes
+        """
+    )
+    assert found == [
+        "p.yaml:2: name: found 'a/b'; expected letters, digits, '.', '_' and '-'",
+        "p.yaml:5: source.topcis: source topic has no option 'topcis'; did you mean 'topics'?",
+        (
+            "p.yaml:6: source.format: found 'jsn'; expected one of json, avro, protobuf, csv, text, raw;"
+            " did you mean 'json'?"
+        ),
+        "p.yaml:7: source.max_offsets_per_trigger: found 'lots'; expected a whole number, at least 1",
+        "p.yaml:9: transforms.0: there is no transform 'InsertFeld'; did you mean 'InsertField'?",
+        "p.yaml:10: transforms.1.size: found '3 fortnights'; expected a duration such as '10 seconds'",
+        (
+            "p.yaml:12: sink.type: there is no sink 'postgres'; expected one of topic, files, jdbc, console,"
+            " delta, iceberg"
+        ),
+        "p.yaml:13: trigger: found 'sometimes'; expected a duration such as '10 seconds', or available_now",
+    ]
+
+
+def test_what_is_missing_is_named() -> None:
+    assert problems("name: x\nsource: {type: topic, topics: a}\n") == [
+        "p.yaml:1: a pipeline needs 'sink' (a section of its own): Where they go."
+    ]
+    (complaint,) = problems("name: x\nsource: {type: topic}\nsink: {type: console}\n")
+    assert complaint.startswith("p.yaml:2: source: a topic source takes exactly one of 'topics', 'pattern'")
+
+
+def test_parts_that_do_not_go_together_are_told() -> None:
+    base = "name: x\nsource: {type: topic, topics: a}\n"
+    (complaint,) = problems(base + "sink: {type: console}\ndelivery: exactly-once\n")
+    assert complaint.startswith("p.yaml:4: delivery: sink console cannot deliver exactly once")
+    (complaint,) = problems(base + "sink: {type: console}\nerrors: {dead_letter_topic: d}\n")
+    assert "expected tolerance: all" in complaint
+    (complaint,) = problems(
+        base
+        + "transforms: [{type: window, time: t, size: 1 minute, emit: updates}]\n"
+        + "sink: {type: files, path: x}\n"
+    )
+    assert "only adds rows" in complaint
+
+
+def test_a_secret_in_the_open_is_refused() -> None:
+    (complaint,) = problems(
+        "name: x\nsource: {type: rate}\n"
+        "sink: {type: jdbc, url: 'postgresql://h/d', table: t, key: id, password: hunter2}\n"
+    )
+    assert "expected a reference: ${env:NAME}" in complaint
+    assert "hunter2" not in complaint
+
+
+def test_a_reference_may_stand_for_any_value() -> None:
+    spec = load_document(
+        {
+            "name": "x",
+            "source": {"type": "rate", "rows_per_second": "${env:RATE}"},
+            "sink": {"type": "console"},
+        }
+    )
+    assert spec.source["rows_per_second"] == "${env:RATE}"
+
+
+@pytest.mark.parametrize(
+    ("schema", "complaint"),
+    [
+        ("id STIRNG", "column id: 'STIRNG' is not a type; did you mean STRING?"),
+        ("id", "'id' is not `name TYPE`"),
+        ("a ARRAY<INT, INT>", "column a: ARRAY takes one type, not 'INT, INT'"),
+        ("a STRUCT<b: INTT>", "column a: column b: 'INTT' is not a type; did you mean INT?"),
+    ],
+)
+def test_a_schema_is_judged_without_spark(schema: str, complaint: str) -> None:
+    with pytest.raises(InvalidSpec) as caught:
+        load_document(
+            {
+                "name": "x",
+                "source": {"type": "topic", "topics": "a", "schema": schema},
+                "sink": {"type": "console"},
+            }
+        )
+    assert str(caught.value) == f"<spec>: source.schema: {complaint}"
+
+
+def test_schemas_of_all_shapes_pass() -> None:
+    text = (
+        "a BIGINT NOT NULL, `b c` DECIMAL(10, 2),"
+        " d MAP<STRING, ARRAY<STRUCT<e: INT, f: DATE>>> COMMENT 'x, y'"
+    )
+    load_document(
+        {"name": "x", "source": {"type": "topic", "topics": "a", "schema": text}, "sink": {"type": "console"}}
+    )
+
+
+def test_yaml_that_is_none_and_keys_that_repeat_are_told_with_their_line() -> None:
+    with pytest.raises(UnreadableSpec, match=r"p\.yaml:3: not YAML"):
+        read_yaml("name: x\nsource: [\n", "p.yaml")
+    with pytest.raises(UnreadableSpec, match=r"p\.yaml:2: 'name' stands here a second time"):
+        read_yaml("name: x\nname: y\n", "p.yaml")
+
+
+def test_judging_a_spec_imports_no_spark() -> None:
+    code = (
+        "import sys; from barnabas.pipelines.validation import load_document;"
+        "load_document({'name': 'x', 'source': {'type': 'rate'}, 'sink': {'type': 'console'}});"
+        "sys.exit('pyspark' in sys.modules)"
+    )
+    environment = {**os.environ, "PYTHONPATH": str(Path(barnabas.__file__).parents[1])}
+    assert subprocess.run([sys.executable, "-c", code], env=environment, check=False).returncode == 0

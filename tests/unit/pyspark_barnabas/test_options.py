@@ -1,0 +1,59 @@
+"""Options, and what is said of wrong ones."""
+
+from __future__ import annotations
+
+import pytest
+
+from barnabas.core.ids import TopicPartition
+from pyspark_barnabas import options as parse
+from pyspark_barnabas.cluster import EARLIEST, LATEST
+from pyspark_barnabas.options import OptionError, Options
+from pyspark_barnabas.wire import Endpoint
+
+
+def test_names_are_known_whatever_their_case() -> None:
+    options = Options({"STARTINGOFFSETS": '{"a": {"0": 5, "1": -2}}', "subscribe": "b, a"})
+    assert parse.starting(options, is_stream=True).offsets == {
+        TopicPartition("a", 0): 5,
+        TopicPartition("a", 1): EARLIEST,
+    }
+    assert parse.subscription(options).topics == ("a", "b")
+
+
+def test_a_stream_starts_at_the_end_and_a_batch_at_the_beginning() -> None:
+    assert parse.starting(Options({}), is_stream=True).default == LATEST
+    assert parse.starting(Options({}), is_stream=False).default == EARLIEST
+
+
+def test_bootstrap_servers_may_be_several() -> None:
+    options = Options({"kafka.bootstrap.servers": "a:1, [::1]:2"})
+    assert parse.cluster_config(options).bootstrap == (Endpoint("a", 1), Endpoint("::1", 2))
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"subscribed": "t"}, "did you mean subscribe"),
+        ({"kafka.bootstrap.server": "t"}, "did you mean kafka.bootstrap.servers"),
+        ({"kafka.sasl.mechanism": "PLAIN"}, "SASL"),
+    ],
+)
+def test_an_unknown_name_is_refused(given: dict[str, str], message: str) -> None:
+    with pytest.raises(OptionError, match=message):
+        Options(given)
+
+
+@pytest.mark.parametrize("protocol", ["SASL_SSL", "SSLv3"])
+def test_a_protocol_that_is_not_spoken_is_refused(protocol: str) -> None:
+    with pytest.raises(OptionError, match=r"security\.protocol"):
+        parse.cluster_config(Options({"kafka.bootstrap.servers": "a:1", "kafka.security.protocol": protocol}))
+
+
+def test_a_batch_cannot_start_at_its_end() -> None:
+    with pytest.raises(OptionError, match="cannot be latest"):
+        parse.starting(Options({"startingOffsets": "latest"}), is_stream=False)
+
+
+@pytest.mark.parametrize(("text", "expected"), [("500ms", 500), ("10s", 10_000), ("15m", 900_000), ("7", 7)])
+def test_durations_have_units(text: str, expected: int) -> None:
+    assert Options({"maxTriggerDelay": text}).duration_ms("maxTriggerDelay", 1) == expected
