@@ -107,15 +107,17 @@ def serve(listen: str, state: str, master: str | None, bootstrap: tuple[Address,
         from barnabas.pipelines.server import serve as serve_forever  # noqa: PLC0415 - needs more than a broker
     except ImportError:
         raise Failure(INSTALL) from None
-    address = Address.parse(listen)
+    host, _, port_text = listen.rpartition(":")
+    if not host or not port_text.isdecimal():
+        raise click.BadParameter(f"{listen!r} is not of the form HOST:PORT", param_hint="--listen")
     place = str(Path(state).absolute()) if "://" not in state else state
 
     def ready(port: int) -> None:
-        click.echo(f"barnabas pipelines listen on http://{address.host}:{port}")
+        click.echo(f"barnabas pipelines listen on http://{host}:{port}")
 
     try:
         asyncio.run(
-            serve_forever(bootstrap, place, host=address.host, port=address.port, master=master, ready=ready)
+            serve_forever(bootstrap, place, host=host, port=int(port_text), master=master, ready=ready)
         )
     except ClusterUnreachable as error:
         raise Unreachable(f"{error}: is a broker running? start one with 'barnabas start'") from None

@@ -29,6 +29,9 @@ def open_session(master: str | None, conf: Mapping[str, str], *, name: str) -> S
         raise SparkMissing(
             "running pipelines needs Spark: pip install 'barnabas[spark]', and Java 17"
         ) from None
+    if session_defaults(master)["spark.master"].startswith("local"):
+        # Not every kind of Python worker heeds spark.pyspark.python; all of them heed this.
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     builder = SparkSession.builder.appName(name)
     for key, value in {**session_defaults(master), **conf}.items():
         builder = builder.config(key, value)
@@ -53,6 +56,5 @@ def session_defaults(master: str | None) -> dict[str, str]:
             "spark.driver.memory": "1g",
             "spark.driver.bindAddress": "127.0.0.1",
             "spark.driver.host": "127.0.0.1",
-            "spark.pyspark.python": sys.executable,
         }
     return defaults

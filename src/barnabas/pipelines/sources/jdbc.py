@@ -8,6 +8,7 @@ that does not (a sequence assigned at commit, or times old enough).
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -15,7 +16,7 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
 from pyspark.sql.pandas.types import to_arrow_schema
-from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows
+from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 from pyspark.sql.types import StructType
 
 from barnabas.pipelines.formats.decoding import struct_of
@@ -81,7 +82,8 @@ def _data_source(table: _Table) -> type[DataSource]:
     class PostgresSource(DataSource):
         @classmethod
         def name(cls) -> str:
-            return f"barnabas_postgres_{abs(hash((table.database, table.relation)))}"
+            # The same in every process that unpickles the class, as `hash` would not be.
+            return f"barnabas_postgres_{zlib.crc32(repr((table.database, table.relation)).encode())}"
 
         def schema(self) -> str:
             return table.ddl
@@ -113,9 +115,16 @@ class _WholeReader(DataSourceReader):
         return _fetch(self._table, partition)
 
 
-class _GrowingReader(DataSourceStreamReader):
+class _GrowingReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def __init__(self, table: _Table) -> None:
         self._table = table
+        self._target: str | None = None
+        """Where the trigger `available_now` ends."""
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
+        ((self._target,),) = self._table.query(
+            f"SELECT max({quote(self._table.column)})::text FROM {self._table.relation}"  # noqa: S608
+        )
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
         return {"after": None}
@@ -125,13 +134,15 @@ class _GrowingReader(DataSourceStreamReader):
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
         """The column's value at the end of the next batch; where there is nothing new, `start`."""
-        column, after = quote(self._table.column), start["after"]
-        where = "" if after is None else f"WHERE {column} > %s"
+        column = quote(self._table.column)
+        bounds = [(">", start["after"]), ("<=", self._target)]
+        given = [(sign, value) for sign, value in bounds if value is not None]
+        where = "WHERE " + " AND ".join(f"{column} {sign} %s" for sign, _ in given) if given else ""
         most = f"LIMIT {limit.max_rows}" if isinstance(limit, ReadMaxRows) else ""
         batch = f"SELECT {column} AS c FROM {self._table.relation} {where} ORDER BY {column} {most}"  # noqa: S608
         ((found,),) = self._table.query(
             f"SELECT max(c)::text FROM ({batch}) AS batch",  # noqa: S608 - the user's own table
-            () if after is None else (after,),
+            [value for _, value in given],
         )
         return start if found is None else {"after": found}
 
