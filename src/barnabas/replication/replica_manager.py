@@ -126,7 +126,7 @@ class ReplicaManager:
         )
         self.fetchers = FetcherManager(self._make_fetcher, lambda: self.settings.num_replica_fetchers)
         self.mover = LogDirMover(log_manager, self._partitions)
-        register_figures(metrics, self._partitions, self.fetchers)
+        register_figures(metrics, self._partitions, log_manager.damaged, self.fetchers)
 
     def start(self) -> None:
         """Begin what happens from time to time; only a cluster has any of it."""
@@ -165,6 +165,7 @@ class ReplicaManager:
         # A plain tuple is equal to the TopicPartition that is the key, and cheaper to make.
         found: Partition | None = self._partitions.get((topic, index))  # type: ignore[call-overload]
         if found is None:
+            self.log_manager.check_undamaged(TopicPartition(topic, index))
             raise UnknownTopicOrPartition(f"this broker has no partition {topic}-{index}")
         if found.log.log_directory.failure is not None:
             raise KafkaStorageError(f"the log directory of {topic}-{index} is offline")
