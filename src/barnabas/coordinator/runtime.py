@@ -168,6 +168,12 @@ class CoordinatorRuntime(Generic[S]):
         del self._contexts[partition]
         self._close(context)
 
+    def answer_waiting(self) -> None:
+        """No more requests are read: whoever waits is sent to look for the coordinator elsewhere, and
+        this one does nothing any more."""
+        for context in self._contexts.values():
+            self._close(context)
+
     def close(self) -> None:
         for partition in list(self._contexts):
             self.resigned(partition)
@@ -283,7 +289,8 @@ class CoordinatorRuntime(Generic[S]):
         if context.state is ShardState.LOADING:
             raise CoordinatorLoadInProgress(f"{self.topic}-{partition} is being loaded")
         if context.state is not ShardState.ACTIVE:
-            raise NotCoordinator(f"{self.topic}-{partition} could not be loaded")
+            why = "could not be loaded" if context.state is ShardState.FAILED else "is given up"
+            raise NotCoordinator(f"{self.topic}-{partition} {why}")
         return context
 
     def _run_timer(self, context: ShardContext[S], operation: Operation) -> None:

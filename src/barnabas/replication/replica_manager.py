@@ -145,6 +145,15 @@ class ReplicaManager:
         await self.fetchers.close()
         await self._isr.close()
 
+    def answer_waiting(self) -> None:
+        """No more requests are read: fetches get what there is, and what followers would have to
+        fetch is not acknowledged any more. Who waits for our own disk may go on waiting."""
+        self.fetch_purgatory.complete_all()
+        self.produce_purgatory.complete_all(
+            lambda each: isinstance(each, DelayedProduce) and each.waits_for_followers
+        )
+        self.delete_records_purgatory.complete_all()
+
     def _make_fetcher(self, source: BrokerId) -> ReplicaFetcher:
         assert self._connect is not None, "a broker that follows others must be able to reach them"
         return ReplicaFetcher(
