@@ -9,6 +9,8 @@ Every operation, requests and timers alike, goes through `run`: decide, append, 
 replication, answer. State is ahead of replication, so an answer waits for the *last* write of its shard,
 even if it wrote nothing itself: nobody is told what could still be lost. With one in-sync replica an
 append is replicated when it returns, and the answer leaves at once.
+
+Should a replay fail, memory would differ from the log: the shard is thrown away and loaded again.
 """
 
 from __future__ import annotations
@@ -274,7 +276,10 @@ class CoordinatorRuntime(Generic[S]):
                 timestamp=self._clock.now_ms(),
             )
             context.written_to = self._log.append(context.topic_partition, context.leader_epoch, batch)
-            context.shard.replay_marker(producer.id, producer.epoch, is_commit=marker.is_commit)
+            try:
+                context.shard.replay_marker(producer.id, producer.epoch, is_commit=marker.is_commit)
+            except Exception as error:
+                raise self._replay_failed(context) from error
         except Exception as error:  # noqa: BLE001 - it is logged, and answered
             refuse(as_coordinator_error(_expected(error, self.topic, partition)))
             return
@@ -340,12 +345,28 @@ class CoordinatorRuntime(Generic[S]):
             builder.append(key, value, (), now_ms)
         end_offset = self._log.append(context.topic_partition, context.leader_epoch, builder.build())
         context.written_to = end_offset
-        if decision.is_replayed:
-            replay = context.shard.replay
-            for offset, record in enumerate(records, end_offset - len(records)):
-                replay(record, offset, producer.id)
-        if decision.applied is not None:
-            decision.applied()
+        try:
+            if decision.is_replayed:
+                replay = context.shard.replay
+                for offset, record in enumerate(records, end_offset - len(records)):
+                    replay(record, offset, producer.id)
+            if decision.applied is not None:
+                decision.applied()
+        except Exception as error:
+            raise self._replay_failed(context) from error
+
+    def _replay_failed(self, context: ShardContext[S]) -> CoordinatorLoadInProgress:
+        """The records are written, but the state does not show them: begin again from the log."""
+        logger.exception(
+            "replaying what was written to %s failed; it is loaded again", context.topic_partition
+        )
+        self._log.wake(context.topic_partition)
+        try:
+            self._close(context)
+        except Exception:
+            logger.exception("%s could not be closed properly", context.topic_partition)
+        self._begin_load(context)
+        return CoordinatorLoadInProgress(f"{context.topic_partition} is being loaded again")
 
     def _await_replication(
         self,
