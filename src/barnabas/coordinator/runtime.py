@@ -279,7 +279,7 @@ class CoordinatorRuntime(Generic[S]):
             try:
                 context.shard.replay_marker(producer.id, producer.epoch, is_commit=marker.is_commit)
             except Exception as error:
-                raise self._replay_failed(context) from error
+                raise self._replay_failed(context, error) from error
         except Exception as error:  # noqa: BLE001 - it is logged, and answered
             refuse(as_coordinator_error(_expected(error, self.topic, partition)))
             return
@@ -353,12 +353,14 @@ class CoordinatorRuntime(Generic[S]):
             if decision.applied is not None:
                 decision.applied()
         except Exception as error:
-            raise self._replay_failed(context) from error
+            raise self._replay_failed(context, error) from error
 
-    def _replay_failed(self, context: ShardContext[S]) -> CoordinatorLoadInProgress:
+    def _replay_failed(self, context: ShardContext[S], error: Exception) -> CoordinatorLoadInProgress:
         """The records are written, but the state does not show them: begin again from the log."""
-        logger.exception(
-            "replaying what was written to %s failed; it is loaded again", context.topic_partition
+        logger.error(
+            "replaying what was written to %s failed; it is loaded again",
+            context.topic_partition,
+            exc_info=error,
         )
         self._log.wake(context.topic_partition)
         try:
