@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 from confluent_kafka.admin import (
     AdminClient,
     AlterConfigOpType,
@@ -247,6 +247,21 @@ def test_a_setting_reaches_every_broker(three: Cluster, admin: AdminClient) -> N
             return alone.describe_configs([asked])[asked].result(30)["retention.ms"].value == "12345"
 
         three.wait_for(told)
+
+
+def test_the_settings_of_a_deleted_topic_leave_every_broker(three: Cluster, admin: AdminClient) -> None:
+    topic = new_topic(admin, partitions=1)
+    asked = ConfigResource(ResourceType.TOPIC, topic)
+    alone = [AdminClient({"bootstrap.servers": broker.bootstrap}) for broker in three.brokers]
+    for each in alone:
+        assert each.describe_configs([asked])[asked].result(30)
+    admin.delete_topics([topic])[topic].result(30)
+
+    def is_forgotten(by: AdminClient) -> bool:
+        error = by.describe_configs([asked])[asked].exception(30)
+        return isinstance(error, KafkaException) and error.args[0].code() == KafkaError.UNKNOWN_TOPIC_OR_PART
+
+    three.wait_for(lambda: all(map(is_forgotten, alone)))
 
 
 def test_a_deleted_topic_leaves_no_file(three: Cluster, admin: AdminClient) -> None:
