@@ -79,5 +79,10 @@ class DelayedProduce(DelayedOperation):
             ack.answer.error_code = KafkaStorageError.code
             ack.is_done = True
 
+    @property
+    def waits_for_followers(self) -> bool:
+        """Otherwise only for our own disk."""
+        return any(not ack.is_done and len(ack.partition.isr) > 1 for ack in self._pending)
+
     def on_complete(self) -> None:
         self._respond()

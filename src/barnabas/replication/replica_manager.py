@@ -126,7 +126,7 @@ class ReplicaManager:
         )
         self.fetchers = FetcherManager(self._make_fetcher, lambda: self.settings.num_replica_fetchers)
         self.mover = LogDirMover(log_manager, self._partitions)
-        register_figures(metrics, self._partitions, self.fetchers)
+        register_figures(metrics, self._partitions, log_manager.damaged, self.fetchers)
 
     def start(self) -> None:
         """Begin what happens from time to time; only a cluster has any of it."""
@@ -144,6 +144,15 @@ class ReplicaManager:
         await self.mover.close()
         await self.fetchers.close()
         await self._isr.close()
+
+    def answer_waiting(self) -> None:
+        """No more requests are read: fetches get what there is, and what followers would have to
+        fetch is not acknowledged any more. Who waits for our own disk may go on waiting."""
+        self.fetch_purgatory.complete_all()
+        self.produce_purgatory.complete_all(
+            lambda each: isinstance(each, DelayedProduce) and each.waits_for_followers
+        )
+        self.delete_records_purgatory.complete_all()
 
     def _make_fetcher(self, source: BrokerId) -> ReplicaFetcher:
         assert self._connect is not None, "a broker that follows others must be able to reach them"
@@ -165,6 +174,7 @@ class ReplicaManager:
         # A plain tuple is equal to the TopicPartition that is the key, and cheaper to make.
         found: Partition | None = self._partitions.get((topic, index))  # type: ignore[call-overload]
         if found is None:
+            self.log_manager.check_undamaged(TopicPartition(topic, index))
             raise UnknownTopicOrPartition(f"this broker has no partition {topic}-{index}")
         if found.log.log_directory.failure is not None:
             raise KafkaStorageError(f"the log directory of {topic}-{index} is offline")

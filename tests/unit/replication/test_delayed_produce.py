@@ -13,6 +13,7 @@ from barnabas.core.errors import (
     NotLeaderOrFollower,
     RequestTimedOut,
 )
+from barnabas.core.ids import BrokerId
 from barnabas.testing.files import PowerCutFiles
 from tests.support.background import ManualBackground
 from tests.unit.replication.support import ME, OTHER, ZERO, Replicas, is_answered
@@ -40,6 +41,15 @@ def test_the_answer_waits_for_the_disk(replicas: Replicas, disk: ManualBackgroun
     assert answer.error_code == 0
     assert partition.log.high_watermark == 1
     assert replicas.produce_purgatory.pending == 0
+
+
+@pytest.mark.parametrize("isr", [[ME], [ME, OTHER]])
+def test_at_the_end_only_the_own_disk_is_waited_for(replicas: Replicas, isr: list[BrokerId]) -> None:
+    partition = replicas.lead(replicas=isr, isr=isr)
+    answer = replicas.await_ack(partition, replicas.append(partition), -1)
+    replicas.answer_waiting()
+    assert is_answered(answer) == (OTHER in isr)
+    assert answer.error_code == RequestTimedOut.code
 
 
 def test_one_fsync_answers_all_producers_that_piled_up(replicas: Replicas, disk: ManualBackground) -> None:
