@@ -1,0 +1,145 @@
+"""The kill matrix: drivers, executors and brokers die by SIGKILL or come back from the dead.
+
+Whatever happened, a reader of committed data sees the transformed input, each record once, and the
+group's offsets are the input's end. `make test` runs a few; `make kill-matrix` runs all of it, on
+Barnabas and on Apache Kafka.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.spark.kill_matrix.harness import BATCH_RECORDS, Pipeline
+from tests.support.broker import Broker
+from tests.support.fixtures import TopicFactory
+from tests.support.spark import require_spark
+
+pytestmark = [pytest.mark.timeout(1_200)]
+full = pytest.mark.kill_matrix
+
+RECORDS = 3 * BATCH_RECORDS
+LATE_RECORDS = 100
+DRIVER_POINTS = ("before-begin", "after-begin", "mid-write", "after-writes", "mid-commit", "after-end")
+TWO_EXECUTORS = "local-cluster[2,1,1024]"
+
+
+def points(*always: str) -> list[object]:
+    """All points; those not named are left to the full matrix."""
+    return [pytest.param(point, marks=() if point in always else full) for point in DRIVER_POINTS]
+
+
+@pytest.fixture
+def pipeline(bootstrap: str, new_topic: TopicFactory, tmp_path: Path) -> Iterator[Pipeline]:
+    require_spark()
+    made = Pipeline(bootstrap, new_topic(partitions=2), new_topic(partitions=3), tmp_path)
+    made.produce(RECORDS)
+    yield made
+    made.kill_all()
+
+
+def point_in_second_batch(point: str) -> str:
+    """Tasks come to `mid-write` three times a batch: once for each output partition."""
+    return f"{point}:5" if point == "mid-write" else f"{point}:2"
+
+
+@pytest.mark.parametrize("point", points("mid-commit", "after-end"))
+def test_a_driver_killed_anywhere_leaves_every_record_once(pipeline: Pipeline, point: str) -> None:
+    driver, _ = pipeline.start_until(point_in_second_batch(point))
+    driver.kill()
+    pipeline.check_nothing_half_done()
+    pipeline.produce(LATE_RECORDS)
+    pipeline.run_until_caught_up()
+    pipeline.check_exactly_once()
+
+
+@full
+def test_a_driver_killed_again_and_again_leaves_every_record_once(pipeline: Pipeline) -> None:
+    for point in ("after-end:1", "mid-commit:1", "mid-write:2", "after-end:1"):
+        driver, _ = pipeline.start_until(point)
+        driver.kill()
+        pipeline.check_nothing_half_done()
+    pipeline.run_until_caught_up()
+    pipeline.check_exactly_once()
+
+
+@pytest.mark.parametrize("point", points("after-writes"))
+def test_a_driver_thought_dead_changes_nothing_when_it_goes_on(pipeline: Pipeline, point: str) -> None:
+    zombie, _ = pipeline.start_until(point_in_second_batch(point))
+    zombie.suspend()
+    zombie.release()
+    pipeline.produce(LATE_RECORDS)
+    pipeline.run_until_caught_up()
+    pipeline.check_exactly_once()
+    zombie.resume()
+    assert zombie.wait_end() != 0, "a driver that was replaced took itself for successful"
+    pipeline.check_exactly_once()
+    pipeline.produce(LATE_RECORDS)
+    pipeline.run_until_caught_up()
+    pipeline.check_exactly_once()
+
+
+@full
+@pytest.mark.parametrize("point", ["mid-write", "after-writes", "mid-commit"])
+def test_a_zombie_that_wakes_beside_its_successor_costs_no_record(pipeline: Pipeline, point: str) -> None:
+    zombie, _ = pipeline.start_until(point_in_second_batch(point))
+    zombie.suspend()
+    zombie.release()
+    successor, _ = pipeline.start_until("mid-commit:1")
+    zombie.resume()
+    zombie.wait_end()
+    successor.release()
+    successor.wait_end()
+    pipeline.check_nothing_half_done()
+    pipeline.run_until_caught_up()
+    pipeline.check_exactly_once()
+
+
+@pytest.mark.parametrize(
+    "point",
+    [
+        pytest.param("after-begin", marks=full),
+        pytest.param("mid-write", marks=full),
+        pytest.param("after-writes", marks=full),
+        "mid-commit",
+        pytest.param("after-end", marks=full),
+    ],
+)
+def test_a_broker_killed_anywhere_keeps_every_record_once(
+    pipeline: Pipeline, broker: Broker, point: str
+) -> None:
+    driver, _ = pipeline.start_until(point_in_second_batch(point))
+    broker.kill()
+    driver.release()
+    broker.start()
+    driver.wait_end()
+    pipeline.check_nothing_half_done()
+    pipeline.run_until_caught_up()
+    pipeline.check_exactly_once()
+
+
+@full
+@pytest.mark.parametrize("point", ["mid-write", "mid-commit"])
+def test_a_broker_and_a_driver_killed_together_keep_every_record_once(
+    pipeline: Pipeline, broker: Broker, point: str
+) -> None:
+    driver, _ = pipeline.start_until(point_in_second_batch(point))
+    broker.kill()
+    driver.kill()
+    broker.start()
+    pipeline.check_nothing_half_done()
+    pipeline.run_until_caught_up()
+    pipeline.check_exactly_once()
+
+
+@full
+def test_an_executor_killed_while_it_writes_costs_no_record(pipeline: Pipeline) -> None:
+    driver, worker = pipeline.start_until(point_in_second_batch("mid-write"), master=TWO_EXECUTORS)
+    driver.kill_executor_of(worker)
+    driver.release()
+    driver.wait_end()
+    pipeline.check_nothing_half_done()
+    pipeline.run_until_caught_up(master=TWO_EXECUTORS)
+    pipeline.check_exactly_once()
