@@ -1,6 +1,6 @@
 """A driver as a user would write it: topic, transform, topic, exactly once, until all is read.
 
-    python -m tests.spark.kill_matrix.driver '{"bootstrap": …, "source": …, "sink": …, …}'
+python -m tests.spark.kill_matrix.driver '{"bootstrap": …, "source": …, "sink": …, …}'
 """
 
 from __future__ import annotations
@@ -17,6 +17,8 @@ from tests.spark.kill_matrix.hooks import CatchableSource
 from tests.support.spark import SETTINGS
 
 RECORDS_PER_TASK_PIECE = 50
+SHORT_LIVED = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+"""A JVM that lives for seconds spends more on compiling well than it gains."""
 
 
 def main(given: dict[str, Any]) -> None:
@@ -25,6 +27,9 @@ def main(given: dict[str, Any]) -> None:
     settings = {
         **SETTINGS,
         "spark.driver.memory": "512m",
+        "spark.driver.extraJavaOptions": SHORT_LIVED,
+        "spark.executor.extraJavaOptions": SHORT_LIVED,
+        "spark.sql.codegen.wholeStage": "false",
         "spark.sql.warehouse.dir": str(directory / "warehouse"),
         "spark.local.dir": str(directory / "local"),
         "spark.sql.execution.arrow.maxRecordsPerBatch": str(RECORDS_PER_TASK_PIECE),

@@ -26,7 +26,7 @@ from tests.support.broker import REPOSITORY
 from tests.support.process import ServerProcess
 
 PATIENCE_S = 300.0
-BATCH_RECORDS = 600
+BATCH_RECORDS = 400
 ATTEMPTS = 4
 EXECUTOR = "org.apache.spark.executor.CoarseGrainedExecutorBackend"
 
