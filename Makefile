@@ -6,7 +6,7 @@ CHAOS_SECONDS ?= 600
 CHAOS_BROKERS ?= 3
 PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: help run demo test test-clients test-differential chaos kill-matrix check
+.PHONY: help run cluster demo test test-clients test-differential chaos kill-matrix check
 .PHONY: bench bench-quick bench-cluster bench-cluster-quick clean
 help:              ## show this
 	@grep -hE '^[a-z-]+: .*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 16
@@ -28,8 +28,12 @@ run: $(VENV)/.run  ## start a broker on 127.0.0.1:9092
 	$(BIN)/barnabas start
 
 $(VENV)/.spark: pyproject.toml constraints.txt | $(BIN)/python
-	$(PIP) -e '.[spark]'
+	$(PIP) -e '.[spark,zookeeper]'
 	touch $@ $(VENV)/.run
+
+cluster: $(VENV)/.spark ## start three brokers and a ZooKeeper on 127.0.0.1 (needs Java 17)
+	@$(BIN)/python -m compileall -q src
+	$(BIN)/barnabas start --brokers 3
 
 demo: $(VENV)/.spark ## a clickstream through two pipelines on Spark (needs Java 17); DEMO_SECONDS=60
 	$(BIN)/python examples/demo.py

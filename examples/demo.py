@@ -88,7 +88,7 @@ class Clickstream(threading.Thread):
         self.windows: dict[tuple[str, str], int] = {}
         self.stopped = threading.Event()
         self.ready = threading.Event()
-        self._bootstrap = bootstrap
+        self._broker = bootstrap
         self._random = random.Random(42)  # noqa: S311 - a demonstration
 
     def run(self) -> None:
@@ -103,7 +103,7 @@ class Clickstream(threading.Thread):
 
     async def _work(self) -> None:
         cluster = ClusterClient(
-            [Address.parse(self._bootstrap)], clock=SystemClock(), randomness=random.SystemRandom()
+            [Address.parse(self._broker)], clock=SystemClock(), randomness=random.SystemRandom()
         )
         async with cluster:
             for topic in ("clicks", "page-counts", "bad-clicks"):

@@ -8,19 +8,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
+import pyspark_barnabas
 from barnabas.pipelines.run import PipelineFailed, Run
 from barnabas.pipelines.spec import Engine, Part
+from pyspark_barnabas.cluster import Cluster
+from pyspark_barnabas.options import OptionError, Options, cluster_config
 
-FORMATS = {
-    Engine.AUTO: "barnabas",
-    Engine.PYTHON: "barnabas",
-    Engine.SEGMENTS: "barnabas",
-    Engine.JVM: "kafka",
-}
+EARLIEST = -2
+"""How the connector's offsets say: from the start."""
 _PASSED_ON = {
     "pattern": "subscribePattern",
     "assign": "assign",
@@ -30,14 +28,21 @@ _PASSED_ON = {
 }
 
 
-def read_records(part: Part, run: Run, *, streaming: bool, **more: str) -> DataFrame:
+def read_records(part: Part, run: Run, *, streaming: bool) -> DataFrame:
     """A topic source's records as they are, with the columns of Spark's Kafka source."""
-    reader: Any = run.spark.readStream if streaming else run.spark.read
     options = source_options(part, run)
     if not streaming:
         options.pop("maxOffsetsPerTrigger", None)
-    frame: DataFrame = reader.format(FORMATS[run.spec.engine]).options(**options, **more).load()
-    return frame
+    read = pyspark_barnabas.read_stream if streaming else pyspark_barnabas.read
+    try:
+        return read(run.spark, engine=_engine(run), **options)
+    except OptionError as error:
+        raise PipelineFailed(str(error)) from None
+
+
+def _engine(run: Run) -> str:
+    """`auto` is the Python connector: a pipeline's checkpoint must not depend on what jars there are."""
+    return "python" if run.spec.engine is Engine.AUTO else run.spec.engine.value
 
 
 def source_options(part: Part, run: Run) -> dict[str, str]:
@@ -51,7 +56,7 @@ def source_options(part: Part, run: Run) -> dict[str, str]:
     if part.get("topics"):
         options["subscribe"] = ",".join(part["topics"])
     if not part.get("starting_timestamp"):
-        options["startingOffsets"] = part.get("starting_offsets", "earliest")
+        options["startingOffsets"] = _all_named(part.get("starting_offsets", "earliest"), part, options)
     if part.get("ending_offsets"):
         options["endingOffsets"] = part["ending_offsets"]
     if "ending_offsets" in part.options and part.get("starting_offsets", "").startswith("{"):
@@ -64,9 +69,24 @@ def source_options(part: Part, run: Run) -> dict[str, str]:
     for ours, theirs in _PASSED_ON.items():
         if part.get(ours) is not None:
             options[theirs] = str(part[ours])
-    if run.spec.engine is Engine.SEGMENTS:
-        options["engine"] = "segments"
     return options
+
+
+def _all_named(starting: str, part: Part, options: Mapping[str, str]) -> str:
+    """Offsets for every partition, as the connector wants them: those not named begin at their start."""
+    topics = part.get("topics")
+    if not starting.startswith("{") or not topics or "ending_offsets" in part.options:
+        return starting
+    named = json.loads(starting)
+    client = {name: value for name, value in options.items() if name.startswith("kafka.")}
+    with Cluster(cluster_config(Options(client))) as cluster:
+        counts = cluster.partitions(topics)
+    return json.dumps(
+        {
+            topic: {**{str(each): EARLIEST for each in range(count)}, **named.get(topic, {})}
+            for topic, count in counts.items()
+        }
+    )
 
 
 def wants_headers(part: Part, run: Run) -> bool:

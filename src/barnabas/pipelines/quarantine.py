@@ -73,7 +73,7 @@ def quarantine_more(run: Run, transform: Callable[[DataFrame], DataFrame]) -> bo
     if not found:
         return False
     noted = json.dumps({**run.quarantine, **found})
-    frame = run.spark.createDataFrame([(noted,)], "noted STRING").coalesce(1)
+    frame = run.spark.range(1).select(F.lit(noted).alias("noted")).coalesce(1)
     frame.write.mode("overwrite").text(run.checkpoint("quarantine"))
     return True
 

@@ -293,6 +293,9 @@ class _Check:
                 ("delivery",),
                 f"sink {sink.type} cannot deliver exactly once (these can: {able}); expected at-least-once",
             )
+        if top.get("engine") == Engine.SEGMENTS.value:
+            words = "segments reads closed files in batches, and a pipeline is a stream"
+            self.complain(("engine",), f"{words}; expected auto, python or jvm")
         updates = [
             at for at, part in enumerate(transforms) if part.type == "window" and part["emit"] == "updates"
         ]

@@ -112,6 +112,8 @@ def test_parts_that_do_not_go_together_are_told() -> None:
     assert complaint.startswith("p.yaml:4: delivery: sink console cannot deliver exactly once")
     (complaint,) = problems(base + "sink: {type: console}\nerrors: {dead_letter_topic: d}\n")
     assert "expected tolerance: all" in complaint
+    (complaint,) = problems(base + "sink: {type: console}\nengine: segments\n")
+    assert "a pipeline is a stream" in complaint
     (complaint,) = problems(
         base
         + "transforms: [{type: window, time: t, size: 1 minute, emit: updates}]\n"

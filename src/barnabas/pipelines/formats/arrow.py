@@ -11,7 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import Column
-from pyspark.sql.pandas.functions import ArrowUDFType, arrow_udf
+from pyspark.sql.pandas.functions import arrow_udf
 from pyspark.sql.pandas.types import to_arrow_type
 from pyspark.sql.types import BinaryType, StringType, StructField, StructType
 
@@ -25,7 +25,7 @@ MESSAGE_LENGTH_MAX = 300
 
 def arrow_decoder(make: Callable[[], ReadOne], schema: StructType, what: str) -> Callable[[Column], Decoded]:
     result = StructType([StructField("value", schema), StructField("error", StringType())])
-    arrow = to_arrow_type(schema)
+    arrow = to_arrow_type(schema, timezone="UTC")
 
     def decode(values: pa.Array) -> pa.Array:
         read = make()
@@ -48,7 +48,7 @@ def arrow_decoder(make: Callable[[], ReadOne], schema: StructType, what: str) ->
         columns = [pa.array(rows, type=arrow), pa.array(errors, type=pa.string())]
         return pa.StructArray.from_arrays(columns, ["value", "error"])
 
-    function = arrow_udf(decode, result, ArrowUDFType.SCALAR)
+    function = arrow_udf(decode, result)  # type: ignore[call-overload]
 
     def apply(value: Column) -> Decoded:
         outcome = function(value)
@@ -60,8 +60,8 @@ def arrow_decoder(make: Callable[[], ReadOne], schema: StructType, what: str) ->
 def arrow_encoder(make: Callable[[], WriteOne]) -> Callable[[Column], Column]:
     def encode(values: pa.Array) -> pa.Array:
         write = make()
-        rows = values.to_pylist()
+        rows = values.to_pylist(maps_as_pydicts="strict")
         return pa.array([None if row is None else write(row) for row in rows], type=pa.binary())
 
-    function: Callable[[Column], Column] = arrow_udf(encode, BinaryType(), ArrowUDFType.SCALAR)
+    function: Callable[[Column], Column] = arrow_udf(encode, BinaryType())  # type: ignore[call-overload]
     return function

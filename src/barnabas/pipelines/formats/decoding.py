@@ -101,7 +101,7 @@ def inferred(part: Part, run: Run, samples: Samples) -> StructType:
         raise PipelineFailed(
             "there are no JSON records yet to infer a schema from; give the source a 'schema'"
         )
-    run.spark.createDataFrame([(found.toDDL(),)], "ddl STRING").coalesce(1).write.text(place)
+    run.spark.range(1).select(F.lit(found.toDDL()).alias("ddl")).coalesce(1).write.text(place)
     return found
 
 

@@ -148,7 +148,7 @@ def _fetch(table: _Table, partition: InputPartition) -> Iterator[pa.RecordBatch]
     given = [(sign, value) for sign, value in bounds if value is not None]
     column = quote(table.column)
     where = " AND ".join(f"{column} {sign} %s" for sign, _ in given)
-    schema = to_arrow_schema(struct_of(table.ddl))
+    schema = to_arrow_schema(struct_of(table.ddl), timezone="UTC")
     connection = table.database.connect()
     try:
         cursor = connection.cursor()
