@@ -9,13 +9,17 @@ from __future__ import annotations
 
 import os
 import sys
+import warnings
 from collections.abc import Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 LOCAL = "local[*]"
+LOOPBACK = "127.0.0.1"
+QUIET = Path(__file__).with_name("log4j2.properties")
 
 
 class SparkMissing(Exception):
@@ -29,10 +33,16 @@ def open_session(master: str | None, conf: Mapping[str, str], *, name: str) -> S
         raise SparkMissing(
             "running pipelines needs Spark: pip install 'barnabas[spark]', and Java 17"
         ) from None
+    settings = {**session_defaults(master), **conf}
+    if settings["spark.master"].startswith("local"):
+        # Otherwise Spark looks for the machine's name, and complains when it is a loopback address.
+        os.environ.setdefault("SPARK_LOCAL_IP", LOOPBACK)
     builder = SparkSession.builder.appName(name)
-    for key, value in {**session_defaults(master), **conf}.items():
+    for key, value in settings.items():
         builder = builder.config(key, value)
-    session = builder.getOrCreate()
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="PySpark does not yet fully support pandas")
+        session = builder.getOrCreate()
     session.sparkContext.setLogLevel(conf.get("spark.log.level", "FATAL"))
     return session
 
@@ -51,8 +61,9 @@ def session_defaults(master: str | None) -> dict[str, str]:
             "spark.ui.showConsoleProgress": "false",
             "spark.sql.shuffle.partitions": "2",
             "spark.driver.memory": "1g",
-            "spark.driver.bindAddress": "127.0.0.1",
-            "spark.driver.host": "127.0.0.1",
+            "spark.driver.bindAddress": LOOPBACK,
+            "spark.driver.host": LOOPBACK,
+            "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={QUIET.as_uri()}",
             "spark.pyspark.python": sys.executable,
         }
     return defaults
