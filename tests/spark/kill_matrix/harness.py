@@ -114,11 +114,14 @@ class Driver:
         executor.kill()
 
     def _signal_all(self, number: signal.Signals) -> int:
-        alive = [each for each in self.processes() if each.status() != psutil.STATUS_ZOMBIE]
-        for process in alive:
+        """How many were there to hear it; processes may end while they are counted."""
+        heard = 0
+        for process in self.processes():
             with suppress(psutil.Error):
-                process.send_signal(number)
-        return len(alive)
+                if process.status() != psutil.STATUS_ZOMBIE:
+                    process.send_signal(number)
+                    heard += 1
+        return heard
 
 
 class Pipeline:
