@@ -131,7 +131,7 @@ def start_pipeline(
 ) -> RunningPipeline:
     """Start the pipeline of `run`; `functions` follow the transforms of its spec."""
     run = replace(run, spark=run.spark.newSession())
-    # Spark would look for it among all installed packages, and give up in silence on a busy machine.
+    # Spark would look for it among the packages of the workers' Python, and say no more than `not found`.
     run.spark.dataSource.register(DefaultSource)
     spec = run.spec
     if spec.errors.tolerance is Tolerance.ALL:

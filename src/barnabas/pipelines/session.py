@@ -8,6 +8,7 @@ them, and on a cluster only what is said there counts.
 from __future__ import annotations
 
 import os
+import shutil
 import sys
 import warnings
 from collections.abc import Mapping
@@ -33,10 +34,10 @@ def open_session(master: str | None, conf: Mapping[str, str], *, name: str) -> S
         raise SparkMissing(
             "running pipelines needs Spark: pip install 'barnabas[spark]', and Java 17"
         ) from None
+    if shutil.which("java") is None and "JAVA_HOME" not in os.environ:
+        raise SparkMissing("Spark needs Java 17: there is no java on the PATH, and JAVA_HOME is not set")
     settings = {**session_defaults(master), **conf}
-    if settings["spark.master"].startswith("local"):
-        # Otherwise Spark looks for the machine's name, and complains when it is a loopback address.
-        os.environ.setdefault("SPARK_LOCAL_IP", LOOPBACK)
+    _prepare_environment(settings)
     builder = SparkSession.builder.appName(name)
     for key, value in settings.items():
         builder = builder.config(key, value)
@@ -45,6 +46,21 @@ def open_session(master: str | None, conf: Mapping[str, str], *, name: str) -> S
         session = builder.getOrCreate()
     session.sparkContext.setLogLevel(conf.get("spark.log.level", "FATAL"))
     return session
+
+
+def _prepare_environment(settings: Mapping[str, str]) -> None:
+    """What Spark takes from the environment alone when a Python process starts it.
+
+    `spark.pyspark.python` is heeded by `spark-submit` only. Without the variable, workers would be
+    whatever `python3` the PATH has, which in a virtual environment that is not activated lacks all
+    packages.
+    """
+    if "spark.pyspark.python" in settings:
+        os.environ["PYSPARK_PYTHON"] = settings["spark.pyspark.python"]
+    if settings["spark.master"].startswith("local"):
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+        # Otherwise Spark looks for the machine's name, and complains when it is a loopback address.
+        os.environ.setdefault("SPARK_LOCAL_IP", LOOPBACK)
 
 
 def session_defaults(master: str | None) -> dict[str, str]:
@@ -64,6 +80,5 @@ def session_defaults(master: str | None) -> dict[str, str]:
             "spark.driver.bindAddress": LOOPBACK,
             "spark.driver.host": LOOPBACK,
             "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={QUIET.as_uri()}",
-            "spark.pyspark.python": sys.executable,
         }
     return defaults
