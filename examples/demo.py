@@ -17,6 +17,7 @@ import tempfile
 import threading
 import time
 from collections import Counter
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -88,11 +89,16 @@ class Clickstream(threading.Thread):
         self.windows: dict[tuple[str, str], int] = {}
         self.stopped = threading.Event()
         self.ready = threading.Event()
-        self._bootstrap = bootstrap
+        self.broker = bootstrap
         self._random = random.Random(42)  # noqa: S311 - a demonstration
 
     def run(self) -> None:
         asyncio.run(self._work())
+
+    def stop(self) -> None:
+        self.stopped.set()
+        if self.is_alive():
+            self.join()
 
     def clicks(self) -> Counter[str]:
         """Per page, over all windows, as the topic says."""
@@ -103,7 +109,7 @@ class Clickstream(threading.Thread):
 
     async def _work(self) -> None:
         cluster = ClusterClient(
-            [Address.parse(self._bootstrap)], clock=SystemClock(), randomness=random.SystemRandom()
+            [Address.parse(self.broker)], clock=SystemClock(), randomness=random.SystemRandom()
         )
         async with cluster:
             for topic in ("clicks", "page-counts", "bad-clicks"):
@@ -166,43 +172,50 @@ def show(console: Console, stream: Clickstream, latest: dict[str, Progress], sec
 def main() -> int:
     console = Console()
     seconds = float(os.environ.get("DEMO_SECONDS", "60"))
-    with tempfile.TemporaryDirectory(prefix="barnabas-demo-") as scratch, run_broker() as broker:
-        console.print(f"a broker listens on {broker.bootstrap}; starting Spark …")
+    with ExitStack() as stack:
+        scratch = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="barnabas-demo-")))
+        broker = stack.enter_context(run_broker())
+        console.print(f"a broker listens on {broker.bootstrap}; starting Spark, which takes some seconds …")
         try:
             spark = open_session(None, {}, name="demo")
         except SparkMissing as error:
             console.print(f"[red]{error}[/]")
             return 1
+        stack.callback(spark.stop)
         stream = Clickstream(broker.bootstrap)
+        stack.callback(stream.stop)
         stream.start()
         stream.ready.wait()
-        out = Path(scratch) / "clicks"
-        latest: dict[str, Progress] = {}
-        running = [
-            start_pipeline(
-                Run(spark, load_document(document), broker.bootstrap, str(Path(scratch) / "state")),
-                lambda progress: latest.update({progress.pipeline: progress}),
-            )
-            for document in (clean(out), COUNT)
-        ]
-        try:
-            show(console, stream, latest, seconds)
-        except KeyboardInterrupt:
-            console.print("interrupted; stopping …")
-        stream.stopped.set()
-        stream.join()
-        for pipeline in running:
-            pipeline.stop()
-        files = [file for file in out.rglob("*.parquet") if "_spark_metadata" not in file.parts]
-        rows = spark.read.parquet(str(out)).count() if files else 0
-        console.print(chart(stream, latest, 0))
-        console.print(
-            f"{stream.produced:,} clicks were produced; {rows:,} clean ones lie in {len(files)} files,"
-            f" {sum(stream.clicks().values()):,} were counted in {len(stream.windows)} windows."
-        )
-        spark.stop()
+        demonstrate(console, spark, stream, scratch, seconds)
     console.print("the broker, Spark and every file are gone.")
     return 0
+
+
+def demonstrate(console: Console, spark: Any, stream: Clickstream, scratch: Path, seconds: float) -> None:
+    out = scratch / "clicks"
+    latest: dict[str, Progress] = {}
+    running = [
+        start_pipeline(
+            Run(spark, load_document(document), stream.broker, str(scratch / "state")),
+            lambda progress: latest.update({progress.pipeline: progress}),
+        )
+        for document in (clean(out), COUNT)
+    ]
+    try:
+        show(console, stream, latest, seconds)
+    except KeyboardInterrupt:
+        console.print("interrupted; stopping …")
+    stream.stop()
+    for pipeline in running:
+        pipeline.stop()
+    files = [file for file in out.rglob("*.parquet") if "_spark_metadata" not in file.parts]
+    rows = spark.read.parquet(str(out)).count() if files else 0
+    if not console.is_terminal:
+        console.print(chart(stream, latest, 0))
+    console.print(
+        f"{stream.produced:,} clicks were produced; {rows:,} clean ones lie in {len(files)} files,"
+        f" {sum(stream.clicks().values()):,} were counted in {len(stream.windows)} windows."
+    )
 
 
 if __name__ == "__main__":

@@ -31,6 +31,7 @@ from barnabas.pipelines.reasons import reason_of
 from barnabas.pipelines.run import PipelineFailed, Rows, Run
 from barnabas.pipelines.sinks.records import stream_letters
 from barnabas.pipelines.spec import PipelineSpec, Tolerance
+from pyspark_barnabas import DefaultSource
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -130,6 +131,8 @@ def start_pipeline(
 ) -> RunningPipeline:
     """Start the pipeline of `run`; `functions` follow the transforms of its spec."""
     run = replace(run, spark=run.spark.newSession())
+    # Spark would look for it among the packages of the workers' Python, and say no more than `not found`.
+    run.spark.dataSource.register(DefaultSource)
     spec = run.spec
     if spec.errors.tolerance is Tolerance.ALL:
         # A value that does not convert becomes null rather than the end of the micro-batch.
