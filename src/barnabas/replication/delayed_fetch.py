@@ -21,7 +21,7 @@ from barnabas.purgatory.purgatory import DelayedOperation
 from barnabas.replication.fetching import FetchParams, FetchPartition, PartitionRead
 
 if TYPE_CHECKING:
-    from barnabas.replication.replica_manager import ReplicaManager
+    from barnabas.replication.replica_reading import ReadableReplicas
 
 ASKS_WORTH_AN_INDEX = 8
 
@@ -31,7 +31,7 @@ class DelayedFetch(DelayedOperation):
 
     def __init__(
         self,
-        replicas: ReplicaManager,
+        replicas: ReadableReplicas,
         params: FetchParams,
         asks: Sequence[FetchPartition],
         respond: Callable[[list[PartitionRead]], None],
