@@ -177,6 +177,7 @@ class Broker:
                 self._clock,
                 self._randomness,
                 self.metrics,
+                replicas.board,
             ),
             topics=topics,
             configs=configs,

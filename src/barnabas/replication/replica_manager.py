@@ -270,7 +270,7 @@ class ReplicaManager(ReadableReplicas):
 
     def _follower_appended(self, partition: Partition) -> None:
         """We have copied records: consumers that read from this follower may go on."""
-        self.fetch_purgatory.check_and_complete(partition.topic_partition)
+        self._complete_fetch(partition.topic_partition)
 
     def _isr_changed(self, partition: ReplicatedPartition) -> None:
         self._complete_all(partition.topic_partition)

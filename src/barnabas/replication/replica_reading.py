@@ -14,8 +14,9 @@ from barnabas.core.errors import KafkaError, UnknownServerError, UnknownTopicId
 from barnabas.core.ids import BrokerId
 from barnabas.core.metrics import Metrics
 from barnabas.purgatory.timer import Timer
-from barnabas.replication.delayed_fetch import DelayedFetch
-from barnabas.replication.fetching import NO_NEWS, NO_REPLICA, FetchParams, FetchPartition, PartitionRead
+from barnabas.replication.delayed_fetch import DelayedFetch, DelayedFollowerFetch
+from barnabas.replication.fetch_session import FetchSession
+from barnabas.replication.fetching import NO_REPLICA, FetchParams, FetchPartition, PartitionRead
 from barnabas.replication.partition import Partition
 from barnabas.replication.replica_selector import ReplicaSelector
 from barnabas.replication.replica_waiting import WaitingReplicas
@@ -23,6 +24,10 @@ from barnabas.replication.settings import ReplicationSettings
 from barnabas.replication.throttle import ReplicationThrottle
 
 logger = logging.getLogger(__name__)
+
+SWEEP_MS = 1_000.0
+"""How often all partitions of a follower's session are looked at: retention moves the start of a log and
+tells nobody, and a follower that has everything is noted as caught up then."""
 
 
 class ReadableReplicas(WaitingReplicas):
@@ -50,17 +55,47 @@ class ReadableReplicas(WaitingReplicas):
         params: FetchParams,
         asks: Sequence[FetchPartition],
         respond: Callable[[list[PartitionRead]], None],
-        *,
-        is_incremental: bool = False,
     ) -> None:
         """Read, and answer at once when nothing should wait, nothing is asked, there is enough,
         or something went wrong; otherwise once there is enough or time is up."""
-        reads = self.read(params, asks, is_incremental=is_incremental)
+        reads = self.read(params, asks)
         if params.max_wait_ms <= 0 or not asks or _is_enough(reads, params.min_bytes):
             respond(reads)
             return
-        operation = DelayedFetch(self, params, asks, respond, is_incremental=is_incremental)
+        operation = DelayedFetch(self, params, asks, respond)
         self.fetch_purgatory.try_complete_else_watch(operation, [ask.topic_partition for ask in asks])
+
+    def follow(
+        self,
+        params: FetchParams,
+        session: FetchSession,
+        respond: Callable[[list[FetchPartition], list[PartitionRead]], None],
+    ) -> None:
+        """The same for a session of a follower, of which only what may have news is looked at."""
+        now_ms = self._clock.monotonic_ms()
+        if now_ms - session.swept_ms >= min(SWEEP_MS, self.settings.replica_lag_time_max_ms / 4):
+            session.swept_ms = now_ms
+            session.mark_all()
+        asks = self.due(params, session)
+        reads = self.read(params, asks)
+        if params.max_wait_ms <= 0 or _is_enough(reads, params.min_bytes):
+            respond(asks, reads)
+            return
+        operation = DelayedFollowerFetch(self, params, session, respond)
+        self.fetch_purgatory.try_complete_else_watch(operation, (session,))
+
+    def due(self, params: FetchParams, session: FetchSession) -> list[FetchPartition]:
+        """The partitions of which the follower does not have everything or does not know everything;
+        the others need no further look until something happens to them."""
+        asks: list[FetchPartition] = []
+        partitions, changed = session.partitions, session.changed
+        for key in tuple(changed):
+            ask = partitions[key]
+            if self._is_still_caught_up(ask, params):
+                del changed[key]
+            else:
+                asks.append(ask)
+        return asks
 
     def read(
         self,
@@ -68,7 +103,6 @@ class ReadableReplicas(WaitingReplicas):
         asks: Sequence[FetchPartition],
         *,
         is_first_try: bool = True,
-        is_incremental: bool = False,
     ) -> list[PartitionRead]:
         """What can be read now, within `max_bytes` over all partitions together.
 
@@ -78,11 +112,7 @@ class ReadableReplicas(WaitingReplicas):
         reads: list[PartitionRead] = []
         left_bytes = params.max_bytes
         min_one_batch = True
-        is_follower_session = is_incremental and params.is_from_follower
         for ask in asks:
-            if is_follower_session and self._is_still_caught_up(ask, params):
-                reads.append(NO_NEWS)
-                continue
             read = self._read_one(
                 params,
                 ask,
@@ -97,8 +127,7 @@ class ReadableReplicas(WaitingReplicas):
         return reads
 
     def _is_still_caught_up(self, ask: FetchPartition, params: FetchParams) -> bool:
-        """A follower asks again for what is not there yet, and knows the rest: most partitions of
-        most fetches between brokers, so this is short."""
+        """A follower asks again for what is not there yet, and knows the rest."""
         partition = self._partitions.get(ask.topic_partition)
         if (
             partition is None

@@ -14,6 +14,7 @@ from barnabas.purgatory.purgatory import Purgatory
 from barnabas.purgatory.timer import Timer
 from barnabas.replication.delayed_delete_records import DelayedDeleteRecords, PendingDeletion
 from barnabas.replication.delayed_produce import DelayedProduce, PendingAck
+from barnabas.replication.fetch_news import NewsBoard
 from barnabas.replication.replica_table import ReplicaTable
 
 
@@ -23,6 +24,7 @@ class WaitingReplicas(ReplicaTable):
         self.produce_purgatory = Purgatory("Produce", timer, metrics=metrics)
         self.fetch_purgatory = Purgatory("Fetch", timer, metrics=metrics)
         self.delete_records_purgatory = Purgatory("DeleteRecords", timer, metrics=metrics)
+        self.board = NewsBoard()
 
     def await_acks(
         self,
@@ -45,12 +47,14 @@ class WaitingReplicas(ReplicaTable):
         """Call `respond` when every replica has forgotten the records, or time is up."""
         operation = DelayedDeleteRecords(timeout_ms, pending, respond)
         keys = [deletion.partition.topic_partition for deletion in pending]
+        for key in keys:
+            self.board.mark(key)  # the followers must hear where the log starts now
         self.delete_records_purgatory.try_complete_else_watch(operation, keys)
 
     def wake(self, key: TopicPartition) -> None:
         """Records were appended: readers that wait for them may go on, and so may producers
         whose earlier records are below the high watermark now."""
-        self.fetch_purgatory.check_and_complete(key)
+        self._complete_fetch(key)
         partition = self._partitions.get(key)
         if partition is None or partition.told_high_watermark != partition.log.high_watermark:
             self._complete_produce(key)
@@ -61,7 +65,13 @@ class WaitingReplicas(ReplicaTable):
             partition.told_high_watermark = partition.log.high_watermark
         self.produce_purgatory.check_and_complete(key)
 
+    def _complete_fetch(self, key: TopicPartition) -> None:
+        purgatory = self.fetch_purgatory
+        for session in self.board.mark(key):
+            purgatory.check_and_complete(session)
+        purgatory.check_and_complete(key)
+
     def _complete_all(self, key: TopicPartition) -> None:
         self._complete_produce(key)
-        self.fetch_purgatory.check_and_complete(key)
+        self._complete_fetch(key)
         self.delete_records_purgatory.check_and_complete(key)
