@@ -157,8 +157,8 @@ def main() -> None:
                     raw(cluster, options.seconds)
                 if "batches" in rows:
                     batches(cluster, options.seconds)
-            if "many" in rows:
-                many(cluster, options.seconds, options.partitions)
+                if "many" in rows:
+                    many(cluster, options.seconds, options.partitions)
     finally:
         shutil.rmtree(directory, ignore_errors=True)
 

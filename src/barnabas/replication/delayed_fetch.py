@@ -60,8 +60,8 @@ class DelayedFetch(DelayedOperation):
 
 
 class DelayedFollowerFetch(DelayedOperation):
-    """The same for a session of a follower, of which only the partitions with news are looked at; its
-    key is the session."""
+    """The same for a session of a follower; its key is the session. What was there when it began to wait
+    has been read, so one that waits for any byte looks only at what was marked since."""
 
     __slots__ = ("_params", "_replicas", "_respond", "_session")
 
@@ -79,7 +79,9 @@ class DelayedFollowerFetch(DelayedOperation):
         self._respond = respond
 
     def try_complete(self) -> bool:
-        return is_over(self._replicas, self._params, self._session.due()) and self.force_complete()
+        session = self._session
+        asks = session.newly_due() if self._params.min_bytes <= 1 else session.due()
+        return is_over(self._replicas, self._params, asks) and self.force_complete()
 
     def on_complete(self) -> None:
         asks = self._replicas.due(self._params, self._session)

@@ -46,5 +46,5 @@ class NewsBoard:
         if readers is None:
             return ()
         for session, session_key in readers.items():
-            session.changed[session_key] = None
+            session.changed[session_key] = session.fresh[session_key] = None
         return tuple(readers)

@@ -39,6 +39,7 @@ class FetchSession:
         "board",
         "changed",
         "epoch",
+        "fresh",
         "id",
         "last_used_ms",
         "partitions",
@@ -66,6 +67,8 @@ class FetchSession:
         """Of a follower's: when all partitions were last looked at."""
         self.changed: dict[SessionKey, None] = {}
         """Of a follower's: partitions that may have news, in the order in which they are to be served."""
+        self.fresh: dict[SessionKey, None] = {}
+        """Those of them that were marked since the last look."""
         if board is not None:
             self.changed = dict.fromkeys(self.partitions)
             for key, ask in self.partitions.items():
@@ -75,6 +78,12 @@ class FetchSession:
         """Of a follower's: what may have news."""
         partitions = self.partitions
         return [partitions[key] for key in self.changed]
+
+    def newly_due(self) -> list[FetchPartition]:
+        """Of a follower's: what was marked since the last look."""
+        fresh, self.fresh = self.fresh, {}
+        partitions = self.partitions
+        return [partitions[key] for key in fresh if key in partitions]
 
     def mark_all(self) -> None:
         self.changed |= dict.fromkeys(self.partitions)

@@ -89,6 +89,7 @@ class ReadableReplicas(WaitingReplicas):
         the others need no further look until something happens to them."""
         asks: list[FetchPartition] = []
         partitions, changed = session.partitions, session.changed
+        session.fresh.clear()
         for key in tuple(changed):
             ask = partitions[key]
             if self._is_still_caught_up(ask, params):

@@ -226,3 +226,25 @@ def test_sessions_of_silent_followers_end_when_another_begins(replicas: Replicas
     follower.fetch(of_epoch(0))
     assert len(follower.sessions) == 1
     assert replicas.board.mark(ZERO) == (follower.session,)
+
+
+def test_a_waiting_fetch_looks_at_a_marked_partition_once(
+    replicas: Replicas, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Or a thousand partitions that change together would cost a million looks."""
+    partitions = [lead(replicas, TopicPartition("topic", number)) for number in range(50)]
+    asks = [of_epoch(0, partition.topic_partition) for partition in partitions]
+    follower = Follower(replicas, *asks)
+    follower.fetch()
+    looks: list[TopicPartition] = []
+    monkeypatch.setattr(
+        replicas,
+        "partition",
+        lambda topic, index: (
+            looks.append(TopicPartition(topic, index)) or Replicas.partition(replicas, topic, index)
+        ),
+    )
+    for partition in partitions:
+        replicas._complete_all(partition.topic_partition)
+    assert follower.is_waiting(answers=1)
+    assert len(looks) == 50
