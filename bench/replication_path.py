@@ -17,7 +17,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -40,14 +40,15 @@ NAMES = ("leader", "follower", "follower")
 
 
 @contextmanager
-def costing(cluster: AnyCluster, name: str, count: Callable[[], float]) -> Iterator[None]:
-    """Prints what the block cost each broker, for each of `count()` things that it did."""
+def costing(cluster: AnyCluster, name: str) -> Iterator[list[float]]:
+    """Prints what the block cost each broker, for each of the things whose number the block puts in."""
+    counted: list[float] = []
     processes = [psutil.Process(broker.pid) for broker in cluster.brokers]
     before = [process.cpu_times() for process in processes]
     begun = time.perf_counter()
-    yield
+    yield counted
     wall_s = time.perf_counter() - begun
-    done = count()
+    (done,) = counted
     shares = []
     for role, process, past in zip(NAMES, processes, before, strict=True):
         now = process.cpu_times()
@@ -64,10 +65,9 @@ def raw(cluster: AnyCluster, seconds: float) -> None:
         frame = produce_frame("raw", [bytes(value_bytes)])
         for depth in (1, 32):
             run_load(leader.port, frame, depth=depth, seconds=0.5)
-            requests: list[int] = []
-            with costing(cluster, f"{value_bytes} B, depth {depth}", lambda: requests[-1]):
+            with costing(cluster, f"{value_bytes} B, depth {depth}") as counted:
                 result = run_load(leader.port, frame, depth=depth, seconds=seconds)
-                requests.append(result.requests)
+                counted.append(result.requests)
             print(f"    {result}", flush=True)
 
 
@@ -76,7 +76,8 @@ def batches(cluster: AnyCluster, seconds: float) -> None:
     for value_bytes in (100, 1_000):
         sender = Producer({"bootstrap.servers": cluster.bootstrap, "acks": "all"})
         records = int(seconds * 30_000_000 / (value_bytes + 200))
-        with costing(cluster, f"librdkafka, {value_bytes} B, records", lambda: records):
+        with costing(cluster, f"librdkafka, {value_bytes} B, records") as counted:
+            counted.append(records)
             pour(sender, "batches", bytes(value_bytes), records)
 
 
@@ -97,14 +98,14 @@ def many(cluster: AnyCluster, seconds: float, partitions: int) -> None:
     """All of them led by the first broker: the worst case for it and for its followers' sessions."""
     cluster.create_topic("many", assignment=dict.fromkeys(range(partitions), IDS))
     time.sleep(3)
-    with costing(cluster, f"{partitions} partitions, idle, seconds", lambda: seconds):
+    with costing(cluster, f"{partitions} partitions, idle, seconds") as counted:
+        counted.append(seconds)
         time.sleep(seconds)
     frame = produce_frame("many", [bytes(100)])
     for depth in (1, 32):
-        requests: list[int] = []
-        with costing(cluster, f"{partitions} partitions, one busy, depth {depth}", lambda: requests[-1]):
+        with costing(cluster, f"{partitions} partitions, one busy, depth {depth}") as counted:
             result = run_load(cluster.broker(1).port, frame, depth=depth, seconds=seconds)
-            requests.append(result.requests)
+            counted.append(result.requests)
         print(f"    {result}", flush=True)
 
 
@@ -151,14 +152,16 @@ def main() -> None:
     directory = Path(tempfile.mkdtemp(prefix="replication-path-"))
     rows = options.rows.split(",")
     try:
-        with any_cluster("barnabas", directory, session_timeout_ms=SESSION_TIMEOUT_MS) as cluster:
-            with profiled(cluster, options.profile):
-                if "raw" in rows:
-                    raw(cluster, options.seconds)
-                if "batches" in rows:
-                    batches(cluster, options.seconds)
-                if "many" in rows:
-                    many(cluster, options.seconds, options.partitions)
+        with (
+            any_cluster("barnabas", directory, session_timeout_ms=SESSION_TIMEOUT_MS) as cluster,
+            profiled(cluster, options.profile),
+        ):
+            if "raw" in rows:
+                raw(cluster, options.seconds)
+            if "batches" in rows:
+                batches(cluster, options.seconds)
+            if "many" in rows:
+                many(cluster, options.seconds, options.partitions)
     finally:
         shutil.rmtree(directory, ignore_errors=True)
 

@@ -113,7 +113,7 @@ def _append_and_answer(request: ProduceRequest, context: RequestContext, refused
             add_leader_hints(outcome.response, context)
         context.respond(outcome.response)
     for partition in outcome.touched:
-        replicas.wake(partition.topic_partition)
+        replicas.wake_soon(partition.topic_partition)
 
 
 def _append_all(request: ProduceRequest, context: RequestContext, refused: Refused) -> _Outcome:

@@ -393,6 +393,7 @@ class Broker:
                 settings=replication_settings(self.config),
             )
             replicas.start()
+        replicas.defer = asyncio.get_running_loop().call_soon
         self._replicas = replicas
         return replicas
 

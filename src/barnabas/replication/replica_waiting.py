@@ -18,9 +18,16 @@ from barnabas.replication.fetch_news import NewsBoard
 from barnabas.replication.replica_table import ReplicaTable
 
 
+def _at_once(work: Callable[[], None]) -> None:
+    work()
+
+
 class WaitingReplicas(ReplicaTable):
     def __init__(self, broker_id: BrokerId, timer: Timer, metrics: Metrics) -> None:
         super().__init__(broker_id, metrics)
+        self.defer: Callable[[Callable[[], None]], object] = _at_once
+        """Runs something when the present turn of the loop is over."""
+        self._to_wake: dict[TopicPartition, None] = {}
         self.produce_purgatory = Purgatory("Produce", timer, metrics=metrics)
         self.fetch_purgatory = Purgatory("Fetch", timer, metrics=metrics)
         self.delete_records_purgatory = Purgatory("DeleteRecords", timer, metrics=metrics)
@@ -58,6 +65,20 @@ class WaitingReplicas(ReplicaTable):
         partition = self._partitions.get(key)
         if partition is None or partition.told_high_watermark != partition.log.high_watermark:
             self._complete_produce(key)
+
+    def wake_soon(self, key: TopicPartition) -> None:
+        """The same when the turn of the loop is over: what other requests append meanwhile is read
+        together with this."""
+        if not self._to_wake:
+            self._to_wake[key] = None
+            self.defer(self._wake_all)
+        else:
+            self._to_wake[key] = None
+
+    def _wake_all(self) -> None:
+        keys, self._to_wake = self._to_wake, {}
+        for key in keys:
+            self.wake(key)
 
     def _complete_produce(self, key: TopicPartition) -> None:
         partition = self._partitions.get(key)
