@@ -115,7 +115,7 @@ def _append_and_answer(request: ProduceRequest, context: RequestContext, refused
     else:
         context.respond(outcome.response)
     for partition in outcome.touched:
-        replicas.wake(partition.topic_partition)
+        replicas.wake_soon(partition.topic_partition)
 
 
 def _answer(response: ProduceResponse, context: RequestContext) -> None:

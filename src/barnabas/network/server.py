@@ -49,6 +49,8 @@ class Server:
         self.figures = NetworkFigures(metrics)
         self.complaints = Complaints(logging.getLogger(__name__), clock)
         self.buffers = LoopBuffers()
+        self.is_in_turn = False
+        self.answered_in_turn: dict[Connection, None] = {}
         self.listeners: list[Listener] = []
         self._connections: set[Connection] = set()
         self._by_ip: Tally[str] = Tally()

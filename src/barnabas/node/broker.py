@@ -178,6 +178,7 @@ class Broker:
                 self._clock,
                 self._randomness,
                 self.metrics,
+                replicas.board,
             ),
             topics=topics,
             configs=configs,
@@ -398,6 +399,7 @@ class Broker:
                 settings=replication_settings(self.config),
             )
             replicas.start()
+        replicas.defer = asyncio.get_running_loop().call_soon
         self._replicas = replicas
         return replicas
 
