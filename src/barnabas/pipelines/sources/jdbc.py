@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
@@ -39,7 +39,8 @@ class _Table:
     relation: str
     column: str
     rows_max: int
-    ddl: str = ""
+    columns: StructType = field(default_factory=StructType)
+    """Parsed on the driver: where tasks run, there is no session to parse a schema with."""
 
     def query(self, sql: str, values: Sequence[Any] = ()) -> list[Any]:
         connection = self.database.connect()
@@ -54,7 +55,7 @@ class _Table:
 def read(part: Part, run: Run, *, streaming: bool) -> Rows:
     relation = quote(part["table"]) if part.get("table") else f"({part['query'].replace('%', '%%')}) AS q"
     bare = _Table(database_of(part, run), relation, part["column"], part["max_rows_per_trigger"])
-    table = _Table(bare.database, bare.relation, bare.column, bare.rows_max, _columns(bare))
+    table = _Table(bare.database, bare.relation, bare.column, bare.rows_max, struct_of(_columns(bare)))
     source = _data_source(table)
     run.spark.dataSource.register(source)
     if streaming:
@@ -85,8 +86,8 @@ def _data_source(table: _Table) -> type[DataSource]:
             # The same in every process that unpickles the class, as `hash` would not be.
             return f"barnabas_postgres_{zlib.crc32(repr((table.database, table.relation)).encode())}"
 
-        def schema(self) -> str:
-            return table.ddl
+        def schema(self) -> StructType:
+            return table.columns
 
         def reader(self, schema: StructType) -> DataSourceReader:  # noqa: ARG002
             return _WholeReader(table)
@@ -159,7 +160,7 @@ def _fetch(table: _Table, partition: InputPartition) -> Iterator[pa.RecordBatch]
     given = [(sign, value) for sign, value in bounds if value is not None]
     column = quote(table.column)
     where = " AND ".join(f"{column} {sign} %s" for sign, _ in given)
-    schema = to_arrow_schema(struct_of(table.ddl), timezone="UTC")
+    schema = to_arrow_schema(table.columns, timezone="UTC")
     connection = table.database.connect()
     try:
         cursor = connection.cursor()
