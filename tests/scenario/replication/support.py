@@ -182,6 +182,7 @@ class Member:
             producer_ids=cast("Any", None),
             groups=cast("Any", None),
             transactions=cast("Any", None),
+            transaction_membership=cast("Any", None),
             markers=cast("Any", None),
             internal_topics=cast("Any", None),
         )
