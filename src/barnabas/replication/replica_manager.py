@@ -250,12 +250,13 @@ class ReplicaManager(ReadableReplicas):
 
     def set_aside_strays(self, known: Container[TopicPartition]) -> None:
         """Put away the logs of partitions that the cluster no longer gives to this broker."""
-        for log in self.log_manager.logs():
-            if log.topic_partition not in known:
-                logger.warning("%s is not assigned to this broker: its log is set aside", log.topic_partition)
-                self.stop_replica(log.topic_partition, delete=False)
-                self._partitions.pop(log.topic_partition, None)
-                self.log_manager.set_aside_stray(log.topic_partition)
+        found = [log.topic_partition for log in self.log_manager.logs()]
+        for topic_partition in (*found, *self.log_manager.damaged):
+            if topic_partition not in known:
+                logger.warning("%s is not assigned to this broker: its log is set aside", topic_partition)
+                self.stop_replica(topic_partition, delete=False)
+                self._partitions.pop(topic_partition, None)
+                self.log_manager.set_aside_stray(topic_partition)
 
     def directory_failed(self, directory: LogDirectory) -> list[TopicPartition]:
         """A disk is gone, and its partitions with it: who waits for them is told at once."""

@@ -475,6 +475,16 @@ def test_a_damaged_log_that_was_repaired_is_what_it_was(tmp_path: Path) -> None:
     manager.abandon()
 
 
+def test_a_damaged_log_that_the_cluster_does_not_know_is_kept_under_another_name(tmp_path: Path) -> None:
+    manager = broker_with_a_garbled_log(tmp_path).start()
+    manager.set_aside_stray(partition(0))
+    assert not manager.damaged
+    (left,) = [each.name for each in tmp_path.iterdir() if each.name.startswith("topic-0")]
+    assert left.endswith("-stray")
+    assert manager.get_or_create(partition(0)).log_end_offset == 0
+    manager.abandon()
+
+
 def test_a_damaged_log_can_be_deleted(tmp_path: Path) -> None:
     broker = broker_with_a_garbled_log(tmp_path)
     manager = broker.start()
