@@ -66,6 +66,7 @@ class LedPartition:
         "leader_epoch",
         "leader_epoch_start_offset",
         "leader_id",
+        "led_since_epoch",
         "log",
         "maximal_isr",
         "metrics",
@@ -96,6 +97,9 @@ class LedPartition:
         self.leader_id: BrokerId = NO_LEADER
         self.leader_epoch = NO_EPOCH
         self.leader_epoch_start_offset = NO_OFFSET
+        self.led_since_epoch = NO_EPOCH
+        """Of a leader: the first of the epochs that it has led without a break. In none of them was its
+        log cut, so records that wait in one of them may be acknowledged in a later one."""
         self.controller_epoch = 0
         self.partition_epoch = 0
         """The version of the partition's state in the store."""

@@ -36,8 +36,11 @@ class ReplicatedPartition(LedPartition):
     ) -> bool:
         """Lead from here on; True if that is new. A lower epoch than the present one is a message
         from the past."""
-        is_new_epoch = leader_epoch > self.leader_epoch or self.leader_id != self.broker_id
+        has_led = self.leader_id == self.broker_id
+        is_new_epoch = leader_epoch > self.leader_epoch or not has_led
         self._take_state(self.broker_id, leader_epoch, replicas, isr, partition_epoch, controller_epoch)
+        if not has_led:
+            self.led_since_epoch = leader_epoch
         log = self.log
         followers = {each: self.followers.get(each) or RemoteReplica(each) for each in self.replicas}
         followers.pop(self.broker_id, None)

@@ -74,12 +74,26 @@ def test_case_a_a_partition_that_is_no_longer_led_here_says_so(replicas: Replica
     assert answer.error_code == NotLeaderOrFollower.code
 
 
-def test_case_a_a_new_leader_epoch_does_not_vouch_for_records_of_the_old_one(replicas: Replicas) -> None:
+def test_case_a_a_leader_that_followed_meanwhile_does_not_vouch_for_its_old_records(
+    replicas: Replicas,
+) -> None:
     partition = replicas.lead()
     answer = replicas.await_ack(partition, replicas.append(partition), -1)
-    replicas.lead(epoch=1)
+    partition.become_follower(OTHER, 1, (ME, OTHER))
+    replicas.lead(epoch=2)
     assert is_answered(answer)
     assert answer.error_code == NotLeaderOrFollower.code
+
+
+def test_records_wait_on_when_their_leader_goes_on_in_a_new_epoch(tmp_path: Path) -> None:
+    replicas = Replicas(str(tmp_path))
+    partition = replicas.lead(isr=(ME, OTHER))
+    answer = replicas.await_ack(partition, replicas.append(partition), -1)
+    replicas.lead(epoch=1, isr=(ME, OTHER))
+    assert not is_answered(answer)
+    partition.update_follower(OTHER, 1, 0)
+    assert is_answered(answer)
+    assert answer.error_code == 0
 
 
 @pytest.mark.parametrize("acks", [1, -1])
