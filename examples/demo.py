@@ -3,7 +3,7 @@
 Everything is real and temporary: the broker listens on a free port of this machine and keeps its
 data in a directory that goes away. One pipeline cleans events into Parquet files and sets bad
 ones aside; the other counts clicks per page and window, exactly once, into a topic, which the
-chart reads back. It ends by itself after DEMO_SECONDS (60), or with Ctrl-C.
+chart reads back. It ends by itself DEMO_SECONDS (60) after the first counts, or with Ctrl-C.
 """
 
 from __future__ import annotations
@@ -44,6 +44,8 @@ BAD_SHARE = 0.01
 SCHEMA = "user STRING, page STRING, ms INT, at TIMESTAMP"
 SOURCE = {"type": "topic", "topics": ["clicks"], "schema": SCHEMA}
 BAR_WIDTH = 40
+TABLE_WIDTH = 78
+FIRST_RESULTS_SECONDS_MAX = 300
 
 
 def clean(out: Path) -> dict[str, Any]:
@@ -145,8 +147,13 @@ class Clickstream(threading.Thread):
                     self.windows[row["page"], row["window_start"]] = row["clicks"]
 
 
-def chart(stream: Clickstream, latest: dict[str, Progress], left_s: float) -> Table:
-    table = Table(title=f"clicks per page, from topic page-counts ({left_s:.0f} s left)", box=None)
+def chart(stream: Clickstream, latest: dict[str, Progress], when: str) -> Table:
+    table = Table(
+        title=f"clicks per page, from topic page-counts ({when})",
+        box=None,
+        min_width=TABLE_WIDTH,
+        show_header=False,
+    )
     clicks = stream.clicks()
     most = max(clicks.values(), default=1)
     for page in PAGES:
@@ -162,10 +169,16 @@ def chart(stream: Clickstream, latest: dict[str, Progress], left_s: float) -> Ta
 
 
 def show(console: Console, stream: Clickstream, latest: dict[str, Progress], seconds: float) -> None:
-    end = time.perf_counter() + seconds
+    """The seconds count from the first results on: how long Spark takes to get there differs much."""
+    begun = time.perf_counter()
+    end = None
     with Live(console=console, refresh_per_second=4, transient=not console.is_terminal) as live:
-        while (left_s := end - time.perf_counter()) > 0:
-            live.update(chart(stream, latest, left_s))
+        while end is None or time.perf_counter() < end:
+            now = time.perf_counter()
+            if end is None and (stream.windows or now - begun > FIRST_RESULTS_SECONDS_MAX):
+                end = now + seconds
+            when = "waiting for the first counts …" if end is None else f"{end - now:.0f} s left"
+            live.update(chart(stream, latest, when))
             time.sleep(0.5)
 
 
@@ -211,7 +224,7 @@ def demonstrate(console: Console, spark: Any, stream: Clickstream, scratch: Path
     files = [file for file in out.rglob("*.parquet") if "_spark_metadata" not in file.parts]
     rows = spark.read.parquet(str(out)).count() if files else 0
     if not console.is_terminal:
-        console.print(chart(stream, latest, 0))
+        console.print(chart(stream, latest, "at the end"))
     console.print(
         f"{stream.produced:,} clicks were produced; {rows:,} clean ones lie in {len(files)} files,"
         f" {sum(stream.clicks().values()):,} were counted in {len(stream.windows)} windows."
