@@ -24,7 +24,7 @@ from barnabas.pipelines.supervisor import Supervisor
 log = logging.getLogger(__name__)
 
 LINE_BYTES_MAX = 4 * 1024 * 1024
-QUIT_TIMEOUT_S = 45.0
+QUIT_TIMEOUT_S = 30.0
 LAST_LINES = 5
 
 
@@ -40,8 +40,11 @@ class DriverProcesses:
         self._processes: dict[str, _Process] = {}
         self._places: dict[str, _Process] = {}
         self._tasks: set[asyncio.Task[None]] = set()
+        self._is_closing = False
 
     def start(self, spec: PipelineSpec, generation: int, attempt: int) -> None:
+        if self._is_closing:
+            return
         master = spec.spark.master or self._master
         key = json.dumps([master, sorted(spec.spark.conf.items())])
         process = self._processes.get(key)
@@ -65,6 +68,7 @@ class DriverProcesses:
             place.order(do="stop", name=name)
 
     async def close(self) -> None:
+        self._is_closing = True
         await asyncio.gather(*(process.quit() for process in self._processes.values()))
         await asyncio.gather(*self._tasks, return_exceptions=True)
 

@@ -14,7 +14,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from pyspark.errors import StreamingQueryException
+from pyspark.errors import PySparkException, StreamingQueryException
 from pyspark.sql.streaming.listener import (
     QueryIdleEvent,
     QueryProgressEvent,
@@ -34,7 +34,7 @@ from barnabas.pipelines.spec import PipelineSpec, Tolerance
 from pyspark_barnabas import DefaultSource
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
     from pyspark.sql.streaming.readwriter import DataStreamWriter
 
@@ -131,8 +131,7 @@ def start_pipeline(
 ) -> RunningPipeline:
     """Start the pipeline of `run`; `functions` follow the transforms of its spec."""
     run = replace(run, spark=run.spark.newSession())
-    # Spark would look for it among the packages of the workers' Python, and say no more than `not found`.
-    run.spark.dataSource.register(DefaultSource)
+    register_connector(run.spark)
     spec = run.spec
     if spec.errors.tolerance is Tolerance.ALL:
         # A value that does not convert becomes null rather than the end of the micro-batch.
@@ -147,6 +146,16 @@ def start_pipeline(
             query.stop()
         run.spark.streams.removeListener(watch)
         raise
+
+
+def register_connector(spark: SparkSession) -> None:
+    """Spark looks for data sources once, by a worker that a busy machine may start too late for it."""
+    try:
+        spark.dataSource.register(DefaultSource)
+    except PySparkException as error:
+        # It was found.
+        if "ALREADY_EXISTS" not in str(error):
+            raise
 
 
 def run_pipeline(
