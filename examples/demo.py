@@ -32,7 +32,7 @@ from barnabas.client.producer import OutgoingRecord, Producer
 from barnabas.core.clock import SystemClock
 from barnabas.pipelines.progress import Progress
 from barnabas.pipelines.run import Run
-from barnabas.pipelines.runner import start_pipeline
+from barnabas.pipelines.runner import RunningPipeline, start_pipeline
 from barnabas.pipelines.session import SparkMissing, open_session
 from barnabas.pipelines.validation import load_document
 from barnabas.testing.broker import run_broker
@@ -168,13 +168,21 @@ def chart(stream: Clickstream, latest: dict[str, Progress], when: str) -> Table:
     return table
 
 
-def show(console: Console, stream: Clickstream, latest: dict[str, Progress], seconds: float) -> None:
+def show(
+    console: Console,
+    stream: Clickstream,
+    latest: dict[str, Progress],
+    running: list[RunningPipeline],
+    seconds: float,
+) -> None:
     """The seconds count from the first results on: how long Spark takes to get there differs much."""
     begun = time.perf_counter()
     end = None
     with Live(console=console, refresh_per_second=4, transient=not console.is_terminal) as live:
         while end is None or time.perf_counter() < end:
             now = time.perf_counter()
+            if any(pipeline.failure is not None for pipeline in running):
+                return
             if end is None and (stream.windows or now - begun > FIRST_RESULTS_SECONDS_MAX):
                 end = now + seconds
             when = "waiting for the first counts …" if end is None else f"{end - now:.0f} s left"
@@ -199,12 +207,14 @@ def main() -> int:
         stack.callback(stream.stop)
         stream.start()
         stream.ready.wait()
-        demonstrate(console, spark, stream, scratch, seconds)
+        if not demonstrate(console, spark, stream, scratch, seconds):
+            return 1
     console.print("the broker, Spark and every file are gone.")
     return 0
 
 
-def demonstrate(console: Console, spark: Any, stream: Clickstream, scratch: Path, seconds: float) -> None:
+def demonstrate(console: Console, spark: Any, stream: Clickstream, scratch: Path, seconds: float) -> bool:
+    """Whether both pipelines ran to the end."""
     out = scratch / "clicks"
     latest: dict[str, Progress] = {}
     running = [
@@ -215,12 +225,15 @@ def demonstrate(console: Console, spark: Any, stream: Clickstream, scratch: Path
         for document in (clean(out), COUNT)
     ]
     try:
-        show(console, stream, latest, seconds)
+        show(console, stream, latest, running, seconds)
     except KeyboardInterrupt:
         console.print("interrupted; stopping …")
     stream.stop()
+    failures = [failure for pipeline in running if (failure := pipeline.failure) is not None]
     for pipeline in running:
         pipeline.stop()
+    for failure in failures:
+        console.print(f"[red]a pipeline failed:[/] {failure}")
     files = [file for file in out.rglob("*.parquet") if "_spark_metadata" not in file.parts]
     rows = spark.read.parquet(str(out)).count() if files else 0
     if not console.is_terminal:
@@ -229,6 +242,7 @@ def demonstrate(console: Console, spark: Any, stream: Clickstream, scratch: Path
         f"{stream.produced:,} clicks were produced; {rows:,} clean ones lie in {len(files)} files,"
         f" {sum(stream.clicks().values()):,} were counted in {len(stream.windows)} windows."
     )
+    return not failures
 
 
 if __name__ == "__main__":

@@ -10,6 +10,7 @@ tried again is written again.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import reduce
 from typing import NamedTuple
 
@@ -21,6 +22,9 @@ from barnabas.pipelines.run import Run
 from barnabas.pipelines.spec import Delivery, Part
 from barnabas.pipelines.topics import ensure_topics
 from pyspark_barnabas import exactly_once
+from pyspark_barnabas.sink import QUERY_ID
+
+UPDATE = "update"
 
 
 class Records(NamedTuple):
@@ -37,17 +41,38 @@ def stream_records(outputs: list[Records], part: Part, run: Run) -> DataStreamWr
     }
     if part.get("compression"):
         options["compression"] = part["compression"]
-    return _write(outputs, options, run, run.spec.group_id)
+    union, chosen = _joined(outputs, options, run, run.spec.group_id)
+    if run.spec.output_mode == UPDATE:
+        return union.writeStream.foreachBatch(_batch_writer(chosen, run))
+    return union.writeStream.format("barnabas").options(**chosen)
 
 
 def stream_letters(letters: DataFrame, run: Run) -> DataStreamWriter:
     """Dead letters of a pipeline whose sink is no topic: a query with its own progress."""
     outputs = [Records(letters, run.spec.errors.dead_letter_topic)]
     options = {"kafka.bootstrap.servers": run.bootstrap}
-    return _write(outputs, options, run, f"{run.spec.group_id}-dead-letters")
+    union, chosen = _joined(outputs, options, run, f"{run.spec.group_id}-dead-letters")
+    return union.writeStream.format("barnabas").options(**chosen)
 
 
-def _write(outputs: list[Records], options: dict[str, str], run: Run, pipeline_id: str) -> DataStreamWriter:
+def _batch_writer(options: dict[str, str], run: Run) -> Callable[[DataFrame, int], None]:
+    """Spark lets no Python sink have rows that replace earlier ones; as a batch each, it does."""
+    checkpoint = run.checkpoint("checkpoint")
+
+    def write(batch: DataFrame, batch_id: int) -> None:
+        chosen = dict(options)
+        if run.spec.delivery is Delivery.EXACTLY_ONCE:
+            query_id = batch.sparkSession.sparkContext.getLocalProperty(QUERY_ID) or ""
+            chosen |= {"queryId": query_id, "batchId": str(batch_id), "checkpointLocation": checkpoint}
+        batch.write.format("barnabas").mode("append").options(**chosen).save()
+
+    return write
+
+
+def _joined(
+    outputs: list[Records], options: dict[str, str], run: Run, pipeline_id: str
+) -> tuple[DataFrame, dict[str, str]]:
+    """All outputs as one, and the connector's options for it."""
     ensure_topics(options, [each.topic for each in outputs if each.topic is not None])
     frames = [each.rows for each in outputs]
     extra: dict[str, str] = {"includeHeaders": "true"}
@@ -55,7 +80,7 @@ def _write(outputs: list[Records], options: dict[str, str], run: Run, pipeline_i
         frames = [_arranged(each, options) for each in outputs]
         extra |= {"delivery": "exactly-once", "pipelineId": pipeline_id}
     union = reduce(lambda left, right: left.unionByName(right, allowMissingColumns=True), frames)
-    return union.writeStream.format("barnabas").options(**options, **extra)
+    return union, {**options, **extra}
 
 
 def _arranged(records: Records, options: dict[str, str]) -> DataFrame:
