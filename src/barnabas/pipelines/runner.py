@@ -15,6 +15,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from pyspark.errors import PySparkException, StreamingQueryException
+from pyspark.sql import SparkSession
 from pyspark.sql.streaming.listener import (
     QueryIdleEvent,
     QueryProgressEvent,
@@ -34,7 +35,7 @@ from barnabas.pipelines.spec import PipelineSpec, Tolerance
 from pyspark_barnabas import DefaultSource
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import DataFrame
     from pyspark.sql.streaming.query import StreamingQuery
     from pyspark.sql.streaming.readwriter import DataStreamWriter
 
@@ -139,6 +140,7 @@ def start_pipeline(
 ) -> RunningPipeline:
     """Start the pipeline of `run`; `functions` follow the transforms of its spec."""
     run = replace(run, spark=run.spark.newSession())
+    _activate(run.spark)
     register_connector(run.spark)
     spec = run.spec
     if spec.errors.tolerance is Tolerance.ALL:
@@ -154,6 +156,12 @@ def start_pipeline(
             query.stop()
         run.spark.streams.removeListener(watch)
         raise
+
+
+def _activate(spark: SparkSession) -> None:
+    """Spark looks a format up in the session that is active on this thread, whosever reader asks."""
+    jvm: Any = spark._jvm
+    SparkSession._get_j_spark_session_class(jvm).setActiveSession(spark._jsparkSession)
 
 
 def register_connector(spark: SparkSession) -> None:
