@@ -46,6 +46,7 @@ SOURCE = {"type": "topic", "topics": ["clicks"], "schema": SCHEMA}
 BAR_WIDTH = 40
 TABLE_WIDTH = 78
 FIRST_RESULTS_SECONDS_MAX = 300
+RESTARTS_MAX = 3
 
 
 def clean(out: Path) -> dict[str, Any]:
@@ -178,11 +179,19 @@ def show(
     """The seconds count from the first results on: how long Spark takes to get there differs much."""
     begun = time.perf_counter()
     end = None
+    restarts = RESTARTS_MAX
     with Live(console=console, refresh_per_second=4, transient=not console.is_terminal) as live:
         while end is None or time.perf_counter() < end:
             now = time.perf_counter()
-            if any(pipeline.failure is not None for pipeline in running):
-                return
+            for at, pipeline in enumerate(running):
+                if pipeline.failure is None:
+                    continue
+                if restarts == 0:
+                    return
+                # A busy machine: Spark gives a Python worker ten seconds to start.
+                restarts -= 1
+                pipeline.stop()
+                running[at] = _start(pipeline.run, latest)
             if end is None and (stream.windows or now - begun > FIRST_RESULTS_SECONDS_MAX):
                 end = now + seconds
             when = "waiting for the first counts …" if end is None else f"{end - now:.0f} s left"
@@ -213,15 +222,16 @@ def main() -> int:
     return 0
 
 
+def _start(run: Run, latest: dict[str, Progress]) -> RunningPipeline:
+    return start_pipeline(run, lambda progress: latest.update({progress.pipeline: progress}))
+
+
 def demonstrate(console: Console, spark: Any, stream: Clickstream, scratch: Path, seconds: float) -> bool:
     """Whether both pipelines ran to the end."""
     out = scratch / "clicks"
     latest: dict[str, Progress] = {}
     running = [
-        start_pipeline(
-            Run(spark, load_document(document), stream.broker, str(scratch / "state")),
-            lambda progress: latest.update({progress.pipeline: progress}),
-        )
+        _start(Run(spark, load_document(document), stream.broker, str(scratch / "state")), latest)
         for document in (clean(out), COUNT)
     ]
     try:
