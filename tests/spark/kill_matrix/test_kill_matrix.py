@@ -40,6 +40,16 @@ def point_in_second_batch(point: str) -> str:
     return f"{point}:3" if point == "mid-write" else f"{point}:2"
 
 
+def test_a_driver_killed_in_its_commit_and_after_it_leaves_every_record_once(pipeline: Pipeline) -> None:
+    for point in ("mid-commit", "after-end"):
+        driver, _ = pipeline.start_until(point)
+        driver.kill()
+        pipeline.check_nothing_half_done()
+    pipeline.run_until_caught_up()
+    pipeline.check_exactly_once()
+
+
+@full
 def test_one_pipeline_survives_all_of_it_in_a_row(pipeline: Pipeline, broker: Broker) -> None:
     """The matrix in short: each run of the driver is caught at another point."""
     for point in ("after-end", "mid-commit", "mid-write"):
