@@ -6,7 +6,7 @@ CHAOS_SECONDS ?= 600
 CHAOS_BROKERS ?= 3
 PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: help run demo test test-clients test-differential chaos check
+.PHONY: help run cluster demo test test-clients test-differential chaos kill-matrix check
 .PHONY: bench bench-quick bench-cluster bench-cluster-quick clean
 help:              ## show this
 	@grep -hE '^[a-z-]+: .*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 16
@@ -28,14 +28,18 @@ run: $(VENV)/.run  ## start a broker on 127.0.0.1:9092
 	$(BIN)/barnabas start
 
 $(VENV)/.spark: pyproject.toml constraints.txt | $(BIN)/python
-	$(PIP) -e '.[spark]'
+	$(PIP) -e '.[spark,zookeeper]'
 	touch $@ $(VENV)/.run
+
+cluster: $(VENV)/.spark ## start three brokers and a ZooKeeper on 127.0.0.1 (needs Java 17)
+	@$(BIN)/python -m compileall -q src
+	$(BIN)/barnabas start --brokers 3
 
 demo: $(VENV)/.spark ## a clickstream through two pipelines on Spark (needs Java 17); DEMO_SECONDS=60
 	$(BIN)/python examples/demo.py
 
 test: $(VENV)/.dev ## run every test
-	$(BIN)/python -m pytest -n 2 --dist loadfile -m "not compatibility"
+	$(BIN)/python -m pytest -n 2 --dist loadfile -m "not compatibility and not kill_matrix"
 
 test-clients: $(VENV)/.dev ## every client and tool against the broker, write docs/COMPATIBILITY.md
 	$(BIN)/python -m pytest tests/clients --compatibility docs/COMPATIBILITY.md
@@ -45,6 +49,10 @@ test-differential: $(VENV)/.dev ## compare every answer with Apache Kafka's (nee
 
 chaos: $(VENV)/.dev ## break a cluster under load for CHAOS_SECONDS (600) and check what clients saw
 	PYTHONPATH=src $(BIN)/python -m tests.chaos.run --seconds $(CHAOS_SECONDS) --brokers $(CHAOS_BROKERS)
+
+kill-matrix: $(VENV)/.dev ## kill drivers, executors and brokers under a pipeline on Spark, on Barnabas and on Apache Kafka
+	$(BIN)/python -m pytest -v tests/spark/kill_matrix --broker barnabas
+	$(BIN)/python -m pytest -v tests/spark/kill_matrix --broker kafka
 
 check: $(VENV)/.dev ## ruff, mypy --strict, import-linter
 	$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy && $(BIN)/lint-imports

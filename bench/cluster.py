@@ -63,17 +63,21 @@ def started(name: str, session_timeout_ms: int) -> Iterator[AnyCluster]:
 
 
 def measure(name: str, works: list[str], scale: ClusterScale, session_timeout_ms: int) -> Figures:
+    """What a subject managed: one that gives up in a work keeps its earlier figures and leaves the rest."""
     figures: Figures = {}
     together = [title for title in WORKS if title in works]
-    if together:
-        with started(name, session_timeout_ms) as cluster:
-            cluster_works.warm_up(cluster, scale)
-            for title in together:
-                figures |= measured(title, WORKS[title], cluster, scale)
-    for title, work in ALONE.items():
-        if title in works:
+    alone = [title for title in ALONE if title in works]
+    for group in (together, *([title] for title in alone)):
+        if not group:
+            continue
+        try:
             with started(name, session_timeout_ms) as cluster:
-                figures |= measured(title, work, cluster, scale)
+                if group is together:
+                    cluster_works.warm_up(cluster, scale)
+                for title in group:
+                    figures |= measured(title, (WORKS | ALONE)[title], cluster, scale)
+        except (RuntimeError, AssertionError, OSError) as failure:
+            print(f"    {name} gave up: {str(failure)[:2_000]}", file=sys.stderr, flush=True)
     return figures
 
 

@@ -50,7 +50,7 @@ class BarnabasDataSource(DataSource):
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802
         if overwrite:
-            raise OptionError("a topic is append-only: use output mode append or update")
+            raise OptionError("a topic is append-only: use output mode append, or update with foreachBatch")
         options = Options(self.options)
         return (ExactlyOnceStreamWriter if _is_exactly_once(options) else StreamWriter)(options, schema)
 

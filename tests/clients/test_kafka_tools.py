@@ -89,6 +89,24 @@ def test_configs_are_set_described_and_removed(bootstrap: str, topic: str) -> No
 
 
 @pytest.mark.feature("kafka-configs")
+def test_configs_of_a_group_are_set_described_and_removed(bootstrap: str) -> None:
+    def configs(*arguments: str) -> str:
+        where = ("--bootstrap-server", bootstrap, "--entity-type", "groups")
+        return tool(CONFIGS, *where, *arguments)
+
+    group = ("--entity-name", "tools-group")
+    assert "consumer.session.timeout.ms" not in configs(*group, "--describe")
+    configs(*group, "--alter", "--add-config", "consumer.session.timeout.ms=50000")
+    assert "consumer.session.timeout.ms=50000" in configs(*group, "--describe")
+    assert "Dynamic configs for group tools-group are:" in configs("--describe")
+    assert "consumer.heartbeat.interval.ms=5000" in configs(*group, "--describe", "--all")
+    refused = (*group, "--alter", "--add-config", "no.such.setting=1")
+    tool(CONFIGS, "--bootstrap-server", bootstrap, "--entity-type", "groups", *refused, exit_code=1)
+    configs(*group, "--alter", "--delete-config", "consumer.session.timeout.ms")
+    assert "consumer.session.timeout.ms" not in configs(*group, "--describe")
+
+
+@pytest.mark.feature("kafka-configs")
 def test_the_brokers_own_configs_are_described(bootstrap: str) -> None:
     brokers = ("--bootstrap-server", bootstrap, "--entity-type", "brokers")
     default = tool(CONFIGS, *brokers, "--entity-default", "--describe")

@@ -21,6 +21,8 @@ SMALL_HEAP = ("-Xmx384m", "-Xms384m")
 DESCRIBE_QUORUM = 55
 WAIT_TIMEOUT_S = 60.0
 POLL_S = 0.02
+READY_TIMEOUT_S = 300.0
+"""A node that was killed with thousands of partitions recovers them all before it serves."""
 
 
 class KafkaNode(KafkaBroker):
@@ -36,7 +38,7 @@ class KafkaNode(KafkaBroker):
 
     def wait_ready(self) -> None:
         assert self._process is not None
-        deadline = time.monotonic() + START_TIMEOUT_S
+        deadline = time.monotonic() + READY_TIMEOUT_S
         while self._process.is_running and time.monotonic() < deadline:
             with contextlib.suppress(OSError, EOFError):
                 if self.id in topology.view(self.host, self.port, []).brokers:

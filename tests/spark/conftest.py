@@ -23,6 +23,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if HERE in item.path.parents:
             item.add_marker(pytest.mark.spark)
+            if item.get_closest_marker("timeout") is None:
+                # Starting Spark's processes takes seconds on an idle machine and minutes on a busy one.
+                item.add_marker(pytest.mark.timeout(1_200))
 
 
 @pytest.fixture(scope="session")

@@ -94,7 +94,7 @@ class MetadataCache:
         self.cluster_id = cluster_id
         self.controller_id: BrokerId = NO_LEADER
         self.generation = 0
-        self.on_topic_removed: Callable[[str], None] | None = None
+        self.on_topic_removed: list[Callable[[str], None]] = []
         """Called with the name of a topic that is gone: what others remember of it means nothing now."""
         self._waiting: list[Callable[[], None]] = []
         self._topics: dict[str, TopicMetadata] = {}
@@ -178,8 +178,8 @@ class MetadataCache:
         if former is not None:
             self._by_id.pop(former.topic_id, None)
             self._changed()
-            if self.on_topic_removed is not None:
-                self.on_topic_removed(name)
+            for tell in self.on_topic_removed:
+                tell(name)
         return former
 
     def put_brokers(self, brokers: Iterable[BrokerInfo]) -> None:

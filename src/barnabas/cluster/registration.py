@@ -146,8 +146,18 @@ class Registration:
         changed = asyncio.Event()
         if await self._znodes.exists(path, lambda _: changed.set()) is None:
             return
-        logger.info("waiting for the former registration at %s to end", path)
-        await self._wait(changed, deadline_ms - self._clock.monotonic_ms())
+        left_ms = deadline_ms - self._clock.monotonic_ms()
+        logger.info(
+            "%s belongs to a session that has not ended, such as that of this broker before it was killed: "
+            "waiting for its end, which comes within the session timeout of %.1f s, for at most %.1f s",
+            path,
+            self._znodes.session_timeout_ms / 1_000,
+            left_ms / 1_000,
+        )
+        await self._wait(changed, left_ms)
+        if changed.is_set():
+            waited_ms = left_ms - (deadline_ms - self._clock.monotonic_ms())
+            logger.info("%s was given up after %.1f s", path, waited_ms / 1_000)
 
     async def _pause(self, delay_ms: float) -> None:
         await self._wait(asyncio.Event(), delay_ms)

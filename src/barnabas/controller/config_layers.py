@@ -146,6 +146,8 @@ def describe_broker(broker: BrokerLayers) -> list[ConfigEntry]:
     """Every key of this broker."""
     entries = []
     for name, key in broker.keys.items():
+        if not key.is_shown_unset and broker.text(name) is None:
+            continue
         value = None if is_sensitive(key) else key.render(broker.value(name))
         entries.append(_entry(key, value, broker.synonyms(name), read_only=is_read_only(key)))
     return entries

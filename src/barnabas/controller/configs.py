@@ -188,7 +188,9 @@ class ConfigRepository:
         """Another broker changed the settings of something: take over what the store has now."""
         async with self._reading:
             if entity_type == ConfigZnode.TOPICS and entity_name in self._topics:
-                self._put_stored(entity_name, await read_config(self._znodes, entity_type, entity_name))
+                stored = await read_config(self._znodes, entity_type, entity_name)
+                if entity_name in self._topics:  # it may have been deleted meanwhile
+                    self._put_stored(entity_name, stored)
             elif entity_type == ConfigZnode.BROKERS and entity_name in (DEFAULT_ENTITY, str(self._broker_id)):
                 stored = await read_config(self._znodes, entity_type, entity_name)
                 self._put_layer(entity_name, _usable(self._layers.keys, stored, f"broker {entity_name}"))

@@ -59,6 +59,8 @@ class LogsOnDisk(Protocol):
 
     @property
     def offline_directories(self) -> Sequence[object]: ...
+    @property
+    def damaged(self) -> Mapping[TopicPartition, object]: ...
     def logs(self) -> Iterable[Log]: ...
     def largest_producer_id(self) -> int: ...
     def delete(self, topic_partition: TopicPartition) -> None: ...
@@ -124,9 +126,10 @@ class TopicLoader:
             return
         for topic in marked:
             logger.info("the deletion of topic %s, interrupted earlier, is finished", topic)
-            for topic_partition in [each for each in self._logs if each.topic == topic]:
-                self._disk.delete(topic_partition)
-                del self._logs[topic_partition]
+            for topic_partition in [*self._logs, *self._disk.damaged]:
+                if topic_partition.topic == topic:
+                    self._disk.delete(topic_partition)
+                    self._logs.pop(topic_partition, None)
             if await self._znodes.exists(TopicZnode.path(topic)) is not None:
                 await store.delete_topic(self._znodes, topic, guard=self._controllership.guard)
             else:
@@ -139,7 +142,8 @@ class TopicLoader:
         adopted = False
         guard = self._controllership.guard
         for topic, logs in sorted(self._logs_by_topic().items()):
-            count = 1 + max(log.topic_partition.partition for log in logs)
+            numbers = [each.partition for each in self._disk.damaged if each.topic == topic]
+            count = 1 + max(numbers + [log.topic_partition.partition for log in logs])
             known = stored.get(topic)
             if known is None:
                 if not _may_be_adopted(topic):
@@ -211,6 +215,7 @@ class TopicLoader:
         isr = former.isr if former is not None else assigned.replicas
         # A log that was there before and is not found may be on the disk that failed.
         is_lost = log is None and former is not None and bool(self._disk.offline_directories)
+        is_lost = is_lost or topic_partition in self._disk.damaged
         leader = elect_local(
             assigned.replicas,
             isr,

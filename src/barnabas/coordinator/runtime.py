@@ -9,6 +9,8 @@ Every operation, requests and timers alike, goes through `run`: decide, append, 
 replication, answer. State is ahead of replication, so an answer waits for the *last* write of its shard,
 even if it wrote nothing itself: nobody is told what could still be lost. With one in-sync replica an
 append is replicated when it returns, and the answer leaves at once.
+
+Should a replay fail, memory would differ from the log: the shard is thrown away and loaded again.
 """
 
 from __future__ import annotations
@@ -168,6 +170,12 @@ class CoordinatorRuntime(Generic[S]):
         del self._contexts[partition]
         self._close(context)
 
+    def answer_waiting(self) -> None:
+        """No more requests are read: whoever waits is sent to look for the coordinator elsewhere, and
+        this one does nothing any more."""
+        for context in self._contexts.values():
+            self._close(context)
+
     def close(self) -> None:
         for partition in list(self._contexts):
             self.resigned(partition)
@@ -268,7 +276,10 @@ class CoordinatorRuntime(Generic[S]):
                 timestamp=self._clock.now_ms(),
             )
             context.written_to = self._log.append(context.topic_partition, context.leader_epoch, batch)
-            context.shard.replay_marker(producer.id, producer.epoch, is_commit=marker.is_commit)
+            try:
+                context.shard.replay_marker(producer.id, producer.epoch, is_commit=marker.is_commit)
+            except Exception as error:
+                raise self._replay_failed(context, error) from error
         except Exception as error:  # noqa: BLE001 - it is logged, and answered
             refuse(as_coordinator_error(_expected(error, self.topic, partition)))
             return
@@ -283,7 +294,8 @@ class CoordinatorRuntime(Generic[S]):
         if context.state is ShardState.LOADING:
             raise CoordinatorLoadInProgress(f"{self.topic}-{partition} is being loaded")
         if context.state is not ShardState.ACTIVE:
-            raise NotCoordinator(f"{self.topic}-{partition} could not be loaded")
+            why = "could not be loaded" if context.state is ShardState.FAILED else "is given up"
+            raise NotCoordinator(f"{self.topic}-{partition} {why}")
         return context
 
     def _run_timer(self, context: ShardContext[S], operation: Operation) -> None:
@@ -333,12 +345,30 @@ class CoordinatorRuntime(Generic[S]):
             builder.append(key, value, (), now_ms)
         end_offset = self._log.append(context.topic_partition, context.leader_epoch, builder.build())
         context.written_to = end_offset
-        if decision.is_replayed:
-            replay = context.shard.replay
-            for offset, record in enumerate(records, end_offset - len(records)):
-                replay(record, offset, producer.id)
-        if decision.applied is not None:
-            decision.applied()
+        try:
+            if decision.is_replayed:
+                replay = context.shard.replay
+                for offset, record in enumerate(records, end_offset - len(records)):
+                    replay(record, offset, producer.id)
+            if decision.applied is not None:
+                decision.applied()
+        except Exception as error:
+            raise self._replay_failed(context, error) from error
+
+    def _replay_failed(self, context: ShardContext[S], error: Exception) -> CoordinatorLoadInProgress:
+        """The records are written, but the state does not show them: begin again from the log."""
+        logger.error(
+            "replaying what was written to %s failed; it is loaded again",
+            context.topic_partition,
+            exc_info=error,
+        )
+        self._log.wake(context.topic_partition)
+        try:
+            self._close(context)
+        except Exception:
+            logger.exception("%s could not be closed properly", context.topic_partition)
+        self._begin_load(context)
+        return CoordinatorLoadInProgress(f"{context.topic_partition} is being loaded again")
 
     def _await_replication(
         self,

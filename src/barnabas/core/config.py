@@ -103,6 +103,8 @@ class Key:
     doc: str = ""
     synonym: str | None = None
     """For a topic's key: the broker's key that supplies the default."""
+    is_shown_unset: bool = True
+    """A broker's description leaves out the others until they are set, as Apache Kafka's does."""
 
     def parse(self, text: str) -> Any:
         """The value that `text` stands for, or INVALID_CONFIG with a message for a person."""

@@ -12,6 +12,9 @@ read from followers too (KIP-392), and one that names its rack may be sent to a 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from functools import partial
+
 from barnabas.core.errors import KafkaError, UnknownTopicId, UnknownTopicOrPartition
 from barnabas.handlers.context import RequestContext
 from barnabas.handlers.leader_hints import add_fetch_leader_hints
@@ -38,6 +41,8 @@ _NOT_FOUND = frozenset({UnknownTopicOrPartition.code, UnknownTopicId.code})
 def handle_fetch(request: FetchRequest, context: RequestContext) -> FetchResponse | None:
     broker = context.broker
     uses_topic_ids = context.api_version >= 13
+    replica = request.replica_state
+    replica_id = request.replica_id if replica is None else replica.replica_id
     try:
         fetch = broker.fetch_sessions.context(
             request.session_id,
@@ -45,12 +50,12 @@ def handle_fetch(request: FetchRequest, context: RequestContext) -> FetchRespons
             _asks(request, context, uses_topic_ids=uses_topic_ids),
             _forgotten(request, uses_topic_ids=uses_topic_ids),
             uses_topic_ids=uses_topic_ids,
+            is_from_follower=replica_id >= 0,
         )
     except KafkaError as error:
         return FetchResponse(error_code=error.code)
-    replica = request.replica_state
     params = FetchParams(
-        replica_id=request.replica_id if replica is None else replica.replica_id,
+        replica_id=replica_id,
         max_wait_ms=request.max_wait_ms,
         min_bytes=request.min_bytes,
         max_bytes=min(request.max_bytes, broker.settings.fetch_max_bytes),
@@ -60,9 +65,9 @@ def handle_fetch(request: FetchRequest, context: RequestContext) -> FetchRespons
         may_read_from_follower=context.api_version >= VERSION_WITH_RACK,
     )
 
-    def respond(reads: list[PartitionRead]) -> None:
+    def respond(asks: Sequence[FetchPartition], reads: list[PartitionRead]) -> None:
         try:
-            response = _response(fetch, reads, context, is_from_follower=params.is_from_follower)
+            response = _response(fetch, asks, reads, context, is_from_follower=params.is_from_follower)
             if context.api_version >= 16 and any(read.error_code for read in reads):
                 add_fetch_leader_hints(response, context, with_endpoints=not params.is_from_follower)
         except Exception as error:  # noqa: BLE001 - the reader waits for an answer, whatever it is
@@ -70,7 +75,11 @@ def handle_fetch(request: FetchRequest, context: RequestContext) -> FetchRespons
         else:
             context.respond(response)
 
-    broker.replicas.fetch(params, fetch.asks, respond, is_incremental=fetch.is_incremental)
+    session = fetch.following
+    if session is not None:
+        broker.replicas.follow(params, session, respond)
+    else:
+        broker.replicas.fetch(params, fetch.asks, partial(respond, fetch.asks))
     return None
 
 
@@ -105,12 +114,17 @@ def _forgotten(request: FetchRequest, *, uses_topic_ids: bool) -> list[SessionKe
 
 
 def _response(
-    fetch: FetchContext, reads: list[PartitionRead], context: RequestContext, *, is_from_follower: bool
+    fetch: FetchContext,
+    asks: Sequence[FetchPartition],
+    reads: list[PartitionRead],
+    context: RequestContext,
+    *,
+    is_from_follower: bool,
 ) -> FetchResponse:
     metrics_of = context.broker.replicas.metrics_of
     topics: list[FetchableTopicResponse] = []
     current: FetchableTopicResponse | None = None
-    sent = fetch.to_send(reads)
+    sent = fetch.to_send(asks, reads)
     if any(read.error_code for _, read in sent):
         sent = _not_found_last(sent, uses_topic_ids=context.api_version >= 13)
     for ask, read in sent:

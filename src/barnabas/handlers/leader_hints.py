@@ -1,8 +1,13 @@
-"""KIP-951: an answer "not the leader" also says who is, so that the client need not ask again."""
+"""KIP-951: an answer "not the leader" also says who is, so that the client need not ask again.
+
+A broker that has just lost a partition knows its new leader before the news of it has gone round: a client
+that asks any broker at that moment may hear of the old leader, and ask again only after a while.
+"""
 
 from __future__ import annotations
 
 from barnabas.core.errors import FencedLeaderEpoch, NotLeaderOrFollower
+from barnabas.core.ids import TopicPartition
 from barnabas.handlers.context import RequestContext
 from barnabas.handlers.topic_ids import topic_name
 from barnabas.protocol.messages import fetch
@@ -11,20 +16,27 @@ from barnabas.protocol.messages.produce import LeaderIdAndEpoch, NodeEndpoint, P
 _MOVED = frozenset({NotLeaderOrFollower.code, FencedLeaderEpoch.code})
 
 
+def _leader_of(topic: str, index: int, context: RequestContext) -> tuple[int, int] | None:
+    """The leader and its epoch, by whichever is newer of our own order and what everybody is told."""
+    broker = context.broker
+    known = broker.metadata.partition(topic, index)
+    replica = broker.replicas.find(TopicPartition(topic, index))
+    if replica is not None and (known is None or replica.leader_epoch > known.leader_epoch):
+        return None if replica.leader_id < 0 else (replica.leader_id, replica.leader_epoch)
+    return None if known is None or known.leader < 0 else (known.leader, known.leader_epoch)
+
+
 def add_leader_hints(response: ProduceResponse, context: RequestContext) -> None:
-    metadata = context.broker.metadata
     leaders: set[int] = set()
     for topic in response.responses:
         for answer in topic.partition_responses:
             if answer.error_code not in _MOVED:
                 continue
             name = topic.name or topic_name(context, topic.topic_id) or ""
-            known = metadata.partition(name, answer.index)
-            if known is not None and known.leader >= 0:
-                answer.current_leader = LeaderIdAndEpoch(
-                    leader_id=known.leader, leader_epoch=known.leader_epoch
-                )
-                leaders.add(known.leader)
+            leader = _leader_of(name, answer.index, context)
+            if leader is not None:
+                answer.current_leader = LeaderIdAndEpoch(leader_id=leader[0], leader_epoch=leader[1])
+                leaders.add(leader[0])
     for broker_id in leaders:
         endpoint = context.broker.endpoint_of(broker_id, context.exchange.connection)
         if endpoint is not None:
@@ -37,18 +49,16 @@ def add_fetch_leader_hints(
     response: fetch.FetchResponse, context: RequestContext, *, with_endpoints: bool
 ) -> None:
     """Followers know where brokers are, so only consumers are told the addresses."""
-    metadata = context.broker.metadata
     leaders: set[int] = set()
     for topic in response.responses:
         for answer in topic.partitions:
             if answer.error_code not in _MOVED:
                 continue
-            known = metadata.partition(topic_name(context, topic.topic_id) or "", answer.partition_index)
-            if known is not None and known.leader >= 0:
-                answer.current_leader = fetch.LeaderIdAndEpoch(
-                    leader_id=known.leader, leader_epoch=known.leader_epoch
-                )
-                leaders.add(known.leader)
+            name = topic_name(context, topic.topic_id) or ""
+            leader = _leader_of(name, answer.partition_index, context)
+            if leader is not None:
+                answer.current_leader = fetch.LeaderIdAndEpoch(leader_id=leader[0], leader_epoch=leader[1])
+                leaders.add(leader[0])
     for broker_id in leaders if with_endpoints else ():
         endpoint = context.broker.endpoint_of(broker_id, context.exchange.connection)
         if endpoint is not None:

@@ -56,6 +56,7 @@ from barnabas.storage.append import AppendInfo
 
 logger = logging.getLogger(__name__)
 
+VERSION_WITH_LEADER_HINTS = 10
 ADMIN_CLIENT_ID = "__admin_client"
 """The one client id that may write internal topics, as in Apache Kafka."""
 
@@ -105,15 +106,22 @@ def _append_and_answer(request: ProduceRequest, context: RequestContext, refused
         else:
             context.respond_nothing()
     elif outcome.pending:
+        # Leadership may be lost while we wait, so only the end shows whether something failed.
         replicas.await_acks(
-            request.timeout_ms, required_acks, outcome.pending, lambda: context.respond(outcome.response)
+            request.timeout_ms, required_acks, outcome.pending, lambda: _answer(outcome.response, context)
         )
+    elif outcome.failed:
+        _answer(outcome.response, context)
     else:
-        if outcome.failed and context.api_version >= 10:
-            add_leader_hints(outcome.response, context)
         context.respond(outcome.response)
     for partition in outcome.touched:
-        replicas.wake(partition.topic_partition)
+        replicas.wake_soon(partition.topic_partition)
+
+
+def _answer(response: ProduceResponse, context: RequestContext) -> None:
+    if context.api_version >= VERSION_WITH_LEADER_HINTS:
+        add_leader_hints(response, context)
+    context.respond(response)
 
 
 def _append_all(request: ProduceRequest, context: RequestContext, refused: Refused) -> _Outcome:

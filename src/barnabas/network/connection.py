@@ -2,7 +2,9 @@
 
 Everything happens in turns of the event loop. A turn of reading is one `recv`, then at most
 REQUESTS_PER_TURN_MAX dispatches, then one send of all that was answered meanwhile: answers
-made during a turn are *corked* and leave together. Answers made outside a turn leave at once.
+made during a turn are *corked* and leave together. That holds for other connections too: a follower's
+fetch may complete the requests of many producers, and the answers of each leave in one send when the
+turn is over. Answers made outside a turn leave at once.
 
 Reading is *paused* (Kafka says muted) while too many requests await answers, while an
 exchange holds the connection, while answers pile up that the peer does not take, and while
@@ -55,6 +57,9 @@ class ConnectionOwner(Protocol):
     complaints: Complaints
     buffers: LoopBuffers
     dispatch: Dispatch
+    is_in_turn: bool
+    answered_in_turn: dict[Connection, None]
+    """Connections that got answers during a turn of another."""
 
     def forget(self, connection: Connection) -> None: ...
 
@@ -132,6 +137,18 @@ class Connection:
         self._serve()
 
     def _serve(self) -> None:
+        owner = self._owner
+        owner.is_in_turn = True
+        try:
+            self._serve_window()
+        finally:
+            owner.is_in_turn = False
+            if owner.answered_in_turn:
+                others, owner.answered_in_turn = owner.answered_in_turn, {}
+                for connection in others:
+                    connection._send_answers()
+
+    def _serve_window(self) -> None:
         """Dispatch the whole frames of the window, send the answers, keep what is left for later."""
         received = self._received
         view, position, end = received.view, received.start, received.end
@@ -232,10 +249,28 @@ class Connection:
                     output.put(parts)
                 if done.close_reason is not None:
                     self._close_after_answer(done.close_reason)
-            if self._corked and output.memory_bytes <= OUTPUT_CONGESTED_BYTES:
+            if self._sends_after_turn():
                 return
             self._flush()
         if not self._corked:
+            self._active_ms = self._monotonic_ms()
+            self._unpause()
+
+    def _sends_after_turn(self) -> bool:
+        """Whether answers leave when the turn is over, as they do unless too many pile up."""
+        if self._output.memory_bytes > OUTPUT_CONGESTED_BYTES:
+            return False
+        if not self._corked:
+            owner = self._owner
+            if not owner.is_in_turn:
+                return False
+            owner.answered_in_turn[self] = None
+        return True
+
+    def _send_answers(self) -> None:
+        """The turn of another connection, in which this one got answers, is over."""
+        if not self.closed:
+            self._flush()
             self._active_ms = self._monotonic_ms()
             self._unpause()
 

@@ -14,7 +14,7 @@ import asyncio
 import logging
 import socket
 from collections import Counter as Tally
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from barnabas.core.clock import Clock
 from barnabas.core.complaints import Complaints
@@ -49,6 +49,8 @@ class Server:
         self.figures = NetworkFigures(metrics)
         self.complaints = Complaints(logging.getLogger(__name__), clock)
         self.buffers = LoopBuffers()
+        self.is_in_turn = False
+        self.answered_in_turn: dict[Connection, None] = {}
         self.listeners: list[Listener] = []
         self._connections: set[Connection] = set()
         self._by_ip: Tally[str] = Tally()
@@ -89,13 +91,19 @@ class Server:
             each.start(loop, self.scheduler, self.complaints, self._accept)
         self._sweeping = self.scheduler.every(SWEEP_PERIOD_MS, self.sweep)
 
-    async def stop(self, *, deadline_ms: float = 0.0) -> None:
-        """Drain: afterwards no socket is open. May be called on a server that never started."""
+    async def stop(
+        self, *, deadline_ms: float = 0.0, answer_waiting: Callable[[], None] = lambda: None
+    ) -> None:
+        """Drain: afterwards no socket is open. May be called on a server that never started.
+
+        `answer_waiting` is called once no more requests are read: what waits for some later request
+        waits in vain."""
         for each in self.listeners:
             each.close()
         self.listeners = []
         for connection in self:
             connection.drain(Closed.SHUTDOWN)
+        answer_waiting()
         if self._connections and deadline_ms > 0:
             self._emptied = self.loop.create_future()
             deadline = self.scheduler.after(deadline_ms, self._stop_waiting)

@@ -120,6 +120,7 @@ class Broker:
         await configs.load()
 
         metadata = MetadataCache(self.cluster_id)
+        metadata.on_topic_removed.append(configs.remove_topic)
         member = self._make_member(znodes, configs, metadata)
         log_manager = self._open_logs(configs)
         server = self._bind()
@@ -177,6 +178,7 @@ class Broker:
                 self._clock,
                 self._randomness,
                 self.metrics,
+                replicas.board,
             ),
             topics=topics,
             configs=configs,
@@ -203,7 +205,12 @@ class Broker:
         await self._serve_metrics()
         server.dispatch = dispatcher.dispatch
         server.start(loop)
-        self._exits.push_async_callback(server.stop, deadline_ms=DRAIN_MS_MAX)
+
+        def answer_waiting() -> None:
+            groups.runtime.answer_waiting()
+            replicas.answer_waiting()
+
+        self._exits.push_async_callback(server.stop, deadline_ms=DRAIN_MS_MAX, answer_waiting=answer_waiting)
         if member is not None:
             # The controller reaches a broker over the network, like everyone.
             await member.join()
@@ -392,6 +399,7 @@ class Broker:
                 settings=replication_settings(self.config),
             )
             replicas.start()
+        replicas.defer = asyncio.get_running_loop().call_soon
         self._replicas = replicas
         return replicas
 

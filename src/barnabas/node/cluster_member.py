@@ -44,6 +44,8 @@ logger = logging.getLogger(__name__)
 
 RETRY_MS = 1_000.0
 INTRODUCTION_POLL_MS = 5.0
+HANDOVER_MS = 1_000.0
+HANDOVER_POLL_MS = 10.0
 NO_EPOCH = -1
 
 
@@ -215,9 +217,24 @@ class ClusterMember:
                 logger.warning("the controller did not take the leaderships: %s", error)
                 continue
             if not remaining:
+                await self._until_moved(HANDOVER_MS)
                 return
             logger.warning("%d partitions are still led here", remaining)
         logger.warning("stopping although some partitions are still led here")
+
+    async def _until_moved(self, timeout_ms: float) -> None:
+        """Serve until this broker, and so probably every other, has heard who leads in its place: clients
+        that lose their connection earlier would ask, and hear of nobody new."""
+        deadline_ms = self._clock.monotonic_ms() + timeout_ms
+        while any(
+            partition.leader == self._broker_id and len(partition.replicas) > 1
+            for topic in self._metadata.topics()
+            for partition in topic.partitions
+        ):
+            if self._clock.monotonic_ms() > deadline_ms:
+                logger.info("not everybody may have heard yet who leads in place of this broker")
+                return
+            await asyncio.sleep(HANDOVER_POLL_MS / 1_000)
 
     async def _ask_controller(self) -> int:
         """How many partitions stay with this broker."""

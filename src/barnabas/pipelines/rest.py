@@ -18,9 +18,11 @@ from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
 from barnabas import __version__
+from barnabas.core.clock import Clock, SystemClock
 from barnabas.core.errors import KafkaError
 from barnabas.pipelines.metrics import render_metrics
 from barnabas.pipelines.plugin_info import config_keys, plugin_list, validate_config
+from barnabas.pipelines.rest_loggers import Loggers
 from barnabas.pipelines.service import CONNECT_STATES, PipelineService, ServiceError
 from barnabas.pipelines.store import Stored, Target
 from barnabas.pipelines.supervisor import State
@@ -29,9 +31,10 @@ Handler = Callable[[Request], Awaitable[Response]]
 
 
 class Rest:
-    def __init__(self, service: PipelineService, cluster_id: str) -> None:
+    def __init__(self, service: PipelineService, cluster_id: str, clock: Clock | None = None) -> None:
         self._service = service
         self._cluster_id = cluster_id
+        self._loggers = Loggers(clock or SystemClock())
 
     def application(self) -> Starlette:
         one = "/connectors/{name}"
@@ -63,6 +66,9 @@ class Rest:
             ("GET", "/connector-plugins", self.plugins),
             ("GET", "/connector-plugins/{plugin}/config", self.plugin_config),
             ("PUT", "/connector-plugins/{plugin}/config/validate", self.validate),
+            ("GET", "/admin/loggers", self._loggers.listing),
+            ("GET", "/admin/loggers/{logger}", self._loggers.one),
+            ("PUT", "/admin/loggers/{logger}", self._loggers.change),
         )
         routes = [Route(path, handler, methods=[method]) for method, path, handler in rows]
         handlers: Any = {ServiceError: _service_error, HTTPException: _http_error, KafkaError: _kafka_error}

@@ -58,6 +58,14 @@ class RunningPipeline:
     def query(self) -> StreamingQuery:
         return self._queries[0]
 
+    @property
+    def failure(self) -> str | None:
+        """Why it is at its end, if it is and should not be."""
+        for query in self._queries:
+            if not query.isActive and (error := query.exception()) is not None:
+                return reason_of(error, self.run.spec)
+        return None
+
     def stop(self) -> None:
         for query in self._queries:
             query.stop()

@@ -8,14 +8,19 @@ them, and on a cluster only what is said there counts.
 from __future__ import annotations
 
 import os
+import shutil
 import sys
+import warnings
 from collections.abc import Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 LOCAL = "local[*]"
+LOOPBACK = "127.0.0.1"
+QUIET = Path(__file__).with_name("log4j2.properties")
 
 
 class SparkMissing(Exception):
@@ -29,15 +34,33 @@ def open_session(master: str | None, conf: Mapping[str, str], *, name: str) -> S
         raise SparkMissing(
             "running pipelines needs Spark: pip install 'barnabas[spark]', and Java 17"
         ) from None
-    if session_defaults(master)["spark.master"].startswith("local"):
-        # Not every kind of Python worker heeds spark.pyspark.python; all of them heed this.
-        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    if shutil.which("java") is None and "JAVA_HOME" not in os.environ:
+        raise SparkMissing("Spark needs Java 17: there is no java on the PATH, and JAVA_HOME is not set")
+    settings = {**session_defaults(master), **conf}
+    _prepare_environment(settings)
     builder = SparkSession.builder.appName(name)
-    for key, value in {**session_defaults(master), **conf}.items():
+    for key, value in settings.items():
         builder = builder.config(key, value)
-    session = builder.getOrCreate()
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="PySpark does not yet fully support pandas")
+        session = builder.getOrCreate()
     session.sparkContext.setLogLevel(conf.get("spark.log.level", "FATAL"))
     return session
+
+
+def _prepare_environment(settings: Mapping[str, str]) -> None:
+    """What Spark takes from the environment alone when a Python process starts it.
+
+    `spark.pyspark.python` is heeded by `spark-submit` only. Without the variable, workers would be
+    whatever `python3` the PATH has, which in a virtual environment that is not activated lacks all
+    packages.
+    """
+    if "spark.pyspark.python" in settings:
+        os.environ["PYSPARK_PYTHON"] = settings["spark.pyspark.python"]
+    if settings["spark.master"].startswith("local"):
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+        # Otherwise Spark looks for the machine's name, and complains when it is a loopback address.
+        os.environ.setdefault("SPARK_LOCAL_IP", LOOPBACK)
 
 
 def session_defaults(master: str | None) -> dict[str, str]:
@@ -54,7 +77,8 @@ def session_defaults(master: str | None) -> dict[str, str]:
             "spark.ui.showConsoleProgress": "false",
             "spark.sql.shuffle.partitions": "2",
             "spark.driver.memory": "1g",
-            "spark.driver.bindAddress": "127.0.0.1",
-            "spark.driver.host": "127.0.0.1",
+            "spark.driver.bindAddress": LOOPBACK,
+            "spark.driver.host": LOOPBACK,
+            "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={QUIET.as_uri()}",
         }
     return defaults

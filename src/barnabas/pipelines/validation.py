@@ -12,6 +12,8 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from barnabas.core.errors import InvalidTopicException
+from barnabas.core.ids import check_topic_name
 from barnabas.pipelines.catalogue import CATALOGUE
 from barnabas.pipelines.ddl import schema_complaint
 from barnabas.pipelines.options import DURATION, Kind, Option, Plugin, Value, duration_ms
@@ -32,6 +34,10 @@ from barnabas.pipelines.spec import (
 from barnabas.pipelines.yaml_source import Located, Path
 
 NAME = re.compile(r"[A-Za-z0-9._-]{1,200}")
+MASTER = re.compile(
+    r"local(\[(\*|\d+)(,\s*\d+)?\])?|local-cluster\[\s*\d+\s*,\s*\d+\s*,\s*\d+\s*\]|yarn|\w+://.+|.*\$\{.*"
+)
+"""Spark's own words, any address, or a reference."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,8 +100,12 @@ class _Check:
         trigger = self.trigger(document.get("trigger"))
         if "name" in top and not NAME.fullmatch(str(top["name"])):
             self.complain(("name",), f"found {top['name']!r}; expected letters, digits, '.', '_' and '-'")
+        self.topic_names(source, sink, errors)
         if sink is not None:
             self.combinations(top, sink, transforms, errors)
+        if source is not None and sink is not None:
+            self.circles(source, sink, transforms, errors)
+        self.master(spark["master"])
         if self.problems or source is None or sink is None:
             return None
         return PipelineSpec(
@@ -233,6 +243,46 @@ class _Check:
             self.complain(path, complaint)
         return converted
 
+    def master(self, given: Value) -> None:
+        if isinstance(given, str) and not MASTER.fullmatch(given):
+            known = "local[*], local-cluster[n,cores,MB], spark://host:port, yarn or k8s://…"
+            self.complain(("spark", "master"), f"found {given!r}; expected {known}")
+
+    def topic_names(self, source: Part | None, sink: Part | None, errors: Mapping[str, Value]) -> None:
+        """Names that no broker would take."""
+        given: list[tuple[Path, Value]] = [(("errors", "dead_letter_topic"), errors.get("dead_letter_topic"))]
+        if source is not None and source.type == "topic":
+            given += [(("source", "topics"), name) for name in source.get("topics") or ()]
+        if sink is not None and sink.type == "topic":
+            given.append((("sink", "topic"), sink.get("topic")))
+        for path, name in given:
+            if not isinstance(name, str) or has_reference(name):
+                continue
+            try:
+                check_topic_name(name)
+            except InvalidTopicException as error:
+                self.complain(path, error.message)
+
+    def circles(
+        self, source: Part, sink: Part, transforms: Sequence[Part], errors: Mapping[str, Value]
+    ) -> None:
+        """A pipeline that reads what it writes never ends."""
+        if source.type != "topic":
+            return
+        read = set(source.get("topics") or ())
+        is_rerouted = any(part.type in ("RegexRouter", "TimestampRouter") for part in transforms)
+        is_elsewhere = source.get("bootstrap") != sink.get("bootstrap")
+        if sink.type == "topic" and sink.get("topic") in read and not is_rerouted and not is_elsewhere:
+            self.complain(
+                ("sink", "topic"), f"the pipeline would read its own output, {sink['topic']!r}, for ever"
+            )
+        if errors.get("dead_letter_topic") in read:
+            self.complain(
+                ("errors", "dead_letter_topic"),
+                f"the pipeline would read its own dead letters, {errors['dead_letter_topic']!r}, for ever; "
+                "expected a topic that is not read here",
+            )
+
     def combinations(
         self, top: Mapping[str, Value], sink: Part, transforms: Sequence[Part], errors: Mapping[str, Value]
     ) -> None:
@@ -347,7 +397,9 @@ def _names(rows: Iterable[Option]) -> str:
 
 def _meant(word: str, known: Iterable[str]) -> str:
     names = list(known)
-    folded = {name.lower(): name for name in names}
+    # Of `filter` and Connect's `Filter`, the one that is written like the word.
+    likeliest_last = sorted(names, key=lambda name: name[:1].isupper() == word[:1].isupper())
+    folded = {name.lower(): name for name in likeliest_last}
     close = difflib.get_close_matches(word.lower(), folded, n=1, cutoff=0.5)
     return f"did you mean {folded[close[0]]!r}?" if close else "expected one of " + ", ".join(names)
 

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import logging
 from abc import ABC, abstractmethod
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 
 from barnabas.core.metrics import Metrics
 from barnabas.purgatory.timer import Timer
@@ -151,6 +151,18 @@ class Purgatory:
         for operation in cancelled:
             operation._leave()
         return cancelled
+
+    def complete_all(self, wanted: Callable[[DelayedOperation], bool] = lambda _: True) -> int:
+        """What operations wait for will not come: answer the wanted ones as if their time were up."""
+        completed = 0
+        for operation in {each for operations in self._watchers.values() for each in operations}:
+            try:
+                if not operation.is_completed and wanted(operation):
+                    completed += operation.force_complete()
+            except Exception:
+                logger.exception("could not complete a delayed operation of %s: %r", self.name, operation)
+        self.purge()
+        return completed
 
     def purge(self) -> int:
         """Drop completed operations from every watch list; returns how many entries went."""

@@ -21,25 +21,23 @@ from barnabas.purgatory.purgatory import DelayedOperation
 from barnabas.replication.fetching import FetchParams, FetchPartition, PartitionRead
 
 if TYPE_CHECKING:
-    from barnabas.replication.replica_manager import ReplicaManager
+    from barnabas.replication.fetch_session import FetchSession
+    from barnabas.replication.replica_reading import ReadableReplicas
 
 ASKS_WORTH_AN_INDEX = 8
 
 
 class DelayedFetch(DelayedOperation):
-    __slots__ = ("_asks", "_by_key", "_is_incremental", "_params", "_replicas", "_respond")
+    __slots__ = ("_asks", "_by_key", "_params", "_replicas", "_respond")
 
     def __init__(
         self,
-        replicas: ReplicaManager,
+        replicas: ReadableReplicas,
         params: FetchParams,
         asks: Sequence[FetchPartition],
         respond: Callable[[list[PartitionRead]], None],
-        *,
-        is_incremental: bool = False,
     ) -> None:
         super().__init__(params.max_wait_ms)
-        self._is_incremental = is_incremental
         self._by_key: dict[Hashable, FetchPartition] | None = None
         self._replicas = replicas
         self._params = params
@@ -52,41 +50,67 @@ class DelayedFetch(DelayedOperation):
             return self.try_complete()
         if self._by_key is None:
             self._by_key = {ask.topic_partition: ask for ask in self._asks}
-        return self._try_complete((self._by_key[key],))
+        return is_over(self._replicas, self._params, (self._by_key[key],)) and self.force_complete()
 
     def try_complete(self) -> bool:
-        return self._try_complete(self._asks)
-
-    def _try_complete(self, asks: Sequence[FetchPartition]) -> bool:
-        params = self._params
-        readable_bytes = 0
-        for ask in asks:
-            try:
-                partition = self._replicas.partition(*ask.topic_partition)
-                partition.check_readable(params, ask.current_leader_epoch)
-            except KafkaError:
-                return self.force_complete()
-            end_offset = partition.readable_end(params)
-            log = partition.log
-            if end_offset <= ask.fetch_offset:
-                if ask.fetch_offset > log.log_end_offset:
-                    return self.force_complete()
-                continue  # beyond the last stable offset, say: nothing to read yet, so it waits
-            if params.is_from_follower and self._replicas.is_held(partition, params):
-                continue
-            if params.min_bytes <= 1:
-                return self.force_complete()
-            if ask.fetch_offset < max(log.segments.active.base_offset, log.log_start_offset):
-                return self.force_complete()
-            readable = log.read(ask.fetch_offset, ask.max_bytes, upper_offset=end_offset, min_one_batch=False)
-            readable_bytes += readable.size_bytes
-            if readable_bytes >= params.min_bytes:
-                return self.force_complete()
-        return False
+        return is_over(self._replicas, self._params, self._asks) and self.force_complete()
 
     def on_complete(self) -> None:
-        self._respond(
-            self._replicas.read(
-                self._params, self._asks, is_first_try=False, is_incremental=self._is_incremental
-            )
-        )
+        self._respond(self._replicas.read(self._params, self._asks, is_first_try=False))
+
+
+class DelayedFollowerFetch(DelayedOperation):
+    """The same for a session of a follower; its key is the session. What was there when it began to wait
+    has been read, so one that waits for any byte looks only at what was marked since."""
+
+    __slots__ = ("_params", "_replicas", "_respond", "_session")
+
+    def __init__(
+        self,
+        replicas: ReadableReplicas,
+        params: FetchParams,
+        session: FetchSession,
+        respond: Callable[[list[FetchPartition], list[PartitionRead]], None],
+    ) -> None:
+        super().__init__(params.max_wait_ms)
+        self._replicas = replicas
+        self._params = params
+        self._session = session
+        self._respond = respond
+
+    def try_complete(self) -> bool:
+        session = self._session
+        asks = session.newly_due() if self._params.min_bytes <= 1 else session.due()
+        return is_over(self._replicas, self._params, asks) and self.force_complete()
+
+    def on_complete(self) -> None:
+        asks = self._replicas.due(self._params, self._session)
+        self._respond(asks, self._replicas.read(self._params, asks, is_first_try=False))
+
+
+def is_over(replicas: ReadableReplicas, params: FetchParams, asks: Sequence[FetchPartition]) -> bool:
+    """Whether a fetch of these partitions need not wait any longer."""
+    readable_bytes = 0
+    for ask in asks:
+        try:
+            partition = replicas.partition(*ask.topic_partition)
+            partition.check_readable(params, ask.current_leader_epoch)
+        except KafkaError:
+            return True
+        end_offset = partition.readable_end(params)
+        log = partition.log
+        if end_offset <= ask.fetch_offset:
+            if ask.fetch_offset > log.log_end_offset:
+                return True
+            continue  # beyond the last stable offset, say: nothing to read yet, so it waits
+        if params.is_from_follower and replicas.is_held(partition, params):
+            continue
+        if params.min_bytes <= 1:
+            return True
+        if ask.fetch_offset < max(log.segments.active.base_offset, log.log_start_offset):
+            return True
+        readable = log.read(ask.fetch_offset, ask.max_bytes, upper_offset=end_offset, min_one_batch=False)
+        readable_bytes += readable.size_bytes
+        if readable_bytes >= params.min_bytes:
+            return True
+    return False

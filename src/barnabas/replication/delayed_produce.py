@@ -2,7 +2,8 @@
 
 It is finished when each of its partitions is, in one of these ways:
 
-- A. The partition is no longer led here, or may not be: the producer has to look for the leader.
+- A. The partition is no longer led here, or was led elsewhere meanwhile, or may be: the producer has to
+  look for the leader. A new epoch alone, as when a replica shuts down, is no reason.
 - B. The leader has the records and
     - B.1 the disk failed meanwhile: that is the answer, for the records will never be safe here;
     - B.2 the set of in-sync replicas shrank below the minimum after the append: nothing is committed
@@ -66,7 +67,7 @@ class DelayedProduce(DelayedOperation):
 
     def _settle(self, ack: PendingAck) -> None:
         partition = ack.partition
-        if not partition.is_leader or partition.leader_epoch != ack.leader_epoch or not partition.has_lease:
+        if not partition.is_leader or ack.leader_epoch < partition.led_since_epoch or not partition.has_lease:
             ack.answer.error_code = NotLeaderOrFollower.code
             ack.is_done = True
         elif self._required_acks == -1 and not partition.has_enough_replicas:
@@ -78,6 +79,11 @@ class DelayedProduce(DelayedOperation):
         elif partition.log.log_directory.failure is not None:
             ack.answer.error_code = KafkaStorageError.code
             ack.is_done = True
+
+    @property
+    def waits_for_followers(self) -> bool:
+        """Otherwise only for our own disk."""
+        return any(not ack.is_done and len(ack.partition.isr) > 1 for ack in self._pending)
 
     def on_complete(self) -> None:
         self._respond()

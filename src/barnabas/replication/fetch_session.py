@@ -4,6 +4,8 @@ A full fetch (epoch 0) lists everything and may open a session. From then on the
 only what changed, and the answer holds only partitions with news. Each request carries the
 next epoch, so a lost or repeated request is noticed and the reader starts over.
 
+A session of a follower does not even look at partitions without news: see `fetch_news`.
+
 A session costs memory, so their number is bounded. When all slots are taken, a new session
 replaces one that has not been used for a while, or a smaller one.
 """
@@ -16,13 +18,16 @@ from barnabas.core.clock import Clock
 from barnabas.core.errors import FetchSessionIdNotFound, FetchSessionTopicIdError, InvalidFetchSessionEpoch
 from barnabas.core.ids import Randomness, Uuid
 from barnabas.core.metrics import Metrics
-from barnabas.replication.fetching import NO_NEWS, NO_OFFSET, NO_REPLICA, FetchPartition, PartitionRead
+from barnabas.replication.fetch_news import NewsBoard
+from barnabas.replication.fetching import NO_OFFSET, NO_REPLICA, FetchPartition, PartitionRead
 
 NO_SESSION = 0
 INITIAL_EPOCH = 0
 FINAL_EPOCH = -1
 EPOCH_MAX = 2**31 - 1
 IDLE_BEFORE_EVICTION_MS = 120_000
+FOLLOWER_GONE_MS = 30_000
+"""A follower fetches several times a second: a session of one that is silent for so long is over."""
 
 SessionKey = tuple[Uuid | str, int]
 
@@ -30,16 +35,63 @@ SessionKey = tuple[Uuid | str, int]
 class FetchSession:
     """What one reader reads, in the order in which it is to be served."""
 
-    __slots__ = ("epoch", "id", "last_used_ms", "partitions", "uses_topic_ids")
+    __slots__ = (
+        "board",
+        "changed",
+        "epoch",
+        "fresh",
+        "id",
+        "last_used_ms",
+        "partitions",
+        "swept_ms",
+        "uses_topic_ids",
+    )
 
     def __init__(
-        self, session_id: int, partitions: Iterable[FetchPartition], now_ms: float, *, uses_topic_ids: bool
+        self,
+        session_id: int,
+        partitions: Iterable[FetchPartition],
+        now_ms: float,
+        *,
+        uses_topic_ids: bool,
+        board: NewsBoard | None = None,
     ) -> None:
+        """With a `board` it is a follower's, and hears of partitions with news."""
         self.id = session_id
         self.epoch = next_epoch(INITIAL_EPOCH)
         self.partitions: dict[SessionKey, FetchPartition] = {ask.session_key: ask for ask in partitions}
         self.last_used_ms = now_ms
         self.uses_topic_ids = uses_topic_ids
+        self.board = board
+        self.swept_ms = now_ms
+        """Of a follower's: when all partitions were last looked at."""
+        self.changed: dict[SessionKey, None] = {}
+        """Of a follower's: partitions that may have news, in the order in which they are to be served."""
+        self.fresh: dict[SessionKey, None] = {}
+        """Those of them that were marked since the last look."""
+        if board is not None:
+            self.changed = dict.fromkeys(self.partitions)
+            for key, ask in self.partitions.items():
+                board.subscribe(self, ask.topic_partition, key)
+
+    def due(self) -> list[FetchPartition]:
+        """Of a follower's: what may have news."""
+        partitions = self.partitions
+        return [partitions[key] for key in self.changed]
+
+    def newly_due(self) -> list[FetchPartition]:
+        """Of a follower's: what was marked since the last look."""
+        fresh, self.fresh = self.fresh, {}
+        partitions = self.partitions
+        return [partitions[key] for key in fresh if key in partitions]
+
+    def mark_all(self) -> None:
+        self.changed |= dict.fromkeys(self.partitions)
+
+    def close(self) -> None:
+        if self.board is not None:
+            for key, ask in self.partitions.items():
+                self.board.unsubscribe(self, ask.topic_partition, key)
 
     def update(self, changed: Iterable[FetchPartition], forgotten: Iterable[SessionKey]) -> None:
         for ask in changed:
@@ -50,8 +102,17 @@ class FetchSession:
                 ask.sent_high_watermark = known.sent_high_watermark
                 ask.sent_log_start_offset = known.sent_log_start_offset
             self.partitions[key] = ask
+            if self.board is not None:
+                self.changed[key] = None
+                if known is None or known.topic_partition != ask.topic_partition:
+                    if known is not None:
+                        self.board.unsubscribe(self, known.topic_partition, key)
+                    self.board.subscribe(self, ask.topic_partition, key)
         for key in forgotten:
-            self.partitions.pop(key, None)
+            gone = self.partitions.pop(key, None)
+            if gone is not None and self.board is not None:
+                self.changed.pop(key, None)
+                self.board.unsubscribe(self, gone.topic_partition, key)
 
     def news(
         self, asks: Sequence[FetchPartition], reads: Sequence[PartitionRead]
@@ -60,10 +121,16 @@ class FetchSession:
         busy partition cannot keep the others waiting."""
         worth: list[tuple[FetchPartition, PartitionRead]] = []
         for ask, read in zip(asks, reads, strict=True):
-            if read is not NO_NEWS and _has_news(ask, read):
+            if _has_news(ask, read):
                 worth.append((ask, read))
-                if read.records is not None and self.partitions.pop(ask.session_key, None) is not None:
-                    self.partitions[ask.session_key] = ask
+                if read.records is not None:
+                    key = ask.session_key
+                    if self.board is not None:
+                        if key in self.changed:
+                            del self.changed[key]
+                            self.changed[key] = None
+                    elif self.partitions.pop(key, None) is not None:
+                        self.partitions[key] = ask
         return worth
 
 
@@ -80,20 +147,37 @@ class FetchContext:
         self.is_incremental = is_incremental
 
     @property
+    def following(self) -> FetchSession | None:
+        """The session, if it is a follower's and goes on: then what is to be read is in it, not in `asks`."""
+        session = self.session
+        return session if self.is_incremental and session is not None and session.board is not None else None
+
+    @property
     def session_id(self) -> int:
         return NO_SESSION if self.session is None else self.session.id
 
-    def to_send(self, reads: Sequence[PartitionRead]) -> list[tuple[FetchPartition, PartitionRead]]:
+    def to_send(
+        self, asks: Sequence[FetchPartition], reads: Sequence[PartitionRead]
+    ) -> list[tuple[FetchPartition, PartitionRead]]:
         if self.session is None:
-            return list(zip(self.asks, reads, strict=True))
-        news = self.session.news(self.asks, reads)
-        return news if self.is_incremental else list(zip(self.asks, reads, strict=True))
+            return list(zip(asks, reads, strict=True))
+        news = self.session.news(asks, reads)
+        return news if self.is_incremental else list(zip(asks, reads, strict=True))
 
 
 class FetchSessions:
     """The bounded set of sessions."""
 
-    def __init__(self, slots_max: int, clock: Clock, randomness: Randomness, metrics: Metrics) -> None:
+    def __init__(
+        self,
+        slots_max: int,
+        clock: Clock,
+        randomness: Randomness,
+        metrics: Metrics,
+        board: NewsBoard | None = None,
+    ) -> None:
+        """Without a `board` followers are treated as consumers are."""
+        self._board = board
         self._slots_max = slots_max
         self._clock = clock
         self._randomness = randomness
@@ -114,11 +198,17 @@ class FetchSessions:
         forgotten: Sequence[SessionKey],
         *,
         uses_topic_ids: bool,
+        is_from_follower: bool = False,
     ) -> FetchContext:
         if epoch in (INITIAL_EPOCH, FINAL_EPOCH):
-            self._sessions.pop(session_id, None)
-            session = self._open(asks, uses_topic_ids=uses_topic_ids) if epoch == INITIAL_EPOCH else None
-            return FetchContext(asks, session)
+            self._close(session_id)
+            if epoch == FINAL_EPOCH:
+                return FetchContext(asks, None)
+            board = None
+            if is_from_follower:
+                board = self._board
+                self._close_silent_followers()
+            return FetchContext(asks, self._open(asks, board, uses_topic_ids=uses_topic_ids))
         session = self._sessions.get(session_id)
         if session is None:
             raise FetchSessionIdNotFound(f"there is no fetch session {session_id}")
@@ -133,17 +223,34 @@ class FetchSessions:
         if asks or forgotten:
             session.update(asks, forgotten)
         if not session.partitions:
-            del self._sessions[session_id]
+            self._close(session_id)
             return FetchContext((), None)
+        if session.board is not None:
+            return FetchContext((), session, is_incremental=True)
         return FetchContext(list(session.partitions.values()), session, is_incremental=True)
 
-    def _open(self, asks: Sequence[FetchPartition], *, uses_topic_ids: bool) -> FetchSession | None:
+    def _close(self, session_id: int) -> None:
+        session = self._sessions.pop(session_id, None)
+        if session is not None:
+            session.close()
+
+    def _close_silent_followers(self) -> None:
+        """One that lost its connection opens another session, and nobody ends the old one."""
+        now_ms = self._clock.monotonic_ms()
+        for session in list(self._sessions.values()):
+            if session.board is not None and now_ms - session.last_used_ms > FOLLOWER_GONE_MS:
+                self._close(session.id)
+
+    def _open(
+        self, asks: Sequence[FetchPartition], board: NewsBoard | None, *, uses_topic_ids: bool
+    ) -> FetchSession | None:
         if len(self._sessions) >= self._slots_max and not self._make_room(len(asks)):
             return None
         session_id = NO_SESSION
         while session_id == NO_SESSION or session_id in self._sessions:
             session_id = self._randomness.randrange(1, EPOCH_MAX)
-        session = FetchSession(session_id, asks, self._clock.monotonic_ms(), uses_topic_ids=uses_topic_ids)
+        now_ms = self._clock.monotonic_ms()
+        session = FetchSession(session_id, asks, now_ms, uses_topic_ids=uses_topic_ids, board=board)
         self._sessions[session_id] = session
         return session
 
@@ -157,7 +264,7 @@ class FetchSessions:
             victim = min(self._sessions.values(), key=lambda session: len(session.partitions))
             if len(victim.partitions) >= size:
                 return False
-        del self._sessions[victim.id]
+        self._close(victim.id)
         self._evictions.value += 1
         return True
 

@@ -135,7 +135,3 @@ class FetchParams:
         """Of a follower: which of its lives this is."""
         self.rack_id = rack_id
         self.may_read_from_follower = may_read_from_follower and not self.is_from_follower
-
-
-NO_NEWS = PartitionRead()
-"""Stands for a partition of a session of which there is nothing to say; never sent."""

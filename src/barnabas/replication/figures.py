@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sized
 
 from barnabas.core.ids import TopicPartition
 from barnabas.core.metrics import Metrics
@@ -11,7 +11,10 @@ from barnabas.replication.partition import Partition
 
 
 def register_figures(
-    metrics: Metrics, partitions: Mapping[TopicPartition, Partition], fetchers: FetcherManager
+    metrics: Metrics,
+    partitions: Mapping[TopicPartition, Partition],
+    damaged: Sized,
+    fetchers: FetcherManager,
 ) -> None:
     def led() -> list[Partition]:
         return [each for each in partitions.values() if each.is_leader]
@@ -36,8 +39,10 @@ def register_figures(
         ),
         (
             "kafka_offline_replicas",
-            "Replicas in log directories that failed.",
-            lambda: sum(each.log.log_directory.failure is not None for each in partitions.values()),
+            "Replicas in log directories that failed, and those whose logs are damaged.",
+            lambda: (
+                len(damaged) + sum(each.log.log_directory.failure is not None for each in partitions.values())
+            ),
         ),
         (
             "kafka_reassigning_partitions",

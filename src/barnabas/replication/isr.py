@@ -18,7 +18,8 @@ from barnabas.cluster.coordination import BadVersion, CoordinationError, NoNode
 from barnabas.cluster.znodes import PartitionState
 from barnabas.core.ids import BrokerId, TopicPartition
 from barnabas.core.metrics import Metrics
-from barnabas.replication.partition import Partition, PendingIsr
+from barnabas.replication.partition_leadership import PendingIsr
+from barnabas.replication.partition_replication import ReplicatedPartition
 from barnabas.replication.remote_replica import RemoteReplica
 
 logger = logging.getLogger(__name__)
@@ -36,7 +37,7 @@ class IsrStore(Protocol):
 
 class IsrKeeper:
     def __init__(
-        self, store: IsrStore | None, completed: Callable[[Partition], None], metrics: Metrics
+        self, store: IsrStore | None, completed: Callable[[ReplicatedPartition], None], metrics: Metrics
     ) -> None:
         self._store = store
         self._completed = completed
@@ -47,7 +48,7 @@ class IsrKeeper:
             "kafka_failed_isr_updates_total", "Changes of an ISR that the store refused."
         )
 
-    def expand(self, partition: Partition, follower: RemoteReplica) -> None:
+    def expand(self, partition: ReplicatedPartition, follower: RemoteReplica) -> None:
         """Take in a follower that has caught up."""
         if self._store is None or partition.pending_isr is not None:
             return
@@ -55,7 +56,7 @@ class IsrKeeper:
         self.expands.value += 1
         self._change(partition, partition.isr | {follower.broker_id})
 
-    def shrink_all(self, partitions: Iterable[Partition]) -> None:
+    def shrink_all(self, partitions: Iterable[ReplicatedPartition]) -> None:
         """Put out every follower that lags; called from time to time."""
         if self._store is None:
             return
@@ -73,13 +74,13 @@ class IsrKeeper:
                 self.shrinks.value += 1
                 self._change(partition, partition.isr - lagging)
 
-    def _change(self, partition: Partition, isr: frozenset[BrokerId]) -> None:
+    def _change(self, partition: ReplicatedPartition, isr: frozenset[BrokerId]) -> None:
         pending = partition.propose_isr(isr)
         task = asyncio.get_running_loop().create_task(self._write(partition, pending))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _write(self, partition: Partition, pending: PendingIsr) -> None:
+    async def _write(self, partition: ReplicatedPartition, pending: PendingIsr) -> None:
         assert self._store is not None
         state = PartitionState(
             leader=partition.broker_id,

@@ -4,11 +4,15 @@ anywhere.
 The order matters. First the records, then what is derived from them, then the epoch file,
 then the names in the directory; only when all of this is on disk may the recovery point move,
 because recovery will not look behind it again.
+
+Meanwhile the log may be deleted and another one of the same name be made. Files that are open, or
+that are only synced, do no harm to that one; the epoch file is written by name, so it is written to
+where the log is by then (`LogHome`).
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from threading import Lock
 
 from barnabas.storage.files import DataFile, Files
@@ -16,11 +20,29 @@ from barnabas.storage.names import LEADER_EPOCHS
 
 
 @dataclass(slots=True)
+class LogHome:
+    """Where a log is. Its lock is held while the directory is renamed, and while a file in it is replaced."""
+
+    directory: str
+    lock: Lock = field(default_factory=Lock)
+
+    def replace(self, files: Files, name: str, content: bytes) -> None:
+        """Call it off the loop; only small files, since a deletion waits for it."""
+        with self.lock:
+            files.replace(f"{self.directory}/{name}", content)
+
+    def rename_to(self, files: Files, directory: str) -> None:
+        with self.lock:
+            files.rename(self.directory, directory)
+            self.directory = directory
+
+
+@dataclass(slots=True)
 class FlushWork:
     """Call it off the loop, then hand it back to `Log.flush_completed`."""
 
     files: Files
-    directory: str
+    home: LogHome
     lock: Lock
     """The log's: two flushes of one log do not overlap."""
     target_offset: int
@@ -46,9 +68,9 @@ class FlushWork:
                 except FileNotFoundError:
                     continue  # retention was faster; what is gone needs no sync
             if self.epochs_content is not None:
-                self.files.replace(f"{self.directory}/{LEADER_EPOCHS}", self.epochs_content)
+                self.home.replace(self.files, LEADER_EPOCHS, self.epochs_content)
             elif self.is_directory_changed:
-                self.files.sync_directory(self.directory)
+                self.files.sync_directory(self.home.directory)
             if self.is_new:
-                self.files.sync_directory(self.directory.rpartition("/")[0])
+                self.files.sync_directory(self.home.directory.rpartition("/")[0])
         return self

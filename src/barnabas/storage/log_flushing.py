@@ -35,7 +35,7 @@ class FlushingLog(LogState):
             return None
         return FlushWork(
             self._environment.files,
-            self.directory,
+            self._home,
             self._flush_lock,
             target_offset=self.log_end_offset,
             generation=self.generation,
@@ -52,11 +52,11 @@ class FlushingLog(LogState):
         """Bring the epoch file up to date, off the loop, without forcing records to disk."""
         epochs, files = self.leader_epochs, self._environment.files
         version, content, lock = epochs.version, epochs.render(), self._flush_lock
-        path = f"{self.directory}/{LEADER_EPOCHS}"
+        home = self._home
 
         def write() -> None:
             with lock:
-                files.replace(path, content)
+                home.replace(files, LEADER_EPOCHS, content)
 
         self._environment.background.submit(write, lambda _: epochs.written(version), self.fail)
 

@@ -4,6 +4,8 @@ It opens them at start (in threads: recovery reads the disk, and nothing else ru
 a new log into the directory with the fewest, runs what happens from time to time (retention,
 compaction, flushes, checkpoints, expired producers) and closes everything in order. A
 directory whose disk fails goes offline with its logs; the others live on.
+ A
+damaged log is out of service alone (`damaged_log`).
 
 A deleted log is renamed at once, so that its name is free again, and its files go later.
 
@@ -20,20 +22,23 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
-from barnabas.core.errors import KafkaError, KafkaStorageError
+from barnabas.core.errors import KafkaStorageError
 from barnabas.core.ids import TopicPartition, Uuid, check_topic_name
 from barnabas.core.metrics import Metrics
 from barnabas.core.scheduler import Cancellable
 from barnabas.storage import checkpoints
 from barnabas.storage.batch_scan import GarbledLog
+from barnabas.storage.checkpoint_write import CheckpointWrite
 from barnabas.storage.cleaner.log_cleaner import CleanerSettings, LogCleaner
+from barnabas.storage.damaged_log import DamagedLog, is_damage
 from barnabas.storage.directory_properties import (
     read_clean_shutdown,
     remove_clean_shutdown,
     write_clean_shutdown,
 )
 from barnabas.storage.environment import Environment, LogDirectory
-from barnabas.storage.files import Files, Held
+from barnabas.storage.failures import logged, offline_on_error
+from barnabas.storage.files import Held
 from barnabas.storage.group_commit import GroupCommit
 from barnabas.storage.log import Log
 from barnabas.storage.log_config import LogConfig
@@ -98,6 +103,8 @@ class LogManager:
         self._on_directory_failed = on_directory_failed
         self._logs: dict[TopicPartition, Log] = {}
         self._futures: dict[TopicPartition, Log] = {}
+        self.damaged: dict[TopicPartition, DamagedLog] = {}
+        """Out of service until somebody repairs, replaces or deletes them."""
         self._locks: list[Held] = []
         self._timers: list[Cancellable] = []
         self._with_former_logs: set[str] = set()
@@ -111,6 +118,11 @@ class LogManager:
 
     def get(self, topic_partition: TopicPartition) -> Log | None:
         return self._logs.get(topic_partition)
+
+    def check_undamaged(self, topic_partition: TopicPartition) -> None:
+        damaged = self.damaged.get(topic_partition)
+        if damaged is not None:
+            raise KafkaStorageError(f"the log of {topic_partition} is out of service: {damaged.reason}")
 
     def logs(self) -> Iterator[Log]:
         return iter(list(self._logs.values()))
@@ -169,7 +181,7 @@ class LogManager:
         """A crash came before the copy had the log's name: the log is still the right one."""
         files = self._environment.files
         for log in self.logs():
-            with _offline_on_error(log.log_directory):
+            with offline_on_error(log.log_directory):
                 if files.exists(f"{log.directory}/{SUPERSEDED}"):
                     files.unlink(f"{log.directory}/{SUPERSEDED}")
 
@@ -177,7 +189,7 @@ class LogManager:
         """Open the logs of one directory; the broker epoch in its clean-shutdown marker, or -1."""
         files = self._environment.files
         broker_epoch: int | None = None
-        with _offline_on_error(directory):
+        with offline_on_error(directory):
             broker_epoch = read_clean_shutdown(files, directory.path)
             if broker_epoch is not None:
                 remove_clean_shutdown(files, directory.path)
@@ -192,33 +204,58 @@ class LogManager:
         files, path = self._environment.files, directory.path
         recovery_points = checkpoints.read_offsets(files, f"{path}/{checkpoints.RECOVERY_POINTS}")
         start_offsets = checkpoints.read_offsets(files, f"{path}/{checkpoints.LOG_START_OFFSETS}")
+        high_watermarks = checkpoints.read_offsets(files, f"{path}/{checkpoints.HIGH_WATERMARKS}")
         self.cleaner.load(checkpoints.read_offsets(files, f"{path}/{checkpoints.CLEANED_OFFSETS}"))
         found = [(name, partition) for name in names if (partition := parse_log_directory(name))]
         if (recovery_points.keys() | start_offsets.keys()) - {partition for _, partition in found}:
             self._with_former_logs.add(path)
 
-        def load(name: str, partition: TopicPartition) -> Log:
-            return open_log(
-                partition,
-                directory,
-                f"{path}/{name}",
-                self._config_of(partition.topic),
-                self._environment,
-                is_clean=is_clean,
-                recovery_point=recovery_points.get(partition, 0),
-                log_start_offset=start_offsets.get(partition, 0),
-            )
+        def load(name: str, partition: TopicPartition) -> Log | DamagedLog:
+            try:
+                return open_log(
+                    partition,
+                    directory,
+                    f"{path}/{name}",
+                    self._config_of(partition.topic),
+                    self._environment,
+                    is_clean=is_clean,
+                    recovery_point=recovery_points.get(partition, 0),
+                    log_start_offset=start_offsets.get(partition, 0),
+                )
+            except (GarbledLog, KafkaStorageError) as error:
+                if not is_damage(error):
+                    raise
+                known = (
+                    (checkpoints.RECOVERY_POINTS, recovery_points),
+                    (checkpoints.LOG_START_OFFSETS, start_offsets),
+                    (checkpoints.HIGH_WATERMARKS, high_watermarks),
+                )
+                checkpointed = {file: offsets[partition] for file, offsets in known if partition in offsets}
+                return DamagedLog(partition, directory, f"{path}/{name}", str(error), checkpointed)
 
         if is_clean:
-            opened: Iterable[Log] = (load(name, partition) for name, partition in found)
+            opened: Iterable[Log | DamagedLog] = (load(name, partition) for name, partition in found)
         else:
             opened = _in_threads(load, found, self._settings.recovery_threads_per_directory)
         for log in opened:
+            if isinstance(log, DamagedLog):
+                _log.error("%s is damaged and out of service: %s", log.directory, log.reason)
+                self.damaged[log.topic_partition] = log
+                continue
             other = self._logs.get(log.topic_partition)
             if other is not None and not self._settle_interrupted_move(other, log):
                 raise DuplicateLog(f"{log.topic_partition} is in {path} and in {other.log_directory.path}")
             if other is None:
                 self._add(log)
+        self._settle_damaged_duplicates()
+
+    def _settle_damaged_duplicates(self) -> None:
+        """A damaged log whose whole copy is in its place already is not missed."""
+        for both in self.damaged.keys() & self._logs.keys():
+            damaged, whole = self.damaged[both], self._logs[both]
+            if not self._environment.files.exists(f"{damaged.directory}/{SUPERSEDED}"):
+                raise DuplicateLog(f"{both} is in {damaged.directory}, damaged, and in {whole.directory}")
+            del self.damaged[both]
 
     def _settle_interrupted_move(self, one: Log, other: Log) -> bool:
         """Keep the copy, and put away the log that it was made from, if one of them is marked so."""
@@ -242,6 +279,7 @@ class LogManager:
         log = self._logs.get(topic_partition)
         if log is None:
             check_topic_name(topic_partition.topic)
+            self.check_undamaged(topic_partition)
             home = self._home_for_new_log(directory)
             self._forget_former_logs(home)
             try:
@@ -326,25 +364,31 @@ class LogManager:
 
     def _set_aside(self, topic_partition: TopicPartition, suffix: str) -> None:
         self.drop_future(topic_partition)
-        log = self._logs.pop(topic_partition, None)
+        log = self._logs.pop(topic_partition, None) or self.damaged.pop(topic_partition, None)
         if log is None:
             return
-        log.release()
-        self._with_former_logs.add(log.log_directory.path)
-        self.cleaner.forget(log)
-        if log.log_directory.failure is not None:
+        home = log.log_directory
+        self._with_former_logs.add(home.path)
+        delay_ms = self._config_of(topic_partition.topic).file_delete_delay_ms
+        if isinstance(log, Log):
+            log.release()
+            self.cleaner.forget(log)
+            delay_ms = log.config.file_delete_delay_ms
+        if home.failure is not None:
             return
         unique = self._environment.randomness.randbytes(16).hex()
-        new = f"{log.log_directory.path}/{renamed_directory(topic_partition, unique, suffix)}"
+        new = f"{home.path}/{renamed_directory(topic_partition, unique, suffix)}"
         try:
-            self._environment.files.rename(log.directory, new)
-            self._environment.files.sync_directory(log.log_directory.path)
+            if isinstance(log, Log):
+                log.rename_to(new)
+            else:
+                self._environment.files.rename(log.directory, new)
+            self._environment.files.sync_directory(home.path)
         except OSError as error:
-            log.log_directory.fail(error)
+            home.fail(error)
             raise KafkaStorageError(f"deleting {topic_partition}: {error}") from error
-        log.renamed(new)
         if suffix == DELETE_DIRECTORY:
-            self._remove_later(new, delay_ms=log.config.file_delete_delay_ms)
+            self._remove_later(new, delay_ms=delay_ms)
 
     # -- moving -------------------------------------------------------------------------------
 
@@ -396,13 +440,12 @@ class LogManager:
             old.log_directory.fail(error)
             raise KafkaStorageError(f"moving {topic_partition}: {error}") from error
         try:
-            files.rename(future.directory, f"{home.path}/{topic_partition}")
+            future.rename_to(f"{home.path}/{topic_partition}")
             files.sync_directory(home.path)
         except OSError as error:
             home.fail(error)
             raise KafkaStorageError(f"moving {topic_partition}: {error}") from error
         del self._futures[topic_partition]
-        future.renamed(f"{home.path}/{topic_partition}")
         self._set_aside(topic_partition, DELETE_DIRECTORY)
         self._add(future)
         self._checkpoint_recovery_points_now([home])
@@ -453,7 +496,7 @@ class LogManager:
         for log in self.logs():
             if self.cleaner.is_cleaning(log):
                 continue  # the segments being rewritten must stay; the cleaner comes back to this
-            with _logged(f"retention of {log.topic_partition}"):
+            with logged(f"retention of {log.topic_partition}"):
                 log.delete_old_segments()
                 log.release_idle_segments()
 
@@ -498,12 +541,15 @@ class LogManager:
         for log in self._logs.values():
             if log.log_directory is directory and (offset := value(log)) is not None:
                 offsets[log.topic_partition] = offset
+        for damaged in self.damaged.values():
+            if damaged.log_directory is directory and name in damaged.checkpointed:
+                offsets[damaged.topic_partition] = damaged.checkpointed[name]
         content = checkpoints.render_offsets(offsets)
         return CheckpointWrite(self._environment.files, directory, name, content)
 
     def _checkpoint_recovery_points_now(self, directories: Iterable[LogDirectory]) -> None:
         for directory in directories:
-            with _offline_on_error(directory):
+            with offline_on_error(directory):
                 self._checkpoint_write(directory, checkpoints.RECOVERY_POINTS, _recovery_point)()
 
     # -- the end ------------------------------------------------------------------------------
@@ -512,7 +558,7 @@ class LogManager:
         """Flush and close every log, write the checkpoints and the marker of a clean shutdown."""
         self._stop_timers()
         for directory in self.live_directories:
-            with _offline_on_error(directory):
+            with offline_on_error(directory):
                 self._close_logs(directory)
                 self._write_last_checkpoints(directory)
                 write_clean_shutdown(self._environment.files, directory.path, broker_epoch)
@@ -551,6 +597,7 @@ class LogManager:
         for log in (*self.logs(), *self.futures()):
             log.release()
         self._logs.clear()
+        self.damaged.clear()
         self._futures.clear()
         for lock in self._locks:
             lock.release()
@@ -566,64 +613,14 @@ def _moved_start_offset(log: Log) -> int | None:
     return log.log_start_offset if log.log_start_offset > log.segments.first.base_offset else None
 
 
-class CheckpointWrite:
-    """One checkpoint to be written, here or elsewhere. An older one never undoes a newer one."""
-
-    __slots__ = ("_content", "_directory", "_files", "_name", "_version")
-
-    def __init__(self, files: Files, directory: LogDirectory, name: str, content: bytes) -> None:
-        self._files = files
-        self._directory = directory
-        self._name = name
-        self._content = content
-        self._version = directory.checkpoints_planned = directory.checkpoints_planned + 1
-
-    def __call__(self) -> None:
-        written = self._directory.checkpoints_written
-        with self._directory.checkpoint_lock:
-            if self._version > written.get(self._name, 0):
-                self._files.replace(f"{self._directory.path}/{self._name}", self._content)
-                written[self._name] = self._version
-
-
-class _offline_on_error:  # noqa: N801 - read as a statement
-    """An I/O error inside, or a damaged log, takes the directory offline and goes no further."""
-
-    def __init__(self, directory: LogDirectory) -> None:
-        self._directory = directory
-
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> bool:
-        if not isinstance(error, OSError | KafkaStorageError | GarbledLog):
-            return False
-        self._directory.fail(error)
-        return True
-
-
-class _logged:  # noqa: N801 - read as a statement
-    """One log's error must not keep the others from their turn."""
-
-    def __init__(self, doing: str) -> None:
-        self._doing = doing
-
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> bool:
-        if isinstance(error, KafkaError):
-            _log.warning("%s: %s", self._doing, error)
-            return True
-        return False
-
-
 def _in_threads(
-    load: Callable[[str, TopicPartition], Log], found: list[tuple[str, TopicPartition]], threads: int
-) -> Iterator[Log]:
+    load: Callable[[str, TopicPartition], Log | DamagedLog],
+    found: list[tuple[str, TopicPartition]],
+    threads: int,
+) -> Iterator[Log | DamagedLog]:
     if not found:
         return
     with ThreadPoolExecutor(threads, thread_name_prefix="log-recovery") as pool:
-        futures: list[Future[Log]] = [pool.submit(load, name, partition) for name, partition in found]
+        futures: list[Future[Log | DamagedLog]] = [pool.submit(load, *each) for each in found]
         for future in futures:
             yield future.result()

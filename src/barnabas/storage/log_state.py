@@ -21,6 +21,7 @@ from barnabas.core.errors import InconsistentTopicId, KafkaStorageError, OffsetO
 from barnabas.core.ids import TopicPartition, Uuid
 from barnabas.storage.directory_properties import render_topic_id
 from barnabas.storage.environment import Environment, LogDirectory
+from barnabas.storage.flush import LogHome
 from barnabas.storage.leader_epoch_cache import LeaderEpochCache
 from barnabas.storage.log_config import LogConfig
 from barnabas.storage.names import PARTITION_METADATA
@@ -54,7 +55,7 @@ class LogState:
         self.topic_partition = topic_partition
         self.topic_id = topic_id
         self.log_directory = log_directory
-        self.directory = directory
+        self._home = LogHome(directory)
         self.leader_epochs = leader_epochs
         self.producers = producers
         self.segments = segments
@@ -103,6 +104,10 @@ class LogState:
             self._environment.files.write(path, render_topic_id(topic_id))
         self._pending_paths.append(path)
         self.topic_id = topic_id
+
+    @property
+    def directory(self) -> str:
+        return self._home.directory
 
     @property
     def size_bytes(self) -> int:
@@ -186,9 +191,9 @@ class LogState:
             if segment is not self.segments.active:
                 segment.release()
 
-    def renamed(self, directory: str) -> None:
-        """The log's directory has a new name (on its way to deletion, or moved)."""
-        self.directory = directory
+    def rename_to(self, directory: str) -> None:
+        """Give the log's directory a new name (on its way to deletion, or moved); not durable."""
+        self._home.rename_to(self._environment.files, directory)
         for segment in self.segments:
             segment.moved_to(directory)
 

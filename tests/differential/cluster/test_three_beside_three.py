@@ -12,7 +12,12 @@ from tests.differential.compare import Accepted, Difference, differences, read_a
 from tests.differential.conftest import Sides
 from tests.differential.driver import run
 
-pytestmark = [pytest.mark.java, pytest.mark.slow, pytest.mark.xdist_group("differential-cluster")]
+pytestmark = [
+    pytest.mark.java,
+    pytest.mark.slow,
+    pytest.mark.compatibility,
+    pytest.mark.xdist_group("differential-cluster"),
+]
 
 TRIPLES = all_triples()
 ACCEPTED = read_accepted(Path(__file__).with_name("accepted.toml"))

@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 
 from barnabas.core.errors import KafkaStorageError, LeaderNotAvailable
+from barnabas.core.metrics import render_prometheus
+from barnabas.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
 from barnabas.protocol.messages.describe_log_dirs import DescribeLogDirsRequest, DescribeLogDirsResponse
 from barnabas.testing.files import PowerCutFiles
 from tests.support.in_process import InProcessBroker, fail_in, in_process_broker
@@ -148,3 +150,41 @@ async def test_a_directory_that_breaks_between_two_starts_keeps_its_partitions_o
     files.before = None
     async with in_process_broker(good, bad, files=files) as broker:
         assert await broker.read_all("topic", lost) == [b"kept"]
+
+
+async def test_a_garbled_log_is_out_of_service_and_everything_else_in_its_directory_serves(
+    tmp_path: Path,
+) -> None:
+    async with in_process_broker(tmp_path) as broker:
+        assert await broker.create_topic("topic", 2) == 0
+        for index in (0, 1):
+            assert (await broker.produce("topic", b"kept", partition=index)).error_code == 0
+            assert (await broker.produce("topic", b"kept", partition=index)).error_code == 0
+    segment = tmp_path / "topic-0" / f"{0:020d}.log"
+    content = segment.read_bytes()
+    segment.write_bytes(content[: len(content) // 2] + bytes([9]) * (len(content) // 2))
+    async with in_process_broker(tmp_path) as broker:
+        assert await broker.read_all("topic", 1) == [b"kept", b"kept"]
+        refused = await broker.produce("topic", b"no empty log instead", partition=0)
+        assert refused.error_code == KafkaStorageError.code
+        assert (await broker.fetch("topic", 0, partition=0)).error_code == KafkaStorageError.code
+        shown = {each.partition_index: each for each in (await broker.metadata("topic")).partitions}
+        assert (shown[0].leader_id, shown[0].offline_replicas) == (-1, [broker.broker.broker_id])
+        assert shown[1].leader_id == broker.broker.broker_id
+        assert "kafka_offline_replicas 1" in render_prometheus(broker.broker.metrics)
+    segment.write_bytes(content)
+    async with in_process_broker(tmp_path) as broker:
+        assert await broker.read_all("topic", 0) == [b"kept", b"kept"], "repaired, it serves again"
+
+
+async def test_a_topic_with_a_garbled_log_can_be_deleted_and_made_again(tmp_path: Path) -> None:
+    async with in_process_broker(tmp_path) as broker:
+        assert await broker.create_topic("topic") == 0
+        assert (await broker.produce("topic", b"lost")).error_code == 0
+    segment = tmp_path / "topic-0" / f"{0:020d}.log"
+    segment.write_bytes(bytes([9]) * segment.stat().st_size)
+    async with in_process_broker(tmp_path) as broker:
+        request = DeleteTopicsRequest(topic_names=["topic"], timeout_ms=30_000)
+        assert (await broker.ask(request, DeleteTopicsResponse, 5)).responses[0].error_code == 0
+        assert await broker.create_topic("topic") == 0
+        assert (await broker.produce("topic", b"new")).base_offset == 0

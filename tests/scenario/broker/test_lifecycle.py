@@ -13,18 +13,34 @@ from typing import Any
 import pytest
 
 import barnabas.node.broker as wiring
+from barnabas.client.channel import Channel
 from barnabas.cluster.embedded import EmbeddedStore
 from barnabas.cluster.registration import Registration
 from barnabas.controller.configs import ConfigRepository
 from barnabas.controller.topic_admin import TopicAdmin
 from barnabas.coordinator.runtime import CoordinatorRuntime
+from barnabas.core.errors import NotCoordinator
 from barnabas.core.metrics import render_prometheus
 from barnabas.handlers.dispatcher import Dispatcher
 from barnabas.network.server import Server
 from barnabas.node.broker import Broker
 from barnabas.node.lifecycle import BrokerState
+from barnabas.protocol.messages.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
+from barnabas.protocol.messages.fetch import FetchResponse
+from barnabas.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+from barnabas.protocol.messages.join_group import (
+    JoinGroupRequest,
+    JoinGroupRequestProtocol,
+    JoinGroupResponse,
+)
+from barnabas.replication.replica_manager import ReplicaManager
 from barnabas.storage.log_manager import LogManager
-from tests.support.in_process import InProcessBroker, in_process_broker
+from tests.support.in_process import (
+    BY_NAME_FETCH,
+    InProcessBroker,
+    fetch_request,
+    in_process_broker,
+)
 
 REPOSITORY = Path(__file__).resolve().parents[3]
 
@@ -50,7 +66,7 @@ async def test_parts_start_in_order_and_stop_in_reverse(
 ) -> None:
     order: list[str] = []
     up = [
-        (wiring, "open_embedded", "coordination store"),
+        (wiring, "open_coordination", "coordination store"),
         (wiring, "get_or_create_cluster_id", "cluster id"),
         (wiring, "generate_broker_id", "broker id"),
         (ConfigRepository, "load", "dynamic settings"),
@@ -67,6 +83,8 @@ async def test_parts_start_in_order_and_stop_in_reverse(
     ]
     down = [
         (Server, "stop", "sockets closed"),
+        (CoordinatorRuntime, "answer_waiting", "group requests answered"),
+        (ReplicaManager, "answer_waiting", "produces and fetches answered"),
         (Dispatcher, "close", "handlers stopped"),
         (CoordinatorRuntime, "close", "a coordinator stopped"),
         (LogManager, "close", "logs closed"),
@@ -75,7 +93,7 @@ async def test_parts_start_in_order_and_stop_in_reverse(
     ]
     for owner, name, step in [*up, *down]:
         noting(monkeypatch, order, owner, name, step)
-    down.insert(3, down[2])  # there are two coordinators
+    down.insert(5, down[4])  # there are two coordinators
     each = InProcessBroker([tmp_path])
     await each.start()
     assert order == [step for _, _, step in up]
@@ -86,6 +104,68 @@ async def test_parts_start_in_order_and_stop_in_reverse(
     assert each.broker.lifecycle.state is BrokerState.NOT_RUNNING
     await each.broker.shutdown()
     assert order == [step for _, _, step in down], "shutdown runs once"
+
+
+def joining(member_id: str = "") -> JoinGroupRequest:
+    return JoinGroupRequest(
+        group_id="group",
+        session_timeout_ms=30_000,
+        rebalance_timeout_ms=60_000,
+        member_id=member_id,
+        protocol_type="consumer",
+        protocols=[JoinGroupRequestProtocol(name="range", metadata=b"")],
+    )
+
+
+async def test_who_waits_when_the_broker_stops_is_answered(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """The first member waits for others, the fetch for records: nobody else will come."""
+    monkeypatch.setattr(wiring, "DRAIN_MS_MAX", 1_000.0)  # at its end whoever waits is cut off
+    each = InProcessBroker(
+        [tmp_path],
+        group_initial_rebalance_delay_ms=60_000,
+        offsets_topic_num_partitions=1,
+        offsets_topic_replication_factor=1,
+    )
+    await each.start()
+    assert await each.create_topic("topic") == 0
+    reader, member = await Channel.connect(each.address), await Channel.connect(each.address)
+    fetching = asyncio.create_task(
+        reader.send(fetch_request("topic", 0, max_wait_ms=60_000), FetchResponse, version_max=BY_NAME_FETCH)
+    )
+    await until_coordinated(each)
+    join = asyncio.create_task(member.send(joining(), JoinGroupResponse, version_max=3))
+    await until_both_wait(each)
+    await each.stop()
+    assert (await join).error_code == NotCoordinator.code
+    assert (await fetching).responses[0].partitions[0].error_code == 0
+    reader.close()
+    member.close()
+
+
+async def until_coordinated(each: InProcessBroker) -> None:
+    request = FindCoordinatorRequest(key="group", key_type=0)
+    async with asyncio.timeout(60):
+        while (await each.ask(request, FindCoordinatorResponse, 3)).error_code:  # noqa: ASYNC110 - it has no event
+            await asyncio.sleep(0.01)
+        listing = DescribeGroupsRequest(groups=["group"])
+        while (await each.ask(listing, DescribeGroupsResponse, 5)).groups[0].error_code:  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+
+
+async def until_both_wait(each: InProcessBroker) -> None:
+    pending = 'barnabas_purgatory_pending{purgatory="Fetch"} 1'
+    async with asyncio.timeout(60):
+        while (  # noqa: ASYNC110 - the other side of a socket has no event
+            pending not in render_prometheus(each.broker.metrics) or not await is_preparing(each)
+        ):
+            await asyncio.sleep(0.01)
+
+
+async def is_preparing(each: InProcessBroker) -> bool:
+    answer = await each.ask(DescribeGroupsRequest(groups=["group"]), DescribeGroupsResponse)
+    return answer.groups[0].group_state == "PreparingRebalance"
 
 
 async def test_starting_again_does_nothing_and_starting_while_stopping_is_an_error(tmp_path: Path) -> None:

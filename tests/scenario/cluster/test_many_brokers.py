@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 import threading
 import uuid
@@ -19,6 +20,13 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
+from barnabas.client.channel import Address, Channel
+from barnabas.core.errors import UnknownTopicOrPartition
+from barnabas.protocol.messages.describe_configs import (
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+    DescribeConfigsResponse,
+)
 from tests.chaos.replicas import differences, partition_directories
 from tests.support.cluster import Cluster, ClusterBroker
 
@@ -247,6 +255,28 @@ def test_a_setting_reaches_every_broker(three: Cluster, admin: AdminClient) -> N
             return alone.describe_configs([asked])[asked].result(30)["retention.ms"].value == "12345"
 
         three.wait_for(told)
+
+
+async def error_of_configs(broker: ClusterBroker, topic: str) -> int:
+    """Asked of this very broker; an admin client may ask any."""
+    channel = await Channel.connect(Address(broker.host, broker.port))
+    try:
+        asked = DescribeConfigsResource(resource_type=int(ResourceType.TOPIC.value), resource_name=topic)
+        request = DescribeConfigsRequest(resources=[asked])
+        return (await channel.send(request, DescribeConfigsResponse)).results[0].error_code
+    finally:
+        channel.close()
+
+
+def test_the_settings_of_a_deleted_topic_leave_every_broker(three: Cluster, admin: AdminClient) -> None:
+    topic = new_topic(admin, partitions=1)
+
+    def errors() -> list[int]:
+        return [asyncio.run(error_of_configs(broker, topic)) for broker in three.brokers]
+
+    three.wait_for(lambda: errors() == [0, 0, 0])
+    admin.delete_topics([topic])[topic].result(30)
+    three.wait_for(lambda: errors() == [UnknownTopicOrPartition.code] * 3)
 
 
 def test_a_deleted_topic_leaves_no_file(three: Cluster, admin: AdminClient) -> None:

@@ -7,6 +7,7 @@ import socket
 from tests.scenario.network.harness import Later, framed, serving, turns, until
 
 from barnabas.core.regions import FileRegion
+from barnabas.network.output import Output
 from barnabas.network.settings import NetworkSettings
 
 
@@ -236,3 +237,32 @@ async def test_half_close_still_gets_every_answer():
         assert [await client.receive() for _ in range(2)] == [b"re:a", b"re:b"]
         assert await client.sees_the_end()
         assert served.closed("by_peer") == 1
+
+
+async def test_answers_that_the_turn_of_another_connection_brings_leave_in_one_send(monkeypatch):
+    sends: list[object] = []
+    flush = Output.flush
+    monkeypatch.setattr(Output, "flush", lambda output: sends.append(output) or flush(output))
+    waiting = Later()
+
+    def dispatch(exchange, frame):
+        if bytes(frame) == b"now":
+            for index in range(len(waiting.exchanges)):
+                waiting.answer(index)
+            exchange.respond([b"done"])
+        else:
+            waiting(exchange, frame)
+
+    async with serving(dispatch) as served:
+        producer, follower = await served.connect(), await served.connect()
+        await producer.send(b"a", b"b", b"c")
+        await until(lambda: len(waiting.exchanges) == 3)
+        sends.clear()
+        await follower.send(b"now")
+        assert await follower.receive() == b"done"
+        assert [await producer.receive() for _ in range(3)] == [b"re:a", b"re:b", b"re:c"]
+        assert len(sends) == 2, "one for each connection"
+        await producer.send(b"d")
+        await until(lambda: len(waiting.exchanges) == 4)
+        waiting.answer(3)
+        assert await producer.receive() == b"re:d"

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import logging
+import subprocess
+import sys
 import warnings
 from pathlib import Path
 from typing import Any
@@ -206,3 +209,44 @@ def test_a_third_party_client_of_connect_steers_pipelines(service: RunningServic
     client.stop_connector("lake")
     client.delete_connector("lake")
     assert client.list_connectors() == []
+
+
+def test_the_command_line_of_a_third_party_steers_pipelines(service: RunningService) -> None:
+    kc = Path(sys.executable).with_name("kc")
+    if not kc.exists():
+        pytest.skip("kafka-connect-py is not installed")
+
+    def run(*arguments: str) -> Any:
+        done = subprocess.run(
+            [kc, "--url", service.url, *arguments], capture_output=True, text=True, check=False
+        )
+        assert done.returncode == 0, done.stderr
+        return json.loads(done.stdout) if done.stdout.strip() else None
+
+    assert run("info")["kafka_cluster_id"] == "cluster"
+    run("create", "--config-data", json.dumps({"name": "lake", "config": CONFIG}))
+    assert run("list") == ["lake"]
+    assert run("config", "lake")["connector.class"] == "FilesSink"
+    run("pause", "lake")
+    run("resume", "lake")
+    assert run("status", "lake")["name"] == "lake"
+    assert run("list-tasks", "lake")[0]["id"] == {"connector": "lake", "task": 0}
+    run("delete", "lake")
+    assert run("list") == []
+
+
+def test_loggers_are_seen_and_changed_as_in_connect(http: httpx.Client) -> None:
+    name = "barnabas.a_logger_of_this_test"
+    below = logging.getLogger(f"{name}.below")
+    assert http.get("/admin/loggers").json()["root"]["level"] in {"WARN", "INFO", "DEBUG"}
+    assert http.get("/admin/loggers/no-such").status_code == 404
+    answer = http.put(f"/admin/loggers/{name}", json={"level": "debug"})
+    assert (answer.status_code, answer.json()) == (200, [name, f"{name}.below"])
+    assert below.level == logging.DEBUG
+    seen = http.get(f"/admin/loggers/{name}").json()
+    assert seen["level"] == "DEBUG"
+    assert seen["last_modified"] > 0
+    assert http.put(f"/admin/loggers/{name}?scope=cluster", json={"level": "ERROR"}).status_code == 204
+    assert below.level == logging.ERROR
+    assert http.put(f"/admin/loggers/{name}", json={}).status_code == 400
+    assert http.put(f"/admin/loggers/{name}", json={"level": "LOUD"}).status_code == 404

@@ -176,12 +176,15 @@ class Member:
             znodes=cast("Any", None),
             metadata=self.metadata,
             replicas=self.replicas,
-            fetch_sessions=FetchSessions(100, self.clock, random.Random(self.id), self.metrics),
+            fetch_sessions=FetchSessions(
+                100, self.clock, random.Random(self.id), self.metrics, self.replicas.board
+            ),
             topics=cast("Any", None),
             configs=cast("Any", self.configs),
             producer_ids=cast("Any", None),
             groups=cast("Any", None),
             transactions=cast("Any", None),
+            transaction_membership=cast("Any", None),
             markers=cast("Any", None),
             internal_topics=cast("Any", None),
         )

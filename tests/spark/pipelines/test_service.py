@@ -20,7 +20,7 @@ from tests.support.process import ServerProcess
 from tests.support.spark import REPOSITORY, require_spark
 from tests.support.topics import consume, produce
 
-PATIENCE_S = 240.0
+PATIENCE_S = 900.0
 
 
 class Service:

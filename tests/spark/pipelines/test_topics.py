@@ -194,21 +194,3 @@ def test_a_stream_is_joined_with_a_static_table(
         {"id": 2, "name": "k", "city": "Prague"},
         {"id": 7, "name": "z"},
     ]
-
-
-def test_windows_that_change_are_written_again_each_time(
-    run_spec: RunSpec, bootstrap: str, new_topic: TopicFactory
-) -> None:
-    source, counts = new_topic(), new_topic()
-    spec: dict[str, Any] = {
-        "name": "updates",
-        "source": {"type": "topic", "topics": source, "schema": SCHEMA},
-        "transforms": [
-            {"type": "window", "time": "at", "size": "1 minute", "group_by": "name", "emit": "updates"}
-        ],
-        "sink": {"type": "topic", "topic": counts, "key": "name"},
-    }
-    for _ in range(2):
-        produce(bootstrap, source, [{"id": 1, "name": "a", "at": "2024-05-01T00:00:01Z"}])
-        run_spec(spec)
-    assert [each.json["count"] for each in consume(bootstrap, counts)] == [1, 2]

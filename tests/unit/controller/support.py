@@ -55,6 +55,7 @@ class FakeDisk:
     def __init__(self) -> None:
         self.directories = [LogDirectory("/data")]
         self.found: dict[TopicPartition, FakeLog] = {}
+        self.damaged: dict[TopicPartition, object] = {}
         self.deleted: list[TopicPartition] = []
         self.producer_id_seen = -1
         self.strays: list[TopicPartition] = []

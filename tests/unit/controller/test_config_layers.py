@@ -22,6 +22,7 @@ from barnabas.controller.config_layers import (
 )
 from barnabas.core.config import ConfigType, Definition, Key, Update, at_least
 from barnabas.core.errors import InvalidConfig, InvalidRequest
+from barnabas.node.config_keys import BROKER_KEYS as REAL_KEYS
 from barnabas.storage.log_config import TOPIC_KEYS, resolve
 
 BROKER_KEYS = Definition(
@@ -97,6 +98,15 @@ def test_a_default_without_a_synonym_is_a_default() -> None:
     assert by_name["cleanup.policy"].type == ConfigType.LIST
     assert by_name["retention.ms"].value == str(WEEK_MS)
     assert by_name["retention.ms"].synonyms == []
+
+
+def test_the_rates_of_throttled_replicas_are_shown_once_they_are_set() -> None:
+    broker = BrokerLayers(REAL_KEYS, {})
+    rate = "leader.replication.throttled.rate"
+    assert rate not in {entry.name for entry in describe_broker(broker)}
+    broker.dynamic = {rate: "7"}
+    (entry,) = (entry for entry in describe_broker(broker) if "throttled.rate" in entry.name)
+    assert (entry.name, entry.value, entry.source) == (rate, "7", Source.DYNAMIC_BROKER_CONFIG)
 
 
 def test_a_broker_shows_what_is_read_only_and_hides_secrets() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from barnabas.coordinator.runtime import LOAD_RETRY_MS, Producer
-from barnabas.core.errors import UnknownServerError
+from barnabas.core.errors import CoordinatorLoadInProgress, UnknownServerError
 from barnabas.records.record import EndTransactionMarker
 from tests.unit.coordinator.support import Groups
 
@@ -52,6 +52,38 @@ def test_an_append_that_breaks_is_answered(monkeypatch: pytest.MonkeyPatch) -> N
         patch.setattr(groups.log, "append", broken)
         assert groups.beat("m", 0, topics=["t"]).error_code == UnknownServerError.code
     assert groups.beat("m", 0, topics=["t"]).error_code == 0
+
+
+def test_a_replay_that_breaks_brings_memory_back_to_what_the_log_says(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    groups = Groups()
+    groups.topics.put("t", 1)
+    groups.beat("first", 0, topics=["t"])
+    half_done = groups.shard
+    with monkeypatch.context() as patch:
+        patch.setattr(half_done, "replay", broken)
+        assert groups.beat("second", 0, topics=["t"]).error_code == CoordinatorLoadInProgress.code
+    groups.scheduler.run_due()
+    assert groups.shard is not half_done
+    assert set(groups.shard.groups["g"].members) == {"first", "second"}, "both are in the log"
+    groups.advance(45_000)
+    assert groups.shard.groups["g"].state.value == "Empty", "its timers run, too"
+
+
+def test_a_marker_whose_replay_breaks_brings_memory_back_to_what_the_log_says(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    groups = Groups()
+    half_done = groups.shard
+    refused: list[Any] = []
+    marker = EndTransactionMarker(is_commit=True, coordinator_epoch=0)
+    with monkeypatch.context() as patch:
+        patch.setattr(half_done, "replay_marker", broken)
+        groups.runtime.complete_transaction(0, Producer(1, 0), marker, lambda _: None, refused.append)
+    assert [type(each) for each in refused] == [CoordinatorLoadInProgress]
+    groups.scheduler.run_due()
+    assert groups.shard is not half_done
 
 
 def test_a_marker_that_breaks_is_answered(monkeypatch: pytest.MonkeyPatch) -> None:

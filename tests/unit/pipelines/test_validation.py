@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 import textwrap
@@ -187,3 +188,88 @@ def test_judging_a_spec_imports_no_spark() -> None:
     )
     environment = {**os.environ, "PYTHONPATH": str(Path(barnabas.__file__).parents[1])}
     assert subprocess.run([sys.executable, "-c", code], env=environment, check=False).returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("transform", "complaint"),
+    [
+        ({"filter": "url IS NOT (NULL"}, "a '(' is not closed, in 'url IS NOT (NULL'"),
+        ({"filter": "size(tags)) > 1"}, "a ')' closes what was not opened"),
+        ({"filter": "url = 'x"}, "a ' opens and does not close"),
+        ({"sql": "SELECT * FROM inptu"}, "expected SELECT … FROM input …"),
+        ({"sql": "url IS NOT NULL"}, "is not a query; expected SELECT … FROM input …"),
+        (
+            {"type": "window", "time": "at", "size": "1 s", "aggregates": {"n": "count("}},
+            "aggregates.n: a '(' is not closed",
+        ),
+        ({"python": "mymodule"}, "expected module:function"),
+        ({"fliter": "x"}, "did you mean 'filter'?"),
+        ({"Fliter": "x"}, "did you mean 'Filter'?"),
+    ],
+)
+def test_a_slip_in_a_transform_is_heard_of_without_spark(
+    transform: dict[str, object], complaint: str
+) -> None:
+    document = {
+        "name": "p",
+        "source": {"type": "rate"},
+        "transforms": [transform],
+        "sink": {"type": "console"},
+    }
+    with pytest.raises(InvalidSpec, match=re.escape(complaint)):
+        load_document(document)
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "SELECT ')' AS a, \"(\" AS b, `c(` FROM input -- (not counted",
+        "WITH x AS (SELECT * FROM `input`) SELECT x.tags[0], 'it''s', 'it\\'s', r'C:\\' FROM x /* ( */",
+        "FROM input |> WHERE id > 1",
+        "(SELECT 1 FROM INPUT)",
+    ],
+)
+def test_sql_of_all_shapes_passes(query: str) -> None:
+    document = {
+        "name": "p", "source": {"type": "rate"}, "transforms": [{"sql": query}], "sink": {"type": "console"},
+    }  # fmt: skip
+    assert load_document(document).transforms[0]["query"] == query
+
+
+def test_topics_that_cannot_be_or_lead_back_are_told() -> None:
+    source = {"type": "topic", "topics": ["a", "no good"], "format": "text"}
+    with pytest.raises(InvalidSpec, match="topic name 'no good' has characters other than"):
+        load_document({"name": "p", "source": source, "sink": {"type": "console"}})
+    source = {"type": "topic", "topics": ["a"], "format": "text"}
+    with pytest.raises(InvalidSpec, match="would read its own output, 'a', for ever"):
+        load_document({"name": "p", "source": source, "sink": {"type": "topic", "topic": "a"}})
+    errors = {"tolerance": "all", "dead_letter_topic": "a"}
+    with pytest.raises(InvalidSpec, match="would read its own dead letters, 'a', for ever"):
+        load_document({"name": "p", "source": source, "sink": {"type": "console"}, "errors": errors})
+    elsewhere = {"type": "topic", "topic": "a", "bootstrap": "other:9092"}
+    assert load_document({"name": "p", "source": source, "sink": elsewhere}).sink["topic"] == "a"
+
+
+MASTERS = (
+    "local", "local[*]", "local[2]", "local[2,4]", "local-cluster[2,1,1024]", "yarn", "spark://host:7077",
+    "k8s://https://host:443", "${env:MASTER}",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("master", MASTERS)
+def test_the_masters_that_spark_knows_pass(master: str) -> None:
+    assert load_document(with_master(master)).spark.master == master
+
+
+def test_a_master_that_spark_does_not_know_is_told() -> None:
+    with pytest.raises(InvalidSpec, match=re.escape("found 'locl[2]'; expected local[*]")):
+        load_document(with_master("locl[2]"))
+
+
+def with_master(master: str) -> dict[str, object]:
+    return {
+        "name": "p",
+        "source": {"type": "rate"},
+        "sink": {"type": "console"},
+        "spark": {"master": master},
+    }

@@ -56,6 +56,16 @@ def test_an_operation_that_is_complete_at_once_is_never_watched(purgatory: Purga
     assert (purgatory.watched, purgatory.pending) == (0, 0)
 
 
+def test_at_the_end_everything_that_waits_is_answered_once(purgatory: Purgatory) -> None:
+    operations = [Wait() for _ in range(3)]
+    for operation in operations:
+        purgatory.try_complete_else_watch(operation, ["a", "b"])
+    assert purgatory.complete_all(lambda each: each is not operations[0]) == 2
+    assert [operation.calls for operation in operations] == [[], ["complete"], ["complete"]]
+    assert purgatory.complete_all() == 1
+    assert (purgatory.watched, purgatory.pending) == (0, 0)
+
+
 def test_an_operation_is_tried_once_then_watched_under_every_key(purgatory: Purgatory) -> None:
     operation = Wait()
     assert not purgatory.try_complete_else_watch(operation, ["a", "b"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -16,7 +17,7 @@ from barnabas.core.errors import (
 from barnabas.testing.files import PowerCutFiles
 from tests.support.background import ManualBackground
 from tests.unit.replication.support import ONE, OTHER, ZERO, Replicas, at, fetch_params, offsets_of
-from tests.unit.storage.support import end_transaction
+from tests.unit.storage.support import batch, end_transaction
 
 READ_COMMITTED = {"read_committed": True}
 
@@ -283,3 +284,20 @@ def test_ten_thousand_pending_fetches_wake_the_timer_a_few_times_only(replicas: 
         advances += 1
     assert len(replicas.answered) == 10_000
     assert advances < 200, f"{advances} wake-ups for a wait of 30 s"
+
+
+def test_what_one_turn_of_the_loop_appends_is_read_together(replicas: Replicas) -> None:
+    deferred: list[Callable[[], None]] = []
+    replicas.defer = deferred.append
+    partition = replicas.lead()
+    replicas.ask(at(0))
+    for _ in range(3):
+        partition.append(memoryview(batch((b"value",))), 1)
+        replicas.wake_soon(ZERO)
+    assert not replicas.answered
+    (work,) = deferred
+    work()
+    ((read,),) = replicas.answered
+    assert offsets_of(read) == [(0, 0), (1, 1), (2, 2)]
+    replicas.wake_soon(ZERO)
+    assert len(deferred) == 2, "the next turn has a wake-up of its own"

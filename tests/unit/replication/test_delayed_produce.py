@@ -13,6 +13,7 @@ from barnabas.core.errors import (
     NotLeaderOrFollower,
     RequestTimedOut,
 )
+from barnabas.core.ids import BrokerId
 from barnabas.testing.files import PowerCutFiles
 from tests.support.background import ManualBackground
 from tests.unit.replication.support import ME, OTHER, ZERO, Replicas, is_answered
@@ -42,6 +43,15 @@ def test_the_answer_waits_for_the_disk(replicas: Replicas, disk: ManualBackgroun
     assert replicas.produce_purgatory.pending == 0
 
 
+@pytest.mark.parametrize("isr", [[ME], [ME, OTHER]])
+def test_at_the_end_only_the_own_disk_is_waited_for(replicas: Replicas, isr: list[BrokerId]) -> None:
+    partition = replicas.lead(replicas=isr, isr=isr)
+    answer = replicas.await_ack(partition, replicas.append(partition), -1)
+    replicas.answer_waiting()
+    assert is_answered(answer) == (OTHER in isr)
+    assert answer.error_code == RequestTimedOut.code
+
+
 def test_one_fsync_answers_all_producers_that_piled_up(replicas: Replicas, disk: ManualBackground) -> None:
     partition = replicas.lead()
     first = replicas.await_ack(partition, replicas.append(partition), -1)
@@ -64,12 +74,26 @@ def test_case_a_a_partition_that_is_no_longer_led_here_says_so(replicas: Replica
     assert answer.error_code == NotLeaderOrFollower.code
 
 
-def test_case_a_a_new_leader_epoch_does_not_vouch_for_records_of_the_old_one(replicas: Replicas) -> None:
+def test_case_a_a_leader_that_followed_meanwhile_does_not_vouch_for_its_old_records(
+    replicas: Replicas,
+) -> None:
     partition = replicas.lead()
     answer = replicas.await_ack(partition, replicas.append(partition), -1)
-    replicas.lead(epoch=1)
+    partition.become_follower(OTHER, 1, (ME, OTHER))
+    replicas.lead(epoch=2)
     assert is_answered(answer)
     assert answer.error_code == NotLeaderOrFollower.code
+
+
+def test_records_wait_on_when_their_leader_goes_on_in_a_new_epoch(tmp_path: Path) -> None:
+    replicas = Replicas(str(tmp_path))
+    partition = replicas.lead(isr=(ME, OTHER))
+    answer = replicas.await_ack(partition, replicas.append(partition), -1)
+    replicas.lead(epoch=1, isr=(ME, OTHER))
+    assert not is_answered(answer)
+    partition.update_follower(OTHER, 1, 0)
+    assert is_answered(answer)
+    assert answer.error_code == 0
 
 
 @pytest.mark.parametrize("acks", [1, -1])

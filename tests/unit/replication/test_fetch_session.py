@@ -46,7 +46,7 @@ def data(high_watermark: int) -> PartitionRead:
 
 
 def topics(context: FetchContext, reads: list[PartitionRead]) -> list[str]:
-    return [each.topic_partition.topic for each, _ in context.to_send(reads)]
+    return [each.topic_partition.topic for each, _ in context.to_send(context.asks, reads)]
 
 
 def test_a_full_fetch_opens_a_session_and_is_answered_in_full() -> None:
@@ -59,7 +59,7 @@ def test_a_full_fetch_opens_a_session_and_is_answered_in_full() -> None:
 def test_an_incremental_fetch_reads_what_the_session_remembers() -> None:
     sessions = Sessions()
     first = sessions.full(ask("a"), ask("b"))
-    first.to_send([empty(), empty()])
+    first.to_send(first.asks, [empty(), empty()])
     again = sessions.next(first.session_id, 1)
     assert [each.topic_partition.topic for each in again.asks] == ["a", "b"]
     assert topics(again, [empty(), empty()]) == []
@@ -68,7 +68,7 @@ def test_an_incremental_fetch_reads_what_the_session_remembers() -> None:
 def test_only_partitions_with_news_are_in_an_incremental_answer() -> None:
     sessions = Sessions()
     first = sessions.full(ask("a"), ask("b"), ask("c"))
-    first.to_send([empty(), empty(), empty()])
+    first.to_send(first.asks, [empty(), empty(), empty()])
     second = sessions.next(first.session_id, 1)
     assert topics(second, [empty(), data(5), empty(3)]) == ["b", "c"]
     third = sessions.next(first.session_id, 2)
@@ -78,14 +78,14 @@ def test_only_partitions_with_news_are_in_an_incremental_answer() -> None:
 def test_a_partition_with_data_goes_to_the_end_of_the_line() -> None:
     sessions = Sessions()
     first = sessions.full(ask("a"), ask("b"))
-    first.to_send([data(1), empty()])
+    first.to_send(first.asks, [data(1), empty()])
     assert [each.topic_partition.topic for each in sessions.next(first.session_id, 1).asks] == ["b", "a"]
 
 
 def test_an_error_is_repeated_until_it_is_gone_and_so_is_the_first_answer_after_it() -> None:
     sessions = Sessions()
     first = sessions.full(ask("a"))
-    first.to_send([empty(7)])
+    first.to_send(first.asks, [empty(7)])
     failed = PartitionRead(error_code=3)
     assert topics(sessions.next(first.session_id, 1), [failed]) == ["a"]
     assert topics(sessions.next(first.session_id, 2), [failed]) == ["a"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 from pathlib import Path
+from typing import TypeVar
 
 import pytest
 
@@ -20,6 +21,8 @@ from barnabas.storage.log_config import LogConfig
 from barnabas.storage.log_manager import DuplicateLog, LogManager, LogManagerSettings
 from barnabas.testing.files import PowerCutFiles
 from tests.unit.storage.support import NOW_MS, offsets, produce, read_batches
+
+T = TypeVar("T")
 
 
 class Broker:
@@ -419,21 +422,115 @@ def test_nothing_is_checkpointed_after_the_end(tmp_path: Path, end: Callable[[Lo
     assert (tmp_path / LOG_START_OFFSETS).read_text() == "0\n1\ntopic 0 4\n"
 
 
-def test_a_damaged_log_does_not_keep_the_other_directories_from_starting(tmp_path: Path) -> None:
-    broker = Broker(str(tmp_path / "a"), str(tmp_path / "b"), index_interval_bytes=0)
+def broker_with_a_garbled_log(path: Path) -> Broker:
+    """Cleanly closed; afterwards something wrote over the middle of topic-0."""
+    broker = Broker(str(path), index_interval_bytes=0)
     manager = broker.start()
     for number in range(2):
         log = manager.get_or_create(partition(number))
         for _ in range(3):
             produce(log)
+    log.advance_high_watermark(3)
+    manager.get_or_create(partition(0)).advance_high_watermark(3)
     size_bytes = log.size_bytes // 3
+    manager.get_or_create(partition(0)).maybe_increment_log_start_offset(1, "a test")
     manager.close()
-    damaged = tmp_path / "a" / "topic-0"
+    damaged = path / "topic-0"
     (damaged / "leader-epoch-checkpoint").unlink()
     content = bytearray((damaged / f"{0:020d}.log").read_bytes())
     content[size_bytes + 16] = 9  # a format that there never was
     (damaged / f"{0:020d}.log").write_bytes(content)
-    again = broker.start()
-    assert broker.failed == [str(tmp_path / "a")]
-    assert [log.topic_partition for log in again.logs()] == [partition(1)]
-    again.abandon()
+    return broker
+
+
+@pytest.mark.parametrize("is_clean", [True, False])
+def test_a_damaged_log_is_out_of_service_alone(tmp_path: Path, is_clean: bool) -> None:
+    broker = broker_with_a_garbled_log(tmp_path)
+    if not is_clean:
+        (tmp_path / ".kafka_cleanshutdown").unlink()
+        (tmp_path / "topic-0" / f"{3:020d}.log").touch()  # what is garbled is below the recovery point
+    content = (tmp_path / "topic-0" / f"{0:020d}.log").read_bytes()
+    manager = broker.start()
+    assert broker.failed == []
+    assert [log.topic_partition for log in manager.logs()] == [partition(1)]
+    assert produce(manager.get_or_create(partition(1))).first_offset == 3
+    with pytest.raises(KafkaStorageError, match="out of service"):
+        manager.get_or_create(partition(0))
+    manager.close()
+    assert (tmp_path / "topic-0" / f"{0:020d}.log").read_bytes() == content, "nothing is taken away"
+
+
+def test_a_damaged_log_that_was_repaired_is_what_it_was(tmp_path: Path) -> None:
+    broker = broker_with_a_garbled_log(tmp_path)
+    broker.start().close()
+    file = tmp_path / "topic-0" / f"{0:020d}.log"
+    content = bytearray(file.read_bytes())
+    content[len(content) // 3 + 16] = 2
+    file.write_bytes(content)
+    manager = broker.start()
+    log = manager.get(partition(0))
+    assert log is not None
+    assert (log.log_start_offset, log.log_end_offset) == (1, 3)
+    assert manager.high_watermarks()[partition(0)] == 3
+    manager.abandon()
+
+
+def test_a_damaged_log_that_the_cluster_does_not_know_is_kept_under_another_name(tmp_path: Path) -> None:
+    manager = broker_with_a_garbled_log(tmp_path).start()
+    manager.set_aside_stray(partition(0))
+    assert not manager.damaged
+    (left,) = [each.name for each in tmp_path.iterdir() if each.name.startswith("topic-0")]
+    assert left.endswith("-stray")
+    assert manager.get_or_create(partition(0)).log_end_offset == 0
+    manager.abandon()
+
+
+def test_a_damaged_log_can_be_deleted(tmp_path: Path) -> None:
+    broker = broker_with_a_garbled_log(tmp_path)
+    manager = broker.start()
+    manager.delete(partition(0))
+    assert manager.get_or_create(partition(0)).log_start_offset == 0
+    broker.clock.advance(60_000)
+    broker.scheduler.run_due()
+    assert sorted(each.name for each in tmp_path.iterdir() if each.is_dir()) == ["topic-0", "topic-1"]
+    manager.abandon()
+
+
+def test_a_late_epoch_file_does_not_reach_a_namesake_of_the_log(tmp_path: Path) -> None:
+    """Deleted and made again between the moment when the write was decided and when it is done."""
+    broker = Broker(str(tmp_path))
+    manager = broker.start()
+    log = manager.get_or_create(partition(0))
+    produce(log)
+    log.leader_epochs.assign(7, 1)
+    flush, later = log.plan_flush(), LaterBackground()
+    assert flush is not None
+    log._environment.background = later
+    log.write_epochs_soon()
+    manager.delete(partition(0))
+    namesake = manager.get_or_create(partition(0))
+    flush()
+    later.run()
+    assert not (Path(namesake.directory) / "leader-epoch-checkpoint").exists()
+    assert (Path(log.directory) / "leader-epoch-checkpoint").exists()
+    assert broker.failed == []
+    manager.abandon()
+
+
+class LaterBackground(InlineBackground):
+    """Does what was submitted when it is told to."""
+
+    def __init__(self) -> None:
+        self.waiting: list[Callable[[], None]] = []
+
+    def submit(
+        self,
+        work: Callable[[], T],
+        then: Callable[[T], None],
+        failed: Callable[[BaseException], None],
+    ) -> None:
+        self.waiting.append(lambda: InlineBackground.submit(self, work, then, failed))
+
+    def run(self) -> None:
+        for each in self.waiting:
+            each()

@@ -19,7 +19,12 @@ from barnabas.controller.cluster.request_batch import RequestBatch
 from barnabas.controller.cluster.store import ControllerStore
 from barnabas.controller.cluster.topic_deletion import TopicDeletion
 from barnabas.controller.cluster.watching import Watching
-from barnabas.core.errors import BrokerNotAvailable, KafkaStorageError, StaleBrokerEpoch
+from barnabas.core.errors import (
+    BrokerNotAvailable,
+    KafkaStorageError,
+    StaleBrokerEpoch,
+    StaleControllerEpoch,
+)
 from barnabas.core.ids import TopicPartition
 from barnabas.protocol.messages.leader_and_isr import LeaderAndIsrResponse
 
@@ -180,7 +185,10 @@ class BrokerChanges:
                 elif error.error_code == 0:
                     offline.discard(partition)
                 else:
-                    logger.warning(
+                    # A replica that has this state already, or a later one, is no trouble.
+                    is_stale = error.error_code == StaleControllerEpoch.code
+                    logger.log(
+                        logging.DEBUG if is_stale else logging.WARNING,
                         "broker %d answered LeaderAndIsr of %s with error %d",
                         broker_id, partition, error.error_code,
                     )  # fmt: skip

@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable
+from contextlib import suppress
 from typing import Final, NamedTuple, Protocol, TypeVar
 
 from barnabas.cluster.broker_znodes import BrokerInfo
@@ -86,6 +87,12 @@ class BrokerChannels:
             return
         sender.put(request, response_class, answered)
 
+    async def delivered(self, timeout_ms: float) -> None:
+        """Wait until every broker has answered what was sent to it so far; not long for one that is gone."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(timeout_ms / 1_000):
+                await asyncio.gather(*(sender.delivered() for sender in self._senders.values()))
+
     def close(self) -> None:
         """Send nothing more, to nobody."""
         self.remove(list(self._senders))
@@ -131,6 +138,9 @@ class _Sender:
     ) -> None:
         self._queue.put_nowait(_Item(request, response_class, answered, self._clock.monotonic_ms()))
 
+    async def delivered(self) -> None:
+        await self._queue.join()
+
     def stop(self) -> asyncio.Task[None]:
         self._task.cancel()
         self._disconnect()
@@ -143,6 +153,7 @@ class _Sender:
             self._queue_time.observe(self._clock.monotonic_ms() - item.queued_ms)
             response = await self._send_until_answered(item)
             item.answered(response)
+            self._queue.task_done()
 
     async def _send_until_answered(self, item: _Item) -> Message:
         while True:

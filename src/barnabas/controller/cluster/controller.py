@@ -54,6 +54,7 @@ logger = logging.getLogger(__name__)
 T = TypeVar("T")
 
 FIRST_REBALANCE_DELAY_MS: Final = 5_000
+LAST_WORDS_MS: Final = 1_000.0
 
 
 class KafkaController:
@@ -110,8 +111,11 @@ class KafkaController:
         await self.events.call("startup", self._elect)
 
     async def close(self) -> None:
-        """Resign, if need be, and process nothing more."""
+        """Resign, if need be, and process nothing more. What was decided is told first: the leaders that
+        this broker's own shutdown has made would be known to nobody until the next controller speaks."""
         term = self._term
+        if term is not None:
+            await term.channels.delivered(LAST_WORDS_MS)
         self._end_term()
         await self.events.close()
         if term is not None:

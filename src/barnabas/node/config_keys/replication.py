@@ -64,10 +64,12 @@ REPLICATION = (
     Key(
         "leader.replication.throttled.rate", LONG, LONG_MAX, at_least(0), PER_BROKER,
         "Bytes a second that throttled replicas may take from this broker.",
+        is_shown_unset=False,
     ),
     Key(
         "follower.replication.throttled.rate", LONG, LONG_MAX, at_least(0), PER_BROKER,
         "Bytes a second that throttled replicas of this broker may fetch.",
+        is_shown_unset=False,
     ),
     Key(
         "replica.high.watermark.checkpoint.interval.ms", LONG, 5 * SECOND_MS, at_least(1),

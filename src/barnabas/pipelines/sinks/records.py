@@ -10,6 +10,7 @@ tried again is written again.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import reduce
 from typing import NamedTuple
 
@@ -17,10 +18,13 @@ from pyspark.sql import DataFrame
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from barnabas.pipelines.connector import client_options
-from barnabas.pipelines.run import PipelineFailed, Run
+from barnabas.pipelines.run import Run
 from barnabas.pipelines.spec import Delivery, Part
 from barnabas.pipelines.topics import ensure_topics
-from pyspark_barnabas import exactly_once, exactly_once_batch_writer
+from pyspark_barnabas import exactly_once
+from pyspark_barnabas.sink import QUERY_ID
+
+UPDATE = "update"
 
 
 class Records(NamedTuple):
@@ -31,44 +35,44 @@ class Records(NamedTuple):
 
 def stream_records(outputs: list[Records], part: Part, run: Run) -> DataStreamWriter:
     """One query for all `outputs`, and, exactly once, one transaction for each of its micro-batches."""
-    return _write(outputs, _options(part, run), run, run.spec.group_id)
-
-
-def stream_updates(records: DataFrame, part: Part, run: Run) -> DataStreamWriter:
-    """The same for rows that change: every micro-batch is written by itself, under its own number."""
-    topic, options = part.get("topic"), _options(part, run)
-    if topic is None:
-        raise PipelineFailed("windows that are emitted as updates go to one topic; give the sink a 'topic'")
-    ensure_topics(options, [topic])
-    if run.spec.delivery is Delivery.EXACTLY_ONCE:
-        identity = {"pipelineId": run.spec.group_id, "topic": topic, "includeHeaders": "true"}
-        write = exactly_once_batch_writer(checkpoint_location=run.checkpoint(), **options, **identity)
-        return records.writeStream.foreachBatch(write)
-
-    def append(batch: DataFrame, _: int) -> None:
-        batch.write.format("barnabas").mode("append").options(**options, includeHeaders="true").save()
-
-    return records.writeStream.foreachBatch(append)
-
-
-def _options(part: Part, run: Run) -> dict[str, str]:
     options = {
         "kafka.bootstrap.servers": run.bootstrap_of(part),
         **client_options(run.resolved(part, "kafka") or {}),
     }
     if part.get("compression"):
         options["compression"] = part["compression"]
-    return options
+    union, chosen = _joined(outputs, options, run, run.spec.group_id)
+    if run.spec.output_mode == UPDATE:
+        return union.writeStream.foreachBatch(_batch_writer(chosen, run))
+    return union.writeStream.format("barnabas").options(**chosen)
 
 
 def stream_letters(letters: DataFrame, run: Run) -> DataStreamWriter:
     """Dead letters of a pipeline whose sink is no topic: a query with its own progress."""
     outputs = [Records(letters, run.spec.errors.dead_letter_topic)]
     options = {"kafka.bootstrap.servers": run.bootstrap}
-    return _write(outputs, options, run, f"{run.spec.group_id}-dead-letters")
+    union, chosen = _joined(outputs, options, run, f"{run.spec.group_id}-dead-letters")
+    return union.writeStream.format("barnabas").options(**chosen)
 
 
-def _write(outputs: list[Records], options: dict[str, str], run: Run, pipeline_id: str) -> DataStreamWriter:
+def _batch_writer(options: dict[str, str], run: Run) -> Callable[[DataFrame, int], None]:
+    """Spark lets no Python sink have rows that replace earlier ones; as a batch each, it does."""
+    checkpoint = run.checkpoint("checkpoint")
+
+    def write(batch: DataFrame, batch_id: int) -> None:
+        chosen = dict(options)
+        if run.spec.delivery is Delivery.EXACTLY_ONCE:
+            query_id = batch.sparkSession.sparkContext.getLocalProperty(QUERY_ID) or ""
+            chosen |= {"queryId": query_id, "batchId": str(batch_id), "checkpointLocation": checkpoint}
+        batch.write.format("barnabas").mode("append").options(**chosen).save()
+
+    return write
+
+
+def _joined(
+    outputs: list[Records], options: dict[str, str], run: Run, pipeline_id: str
+) -> tuple[DataFrame, dict[str, str]]:
+    """All outputs as one, and the connector's options for it."""
     ensure_topics(options, [each.topic for each in outputs if each.topic is not None])
     frames = [each.rows for each in outputs]
     extra: dict[str, str] = {"includeHeaders": "true"}
@@ -76,7 +80,7 @@ def _write(outputs: list[Records], options: dict[str, str], run: Run, pipeline_i
         frames = [_arranged(each, options) for each in outputs]
         extra |= {"delivery": "exactly-once", "pipelineId": pipeline_id}
     union = reduce(lambda left, right: left.unionByName(right, allowMissingColumns=True), frames)
-    return union.writeStream.format("barnabas").options(**options, **extra)
+    return union, {**options, **extra}
 
 
 def _arranged(records: Records, options: dict[str, str]) -> DataFrame:

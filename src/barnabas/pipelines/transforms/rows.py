@@ -6,10 +6,14 @@ option names are Connect's with `_` for `.`, and the dotted spelling is understo
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 
 from barnabas.pipelines.options import REQUIRED, Kind, Option, Plugin, Value
+from barnabas.pipelines.secrets import has_reference
+from barnabas.pipelines.sql_text import query_complaint, sql_complaint
 
+_FUNCTION = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
 KAFKA_PACKAGE = "org.apache.kafka.connect.transforms."
 
 TARGET = Option(
@@ -78,13 +82,37 @@ SINGLE_MESSAGE = (
          _text("value_literal", "Its value.", REQUIRED), targets=False),
 )  # fmt: skip
 
+
+def _query_complaints(options: Mapping[str, Value]) -> list[str]:
+    complaint = query_complaint(options["query"])
+    return [complaint] if complaint else []
+
+
+def _condition_complaints(options: Mapping[str, Value]) -> list[str]:
+    complaint = sql_complaint(options["where"])
+    return [complaint] if complaint else []
+
+
+def _window_complaints(options: Mapping[str, Value]) -> list[str]:
+    aggregates = options.get("aggregates") or {}
+    found = ((name, sql_complaint(text)) for name, text in aggregates.items())
+    return [f"aggregates.{name}: {complaint}" for name, complaint in found if complaint]
+
+
+def _function_complaints(options: Mapping[str, Value]) -> list[str]:
+    place = options["function"]
+    if has_reference(place) or _FUNCTION.fullmatch(place):
+        return []
+    return [f"found {place!r}; expected module:function, such as mymodule:clean"]
+
+
 SQL = Plugin("transform", "sql", "A query over the rows so far, which it calls `input`.", (
     Option("query", Kind.TEXT, REQUIRED, "SELECT … FROM input …"),
-), "barnabas.pipelines.transforms.relational:sql", primary="query")  # fmt: skip
+), "barnabas.pipelines.transforms.relational:sql", primary="query", check=_query_complaints)  # fmt: skip
 
 FILTER = Plugin("transform", "filter", "Keeps the rows that a condition holds for.", (
     Option("where", Kind.TEXT, REQUIRED, "SQL condition."),
-), "barnabas.pipelines.transforms.relational:keep", primary="where")  # fmt: skip
+), "barnabas.pipelines.transforms.relational:keep", primary="where", check=_condition_complaints)  # fmt: skip
 
 WINDOW = Plugin("transform", "window", "Aggregates per window of event time and key.", (
     Option("time", Kind.TEXT, REQUIRED, "Column of event time."),
@@ -95,7 +123,7 @@ WINDOW = Plugin("transform", "window", "Aggregates per window of event time and 
     Option("aggregates", Kind.MAP, None, "`name: SQL aggregate`; else `count: count(*)`."),
     Option("emit", Kind.CHOICE, "final", "Windows once they are complete, or again whenever they change.",
            choices=("final", "updates")),
-), "barnabas.pipelines.transforms.stateful:window", primary="size")  # fmt: skip
+), "barnabas.pipelines.transforms.stateful:window", primary="size", check=_window_complaints)  # fmt: skip
 
 DEDUPLICATE = Plugin("transform", "deduplicate", "Lets the first row of a key pass.", (
     Option("keys", Kind.LIST, REQUIRED, "Columns that tell rows apart."),
@@ -127,7 +155,7 @@ JOIN = Plugin("transform", "join", "Joins another source: a stream, or a static 
 PYTHON = Plugin("transform", "python", "A function of yours from DataFrame to DataFrame.", (
     Option("function", Kind.TEXT, REQUIRED, "`module:function`."),
     Option("arguments", Kind.MAP, None, "Keyword arguments of text."),
-), "barnabas.pipelines.transforms.relational:python", primary="function")  # fmt: skip
+), "barnabas.pipelines.transforms.relational:python", primary="function", check=_function_complaints)  # fmt: skip
 
 TRANSFORMS = {
     plugin.name: plugin for plugin in (SQL, FILTER, WINDOW, DEDUPLICATE, JOIN, PYTHON, *SINGLE_MESSAGE)

@@ -12,9 +12,22 @@ from barnabas.cluster.topics import set_partition_state
 from barnabas.cluster.znodes import PartitionState
 from barnabas.controller.cluster.replica_states import PartitionReplica, ReplicaStatus
 from barnabas.controller.cluster.store import Written
-from barnabas.core.errors import BrokerNotAvailable, KafkaStorageError, NotController, StaleBrokerEpoch
+from barnabas.core.errors import (
+    BrokerNotAvailable,
+    KafkaError,
+    KafkaStorageError,
+    NotController,
+    StaleBrokerEpoch,
+    StaleControllerEpoch,
+    UnknownServerError,
+)
 from barnabas.core.ids import TopicPartition
-from barnabas.protocol.messages.leader_and_isr import LeaderAndIsrRequest
+from barnabas.protocol.messages.leader_and_isr import (
+    LeaderAndIsrPartitionError,
+    LeaderAndIsrRequest,
+    LeaderAndIsrResponse,
+    LeaderAndIsrTopicError,
+)
 from barnabas.protocol.messages.stop_replica import StopReplicaRequest
 from barnabas.protocol.messages.update_metadata import UpdateMetadataRequest
 from tests.unit.controller.cluster.support import Cluster
@@ -208,6 +221,23 @@ async def test_a_broker_that_comes_back_has_its_disk_again(cluster: Cluster) -> 
     await cluster.settle()
     assert cluster.term.context.replicas_on_offline_dirs[2] == set()
     assert cluster.brokers[2].roles[T0].leader == 3
+
+
+@pytest.mark.parametrize(
+    ("error", "is_worth_a_line"), [(StaleControllerEpoch, False), (UnknownServerError, True)]
+)
+async def test_a_replica_that_knows_its_state_already_is_no_trouble(
+    cluster: Cluster, caplog: pytest.LogCaptureFixture, error: type[KafkaError], is_worth_a_line: bool
+) -> None:
+    await cluster.create("t", {0: [2, 3]})
+    (topic_id,) = (key for key, name in cluster.term.context.topic_names.items() if name == "t")
+    answer = LeaderAndIsrPartitionError(partition_index=0, error_code=error.code)
+    topic = LeaderAndIsrTopicError(topic_id=topic_id, partition_errors=[answer])
+    caplog.clear()
+    await cluster.term.brokers.leader_and_isr_answered(2, LeaderAndIsrResponse(topics=[topic]))
+    lines = [record for record in caplog.records if record.levelname == "WARNING"]
+    assert bool(lines) == is_worth_a_line
+    assert cluster.term.context.replicas_on_offline_dirs[2] == set()
 
 
 def test_the_error_of_a_lost_disk_is_that_of_storage() -> None:
