@@ -61,6 +61,8 @@ def plan_moves(
     for topic_partition in sorted(moving):
         present = everything[topic_partition]
         count = len(present) if replication_factor is None else replication_factor
+        if not targets:
+            raise InvalidReplicationFactor(f"there is no other broker that could hold {topic_partition}")
         if count > len(targets):
             raise InvalidReplicationFactor(
                 f"{topic_partition} needs {count} replicas, but there are only {len(targets)} brokers to hold"

@@ -48,6 +48,11 @@ def test_more_replicas_than_brokers_are_refused_with_both_numbers() -> None:
         plan_moves({A0: (1, 2, 3)}, [A0], racks(1, 2))
 
 
+def test_with_no_other_broker_nothing_can_move() -> None:
+    with pytest.raises(InvalidReplicationFactor, match="no other broker that could hold a-0"):
+        plan_moves({A0: (1,)}, [A0], racks())
+
+
 @given(
     st.lists(st.permutations(range(6)).map(lambda order: tuple(order[:3])), min_size=1, max_size=30),
     st.integers(0, 5),
