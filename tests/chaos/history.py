@@ -8,7 +8,6 @@ unknown (no answer: it may be in the log or not, but not twice).
 from __future__ import annotations
 
 import json
-from collections import defaultdict
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import NamedTuple
@@ -81,10 +80,3 @@ class History:
     """The same under read_committed."""
     copied: dict[str, tuple[str, str]] = field(default_factory=dict)
     """Name of a copying pipeline to its input and output topics: exactly once from one to the other."""
-
-    def partitions(self, topic: str) -> dict[int, list[tuple[int, Value]]]:
-        found: defaultdict[int, list[tuple[int, Value]]] = defaultdict(list)
-        for (name, partition), rows in self.final.items():
-            if name == topic:
-                found[partition] = rows
-        return dict(found)
