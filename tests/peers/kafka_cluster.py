@@ -15,6 +15,7 @@ from pathlib import Path
 
 from tests.peers.kafka import START_TIMEOUT_S, KafkaBroker, new_cluster_id
 from tests.support import topology, wire
+from tests.support.broker_group import BrokerGroup
 from tests.support.ports import free_port
 
 SMALL_HEAP = ("-Xmx384m", "-Xms384m")
@@ -58,29 +59,8 @@ class KafkaNode(KafkaBroker):
         self.start()
 
 
-class KafkaCluster:
+class KafkaCluster(BrokerGroup[KafkaNode]):
     name = "kafka"
-
-    def __init__(self, brokers: Sequence[KafkaNode]) -> None:
-        self.brokers = brokers
-
-    @property
-    def bootstrap(self) -> str:
-        return ",".join(broker.bootstrap for broker in self.brokers)
-
-    def broker(self, broker_id: int) -> KafkaNode:
-        return next(broker for broker in self.brokers if broker.id == broker_id)
-
-    def start(self) -> None:
-        for broker in self.brokers:
-            broker.launch()
-        for broker in self.brokers:
-            broker.wait_ready()
-
-    def kill(self) -> None:
-        for broker in self.brokers:
-            if broker.is_running:
-                broker.kill()
 
     def controller_id(self) -> int:
         """The leader of the quorum, as any live node tells (DescribeQuorum v0)."""

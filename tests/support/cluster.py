@@ -17,6 +17,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from tests.support.broker import BarnabasBroker
+from tests.support.broker_group import BrokerGroup
 
 WAIT_TIMEOUT_S = 60.0
 POLL_S = 0.02
@@ -66,28 +67,10 @@ class ClusterBroker(BarnabasBroker):
         self.start()
 
 
-class Cluster:
+class Cluster(BrokerGroup[ClusterBroker]):
     def __init__(self, brokers: Sequence[ClusterBroker], zookeeper: str) -> None:
-        self.brokers = brokers
+        super().__init__(brokers)
         self.zookeeper = zookeeper
-
-    @property
-    def bootstrap(self) -> str:
-        return ",".join(broker.bootstrap for broker in self.brokers)
-
-    def broker(self, broker_id: int) -> ClusterBroker:
-        return next(broker for broker in self.brokers if broker.id == broker_id)
-
-    def start(self) -> None:
-        for broker in self.brokers:
-            broker.launch()
-        for broker in self.brokers:
-            broker.wait_ready()
-
-    def kill(self) -> None:
-        for broker in self.brokers:
-            if broker.is_running:
-                broker.kill()
 
     def wait_for(
         self, predicate: Callable[[], object], timeout_s: float = WAIT_TIMEOUT_S, what: str = ""
