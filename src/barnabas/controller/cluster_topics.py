@@ -11,11 +11,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from barnabas.cluster import topics as store
-from barnabas.cluster.assignment import assign_replicas
 from barnabas.cluster.coordination import BadVersion, Coordination
 from barnabas.cluster.metadata_cache import MetadataCache
 from barnabas.cluster.notification_znodes import DeleteTopicsZnode
@@ -24,13 +23,10 @@ from barnabas.controller.administration import CreatedTopic
 from barnabas.controller.configs import ConfigRepository
 from barnabas.controller.metadata_wait import wait_for
 from barnabas.controller.store_errors import as_client_errors
+from barnabas.controller.topic_planning import PlannedTopic, TopicPlanner
 from barnabas.controller.topic_rules import (
-    Assignment,
     TopicSpec,
     check_new_name,
-    given_configs,
-    plan_more_partitions,
-    plan_topic,
 )
 from barnabas.core.errors import (
     InvalidTopicException,
@@ -66,7 +62,7 @@ class ClusterTopics:
         self._znodes = znodes
         self._configs = configs
         self._metadata = metadata
-        self._randomness = randomness
+        self._planner = TopicPlanner(configs, metadata, randomness)
         self._scheduler = scheduler
 
     async def create_topic(
@@ -76,29 +72,19 @@ class ClusterTopics:
             with as_client_errors():
                 existing = await self._znodes.children(TopicZnode.PARENT)
             check_new_name(spec.name, existing)
-            overrides = given_configs(spec.configs)
-            config = self._configs.resolve(overrides)
-            assignment = plan_topic(
-                spec,
-                default_partitions=self._configs.broker_value("num.partitions"),
-                default_replication_factor=self._configs.broker_value("default.replication.factor"),
-                live_brokers=self._metadata.racks().keys(),
-                assign=self._assign,
-            )
-            topic_id = Uuid.generate(self._randomness)
+            planned = self._planner.new_topic(spec)
             if not validate_only:
-                await self._write(spec.name, topic_id, assignment, overrides)
+                await self._write(planned)
         if not validate_only:
             await self._wait(
-                lambda: self._is_led(spec.name, topic_id, len(assignment)),
+                lambda: self._is_led(spec.name, planned.topic_id, len(planned.assignment)),
                 timeout_ms,
                 f"topic '{spec.name}' has no leaders yet",
             )
-        return CreatedTopic(spec.name, topic_id, len(assignment), len(assignment[0]), config)
+        return planned.created
 
-    async def _write(
-        self, topic: str, topic_id: Uuid, assignment: Assignment, overrides: Mapping[str, str]
-    ) -> None:
+    async def _write(self, planned: PlannedTopic) -> None:
+        topic, topic_id, assignment, overrides, _ = planned
         with as_client_errors():
             await store.create_topic(self._znodes, topic, topic_id, assignment, overrides, {})
         self._configs.add_topic(topic, overrides)
@@ -150,13 +136,11 @@ class ClusterTopics:
                 raise InvalidTopicException(f"the topic '{topic}' is being deleted")
             if any(each.is_being_reassigned for each in info.assignment.values()):
                 raise ReassignmentInProgress(f"partitions of the topic '{topic}' are being reassigned")
-            added = plan_more_partitions(
+            added = self._planner.more_partitions(
                 topic,
                 [each.replicas for _, each in sorted(info.assignment.items())],
                 count,
                 by_hand,
-                live_brokers=self._metadata.racks().keys(),
-                assign=self._assign,
             )
             if validate_only:
                 return
@@ -219,13 +203,3 @@ class ClusterTopics:
         limit_ms = WAIT_MS if timeout_ms is None else timeout_ms
         if not await wait_for(self._metadata, condition, limit_ms, self._scheduler):
             raise RequestTimedOut(late)
-
-    def _assign(self, partitions: int, replication_factor: int, first_partition: int) -> Assignment:
-        racks = self._metadata.racks()
-        return assign_replicas(
-            racks,
-            partitions,
-            replication_factor,
-            start_index=self._randomness.randrange(0, len(racks)),
-            first_partition=first_partition,
-        )

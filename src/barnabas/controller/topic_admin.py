@@ -11,10 +11,9 @@ from __future__ import annotations
 
 import logging
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 
 from barnabas.cluster import topics as store
-from barnabas.cluster.assignment import assign_replicas
 from barnabas.cluster.coordination import Coordination
 from barnabas.cluster.metadata_cache import MetadataCache, PartitionMetadata
 from barnabas.cluster.znodes import PartitionState
@@ -24,13 +23,11 @@ from barnabas.controller.election import Controllership
 from barnabas.controller.local_partitions import LocalPartitions
 from barnabas.controller.store_errors import as_client_errors
 from barnabas.controller.topic_loader import LogsOnDisk, TopicLoader
+from barnabas.controller.topic_planning import PlannedTopic, TopicPlanner
 from barnabas.controller.topic_rules import (
     Assignment,
     TopicSpec,
     check_new_name,
-    given_configs,
-    plan_more_partitions,
-    plan_topic,
 )
 from barnabas.core.errors import (
     KafkaError,
@@ -61,6 +58,7 @@ class TopicAdmin:
         self._metadata = metadata
         self._local = local
         self._randomness = randomness
+        self._planner = TopicPlanner(configs, metadata, randomness)
 
     async def load(self, disk: LogsOnDisk) -> None:
         """Lead everything that the store and the disk know of; once, before anything is served."""
@@ -86,19 +84,10 @@ class TopicAdmin:
         """Make a topic; with `validate_only` say whether it could be made."""
         async with self._configs.changing:
             check_new_name(spec.name, self._metadata.topic_names())
-            overrides = given_configs(spec.configs)
-            config = self._configs.resolve(overrides)
-            assignment = plan_topic(
-                spec,
-                default_partitions=self._configs.broker_value("num.partitions"),
-                default_replication_factor=self._configs.broker_value("default.replication.factor"),
-                live_brokers=self._metadata.racks().keys(),
-                assign=self._assign,
-            )
-            topic_id = Uuid.generate(self._randomness)
+            planned = self._planner.new_topic(spec)
             if not validate_only:
-                await self._make_topic(spec.name, topic_id, assignment, overrides)
-            return CreatedTopic(spec.name, topic_id, len(assignment), len(assignment[0]), config)
+                await self._make_topic(planned)
+            return planned.created
 
     async def auto_create(self, names: Sequence[str]) -> dict[str, KafkaError]:
         """Make the topics that do not exist, with the broker's defaults; returns what went wrong.
@@ -134,13 +123,11 @@ class TopicAdmin:
             known = self._metadata.topic(topic)
             if known is None:
                 raise UnknownTopicOrPartition(f"the topic '{topic}' does not exist")
-            added = plan_more_partitions(
+            added = self._planner.more_partitions(
                 topic,
                 [partition.replicas for partition in known.partitions],
                 count,
                 by_hand,
-                live_brokers=self._metadata.racks().keys(),
-                assign=self._assign,
             )
             if validate_only:
                 return
@@ -198,9 +185,8 @@ class TopicAdmin:
         except TopicAlreadyExists:
             logger.info("an earlier deletion of topic %s is taken up again", topic)
 
-    async def _make_topic(
-        self, topic: str, topic_id: Uuid, assignment: Assignment, overrides: Mapping[str, str]
-    ) -> None:
+    async def _make_topic(self, planned: PlannedTopic) -> None:
+        topic, topic_id, assignment, overrides, _ = planned
         states = self._first_states(assignment)
         with as_client_errors():
             await store.create_topic(
@@ -223,13 +209,3 @@ class TopicAdmin:
             partition: PartitionState(replicas[0], 0, tuple(replicas), epoch)
             for partition, replicas in assignment.items()
         }
-
-    def _assign(self, partitions: int, replication_factor: int, first_partition: int) -> Assignment:
-        racks = self._metadata.racks()
-        return assign_replicas(
-            racks,
-            partitions,
-            replication_factor,
-            start_index=self._randomness.randrange(0, len(racks)),
-            first_partition=first_partition,
-        )

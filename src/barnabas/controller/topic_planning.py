@@ -1,0 +1,85 @@
+"""What a topic that somebody asks for would be: its settings, and who would hold its replicas.
+
+On one node and in a cluster the plan is the same; they differ in how it comes true.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from barnabas.cluster.assignment import assign_replicas
+from barnabas.cluster.metadata_cache import MetadataCache
+from barnabas.controller.administration import CreatedTopic
+from barnabas.controller.configs import ConfigRepository
+from barnabas.controller.topic_rules import (
+    Assignment,
+    TopicSpec,
+    given_configs,
+    plan_more_partitions,
+    plan_topic,
+)
+from barnabas.core.ids import Randomness, Uuid
+from barnabas.storage.log_config import LogConfig
+
+
+class PlannedTopic(NamedTuple):
+    name: str
+    topic_id: Uuid
+    assignment: Assignment
+    overrides: Mapping[str, str]
+    config: LogConfig
+
+    @property
+    def created(self) -> CreatedTopic:
+        """The answer to whoever asked for it."""
+        return CreatedTopic(
+            self.name, self.topic_id, len(self.assignment), len(self.assignment[0]), self.config
+        )
+
+
+class TopicPlanner:
+    def __init__(self, configs: ConfigRepository, metadata: MetadataCache, randomness: Randomness) -> None:
+        self._configs = configs
+        self._metadata = metadata
+        self._randomness = randomness
+
+    def new_topic(self, spec: TopicSpec) -> PlannedTopic:
+        """Raises what is wrong with the spec; that its name is free is for the caller to see."""
+        overrides = given_configs(spec.configs)
+        config = self._configs.resolve(overrides)
+        assignment = plan_topic(
+            spec,
+            default_partitions=self._configs.broker_value("num.partitions"),
+            default_replication_factor=self._configs.broker_value("default.replication.factor"),
+            live_brokers=self._metadata.racks().keys(),
+            assign=self._assign,
+        )
+        return PlannedTopic(spec.name, Uuid.generate(self._randomness), assignment, overrides, config)
+
+    def more_partitions(
+        self,
+        topic: str,
+        present: Sequence[Sequence[int]],
+        count: int,
+        by_hand: Sequence[Sequence[int]] | None,
+    ) -> Assignment:
+        """The partitions that are added so that there are `count`."""
+        return plan_more_partitions(
+            topic,
+            present,
+            count,
+            by_hand,
+            live_brokers=self._metadata.racks().keys(),
+            assign=self._assign,
+        )
+
+    def _assign(self, partitions: int, replication_factor: int, first_partition: int) -> Assignment:
+        racks = self._metadata.racks()
+        return assign_replicas(
+            racks,
+            partitions,
+            replication_factor,
+            start_index=self._randomness.randrange(0, len(racks)),
+            first_partition=first_partition,
+        )
