@@ -7,7 +7,7 @@ CHAOS_BROKERS ?= 3
 PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
 .PHONY: help run cluster demo test test-clients test-differential chaos kill-matrix check
-.PHONY: bench bench-quick bench-cluster bench-cluster-quick clean
+.PHONY: bench bench-quick bench-cluster bench-cluster-quick bench-spark clean
 help:              ## show this
 	@grep -hE '^[a-z-]+: .*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 16
 
@@ -68,6 +68,9 @@ bench-cluster: $(VENV)/.dev ## three brokers beside three of Apache Kafka's, wri
 
 bench-cluster-quick: $(VENV)/.dev ## the same, one small round, printed only
 	PYTHONPATH=src:. $(BIN)/python bench/cluster.py --quick
+
+bench-spark: $(VENV)/.dev ## format("barnabas") beside Spark's JVM connector (needs Java and Maven), write bench/RESULTS.md
+	PYTHONPATH=src:. $(BIN)/python bench/spark_source.py
 
 clean:             ## remove everything that was made here
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis

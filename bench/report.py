@@ -102,6 +102,16 @@ CLUSTER_ROWS = (
     Row("held_resident_mb", "· resident memory of the brokers", "MB", False, None),
     Row("held_restart_s", "· one broker back in sync after kill -9", "s", False, 0.5),
 )
+SPARK_ROWS = (
+    Row("batch_100b_rows_s", "batch read, 100 B values", "rows/s", True, 0.7),
+    Row("batch_1k_rows_s", "batch read, 1 KB values", "rows/s", True, 1.0),
+    Row("stream_100b_rows_s", "streaming read, 100 B values", "rows/s", True, 0.7),
+    Row("stream_1k_rows_s", "streaming read, 1 KB values", "rows/s", True, 1.0),
+    Row("write_100b_rows_s", "write, 100 B values", "rows/s", True, 0.7),
+    Row("write_1k_rows_s", "write, 1 KB values", "rows/s", True, 0.7),
+    Row("segments_100b_rows_s", "closed segments from disk, 100 B values", "rows/s", True, 2.0),
+    Row("segments_1k_rows_s", "closed segments from disk, 1 KB values", "rows/s", True, 2.0),
+)
 
 
 def versions(repository: Path) -> dict[str, str]:
@@ -134,15 +144,26 @@ def write_cluster(directory: Path, samples: Samples, about: dict[str, str], desc
     _publish(directory)
 
 
+def write_spark(directory: Path, samples: Samples, about: dict[str, str], described: str) -> None:
+    """The same for the connectors: `spark.json`, and the third table of `RESULTS.md`."""
+    _keep(directory / "spark.json", samples, about, described)
+    _publish(directory)
+
+
 def _keep(path: Path, samples: Samples, about: dict[str, str], described: str) -> None:
     raw = {"about": about, "run": described, "samples": samples}
     path.write_text(json.dumps(raw, indent=1) + "\n")
 
 
 def _publish(directory: Path) -> None:
-    """Both tables from what their last runs kept."""
+    """All tables from what their last runs kept."""
     text = "# Results\n"
-    for name, render in (("results.json", rendered), ("cluster.json", rendered_cluster)):
+    tables = (
+        ("results.json", rendered),
+        ("cluster.json", rendered_cluster),
+        ("spark.json", rendered_spark),
+    )
+    for name, render in tables:
         path = directory / name
         if path.exists():
             raw = json.loads(path.read_text())
@@ -181,6 +202,11 @@ def rendered_cluster(samples: Samples, about: dict[str, str], described: str) ->
     return _table("Three brokers", "make bench-cluster", CLUSTER_ROWS, samples, about, described)
 
 
+def rendered_spark(samples: Samples, about: dict[str, str], described: str) -> str:
+    title, peer = "Connectors of Spark", "Spark's JVM connector"
+    return _table(title, "make bench-spark", SPARK_ROWS, samples, about, described, peer=peer)
+
+
 def _table(
     title: str,
     command: str,
@@ -189,9 +215,11 @@ def _table(
     about: dict[str, str],
     described: str,
     bares: dict[str, list[float]] | None = None,
+    *,
+    peer: str = "Apache Kafka",
 ) -> str:
     ours, kafkas = (samples.get(name, {}) for name in ("barnabas", "kafka"))
-    headings = ["work", "unit", "Barnabas", "Apache Kafka", "ratio", "wanted"]
+    headings = ["work", "unit", "Barnabas", peer, "ratio", "wanted"]
     headings += [] if bares is None else ["bare loop"]
     lines = [
         f"## {title}",

@@ -1,9 +1,10 @@
 """`format("barnabas")` beside Spark's own Kafka connector: the same topic, the same Spark, one run.
 
-    python bench/spark_source.py [--rows 1000000] [--rounds 2]
+    make bench-spark            # writes the third table of bench/RESULTS.md, and spark.json
 
 Reads sum the length of the values, so every value crosses into Spark; writes produce rows that Spark
-generates. Each figure is the best of the rounds; the connectors take turns. Ratios above 1 are ours.
+generates. The connectors take turns. The first round of every work warms the JVM up, whose compiler is
+busy for some seconds with either connector, and does not count.
 """
 
 from __future__ import annotations
@@ -19,79 +20,73 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-sys.path[:0] = [str(Path(__file__).resolve().parents[1]), str(Path(__file__).resolve().parents[1] / "src")]
-
-from tests.support.broker import BarnabasBroker, running
+import report
+from tests.peers.spark_kafka import CONNECTOR_VERSION
+from tests.support.broker import REPOSITORY, BarnabasBroker, running
 from tests.support.fixtures import create_topic
 from tests.support.spark import spark_session
 
+HERE = Path(__file__).parent
 PARTITIONS = 2
-FORMATS = {"barnabas": "barnabas", "jvm": "kafka"}
-
-
-def timed(work: Callable[[], object]) -> float:
-    started = time.perf_counter()
-    work()
-    return time.perf_counter() - started
+FORMATS = {"barnabas": "barnabas", "kafka": "kafka"}
+SIZES = {"100b": 100, "1k": 1_000}
 
 
 class Bench:
     def __init__(self, spark: Any, broker: BarnabasBroker, directory: Path, rounds: int) -> None:
         self.spark, self.broker, self.directory, self.rounds = spark, broker, directory, rounds
-        self.rates: dict[tuple[str, str], float] = {}
+        self.samples: report.Samples = {connector: {} for connector in FORMATS}
         self.serial = 0
 
     def options(self, **more: Any) -> dict[str, Any]:
         return {"kafka.bootstrap.servers": self.broker.bootstrap, **more}
 
-    def measure(self, name: str, rows: int, works: dict[str, Callable[[], object]]) -> None:
-        for _ in range(self.rounds):
-            for engine, work in works.items():
-                rate = rows / timed(work)
-                self.rates[name, engine] = max(rate, self.rates.get((name, engine), 0.0))
-                print(f"  {name:16} {engine:10} {rate:12,.0f} rows/s", flush=True)
+    def measure(self, figure: str, rates: dict[str, Callable[[], float]]) -> None:
+        """Rows a second of each connector, in turn."""
+        for number in range(1 + self.rounds):
+            for connector, rate in rates.items():
+                value = rate()
+                print(f"  {figure:20} {connector:10} {value:12,.0f}", file=sys.stderr, flush=True)
+                if number:
+                    self.samples[connector].setdefault(figure, []).append(value)
 
-    def rows(self, count: int, value_bytes: int) -> Any:
-        filler = "x" * (value_bytes - 20)
-        return self.spark.range(0, count, 1, PARTITIONS).selectExpr(
+    def write(self, size: str, rows: int) -> str:
+        """The name of a topic that was written."""
+        topics: list[str] = []
+        filler = "x" * (SIZES[size] - 20)
+        made = self.spark.range(0, rows, 1, PARTITIONS).selectExpr(
             "cast(id as string) as key", f"concat(lpad(cast(id as string), 20, '0'), '{filler}') as value"
         )
 
-    def write(self, name: str, count: int, value_bytes: int) -> str:
-        topics: list[str] = []
+        def work(kind: str) -> Callable[[], float]:
+            def rate() -> float:
+                topics.append(f"{size}-{kind}-{len(topics)}")
+                create_topic(self.broker, topics[-1], PARTITIONS, {"segment.bytes": str(16 << 20)})
+                options = self.options(topic=topics[-1])
+                return rows / timed(lambda: made.write.format(kind).options(**options).mode("append").save())
 
-        def work(kind: str) -> Callable[[], None]:
-            def run() -> None:
-                self.serial += 1
-                topic = f"{name.replace(' ', '-')}-{kind}-{self.serial}"
-                create_topic(self.broker, topic, PARTITIONS, {"segment.bytes": str(16 << 20)})
-                topics.append(topic)
-                rows = self.rows(count, value_bytes)
-                rows.write.format(kind).options(**self.options(topic=topic)).mode("append").save()
+            return rate
 
-            return run
-
-        self.measure(name, count, {engine: work(kind) for engine, kind in FORMATS.items()})
+        self.measure(f"write_{size}_rows_s", {name: work(kind) for name, kind in FORMATS.items()})
         return topics[0]
 
-    def batch(self, name: str, count: int, topic: str) -> None:
-        def work(kind: str) -> Callable[[], None]:
-            def run() -> None:
-                df = self.spark.read.format(kind).options(**self.options(subscribe=topic)).load()
-                assert df.selectExpr("count(value)", "sum(length(value))").collect()[0][0] == count
+    def batch(self, size: str, rows: int, topic: str) -> None:
+        def work(kind: str) -> Callable[[], float]:
+            df = self.spark.read.format(kind).options(**self.options(subscribe=topic)).load()
+            return lambda: rows / timed(lambda: check_sum(df, rows))
 
-            return run
+        self.measure(f"batch_{size}_rows_s", {name: work(kind) for name, kind in FORMATS.items()})
 
-        self.measure(name, count, {engine: work(kind) for engine, kind in FORMATS.items()})
+    def stream(self, size: str, rows: int, topic: str) -> None:
+        """By the time in all triggers but the first: a query's start, some seconds, is not throughput."""
 
-    def stream(self, name: str, count: int, topic: str) -> None:
-        """By the time in triggers: a query's start, some seconds, is not throughput."""
-        for _ in range(self.rounds):
-            for engine, kind in FORMATS.items():
+        def work(kind: str) -> Callable[[], float]:
+            options = self.options(
+                subscribe=topic, startingOffsets="earliest", maxOffsetsPerTrigger=rows // 4
+            )
+
+            def rate() -> float:
                 self.serial += 1
-                options = self.options(
-                    subscribe=topic, startingOffsets="earliest", maxOffsetsPerTrigger=count // 2
-                )
                 df = self.spark.readStream.format(kind).options(**options).load()
                 query = (
                     df.selectExpr("sum(length(value))")
@@ -103,58 +98,75 @@ class Bench:
                 )
                 query.awaitTermination()
                 batches = [each for each in query.recentProgress if each["numInputRows"]]
-                assert sum(each["numInputRows"] for each in batches) == count
-                last = batches[-1]
-                rate = last["numInputRows"] * 1_000 / last["durationMs"]["triggerExecution"]
-                self.rates[name, engine] = max(rate, self.rates.get((name, engine), 0.0))
-                print(f"  {name:16} {engine:10} {rate:12,.0f} rows/s", flush=True)
+                assert sum(each["numInputRows"] for each in batches) == rows
+                # The share of each partition is rounded, so a trigger of a few rows may come at the end.
+                whole = [each for each in batches[1:] if each["numInputRows"] > rows // 8]
+                spent_ms = sum(each["durationMs"]["triggerExecution"] for each in whole)
+                return float(sum(each["numInputRows"] for each in whole) * 1_000 / spent_ms)
 
-    def segments(self, name: str, topic: str) -> None:
+            return rate
+
+        self.measure(f"stream_{size}_rows_s", {name: work(kind) for name, kind in FORMATS.items()})
+
+    def segments(self, size: str, topic: str) -> None:
+        """Closed segments from their files, and the same offsets from the broker by the JVM connector."""
         import pyspark_barnabas
 
         manifest = self.directory / "manifest.json"
         command = [sys.executable, "-m", "barnabas", "log", "manifest", str(self.broker.data_directory)]
         command += ["--topic", topic, "--out", str(manifest), "--bootstrap", self.broker.bootstrap]
-        subprocess.run(command, check=True, env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)})
-        df = pyspark_barnabas.read_segments(self.spark, str(manifest), topics=[topic])
-        count = df.count()
-        rows = json.loads(manifest.read_text())["partitions"]
-        ends = {topic: {str(row["partition"]): row["segments"][-1]["end_offset"] for row in rows}}
+        paths = os.pathsep.join(sys.path)
+        subprocess.run(command, check=True, env={**os.environ, "PYTHONPATH": paths}, stdout=sys.stderr)
+        ours = pyspark_barnabas.read_segments(self.spark, str(manifest), topics=[topic])
+        rows = ours.count()
+        partitions = json.loads(manifest.read_text())["partitions"]
+        ends = {str(row["partition"]): row["segments"][-1]["end_offset"] for row in partitions}
+        options = self.options(subscribe=topic, endingOffsets=json.dumps({topic: ends}))
+        theirs = self.spark.read.format("kafka").options(**options).load()
+        rates: dict[str, Callable[[], float]] = {
+            "barnabas": lambda: rows / timed(lambda: check_sum(ours, rows)),
+            "kafka": lambda: rows / timed(lambda: check_sum(theirs, rows)),
+        }
+        self.measure(f"segments_{size}_rows_s", rates)
 
-        def ours() -> None:
-            assert df.selectExpr("count(value)", "sum(length(value))").collect()[0][0] == count
 
-        def jvm() -> None:
-            options = self.options(subscribe=topic, endingOffsets=json.dumps(ends))
-            other = self.spark.read.format("kafka").options(**options).load()
-            assert other.selectExpr("count(value)", "sum(length(value))").collect()[0][0] == count
+def timed(work: Callable[[], object]) -> float:
+    started = time.perf_counter()
+    work()
+    return time.perf_counter() - started
 
-        self.measure(name, count, {"barnabas": ours, "jvm": jvm})
 
-    def table(self) -> str:
-        lines = ["| work | barnabas rows/s | JVM rows/s | ratio |", "|---|---:|---:|---:|"]
-        for name in dict.fromkeys(name for name, _ in self.rates):
-            ours, theirs = self.rates[name, "barnabas"], self.rates[name, "jvm"]
-            lines.append(f"| {name} | {ours:,.0f} | {theirs:,.0f} | {ours / theirs:.2f} |")
-        return "\n".join(lines)
+def check_sum(df: Any, rows: int) -> None:
+    count, length = df.selectExpr("count(value)", "sum(length(value))").collect()[0]
+    assert count == rows
+    assert length in {rows * size for size in SIZES.values()}
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--rows", type=int, default=1_000_000)
-    parser.add_argument("--rounds", type=int, default=2)
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--rows", type=int, default=1_000_000, help="of 100 B; half as many of 1 KB")
+    parser.add_argument("--rounds", type=int, default=3)
     arguments = parser.parse_args()
-    with tempfile.TemporaryDirectory(prefix="spark-source-") as directory:
+    with tempfile.TemporaryDirectory(prefix="bench-spark-") as directory:
         path = Path(directory)
         with running(BarnabasBroker(path / "data")) as broker, spark_session(path) as spark:
             bench = Bench(spark, broker, path, arguments.rounds)
-            for size, label in ((100, "100 B"), (1_000, "1 KB")):
-                rows = arguments.rows if size == 100 else arguments.rows // 3
-                topic = bench.write(f"write {label}", rows, size)
-                bench.batch(f"batch {label}", rows, topic)
-                bench.stream(f"stream {label}", rows, topic)
-                bench.segments(f"segments {label}", topic)
-            print(bench.table())
+            for size in SIZES:
+                rows = arguments.rows if size == "100b" else arguments.rows // 2
+                topic = bench.write(size, rows)
+                bench.batch(size, rows, topic)
+                bench.stream(size, rows, topic)
+                bench.segments(size, topic)
+            about = report.versions(REPOSITORY) | {"Spark": spark.version, "JVM connector": CONNECTOR_VERSION}
+    for name in ("Apache Kafka", "librdkafka"):
+        del about[name]
+    described = (
+        f'`format("barnabas")` and `format("kafka")` on one topic of {PARTITIONS} partitions of one '
+        f"Barnabas broker, Spark `local[2]`, {arguments.rounds} round(s) after a first that does not count, "
+        f"{arguments.rows:,} rows of 100 B and {arguments.rows // 2:,} of 1 KB."
+    )
+    print(report.rendered_spark(bench.samples, about, described))
+    report.write_spark(HERE, bench.samples, about, described)
 
 
 if __name__ == "__main__":

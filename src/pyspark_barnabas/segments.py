@@ -36,8 +36,9 @@ from pyspark_barnabas.transactions import AbortedFilter
 
 MANIFEST: Final = "segments-manifest.json"
 VERSION: Final = 1
-CHUNK_BYTES: Final = 4 << 20
-TASK_BYTES: Final = 64 << 20
+CHUNK_BYTES: Final = 2 << 20
+TASK_BYTES: Final = 128 << 20
+"""What Spark itself packs into a task when it reads files."""
 _INDEX_ENTRY: Final = np.dtype([("offset", ">i4"), ("position", ">i4")])
 
 
@@ -187,9 +188,11 @@ def _read_segment(wanted: SegmentRange, columns: tuple[str, ...], isolation: int
     descriptor = os.open(wanted.file, os.O_RDONLY)
     try:
         position = 0 if wanted.aborted else _position_before(wanted)
-        chunk_bytes = CHUNK_BYTES
+        # What is decoded is a copy, so one buffer serves the whole file, and stays in the cache.
+        buffer = np.empty(CHUNK_BYTES, np.uint8).data
         while position < wanted.size_bytes:
-            chunk = _read_at(descriptor, position, min(chunk_bytes, wanted.size_bytes - position))
+            chunk = buffer[: min(len(buffer), wanted.size_bytes - position)]
+            chunk = chunk[: os.preadv(descriptor, [chunk], position)]
             if is_legacy(chunk):
                 records = legacy_prefix(chunk)
                 used = len(records)
@@ -203,7 +206,7 @@ def _read_segment(wanted: SegmentRange, columns: tuple[str, ...], isolation: int
             if not used:
                 if position + len(chunk) >= wanted.size_bytes:
                     return  # what a failed write left behind the last batch
-                chunk_bytes *= 2
+                buffer = np.empty(2 * len(buffer), np.uint8).data
             position += used
     finally:
         os.close(descriptor)
@@ -214,12 +217,6 @@ def _kept(batches: Sequence[RecordBatch], dropped: AbortedFilter) -> Iterator[Re
         if dropped.keeps(batch):
             batch.check_crc()
             yield batch
-
-
-def _read_at(descriptor: int, position: int, size: int) -> memoryview:
-    chunk = np.empty(size, np.uint8).data
-    read = os.preadv(descriptor, [chunk], position)
-    return chunk[:read]
 
 
 def _position_before(wanted: SegmentRange) -> int:
