@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import threading
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -44,6 +45,9 @@ Function = Callable[["DataFrame"], "DataFrame"]
 
 WAIT_S = 1
 """How often a waiting driver looks whether it was told to stop."""
+STOP_GRACE_S = 10
+"""How long a micro-batch may take to its end before a pipeline that stops interrupts it."""
+STOP_POLL_S = 0.05
 
 
 class RunningPipeline:
@@ -67,7 +71,12 @@ class RunningPipeline:
         return None
 
     def stop(self) -> None:
+        """Between two micro-batches where it can be: one that is cut short is done over by the next run."""
         for query in self._queries:
+            for _ in range(round(STOP_GRACE_S / STOP_POLL_S)):
+                if not query.isActive or not query.status["isTriggerActive"]:
+                    break
+                time.sleep(STOP_POLL_S)
             query.stop()
         self._forget()
 
