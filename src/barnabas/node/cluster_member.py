@@ -17,7 +17,7 @@ from barnabas.client.channel import Channel
 from barnabas.cluster.broker_znodes import BrokerInfo
 from barnabas.cluster.coordination import Coordination, CoordinationError, SessionState
 from barnabas.cluster.isr_store import ZnodeIsrStore, report_failed_log_dir
-from barnabas.cluster.metadata_cache import MetadataCache
+from barnabas.cluster.metadata_cache import MetadataCache, PartitionMetadata
 from barnabas.cluster.registration import Registration
 from barnabas.controller.cluster.controller import KafkaController
 from barnabas.controller.cluster.settings import ControllerSettings
@@ -45,7 +45,7 @@ logger = logging.getLogger(__name__)
 RETRY_MS = 1_000.0
 INTRODUCTION_POLL_MS = 5.0
 HANDOVER_MS = 1_000.0
-HANDOVER_POLL_MS = 10.0
+HANDOVER_POLL_MS = 50.0
 NO_EPOCH = -1
 
 
@@ -205,12 +205,11 @@ class ClusterMember:
         if not config.controlled_shutdown_enable:
             return
         for attempt in range(1 + config.controlled_shutdown_max_retries):
-            others = [broker.id for broker in self._metadata.brokers() if broker.id != self._broker_id]
-            if not others:
+            if attempt:
+                await self._pause_for_heirs(config.controlled_shutdown_retry_backoff_ms)
+            if not self._has_heirs():
                 logger.info("no other broker could take over: stopping without a handover")
                 return
-            if attempt:
-                await asyncio.sleep(config.controlled_shutdown_retry_backoff_ms / 1_000)
             try:
                 remaining = await self._ask_controller()
             except (CoordinationError, KafkaError) as error:
@@ -222,15 +221,34 @@ class ClusterMember:
             logger.warning("%d partitions are still led here", remaining)
         logger.warning("stopping although some partitions are still led here")
 
+    async def _pause_for_heirs(self, timeout_ms: float) -> None:
+        """Time for a replica to come in sync, as long as there is one."""
+        deadline_ms = self._clock.monotonic_ms() + timeout_ms
+        while self._has_heirs():
+            if self._clock.monotonic_ms() > deadline_ms:
+                return
+            await asyncio.sleep(HANDOVER_POLL_MS / 1_000)
+
+    def _has_heirs(self) -> bool:
+        """Whether a live broker has a replica of something that this one leads, or nothing is led here."""
+        live = {broker.id for broker in self._metadata.brokers()} - {self._broker_id}
+        led = self._led_partitions()
+        return any(not live.isdisjoint(partition.replicas) for partition in led) if led else bool(live)
+
+    def _led_partitions(self) -> list[PartitionMetadata]:
+        """Those that somebody else could lead as well."""
+        return [
+            partition
+            for topic in self._metadata.topics()
+            for partition in topic.partitions
+            if partition.leader == self._broker_id and len(partition.replicas) > 1
+        ]
+
     async def _until_moved(self, timeout_ms: float) -> None:
         """Serve until this broker, and so probably every other, has heard who leads in its place: clients
         that lose their connection earlier would ask, and hear of nobody new."""
         deadline_ms = self._clock.monotonic_ms() + timeout_ms
-        while any(
-            partition.leader == self._broker_id and len(partition.replicas) > 1
-            for topic in self._metadata.topics()
-            for partition in topic.partitions
-        ):
+        while self._led_partitions():
             if self._clock.monotonic_ms() > deadline_ms:
                 logger.info("not everybody may have heard yet who leads in place of this broker")
                 return

@@ -36,6 +36,7 @@ from barnabas.core.errors import (
     NetworkException,
     OffsetOutOfRange,
     error_for,
+    name_of,
 )
 from barnabas.core.ids import BrokerId, TopicPartition
 from barnabas.protocol.messages import fetch, list_offsets
@@ -328,7 +329,7 @@ class ReplicaFetcher:
             self._pause(followed, 0)
             return
         if followed.failures == 0:
-            logger.info("%s: broker %d says: %s", followed.key, self.source, error_for(error_code))
+            logger.info("%s: broker %d says: %s", followed.key, self.source, name_of(error_code))
         self._back_off(followed)
 
     def _truncate(self, followed: FollowedPartition, leader: fetch.EpochEndOffset) -> None:

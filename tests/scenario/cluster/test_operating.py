@@ -6,11 +6,13 @@ import json
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 from tests.support.broker import REPOSITORY
-from tests.support.cluster import Cluster
+from tests.support.cluster import Cluster, cluster
+from tests.support.zookeeper import ZooKeeper
 
 
 class Barnabas:
@@ -102,3 +104,14 @@ def test_a_broker_is_emptied_before_it_leaves(three: Cluster, barnabas: Barnabas
     assert "it can be stopped" in barnabas("cluster", "decommission", "3")
     seen = json.loads(barnabas("cluster", "status", "--json"))
     assert next(row for row in seen["brokers"] if row["id"] == 3)["replicas"] == 0
+
+
+def test_a_broker_does_not_wait_for_heirs_that_are_gone(tmp_path: Path, zookeeper_server: ZooKeeper) -> None:
+    # Who waits between two tries does so for longer than anyone waits for a broker to stop.
+    patient = {"controlled.shutdown.retry.backoff.ms": 3_600_000}
+    with cluster(3, tmp_path, zookeeper_server.chroot(), patient) as three:
+        barnabas = Barnabas(three.bootstrap)
+        barnabas("topic", "create", "pair", "--partitions", "2", "--replication-factor", "2")
+        first, second = replicas_of(barnabas, "pair")[0]
+        three.brokers[first - 1].terminate()
+        three.brokers[second - 1].terminate()
