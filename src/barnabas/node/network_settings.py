@@ -17,10 +17,16 @@ def network_settings(config: BrokerConfig) -> NetworkSettings:
         connections_max=min(config.max_connections, connections_allowed()),
         connections_per_ip_max=config.max_connections_per_ip,
         connections_per_ip_overrides=config.max_connections_per_ip_overrides,
-        send_buffer_bytes=-1,
-        receive_buffer_bytes=-1,
+        send_buffer_bytes=_buffer_bytes(config, "socket.send.buffer.bytes"),
+        receive_buffer_bytes=_buffer_bytes(config, "socket.receive.buffer.bytes"),
         backlog=config.socket_listen_backlog_size,
     )
+
+
+def _buffer_bytes(config: BrokerConfig, key: str) -> int:
+    """Kafka's default would be a limit where the operating system knows better; who gives a size means it."""
+    size_bytes: int = config.values[key]
+    return size_bytes if key in config.given else -1
 
 
 def follow_network_settings(settings: NetworkSettings, configs: ConfigRepository) -> None:
