@@ -8,9 +8,9 @@ import pytest
 
 from barnabas.cluster.acl_znodes import AclChangeZnode, AclEntry, AclZnode
 from barnabas.cluster.broker_znodes import BrokerIdZnode, BrokerInfo, Endpoint
+from barnabas.cluster.consumer_offsets import ConsumerOffsetZnode
 from barnabas.cluster.notification_znodes import (
     ConfigChangeZnode,
-    ConsumerOffsetZnode,
     IsrChangeZnode,
     LogDirEventZnode,
     PreferredReplicaElectionZnode,
