@@ -16,7 +16,7 @@ from raw_load import run_load
 from tests.support import wire
 from tests.support.broker import cpu_seconds
 from tests.support.clusters import AnyCluster, Member
-from works import BATCH_OF_MESSAGES, GIGABYTE, MEGABYTE, QUEUED_MESSAGES_MAX, Figures, Spent, produce_frame
+from works import GIGABYTE, MEGABYTE, Figures, Spent, pour, produce_frame
 
 PARTITIONS = 6
 TIMEOUT_S = 120.0
@@ -128,20 +128,8 @@ def produce(cluster: AnyCluster, scale: ClusterScale) -> Figures:
 
 
 def _pour(cluster: AnyCluster, topic: str, count: int) -> None:
-    """As fast as the client batches; partitions in turn, a thousand records at a time."""
     sender = Producer({"bootstrap.servers": cluster.bootstrap, "acks": "all"})
-    value = bytes(RECORD_BYTES)
-    sent = 0
-    while sent < count:
-        size = min(count - sent, BATCH_OF_MESSAGES)
-        while len(sender) > QUEUED_MESSAGES_MAX:
-            sender.poll(0.001)
-        partition = sent // BATCH_OF_MESSAGES % PARTITIONS
-        queued = sender.produce_batch(topic, [{"value": value} for _ in range(size)], partition=partition)
-        assert queued == size, f"{size - queued} records were not queued"
-        sent += size
-        sender.poll(0)
-    assert sender.flush(TIMEOUT_S) == 0, "records left unsent"
+    pour(sender, topic, bytes(RECORD_BYTES), count, partitions=PARTITIONS, timeout_s=TIMEOUT_S)
 
 
 def paced(cluster: AnyCluster, scale: ClusterScale) -> Figures:

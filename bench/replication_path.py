@@ -32,7 +32,7 @@ sys.path[:0] = [
 from bench.raw_load import run_load
 from confluent_kafka import Producer
 from tests.support.clusters import AnyCluster, any_cluster
-from works import BATCH_OF_MESSAGES, QUEUED_MESSAGES_MAX, produce_frame
+from works import pour, produce_frame
 
 SESSION_TIMEOUT_MS = 6_000
 IDS = [1, 2, 3]
@@ -78,20 +78,7 @@ def batches(cluster: AnyCluster, seconds: float) -> None:
         records = int(seconds * 30_000_000 / (value_bytes + 200))
         with costing(cluster, f"librdkafka, {value_bytes} B, records") as counted:
             counted.append(records)
-            pour(sender, "batches", bytes(value_bytes), records)
-
-
-def pour(sender: Producer, topic: str, value: bytes, count: int) -> None:
-    left = count
-    while left:
-        size = min(left, BATCH_OF_MESSAGES)
-        while len(sender) > QUEUED_MESSAGES_MAX:
-            sender.poll(0.001)
-        queued = sender.produce_batch(topic, [{"value": value} for _ in range(size)], partition=0)
-        assert queued == size, f"{size - queued} records were not queued"
-        left -= size
-        sender.poll(0)
-    assert sender.flush(120) == 0, "records left unsent"
+            pour(sender, "batches", bytes(value_bytes), records, timeout_s=120)
 
 
 def many(cluster: AnyCluster, seconds: float, partitions: int) -> None:

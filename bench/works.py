@@ -81,20 +81,35 @@ def librdkafka_produce(broker: Broker, topic: str, record_bytes: int, count: int
             **{key.replace("_", "."): value for key, value in settings.items()},
         }
     )
-    value = bytes(record_bytes)
-    left = count
-    while left:
-        size = min(left, BATCH_OF_MESSAGES)
-        while len(sender) > QUEUED_MESSAGES_MAX:
-            sender.poll(0.001)
-        queued = sender.produce_batch(topic, [{"value": value} for _ in range(size)], partition=0)
-        assert queued == size, f"{size - queued} records were not queued"
-        left -= size
-        sender.poll(0)
-    assert sender.flush(TIMEOUT_S) == 0, "records left unsent"
+    pour(sender, topic, bytes(record_bytes), count)
     with wire.WireConnection(broker.host, broker.port) as connection:
         stored = connection.latest_offset(topic)
     assert stored == count, f"{stored} of {count} records were stored"
+
+
+def pour(
+    sender: Producer,
+    topic: str,
+    value: bytes,
+    count: int,
+    *,
+    partitions: int = 1,
+    timeout_s: float = TIMEOUT_S,
+) -> None:
+    """The same record `count` times, as fast as the client batches; all are acknowledged on return.
+
+    Partitions come in turn, a thousand records at a time."""
+    sent = 0
+    while sent < count:
+        size = min(count - sent, BATCH_OF_MESSAGES)
+        while len(sender) > QUEUED_MESSAGES_MAX:
+            sender.poll(0.001)
+        partition = sent // BATCH_OF_MESSAGES % partitions
+        queued = sender.produce_batch(topic, [{"value": value} for _ in range(size)], partition=partition)
+        assert queued == size, f"{size - queued} records were not queued"
+        sent += size
+        sender.poll(0)
+    assert sender.flush(timeout_s) == 0, "records left unsent"
 
 
 def warm_up(broker: Broker, scale: Scale) -> None:

@@ -21,7 +21,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tests.peers.kafka import COPY_DEPENDENCIES, kafka_version
+from tests.peers.kafka import kafka_version
+from tests.peers.maven import COPY_DEPENDENCIES
 
 SOURCES = Path(__file__).parent
 FETCH_TIMEOUT_S = 600.0

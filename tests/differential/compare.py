@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -67,6 +67,21 @@ class Accepted:
             and self.case.fullmatch(triple.case.name) is not None
             and self.path.fullmatch(difference.path) is not None
         )
+
+
+def sorted_out(
+    triple: Triple, found: Iterable[Difference], accepted: Sequence[Accepted]
+) -> tuple[list[Difference], list[Accepted]]:
+    """The differences that nothing accepts, and what accepts the others."""
+    kept: list[Difference] = []
+    used: list[Accepted] = []
+    for difference in found:
+        row = next((each for each in accepted if each.covers(triple, difference)), None)
+        if row is None:
+            kept.append(difference)
+        else:
+            used.append(row)
+    return kept, used
 
 
 def read_accepted(path: Path = ACCEPTED) -> list[Accepted]:

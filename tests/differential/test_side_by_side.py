@@ -7,7 +7,7 @@ import pytest
 from barnabas.protocol.api_keys import ApiKey
 from tests.differential import cases
 from tests.differential.case import Triple, all_triples
-from tests.differential.compare import Accepted, Difference, differences, read_accepted
+from tests.differential.compare import Difference, differences, read_accepted, sorted_out
 from tests.differential.conftest import Sides
 from tests.differential.driver import run
 
@@ -30,7 +30,7 @@ def test_both_brokers_give_the_same_answer(triple: Triple, sides: Sides) -> None
         found += differences(mine.answer, other.answer, f"#{number}")
     if len(ours) != len(theirs):
         found.append(Difference("steps", len(ours), len(theirs)))
-    kept, used = _sorted_out(triple, found)
+    kept, used = sorted_out(triple, found, ACCEPTED)
     sides.report.add(triple, kept, used)
     assert not kept, "\n" + "\n".join(f"  {each}" for each in kept)
 
@@ -42,15 +42,3 @@ def test_every_accepted_difference_still_occurs(sides: Sides) -> None:
     assert not stale, "accepted.toml lists what no longer differs:\n" + "\n".join(
         f"  {each}" for each in stale
     )
-
-
-def _sorted_out(triple: Triple, found: list[Difference]) -> tuple[list[Difference], list[Accepted]]:
-    kept: list[Difference] = []
-    used: list[Accepted] = []
-    for difference in found:
-        row = next((each for each in ACCEPTED if each.covers(triple, difference)), None)
-        if row is None:
-            kept.append(difference)
-        else:
-            used.append(row)
-    return kept, used

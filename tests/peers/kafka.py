@@ -12,8 +12,6 @@ from __future__ import annotations
 
 import base64
 import contextlib
-import fcntl
-import os
 import shutil
 import subprocess
 import sys
@@ -26,12 +24,12 @@ from pathlib import Path
 
 import pytest
 
+from tests.peers.maven import PeerUnavailable, fetched_jars
 from tests.support import wire
 from tests.support.ports import free_port
 from tests.support.process import ServerProcess
 
 POM = Path(__file__).with_name("pom.xml")
-COPY_DEPENDENCIES = "org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy-dependencies"
 DUMP_LOG_SEGMENTS = "org.apache.kafka.tools.DumpLogSegments"
 STORAGE_TOOL = "kafka.tools.StorageTool"
 SERVER = "kafka.Kafka"
@@ -45,7 +43,6 @@ COLLECTOR = (
     "-XX:+ExplicitGCInvokesConcurrent",
     "-Djava.awt.headless=true",
 )
-FETCH_TIMEOUT_S = 600.0
 START_TIMEOUT_S = 120.0
 ONE_NODE_SETTINGS: Mapping[str, object] = {
     "offsets.topic.replication.factor": 1,
@@ -56,20 +53,11 @@ ONE_NODE_SETTINGS: Mapping[str, object] = {
 }
 
 
-class PeerUnavailable(Exception):
-    """Java, Maven or the jars cannot be had here; the reason is the message."""
-
-
 def kafka_version() -> str:
     namespace = {"m": "http://maven.apache.org/POM/4.0.0"}
     version = ET.parse(POM).getroot().findtext("m:properties/m:kafka.version", namespaces=namespace)
     assert version, f"{POM} names no kafka.version"
     return version
-
-
-def cache_directory() -> Path:
-    base = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
-    return Path(base) / "barnabas" / "peers"
 
 
 def java_executable() -> str:
@@ -80,35 +68,9 @@ def java_executable() -> str:
 
 
 def class_path() -> str:
-    """Kafka's jars, fetched on the first call by whichever process holds the lock."""
-    directory = cache_directory() / f"kafka-{kafka_version()}"
-    if not directory.is_dir():
-        directory.parent.mkdir(parents=True, exist_ok=True)
-        with (directory.parent / "lock").open("w") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)
-            if not directory.is_dir():
-                _fetch_jars(directory)
-    return str(directory / "*")
-
-
-def _fetch_jars(directory: Path) -> None:
-    maven = shutil.which("mvn")
-    if maven is None:
-        raise PeerUnavailable("Maven is not installed, and Apache Kafka's jars are not cached")
-    partial = Path(tempfile.mkdtemp(dir=directory.parent, prefix="partial-"))
-    command = [maven, "-B", "-q", "-f", str(POM), COPY_DEPENDENCIES]
-    command += [f"-DoutputDirectory={partial}", "-DincludeScope=runtime"]
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=FETCH_TIMEOUT_S, check=False)
-        if done.returncode != 0:
-            raise PeerUnavailable(
-                f"Maven could not fetch Apache Kafka: {done.stdout[-2000:]}{done.stderr[-500:]}"
-            )
-        partial.rename(directory)
-    except subprocess.TimeoutExpired:
-        raise PeerUnavailable(f"Maven did not fetch Apache Kafka in {FETCH_TIMEOUT_S:.0f} s") from None
-    finally:
-        shutil.rmtree(partial, ignore_errors=True)
+    """Kafka's jars, fetched on the first call."""
+    jars = fetched_jars(f"kafka-{kafka_version()}", POM.read_text(), "-DincludeScope=runtime")
+    return str(jars / "*")
 
 
 def require_kafka() -> None:

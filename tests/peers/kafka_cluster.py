@@ -15,13 +15,11 @@ from pathlib import Path
 
 from tests.peers.kafka import START_TIMEOUT_S, KafkaBroker, new_cluster_id
 from tests.support import topology, wire
-from tests.support.broker_group import BrokerGroup
+from tests.support.broker_group import POLL_S, BrokerGroup
 from tests.support.ports import free_port
 
 SMALL_HEAP = ("-Xmx384m", "-Xms384m")
 DESCRIBE_QUORUM = 55
-WAIT_TIMEOUT_S = 60.0
-POLL_S = 0.02
 READY_TIMEOUT_S = 300.0
 """A node that was killed with thousands of partitions recovers them all before it serves."""
 
@@ -72,18 +70,6 @@ class KafkaCluster(BrokerGroup[KafkaNode]):
                     if leader is not None:
                         return leader
         return -1
-
-    def wait_for(
-        self, predicate: Callable[[], object], timeout_s: float = WAIT_TIMEOUT_S, what: str = ""
-    ) -> None:
-        deadline = time.monotonic() + timeout_s
-        while not predicate():
-            if time.monotonic() > deadline:
-                raise AssertionError(f"{what or predicate} not within {timeout_s} s\n{self.output_text()}")
-            time.sleep(POLL_S)
-
-    def output_text(self) -> str:
-        return "\n".join(f"--- node {broker.id}\n{broker.output_text()}" for broker in self.brokers)
 
 
 def _compact(text: str) -> bytes:

@@ -76,10 +76,6 @@ class BarnabasBroker:
         return self._process
 
     @property
-    def was_started(self) -> bool:
-        return self._process is not None
-
-    @property
     def pid(self) -> int:
         return self.process.pid
 
@@ -118,7 +114,7 @@ class BarnabasBroker:
         self.process.kill()
 
     def output_text(self) -> str:
-        return self.process.output_text()
+        return self._process.output_text() if self._process is not None else ""
 
 
 @contextmanager

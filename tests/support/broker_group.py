@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from typing import Generic, Protocol, TypeVar
 
 from tests.support.broker import Broker
+
+WAIT_TIMEOUT_S = 60.0
+POLL_S = 0.02
 
 
 class GroupedBroker(Broker, Protocol):
@@ -40,3 +44,16 @@ class BrokerGroup(Generic[B]):
         for broker in self.brokers:
             if broker.is_running:
                 broker.kill()
+
+    def wait_for(
+        self, predicate: Callable[[], object], timeout_s: float = WAIT_TIMEOUT_S, what: str = ""
+    ) -> None:
+        """Poll until `predicate` is true; fails with the output of every broker."""
+        deadline = time.monotonic() + timeout_s
+        while not predicate():
+            if time.monotonic() > deadline:
+                raise AssertionError(f"{what or predicate} not within {timeout_s} s\n{self.output_text()}")
+            time.sleep(POLL_S)
+
+    def output_text(self) -> str:
+        return "\n".join(f"--- broker {broker.id}\n{broker.output_text()}" for broker in self.brokers)

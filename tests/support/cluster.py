@@ -11,16 +11,13 @@ from __future__ import annotations
 
 import os
 import signal
-import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
 from tests.support.broker import BarnabasBroker
 from tests.support.broker_group import BrokerGroup
 
-WAIT_TIMEOUT_S = 60.0
-POLL_S = 0.02
 SESSION_TIMEOUT_MS = 2_000
 """Short, so that a dead broker is missed soon; long enough for a machine that is busy."""
 
@@ -71,21 +68,6 @@ class Cluster(BrokerGroup[ClusterBroker]):
     def __init__(self, brokers: Sequence[ClusterBroker], zookeeper: str) -> None:
         super().__init__(brokers)
         self.zookeeper = zookeeper
-
-    def wait_for(
-        self, predicate: Callable[[], object], timeout_s: float = WAIT_TIMEOUT_S, what: str = ""
-    ) -> None:
-        """Poll until `predicate` is true; fails with the output of every broker."""
-        deadline = time.monotonic() + timeout_s
-        while not predicate():
-            if time.monotonic() > deadline:
-                raise AssertionError(f"{what or predicate} not within {timeout_s} s\n{self.output_text()}")
-            time.sleep(POLL_S)
-
-    def output_text(self) -> str:
-        return "\n".join(
-            f"--- broker {broker.id}\n{broker.output_text()}" for broker in self.brokers if broker.was_started
-        )
 
 
 @contextmanager

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.peers.kafka import PeerUnavailable
+from tests.peers.maven import PeerUnavailable
 from tests.peers.spark_kafka import connector_jars
 
 if TYPE_CHECKING:

@@ -144,40 +144,27 @@ def start(what: str, url: str) -> None:
     click.echo(f"started {spec.name}")
 
 
-@pipeline.command()
-@_name
-@_url
-def stop(name: str, url: str) -> None:
-    """Stop NAME; its offsets can then be changed."""
-    ask(url, "PUT", path_of(name, "stop"))
-    click.echo(f"stopped {name}")
+def _steering(verb: str, done: str, help_text: str, *, method: str = "PUT", query: str = "") -> None:
+    """A command that only passes its name on to the service."""
+
+    @pipeline.command(name=verb, help=help_text)
+    @_name
+    @_url
+    def steer(name: str, url: str) -> None:
+        ask(url, method, path_of(name, verb) + query)
+        click.echo(f"{done} {name}")
 
 
-@pipeline.command()
-@_name
-@_url
-def pause(name: str, url: str) -> None:
-    """Pause NAME: its query ends, its checkpoint stays."""
-    ask(url, "PUT", path_of(name, "pause"))
-    click.echo(f"paused {name}")
-
-
-@pipeline.command()
-@_name
-@_url
-def resume(name: str, url: str) -> None:
-    """Let NAME go on where it was."""
-    ask(url, "PUT", path_of(name, "resume"))
-    click.echo(f"resumed {name}")
-
-
-@pipeline.command()
-@_name
-@_url
-def restart(name: str, url: str) -> None:
-    """Start NAME again, whatever became of it."""
-    ask(url, "POST", path_of(name, "restart") + "?includeTasks=true")
-    click.echo(f"restarted {name}")
+_steering("stop", "stopped", "Stop NAME; its offsets can then be changed.")
+_steering("pause", "paused", "Pause NAME: its query ends, its checkpoint stays.")
+_steering("resume", "resumed", "Let NAME go on where it was.")
+_steering(
+    "restart",
+    "restarted",
+    "Start NAME again, whatever became of it.",
+    method="POST",
+    query="?includeTasks=true",
+)
 
 
 @pipeline.command()

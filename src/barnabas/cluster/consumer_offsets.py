@@ -7,11 +7,10 @@ OffsetFetch of version 0 still use it; the two worlds know nothing of each other
 from __future__ import annotations
 
 from barnabas.cluster.coordination import Coordination, NodeExists, NoNode
+from barnabas.cluster.znode_json import reading
 
 
 class ConsumerOffsetZnode:
-    PARENT = "/consumers"
-
     @staticmethod
     def path(group: str, topic: str, partition: int) -> str:
         return f"/consumers/{group}/offsets/{topic}/{partition}"
@@ -22,7 +21,8 @@ class ConsumerOffsetZnode:
 
     @staticmethod
     def decode(data: bytes) -> int:
-        return int(data)
+        with reading("a consumer offset"):
+            return int(data)
 
 
 async def write_consumer_offset(

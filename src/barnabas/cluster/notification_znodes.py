@@ -112,20 +112,3 @@ class PreferredReplicaElectionZnode:
     def decode(data: bytes) -> set[TopicPartition]:
         with reading("the preferred replica election"):
             return _partitions(data)
-
-
-class ConsumerOffsetZnode:
-    """Offsets of version 0 commits."""
-
-    @staticmethod
-    def path(group: str, topic: str, partition: int) -> str:
-        return f"/consumers/{group}/offsets/{topic}/{partition}"
-
-    @staticmethod
-    def encode(offset: int) -> bytes:
-        return str(offset).encode()
-
-    @staticmethod
-    def decode(data: bytes) -> int:
-        with reading("a consumer offset"):
-            return int(data)

@@ -11,7 +11,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-import resource
 from contextlib import AsyncExitStack
 
 from barnabas.cluster.broker_znodes import BrokerInfo
@@ -43,29 +42,28 @@ from barnabas.handlers.table import ALL_APIS, CLUSTER_APIS
 from barnabas.network.exchange import Exchange
 from barnabas.network.listener import Endpoint as Bind
 from barnabas.network.server import Server
-from barnabas.network.settings import UNLIMITED, NetworkSettings
 from barnabas.node.broker_config import BrokerConfig
 from barnabas.node.cluster_member import ClusterMember
 from barnabas.node.config_keys import BROKER_KEYS
-from barnabas.node.config_parsing import connection_overrides
 from barnabas.node.coordination_store import open_coordination
 from barnabas.node.groups import make_group_coordinator, offsets_topic
 from barnabas.node.identity import GENERATE, Remembered, check_cluster_id, choose_broker_id, remembered
 from barnabas.node.lifecycle import BrokerState, Lifecycle
 from barnabas.node.listeners import Listener, advertised_endpoints
+from barnabas.node.log_settings import cleaner_settings, log_manager_settings
 from barnabas.node.metrics_endpoint import MetricsEndpoint
+from barnabas.node.network_settings import follow_network_settings, network_settings
 from barnabas.node.replication_settings import follow_replication_settings, replication_settings
 from barnabas.node.runtime import LoopScheduler, ThreadBackground, TimerDriver
 from barnabas.node.transactions import LocalMarkers, make_transaction_coordinator, transaction_topic
 from barnabas.purgatory.timer import Timer
 from barnabas.replication.fetch_session import FetchSessions
 from barnabas.replication.replica_manager import ReplicaManager
-from barnabas.storage.cleaner.log_cleaner import CleanerSettings
 from barnabas.storage.directory_properties import MetaProperties, read_meta_properties, write_meta_properties
 from barnabas.storage.environment import Environment, LogDirectory
 from barnabas.storage.files import Files, RealFiles
 from barnabas.storage.log import Log
-from barnabas.storage.log_manager import LogManager, LogManagerSettings
+from barnabas.storage.log_manager import LogManager
 
 logger = logging.getLogger(__name__)
 
@@ -266,29 +264,16 @@ class Broker:
         return found
 
     def _open_logs(self, configs: ConfigRepository) -> LogManager:
-        config = self.config
         environment = Environment(
             files=self._files,
             clock=self._clock,
             randomness=self._randomness,
             scheduler=self._scheduler,
             background=self._background,
-            producer_id_expiration_ms=config.producer_id_expiration_ms,
-        )
-        settings = LogManagerSettings(
-            log_directories=tuple(str(path) for path in config.log_dirs),
-            recovery_threads_per_directory=config.num_recovery_threads_per_data_dir,
-            retention_check_interval_ms=config.log_retention_check_interval_ms,
-            flush_check_interval_ms=config.log_flush_scheduler_interval_ms,
-            recovery_checkpoint_interval_ms=config.log_flush_offset_checkpoint_interval_ms,
-            start_offset_checkpoint_interval_ms=config.log_flush_start_offset_checkpoint_interval_ms,
-            high_watermark_checkpoint_interval_ms=config.replica_high_watermark_checkpoint_interval_ms,
-            producer_expiration_check_interval_ms=config.producer_id_expiration_check_interval_ms,
-            initial_delay_ms=config.log_initial_task_delay_ms,
-            cleaner=_cleaner_settings(configs),
+            producer_id_expiration_ms=self.config.producer_id_expiration_ms,
         )
         log_manager = LogManager(
-            settings,
+            log_manager_settings(self.config, configs),
             environment,
             configs.topic_config,
             on_flushed=self._flushed,
@@ -323,35 +308,25 @@ class Broker:
 
     def _bind(self) -> Server:
         """Take the ports now, so that a conflict stops the start before anything else happens."""
-        config = self.config
-        settings = NetworkSettings(
-            request_bytes_max=config.socket_request_max_bytes,
-            idle_ms_max=config.connections_max_idle_ms,
-            connections_max=min(config.max_connections, connections_allowed()),
-            connections_per_ip_max=config.max_connections_per_ip,
-            connections_per_ip_overrides=config.max_connections_per_ip_overrides,
-            send_buffer_bytes=-1,
-            receive_buffer_bytes=-1,
-            backlog=config.socket_listen_backlog_size,
-        )
+        listeners = self.config.listeners
         server = Server(
-            _refuse_all, clock=self._clock, scheduler=self._scheduler, metrics=self.metrics, settings=settings
+            _refuse_all,
+            clock=self._clock,
+            scheduler=self._scheduler,
+            metrics=self.metrics,
+            settings=network_settings(self.config),
         )
-        bound = server.bind([Bind(each.name, each.host, each.port) for each in config.listeners])
+        bound = server.bind([Bind(each.name, each.host, each.port) for each in listeners])
         self.bound_listeners = [
             Listener(wanted.name, wanted.security_protocol, wanted.host, got.port)
-            for wanted, got in zip(config.listeners, bound, strict=True)
+            for wanted, got in zip(listeners, bound, strict=True)
         ]
         return server
 
     def _follow_settings(self, configs: ConfigRepository, server: Server, replicas: ReplicaManager) -> None:
         """Settings of the broker itself that may change while it runs; topics' follow by themselves."""
-        server.settings.connections_max = min(configs.broker_value("max.connections"), connections_allowed())
-        server.settings.connections_per_ip_max = configs.broker_value("max.connections.per.ip")
-        server.settings.connections_per_ip_overrides = connection_overrides(
-            configs.broker_value("max.connections.per.ip.overrides")
-        )
-        replicas.log_manager.cleaner.reconfigure(_cleaner_settings(configs))
+        follow_network_settings(server.settings, configs)
+        replicas.log_manager.cleaner.reconfigure(cleaner_settings(configs))
         follow_replication_settings(replicas.settings, configs)
 
     def _make_member(
@@ -448,27 +423,6 @@ class Broker:
         logger.info("metrics on http://%s:%d/metrics", host, bound)
 
 
-def _cleaner_settings(configs: ConfigRepository) -> CleanerSettings:
-    """The settings of compaction that are in force."""
-    value = configs.broker_value
-    return CleanerSettings(
-        is_enabled=value("log.cleaner.enable"),
-        threads=value("log.cleaner.threads"),
-        dedupe_buffer_bytes=value("log.cleaner.dedupe.buffer.size"),
-        io_buffer_bytes=value("log.cleaner.io.buffer.size"),
-        load_factor=value("log.cleaner.io.buffer.load.factor"),
-        io_bytes_per_second_max=value("log.cleaner.io.max.bytes.per.second"),
-        backoff_ms=value("log.cleaner.backoff.ms"),
-    )
-
-
 def _refuse_all(exchange: Exchange, frame: memoryview) -> None:  # noqa: ARG001 - the shape of a dispatch
     """Stands in until the handlers are ready; nothing is accepted before that."""
     exchange.close("the broker is starting")
-
-
-def connections_allowed() -> int:
-    """What connections may take of the process's descriptors: logs must be able to open files,
-    however many clients there are."""
-    limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    return UNLIMITED if limit == resource.RLIM_INFINITY else max(limit // 2, 64)

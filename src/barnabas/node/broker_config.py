@@ -33,52 +33,36 @@ class BrokerConfig:
     broker_rack: str | None
 
     num_partitions: int
-    default_replication_factor: int
     auto_create_topics_enable: bool
     delete_topic_enable: bool
 
-    socket_send_buffer_bytes: int
-    socket_receive_buffer_bytes: int
     socket_request_max_bytes: int
     socket_listen_backlog_size: int
     socket_connection_setup_timeout_ms: int
-    socket_connection_setup_timeout_max_ms: int
     max_connections: int
     max_connections_per_ip: int
-    max_connection_creation_rate: int
     connections_max_idle_ms: int
     connection_failed_authentication_delay_ms: int
 
     background_threads: int
     num_recovery_threads_per_data_dir: int
-    queued_max_requests: int
     queued_max_request_bytes: int
     request_timeout_ms: int
     fetch_max_bytes: int
     max_incremental_fetch_session_cache_slots: int
     max_request_partition_size_limit: int
-    message_max_bytes: int
 
-    log_segment_bytes: int
-    log_segment_delete_delay_ms: int
     log_initial_task_delay_ms: int
-    log_retention_bytes: int
     log_retention_check_interval_ms: int
     log_flush_scheduler_interval_ms: int
     log_flush_offset_checkpoint_interval_ms: int
     log_flush_start_offset_checkpoint_interval_ms: int
-    log_cleaner_enable: bool
     log_cleaner_threads: int
-    log_cleaner_io_max_bytes_per_second: float
     log_cleaner_dedupe_buffer_size: int
-    log_cleaner_io_buffer_size: int
-    log_cleaner_io_buffer_load_factor: float
-    log_cleaner_backoff_ms: int
 
     min_insync_replicas: int
     replica_lag_time_max_ms: int
     replica_socket_timeout_ms: int
-    replica_socket_receive_buffer_bytes: int
     replica_fetch_max_bytes: int
     replica_fetch_response_max_bytes: int
     replica_fetch_wait_max_ms: int
@@ -89,15 +73,11 @@ class BrokerConfig:
     follower_replication_throttled_rate: int
     replica_high_watermark_checkpoint_interval_ms: int
     replica_selector_class: str | None
-    fetch_purgatory_purge_interval_requests: int
-    producer_purgatory_purge_interval_requests: int
-    delete_records_purgatory_purge_interval_requests: int
 
     auto_leader_rebalance_enable: bool
     leader_imbalance_per_broker_percentage: int
     leader_imbalance_check_interval_seconds: int
     unclean_leader_election_enable: bool
-    unclean_leader_election_interval_ms: int
     controller_socket_timeout_ms: int
     controlled_shutdown_enable: bool
     controlled_shutdown_max_retries: int
@@ -108,18 +88,14 @@ class BrokerConfig:
     zookeeper_auth: str | None
     zookeeper_set_acl: bool
     zookeeper_ssl_client_enable: bool
-    zookeeper_max_in_flight_requests: int
 
     group_min_session_timeout_ms: int
     group_max_session_timeout_ms: int
     group_initial_rebalance_delay_ms: int
     group_max_size: int
-    group_consumer_session_timeout_ms: int
-    group_consumer_heartbeat_interval_ms: int
     group_consumer_max_size: int
     offset_metadata_max_bytes: int
     offsets_load_buffer_size: int
-    offsets_topic_replication_factor: int
     offsets_topic_num_partitions: int
     offsets_topic_segment_bytes: int
     offsets_topic_compression_codec: int
@@ -129,7 +105,6 @@ class BrokerConfig:
 
     transaction_max_timeout_ms: int
     transactional_id_expiration_ms: int
-    transaction_state_log_replication_factor: int
     transaction_state_log_num_partitions: int
     transaction_state_log_min_isr: int
     transaction_state_log_segment_bytes: int
@@ -140,15 +115,7 @@ class BrokerConfig:
     producer_id_expiration_ms: int
     producer_id_expiration_check_interval_ms: int
 
-    quota_window_num: int
-    quota_window_size_seconds: int
-    replication_quota_window_num: int
-    replication_quota_window_size_seconds: int
-
     authorizer_class_name: str
-    super_users: str
-    allow_everyone_if_no_acl_found: bool
-    connections_max_reauth_ms: int
 
     # What follows is worked out of several keys.
     given: Mapping[str, str]

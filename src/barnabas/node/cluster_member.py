@@ -69,7 +69,13 @@ class ClusterMember:
         self._metadata = metadata
         self._clock = clock
         listener_name = config.inter_broker_listener.name
-        self.peers = Peers(broker_id, metadata, listener_name, config.controller_socket_timeout_ms)
+        self.peers = Peers(
+            broker_id,
+            metadata,
+            listener_name,
+            connect_timeout_ms=config.socket_connection_setup_timeout_ms,
+            request_timeout_ms=config.controller_socket_timeout_ms,
+        )
         self.isr_store = ZnodeIsrStore(znodes, clock, scheduler)
         self.controller = KafkaController(
             znodes,

@@ -1,7 +1,8 @@
 """The states of a broker's life, and which may follow which.
 
 Start-up raises while the broker is shutting down and does nothing if it is already up or on its
-way; shutdown runs once. The state is a metric, with the numbers that Kafka's own metric has.
+way; shutdown runs once. The state is a metric, with the numbers that Kafka's own metric has
+(its 2, recovering after a crash, is part of STARTING here: nobody can ask before recovery is done).
 """
 
 from __future__ import annotations
@@ -14,7 +15,6 @@ from barnabas.core.transitions import Transitions
 class BrokerState(IntEnum):
     NOT_RUNNING = 0
     STARTING = 1
-    RECOVERY = 2
     RUNNING = 3
     PENDING_CONTROLLED_SHUTDOWN = 6
     SHUTTING_DOWN = 7
@@ -24,16 +24,10 @@ TRANSITIONS = Transitions(
     {
         BrokerState.NOT_RUNNING: frozenset({BrokerState.SHUTTING_DOWN}),
         BrokerState.STARTING: frozenset({BrokerState.NOT_RUNNING}),
-        BrokerState.RECOVERY: frozenset({BrokerState.STARTING}),
-        BrokerState.RUNNING: frozenset({BrokerState.STARTING, BrokerState.RECOVERY}),
+        BrokerState.RUNNING: frozenset({BrokerState.STARTING}),
         BrokerState.PENDING_CONTROLLED_SHUTDOWN: frozenset({BrokerState.RUNNING}),
         BrokerState.SHUTTING_DOWN: frozenset(
-            {
-                BrokerState.STARTING,
-                BrokerState.RECOVERY,
-                BrokerState.RUNNING,
-                BrokerState.PENDING_CONTROLLED_SHUTDOWN,
-            }
+            {BrokerState.STARTING, BrokerState.RUNNING, BrokerState.PENDING_CONTROLLED_SHUTDOWN}
         ),
     }
 )

@@ -17,16 +17,21 @@ from barnabas.core.errors import BrokerNotAvailable
 from barnabas.core.ids import BrokerId
 from barnabas.protocol.schema import Message
 
-CONNECT_TIMEOUT_MS = 5_000.0
-
 
 class Peers:
     def __init__(
-        self, broker_id: BrokerId, metadata: MetadataCache, listener_name: str, request_timeout_ms: float
+        self,
+        broker_id: BrokerId,
+        metadata: MetadataCache,
+        listener_name: str,
+        *,
+        connect_timeout_ms: float,
+        request_timeout_ms: float,
     ) -> None:
         self._client_id = f"broker-{broker_id}"
         self._metadata = metadata
         self._listener_name = listener_name
+        self._connect_timeout_ms = connect_timeout_ms
         self._request_timeout_ms = request_timeout_ms
         self._channels: dict[int, asyncio.Task[Channel]] = {}
 
@@ -35,7 +40,7 @@ class Peers:
         return await Channel.connect(
             address_of(broker, self._listener_name),
             client_id=self._client_id,
-            connect_timeout_ms=CONNECT_TIMEOUT_MS,
+            connect_timeout_ms=self._connect_timeout_ms,
             request_timeout_ms=self._request_timeout_ms,
         )
 

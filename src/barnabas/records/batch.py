@@ -56,6 +56,15 @@ NO_PRODUCER_EPOCH: Final = -1
 NO_SEQUENCE: Final = -1
 NO_LEADER_EPOCH: Final = -1
 
+
+def codec_of(attributes: int) -> Codec:
+    """Of a batch, or of a message of formats 0 and 1: the bits are the same."""
+    try:
+        return CODECS[attributes & CODEC_MASK]
+    except IndexError:
+        raise InvalidRecord(f"Unknown compression type {attributes & CODEC_MASK}") from None
+
+
 HEADER: Final = struct.Struct(">qiibIhiqqqhii")
 assert HEADER.size == HEADER_BYTES
 _unpack_header = HEADER.unpack_from
@@ -131,10 +140,7 @@ class RecordBatch:
 
     @property
     def codec(self) -> Codec:
-        try:
-            return CODECS[self.attributes & CODEC_MASK]
-        except IndexError:
-            raise InvalidRecord(f"Unknown compression type {self.attributes & CODEC_MASK}") from None
+        return codec_of(self.attributes)
 
     @property
     def is_log_append_time(self) -> bool:

@@ -38,10 +38,10 @@ SNAPPY_RATIO_MAX: Final = 64
 """A snappy element turns at least 2 bytes into at most 64, so a longer claim is a lie."""
 
 LZ4_FAST_LEVEL: Final = 9
+"""Kafka's default level, and the name it gives to the fast compressor."""
 LZ4_FLAGS_AT: Final = 4
 LZ4_BLOCKS_INDEPENDENT: Final = 0x20
 """Kafka's own clients read no other frames, so none may get into a log."""
-"""Kafka's default level, and the name it gives to the fast compressor."""
 
 
 class Codec(enum.IntEnum):

@@ -34,10 +34,11 @@ from barnabas.records.batch import (
     NO_SEQUENCE,
     NO_TIMESTAMP,
     RecordBatch,
+    codec_of,
     read_batch,
 )
 from barnabas.records.builder import BatchBuilder
-from barnabas.records.compression import CODECS, Codec, compress, decompress
+from barnabas.records.compression import Codec, compress, decompress
 from barnabas.records.record import Record, iterate_records
 from barnabas.records.varint import INT64_MAX, Buffer
 
@@ -114,10 +115,7 @@ class LegacyMessage:
 
     @property
     def codec(self) -> Codec:
-        try:
-            return CODECS[self.attributes & CODEC_MASK]
-        except IndexError:
-            raise InvalidRecord(f"Unknown compression type {self.attributes & CODEC_MASK}") from None
+        return codec_of(self.attributes)
 
     @property
     def is_log_append_time(self) -> bool:

@@ -8,7 +8,7 @@ import pytest
 
 from tests.differential.case import Triple
 from tests.differential.cluster.cases import all_triples
-from tests.differential.compare import Accepted, Difference, differences, read_accepted
+from tests.differential.compare import Difference, differences, read_accepted, sorted_out
 from tests.differential.conftest import Sides
 from tests.differential.driver import run
 
@@ -33,14 +33,7 @@ def test_both_clusters_give_the_same_answer(triple: Triple, cluster_sides: Sides
         found += differences(mine.answer, other.answer, f"#{number}")
     if len(ours) != len(theirs):
         found.append(Difference("steps", len(ours), len(theirs)))
-    used: list[Accepted] = []
-    kept: list[Difference] = []
-    for difference in found:
-        row = next((each for each in ACCEPTED if each.covers(triple, difference)), None)
-        if row is None:
-            kept.append(difference)
-        else:
-            used.append(row)
+    kept, used = sorted_out(triple, found, ACCEPTED)
     cluster_sides.report.add(triple, kept, used)
     assert not kept, "\n" + "\n".join(f"  {each}" for each in kept)
 

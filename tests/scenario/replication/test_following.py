@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
+import pytest
+
 from barnabas.client.channel import Channel
 from barnabas.core.errors import KafkaStorageError, NotLeaderOrFollower
 from barnabas.core.metrics import Gauge
@@ -17,6 +19,7 @@ from barnabas.protocol.messages.delete_records import (
 from barnabas.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
 from barnabas.protocol.messages.leader_and_isr import LeaderAndIsrResponse
 from barnabas.replication.settings import RACK_AWARE_SELECTOR, UNTHROTTLED
+from barnabas.storage.log import Log
 from barnabas.storage.log_config import LogConfig
 from barnabas.storage.names import LOG
 from tests.scenario.replication.support import ONE, TOPIC, ZERO, Member, Trio, eventually, trio
@@ -70,6 +73,33 @@ async def test_a_log_that_starts_inside_a_batch_is_copied_with_the_whole_batch(t
         log = cluster[2].partition().log
         assert (log.log_start_offset, log.log_end_offset) == (2, 5)
         assert cluster[2].bytes_of() == cluster[1].bytes_of()
+
+
+async def test_the_high_watermark_of_a_follower_is_the_smaller_of_its_own_end_and_the_leaders(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[tuple[int, int]] = []
+    advance = Log.advance_high_watermark
+
+    def look_and_advance(log: Log, offset: int) -> None:
+        if log is cluster[2].partition().log:
+            seen.append((log.log_end_offset, offset))
+        advance(log, offset)
+
+    async with trio(tmp_path, 2) as cluster:
+        cluster[2].settings.replica_fetch_max_bytes = 1
+        await cluster.lead(1, epoch=0, isr=[1], tell=[1])
+        for number in range(10):
+            await cluster[1].produce(b"%d" % number)
+        monkeypatch.setattr(Log, "advance_high_watermark", look_and_advance)
+        await cluster.lead(1, epoch=1, isr=[1])
+        await eventually(lambda: cluster.store.states[ZERO].isr == (1, 2))
+        assert len({end for end, _ in seen}) > 3, "it came in steps"
+        assert all(high_watermark == min(end, 10) for end, high_watermark in seen)
+        waiting = asyncio.create_task(cluster[1].produce(b"more"))
+        await eventually(lambda: (11, 10) in seen)
+        assert (await waiting).error_code == 0
+        await eventually(lambda: seen[-1] == (11, 11))
 
 
 async def test_a_damaged_partition_does_not_hold_up_the_others(tmp_path: Path) -> None:

@@ -7,10 +7,11 @@ import json
 import pytest
 
 from barnabas.cluster.acl_znodes import AclChangeZnode, AclEntry, AclZnode
-from barnabas.cluster.broker_znodes import BrokerIdZnode, BrokerInfo, Endpoint
+from barnabas.cluster.broker_znodes import BrokerIdZnode, BrokerInfo, BrokerSequenceZnode, Endpoint
+from barnabas.cluster.consumer_offsets import ConsumerOffsetZnode
 from barnabas.cluster.notification_znodes import (
     ConfigChangeZnode,
-    ConsumerOffsetZnode,
+    DeleteTopicsZnode,
     IsrChangeZnode,
     LogDirEventZnode,
     PreferredReplicaElectionZnode,
@@ -217,6 +218,28 @@ def test_nonsense_is_one_kind_of_error(data: bytes) -> None:
         ControllerZnode.decode(data)
 
 
+def test_every_path_is_apache_kafkas() -> None:
+    assert BrokerIdZnode.path(1) == "/brokers/ids/1"
+    assert BrokerSequenceZnode.PATH == "/brokers/seqid"
+    assert TopicZnode.path("t") == "/brokers/topics/t"
+    assert PartitionStateZnode.path("t", 3) == "/brokers/topics/t/partitions/3/state"
+    assert (ControllerZnode.PATH, ControllerEpochZnode.PATH) == ("/controller", "/controller_epoch")
+    assert ReassignPartitionsZnode.PATH == "/admin/reassign_partitions"
+    assert DeleteTopicsZnode.path("t") == "/admin/delete_topics/t"
+    assert PreferredReplicaElectionZnode.PATH == "/admin/preferred_replica_election"
+    assert IsrChangeZnode.CREATE_PATH == "/isr_change_notification/isr_change_"
+    assert LogDirEventZnode.CREATE_PATH == "/log_dir_event_notification/log_dir_event_"
+    assert ConfigChangeZnode.CREATE_PATH == "/config/changes/config_change_"
+    for entity_type in ("topics", "clients", "brokers", "users", "ips"):
+        assert ConfigZnode.path(entity_type, "x") == f"/config/{entity_type}/x"
+    assert ClusterIdZnode.PATH == "/cluster/id"
+    assert AclZnode.path("Topic", "t") == "/kafka-acl/Topic/t"
+    assert AclChangeZnode.LITERAL_CREATE_PATH == "/kafka-acl-changes/acl_changes_"
+
+
 def test_the_paths_that_a_broker_makes() -> None:
     assert {"/brokers/ids", "/brokers/topics", "/config/topics", "/config/ips"} <= set(PERSISTENT_PATHS)
     assert {"/latest_producer_id_block", "/admin/delete_topics", "/brokers/seqid"} <= set(PERSISTENT_PATHS)
+    assert {"/isr_change_notification", "/log_dir_event_notification"} <= set(PERSISTENT_PATHS)
+    assert {"/config/changes", "/config/brokers", "/config/users", "/config/clients"} <= set(PERSISTENT_PATHS)
+    assert {"/kafka-acl", "/kafka-acl-changes"} <= set(PERSISTENT_PATHS)

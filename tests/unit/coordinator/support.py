@@ -375,30 +375,9 @@ class Groups:
 
     # Offsets
 
-    def commit(
-        self,
-        offset: int,
-        *,
-        group: str = "g",
-        member: str = "",
-        generation: int = -1,
-        topic: str = "t",
-        partition: int = 0,
-        metadata: str = "",
-        retention_ms: int = -1,
-        version: int = 9,
-    ) -> int:
-        answer = self.commit_later(
-            offset,
-            group=group,
-            member=member,
-            generation=generation,
-            topic=topic,
-            partition=partition,
-            metadata=metadata,
-            retention_ms=retention_ms,
-            version=version,
-        )
+    def commit(self, offset: int, **asked: Any) -> int:
+        """The error code; `asked` as `commit_later` takes it."""
+        answer = self.commit_later(offset, **asked)
         code: int = answer.value.topics[0].partitions[0].error_code
         return code
 
@@ -445,13 +424,9 @@ class Groups:
         self.coordinator.fetch_offsets([request], require_stable=require_stable, respond=answer)
         return answer
 
-    def fetch(
-        self, *, group: str = "g", topic: str = "t", partition: int = 0, require_stable: bool = False
-    ) -> int:
+    def fetch(self, **asked: Any) -> int:
         """The committed offset; -1 if there is none, minus the error code times 1000 if there is one."""
-        (answer,) = self.fetch_later(
-            group=group, topic=topic, partition=partition, require_stable=require_stable
-        ).value
+        (answer,) = self.fetch_later(**asked).value
         if answer.error_code:
             return -1000 * int(answer.error_code)
         found = answer.topics[0].partitions[0]

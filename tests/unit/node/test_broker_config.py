@@ -7,6 +7,7 @@ from typing import Any, get_type_hints
 
 import pytest
 
+import barnabas
 from barnabas.core.config import ConfigType
 from barnabas.core.errors import InvalidConfig
 from barnabas.node import config_checks
@@ -14,7 +15,10 @@ from barnabas.node.broker_config import BrokerConfig
 from barnabas.node.config_keys import BROKER_KEYS
 from barnabas.node.config_keys.lookup import is_secret
 from barnabas.node.config_keys.refused import refusal
+from barnabas.node.config_keys.security import AUTHORIZATION, SASL, TLS, TOKENS
 from barnabas.node.config_keys.sockets import SECURITY_PROTOCOLS
+from barnabas.node.config_keys.words import NO_EFFECT
+from barnabas.node.network_settings import network_settings
 from barnabas.node.render_config_docs import render
 from barnabas.storage.log_config import COARSER_SYNONYMS, TOPIC_KEYS, broker_default, resolve
 
@@ -76,6 +80,28 @@ def test_every_declared_attribute_is_a_key_of_that_type() -> None:
         row = rows[attribute]
         expected: Any = PYTHON_TYPES[row.type]
         assert hints[attribute] == (expected if row.default is not None else expected | None), attribute
+
+
+def test_a_key_that_nothing_reads_says_so() -> None:
+    """Those of TLS, SASL and tokens aside: what would read them is refused as a whole."""
+    readers = [
+        path.read_text()
+        for path in Path(barnabas.__file__).parent.rglob("*.py")
+        if "config_keys" not in path.parts
+    ]
+    code = "\n".join(readers)
+    unserved = {row.name for row in (*TLS, *SASL, *TOKENS, *AUTHORIZATION)}
+    for name, row in BROKER_KEYS.items():
+        if name in unserved or name.startswith(("zookeeper.ssl.", "password.encoder.")):
+            continue
+        is_read = f'"{name}"' in code or f".{name.replace('.', '_')}" in code
+        assert is_read or row.doc.startswith(NO_EFFECT), name
+
+
+def test_socket_buffers_are_left_to_the_system_unless_a_size_is_given() -> None:
+    assert network_settings(load({})).send_buffer_bytes == -1
+    given = network_settings(load({"socket.send.buffer.bytes": "4096", "socket.receive.buffer.bytes": "-1"}))
+    assert (given.send_buffer_bytes, given.receive_buffer_bytes) == (4096, -1)
 
 
 @pytest.mark.parametrize(

@@ -75,7 +75,7 @@ def test_what_was_given_wins_over_the_clusters_defaults() -> None:
     made = cluster({"offsets.topic.replication.factor": "2", "num.partitions": "6"}).properties
     assert made[1]["offsets.topic.replication.factor"] == "2"
     assert made[1]["num.partitions"] == "6"
-    assert BrokerConfig.load(made[1]).default_replication_factor == 1
+    assert BrokerConfig.load(made[1]).values["default.replication.factor"] == 1
 
 
 @pytest.mark.parametrize("properties", [{}, {"zookeeper.connect": "local"}])

@@ -61,6 +61,10 @@ BYTES_PER_TRANSACTION_MAX: Final = 512 * 1024
 UNCLEAN_KEY: Final = "unclean.leader.election.enable"
 
 
+Pending = dict[TopicPartition, list[Operation]]
+"""What is yet to be written, by the partition that it is about."""
+
+
 class Written(NamedTuple):
     """What became of a bulk write of states."""
 
@@ -151,35 +155,38 @@ class ControllerStore:
     async def update_states(self, states: Mapping[TopicPartition, PartitionState]) -> Written:
         """Replace states, each on condition that it still has the version that it carries."""
         written = Written({}, [])
+
+        async def sort_out(pending: Pending) -> None:
+            present = await self.read_states(pending)
+            for each in list(pending):
+                wanted, found = states[each], present.get(each)
+                if found is not None and found.state_version == wanted.state_version:
+                    continue
+                del pending[each]
+                if found == _written_once(wanted):
+                    written.done[each] = found
+                else:
+                    written.stale.append(each)
+
         for chunk in _chunks([(each, _update(each, state)) for each, state in states.items()]):
-            await self._update_chunk(dict(chunk), states, written)
+            for each in await self._write_pending(dict(chunk), sort_out):
+                written.done[each] = _written_once(states[each])
         return written
 
-    async def _update_chunk(
-        self,
-        pending: dict[TopicPartition, list[Operation]],
-        states: Mapping[TopicPartition, PartitionState],
-        written: Written,
-    ) -> None:
+    async def _write_pending(
+        self, pending: Pending, sort_out: Callable[[Pending], Awaitable[None]]
+    ) -> Iterable[TopicPartition]:
+        """Write what is pending in one transaction; of which partitions it was.
+
+        Whenever nodes are not as expected, `sort_out` takes out, or writes otherwise, what cannot go."""
         while pending:
             try:
                 await self.write([each for operations in pending.values() for each in operations])
-            except (BadVersion, NoNode):
-                present = await self.read_states(pending)
-                for each in list(pending):
-                    wanted, found = states[each], present.get(each)
-                    if found is not None and found.state_version == wanted.state_version:
-                        continue
-                    del pending[each]
-                    if found == wanted._replace(state_version=wanted.state_version + 1):
-                        written.done[each] = found
-                    else:
-                        written.stale.append(each)
+            except (BadVersion, NodeExists, NoNode):
+                await sort_out(pending)
             else:
-                for each in pending:
-                    wanted = states[each]
-                    written.done[each] = wanted._replace(state_version=wanted.state_version + 1)
-                return
+                break
+        return pending
 
     async def create_states(self, states: Mapping[TopicPartition, PartitionState]) -> Written:
         """Give states to partitions that have none, with the nodes above them."""
@@ -193,7 +200,10 @@ class ControllerStore:
         for parents in _chunks(missing):
             await self._create_all([each for _, operations in parents for each in operations])
         for chunk in _chunks([(each, _creation(each, state)) for each, state in states.items()]):
-            await self._create_chunk(dict(chunk), states, written)
+            done = await self._write_pending(
+                dict(chunk), lambda pending: self._sort_out_creations(pending, states, written)
+            )
+            written.done.update({each: states[each] for each in done})
         return written
 
     async def _create_all(self, operations: Sequence[Operation]) -> None:
@@ -207,26 +217,8 @@ class ControllerStore:
                 except (NodeExists, NoNode):
                     continue
 
-    async def _create_chunk(
-        self,
-        pending: dict[TopicPartition, list[Operation]],
-        states: Mapping[TopicPartition, PartitionState],
-        written: Written,
-    ) -> None:
-        while pending:
-            try:
-                await self.write([each for operations in pending.values() for each in operations])
-            except (NodeExists, NoNode):
-                await self._sort_out_creations(pending, states, written)
-            else:
-                written.done.update({each: states[each] for each in pending})
-                return
-
     async def _sort_out_creations(
-        self,
-        pending: dict[TopicPartition, list[Operation]],
-        states: Mapping[TopicPartition, PartitionState],
-        written: Written,
+        self, pending: Pending, states: Mapping[TopicPartition, PartitionState], written: Written
     ) -> None:
         """Take out of `pending` what need not or cannot be created, and parents that exist."""
         wanted = list(pending)
@@ -315,6 +307,11 @@ def _decoded(
             except MalformedZnode as error:
                 logger.error("%s", error)
     return decoded
+
+
+def _written_once(state: PartitionState) -> PartitionState:
+    """As it stands in the store after an update on condition of its version."""
+    return state._replace(state_version=state.state_version + 1)
 
 
 def _update(topic_partition: TopicPartition, state: PartitionState) -> list[Operation]:

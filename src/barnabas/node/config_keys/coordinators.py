@@ -199,35 +199,35 @@ TRANSACTIONS = (
 QUOTAS = (
     Key(
         "quota.window.num", INT, 11, at_least(1),
-        doc="Samples that the rate of a client is measured over.",
+        doc=NO_EFFECT + "There are no quotas of clients.",
     ),
     Key(
         "quota.window.size.seconds", INT, 1, at_least(1),
-        doc="The length of one such sample.",
+        doc=NO_EFFECT + "Likewise.",
     ),
     Key(
         "replication.quota.window.num", INT, 11, at_least(1),
-        doc="Samples that the rate of replication is measured over.",
+        doc=NO_EFFECT + "The rate of replication is measured over eleven seconds.",
     ),
     Key(
         "replication.quota.window.size.seconds", INT, 1, at_least(1),
-        doc="The length of one such sample.",
+        doc=NO_EFFECT + "Likewise.",
     ),
     Key(
         "alter.log.dirs.replication.quota.window.num", INT, 11, at_least(1),
-        doc="Samples that the rate of moves between directories is measured over.",
+        doc=NO_EFFECT + "Moves between directories have no quota.",
     ),
     Key(
         "alter.log.dirs.replication.quota.window.size.seconds", INT, 1, at_least(1),
-        doc="The length of one such sample.",
+        doc=NO_EFFECT + "Likewise.",
     ),
     Key(
         "controller.quota.window.num", INT, 11, at_least(1),
-        doc="Samples that the rate of changes to topics is measured over.",
+        doc=NO_EFFECT + "Changes to topics have no quota.",
     ),
     Key(
         "controller.quota.window.size.seconds", INT, 1, at_least(1),
-        doc="The length of one such sample.",
+        doc=NO_EFFECT + "Likewise.",
     ),
     Key(
         "client.quota.callback.class", CLASS, None,

@@ -53,7 +53,7 @@ DIRECTORIES = (
     ),
     Key(
         "log.dir.failure.timeout.ms", LONG, 30 * SECOND_MS, at_least(1),
-        doc="How long a failed directory may stay unreported to the controller before the broker stops.",
+        doc=NO_EFFECT + "A failed directory is reported through ZooKeeper, as often as it takes.",
     ),
 )  # fmt: skip
 

@@ -35,7 +35,7 @@ REPLICATION = (
     ),
     Key(
         "replica.socket.receive.buffer.bytes", INT, 64 * KIB, at_least(-1),
-        doc="SO_RCVBUF of a follower's connection.",
+        doc=NO_EFFECT + "The operating system adapts the buffer of a follower's connection.",
     ),
     Key(
         "replica.fetch.max.bytes", INT, MIB, at_least(0),
@@ -82,15 +82,15 @@ REPLICATION = (
     ),
     Key(
         "fetch.purgatory.purge.interval.requests", INT, 1_000, at_least(0),
-        doc="Completed fetches that may linger in the watch lists before they are swept.",
+        doc=NO_EFFECT + "Watch lists are swept after a thousand completed requests of any kind.",
     ),
     Key(
         "producer.purgatory.purge.interval.requests", INT, 1_000, at_least(0),
-        doc="The same for produce requests.",
+        doc=NO_EFFECT + "Likewise.",
     ),
     Key(
         "delete.records.purgatory.purge.interval.requests", INT, 1, at_least(0),
-        doc="The same for DeleteRecords.",
+        doc=NO_EFFECT + "Likewise.",
     ),
     Key(
         "inter.broker.protocol.version", STRING, "3.9-IV0",
@@ -117,7 +117,7 @@ LEADERS = (
     ),
     Key(
         "unclean.leader.election.interval.ms", LONG, 5 * MINUTE_MS, at_least(1),
-        doc="How often partitions without a leader are looked at for such an election.",
+        doc=NO_EFFECT + "Such an election is held when a broker comes or goes and when the setting changes.",
     ),
     Key(
         "controller.socket.timeout.ms", INT, 30 * SECOND_MS, at_least(1),

@@ -54,7 +54,7 @@ REQUESTS = (
     ),
     Key(
         "num.replica.alter.log.dirs.threads", INT, None,
-        doc="How many replicas may move between log directories at once; unset means one per directory.",
+        doc=NO_EFFECT + "Logs that move between directories take turns on the one event loop.",
     ),
     Key(
         "queued.max.requests", INT, 500, at_least(1),
@@ -127,15 +127,15 @@ SHUTDOWN = (
 METRICS = (
     Key(
         "metrics.num.samples", INT, 2, at_least(1),
-        doc="How many samples make up a windowed metric.",
+        doc=NO_EFFECT + "Metrics are counters, of which whoever reads them takes rates.",
     ),
     Key(
         "metrics.sample.window.ms", LONG, 30 * SECOND_MS, at_least(1),
-        doc="The length of one sample of a windowed metric.",
+        doc=NO_EFFECT + "Likewise.",
     ),
     Key(
         "metrics.recording.level", STRING, "INFO", one_of("INFO", "DEBUG", "TRACE"),
-        doc="The finest metrics that are kept.",
+        doc=NO_EFFECT + "All metrics are kept.",
     ),
     Key(
         "metric.reporters", LIST, (), None, CLUSTER_WIDE,
@@ -155,6 +155,6 @@ METRICS = (
     ),
     Key(
         "telemetry.max.bytes", INT, MIB, between(1, INT_MAX),
-        doc="The largest push of client metrics that is taken.",
+        doc=NO_EFFECT + "Clients' metrics are not taken.",
     ),
 )  # fmt: skip

@@ -11,6 +11,7 @@ from barnabas.node.config_keys.words import (
     LONG,
     MIB,
     MINUTE_MS,
+    NO_EFFECT,
     PER_BROKER,
     SECOND_MS,
     STRING,
@@ -53,11 +54,11 @@ LISTENERS = (
 SOCKETS = (
     Key(
         "socket.send.buffer.bytes", INT, 100 * KIB, at_least(-1),
-        doc="SO_SNDBUF of client connections; -1 leaves it to the operating system.",
+        doc="SO_SNDBUF of client connections, if given; else, or if -1, the operating system adapts it.",
     ),
     Key(
         "socket.receive.buffer.bytes", INT, 100 * KIB, at_least(-1),
-        doc="SO_RCVBUF of client connections; -1 leaves it to the operating system.",
+        doc="SO_RCVBUF of client connections, likewise.",
     ),
     Key(
         "socket.request.max.bytes", INT, 100 * MIB, at_least(1),
@@ -69,11 +70,11 @@ SOCKETS = (
     ),
     Key(
         "socket.connection.setup.timeout.ms", LONG, 10 * SECOND_MS, at_least(1),
-        doc="How long a connection to another broker may take to open at first.",
+        doc="How long a connection to another broker may take to open.",
     ),
     Key(
         "socket.connection.setup.timeout.max.ms", LONG, 30 * SECOND_MS, at_least(1),
-        doc="What that time may grow to when attempts keep failing.",
+        doc=NO_EFFECT + "That time does not grow.",
     ),
 )  # fmt: skip
 
@@ -93,7 +94,7 @@ CONNECTIONS = (
     ),
     Key(
         "max.connection.creation.rate", INT, INT_MAX, at_least(0), CLUSTER_WIDE,
-        "New connections per second that are accepted without delay.",
+        NO_EFFECT + "Connections are bounded in number, not in rate.",
     ),
     Key(
         "connections.max.idle.ms", LONG, 10 * MINUTE_MS,

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 import pytest
 
 from barnabas.cluster.coordination import ConnectionLoss, Operation, Result
-from barnabas.cluster.notification_znodes import ReassignPartitionsZnode
+from barnabas.cluster.notification_znodes import LogDirEventZnode, ReassignPartitionsZnode
 from barnabas.cluster.znodes import (
     ControllerEpochZnode,
     ControllerZnode,
@@ -18,7 +18,7 @@ from barnabas.cluster.znodes import (
 )
 from barnabas.controller.cluster.partition_machine import Election
 from barnabas.controller.cluster.partition_states import PartitionStatus
-from barnabas.controller.cluster.replica_states import ReplicaStatus
+from barnabas.controller.cluster.replica_states import PartitionReplica, ReplicaStatus
 from barnabas.controller.cluster.store import ControllerStore, Written
 from barnabas.controller.cluster.term import Term
 from barnabas.core.errors import NotController
@@ -29,6 +29,7 @@ from barnabas.protocol.messages.update_metadata import UpdateMetadataRequest
 from tests.unit.controller.cluster.support import Cluster
 
 T0 = TopicPartition("t", 0)
+T1 = TopicPartition("t", 1)
 
 
 async def test_one_of_several_brokers_is_the_controller(cluster: Cluster) -> None:
@@ -252,6 +253,43 @@ async def test_a_new_controller_knows_what_the_old_one_knew(cluster: Cluster) ->
     assert context.leadership[T0] == await cluster.state("t")
     assert set(context.partition_states.values()) == {PartitionStatus.ONLINE}
     assert set(context.replica_states.values()) == {ReplicaStatus.ONLINE}
+
+
+async def test_the_context_has_all_that_apache_kafkas_has(cluster: Cluster) -> None:
+    """Looked at in the middle of a move, a deletion that waits, a failed disk and a broker's way out."""
+    for broker_id in (4, 5, 6):
+        await cluster.up(broker_id)
+    await cluster.settle()
+    await cluster.create("t", {0: [2, 3], 1: [3, 2]})
+    await cluster.create("going", {0: [3, 4]})
+    await cluster.create("dark", {0: [4]})
+    await cluster.kill(4)
+    await cluster.delete("going")
+    cluster.brokers[2].offline = {T1}
+    note = LogDirEventZnode.encode(2)
+    await cluster.members[2].session.create(LogDirEventZnode.CREATE_PATH, note, sequential=True)
+    await cluster.settle()
+    await cluster.active.controller.alter_partition_reassignments({T0: [2, 5]})
+    await cluster.active.controller.controlled_shutdown(6, -1)
+    await cluster.settle()
+
+    context = cluster.term.context
+    assert context.live_broker_ids == {1, 2, 3, 5}
+    assert context.shutting_down_broker_ids == {6}
+    epochs = {broker_id: broker.epoch for broker_id, broker in context.brokers.items()}
+    assert epochs == {each: cluster.brokers[each].epoch for each in (1, 2, 3, 5, 6)}
+    assert context.assignments.keys() == {"t", "going", "dark"}
+    assert context.assignment(T0) == ReplicaAssignment((2, 5, 3), (5,), (3,))
+    assert context.leadership[T1] == await cluster.state("t", 1)
+    assert context.partitions_being_reassigned == {T0}
+    assert context.partition_states[T0] is PartitionStatus.ONLINE
+    assert context.partition_states[TopicPartition("dark", 0)] is PartitionStatus.OFFLINE
+    assert context.replica_states[PartitionReplica(T0, 5)] is ReplicaStatus.NEW
+    assert context.replica_states[PartitionReplica(T1, 2)] is ReplicaStatus.OFFLINE
+    assert context.replicas_on_offline_dirs[2] == {T1}
+    assert context.topics_to_be_deleted == context.topics_with_deletion_started == {"going"}
+    assert context.topics_ineligible_for_deletion == {"going"}
+    assert "kafka_controller_offline_partitions_count 1" in render_prometheus(cluster.active.metrics)
 
 
 async def test_a_topic_from_before_topic_ids_gets_one(cluster: Cluster) -> None:

@@ -1,0 +1,120 @@
+"""Opening the logs of one log directory when the broker starts.
+
+The marker of a clean shutdown says that every file is whole, and the logs are opened as they are. Without it
+they are recovered from their recovery points, in threads: recovery reads the disk, and nothing else runs yet.
+A log that makes no sense is found damaged, and the others are opened all the same (`damaged_log`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from typing import NamedTuple
+
+from barnabas.core.errors import KafkaStorageError
+from barnabas.core.ids import TopicPartition
+from barnabas.storage import checkpoints
+from barnabas.storage.batch_scan import GarbledLog
+from barnabas.storage.damaged_log import DamagedLog, is_damage
+from barnabas.storage.directory_properties import read_clean_shutdown, remove_clean_shutdown
+from barnabas.storage.environment import Environment, LogDirectory
+from barnabas.storage.files import Files
+from barnabas.storage.log import Log
+from barnabas.storage.log_config import LogConfig
+from barnabas.storage.log_loader import open_log
+from barnabas.storage.names import is_half_moved, is_marked_for_deletion, parse_log_directory
+
+
+class DirectoryContents(NamedTuple):
+    """What lies in a log directory before any log of it is opened."""
+
+    broker_epoch: int | None
+    """Of the broker that shut down cleanly here; None after a crash."""
+    logs: list[tuple[TopicPartition, str]]
+    """Whose log lies under which name."""
+    leftover_names: list[str]
+    """Logs on their way out, and copies that were not complete: to be removed."""
+    checkpointed: Mapping[str, Mapping[TopicPartition, int]]
+    """By the name of the checkpoint file."""
+
+    @property
+    def has_former_logs(self) -> bool:
+        """Whether the checkpoints speak of logs that are not here."""
+        spoken_of = {
+            partition
+            for name in (checkpoints.RECOVERY_POINTS, checkpoints.LOG_START_OFFSETS)
+            for partition in self.checkpointed[name]
+        }
+        return not spoken_of <= {partition for partition, _ in self.logs}
+
+
+def read_contents(files: Files, directory: LogDirectory) -> DirectoryContents:
+    """Look around, and take the clean-shutdown marker away: from now on an end is a crash until it is not."""
+    path = directory.path
+    broker_epoch = read_clean_shutdown(files, path)
+    if broker_epoch is not None:
+        remove_clean_shutdown(files, path)
+    names = [entry.name for entry in files.list(path) if entry.is_directory]
+    return DirectoryContents(
+        broker_epoch,
+        [(partition, name) for name in names if (partition := parse_log_directory(name))],
+        [name for name in names if is_marked_for_deletion(name) or is_half_moved(name)],
+        {
+            name: checkpoints.read_offsets(files, f"{path}/{name}")
+            for name in (
+                checkpoints.RECOVERY_POINTS,
+                checkpoints.LOG_START_OFFSETS,
+                checkpoints.HIGH_WATERMARKS,
+                checkpoints.CLEANED_OFFSETS,
+            )
+        },
+    )
+
+
+def open_logs(
+    directory: LogDirectory,
+    contents: DirectoryContents,
+    config_of: Callable[[str], LogConfig],
+    environment: Environment,
+    *,
+    threads: int,
+) -> Iterator[Log | DamagedLog]:
+    """The logs, one by one as they are open: who takes them can let go of them if a later one fails."""
+
+    def load(found: tuple[TopicPartition, str]) -> Log | DamagedLog:
+        return _load(*found, directory, contents, config_of(found[0].topic), environment)
+
+    if contents.broker_epoch is not None:
+        yield from map(load, contents.logs)
+    elif contents.logs:
+        with ThreadPoolExecutor(threads, thread_name_prefix="log-recovery") as pool:
+            yield from pool.map(load, contents.logs)
+
+
+def _load(
+    partition: TopicPartition,
+    name: str,
+    directory: LogDirectory,
+    contents: DirectoryContents,
+    config: LogConfig,
+    environment: Environment,
+) -> Log | DamagedLog:
+    path = f"{directory.path}/{name}"
+    checkpointed = {
+        file: offsets[partition] for file, offsets in contents.checkpointed.items() if partition in offsets
+    }
+    try:
+        return open_log(
+            partition,
+            directory,
+            path,
+            config,
+            environment,
+            is_clean=contents.broker_epoch is not None,
+            recovery_point=checkpointed.get(checkpoints.RECOVERY_POINTS, 0),
+            log_start_offset=checkpointed.get(checkpoints.LOG_START_OFFSETS, 0),
+        )
+    except (GarbledLog, KafkaStorageError) as error:
+        if not is_damage(error):
+            raise
+        return DamagedLog(partition, directory, path, str(error), checkpointed)
