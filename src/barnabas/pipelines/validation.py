@@ -73,6 +73,13 @@ def load(located: Located) -> PipelineSpec:
     return spec
 
 
+def master_complaint(master: str) -> str | None:
+    if MASTER.fullmatch(master):
+        return None
+    known = "local[*], local-cluster[n,cores,MB], spark://host:port, yarn or k8s://…"
+    return f"found {master!r}; expected {known}"
+
+
 def load_document(document: Value, file: str = "<spec>") -> PipelineSpec:
     return load(Located(document, file))
 
@@ -239,14 +246,16 @@ class _Check:
                 close = difflib.get_close_matches(value, row.choices, n=1)
                 hint = f"; did you mean {close[0]!r}?" if close else ""
             self.complain(path, f"found {_say(value)}; expected {row.expected}{hint}")
-        elif row.kind is Kind.SCHEMA and (complaint := schema_complaint(converted)):
+        elif (row.kind is Kind.SCHEMA and (complaint := schema_complaint(converted))) or (
+            row.check is not None and (complaint := row.check(converted))
+        ):
             self.complain(path, complaint)
         return converted
 
     def master(self, given: Value) -> None:
-        if isinstance(given, str) and not MASTER.fullmatch(given):
-            known = "local[*], local-cluster[n,cores,MB], spark://host:port, yarn or k8s://…"
-            self.complain(("spark", "master"), f"found {given!r}; expected {known}")
+        complaint = master_complaint(given) if isinstance(given, str) else None
+        if complaint:
+            self.complain(("spark", "master"), complaint)
 
     def topic_names(self, source: Part | None, sink: Part | None, errors: Mapping[str, Value]) -> None:
         """Names that no broker would take."""
