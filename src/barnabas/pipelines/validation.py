@@ -246,10 +246,11 @@ class _Check:
                 close = difflib.get_close_matches(value, row.choices, n=1)
                 hint = f"; did you mean {close[0]!r}?" if close else ""
             self.complain(path, f"found {_say(value)}; expected {row.expected}{hint}")
-        elif (row.kind is Kind.SCHEMA and (complaint := schema_complaint(converted))) or (
-            row.check is not None and (complaint := row.check(converted))
-        ):
-            self.complain(path, complaint)
+        else:
+            check = schema_complaint if row.kind is Kind.SCHEMA else row.check
+            complaint = None if check is None else check(converted)
+            if complaint:
+                self.complain(path, complaint)
         return converted
 
     def master(self, given: Value) -> None:
