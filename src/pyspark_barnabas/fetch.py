@@ -264,9 +264,9 @@ def _growth(group: Sequence[RecordBatch], decoded: pa.RecordBatch) -> float:
     """By which factor the whole of the batches is larger now, though some of it was cut off."""
     if not decoded.num_rows:
         return 0
-    row_bytes = decoded.nbytes / decoded.num_rows
+    row_bytes: float = decoded.nbytes / decoded.num_rows
     records, size_bytes = sum(each.record_count for each in group), sum(each.size_bytes for each in group)
-    return max(row_bytes * records / size_bytes, 1)
+    return max(row_bytes * records / size_bytes, 1.0)
 
 
 def _slices(decoded: pa.RecordBatch) -> Iterator[pa.RecordBatch]:

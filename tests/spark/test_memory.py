@@ -9,9 +9,8 @@ from __future__ import annotations
 import re
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import psutil
 import pytest
@@ -60,7 +59,7 @@ class _Peak:
         while not self._stopped.wait(0.2):
             self.look()
 
-    def __enter__(self) -> _Peak:
+    def __enter__(self) -> Self:
         self._thread.start()
         return self
 

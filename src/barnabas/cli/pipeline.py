@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import signal
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -91,6 +92,7 @@ def run(file: Path, state: str, master: str | None, quiet: bool, bootstrap: tupl
     from barnabas.pipelines.session import SparkMissing, open_session  # noqa: PLC0415
 
     click.echo(f"{spec.name}: {describe(spec)}", err=True)
+    signal.signal(signal.SIGTERM, _raise_told_to_end)
     try:
         session = open_session(resolve(master or spec.spark.master), resolve(spec.spark.conf), name=spec.name)
         from barnabas.pipelines.runner import run_pipeline  # noqa: PLC0415
@@ -100,8 +102,12 @@ def run(file: Path, state: str, master: str | None, quiet: bool, bootstrap: tupl
     except (PipelineFailed, SparkMissing) as error:
         raise Failure(str(error)) from None
     except KeyboardInterrupt:
+        click.echo(f"{spec.name}: interrupted; it goes on from here when it is run again", err=True)
         sys.exit(INTERRUPTED)
-    click.echo(f"{spec.name}: done", err=True)
+    except _ToldToEnd:
+        click.echo(f"{spec.name}: stopped; it goes on from here when it is run again", err=True)
+    else:
+        click.echo(f"{spec.name}: done", err=True)
 
 
 @pipeline.command()
@@ -256,6 +262,14 @@ def offsets(name: str, reset: bool, changes: tuple[str, ...], as_json: bool, url
     ]
     width = max(map(len, table), default=3)
     print_table(("topic", "partition", "offset")[:width] if width <= 3 else ("offset",) * width, table)
+
+
+class _ToldToEnd(BaseException):
+    """SIGTERM: an orderly end, as of a broker."""
+
+
+def _raise_told_to_end(*_: object) -> None:
+    raise _ToldToEnd
 
 
 def describe(spec: PipelineSpec) -> str:

@@ -194,3 +194,26 @@ def test_a_stream_is_joined_with_a_static_table(
         {"id": 2, "name": "k", "city": "Prague"},
         {"id": 7, "name": "z"},
     ]
+
+
+def test_two_topics_are_joined_by_key_and_time(
+    run_spec: RunSpec, bootstrap: str, new_topic: TopicFactory
+) -> None:
+    views, clicks, out = new_topic(), new_topic(), new_topic()
+    times = {name: f"2024-05-01T00:{minute:02}:00Z" for name, minute in (("t", 0), ("soon", 1), ("late", 9))}
+    produce(bootstrap, views, [{"id": 1, "at": times["t"]}, {"id": 2, "at": times["t"]}])
+    produce(
+        bootstrap,
+        clicks,
+        [{"id": 1, "url": "/a", "at": times["soon"]}, {"id": 2, "url": "/b", "at": times["late"]}],
+    )
+    run_spec({
+        "name": "attributed",
+        "source": {"type": "topic", "topics": views, "schema": "id BIGINT, at TIMESTAMP"},
+        "transforms": [{
+            "type": "join", "on": "id", "static": False, "time": "at", "within": "5 minutes",
+            "source": {"type": "topic", "topics": clicks, "schema": "id BIGINT, url STRING, at TIMESTAMP"},
+        }],
+        "sink": {"type": "topic", "topic": out},
+    })  # fmt: skip
+    assert [(each.json["id"], each.json["url"]) for each in consume(bootstrap, out)] == [(1, "/a")]
