@@ -87,7 +87,8 @@ def run(file: Path, state: str, master: str | None, quiet: bool, bootstrap: tupl
     spec = _load(file, runs_here=True)
     if master is not None:
         _check_master(master)
-    from barnabas.pipelines.run import PipelineFailed, Run  # noqa: PLC0415 - a plain install stops before
+    from barnabas.pipelines.reasons import reason_of  # noqa: PLC0415 - a plain install stops before
+    from barnabas.pipelines.run import PipelineFailed, Run  # noqa: PLC0415
     from barnabas.pipelines.secrets import resolve  # noqa: PLC0415
     from barnabas.pipelines.session import SparkMissing, open_session  # noqa: PLC0415
 
@@ -101,6 +102,8 @@ def run(file: Path, state: str, master: str | None, quiet: bool, bootstrap: tupl
         run_pipeline(place, _printer(quiet=quiet))
     except (PipelineFailed, SparkMissing) as error:
         raise Failure(str(error)) from None
+    except Exception as error:  # noqa: BLE001 - whatever Spark says, a person gets its one sentence
+        raise Failure(reason_of(error, spec)) from None
     except KeyboardInterrupt:
         click.echo(f"{spec.name}: interrupted; it goes on from here when it is run again", err=True)
         sys.exit(INTERRUPTED)

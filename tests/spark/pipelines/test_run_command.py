@@ -27,10 +27,14 @@ class Command:
     def __init__(self, bootstrap: str, directory: Path) -> None:
         require_spark()
         self.spec = directory / "copy.yaml"
-        code = BARE.format(source=str(REPOSITORY / "src"))
-        self.words = [sys.executable, "-c", code, "--bootstrap", bootstrap, "pipeline", "run", str(self.spec),
-                      "--state", str(directory / "state")]  # fmt: skip
-        self.environment = {"SPARK_MASTER": "local[1]", "PYTHONPATH": ""}
+        self.words = [sys.executable, "-m", "barnabas", "--bootstrap", bootstrap, "pipeline", "run",
+                      str(self.spec), "--state", str(directory / "state")]  # fmt: skip
+        self.environment = {"SPARK_MASTER": "local[1]", "PYTHONPATH": str(REPOSITORY / "src")}
+
+    def hide_packages(self) -> None:
+        """From all processes but the first."""
+        self.words[1:3] = ["-c", BARE.format(source=str(REPOSITORY / "src"))]
+        self.environment["PYTHONPATH"] = ""
 
     def write(self, source: str, out: str, more: str = "") -> None:
         self.spec.write_text(
@@ -107,6 +111,20 @@ def test_a_record_that_stops_it_is_told_in_one_line(
     assert "Traceback" not in ended.stderr
 
 
+def test_a_column_that_is_not_there_is_told_in_one_line(
+    command: Command, bootstrap: str, new_topic: TopicFactory
+) -> None:
+    source = new_topic()
+    produce(bootstrap, source, [{"id": 1}])
+    command.write(source, new_topic(), "transforms:\n  - filter: idd > 1\ntrigger: available_now\n")
+    ended = command.run()
+    assert ended.returncode == 1, ended.stderr
+    last = ended.stderr.splitlines()[-1]
+    assert last.startswith("barnabas: [UNRESOLVED_COLUMN"), last
+    assert "`id`" in last
+    assert "Traceback" not in ended.stderr
+
+
 def test_executors_of_a_cluster_get_what_was_packed_for_them(
     command: Command, bootstrap: str, new_topic: TopicFactory, tmp_path: Path
 ) -> None:
@@ -120,6 +138,7 @@ def test_executors_of_a_cluster_get_what_was_packed_for_them(
         "def twice(number):\n    return 2 * number\n\n\n"
         "def double(rows):\n    return rows.withColumn('id', F.udf(twice, 'bigint')('id'))\n"
     )
+    command.hide_packages()
     command.write(
         source,
         out,
