@@ -6,6 +6,7 @@ import asyncio
 import os
 import signal
 import sys
+import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -93,24 +94,26 @@ def run(file: Path, state: str, master: str | None, quiet: bool, bootstrap: tupl
     from barnabas.pipelines.session import SparkMissing, open_session  # noqa: PLC0415
 
     click.echo(f"{spec.name}: {describe(spec)}", err=True)
-    signal.signal(signal.SIGTERM, _raise_told_to_end)
+    ending = _Ending()
     try:
+        signal.signal(signal.SIGTERM, ending.hear)
         session = open_session(resolve(master or spec.spark.master), resolve(spec.spark.conf), name=spec.name)
+        signal.signal(signal.SIGINT, ending.hear)  # Spark's own would tear the link to its JVM
         from barnabas.pipelines.runner import run_pipeline  # noqa: PLC0415
 
         place = Run(session, spec, ",".join(map(str, bootstrap)), state)
-        run_pipeline(place, _printer(quiet=quiet))
+        run_pipeline(place, _printer(quiet=quiet), stopped=ending.stopped)
     except (PipelineFailed, SparkMissing) as error:
         raise Failure(str(error)) from None
     except Exception as error:  # noqa: BLE001 - whatever Spark says, a person gets its one sentence
         raise Failure(reason_of(error, spec)) from None
     except KeyboardInterrupt:
-        click.echo(f"{spec.name}: interrupted; it goes on from here when it is run again", err=True)
         sys.exit(INTERRUPTED)
-    except _ToldToEnd:
-        click.echo(f"{spec.name}: stopped; it goes on from here when it is run again", err=True)
-    else:
+    if not ending.stopped.is_set():
         click.echo(f"{spec.name}: done", err=True)
+        return
+    click.echo(f"{spec.name}: stopped; it goes on from here when it is run again", err=True)
+    sys.exit(INTERRUPTED if ending.is_interrupted else 0)
 
 
 @pipeline.command()
@@ -267,12 +270,18 @@ def offsets(name: str, reset: bool, changes: tuple[str, ...], as_json: bool, url
     print_table(("topic", "partition", "offset")[:width] if width <= 3 else ("offset",) * width, table)
 
 
-class _ToldToEnd(BaseException):
-    """SIGTERM: an orderly end, as of a broker."""
+class _Ending:
+    """SIGINT and SIGTERM ask for an orderly end; whoever asks twice gets one at once."""
 
+    def __init__(self) -> None:
+        self.stopped = threading.Event()
+        self.is_interrupted = False
 
-def _raise_told_to_end(*_: object) -> None:
-    raise _ToldToEnd
+    def hear(self, number: int, _: object) -> None:
+        if self.stopped.is_set():
+            raise KeyboardInterrupt
+        self.is_interrupted = number == signal.SIGINT
+        self.stopped.set()
 
 
 def describe(spec: PipelineSpec) -> str:

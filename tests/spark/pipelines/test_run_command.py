@@ -17,8 +17,6 @@ from tests.support.spark import REPOSITORY, require_spark
 from tests.support.topics import consume, produce
 
 PATIENCE_S = 900.0
-BARE = "import sys; sys.path.insert(0, {source!r}); from barnabas.cli.main import main; main()"
-"""Unlike PYTHONPATH, this is not handed down to processes that Spark starts."""
 
 
 class Command:
@@ -30,11 +28,6 @@ class Command:
         self.words = [sys.executable, "-m", "barnabas", "--bootstrap", bootstrap, "pipeline", "run",
                       str(self.spec), "--state", str(directory / "state")]  # fmt: skip
         self.environment = {"SPARK_MASTER": "local[1]", "PYTHONPATH": str(REPOSITORY / "src")}
-
-    def hide_packages(self) -> None:
-        """From all processes but the first."""
-        self.words[1:3] = ["-c", BARE.format(source=str(REPOSITORY / "src"))]
-        self.environment["PYTHONPATH"] = ""
 
     def write(self, source: str, out: str, more: str = "") -> None:
         self.spec.write_text(
@@ -84,7 +77,10 @@ def test_a_signal_ends_it_in_order_and_it_goes_on_from_there(
     command.write(source, out)
     running = command.start()
     running.wait_ready(PATIENCE_S)
-    os.kill(running.pid, number)
+    if number == signal.SIGINT:
+        os.killpg(running.pid, number)  # as a terminal does it: to everything that Spark has started, too
+    else:
+        os.kill(running.pid, number)
     assert running.wait(PATIENCE_S) == code, running.output_text()
     assert "it goes on from here when it is run again" in running.output_text()
     assert "Traceback" not in running.output_text()
@@ -138,13 +134,12 @@ def test_executors_of_a_cluster_get_what_was_packed_for_them(
         "def twice(number):\n    return 2 * number\n\n\n"
         "def double(rows):\n    return rows.withColumn('id', F.udf(twice, 'bigint')('id'))\n"
     )
-    command.hide_packages()
     command.write(
         source,
         out,
         "transforms:\n  - python: doubling:double\ntrigger: available_now\n"
         f"spark:\n  conf:\n    spark.submit.pyFiles: '{packed(tmp_path)},{module}'\n"
-        "    spark.executor.memory: 1g\n",
+        f"    spark.executorEnv.PYTHONPATH: {tmp_path / 'nothing'}\n    spark.executor.memory: 1g\n",
     )
     ended = command.run("--master", "local-cluster[2,1,1024]")
     assert ended.returncode == 0, ended.stderr

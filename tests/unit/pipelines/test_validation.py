@@ -112,14 +112,31 @@ def test_parts_that_do_not_go_together_are_told() -> None:
     assert complaint.startswith("p.yaml:4: delivery: sink console cannot deliver exactly once")
     (complaint,) = problems(base + "sink: {type: console}\nerrors: {dead_letter_topic: d}\n")
     assert "expected tolerance: all" in complaint
-    (complaint,) = problems(base + "sink: {type: console}\nengine: segments\n")
-    assert "a pipeline is a stream" in complaint
     (complaint,) = problems(
         base
         + "transforms: [{type: window, time: t, size: 1 minute, emit: updates}]\n"
         + "sink: {type: files, path: x}\n"
     )
     assert "only adds rows" in complaint
+
+
+def test_segments_are_for_bounded_runs_with_a_manifest() -> None:
+    base = "name: x\nsource: {type: topic, topics: a%s}\nsink: {type: console}\n"
+    assert problems(base % "" + "engine: segments\n") == [
+        "p.yaml:2: source: engine segments needs 'manifest': the file that `barnabas log manifest` writes",
+        (
+            "p.yaml:4: engine: segments reads what is in closed files and then is done; expected trigger:"
+            " available_now (afterwards, engine: auto goes on where the files end)"
+        ),
+    ]
+    assert problems(base % ", manifest: m.json" + "engine: auto\n") == [
+        "p.yaml:2: source.manifest: a manifest is read by engine: segments alone"
+    ]
+    assert problems(
+        "name: x\nsource: {type: rate}\nsink: {type: console}\nengine: segments\ntrigger: once\n"
+    ) == ["p.yaml:4: engine: segments reads topics, not rate; expected auto"]
+    fine = base % ", manifest: m.json" + "engine: segments\ntrigger: available_now\n"
+    assert load(read_yaml(fine)).source["manifest"] == "m.json"
 
 
 def test_a_secret_in_the_open_is_refused() -> None:

@@ -59,6 +59,7 @@ TOPIC = Plugin(
                choices=("read_committed", "read_uncommitted"), aliases=("consumer.override.isolation.level",)),
         Option("watermark", Kind.TEXT, None, "`<column> <delay>`: how late rows of this source may come.",
                check=watermark_complaint),
+        Option("manifest", Kind.TEXT, None, "With engine segments: what `barnabas log manifest` wrote, a file or its directory."),
         Option("kafka", Kind.MAP, None, "Client settings, handed on as `kafka.<name>`."),
         *DECODE,
     ),
