@@ -53,8 +53,6 @@ def read(spark: SparkSession, *, engine: str = "auto", **options: Any) -> DataFr
 
 def read_stream(spark: SparkSession, *, engine: str = "auto", **options: Any) -> DataFrame:
     """A stream of a topic's records."""
-    if engine == "segments":
-        raise OptionError("engine=segments reads batches: a stream needs a broker")
     return _loaded(spark, spark.readStream, engine, options)
 
 

@@ -44,6 +44,8 @@ FETCH_VERSION: Final = 12
 FETCH_WAIT_MS: Final = 500
 PIECE_BYTES: Final = 1 << 20
 """Spark takes batches of about this size fastest."""
+GROWTH_UNKNOWN: Final = float(PIECE_BYTES)
+"""The first compressed batch is a piece of its own, and tells what the others will grow by."""
 
 _log = logging.getLogger(__name__)
 
@@ -234,28 +236,43 @@ def _kept_batches(
 def decode_pieces(
     batches: Iterator[RecordBatch], place: Place, start: int, end: int
 ) -> Iterator[pa.RecordBatch]:
-    """Arrow batches of about a megabyte, cut to the offsets from `start` to `end`."""
+    """Arrow batches of about a megabyte, cut to the offsets from `start` to `end`.
+
+    How much a compressed batch holds shows only when it is inflated, so the batches of a piece are
+    counted with what those before them have grown by.
+    """
     group: list[RecordBatch] = []
-    group_bytes = 0
+    group_bytes = 0.0
+    growth = GROWTH_UNKNOWN
     for batch in batches:
         if batch.next_offset <= start:
             continue
         if batch.base_offset >= end:
             break
         group.append(batch)
-        group_bytes += batch.size_bytes
+        group_bytes += batch.size_bytes * (growth if batch.codec else 1)
         if group_bytes >= PIECE_BYTES:
-            yield from _decoded(group, place, start, end)
+            decoded = decode_batches(group, place, start, end)
+            growth = _growth(group, decoded) or growth
+            yield from _slices(decoded)
             group, group_bytes = [], 0
     if group:
-        yield from _decoded(group, place, start, end)
+        yield from _slices(decode_batches(group, place, start, end))
 
 
-def _decoded(group: list[RecordBatch], place: Place, start: int, end: int) -> Iterator[pa.RecordBatch]:
-    decoded = decode_batches(group, place, start, end)
+def _growth(group: Sequence[RecordBatch], decoded: pa.RecordBatch) -> float:
+    """By which factor the whole of the batches is larger now, though some of it was cut off."""
+    if not decoded.num_rows:
+        return 0
+    row_bytes: float = decoded.nbytes / decoded.num_rows
+    records, size_bytes = sum(each.record_count for each in group), sum(each.size_bytes for each in group)
+    return max(row_bytes * records / size_bytes, 1.0)
+
+
+def _slices(decoded: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    """One compressed batch may hold far more than a piece: Spark gets it in slices."""
     if not decoded.num_rows:
         return
-    # A compressed batch may hold far more than a piece: Spark gets it in slices.
     pieces = max(1, decoded.nbytes // (2 * PIECE_BYTES))
     rows = -(-decoded.num_rows // pieces)
     for first in range(0, decoded.num_rows, rows):

@@ -55,6 +55,7 @@ WRITE_OPTIONS: Final = (
     "delivery",
     "transactionalIdPrefix",
     "pipelineId",
+    "markerTopic",
     "transactionTimeoutMs",
 )
 OTHER_OPTIONS: Final = ("engine", "path", "manifest", "checkpointLocation", "queryName", "queryId", "batchId")

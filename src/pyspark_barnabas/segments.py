@@ -77,16 +77,19 @@ def load_manifest(path: str) -> list[dict[str, Any]]:
     return partitions
 
 
-class SegmentReader(DataSourceReader):
-    """`engine=segments`; committed data only, unless `kafka.isolation.level` says otherwise."""
+class SegmentSource:
+    """What reading batches and streams of segments have in common.
 
-    def __init__(self, options: Options) -> None:
+    Committed data only, unless `kafka.isolation.level` says otherwise.
+    """
+
+    def __init__(self, options: Options, *, is_stream: bool) -> None:
         path = options.get("manifest") or options.get("path")
         if not path:
             raise OptionError("engine=segments needs manifest: a file or a log directory that has one")
         self._manifest = path
         self._subscription = parse.subscription(options)
-        self._starting = parse.starting(options, is_stream=False)
+        self._starting = parse.starting(options, is_stream=is_stream)
         self._ending = parse.ending(options)
         for bound in (self._starting, self._ending):
             if bound.timestamps_ms:
@@ -98,14 +101,11 @@ class SegmentReader(DataSourceReader):
         self._columns = parse.columns(options)
         self._fails = options.flag("failOnDataLoss", default=True)
 
-    def partitions(self) -> list[InputPartition]:
-        ranges = [
-            each
-            for row in load_manifest(self._manifest)
-            if self._is_wanted(TopicPartition(row["topic"], row["partition"]))
-            for each in self._ranges(row)
-        ]
-        return [SegmentPartition(task) for task in _pack(ranges) or [[]]]
+    def _rows(self) -> dict[TopicPartition, dict[str, Any]]:
+        """What the manifest says now, of the partitions that are wanted."""
+        rows = load_manifest(self._manifest)
+        places = {TopicPartition(row["topic"], row["partition"]): row for row in rows}
+        return {place: row for place, row in places.items() if self._is_wanted(place)}
 
     def _is_wanted(self, place: TopicPartition) -> bool:
         wanted = self._subscription
@@ -115,10 +115,10 @@ class SegmentReader(DataSourceReader):
             return re.fullmatch(wanted.pattern, place.topic) is not None
         return place.topic in wanted.topics
 
-    def _ranges(self, row: dict[str, Any]) -> Iterator[SegmentRange]:
-        place = TopicPartition(row["topic"], row["partition"])
-        start = max(row["log_start_offset"], _offset(self._starting, place, 0))
-        end = min(row["last_stable_offset"], _offset(self._ending, place, row["last_stable_offset"]))
+    def _ranges(
+        self, place: TopicPartition, row: dict[str, Any], start: int, end: int
+    ) -> Iterator[SegmentRange]:
+        """The segments that hold offsets from `start` to before `end`."""
         for segment in row["segments"]:
             first, last = max(start, segment["base_offset"]), min(end, segment["end_offset"])
             is_too_old = (
@@ -137,7 +137,8 @@ class SegmentReader(DataSourceReader):
                 *place, segment["file"], segment["base_offset"], segment["size_bytes"], first, last, aborted
             )
 
-    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+    def _read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Runs on an executor."""
         assert isinstance(partition, SegmentPartition)
         for wanted in partition.ranges:
             try:
@@ -164,12 +165,30 @@ class SegmentReader(DataSourceReader):
             yield batch.filter(kept)
 
 
-def _offset(bound: Bound, place: TopicPartition, default: int) -> int:
+class SegmentReader(SegmentSource, DataSourceReader):
+    """`engine=segments` of a batch."""
+
+    def __init__(self, options: Options) -> None:
+        super().__init__(options, is_stream=False)
+
+    def partitions(self) -> list[InputPartition]:
+        ranges: list[SegmentRange] = []
+        for place, row in self._rows().items():
+            start = max(row["log_start_offset"], offset_of(self._starting, place, 0))
+            end = min(row["last_stable_offset"], offset_of(self._ending, place, row["last_stable_offset"]))
+            ranges += self._ranges(place, row, start, end)
+        return pack(ranges) or [SegmentPartition([])]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        return self._read(partition)
+
+
+def offset_of(bound: Bound, place: TopicPartition, default: int) -> int:
     offset = bound.offsets.get(place, bound.default)
     return default if offset in (EARLIEST, LATEST) else offset
 
 
-def _pack(ranges: Sequence[SegmentRange]) -> list[list[SegmentRange]]:
+def pack(ranges: Sequence[SegmentRange]) -> list[InputPartition]:
     """Small segments share a task; a large one has its own."""
     tasks: list[list[SegmentRange]] = []
     filled = TASK_BYTES
@@ -179,7 +198,7 @@ def _pack(ranges: Sequence[SegmentRange]) -> list[list[SegmentRange]]:
             filled = 0
         tasks[-1].append(each)
         filled += each.size_bytes
-    return tasks
+    return [SegmentPartition(task) for task in tasks]
 
 
 def _read_segment(wanted: SegmentRange, columns: tuple[str, ...], isolation: int) -> Iterator[pa.RecordBatch]:

@@ -9,7 +9,8 @@ their metadata, in the same transaction, and ends it.
 **The crash windows.** Before EndTxn reached the coordinator nothing is visible: Spark runs the batch
 again, InitProducerId aborts the remains. After EndTxn the batch is done, whether or not the driver
 heard of it: InitProducerId waits for the completion, and then the batch's name, (query id, batch id),
-stands in the group's offset metadata, so the tasks of the batch that is run again write nothing. A
+stands in the group's offset metadata (and, for longer, in `markerTopic`: see `markers`), so the tasks of
+the batch that is run again write nothing. A
 zombie driver, and the zombie tasks of any earlier attempt at a batch, have an older epoch and are
 refused by every broker. A transaction that outlives its timeout is aborted by the coordinator, which
 also bumps the epoch: the commit is refused and the batch is run again.
@@ -48,6 +49,7 @@ from pyspark.sql.types import StructType
 
 from barnabas.core.errors import OutOfOrderSequenceNumber
 from barnabas.core.ids import TopicPartition
+from pyspark_barnabas import markers
 from pyspark_barnabas import options as parse
 from pyspark_barnabas import txn as transactions
 from pyspark_barnabas.cluster import Cluster
@@ -87,14 +89,18 @@ def batch_marker(query_id: str, batch_id: int) -> str:
     return f"{MARKER}:{query_id}:{batch_id}"
 
 
-def last_committed_batch(cluster: Cluster, group: str, query_id: str) -> int:
+def last_committed_batch(cluster: Cluster, group: str, query_id: str, marker_topic: str | None = None) -> int:
     """The last batch of the query whose transaction was committed; -1 when there is none."""
+    found = transactions.committed_metadata(cluster, group).values()
+    last = max((_batch_of(metadata, query_id) for _, metadata in found), default=-1)
+    if last < 0 and marker_topic is not None:
+        last = _batch_of(markers.last_kept(cluster, marker_topic, group), query_id)
+    return last
+
+
+def _batch_of(marker: str, query_id: str) -> int:
     prefix = batch_marker(query_id, 0).removesuffix("0")
-    found = [-1]
-    for _, metadata in transactions.committed_metadata(cluster, group).values():
-        if metadata.startswith(prefix):
-            found.append(int(metadata.removeprefix(prefix)))
-    return max(found)
+    return int(marker.removeprefix(prefix)) if marker.startswith(prefix) else -1
 
 
 class _Sink:
@@ -112,6 +118,7 @@ class _Sink:
         self._config = parse.cluster_config(options)
         self._rows = row_options(options, schema)
         self._timeout_ms = options.number("transactionTimeoutMs", TRANSACTION_TIMEOUT_MS)
+        self._marker_topic = options.get("markerTopic")
         self._checkpoint = options.get("checkpointLocation")
         self._given_query_id = options.get("queryId")
         self._given_batch_id = options.number("batchId", least=0)
@@ -146,7 +153,7 @@ class _Sink:
             raise OptionError("delivery=exactly-once outside a stream needs the options queryId and batchId")
         part = TransactionPart(query_id, transaction)
         with Cluster(self._config) as cluster:
-            if last_committed_batch(cluster, self._group, query_id) >= batch_id:
+            if last_committed_batch(cluster, self._group, query_id, self._marker_topic) >= batch_id:
                 part.is_done_before = True
                 return part
             part.records = self._write_rows(cluster, transaction, rows, context)
@@ -195,7 +202,10 @@ class _Sink:
         if not offsets:
             return
         with Cluster(self._config) as cluster:
-            self._commit_offsets(cluster, transaction, offsets, batch_marker(query_id, batch_id))
+            marker = batch_marker(query_id, batch_id)
+            if self._marker_topic is not None:
+                markers.keep(cluster, transaction, self._marker_topic, self._group, marker)
+            self._commit_offsets(cluster, transaction, offsets, marker)
             self._end(cluster, transaction)
 
     def _commit_offsets(

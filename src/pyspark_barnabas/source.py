@@ -18,6 +18,7 @@ from pyspark_barnabas import options as parse
 from pyspark_barnabas.options import OptionError, Options
 from pyspark_barnabas.reader import BatchReader
 from pyspark_barnabas.schema import spark_schema
+from pyspark_barnabas.segment_stream import SegmentStreamReader
 from pyspark_barnabas.segments import SegmentReader
 from pyspark_barnabas.sink import ExactlyOnceBatchWriter, ExactlyOnceStreamWriter
 from pyspark_barnabas.stream_reader import StreamReader
@@ -38,9 +39,7 @@ class BarnabasDataSource(DataSource):
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802, ARG002 - Spark's name
         options = Options(self.options)
-        if _engine(options) == "segments":
-            raise OptionError("engine=segments reads batches: a stream needs a broker")
-        return StreamReader(options)
+        return SegmentStreamReader(options) if _engine(options) == "segments" else StreamReader(options)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         if overwrite:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from confluent_kafka.admin import AdminClient
 
 from barnabas.core.errors import InvalidProducerEpoch, ProducerFenced
 from pyspark_barnabas import exactly_once, exactly_once_batch_writer
@@ -31,16 +32,18 @@ ROWS = 3_000
 
 @pytest.fixture
 def pipeline(spark: SparkSession, bootstrap: str, new_topic: TopicFactory, tmp_path: Path) -> Pipeline:
-    return Pipeline(spark, bootstrap, new_topic(partitions=2), new_topic(partitions=3), tmp_path)
+    return Pipeline(spark, bootstrap, new_topic, tmp_path)
 
 
 class Pipeline:
     """A copy of one topic into another, whose driver may die."""
 
-    def __init__(self, spark: SparkSession, bootstrap: str, source: str, sink: str, directory: Path) -> None:
+    def __init__(self, spark: SparkSession, bootstrap: str, new_topic: TopicFactory, directory: Path) -> None:
         self.spark = spark
         self.options = {"kafka.bootstrap.servers": bootstrap}
-        self.source, self.sink = source, sink
+        self.client = {"bootstrap.servers": bootstrap}
+        self.new_topic = new_topic
+        self.source, self.sink = new_topic(partitions=2), new_topic(partitions=3)
         self.pipeline_id = f"pipeline-{uuid.uuid4()}"
         self.checkpoint = directory / "checkpoint"
         self.fault = directory / "fault"
@@ -65,14 +68,16 @@ class Pipeline:
             .select("key", "value")
         )
 
-    def start(self, df: DataFrame | None = None, **options: Any) -> StreamingQuery:
+    def start(
+        self, df: DataFrame | None = None, sink: dict[str, str] | None = None, **options: Any
+    ) -> StreamingQuery:
         if df is None:
             df = exactly_once(self.stream(**options), topic=self.sink, **self.options)
         return (
             df.writeStream.format("barnabas-faulty")
             .options(**self.options, topic=self.sink, delivery="exactly-once", pipelineId=self.pipeline_id)
             .option("checkpointLocation", str(self.checkpoint))
-            .option("path", str(self.fault))
+            .options(path=str(self.fault), **(sink or {}))
             .trigger(availableNow=True)
             .start()
         )
@@ -124,6 +129,25 @@ def test_a_driver_that_dies_leaves_every_record_once(pipeline: Pipeline, point: 
     pipeline.run()
     assert pipeline.committed() == once(ROWS + 100)
     assert sum(pipeline.group_offsets().values()) == ROWS + 100
+
+
+@pytest.mark.parametrize("batches", [0, 1])
+def test_a_batch_is_recognised_after_the_group_was_forgotten(pipeline: Pipeline, batches: int) -> None:
+    """As brokers do after `offsets.retention.minutes`, whether it was the first batch or a later one."""
+    marker_topic = pipeline.new_topic(cleanup_policy="compact")
+    for number in range(batches):
+        pipeline.produce(first=number * ROWS)
+        pipeline.run(sink={"markerTopic": marker_topic})
+    pipeline.produce(first=batches * ROWS)
+    pipeline.fault.write_text("after-end-unheard")
+    with pytest.raises(Exception, match="STREAM_FAILED"):
+        pipeline.run(sink={"markerTopic": marker_topic})
+    assert pipeline.committed() == once((batches + 1) * ROWS)
+    admin = AdminClient(pipeline.client)
+    admin.delete_consumer_groups([pipeline.pipeline_id])[pipeline.pipeline_id].result()
+    assert pipeline.group_offsets() == {}
+    pipeline.run(sink={"markerTopic": marker_topic})
+    assert pipeline.committed() == once((batches + 1) * ROWS)
 
 
 def test_a_zombie_can_neither_write_nor_commit(pipeline: Pipeline) -> None:

@@ -82,6 +82,16 @@ class ServerProcess:
         self._close()
         return code
 
+    def wait(self, timeout_s: float) -> int:
+        """The exit code of one that ends by itself, or by a signal that was sent already."""
+        try:
+            code = self._process.wait(timeout_s)
+        except subprocess.TimeoutExpired:
+            self.kill()
+            raise RuntimeError(f"no end in {timeout_s} s:\n{self.output_text()}") from None
+        self._close()
+        return code
+
     def kill(self) -> None:
         """SIGKILL: nothing is flushed, nothing is said goodbye to."""
         if self.is_running:

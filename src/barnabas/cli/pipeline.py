@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import signal
 import sys
+import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -77,23 +80,40 @@ def validate(files: tuple[Path, ...]) -> None:
 @click.option("--quiet", is_flag=True, help="Print no progress.")
 @bootstrap_option
 def run(file: Path, state: str, master: str | None, quiet: bool, bootstrap: tuple[Address, ...]) -> None:
-    """Run the pipeline in FILE here, until it ends or is interrupted."""
-    spec = _load(file)
-    from barnabas.pipelines.run import PipelineFailed, Run  # noqa: PLC0415 - a plain install stops before
+    """Run the pipeline in FILE here, until it ends or is interrupted.
+
+    Python modules beside FILE are found.
+    """
+    _find_modules_in(file.parent)
+    spec = _load(file, runs_here=True)
+    if master is not None:
+        _check_master(master)
+    from barnabas.pipelines.reasons import reason_of  # noqa: PLC0415 - a plain install stops before
+    from barnabas.pipelines.run import PipelineFailed, Run  # noqa: PLC0415
+    from barnabas.pipelines.secrets import resolve  # noqa: PLC0415
     from barnabas.pipelines.session import SparkMissing, open_session  # noqa: PLC0415
 
     click.echo(f"{spec.name}: {describe(spec)}", err=True)
+    ending = _Ending()
     try:
-        session = open_session(master or spec.spark.master, spec.spark.conf, name=spec.name)
+        signal.signal(signal.SIGTERM, ending.hear)
+        session = open_session(resolve(master or spec.spark.master), resolve(spec.spark.conf), name=spec.name)
+        signal.signal(signal.SIGINT, ending.hear)  # Spark's own would tear the link to its JVM
         from barnabas.pipelines.runner import run_pipeline  # noqa: PLC0415
 
         place = Run(session, spec, ",".join(map(str, bootstrap)), state)
-        run_pipeline(place, _printer(quiet=quiet))
+        run_pipeline(place, _printer(quiet=quiet), stopped=ending.stopped)
     except (PipelineFailed, SparkMissing) as error:
         raise Failure(str(error)) from None
+    except Exception as error:  # noqa: BLE001 - whatever Spark says, a person gets its one sentence
+        raise Failure(reason_of(error, spec)) from None
     except KeyboardInterrupt:
         sys.exit(INTERRUPTED)
-    click.echo(f"{spec.name}: done", err=True)
+    if not ending.stopped.is_set():
+        click.echo(f"{spec.name}: done", err=True)
+        return
+    click.echo(f"{spec.name}: stopped; it goes on from here when it is run again", err=True)
+    sys.exit(INTERRUPTED if ending.is_interrupted else 0)
 
 
 @pipeline.command()
@@ -110,6 +130,8 @@ def serve(listen: str, state: str, master: str | None, bootstrap: tuple[Address,
     host, _, port_text = listen.rpartition(":")
     if not host or not port_text.isdecimal():
         raise click.BadParameter(f"{listen!r} is not of the form HOST:PORT", param_hint="--listen")
+    if master is not None:
+        _check_master(master)
     place = str(Path(state).absolute()) if "://" not in state else state
 
     def ready(port: int) -> None:
@@ -235,23 +257,58 @@ def offsets(name: str, reset: bool, changes: tuple[str, ...], as_json: bool, url
     print_table(("topic", "partition", "offset")[:width] if width <= 3 else ("offset",) * width, table)
 
 
+class _Ending:
+    """SIGINT and SIGTERM ask for an orderly end; whoever asks twice gets one at once."""
+
+    def __init__(self) -> None:
+        self.stopped = threading.Event()
+        self.is_interrupted = False
+
+    def hear(self, number: int, _: object) -> None:
+        if self.stopped.is_set():
+            raise KeyboardInterrupt
+        self.is_interrupted = number == signal.SIGINT
+        self.stopped.set()
+
+
 def describe(spec: PipelineSpec) -> str:
     steps = [spec.source.type, *(part.type for part in spec.transforms), spec.sink.type]
     return f"{' -> '.join(steps)}, {spec.guarantee.value}"
 
 
-def _load(file: Path) -> PipelineSpec:
+def _load(file: Path, *, runs_here: bool = False) -> PipelineSpec:
     try:
         from barnabas.pipelines.validation import InvalidSpec, load  # noqa: PLC0415 - rarely needed
         from barnabas.pipelines.yaml_source import UnreadableSpec, read_yaml  # noqa: PLC0415
     except ImportError:
         raise Failure(INSTALL) from None
     try:
-        return load(read_yaml(file.read_text(encoding="utf-8"), str(file)))
+        located = read_yaml(file.read_text(encoding="utf-8"), str(file))
+        spec = load(located)
+        if runs_here:
+            from barnabas.pipelines.preflight import check_machine  # noqa: PLC0415 - only here
+
+            check_machine(spec, located)
+        return spec
     except OSError as error:
         raise InvalidSettings(f"{file}: {error.strerror}") from None
     except (InvalidSpec, UnreadableSpec) as error:
         raise _InvalidSpec(str(error)) from None
+
+
+def _find_modules_in(directory: Path) -> None:
+    """Here, and in the workers that Spark starts here."""
+    place = str(directory.absolute())
+    sys.path.insert(0, place)
+    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [place, os.environ.get("PYTHONPATH")]))
+
+
+def _check_master(master: str) -> None:
+    from barnabas.pipelines.validation import master_complaint  # noqa: PLC0415 - rarely needed
+
+    complaint = master_complaint(master)
+    if complaint:
+        raise click.BadParameter(complaint, param_hint="--master")
 
 
 class _InvalidSpec(InvalidSettings):

@@ -35,14 +35,20 @@ def read_records(part: Part, run: Run, *, streaming: bool) -> DataFrame:
         options.pop("maxOffsetsPerTrigger", None)
     read = pyspark_barnabas.read_stream if streaming else pyspark_barnabas.read
     try:
-        return read(run.spark, engine=_engine(run), **options)
+        return read(run.spark, engine=_engine(part, run), **options)
     except OptionError as error:
         raise PipelineFailed(str(error)) from None
 
 
-def _engine(run: Run) -> str:
-    """`auto` is the Python connector: a pipeline's checkpoint must not depend on what jars there are."""
-    return "python" if run.spec.engine is Engine.AUTO else run.spec.engine.value
+def _engine(part: Part, run: Run) -> str:
+    """`auto` is the Python connector: a pipeline's checkpoint must not depend on what jars there are.
+
+    Of several sources, those without a manifest are read from their brokers.
+    """
+    engine = run.spec.engine
+    if engine is Engine.AUTO or (engine is Engine.SEGMENTS and not part.get("manifest")):
+        engine = Engine.PYTHON
+    return engine.value
 
 
 def source_options(part: Part, run: Run) -> dict[str, str]:
@@ -53,6 +59,8 @@ def source_options(part: Part, run: Run) -> dict[str, str]:
         "includeHeaders": str(wants_headers(part, run)).lower(),
         **client_options(run.resolved(part, "kafka") or {}),
     }
+    if run.spec.engine is Engine.SEGMENTS and part.get("manifest"):
+        options["manifest"] = str(run.resolved(part, "manifest"))
     if part.get("topics"):
         options["subscribe"] = ",".join(part["topics"])
     if not part.get("starting_timestamp"):
@@ -75,7 +83,8 @@ def source_options(part: Part, run: Run) -> dict[str, str]:
 def _all_named(starting: str, part: Part, options: Mapping[str, str]) -> str:
     """Offsets for every partition, as the connector wants them: those not named begin at their start."""
     topics = part.get("topics")
-    if not starting.startswith("{") or not topics or "ending_offsets" in part.options:
+    is_read_from_files = "manifest" in options
+    if not starting.startswith("{") or not topics or "ending_offsets" in part.options or is_read_from_files:
         return starting
     named = json.loads(starting)
     client = {name: value for name, value in options.items() if name.startswith("kafka.")}

@@ -133,7 +133,7 @@ class _Process:
 
     async def serve(self) -> str:
         """Until the process is gone; returns why, for those that it was running."""
-        resolved = json.dumps({**self._settings, "conf": resolve(self._settings["conf"])}) + "\n"
+        resolved = json.dumps(resolve(self._settings)) + "\n"
         process = self._process = await asyncio.create_subprocess_exec(
             sys.executable,
             "-m",

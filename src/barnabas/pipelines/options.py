@@ -58,6 +58,8 @@ class Option:
     aliases: tuple[str, ...] = ()
     """Names by which Connect configurations know it."""
     secret: bool = False
+    check: Callable[[Value], str | None] | None = None
+    """Of a value of the right kind: what is wrong with it."""
 
     @property
     def is_required(self) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 import signal
+import uuid
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 
@@ -42,13 +43,18 @@ async def open_service(
         drivers = DriverProcesses(addresses, state_location, master)
         supervisor = drivers.supervisor = Supervisor(drivers, LoopTimers(), clock)
         service = PipelineService(
-            PipelineStore(cluster), supervisor, Groups(cluster), state_location, worker_id
+            PipelineStore(cluster, uuid.uuid4().hex), supervisor, Groups(cluster), state_location, worker_id
         )
+        following: asyncio.Task[None] | None = None
         try:
             await service.open()
+            following = asyncio.create_task(service.follow())
             yield service, cluster.state.cluster_id or ""
         finally:
             await drivers.close()
+            if following is not None:
+                following.cancel()
+                await asyncio.gather(following, return_exceptions=True)
 
 
 class _Server(uvicorn.Server):

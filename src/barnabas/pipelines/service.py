@@ -7,7 +7,7 @@ started again carries on with what was answered. Errors carry the HTTP code that
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
 from dataclasses import replace
 from typing import Any, Protocol
 
@@ -16,7 +16,7 @@ from barnabas.pipelines.checkpoints import committed_offsets
 from barnabas.pipelines.connect_config import spec_of_config
 from barnabas.pipelines.progress import partition_offsets
 from barnabas.pipelines.spec import Part, PipelineSpec
-from barnabas.pipelines.store import Stored, Target
+from barnabas.pipelines.store import Change, Claim, Stored, Target
 from barnabas.pipelines.supervisor import State, Supervised, Supervisor
 from barnabas.pipelines.validation import InvalidSpec
 
@@ -36,7 +36,13 @@ class ServiceError(Exception):
 
 
 class Store(Protocol):
+    @property
+    def service_id(self) -> str: ...
+    @property
+    def holder(self) -> Claim | None: ...
+    async def claim(self, worker_id: str) -> None: ...
     async def load(self) -> dict[str, Stored]: ...
+    def follow(self) -> AsyncIterator[Change]: ...
     async def put(self, stored: Stored) -> None: ...
     async def delete(self, name: str) -> None: ...
 
@@ -59,12 +65,42 @@ class PipelineService:
         self._groups = groups
         self._state_location = state_location
         self._stored: dict[str, Stored] = {}
+        self.successor: str | None = None
+        """Where the service is that has taken over, if one has."""
 
     async def open(self) -> None:
-        """Take up everything that is stored; what is not valid any more is shown as failed."""
+        """Take up everything that is stored, from whichever service ran it before."""
+        await self._store.claim(self.worker_id)
         self._stored = await self._store.load()
+        holder = self._store.holder
+        if holder is not None and holder.service_id != self._store.service_id:
+            self._let_go(holder.worker_id)  # another one came while this one was opening
         for stored in self._stored.values():
             self._supervise(stored)
+
+    async def follow(self) -> None:
+        """Without end: take up what another service changed, and let go when it has claimed the pipelines."""
+        async for change in self._store.follow():
+            if change.writer == self._store.service_id:
+                continue
+            if change.claim is not None:
+                self._let_go(change.claim.worker_id)
+            elif change.stored is not None:
+                self._stored[change.name] = change.stored
+                self._supervise(change.stored)
+            elif self._stored.pop(change.name, None) and change.name in self.supervisor.pipelines:
+                self.supervisor.remove(change.name)
+
+    def _let_go(self, successor: str) -> None:
+        self.successor = successor
+        self.supervisor.release(f"the pipeline service at {successor} has taken over")
+
+    def _check_in_charge(self) -> None:
+        if self.successor is not None:
+            raise ServiceError(
+                503,
+                f"The pipeline service at {self.successor} has taken over: ask there, or start this again",
+            )
 
     def names(self) -> list[str]:
         return sorted(self._stored)
@@ -96,9 +132,10 @@ class PipelineService:
         return (await self.configure(name, kept))[0]
 
     async def delete(self, name: str) -> None:
+        self._check_in_charge()
         self.stored(name)
         await self._store.delete(name)
-        del self._stored[name]
+        self._stored.pop(name, None)
         if name in self.supervisor.pipelines:
             self.supervisor.remove(name)
 
@@ -106,6 +143,7 @@ class PipelineService:
         await self._change(self.stored(name).with_target(target))
 
     def restart(self, name: str, *, only_failed: bool = False) -> None:
+        self._check_in_charge()
         pipeline = self.pipeline(name)
         if only_failed and pipeline.state not in (State.FAILED, State.RESTARTING):
             return
@@ -191,6 +229,7 @@ class PipelineService:
         return flat
 
     async def _change(self, stored: Stored) -> Stored:
+        self._check_in_charge()
         await self._store.put(stored)
         self._stored[stored.name] = stored
         self._supervise(stored)
@@ -200,6 +239,7 @@ class PipelineService:
         self.supervisor.put(_effective(stored), stored.target, stored.generation)
 
     def _stopped(self, name: str) -> Stored:
+        self._check_in_charge()
         stored = self.stored(name)
         if self.pipeline(name).state is not State.STOPPED:
             raise ServiceError(

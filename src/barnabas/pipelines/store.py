@@ -3,23 +3,46 @@
 One record per pipeline, its name the key, its configuration (secrets as references), target
 state and checkpoint generation the value; a tombstone forgets it. The topic has one partition,
 so its order is the order of changes, and reading it from the start gives the present.
+
+The same order settles which of two services runs the pipelines: each writes a claim when it
+opens, under a key that no pipeline can have, and the last claim holds. Whoever follows the topic
+sees a later claim, and knows that it is over. Every record names the service that wrote it, so
+that a follower can tell its own changes from those of others.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+import logging
+from collections.abc import AsyncGenerator, Mapping
 from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any
 
 from barnabas.client.admin import Admin
-from barnabas.client.cluster_client import ClusterClient
+from barnabas.client.cluster_client import ClusterClient, ClusterUnreachable
 from barnabas.client.consumer import EARLIEST, LATEST, Consumer, list_offsets
 from barnabas.client.producer import OutgoingRecord, Producer
-from barnabas.core.errors import TopicAlreadyExists
+from barnabas.core.errors import KafkaError, TopicAlreadyExists
+from barnabas.records.record import Record
+
+log = logging.getLogger(__name__)
 
 TOPIC = "__barnabas_pipelines"
+CLAIM_KEY = b"service:claim"
+"""No pipeline's name has a colon."""
+PAUSE_MS = 100.0
+WRITER = "writer"
+"""The header that names the service a record is from."""
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """A service says that it runs the pipelines from here on."""
+
+    service_id: str
+    worker_id: str
+    """Where it listens, for people."""
 
 
 class Target(Enum):
@@ -66,11 +89,33 @@ class Stored:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What a record of the topic says: a claim, or a pipeline as it is from here on."""
+
+    writer: str
+    claim: Claim | None = None
+    name: str = ""
+    stored: Stored | None = None
+    """None when the pipeline is forgotten."""
+
+
 class PipelineStore:
-    def __init__(self, cluster: ClusterClient, topic: str = TOPIC) -> None:
+    def __init__(self, cluster: ClusterClient, service_id: str, topic: str = TOPIC) -> None:
+        self.service_id = service_id
         self._cluster = cluster
         self._topic = topic
         self._producer = Producer(cluster)
+        self._position = 0
+        """The first record that `load` has not seen."""
+        self.holder: Claim | None = None
+        """Whose claim was the last when the pipelines were loaded."""
+
+    async def claim(self, worker_id: str) -> None:
+        """From here on the pipelines are this service's; an earlier one will see it and let go."""
+        await self._create()
+        value = json.dumps({"service_id": self.service_id, "worker_id": worker_id}).encode()
+        await self._send(CLAIM_KEY, value)
 
     async def load(self) -> dict[str, Stored]:
         """Every pipeline there is; the topic is created if this is the first time."""
@@ -80,17 +125,36 @@ class PipelineStore:
         end = (await list_offsets(self._cluster, self._topic, [0], LATEST))[0]
         async with Consumer(self._cluster, self._topic, {0: begin}) as consumer:
             while consumer.positions[0] < end:
-                for _, record in await consumer.poll():
-                    _replay(found, record.key, record.value)
+                for change in await _poll(consumer):
+                    self.holder = change.claim or self.holder
+                    _replay(found, change)
+            self._position = consumer.positions[0]
         return found
 
+    async def follow(self) -> AsyncGenerator[Change]:
+        """What comes after what was loaded, without end; a cluster that cannot be reached is waited for."""
+        async with Consumer(self._cluster, self._topic, {0: self._position}) as consumer:
+            pause_ms = PAUSE_MS
+            while True:
+                try:
+                    changes = await _poll(consumer)
+                except (KafkaError, ClusterUnreachable, OSError) as error:
+                    log.warning("the topic of pipelines cannot be read: %s", error)
+                    pause_ms = await self._cluster.pause(pause_ms)
+                    continue
+                pause_ms = PAUSE_MS
+                for change in changes:
+                    yield change
+
     async def put(self, stored: Stored) -> None:
-        await self._producer.send(
-            self._topic, [OutgoingRecord(stored.name.encode(), stored.to_bytes(), partition=0)]
-        )
+        await self._send(stored.name.encode(), stored.to_bytes())
 
     async def delete(self, name: str) -> None:
-        await self._producer.send(self._topic, [OutgoingRecord(name.encode(), None, partition=0)])
+        await self._send(name.encode(), None)
+
+    async def _send(self, key: bytes, value: bytes | None) -> None:
+        headers = [(WRITER, self.service_id.encode())]
+        await self._producer.send(self._topic, [OutgoingRecord(key, value, headers, partition=0)])
 
     async def _create(self) -> None:
         try:
@@ -101,13 +165,25 @@ class PipelineStore:
             return
 
 
-def _replay(
-    found: dict[str, Stored], key: bytes | memoryview | None, value: bytes | memoryview | None
-) -> None:
-    if key is None:
+async def _poll(consumer: Consumer) -> list[Change]:
+    return [_change(record) for _, record in await consumer.poll() if record.key is not None]
+
+
+def _change(record: Record) -> Change:
+    assert record.key is not None
+    key, value = bytes(record.key), record.value
+    writers = [bytes(value or b"").decode() for name, value in record.headers if name == WRITER]
+    writer = writers[0] if writers else ""
+    if key == CLAIM_KEY:
+        return Change(writer, claim=None if value is None else Claim(**json.loads(bytes(value))))
+    name = key.decode()
+    return Change(writer, name=name, stored=None if value is None else Stored.of_bytes(name, bytes(value)))
+
+
+def _replay(found: dict[str, Stored], change: Change) -> None:
+    if not change.name:
         return
-    name = bytes(key).decode()
-    if value is None:
-        found.pop(name, None)
+    if change.stored is None:
+        found.pop(change.name, None)
     else:
-        found[name] = Stored.of_bytes(name, bytes(value))
+        found[change.name] = change.stored

@@ -23,6 +23,7 @@ from barnabas.pipelines.store import Target
 
 class State(Enum):
     UNASSIGNED = "UNASSIGNED"
+    """Not started yet, or left to another service."""
     STARTING = "STARTING"
     RUNNING = "RUNNING"
     STOPPING = "STOPPING"
@@ -42,7 +43,7 @@ _AT_WORK = frozenset({State.STARTING, State.RUNNING, State.STOPPING})
 
 TRANSITIONS = Transitions(
     {
-        State.UNASSIGNED: frozenset[State](),
+        State.UNASSIGNED: _AT_REST | {State.STOPPING},
         State.STARTING: _AT_REST | {State.STOPPING},
         State.RUNNING: frozenset({State.STARTING}),
         State.STOPPING: frozenset({State.STARTING, State.RUNNING}),
@@ -100,6 +101,19 @@ class Supervisor:
         self._timers = timers
         self._clock = clock
         self._on_change = on_change
+        self._released: str | None = None
+        """Why nothing is run here any more."""
+
+    def release(self, reason: str) -> None:
+        """Stop everything, whatever its target, and start nothing again: others take care of it."""
+        self._released = reason
+        for pipeline in self.pipelines.values():
+            pipeline.last_error = reason
+            if pipeline.state in (State.STARTING, State.RUNNING):
+                self._stop(pipeline)
+            elif pipeline.state is not State.STOPPING:
+                self._cancel_retry(pipeline)
+                self._enter(pipeline, State.UNASSIGNED)
 
     def put(self, spec: PipelineSpec, target: Target, generation: int) -> None:
         """Take on a pipeline, or its new spec, target or generation."""
@@ -183,7 +197,9 @@ class Supervisor:
 
     def _act(self, pipeline: Supervised) -> None:
         """Move towards the target."""
-        if pipeline.target is Target.RUNNING:
+        if self._released is not None:
+            pipeline.last_error = self._released
+        elif pipeline.target is Target.RUNNING:
             if pipeline.state in (State.UNASSIGNED, State.PAUSED, State.STOPPED):
                 self._start(pipeline)
         elif pipeline.state in (State.STARTING, State.RUNNING):
@@ -193,7 +209,10 @@ class Supervisor:
             self._enter(pipeline, _RESTING[pipeline.target])
 
     def _rest_or_start(self, pipeline: Supervised) -> None:
-        if pipeline.target is Target.RUNNING:
+        if self._released is not None:
+            pipeline.last_error = self._released
+            self._enter(pipeline, State.UNASSIGNED)
+        elif pipeline.target is Target.RUNNING:
             self._start(pipeline)
         elif pipeline.state is not _RESTING[pipeline.target]:
             self._enter(pipeline, _RESTING[pipeline.target])

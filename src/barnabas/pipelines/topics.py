@@ -14,19 +14,21 @@ from barnabas.core.errors import KafkaError, TopicAlreadyExists
 from barnabas.pipelines.run import PipelineFailed
 
 
-def ensure_topics(options: Mapping[str, str], names: Iterable[str]) -> None:
+def ensure_topics(
+    options: Mapping[str, str], names: Iterable[str], configs: Mapping[str, str] | None = None
+) -> None:
     """A cluster that wants TLS or passwords is left alone: there, topics are made beforehand."""
     if options.get("kafka.security.protocol", "PLAINTEXT") != "PLAINTEXT":
         return
     try:
-        asyncio.run(_ensure(options["kafka.bootstrap.servers"], list(names)))
+        asyncio.run(_ensure(options["kafka.bootstrap.servers"], list(names), configs or {}))
     except ClusterUnreachable as error:
         raise PipelineFailed(f"no broker can be reached: {error}") from None
     except KafkaError as error:
         raise PipelineFailed(f"a topic cannot be made: {error.message}") from None
 
 
-async def _ensure(bootstrap: str, names: list[str]) -> None:
+async def _ensure(bootstrap: str, names: list[str], configs: Mapping[str, str]) -> None:
     addresses = [Address.parse(part) for part in bootstrap.split(",")]
     cluster = ClusterClient(addresses, clock=SystemClock(), randomness=random.SystemRandom())
     async with cluster:
@@ -34,7 +36,9 @@ async def _ensure(bootstrap: str, names: list[str]) -> None:
         missing = [row.name for row in answer.topics if row.error_code and row.name]
         for name in missing:
             try:
-                await Admin(cluster).create_topic(name, configs={})
+                await Admin(cluster).create_topic(
+                    name, partitions=1 if configs else -1, configs=dict(configs)
+                )
             except TopicAlreadyExists:
                 continue
             await cluster.topic(name, auto_create=False, unknown_timeout_ms=5_000)

@@ -73,6 +73,13 @@ def load(located: Located) -> PipelineSpec:
     return spec
 
 
+def master_complaint(master: str) -> str | None:
+    if MASTER.fullmatch(master):
+        return None
+    known = "local[*], local-cluster[n,cores,MB], spark://host:port, yarn or k8s://…"
+    return f"found {master!r}; expected {known}"
+
+
 def load_document(document: Value, file: str = "<spec>") -> PipelineSpec:
     return load(Located(document, file))
 
@@ -105,6 +112,8 @@ class _Check:
             self.combinations(top, sink, transforms, errors)
         if source is not None and sink is not None:
             self.circles(source, sink, transforms, errors)
+        if source is not None:
+            self.engine(top, source, trigger)
         self.master(spark["master"])
         if self.problems or source is None or sink is None:
             return None
@@ -239,14 +248,17 @@ class _Check:
                 close = difflib.get_close_matches(value, row.choices, n=1)
                 hint = f"; did you mean {close[0]!r}?" if close else ""
             self.complain(path, f"found {_say(value)}; expected {row.expected}{hint}")
-        elif row.kind is Kind.SCHEMA and (complaint := schema_complaint(converted)):
-            self.complain(path, complaint)
+        else:
+            check = schema_complaint if row.kind is Kind.SCHEMA else row.check
+            complaint = None if check is None else check(converted)
+            if complaint:
+                self.complain(path, complaint)
         return converted
 
     def master(self, given: Value) -> None:
-        if isinstance(given, str) and not MASTER.fullmatch(given):
-            known = "local[*], local-cluster[n,cores,MB], spark://host:port, yarn or k8s://…"
-            self.complain(("spark", "master"), f"found {given!r}; expected {known}")
+        complaint = master_complaint(given) if isinstance(given, str) else None
+        if complaint:
+            self.complain(("spark", "master"), complaint)
 
     def topic_names(self, source: Part | None, sink: Part | None, errors: Mapping[str, Value]) -> None:
         """Names that no broker would take."""
@@ -283,6 +295,25 @@ class _Check:
                 "expected a topic that is not read here",
             )
 
+    def engine(self, top: Mapping[str, Value], source: Part, trigger: Trigger) -> None:
+        """Closed files end somewhere, and so must a pipeline that reads them."""
+        if top.get("engine") != Engine.SEGMENTS.value:
+            if source.get("manifest"):
+                self.complain(("source", "manifest"), "a manifest is read by engine: segments alone")
+            return
+        if source.type != "topic":
+            self.complain(("engine",), f"segments reads topics, not {source.type}; expected auto")
+        elif not source.get("manifest"):
+            self.complain(
+                ("source",), "engine segments needs 'manifest': the file that `barnabas log manifest` writes"
+            )
+        if not trigger.available_now:
+            self.complain(
+                ("trigger" if "trigger" in top else "engine",),
+                "segments reads what is in closed files and then is done; expected trigger: available_now"
+                " (afterwards, engine: auto goes on where the files end)",
+            )
+
     def combinations(
         self, top: Mapping[str, Value], sink: Part, transforms: Sequence[Part], errors: Mapping[str, Value]
     ) -> None:
@@ -293,9 +324,6 @@ class _Check:
                 ("delivery",),
                 f"sink {sink.type} cannot deliver exactly once (these can: {able}); expected at-least-once",
             )
-        if top.get("engine") == Engine.SEGMENTS.value:
-            words = "segments reads closed files in batches, and a pipeline is a stream"
-            self.complain(("engine",), f"{words}; expected auto, python or jvm")
         updates = [
             at for at, part in enumerate(transforms) if part.type == "window" and part["emit"] == "updates"
         ]

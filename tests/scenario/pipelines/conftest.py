@@ -52,8 +52,9 @@ class ScriptedDrivers:
 class RunningService(threading.Thread):
     """The service on a thread of its own, as `serve` puts it together, but for the drivers."""
 
-    def __init__(self, bootstrap: str, state: Path) -> None:
+    def __init__(self, bootstrap: str, state: Path, worker_id: str = "worker:1") -> None:
         super().__init__(daemon=True)
+        self.worker_id = worker_id
         self.bootstrap = bootstrap
         self.drivers = ScriptedDrivers()
         self.ready = threading.Event()
@@ -75,9 +76,14 @@ class RunningService(threading.Thread):
         async with cluster:
             supervisor = self.drivers.supervisor = Supervisor(self.drivers, LoopTimers(), clock)
             service = PipelineService(
-                PipelineStore(cluster), supervisor, Groups(cluster), str(self._state), "worker:1"
+                PipelineStore(cluster, self.worker_id),
+                supervisor,
+                Groups(cluster),
+                str(self._state),
+                self.worker_id,
             )
             await service.open()
+            following = asyncio.create_task(service.follow())
             config = uvicorn.Config(
                 Rest(service, "cluster").application(), port=0, log_level="warning", lifespan="off"
             )
@@ -89,11 +95,13 @@ class RunningService(threading.Thread):
             self.url = f"http://127.0.0.1:{port}"
             self.ready.set()
             await serving
+            following.cancel()
+            await asyncio.gather(following, return_exceptions=True)
 
 
 @contextmanager
-def running_service(bootstrap: str, state: Path) -> Iterator[RunningService]:
-    service = RunningService(bootstrap, state)
+def running_service(bootstrap: str, state: Path, worker_id: str = "worker:1") -> Iterator[RunningService]:
+    service = RunningService(bootstrap, state, worker_id)
     service.start()
     assert service.ready.wait(60)
     try:

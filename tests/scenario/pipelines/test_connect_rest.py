@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import random
 import subprocess
 import sys
 import warnings
@@ -13,7 +14,10 @@ from typing import Any
 import httpx
 import pytest
 
-from barnabas.pipelines.store import TOPIC
+from barnabas.client.channel import Address
+from barnabas.client.cluster_client import ClusterClient
+from barnabas.core.clock import SystemClock
+from barnabas.pipelines.store import TOPIC, Change, Claim, PipelineStore, Stored
 from tests.scenario.pipelines.conftest import RunningService, running_service
 from tests.support.topics import consume, produce
 
@@ -186,6 +190,69 @@ def test_a_service_that_is_started_again_carries_on(pipelines_broker: str, tmp_p
     stored = b"".join(each.value or b"" for each in consume(pipelines_broker, TOPIC))
     assert b"${env:HOME}" in stored
     assert str(Path.home()).encode() + b'"' not in stored
+
+
+def test_of_two_services_the_younger_runs_the_pipelines(pipelines_broker: str, tmp_path: Path) -> None:
+    with (
+        running_service(pipelines_broker, tmp_path, "elder:1") as elder,
+        httpx.Client(base_url=elder.url) as at_elder,
+    ):
+        at_elder.put("/connectors/a/config", json=CONFIG).raise_for_status()
+        state_of(at_elder, "a", "RUNNING")
+        with (
+            running_service(pipelines_broker, tmp_path, "younger:2") as younger,
+            httpx.Client(base_url=younger.url) as at_younger,
+        ):
+            state_of(at_younger, "a", "RUNNING")
+            left = state_of(at_elder, "a", "UNASSIGNED")
+            assert left["pipeline"]["last_error"] == "the pipeline service at younger:2 has taken over"
+            refusals = [
+                at_elder.put("/connectors/b/config", json=CONFIG),
+                at_elder.put("/connectors/a/pause"),
+                at_elder.post("/connectors/a/restart"),
+                at_elder.delete("/connectors/a/offsets"),
+                at_elder.delete("/connectors/a"),
+            ]
+            assert [each.status_code for each in refusals] == [503] * 5
+            assert "younger:2 has taken over" in refusals[0].json()["message"]
+            at_younger.put("/connectors/b/config", json=CONFIG).raise_for_status()
+            state_of(at_younger, "b", "RUNNING")
+            while "b" not in at_elder.get("/connectors").json():  # it still sees what happens
+                pass
+            state_of(at_elder, "b", "UNASSIGNED")
+            at_younger.delete("/connectors/a")
+            while "a" in at_elder.get("/connectors").json():
+                pass
+            assert [name for name, *_ in elder.drivers.started] == ["a"]
+            assert [name for name, *_ in younger.drivers.started] == ["a", "b"]
+    with (
+        running_service(pipelines_broker, tmp_path, "elder:1") as again,
+        httpx.Client(base_url=again.url) as http,
+    ):
+        state_of(http, "b", "RUNNING")
+
+
+async def test_what_an_elder_was_answered_before_it_saw_the_claim_is_not_lost(pipelines_broker: str) -> None:
+    clients = [
+        ClusterClient(
+            [Address.parse(pipelines_broker)], clock=SystemClock(), randomness=random.Random(number)
+        )
+        for number in range(2)
+    ]
+    async with clients[0], clients[1]:
+        elder, younger = (PipelineStore(each, name) for each, name in zip(clients, "ab", strict=True))
+        await elder.claim("elder:1")
+        await younger.claim("younger:2")
+        assert await elder.load() == {}
+        assert elder.holder == Claim("b", "younger:2"), "a claim while one opens counts"
+        await younger.load()
+        late = Stored("late", {"connector.class": "ConsoleSink"})
+        await elder.put(late)
+        changes = younger.follow()
+        assert await anext(changes) == Change("a", name="late", stored=late)
+        await elder.delete("late")
+        assert await anext(changes) == Change("a", name="late", stored=None)
+        await changes.aclose()
 
 
 def test_a_third_party_client_of_connect_steers_pipelines(service: RunningService) -> None:

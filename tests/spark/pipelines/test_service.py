@@ -107,3 +107,31 @@ def test_a_pipeline_runs_pauses_survives_its_driver_and_begins_again(
     assert sorted(each.json["id"] for each in consume(bootstrap, out)) == [*range(14), 14, 14, 15, 15]
     service.cli("delete", "copy")
     assert "copy" not in service.cli("list")
+
+
+def test_a_second_service_takes_over_and_the_first_stops_its_drivers(
+    service: Service, bootstrap: str, new_topic: TopicFactory, tmp_path: Path
+) -> None:
+    source, out = new_topic(), new_topic()
+    produce(bootstrap, source, [{"id": at} for at in range(10)])
+    spec = tmp_path / "copy.yaml"
+    spec.write_text(
+        f"name: copy\nsource: {{type: topic, topics: {source}, schema: id BIGINT}}\n"
+        f"sink: {{type: topic, topic: {out}}}\nrestart: {{backoff: 100 ms}}\n"
+    )
+    service.cli("start", str(spec))
+    service.wait("copy", "RUNNING", records=10)
+    younger = Service(bootstrap, tmp_path)
+    try:
+        assert "has taken over" in service.wait("copy", "UNASSIGNED")["last_error"]
+        end = time.monotonic() + PATIENCE_S
+        while service.drivers():
+            assert time.monotonic() < end, "the first service keeps its driver"
+            time.sleep(0.2)
+        produce(bootstrap, source, [{"id": at} for at in range(10, 15)])
+        younger.wait("copy", "RUNNING", records=5)
+        assert sorted(each.json["id"] for each in consume(bootstrap, out)) == list(range(15))
+        assert service.status("copy")["state"] == "UNASSIGNED"
+        younger.cli("delete", "copy")
+    finally:
+        assert younger.process.stop() == 0, younger.process.output_text()

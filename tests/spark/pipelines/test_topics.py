@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 
 from tests.spark.pipelines.conftest import RunSpec
+from tests.spark.test_segments import export
+from tests.support.broker import Broker
 from tests.support.fixtures import TopicFactory
 from tests.support.topics import consume, produce
 
@@ -194,3 +196,57 @@ def test_a_stream_is_joined_with_a_static_table(
         {"id": 2, "name": "k", "city": "Prague"},
         {"id": 7, "name": "z"},
     ]
+
+
+def test_a_backfill_from_segments_goes_on_from_the_broker_where_the_files_end(
+    run_spec: RunSpec, broker: Broker, bootstrap: str, new_topic: TopicFactory, tmp_path: Path
+) -> None:
+    source, out = new_topic(segment_bytes=32_768), new_topic()
+    for number in range(0, 200, 10):
+        rows = [{"id": at, "name": "x" * 500} for at in range(number, number + 10)]
+        produce(bootstrap, source, rows)
+    manifest = tmp_path / "manifest.json"
+    export(broker, source, manifest)
+    (exported,) = json.loads(manifest.read_text())["partitions"]
+    closed = exported["segments"][-1]["end_offset"]
+    assert 50 < closed < 200, "some segments are closed, and one is not"
+    spec: dict[str, Any] = {
+        "name": "backfill",
+        "source": {
+            "type": "topic", "topics": source, "schema": SCHEMA, "manifest": str(manifest),
+            "max_offsets_per_trigger": 40,
+        },
+        "transforms": [{"type": "ReplaceField", "include": "id"}],
+        "engine": "segments",
+        "sink": {"type": "topic", "topic": out},
+    }  # fmt: skip
+    progress = run_spec(spec)
+    assert max(each.records for each in progress) == 40
+    assert [each.json["id"] for each in consume(bootstrap, out)] == list(range(closed))
+    assert sum(each.records for each in run_spec(spec)) == 0, "there is nothing new in the files"
+    del spec["engine"], spec["source"]["manifest"]
+    run_spec(spec)
+    assert [each.json["id"] for each in consume(bootstrap, out)] == list(range(200))
+
+
+def test_two_topics_are_joined_by_key_and_time(
+    run_spec: RunSpec, bootstrap: str, new_topic: TopicFactory
+) -> None:
+    views, clicks, out = new_topic(), new_topic(), new_topic()
+    times = {name: f"2024-05-01T00:{minute:02}:00Z" for name, minute in (("t", 0), ("soon", 1), ("late", 9))}
+    produce(bootstrap, views, [{"id": 1, "at": times["t"]}, {"id": 2, "at": times["t"]}])
+    produce(
+        bootstrap,
+        clicks,
+        [{"id": 1, "url": "/a", "at": times["soon"]}, {"id": 2, "url": "/b", "at": times["late"]}],
+    )
+    run_spec({
+        "name": "attributed",
+        "source": {"type": "topic", "topics": views, "schema": "id BIGINT, at TIMESTAMP"},
+        "transforms": [{
+            "type": "join", "on": "id", "static": False, "time": "at", "within": "5 minutes",
+            "source": {"type": "topic", "topics": clicks, "schema": "id BIGINT, url STRING, at TIMESTAMP"},
+        }],
+        "sink": {"type": "topic", "topic": out},
+    })  # fmt: skip
+    assert [(each.json["id"], each.json["url"]) for each in consume(bootstrap, out)] == [(1, "/a")]

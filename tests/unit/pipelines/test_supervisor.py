@@ -213,3 +213,36 @@ def test_metrics_say_how_pipelines_are(world: World) -> None:
     assert 'barnabas_pipeline_records_total{pipeline="p"} 5' in text
     assert 'barnabas_pipeline_lag_records{pipeline="p"} 7' in text
     assert 'barnabas_pipeline_dead_letters_total{pipeline="p"} 1' in text
+
+
+@pytest.mark.parametrize("target", list(Target))
+def test_a_supervisor_that_lets_go_stops_everything_and_starts_nothing(target: Target) -> None:
+    world = World()
+    world.supervisor.put(spec_of(), target, 0)
+    if target is Target.RUNNING:
+        world.supervisor.on_running("p", 1)
+    world.supervisor.release("others do it")
+    if target is Target.RUNNING:
+        assert world.pipeline.state is State.STOPPING
+        assert world.drivers.orders[-1] == "stop p"
+        world.supervisor.on_ended("p", 1, None)
+    assert (world.pipeline.state, world.pipeline.last_error) == (State.UNASSIGNED, "others do it")
+    told = list(world.drivers.orders)
+    world.supervisor.put(spec_of(trigger="5 seconds"), Target.RUNNING, 1)
+    world.supervisor.put(spec_of(name="q"), Target.RUNNING, 0)
+    world.supervisor.restart("p")
+    assert world.drivers.orders == told
+    assert {each.state for each in world.supervisor.pipelines.values()} == {State.UNASSIGNED}
+    world.supervisor.remove("p")
+    assert list(world.supervisor.pipelines) == ["q"]
+
+
+def test_a_retry_that_was_due_does_not_come_after_letting_go() -> None:
+    world = World()
+    world.supervisor.put(spec_of(), Target.RUNNING, 0)
+    world.supervisor.on_ended("p", 1, "broken")
+    assert world.pipeline.state is State.RESTARTING
+    world.supervisor.release("others do it")
+    world.pass_time(60_000)
+    assert world.pipeline.state is State.UNASSIGNED
+    assert len(world.drivers.orders) == 1

@@ -112,14 +112,31 @@ def test_parts_that_do_not_go_together_are_told() -> None:
     assert complaint.startswith("p.yaml:4: delivery: sink console cannot deliver exactly once")
     (complaint,) = problems(base + "sink: {type: console}\nerrors: {dead_letter_topic: d}\n")
     assert "expected tolerance: all" in complaint
-    (complaint,) = problems(base + "sink: {type: console}\nengine: segments\n")
-    assert "a pipeline is a stream" in complaint
     (complaint,) = problems(
         base
         + "transforms: [{type: window, time: t, size: 1 minute, emit: updates}]\n"
         + "sink: {type: files, path: x}\n"
     )
     assert "only adds rows" in complaint
+
+
+def test_segments_are_for_bounded_runs_with_a_manifest() -> None:
+    base = "name: x\nsource: {type: topic, topics: a%s}\nsink: {type: console}\n"
+    assert problems(base % "" + "engine: segments\n") == [
+        "p.yaml:2: source: engine segments needs 'manifest': the file that `barnabas log manifest` writes",
+        (
+            "p.yaml:4: engine: segments reads what is in closed files and then is done; expected trigger:"
+            " available_now (afterwards, engine: auto goes on where the files end)"
+        ),
+    ]
+    assert problems(base % ", manifest: m.json" + "engine: auto\n") == [
+        "p.yaml:2: source.manifest: a manifest is read by engine: segments alone"
+    ]
+    assert problems(
+        "name: x\nsource: {type: rate}\nsink: {type: console}\nengine: segments\ntrigger: once\n"
+    ) == ["p.yaml:4: engine: segments reads topics, not rate; expected auto"]
+    fine = base % ", manifest: m.json" + "engine: segments\ntrigger: available_now\n"
+    assert load(read_yaml(fine)).source["manifest"] == "m.json"
 
 
 def test_a_secret_in_the_open_is_refused() -> None:
@@ -190,6 +207,23 @@ def test_judging_a_spec_imports_no_spark() -> None:
     assert subprocess.run([sys.executable, "-c", code], env=environment, check=False).returncode == 0
 
 
+@pytest.mark.parametrize("command", ["validate", "run", "start"])
+def test_a_command_answers_a_mistake_with_none_of_the_heavy_packages(command: str, tmp_path: Path) -> None:
+    file = tmp_path / "bad.yaml"
+    file.write_text("name: p\nsource: {type: rat}\nsink: {type: console}\n")
+    code = (
+        "import sys; from barnabas.cli.main import cli\n"
+        f"try: cli(['pipeline', {command!r}, {str(file)!r}])\n"
+        "finally: print(sorted({'pyspark', 'numpy', 'pyarrow', 'pandas', 'starlette'} & set(sys.modules)))"
+    )
+    environment = {**os.environ, "PYTHONPATH": str(Path(barnabas.__file__).parents[1])}
+    ended = subprocess.run(
+        [sys.executable, "-c", code], env=environment, check=False, capture_output=True, text=True
+    )
+    assert (ended.returncode, ended.stdout) == (2, "[]\n")
+    assert ended.stderr == f"{file}:2: source.type: there is no source 'rat'; did you mean 'rate'?\n"
+
+
 @pytest.mark.parametrize(
     ("transform", "complaint"),
     [
@@ -202,6 +236,7 @@ def test_judging_a_spec_imports_no_spark() -> None:
             {"type": "window", "time": "at", "size": "1 s", "aggregates": {"n": "count("}},
             "aggregates.n: a '(' is not closed",
         ),
+        ({"type": "ReplaceField", "renames": ["a:b", "c"]}, "found 'c'; expected pairs such as 'old:new'"),
         ({"python": "mymodule"}, "expected module:function"),
         ({"fliter": "x"}, "did you mean 'filter'?"),
         ({"Fliter": "x"}, "did you mean 'Filter'?"),
@@ -234,6 +269,47 @@ def test_sql_of_all_shapes_passes(query: str) -> None:
         "name": "p", "source": {"type": "rate"}, "transforms": [{"sql": query}], "sink": {"type": "console"},
     }  # fmt: skip
     assert load_document(document).transforms[0]["query"] == query
+
+
+@pytest.mark.parametrize(
+    ("option", "complaint"),
+    [
+        (
+            {"starting_offsets": "earlist"},
+            (
+                "source.starting_offsets: found 'earlist'; expected earliest, latest, or JSON such as"
+                """ {"topic": {"0": 23, "1": -2}}; did you mean 'earliest'?"""
+            ),
+        ),
+        ({"starting_offsets": '{"a": {"0": }}'}, "which is not JSON (Expecting value"),
+        ({"starting_offsets": '{"a": {"zero": 1}}'}, 'expected earliest, latest, or JSON such as {"topic"'),
+        ({"watermark": "at"}, "source.watermark: found 'at'; expected `<column> <delay>`, such as"),
+        ({"watermark": "10 minutes"}, "source.watermark: found '10 minutes'; expected `<column> <delay>`"),
+        ({"topics": None, "pattern": "a(b"}, "source.pattern: found 'a(b'; expected a regular expression:"),
+        (
+            {"topics": None, "assign": "a:0"},
+            'which is not JSON (Expecting value: line 1 column 1 (char 0)); expected JSON such as {"topic":',
+        ),
+    ],
+)
+def test_texts_with_a_form_are_judged_without_spark(option: dict[str, object], complaint: str) -> None:
+    source = {"type": "topic", "topics": "a", "format": "text", **option}
+    with pytest.raises(InvalidSpec, match=re.escape(complaint)):
+        load_document({"name": "p", "source": source, "sink": {"type": "console"}})
+
+
+@pytest.mark.parametrize(
+    "option",
+    [
+        {"starting_offsets": '{"a": {"0": -2, "1": 7}}'},
+        {"watermark": "at 1 hour 30 minutes"},
+        {"topics": None, "pattern": r"\p{Alpha}+"},
+        {"topics": None, "assign": '{"a": [0, 1]}'},
+    ],
+)
+def test_texts_of_the_right_form_pass(option: dict[str, object]) -> None:
+    source = {"type": "topic", "topics": "a", "format": "text", **option}
+    load_document({"name": "p", "source": source, "sink": {"type": "console"}})
 
 
 def test_topics_that_cannot_be_or_lead_back_are_told() -> None:

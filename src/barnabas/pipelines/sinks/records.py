@@ -25,6 +25,7 @@ from pyspark_barnabas import exactly_once
 from pyspark_barnabas.sink import QUERY_ID
 
 UPDATE = "update"
+MARKER_TOPIC = "__barnabas_pipeline_batches"
 
 
 class Records(NamedTuple):
@@ -78,9 +79,18 @@ def _joined(
     extra: dict[str, str] = {"includeHeaders": "true"}
     if run.spec.delivery is Delivery.EXACTLY_ONCE:
         frames = [_arranged(each, options) for each in outputs]
-        extra |= {"delivery": "exactly-once", "pipelineId": pipeline_id}
+        extra |= {"delivery": "exactly-once", "pipelineId": pipeline_id, **_marker_topic(options, run)}
     union = reduce(lambda left, right: left.unionByName(right, allowMissingColumns=True), frames)
     return union, {**options, **extra}
+
+
+def _marker_topic(options: dict[str, str], run: Run) -> dict[str, str]:
+    """On the pipelines' own cluster, batches are remembered longer than the group's offsets are."""
+    is_elsewhere = options["kafka.bootstrap.servers"] != run.bootstrap
+    if is_elsewhere or options.get("kafka.security.protocol", "PLAINTEXT") != "PLAINTEXT":
+        return {}
+    ensure_topics(options, [MARKER_TOPIC], {"cleanup.policy": "compact"})
+    return {"markerTopic": MARKER_TOPIC}
 
 
 def _arranged(records: Records, options: dict[str, str]) -> DataFrame:

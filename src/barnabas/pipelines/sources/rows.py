@@ -6,6 +6,12 @@ from collections.abc import Mapping
 
 from barnabas.pipelines.formats.rows import DECODE, decode_complaints
 from barnabas.pipelines.options import REQUIRED, Kind, Option, Plugin, Value
+from barnabas.pipelines.texts import (
+    assign_complaint,
+    offsets_complaint,
+    pattern_complaint,
+    watermark_complaint,
+)
 
 
 def _topic_complaints(options: Mapping[str, Value]) -> list[str]:
@@ -34,12 +40,13 @@ def _jdbc_complaints(options: Mapping[str, Value]) -> list[str]:
 TOPIC = Plugin(
     "source", "topic", "Records of topics of any Kafka-protocol broker.", (
         Option("topics", Kind.LIST, None, "Names of the topics.", aliases=("topic",)),
-        Option("pattern", Kind.TEXT, None, "Regular expression of topic names.", aliases=("topics.regex",)),
-        Option("assign", Kind.TEXT, None, 'Partitions as JSON: {"topic": [0, 1]}.'),
+        Option("pattern", Kind.TEXT, None, "Regular expression of topic names.", aliases=("topics.regex",),
+               check=pattern_complaint),
+        Option("assign", Kind.TEXT, None, 'Partitions as JSON: {"topic": [0, 1]}.', check=assign_complaint),
         Option("bootstrap", Kind.TEXT, None, "Brokers to begin with; else the service's own.",
                aliases=("bootstrap.servers", "kafka.bootstrap.servers")),
         Option("starting_offsets", Kind.TEXT, None, "earliest (the default), latest, or offsets as JSON.",
-               aliases=("consumer.override.auto.offset.reset",)),
+               aliases=("consumer.override.auto.offset.reset",), check=offsets_complaint),
         Option("starting_timestamp", Kind.INTEGER, None, "Begin at this time, in milliseconds since 1970."),
         Option("max_offsets_per_trigger", Kind.INTEGER, None, "Most records of one micro-batch.", at_least=1,
                aliases=("consumer.override.max.poll.records",)),
@@ -50,7 +57,9 @@ TOPIC = Plugin(
         Option("headers", Kind.BOOLEAN, False, "Bring the headers along, as column `_headers`."),
         Option("isolation_level", Kind.CHOICE, "read_committed", "Whether open transactions are seen.",
                choices=("read_committed", "read_uncommitted"), aliases=("consumer.override.isolation.level",)),
-        Option("watermark", Kind.TEXT, None, "`<column> <delay>`: how late rows of this source may come."),
+        Option("watermark", Kind.TEXT, None, "`<column> <delay>`: how late rows of this source may come.",
+               check=watermark_complaint),
+        Option("manifest", Kind.TEXT, None, "With engine segments: what `barnabas log manifest` wrote, a file or its directory."),
         Option("kafka", Kind.MAP, None, "Client settings, handed on as `kafka.<name>`."),
         *DECODE,
     ),
@@ -64,7 +73,8 @@ FILES = Plugin(
         Option("schema", Kind.SCHEMA, None, "Columns of the files."),
         Option("max_files_per_trigger", Kind.INTEGER, None, "Most files of one micro-batch.", at_least=1),
         Option("format_options", Kind.MAP, None, "Further options of Spark's file source."),
-        Option("watermark", Kind.TEXT, None, "`<column> <delay>`: how late rows of this source may come."),
+        Option("watermark", Kind.TEXT, None, "`<column> <delay>`: how late rows of this source may come.",
+               check=watermark_complaint),
     ),
     "barnabas.pipelines.sources.files:read", primary="path", connect_class="FilesSource", check=_files_complaints,
 )  # fmt: skip
@@ -82,7 +92,8 @@ JDBC = Plugin(
                aliases=("incrementing.column.name", "timestamp.column.name")),
         Option("max_rows_per_trigger", Kind.INTEGER, 100_000, "Most rows of one micro-batch.", at_least=1,
                aliases=("batch.max.rows",)),
-        Option("watermark", Kind.TEXT, None, "`<column> <delay>`: how late rows of this source may come."),
+        Option("watermark", Kind.TEXT, None, "`<column> <delay>`: how late rows of this source may come.",
+               check=watermark_complaint),
     ),
     "barnabas.pipelines.sources.jdbc:read", connect_class="JdbcSource", check=_jdbc_complaints,
 )  # fmt: skip
@@ -90,7 +101,8 @@ JDBC = Plugin(
 RATE = Plugin(
     "source", "rate", "Numbered rows at a steady rate, for trials.", (
         Option("rows_per_second", Kind.INTEGER, 10, "How many.", at_least=1),
-        Option("watermark", Kind.TEXT, None, "`<column> <delay>`: how late rows of this source may come."),
+        Option("watermark", Kind.TEXT, None, "`<column> <delay>`: how late rows of this source may come.",
+               check=watermark_complaint),
     ),
     "barnabas.pipelines.sources.rate:read", primary="rows_per_second", connect_class="RateSource",
 )  # fmt: skip

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from barnabas.pipelines.options import REQUIRED, Kind, Option, Plugin, Value
 from barnabas.pipelines.secrets import has_reference
 from barnabas.pipelines.sql_text import query_complaint, sql_complaint
+from barnabas.pipelines.texts import pairs_complaint
 
 _FUNCTION = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
 KAFKA_PACKAGE = "org.apache.kafka.connect.transforms."
@@ -48,7 +49,7 @@ SINGLE_MESSAGE = (
          _text("offset_field", "Column of the offset."), _text("timestamp_field", "Column of the record's time.")),
     _smt("ReplaceField", "Drops, keeps and renames columns.", "replace_field",
          _list("exclude", "Columns to drop."), _list("include", "Columns to keep; all others go."),
-         _list("renames", "`old:new` pairs.")),
+         Option("renames", Kind.LIST, None, "`old:new` pairs.", check=pairs_complaint)),
     _smt("MaskField", "Blanks columns, or puts a replacement.", "mask_field",
          _list("fields", "Columns to mask.", REQUIRED), _text("replacement", "What stands there instead."),
          primary="fields"),

@@ -1,0 +1,146 @@
+"""`barnabas pipeline run` as a person runs it: a process, its exit code, and what it leaves behind."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from tests.support.fixtures import TopicFactory
+from tests.support.process import ServerProcess
+from tests.support.spark import REPOSITORY, require_spark
+from tests.support.topics import consume, produce
+
+PATIENCE_S = 900.0
+
+
+class Command:
+    """`barnabas pipeline run` on a spec in `directory`."""
+
+    def __init__(self, bootstrap: str, directory: Path) -> None:
+        require_spark()
+        self.spec = directory / "copy.yaml"
+        self.words = [sys.executable, "-m", "barnabas", "--bootstrap", bootstrap, "pipeline", "run",
+                      str(self.spec), "--state", str(directory / "state")]  # fmt: skip
+        self.environment = {"SPARK_MASTER": "local[1]", "PYTHONPATH": str(REPOSITORY / "src")}
+
+    def write(self, source: str, out: str, more: str = "") -> None:
+        self.spec.write_text(
+            f"name: copy\nsource: {{type: topic, topics: {source}, schema: id BIGINT}}\n"
+            f"sink: {{type: topic, topic: {out}}}\n{more}"
+        )
+
+    def run(self, *more: str) -> subprocess.CompletedProcess[str]:
+        environment = {**os.environ, **self.environment}
+        return subprocess.run(
+            [*self.words, *more], env=environment, capture_output=True, text=True, check=False
+        )
+
+    def start(self) -> ServerProcess:
+        """Ready when it says that the ten records are through."""
+        return ServerProcess(
+            self.words, is_ready=lambda line: "10 records" in line, environment=self.environment
+        )
+
+
+def packed(directory: Path) -> str:
+    """Both packages as one file, as `--py-files` takes it."""
+    file = directory / "packages.zip"
+    with zipfile.ZipFile(file, "w") as archive:
+        for package in ("barnabas", "pyspark_barnabas"):
+            for each in sorted((REPOSITORY / "src" / package).rglob("*")):
+                if each.is_file() and "__pycache__" not in each.parts:
+                    archive.write(each, each.relative_to(REPOSITORY / "src"))
+    return str(file)
+
+
+@pytest.fixture
+def command(bootstrap: str, tmp_path: Path) -> Command:
+    return Command(bootstrap, tmp_path)
+
+
+def ids(bootstrap: str, topic: str) -> list[int]:
+    return sorted(each.json["id"] for each in consume(bootstrap, topic))
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 0)])
+def test_a_signal_ends_it_in_order_and_it_goes_on_from_there(
+    command: Command, bootstrap: str, new_topic: TopicFactory, number: signal.Signals, code: int
+) -> None:
+    source, out = new_topic(), new_topic()
+    produce(bootstrap, source, [{"id": at} for at in range(10)])
+    command.write(source, out)
+    running = command.start()
+    running.wait_ready(PATIENCE_S)
+    if number == signal.SIGINT:
+        os.killpg(running.pid, number)  # as a terminal does it: to everything that Spark has started, too
+    else:
+        os.kill(running.pid, number)
+    assert running.wait(PATIENCE_S) == code, running.output_text()
+    assert "it goes on from here when it is run again" in running.output_text()
+    assert "Traceback" not in running.output_text()
+    assert ids(bootstrap, out) == list(range(10))
+
+    produce(bootstrap, source, [{"id": at} for at in range(10, 15)])
+    command.write(source, out, "trigger: available_now\n")
+    ended = command.run()
+    assert (ended.returncode, ended.stdout) == (0, ""), ended.stderr
+    assert ended.stderr.splitlines()[-1] == "copy: done"
+    assert ids(bootstrap, out) == list(range(15))
+
+
+def test_a_record_that_stops_it_is_told_in_one_line(
+    command: Command, bootstrap: str, new_topic: TopicFactory
+) -> None:
+    source = new_topic()
+    produce(bootstrap, source, [{"id": 1}, b"junk"])
+    command.write(source, new_topic(), "trigger: available_now\n")
+    ended = command.run()
+    assert ended.returncode == 1, ended.stderr
+    last = ended.stderr.splitlines()[-1]
+    assert last.startswith(f"barnabas: topic {source}, partition 0, offset 1: the value is not JSON"), last
+    assert "Traceback" not in ended.stderr
+
+
+def test_a_column_that_is_not_there_is_told_in_one_line(
+    command: Command, bootstrap: str, new_topic: TopicFactory
+) -> None:
+    source = new_topic()
+    produce(bootstrap, source, [{"id": 1}])
+    command.write(source, new_topic(), "transforms:\n  - filter: idd > 1\ntrigger: available_now\n")
+    ended = command.run()
+    assert ended.returncode == 1, ended.stderr
+    last = ended.stderr.splitlines()[-1]
+    assert last.startswith("barnabas: [UNRESOLVED_COLUMN"), last
+    assert "`id`" in last
+    assert "Traceback" not in ended.stderr
+
+
+def test_executors_of_a_cluster_get_what_was_packed_for_them(
+    command: Command, bootstrap: str, new_topic: TopicFactory, tmp_path: Path
+) -> None:
+    """Neither package is installed there, nor is the module of the user's function."""
+    source, out = new_topic(partitions=2), new_topic()
+    produce(bootstrap, source, [{"id": at} for at in range(10)])
+    module = tmp_path / "away" / "doubling.py"
+    module.parent.mkdir()
+    module.write_text(
+        "from pyspark.sql import functions as F\n\n\n"
+        "def twice(number):\n    return 2 * number\n\n\n"
+        "def double(rows):\n    return rows.withColumn('id', F.udf(twice, 'bigint')('id'))\n"
+    )
+    command.write(
+        source,
+        out,
+        "transforms:\n  - python: doubling:double\ntrigger: available_now\n"
+        f"spark:\n  conf:\n    spark.submit.pyFiles: '{packed(tmp_path)},{module}'\n"
+        f"    spark.executorEnv.PYTHONPATH: {tmp_path / 'nothing'}\n    spark.executor.memory: 1g\n",
+    )
+    ended = command.run("--master", "local-cluster[2,1,1024]")
+    assert ended.returncode == 0, ended.stderr
+    assert ids(bootstrap, out) == list(range(0, 20, 2))
