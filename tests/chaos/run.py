@@ -21,7 +21,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka import Consumer, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.chaos.checker import complaints_about
@@ -232,17 +232,11 @@ def _wait_until_copied(bootstrap: str) -> None:
     deadline = time.monotonic() + SETTLE_TIMEOUT_S
     try:
         while True:
-            asked = [TopicPartition(SOURCE, number) for number in range(PARTITIONS)]
-            committed = {each.partition: each for each in consumer.committed(asked, timeout=20)}
-            ends = {
-                number: consumer.get_watermark_offsets(TopicPartition(SOURCE, number), timeout=20)[1]
-                for number in range(PARTITIONS)
-            }
-            behind = {
-                number: (each.offset, ends[number])
-                for number, each in committed.items()
-                if each.error is not None or each.offset < ends[number]
-            }
+            behind: object
+            try:
+                behind = _behind(consumer)
+            except KafkaException as error:
+                behind = error  # a leader may still move back to its place
             if not behind:
                 return
             if time.monotonic() > deadline:
@@ -250,6 +244,18 @@ def _wait_until_copied(bootstrap: str) -> None:
             time.sleep(0.2)
     finally:
         consumer.close()
+
+
+def _behind(consumer: Consumer) -> dict[int, tuple[int, int]]:
+    """Partitions whose end is not committed: what is, and the end."""
+    asked = [TopicPartition(SOURCE, number) for number in range(PARTITIONS)]
+    committed = {each.partition: each for each in consumer.committed(asked, timeout=20)}
+    ends = {each.partition: consumer.get_watermark_offsets(each, timeout=20)[1] for each in asked}
+    return {
+        number: (each.offset, ends[number])
+        for number, each in committed.items()
+        if each.error is not None or each.offset < ends[number]
+    }
 
 
 def _compare_replicas(scene: Scene) -> list[str]:
