@@ -38,7 +38,7 @@ cluster: $(VENV)/.spark ## start three brokers and a ZooKeeper on 127.0.0.1 (nee
 demo: $(VENV)/.spark ## a clickstream through two pipelines on Spark (needs Java 17); DEMO_SECONDS=60
 	$(BIN)/python examples/demo.py
 
-test: $(VENV)/.dev ## run every test
+test: $(VENV)/.dev ## run the tests; those of other clients and the kill matrix have commands of their own
 	$(BIN)/python -m pytest -n 2 --dist loadfile -m "not compatibility and not kill_matrix"
 
 test-clients: $(VENV)/.dev ## every client and tool against the broker, write docs/COMPATIBILITY.md
