@@ -8,12 +8,10 @@ a rack that has none yet for as long as there is one. The results are those of K
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from barnabas.core.errors import (
-    BrokerNotAvailable,
     InvalidPartitions,
-    InvalidReplicaAssignment,
     InvalidReplicationFactor,
 )
 
@@ -72,31 +70,6 @@ def alternate_racks(racks: Mapping[int, str]) -> list[int]:
     for place in range(max(map(len, rows))):
         ring.extend(row[place] for row in rows if place < len(row))
     return ring
-
-
-def check_assignment(
-    assignment: Mapping[int, Sequence[int]], live_brokers: Collection[int], *, first_partition: int = 0
-) -> None:
-    """Raise unless this assignment, given by a client, may be used for partitions from `first_partition`."""
-    if not assignment:
-        raise InvalidReplicaAssignment("the assignment names no partition")
-    if sorted(assignment) != list(range(first_partition, first_partition + len(assignment))):
-        raise InvalidReplicaAssignment(
-            f"partitions must be numbered consecutively from {first_partition}, not {sorted(assignment)}"
-        )
-    factor = len(assignment[first_partition])
-    for partition, replicas in sorted(assignment.items()):
-        if not replicas:
-            raise InvalidReplicaAssignment(f"partition {partition} has no replicas")
-        if len(set(replicas)) != len(replicas):
-            raise InvalidReplicaAssignment(f"partition {partition} names a broker twice: {list(replicas)}")
-        if len(replicas) != factor:
-            raise InvalidReplicaAssignment(
-                f"partition {partition} has {len(replicas)} replicas, the first has {factor}"
-            )
-        missing = sorted(set(replicas) - set(live_brokers))
-        if missing:
-            raise BrokerNotAvailable(f"partition {partition} names brokers that are not live: {missing}")
 
 
 def _at(ring: Sequence[int], first: int, shift: int, step: int) -> int:

@@ -189,21 +189,6 @@ async def read_partition_states(
     }
 
 
-async def set_partition_state(
-    znodes: Coordination,
-    topic: str,
-    partition: int,
-    state: PartitionState,
-    *,
-    guard: Sequence[Operation] = NO_GUARD,
-) -> PartitionState:
-    """Replace a state on condition that it still has `state.state_version`; BadVersion otherwise."""
-    path = PartitionStateZnode.path(topic, partition)
-    change = SetData(path, PartitionStateZnode.encode(state), state.state_version)
-    await _guarded(znodes, [*guard, change], guard)
-    return state._replace(state_version=state.state_version + 1)
-
-
 async def read_config(znodes: Coordination, entity_type: str, entity_name: str) -> dict[str, str]:
     """The configuration of an entity (`<default>` is one, too); empty if it has none."""
     try:
@@ -288,12 +273,6 @@ async def _take_producer_ids(
         except BadVersion:
             continue
         return block
-
-
-def colliding_topics(topic: str, topics: Iterable[str]) -> list[str]:
-    """Topics that differ from `topic` in dots and underscores only: their metrics would be one."""
-    folded = topic.replace(".", "_")
-    return [other for other in topics if other != topic and other.replace(".", "_") == folded]
 
 
 def _state_creations(topic: str, states: Mapping[int, PartitionState]) -> Iterable[Create]:

@@ -20,7 +20,6 @@ DEFAULT_ENTITY = "<default>"
 """The entity whose configuration holds for all that have none of their own."""
 
 NO_CONTROLLER_EPOCH = 0
-FIRST_CONTROLLER_EPOCH = 1
 
 
 class ClusterIdZnode:
@@ -247,27 +246,6 @@ class ProducerIdBlockZnode:
             return ProducerIdBlock(
                 int(fields["broker"]), int(fields["block_start"]), int(fields["block_end"])
             )
-
-
-class FeatureZnode:
-    """The finalized features of the cluster: name to level."""
-
-    PATH = "/feature"
-
-    @staticmethod
-    def encode(features: Mapping[str, int], *, enabled: bool = True) -> bytes:
-        levels = {name: {"max_version_level": level} for name, level in features.items()}
-        return to_json({"version": 2, "status": int(enabled), "features": levels})
-
-    @staticmethod
-    def decode(data: bytes) -> dict[str, int]:
-        with reading("the features"):
-            fields = from_json(data)
-            if fields["version"] not in (1, 2):
-                raise ValueError(f"version {fields['version']}")
-            if not fields["status"]:
-                return {}
-            return {name: int(level["max_version_level"]) for name, level in fields["features"].items()}
 
 
 PERSISTENT_PATHS = (

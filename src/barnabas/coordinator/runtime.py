@@ -88,13 +88,23 @@ NO_PRODUCER = Producer(NO_PRODUCER_ID, NO_PRODUCER_EPOCH)
 class ShardContext(Generic[S]):
     """A shard and what the runtime knows about it."""
 
-    __slots__ = ("leader_epoch", "retry_ms", "shard", "state", "timers", "topic_partition", "written_to")
+    __slots__ = (
+        "leader_epoch",
+        "load_begun_ms",
+        "retry_ms",
+        "shard",
+        "state",
+        "timers",
+        "topic_partition",
+        "written_to",
+    )
 
     def __init__(self, topic_partition: TopicPartition, leader_epoch: int) -> None:
         self.topic_partition = topic_partition
         self.leader_epoch = leader_epoch
         self.state = ShardState.LOADING
         self.retry_ms = LOAD_RETRY_MS
+        self.load_begun_ms = 0.0
         self.written_to = 0
         """The offset after the last record that the state reflects."""
         self.timers: ShardTimers
@@ -150,6 +160,7 @@ class CoordinatorRuntime(Generic[S]):
     def _begin_load(self, context: ShardContext[S]) -> None:
         """Load from nothing: what a load that failed has left must not be seen."""
         context.state = ShardState.LOADING
+        context.load_begun_ms = self._clock.monotonic_ms()
         context.timers = ShardTimers(
             self._timer, lambda operation: self._run_timer(context, operation), context.leader_epoch
         )
@@ -220,6 +231,7 @@ class CoordinatorRuntime(Generic[S]):
             context.retry_ms = min(2 * context.retry_ms, LOAD_RETRY_MS_MAX)
         else:
             context.state = ShardState.ACTIVE
+            self._load_time.observe(monotonic_ms() - context.load_begun_ms)
         return True
 
     def _load_again(self, context: ShardContext[S]) -> None:

@@ -209,21 +209,6 @@ class BrokerConfig:
         return max(wanted, -1)
 
     @property
-    def log_roll_ms(self) -> int:
-        wanted: int | None = self.values["log.roll.ms"]
-        return self.values["log.roll.hours"] * HOUR_MS if wanted is None else wanted
-
-    @property
-    def log_roll_jitter_ms(self) -> int:
-        wanted: int | None = self.values["log.roll.jitter.ms"]
-        return self.values["log.roll.jitter.hours"] * HOUR_MS if wanted is None else wanted
-
-    @property
-    def log_flush_interval_ms(self) -> int:
-        wanted: int | None = self.values["log.flush.interval.ms"]
-        return self.log_flush_scheduler_interval_ms if wanted is None else wanted
-
-    @property
     def zookeeper_connection_timeout_ms(self) -> int:
         wanted: int | None = self.values["zookeeper.connection.timeout.ms"]
         return self.zookeeper_session_timeout_ms if wanted is None else wanted

@@ -72,14 +72,6 @@ def _short_class(short: str) -> str:
     return _ELSEWHERE.get(bare, bare)
 
 
-def config_of_document(document: Mapping[str, Any]) -> dict[str, str]:
-    """A whole spec as a configuration that a Connect tool can keep."""
-    import yaml  # noqa: PLC0415 - only here
-
-    text = yaml.safe_dump(dict(document), sort_keys=False)
-    return {"connector.class": WHOLE_SPEC, "name": str(document.get("name", "")), "pipeline.spec": text}
-
-
 def _whole(name: str, config: Mapping[str, Any]) -> Located:
     text = config.get("pipeline.spec")
     if not isinstance(text, str):

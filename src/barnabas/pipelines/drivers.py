@@ -25,7 +25,6 @@ log = logging.getLogger(__name__)
 
 LINE_BYTES_MAX = 4 * 1024 * 1024
 QUIT_TIMEOUT_S = 30.0
-LAST_LINES = 5
 
 
 class DriverProcesses:

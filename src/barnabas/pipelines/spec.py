@@ -13,7 +13,6 @@ from typing import Any
 
 from barnabas.pipelines.options import Value
 from barnabas.pipelines.sinks.rows import EXACTLY_ONCE_SINKS
-from barnabas.pipelines.transforms.rows import STATEFUL
 
 
 class Delivery(Enum):
@@ -96,10 +95,6 @@ class PipelineSpec:
         if self.delivery is Delivery.EXACTLY_ONCE and self.sink.type in EXACTLY_ONCE_SINKS:
             return Delivery.EXACTLY_ONCE
         return Delivery.AT_LEAST_ONCE
-
-    @property
-    def is_stateful(self) -> bool:
-        return any(part.type in STATEFUL for part in self.transforms)
 
     @property
     def output_mode(self) -> str:

@@ -145,13 +145,6 @@ class Purgatory:
             return 0
         return self._try_watched(key, operations)
 
-    def cancel_for_key(self, key: Hashable) -> list[DelayedOperation]:
-        """Take out what waits under `key`, with no callback: who asks for this takes over the answering."""
-        cancelled = [operation for operation in self._watchers.pop(key, ()) if not operation.is_completed]
-        for operation in cancelled:
-            operation._leave()
-        return cancelled
-
     def complete_all(self, wanted: Callable[[DelayedOperation], bool] = lambda _: True) -> int:
         """What operations wait for will not come: answer the wanted ones as if their time were up."""
         completed = 0

@@ -251,16 +251,6 @@ def iterate_whole_batches(buffer: Buffer) -> Iterator[RecordBatch]:
         yield batch
 
 
-def set_base_offset(buffer: bytearray | memoryview, position: int, offset: int) -> None:
-    """Assign the offset of the first record; the CRC does not cover it."""
-    _INT64.pack_into(buffer, position, offset)
-
-
-def set_leader_epoch(buffer: bytearray | memoryview, position: int, leader_epoch: int) -> None:
-    """Stamp the epoch of the leader that appends; the CRC does not cover it."""
-    _INT32.pack_into(buffer, position + LOG_OVERHEAD_BYTES, leader_epoch)
-
-
 def set_max_timestamp(
     buffer: bytearray | memoryview, position: int, max_timestamp: int, *, is_log_append_time: bool
 ) -> None:

@@ -81,8 +81,3 @@ def write_varint(out: bytearray, value: int) -> None:
         out.append((value & 0x7F) | 0x80)
         value >>= 7
     out.append(value)
-
-
-def varint_bytes(value: int) -> int:
-    """How many bytes `write_varint` appends for `value`."""
-    return max(1, (((value << 1) ^ (value >> 63)).bit_length() + 6) // 7)

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 
 UNTHROTTLED = 2**63 - 1
 RACK_AWARE_SELECTOR = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
-LEADER_SELECTOR = "org.apache.kafka.common.replica.LeaderSelector"
 
 
 @dataclass(slots=True)

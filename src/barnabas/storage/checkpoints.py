@@ -75,10 +75,6 @@ def read_offsets(files: Files, path: str) -> dict[TopicPartition, int]:
         return {}
 
 
-def write_offsets(files: Files, path: str, offsets: Mapping[TopicPartition, int]) -> None:
-    files.replace(path, render_offsets(offsets))
-
-
 def render_epochs(entries: Iterable[tuple[int, int]]) -> bytes:
     return render([f"{epoch} {start_offset}" for epoch, start_offset in entries])
 

@@ -28,8 +28,8 @@ from barnabas.storage.names import is_half_moved, is_marked_for_deletion, parse_
 class DirectoryContents(NamedTuple):
     """What lies in a log directory before any log of it is opened."""
 
-    broker_epoch: int | None
-    """Of the broker that shut down cleanly here; None after a crash."""
+    is_clean: bool
+    """Whether the last broker here shut down in order."""
     logs: list[tuple[TopicPartition, str]]
     """Whose log lies under which name."""
     leftover_names: list[str]
@@ -51,12 +51,12 @@ class DirectoryContents(NamedTuple):
 def read_contents(files: Files, directory: LogDirectory) -> DirectoryContents:
     """Look around, and take the clean-shutdown marker away: from now on an end is a crash until it is not."""
     path = directory.path
-    broker_epoch = read_clean_shutdown(files, path)
-    if broker_epoch is not None:
+    is_clean = read_clean_shutdown(files, path) is not None
+    if is_clean:
         remove_clean_shutdown(files, path)
     names = [entry.name for entry in files.list(path) if entry.is_directory]
     return DirectoryContents(
-        broker_epoch,
+        is_clean,
         [(partition, name) for name in names if (partition := parse_log_directory(name))],
         [name for name in names if is_marked_for_deletion(name) or is_half_moved(name)],
         {
@@ -84,7 +84,7 @@ def open_logs(
     def load(found: tuple[TopicPartition, str]) -> Log | DamagedLog:
         return _load(*found, directory, contents, config_of(found[0].topic), environment)
 
-    if contents.broker_epoch is not None:
+    if contents.is_clean:
         yield from map(load, contents.logs)
     elif contents.logs:
         with ThreadPoolExecutor(threads, thread_name_prefix="log-recovery") as pool:
@@ -110,7 +110,7 @@ def _load(
             path,
             config,
             environment,
-            is_clean=contents.broker_epoch is not None,
+            is_clean=contents.is_clean,
             recovery_point=checkpointed.get(checkpoints.RECOVERY_POINTS, 0),
             log_start_offset=checkpointed.get(checkpoints.LOG_START_OFFSETS, 0),
         )

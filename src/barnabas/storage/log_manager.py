@@ -78,8 +78,6 @@ class LogManager:
     ) -> None:
         self.directories: list[LogDirectory] = []
         self.had_clean_shutdown: dict[str, bool] = {}
-        self.last_broker_epoch = -1
-        """What the last clean shutdown left; -1 when a directory has none, or they disagree."""
         self._settings = settings
         self._environment = environment
         self._config_of = config_of
@@ -156,22 +154,19 @@ class LogManager:
                 directory.fail(error)
         if not self.live_directories:
             raise KafkaStorageError("none of the log directories can be used")
-        epochs = {self._open_directory(directory) for directory in self.live_directories}
+        for directory in self.live_directories:
+            self._open_directory(directory)
         if not self.live_directories:
             raise KafkaStorageError("none of the log directories could be opened; the log says why")
-        self.last_broker_epoch = epochs.pop() if len(epochs) == 1 else -1
         if len(self.directories) > 1:
             for log in self.logs():
                 with offline_on_error(log.log_directory):
                     unmark(self._environment.files, log.directory)
 
-    def _open_directory(self, directory: LogDirectory) -> int:
-        """Open the logs of one directory; the broker epoch in its clean-shutdown marker, or -1."""
-        broker_epoch: int | None = None
+    def _open_directory(self, directory: LogDirectory) -> None:
         with offline_on_error(directory):
             contents = read_contents(self._environment.files, directory)
-            broker_epoch = contents.broker_epoch
-            self.had_clean_shutdown[directory.path] = broker_epoch is not None
+            self.had_clean_shutdown[directory.path] = contents.is_clean
             for name in contents.leftover_names:
                 remove_later(self._environment, f"{directory.path}/{name}", delay_ms=0)
             if contents.has_former_logs:
@@ -181,7 +176,6 @@ class LogManager:
             for log in open_logs(directory, contents, self._config_of, self._environment, threads=threads):
                 self._take(log)
             self._settle_damaged_duplicates()
-        return -1 if broker_epoch is None else broker_epoch
 
     def _take(self, log: Log | DamagedLog) -> None:
         if isinstance(log, DamagedLog):

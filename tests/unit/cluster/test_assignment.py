@@ -4,11 +4,9 @@ from collections import Counter
 
 import pytest
 
-from barnabas.cluster.assignment import alternate_racks, assign_replicas, check_assignment
+from barnabas.cluster.assignment import alternate_racks, assign_replicas
 from barnabas.core.errors import (
-    BrokerNotAvailable,
     InvalidPartitions,
-    InvalidReplicaAssignment,
     InvalidReplicationFactor,
 )
 
@@ -89,13 +87,3 @@ def test_what_cannot_be_assigned_is_refused() -> None:
         assign_replicas({1: None}, 1, 0, start_index=0)
     with pytest.raises(InvalidReplicationFactor, match="there are 1"):
         assign_replicas({1: None}, 1, 2, start_index=0)
-
-
-def test_a_clients_assignment_is_checked() -> None:
-    check_assignment({0: [1, 2], 1: [2, 1]}, {1, 2, 3})
-    check_assignment({4: [1]}, {1}, first_partition=4)
-    for wrong in ({}, {1: [1]}, {0: [1], 2: [1]}, {0: []}, {0: [1, 1]}, {0: [1, 2], 1: [1]}):
-        with pytest.raises(InvalidReplicaAssignment):
-            check_assignment(wrong, {1, 2})
-    with pytest.raises(BrokerNotAvailable, match=r"\[9\]"):
-        check_assignment({0: [1, 9]}, {1, 2})

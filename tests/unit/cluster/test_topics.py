@@ -4,20 +4,18 @@ import asyncio
 
 import pytest
 
-from barnabas.cluster.coordination import BadVersion, Check, Create
+from barnabas.cluster.coordination import Check, Create
 from barnabas.cluster.embedded import EmbeddedSession, EmbeddedStore
 from barnabas.cluster.registration import make_persistent_paths
 from barnabas.cluster.topics import (
     add_partitions,
     allocate_producer_ids,
-    colliding_topics,
     create_topic,
     delete_topic,
     mark_for_deletion,
     read_config,
     read_configs,
     read_topics,
-    set_partition_state,
     write_config,
 )
 from barnabas.cluster.znodes import PartitionState, ProducerIdBlock
@@ -94,8 +92,6 @@ async def test_a_replaced_controller_changes_nothing(znodes: EmbeddedSession) ->
     with pytest.raises(StaleControllerEpoch):
         await delete_topic(znodes, "t", guard=guard)
     with pytest.raises(StaleControllerEpoch):
-        await set_partition_state(znodes, "t", 0, led_by(2), guard=guard)
-    with pytest.raises(StaleControllerEpoch):
         await write_config(znodes, "topics", "t", {"a": "b"}, guard=guard)
     assert list(await read_topics(znodes)) == ["t"]
     assert await read_config(znodes, "topics", "t") == {}
@@ -130,14 +126,6 @@ async def test_deletion_leaves_nothing(store: EmbeddedStore, znodes: EmbeddedSes
     await create(znodes, "t")
 
 
-async def test_a_partition_state_is_replaced_on_condition(znodes: EmbeddedSession) -> None:
-    await create(znodes)
-    changed = await set_partition_state(znodes, "t", 0, led_by(2))
-    assert (await read_topics(znodes))["t"].states[0] == changed == led_by(2)._replace(state_version=1)
-    with pytest.raises(BadVersion):
-        await set_partition_state(znodes, "t", 0, led_by(1))
-
-
 async def test_configurations_are_written_with_a_note(znodes: EmbeddedSession) -> None:
     await write_config(znodes, "brokers", "<default>", {"a": "1"})
     await write_config(znodes, "brokers", "3", {"b": "2"})
@@ -167,10 +155,6 @@ async def test_five_thousand_partitions_are_one_transaction(znodes: EmbeddedSess
     assert stat is not None
     assert stat.pzxid > before.pzxid
     assert await znodes.children("/brokers/topics") == []
-
-
-def test_topics_that_differ_in_dots_and_underscores_collide() -> None:
-    assert colliding_topics("a.b", ["a_b", "a.b", "ab", "a.c"]) == ["a_b"]
 
 
 async def test_a_topic_of_no_partitions_is_read(znodes: EmbeddedSession) -> None:

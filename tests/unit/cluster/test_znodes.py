@@ -24,7 +24,6 @@ from barnabas.cluster.znodes import (
     ConfigZnode,
     ControllerEpochZnode,
     ControllerZnode,
-    FeatureZnode,
     PartitionState,
     PartitionStateZnode,
     ProducerIdBlock,
@@ -164,13 +163,6 @@ def test_producer_id_blocks_are_written_as_text() -> None:
     data = ProducerIdBlockZnode.encode(ProducerIdBlock(1, 2000, 2999))
     assert data == b'{"version":1,"broker":1,"block_start":"2000","block_end":"2999"}'
     assert ProducerIdBlockZnode.decode(data) == ProducerIdBlock(1, 2000, 2999)
-
-
-def test_features_of_both_versions_are_read() -> None:
-    assert FeatureZnode.decode(FeatureZnode.encode({"f": 3})) == {"f": 3}
-    first = b'{"version":1,"status":1,"features":{"f":{"min_version_level":1,"max_version_level":2}}}'
-    assert FeatureZnode.decode(first) == {"f": 2}
-    assert FeatureZnode.decode(b'{"version":2,"status":0,"features":{}}') == {}
 
 
 def test_notes_and_requests_go_round() -> None:

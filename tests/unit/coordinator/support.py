@@ -42,7 +42,7 @@ from barnabas.protocol.messages.sync_group import (
     SyncGroupResponse,
 )
 from barnabas.purgatory.timer import Timer
-from barnabas.records.batch import RecordBatch, set_base_offset
+from barnabas.records.batch import RecordBatch
 
 
 class MemoryLog:
@@ -77,7 +77,7 @@ class MemoryLog:
             raise self.error
         if leader_epoch != self.leader_epoch:
             raise NotLeaderOrFollower("the partition has moved on")
-        set_base_offset(batch, 0, self.log_end_offset)
+        batch[:8] = self.log_end_offset.to_bytes(8, "big")
         self.batches.append(batch)
         self.log_end_offset = RecordBatch(batch).next_offset
         if self.is_replicated:
@@ -185,6 +185,7 @@ class Groups:
         self.randomness = random.Random(seed)
         self.topics = topics or Table(self.randomness)
         self.settings = GroupSettings(**settings)
+        self.metrics = Metrics()
         self.runtime = CoordinatorRuntime(
             OFFSETS_TOPIC,
             self.log,
@@ -193,7 +194,7 @@ class Groups:
             scheduler=self.scheduler,
             timer=self.timer,
             settings=RuntimeSettings(),
-            metrics=Metrics(),
+            metrics=self.metrics,
         )
         self.coordinator = GroupCoordinator(self.runtime, self.settings, lambda: 1)
         self.elect()

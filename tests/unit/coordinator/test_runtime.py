@@ -8,6 +8,7 @@ import pytest
 
 from barnabas.coordinator.runtime import LOAD_RETRY_MS, Producer
 from barnabas.core.errors import CoordinatorLoadInProgress, UnknownServerError
+from barnabas.core.metrics import render_prometheus
 from barnabas.records.record import EndTransactionMarker
 from tests.unit.coordinator.support import Groups
 
@@ -30,6 +31,18 @@ def test_a_failed_load_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
     groups.scheduler.run_due()
     groups.scheduler.run_due()
     assert groups.shard is not None
+
+
+def test_the_time_of_a_load_is_measured_from_its_beginning() -> None:
+    groups = Groups()
+    loaded = 'kafka_coordinator_load_time_ms_count{topic="__consumer_offsets"}'
+    assert f"{loaded} 1" in render_prometheus(groups.metrics)
+    groups.runtime.elected(0, 2)
+    groups.clock.advance(70)
+    groups.scheduler.run_due()
+    text = render_prometheus(groups.metrics)
+    assert f"{loaded} 2" in text
+    assert 'kafka_coordinator_load_time_ms_sum{topic="__consumer_offsets"} 70' in text
 
 
 def test_a_load_that_failed_is_not_tried_again_after_the_partition_was_lost(

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from barnabas.pipelines.connect_config import config_of_document, spec_of_config
+from barnabas.pipelines.connect_config import spec_of_config
 from barnabas.pipelines.spec import Tolerance
 from barnabas.pipelines.validation import InvalidSpec
 
@@ -79,8 +79,8 @@ def test_between_topics_topics_is_read_and_topic_is_written() -> None:
 
 
 def test_a_whole_spec_travels_in_one_setting() -> None:
-    document = {"name": "x", "source": {"type": "rate"}, "sink": {"type": "console"}}
-    spec = spec_of_config("x", config_of_document(document))
+    text = "name: x\nsource: {type: rate}\nsink: {type: console}\n"
+    spec = spec_of_config("x", {"connector.class": "Pipeline", "name": "x", "pipeline.spec": text})
     assert spec.source.type == "rate"
 
 

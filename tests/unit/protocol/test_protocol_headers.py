@@ -9,7 +9,6 @@ import pytest
 from barnabas.core.regions import FileRegion
 from barnabas.protocol.api_keys import FLEXIBLE_SINCE, NEVER_FLEXIBLE, ApiKey, request_class, response_class
 from barnabas.protocol.errors import MalformedMessage
-from barnabas.protocol.framing import frame_prefix, read_frame_size, split_frames
 from barnabas.protocol.headers import (
     RequestHeader,
     encode_request,
@@ -118,26 +117,3 @@ def test_the_header_table_agrees_with_the_declarations() -> None:
 def test_an_api_without_messages_is_told_apart() -> None:
     with pytest.raises(LookupError):
         request_class(ApiKey.VOTE)
-
-
-def test_frames_are_slices_of_the_buffer() -> None:
-    buffer = bytearray(pack(">i", 3) + b"abc" + pack(">i", 0) + pack(">i", 2) + b"d")
-    first, second = split_frames(memoryview(buffer), 100)
-    assert (bytes(first), bytes(second)) == (b"abc", b"")
-    buffer[4:5] = b"A"
-    assert bytes(first) == b"Abc"
-
-
-@pytest.mark.parametrize("size", [-1, -(2**31), 101, 2**31 - 1])
-def test_a_bad_frame_size_is_refused_before_its_bytes_arrive(size: int) -> None:
-    with pytest.raises(MalformedMessage):
-        read_frame_size(memoryview(pack(">i", size)), 0, 100)
-
-
-def test_a_frame_size_may_be_incomplete() -> None:
-    assert read_frame_size(memoryview(b"\x00\x00\x00"), 0, 100) is None
-    assert read_frame_size(memoryview(b"\x00\x00\x00\x64"), 0, 100) == 100
-
-
-def test_the_prefix_counts_all_parts() -> None:
-    assert frame_prefix([b"abc", bytearray(b"d"), memoryview(b"ef")]) == pack(">i", 6)

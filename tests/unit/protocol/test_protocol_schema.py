@@ -158,7 +158,7 @@ def test_the_generated_code_can_be_read() -> None:
 def test_importing_one_message_imports_and_compiles_no_other() -> None:
     program = """
 import sys
-from barnabas.protocol import api_keys, headers, framing
+from barnabas.protocol import api_keys, headers
 before = {name for name in sys.modules if name.startswith("barnabas.protocol.messages.")}
 from barnabas.protocol.messages.produce import ProduceRequest
 after = {name for name in sys.modules if name.startswith("barnabas.protocol.messages.")}

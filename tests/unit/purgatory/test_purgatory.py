@@ -197,22 +197,6 @@ def test_completions_without_churn_do_not_purge(timer: Timer) -> None:
     assert purgatory.watched == 11
 
 
-def test_cancelling_a_key_takes_its_operations_out_with_no_callback(
-    purgatory: Purgatory, timer: Timer, clock: ManualClock
-) -> None:
-    operation, other = Wait(10), Wait(10)
-    purgatory.try_complete_else_watch(operation, ["a", "b"])
-    purgatory.try_complete_else_watch(other, ["b"])
-    assert purgatory.cancel_for_key("a") == [operation]
-    operation.ready = True
-    assert purgatory.check_and_complete("b") == 0
-    clock.advance(ms=20)
-    timer.advance()
-    assert operation.calls == []
-    assert other.calls == ["complete", "expire"]
-    assert purgatory.pending == 0
-
-
 def test_purgatories_on_one_timer_count_their_own(timer: Timer) -> None:
     metrics = Metrics()
     fetches = Purgatory("Fetch", timer, metrics=metrics)

@@ -14,8 +14,6 @@ from barnabas.records.batch import (
     iterate_whole_batches,
     read_batch,
     read_header,
-    set_base_offset,
-    set_leader_epoch,
     set_max_timestamp,
 )
 from barnabas.records.builder import build_batch
@@ -69,15 +67,6 @@ def test_an_unknown_codec_is_an_invalid_record() -> None:
     batch.attributes |= 7
     with pytest.raises(InvalidRecord):
         _ = batch.codec
-
-
-def test_offset_and_epoch_are_patched_under_an_unchanged_crc() -> None:
-    data = bytearray(b"front") + build_batch(RECORDS)
-    set_base_offset(data, 5, 1 << 40)
-    set_leader_epoch(memoryview(data), 5, 8)
-    batch = read_batch(data, 5)
-    assert (batch.base_offset, batch.leader_epoch) == (1 << 40, 8)
-    batch.check_crc()
 
 
 def test_log_append_time_replaces_the_timestamps_and_the_crc() -> None:

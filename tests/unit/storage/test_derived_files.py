@@ -92,7 +92,7 @@ def test_a_damaged_snapshot_is_noticed(damage: str) -> None:
 def test_a_checkpoint_is_a_version_a_count_and_lines(tmp_path: Path) -> None:
     path = str(tmp_path / checkpoints.RECOVERY_POINTS)
     offsets = {TopicPartition("a", 0): 5, TopicPartition("b", 12): 0}
-    checkpoints.write_offsets(FILES, path, offsets)
+    FILES.replace(path, checkpoints.render_offsets(offsets))
     assert Path(path).read_text() == "0\n2\na 0 5\nb 12 0\n"
     assert checkpoints.read_offsets(FILES, path) == offsets
     assert not Path(path + ".tmp").exists()

@@ -21,7 +21,7 @@ from barnabas.cluster.notification_znodes import (
     PreferredReplicaElectionZnode,
     ReassignPartitionsZnode,
 )
-from barnabas.cluster.znodes import PartitionState, TopicZnode
+from barnabas.cluster.znodes import TopicZnode
 from barnabas.controller.cluster.broker_changes import BrokerChanges
 from barnabas.controller.cluster.broker_channels import BrokerChannels
 from barnabas.controller.cluster.context import ControllerContext
@@ -291,6 +291,3 @@ class Term:
         if error_code == StaleControllerEpoch.code:
             self._doubt()
         return True
-
-    def state_of(self, partition: TopicPartition) -> PartitionState | None:
-        return self.context.leadership.get(partition)

@@ -161,5 +161,3 @@ PYTHON = Plugin("transform", "python", "A function of yours from DataFrame to Da
 TRANSFORMS = {
     plugin.name: plugin for plugin in (SQL, FILTER, WINDOW, DEDUPLICATE, JOIN, PYTHON, *SINGLE_MESSAGE)
 }
-
-STATEFUL = frozenset({"window", "deduplicate", "join"})

@@ -14,12 +14,13 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from barnabas.cluster.broker_znodes import BrokerInfo, Endpoint
+from barnabas.cluster.coordination import Coordination
 from barnabas.cluster.embedded import EmbeddedSession, EmbeddedStore
 from barnabas.cluster.files import OsDirectory
 from barnabas.cluster.metadata_cache import MetadataCache, PartitionMetadata
 from barnabas.cluster.registration import Registration, make_persistent_paths
 from barnabas.cluster.topics import create_topic, mark_for_deletion, read_partition_states
-from barnabas.cluster.znodes import PartitionState
+from barnabas.cluster.znodes import PartitionState, PartitionStateZnode
 from barnabas.controller.cluster.controller import KafkaController
 from barnabas.controller.cluster.settings import ControllerSettings
 from barnabas.controller.cluster.term import Term
@@ -53,6 +54,14 @@ Response = TypeVar("Response", bound=Message)
 
 QUIET_TURNS = 30
 WAITING_TURNS = 500
+
+
+async def set_partition_state(
+    znodes: Coordination, topic: str, partition: int, state: PartitionState
+) -> None:
+    """As a leader writes the ISR: on condition that the state has not changed."""
+    path = PartitionStateZnode.path(topic, partition)
+    await znodes.set(path, PartitionStateZnode.encode(state), state.state_version)
 
 
 class ScriptedBroker:

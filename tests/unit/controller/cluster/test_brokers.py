@@ -8,7 +8,6 @@ import pytest
 
 from barnabas.cluster.broker_znodes import BrokerIdZnode, BrokerInfo, Endpoint
 from barnabas.cluster.notification_znodes import LogDirEventZnode
-from barnabas.cluster.topics import set_partition_state
 from barnabas.cluster.znodes import PartitionState
 from barnabas.controller.cluster.replica_states import PartitionReplica, ReplicaStatus
 from barnabas.controller.cluster.store import Written
@@ -30,7 +29,7 @@ from barnabas.protocol.messages.leader_and_isr import (
 )
 from barnabas.protocol.messages.stop_replica import StopReplicaRequest
 from barnabas.protocol.messages.update_metadata import UpdateMetadataRequest
-from tests.unit.controller.cluster.support import Cluster
+from tests.unit.controller.cluster.support import Cluster, set_partition_state
 
 T0 = TopicPartition("t", 0)
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from barnabas.cluster.notification_znodes import IsrChangeZnode, PreferredReplicaElectionZnode
-from barnabas.cluster.topics import add_partitions, set_partition_state
+from barnabas.cluster.topics import add_partitions
 from barnabas.cluster.znodes import PartitionState, PartitionStateZnode
 from barnabas.controller.cluster.leader_selection import RECOVERING
 from barnabas.controller.cluster.partition_machine import Election
@@ -24,7 +24,7 @@ from barnabas.core.errors import (
 )
 from barnabas.core.ids import TopicPartition
 from barnabas.core.metrics import render_prometheus
-from tests.unit.controller.cluster.support import Cluster
+from tests.unit.controller.cluster.support import Cluster, set_partition_state
 
 T0 = TopicPartition("t", 0)
 

@@ -21,14 +21,13 @@ from barnabas.cluster.topics import (
     create_topic,
     mark_for_deletion,
     read_topics,
-    set_partition_state,
 )
 from barnabas.cluster.znodes import PartitionState
 from barnabas.controller.cluster.controller import KafkaController
 from barnabas.controller.cluster.partition_machine import Election
 from barnabas.core.errors import KafkaError, NotController
 from barnabas.core.ids import TopicPartition, Uuid
-from tests.unit.controller.cluster.support import Cluster
+from tests.unit.controller.cluster.support import Cluster, set_partition_state
 
 BROKERS = (1, 2, 3, 4)
 TOPICS = ("a", "b", "c")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from barnabas.cluster.notification_znodes import DeleteTopicsZnode, IsrChangeZnode, ReassignPartitionsZnode
-from barnabas.cluster.topics import read_topic, set_partition_state
+from barnabas.cluster.topics import read_topic
 from barnabas.cluster.znodes import ReplicaAssignment, TopicZnode
 from barnabas.core.errors import (
     InvalidReplicaAssignment,
@@ -12,7 +12,7 @@ from barnabas.core.errors import (
     UnknownTopicOrPartition,
 )
 from barnabas.core.ids import TopicPartition
-from tests.unit.controller.cluster.support import Cluster
+from tests.unit.controller.cluster.support import Cluster, set_partition_state
 
 T0 = TopicPartition("t", 0)
 

@@ -12,7 +12,7 @@ from barnabas.cluster.coordination import Check, ConnectionLoss, Operation, Resu
 from barnabas.cluster.embedded import EmbeddedSession, EmbeddedStore
 from barnabas.cluster.files import OsDirectory
 from barnabas.cluster.registration import make_persistent_paths
-from barnabas.cluster.topics import create_topic, set_partition_state
+from barnabas.cluster.topics import create_topic
 from barnabas.cluster.znodes import PartitionState, ReplicaAssignment, TopicZnode
 from barnabas.controller.cluster import store as module
 from barnabas.controller.cluster.patience import RETRY_MS, Patience
@@ -21,6 +21,7 @@ from barnabas.core.clock import ManualClock
 from barnabas.core.errors import StaleControllerEpoch, UnknownTopicOrPartition
 from barnabas.core.ids import TopicPartition, Uuid
 from barnabas.core.scheduler import InlineBackground, ManualScheduler
+from tests.unit.controller.cluster.support import set_partition_state
 
 COUNT = 7
 PARTITIONS = [TopicPartition("t", number) for number in range(COUNT)]
