@@ -8,8 +8,9 @@ from barnabas.cli.exits import NotFound
 from barnabas.cli.output import print_json, print_table
 from barnabas.cli.pairs import parse_pairs
 from barnabas.cli.session import bootstrap_option, run
-from barnabas.client.admin import Admin, ResourceType, Setting
+from barnabas.client.admin import Admin, Setting
 from barnabas.client.channel import Address
+from barnabas.protocol.config_numbers import ResourceType
 
 Bootstrap = tuple[Address, ...]
 

@@ -13,10 +13,11 @@ from collections.abc import Mapping, Sequence
 import click
 
 from barnabas.cli.output import print_json
-from barnabas.client.admin import Admin, ResourceType
+from barnabas.client.admin import Admin
 from barnabas.client.cluster_client import ClusterClient
 from barnabas.client.reassignment import Assignment, Reassignments, check_known, plan_as_json
 from barnabas.core.ids import TopicPartition
+from barnabas.protocol.config_numbers import ResourceType
 
 POLL_MS = 200
 LEADER_RATE, FOLLOWER_RATE = "leader.replication.throttled.rate", "follower.replication.throttled.rate"

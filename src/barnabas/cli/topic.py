@@ -9,10 +9,11 @@ import click
 from barnabas.cli.output import print_json, print_table
 from barnabas.cli.pairs import parse_pairs
 from barnabas.cli.session import bootstrap_option, run
-from barnabas.client.admin import Admin, ResourceType
+from barnabas.client.admin import Admin
 from barnabas.client.channel import Address
 from barnabas.client.cluster_client import ClusterClient, Topic
 from barnabas.core.errors import TopicAlreadyExists, UnknownTopicOrPartition
+from barnabas.protocol.config_numbers import ResourceType
 
 Bootstrap = tuple[Address, ...]
 

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from enum import IntEnum
 
 from barnabas.client.channel import Response
 from barnabas.client.cluster_client import ClusterClient, Topic, raise_for
 from barnabas.core.errors import ResourceNotFound, UnknownTopicOrPartition
+from barnabas.protocol.config_numbers import ConfigOperation, ConfigSource, ResourceType
 from barnabas.protocol.messages.create_partitions import (
     CreatePartitionsRequest,
     CreatePartitionsResponse,
@@ -43,30 +43,6 @@ from barnabas.protocol.messages.incremental_alter_configs import (
 from barnabas.protocol.schema import Message
 
 ADMIN_TIMEOUT_MS = 30_000
-
-
-class ResourceType(IntEnum):
-    TOPIC = 2
-    BROKER = 4
-
-
-class ConfigSource(IntEnum):
-    """Where a value comes from, by DescribeConfigs' numbers."""
-
-    UNKNOWN = 0
-    TOPIC = 1
-    DYNAMIC_BROKER = 2
-    DYNAMIC_DEFAULT_BROKER = 3
-    STATIC_BROKER = 4
-    DEFAULT = 5
-    DYNAMIC_BROKER_LOGGER = 6
-    CLIENT_METRICS = 7
-    GROUP = 8
-
-
-class Operation(IntEnum):
-    SET = 0
-    DELETE = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,11 +151,11 @@ class Admin:
     ) -> None:
         """Set some settings and return others to their defaults, all or none."""
         configs = [
-            AlterableConfig(name=key, config_operation=Operation.SET, value=value)
+            AlterableConfig(name=key, config_operation=ConfigOperation.SET, value=value)
             for key, value in changes.items()
         ]
         configs += [
-            AlterableConfig(name=key, config_operation=Operation.DELETE, value=None) for key in removals
+            AlterableConfig(name=key, config_operation=ConfigOperation.DELETE, value=None) for key in removals
         ]
         resource = AlterConfigsResource(resource_type=kind, resource_name=name, configs=configs)
         request = IncrementalAlterConfigsRequest(resources=[resource])

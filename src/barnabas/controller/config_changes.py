@@ -10,19 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from enum import IntEnum
 
 from barnabas.core.config import ConfigType, Definition, Update
 from barnabas.core.errors import InvalidConfig, InvalidRequest
-
-
-class Operation(IntEnum):
-    """The numbers are those of IncrementalAlterConfigs."""
-
-    SET = 0
-    DELETE = 1
-    APPEND = 2
-    SUBTRACT = 3
+from barnabas.protocol.config_numbers import ConfigOperation
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +21,7 @@ class Change:
     """One change of one key."""
 
     name: str
-    operation: Operation
+    operation: ConfigOperation
     value: str | None = None
 
 
@@ -39,11 +30,11 @@ def parse_changes(changes: Iterable[tuple[str, int, str | None]]) -> list[Change
     parsed = []
     for name, operation, value in changes:
         try:
-            parsed.append(Change(name, Operation(operation), value))
+            parsed.append(Change(name, ConfigOperation(operation), value))
         except ValueError:
             raise InvalidRequest(f"unknown operation {operation} for config key {name}") from None
     _refuse_duplicates([change.name for change in parsed])
-    _refuse_nulls([c.name for c in parsed if c.value is None and c.operation is not Operation.DELETE])
+    _refuse_nulls([c.name for c in parsed if c.value is None and c.operation is not ConfigOperation.DELETE])
     return parsed
 
 
@@ -59,11 +50,11 @@ def apply_changes(keys: Definition, current: Mapping[str, str], changes: Iterabl
     result = dict(current)
     for change in changes:
         match change.operation:
-            case Operation.SET:
+            case ConfigOperation.SET:
                 result[change.name] = change.value or ""
-            case Operation.DELETE:
+            case ConfigOperation.DELETE:
                 result.pop(change.name, None)
-            case Operation.APPEND | Operation.SUBTRACT:
+            case ConfigOperation.APPEND | ConfigOperation.SUBTRACT:
                 result[change.name] = _changed_list(keys, result, change)
     return result
 
@@ -91,11 +82,11 @@ def check_broker_overrides(keys: Definition, overrides: Mapping[str, str], *, al
 def _changed_list(keys: Definition, current: Mapping[str, str], change: Change) -> str:
     key = keys.key(change.name)
     if key.type is not ConfigType.LIST:
-        verb = "append" if change.operation is Operation.APPEND else "subtract"
+        verb = "append" if change.operation is ConfigOperation.APPEND else "subtract"
         raise InvalidConfig(f"config value {verb} is not allowed for config key {change.name}: it is no list")
     before = _words(current.get(change.name, key.render(key.default) or ""))
     given = _words(change.value or "")
-    if change.operation is Operation.APPEND:
+    if change.operation is ConfigOperation.APPEND:
         after = before + [word for word in given if word not in before]
     else:
         after = [word for word in before if word not in given]

@@ -16,10 +16,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from enum import IntEnum
 from typing import Any
 
 from barnabas.core.config import ConfigType, Definition, Key, Update
+from barnabas.protocol.config_numbers import ConfigSource
 from barnabas.storage.log_config import TOPIC_KEYS, LogConfig
 
 _ROLL = ("log.roll.ms", "log.roll.hours")
@@ -39,25 +39,13 @@ ALIASES: Mapping[str, Sequence[str]] = {
 """Broker keys that mean the same, in order of precedence."""
 
 
-class Source(IntEnum):
-    """The layer of a value; the numbers are those of DescribeConfigs."""
-
-    TOPIC_CONFIG = 1
-    DYNAMIC_BROKER_CONFIG = 2
-    DYNAMIC_DEFAULT_BROKER_CONFIG = 3
-    STATIC_BROKER_CONFIG = 4
-    DEFAULT_CONFIG = 5
-    DYNAMIC_BROKER_LOGGER_CONFIG = 6
-    GROUP_CONFIG = 8
-
-
 @dataclass(frozen=True, slots=True)
 class Synonym:
     """One place where the search for a value finds something."""
 
     name: str
     value: str | None
-    source: Source
+    source: ConfigSource
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +54,7 @@ class ConfigEntry:
 
     name: str
     value: str | None
-    source: Source
+    source: ConfigSource
     type: int
     read_only: bool
     is_sensitive: bool
@@ -106,10 +94,10 @@ class BrokerLayers:
         sensitive = is_sensitive(self.keys.get(name))
         found: list[Synonym] = []
         for layer, source in (
-            (self.dynamic, Source.DYNAMIC_BROKER_CONFIG),
-            (self.dynamic_default, Source.DYNAMIC_DEFAULT_BROKER_CONFIG),
-            (self.static, Source.STATIC_BROKER_CONFIG),
-            (self._defaults(names), Source.DEFAULT_CONFIG),
+            (self.dynamic, ConfigSource.DYNAMIC_BROKER),
+            (self.dynamic_default, ConfigSource.DYNAMIC_DEFAULT_BROKER),
+            (self.static, ConfigSource.STATIC_BROKER),
+            (self._defaults(names), ConfigSource.DEFAULT),
         ):
             found += [
                 Synonym(each, None if sensitive else layer[each], source) for each in names if each in layer
@@ -137,7 +125,7 @@ def describe_topic(config: LogConfig, broker: BrokerLayers) -> list[ConfigEntry]
         value = None if is_sensitive(key) else key.render(getattr(config, name.replace(".", "_")))
         synonyms = broker.synonyms(key.synonym) if key.synonym is not None else []
         if name in config.overridden:
-            synonyms = [Synonym(name, value, Source.TOPIC_CONFIG), *synonyms]
+            synonyms = [Synonym(name, value, ConfigSource.TOPIC), *synonyms]
         entries.append(_entry(key, value, synonyms, read_only=False))
     return entries
 
@@ -159,7 +147,7 @@ def describe_broker_defaults(broker: BrokerLayers) -> list[ConfigEntry]:
     for name, text in broker.dynamic_default.items():
         key = broker.keys[name]
         value = None if is_sensitive(key) else text
-        shared = Source.DYNAMIC_DEFAULT_BROKER_CONFIG
+        shared = ConfigSource.DYNAMIC_DEFAULT_BROKER
         synonyms = [synonym for synonym in broker.synonyms(name) if synonym.source is shared]
         entries.append(_entry(key, value, synonyms, read_only=is_read_only(key)))
     return entries
@@ -173,7 +161,7 @@ def _entry(key: Key, value: str | None, synonyms: Sequence[Synonym], *, read_onl
     return ConfigEntry(
         name=key.name,
         value=value,
-        source=synonyms[0].source if synonyms else Source.DEFAULT_CONFIG,
+        source=synonyms[0].source if synonyms else ConfigSource.DEFAULT,
         type=key.type,
         read_only=read_only,
         is_sensitive=is_sensitive(key),

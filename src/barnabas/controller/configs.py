@@ -13,7 +13,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from enum import IntEnum
 from typing import Any, NamedTuple
 
 from barnabas.cluster.coordination import Coordination
@@ -39,22 +38,13 @@ from barnabas.controller.store_errors import as_client_errors
 from barnabas.core.config import Definition
 from barnabas.core.errors import InvalidConfig, InvalidRequest, UnknownTopicOrPartition
 from barnabas.core.ids import BrokerId, check_topic_name
+from barnabas.protocol.config_numbers import ResourceType
 from barnabas.storage.log_config import TOPIC_KEYS, LogConfig, resolve
 
 logger = logging.getLogger(__name__)
 
 TopicListener = Callable[[str, LogConfig], None]
 BrokerListener = Callable[[Collection[str]], None]
-
-
-class ResourceType(IntEnum):
-    """What can have settings; the numbers are those of the protocol."""
-
-    TOPIC = 2
-    BROKER = 4
-    BROKER_LOGGER = 8
-    CLIENT_METRICS = 16
-    GROUP = 32
 
 
 class ConfigResource(NamedTuple):

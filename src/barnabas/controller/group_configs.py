@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from barnabas.controller.config_layers import BrokerLayers, ConfigEntry, Source, Synonym
+from barnabas.controller.config_layers import BrokerLayers, ConfigEntry, Synonym
 from barnabas.core.config import ConfigType, Definition, Key, at_least
 from barnabas.core.errors import InvalidConfig, InvalidRequest
+from barnabas.protocol.config_numbers import ConfigSource
 
 SESSION_TIMEOUT = "consumer.session.timeout.ms"
 HEARTBEAT_INTERVAL = "consumer.heartbeat.interval.ms"
@@ -75,7 +76,7 @@ def describe_group(overrides: Mapping[str, str], broker: BrokerLayers) -> list[C
         assert key.synonym is not None
         synonyms = broker.synonyms(key.synonym)
         if name in overrides:
-            synonyms = [Synonym(name, overrides[name], Source.GROUP_CONFIG), *synonyms]
+            synonyms = [Synonym(name, overrides[name], ConfigSource.GROUP), *synonyms]
         entries.append(
             ConfigEntry(
                 name=name,

@@ -9,10 +9,11 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable
 
-from barnabas.controller.config_changes import Change, Operation
-from barnabas.controller.config_layers import ConfigEntry, Source
+from barnabas.controller.config_changes import Change
+from barnabas.controller.config_layers import ConfigEntry
 from barnabas.core.config import ConfigType
 from barnabas.core.errors import InvalidConfig, InvalidRequest
+from barnabas.protocol.config_numbers import ConfigOperation, ConfigSource
 
 ROOT = "root"
 
@@ -33,7 +34,7 @@ def describe_loggers() -> list[ConfigEntry]:
         ConfigEntry(
             name=name,
             value=_level_name(logger.getEffectiveLevel()),
-            source=Source.DYNAMIC_BROKER_LOGGER_CONFIG,
+            source=ConfigSource.DYNAMIC_BROKER_LOGGER,
             type=ConfigType.STRING,
             read_only=False,
             is_sensitive=False,
@@ -54,11 +55,11 @@ def change_levels(changes: Iterable[Change], *, validate_only: bool) -> None:
 
 
 def _checked_level(change: Change, loggers: dict[str, logging.Logger]) -> int:
-    if change.operation not in (Operation.SET, Operation.DELETE):
+    if change.operation not in (ConfigOperation.SET, ConfigOperation.DELETE):
         raise InvalidRequest(f"{change.operation.name} is not allowed for a logger")
     if change.name not in loggers:
         raise InvalidConfig(f"logger {change.name} does not exist")
-    if change.operation is Operation.DELETE:
+    if change.operation is ConfigOperation.DELETE:
         if change.name == ROOT:
             raise InvalidRequest("removing the log level of the root logger is not allowed")
         return logging.NOTSET

@@ -7,12 +7,13 @@ empty broker name stands for what is set for all brokers. Kafka 4 dropped v0; th
 
 from __future__ import annotations
 
-from barnabas.controller.config_layers import ConfigEntry, Source
-from barnabas.controller.configs import ConfigResource, ResourceType
+from barnabas.controller.config_layers import ConfigEntry
+from barnabas.controller.configs import ConfigResource
 from barnabas.handlers.context import RequestContext
 from barnabas.handlers.failures import as_kafka_error
 from barnabas.handlers.registry import Api
 from barnabas.protocol.api_keys import ApiKey
+from barnabas.protocol.config_numbers import ConfigSource, ResourceType
 from barnabas.protocol.messages.describe_configs import (
     DescribeConfigsRequest,
     DescribeConfigsResource,
@@ -82,7 +83,7 @@ def _shown(
         name=entry.name,
         value=entry.value,
         read_only=entry.read_only,
-        is_default=default_flag and entry.source == Source.DEFAULT_CONFIG,
+        is_default=default_flag and entry.source == ConfigSource.DEFAULT,
         config_source=entry.source,
         is_sensitive=entry.is_sensitive,
         synonyms=[

@@ -5,11 +5,11 @@ Version 0 of this key was ListClientMetricsResources, and still means that.
 
 from __future__ import annotations
 
-from barnabas.controller.configs import ResourceType
 from barnabas.core.errors import UnsupportedVersion
 from barnabas.handlers.context import RequestContext
 from barnabas.handlers.registry import Api
 from barnabas.protocol.api_keys import ApiKey
+from barnabas.protocol.config_numbers import ResourceType
 from barnabas.protocol.messages.list_config_resources import (
     ConfigResource,
     ListConfigResourcesRequest,

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from tests.support.scripted_broker import ScriptedBroker, scripted_broker
 
-from barnabas.client.admin import Admin, ResourceType
+from barnabas.client.admin import Admin
 from barnabas.client.cluster_client import ClusterClient, ClusterUnreachable
 from barnabas.core.clock import SystemClock
 from barnabas.core.errors import (
@@ -22,6 +22,7 @@ from barnabas.core.errors import (
     UnknownTopicOrPartition,
 )
 from barnabas.protocol.api_keys import ApiKey
+from barnabas.protocol.config_numbers import ResourceType
 from barnabas.protocol.messages.create_topics import (
     CreatableTopicResult,
     CreateTopicsRequest,

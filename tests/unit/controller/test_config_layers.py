@@ -6,7 +6,6 @@ import pytest
 
 from barnabas.controller.config_changes import (
     Change,
-    Operation,
     apply_changes,
     check_broker_overrides,
     parse_changes,
@@ -14,7 +13,6 @@ from barnabas.controller.config_changes import (
 )
 from barnabas.controller.config_layers import (
     BrokerLayers,
-    Source,
     Synonym,
     describe_broker,
     describe_broker_defaults,
@@ -23,6 +21,7 @@ from barnabas.controller.config_layers import (
 from barnabas.core.config import ConfigType, Definition, Key, Update, at_least
 from barnabas.core.errors import InvalidConfig, InvalidRequest
 from barnabas.node.config_keys import BROKER_KEYS as REAL_KEYS
+from barnabas.protocol.config_numbers import ConfigOperation, ConfigSource
 from barnabas.storage.log_config import TOPIC_KEYS, resolve
 
 BROKER_KEYS = Definition(
@@ -77,15 +76,15 @@ def test_synonyms_show_the_whole_search_nearest_first() -> None:
     config = resolve({"max.message.bytes": "4"}, broker.values())
     entry = next(entry for entry in describe_topic(config, broker) if entry.name == "max.message.bytes")
     assert entry.value == "4"
-    assert entry.source is Source.TOPIC_CONFIG
+    assert entry.source is ConfigSource.TOPIC
     assert entry.documentation == TOPIC_KEYS["max.message.bytes"].doc
     assert not entry.read_only
     assert entry.synonyms == [
-        Synonym("max.message.bytes", "4", Source.TOPIC_CONFIG),
-        Synonym("message.max.bytes", "3", Source.DYNAMIC_BROKER_CONFIG),
-        Synonym("message.max.bytes", "2", Source.DYNAMIC_DEFAULT_BROKER_CONFIG),
-        Synonym("message.max.bytes", "1", Source.STATIC_BROKER_CONFIG),
-        Synonym("message.max.bytes", "1048588", Source.DEFAULT_CONFIG),
+        Synonym("max.message.bytes", "4", ConfigSource.TOPIC),
+        Synonym("message.max.bytes", "3", ConfigSource.DYNAMIC_BROKER),
+        Synonym("message.max.bytes", "2", ConfigSource.DYNAMIC_DEFAULT_BROKER),
+        Synonym("message.max.bytes", "1", ConfigSource.STATIC_BROKER),
+        Synonym("message.max.bytes", "1048588", ConfigSource.DEFAULT),
     ]
 
 
@@ -93,7 +92,7 @@ def test_a_default_without_a_synonym_is_a_default() -> None:
     broker = layers()
     by_name = {entry.name: entry for entry in describe_topic(resolve({}, broker.values()), broker)}
     assert by_name.keys() == TOPIC_KEYS.keys()
-    assert by_name["cleanup.policy"].source is Source.DEFAULT_CONFIG
+    assert by_name["cleanup.policy"].source is ConfigSource.DEFAULT
     assert by_name["cleanup.policy"].value == "delete"
     assert by_name["cleanup.policy"].type == ConfigType.LIST
     assert by_name["retention.ms"].value == str(WEEK_MS)
@@ -106,7 +105,7 @@ def test_the_rates_of_throttled_replicas_are_shown_once_they_are_set() -> None:
     assert rate not in {entry.name for entry in describe_broker(broker)}
     broker.dynamic = {rate: "7"}
     (entry,) = (entry for entry in describe_broker(broker) if "throttled.rate" in entry.name)
-    assert (entry.name, entry.value, entry.source) == (rate, "7", Source.DYNAMIC_BROKER_CONFIG)
+    assert (entry.name, entry.value, entry.source) == (rate, "7", ConfigSource.DYNAMIC_BROKER)
 
 
 def test_a_broker_shows_what_is_read_only_and_hides_secrets() -> None:
@@ -115,9 +114,9 @@ def test_a_broker_shows_what_is_read_only_and_hides_secrets() -> None:
     secret = by_name["ssl.key.password"]
     assert secret.is_sensitive
     assert secret.value is None
-    assert secret.synonyms == [Synonym("ssl.key.password", None, Source.STATIC_BROKER_CONFIG)]
+    assert secret.synonyms == [Synonym("ssl.key.password", None, ConfigSource.STATIC_BROKER)]
     assert by_name["num.io.threads"].read_only
-    assert by_name["num.io.threads"].source is Source.STATIC_BROKER_CONFIG
+    assert by_name["num.io.threads"].source is ConfigSource.STATIC_BROKER
     assert not by_name["message.max.bytes"].read_only
     assert by_name["log.retention.minutes"].value is None
 
@@ -129,7 +128,7 @@ def test_the_default_broker_shows_only_what_was_set_for_all() -> None:
     broker.dynamic_default["message.max.bytes"] = "2"
     (entry,) = describe_broker_defaults(broker)
     assert (entry.name, entry.value) == ("message.max.bytes", "2")
-    assert entry.synonyms == [Synonym("message.max.bytes", "2", Source.DYNAMIC_DEFAULT_BROKER_CONFIG)]
+    assert entry.synonyms == [Synonym("message.max.bytes", "2", ConfigSource.DYNAMIC_DEFAULT_BROKER)]
 
 
 def test_changes_set_delete_append_and_subtract() -> None:
@@ -137,18 +136,18 @@ def test_changes_set_delete_append_and_subtract() -> None:
         TOPIC_KEYS,
         {"retention.ms": "1", "max.message.bytes": "2"},
         [
-            Change("retention.ms", Operation.SET, "9"),
-            Change("max.message.bytes", Operation.DELETE),
-            Change("cleanup.policy", Operation.APPEND, "compact,delete"),
+            Change("retention.ms", ConfigOperation.SET, "9"),
+            Change("max.message.bytes", ConfigOperation.DELETE),
+            Change("cleanup.policy", ConfigOperation.APPEND, "compact,delete"),
         ],
     )
     assert after == {"retention.ms": "9", "cleanup.policy": "delete,compact"}
-    after = apply_changes(TOPIC_KEYS, after, [Change("cleanup.policy", Operation.SUBTRACT, "delete")])
+    after = apply_changes(TOPIC_KEYS, after, [Change("cleanup.policy", ConfigOperation.SUBTRACT, "delete")])
     assert after["cleanup.policy"] == "compact"
 
 
-@pytest.mark.parametrize("operation", [Operation.APPEND, Operation.SUBTRACT])
-def test_only_lists_can_be_appended_to(operation: Operation) -> None:
+@pytest.mark.parametrize("operation", [ConfigOperation.APPEND, ConfigOperation.SUBTRACT])
+def test_only_lists_can_be_appended_to(operation: ConfigOperation) -> None:
     with pytest.raises(InvalidConfig, match=r"not allowed"):
         apply_changes(TOPIC_KEYS, {}, [Change("retention.ms", operation, "1")])
     with pytest.raises(InvalidConfig, match=r"did you mean cleanup.policy"):
@@ -157,8 +156,8 @@ def test_only_lists_can_be_appended_to(operation: Operation) -> None:
 
 def test_a_request_names_a_key_once_with_a_value_and_a_known_operation() -> None:
     assert parse_changes([("a", 0, "1"), ("b", 1, None)]) == [
-        Change("a", Operation.SET, "1"),
-        Change("b", Operation.DELETE, None),
+        Change("a", ConfigOperation.SET, "1"),
+        Change("b", ConfigOperation.DELETE, None),
     ]
     for wrong in ([("a", 0, "1"), ("a", 1, None)], [("a", 0, None)], [("a", 4, "1")]):
         with pytest.raises(InvalidRequest):

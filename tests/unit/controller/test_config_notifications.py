@@ -13,14 +13,15 @@ from barnabas.cluster.files import OsDirectory
 from barnabas.cluster.notification_znodes import ConfigChangeZnode
 from barnabas.cluster.registration import make_persistent_paths
 from barnabas.cluster.topics import create_topic
-from barnabas.controller.config_changes import Change, Operation
+from barnabas.controller.config_changes import Change
 from barnabas.controller.config_notifications import NOTE_LIFETIME_MS, ConfigNotifications
-from barnabas.controller.configs import ConfigRepository, ConfigResource, ResourceType
+from barnabas.controller.configs import ConfigRepository, ConfigResource
 from barnabas.core.clock import ManualClock
 from barnabas.core.errors import UnknownTopicOrPartition
 from barnabas.core.ids import BrokerId, Uuid
 from barnabas.core.scheduler import InlineBackground, ManualScheduler
 from barnabas.node.config_keys import BROKER_KEYS
+from barnabas.protocol.config_numbers import ConfigOperation, ResourceType
 
 TOPIC = ConfigResource(ResourceType.TOPIC, "t")
 ALL_BROKERS = ConfigResource(ResourceType.BROKER, "")
@@ -66,7 +67,7 @@ async def brokers(tmp_path: Path) -> AsyncIterator[Brokers]:
 
 
 def setting(name: str, value: str) -> list[Change]:
-    return [Change(name, Operation.SET, value)]
+    return [Change(name, ConfigOperation.SET, value)]
 
 
 async def test_a_change_reaches_every_broker_again_and_again(brokers: Brokers) -> None:

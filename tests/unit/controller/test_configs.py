@@ -8,11 +8,11 @@ import pytest
 
 from barnabas.cluster import topics as store
 from barnabas.cluster.znodes import DEFAULT_ENTITY, ConfigZnode
-from barnabas.controller.config_changes import Change, Operation
-from barnabas.controller.config_layers import Source
-from barnabas.controller.configs import ConfigResource, ResourceType
+from barnabas.controller.config_changes import Change
+from barnabas.controller.configs import ConfigResource
 from barnabas.controller.topic_rules import TopicSpec
 from barnabas.core.errors import InvalidConfig, InvalidRequest, InvalidTopicException, UnknownTopicOrPartition
+from barnabas.protocol.config_numbers import ConfigOperation, ConfigSource, ResourceType
 from tests.unit.controller.support import BROKER_ID, Admin
 
 TOPIC = ConfigResource(ResourceType.TOPIC, "t")
@@ -27,7 +27,7 @@ async def topic(admin: Admin) -> Admin:
 
 
 async def test_a_change_reaches_the_store_and_the_log(topic: Admin) -> None:
-    await topic.configs.change(TOPIC, [Change("segment.ms", Operation.SET, "9")])
+    await topic.configs.change(TOPIC, [Change("segment.ms", ConfigOperation.SET, "9")])
     assert topic.configs.topic_config("t").segment_ms == 9
     assert topic.led("t").log.config.segment_ms == 9
     assert topic.led("t").log.config.retention_ms == 5
@@ -42,9 +42,9 @@ async def test_a_replacement_drops_what_it_does_not_name(topic: Admin) -> None:
 
 
 async def test_changes_survive_a_restart(topic: Admin) -> None:
-    await topic.configs.change(TOPIC, [Change("segment.ms", Operation.SET, "9")])
-    await topic.configs.change(BROKER, [Change("message.max.bytes", Operation.SET, "77")])
-    await topic.configs.change(ALL_BROKERS, [Change("log.cleaner.threads", Operation.SET, "3")])
+    await topic.configs.change(TOPIC, [Change("segment.ms", ConfigOperation.SET, "9")])
+    await topic.configs.change(BROKER, [Change("message.max.bytes", ConfigOperation.SET, "77")])
+    await topic.configs.change(ALL_BROKERS, [Change("log.cleaner.threads", ConfigOperation.SET, "3")])
     await topic.restart()
     assert topic.led("t").log.config.segment_ms == 9
     assert topic.led("t").log.config.max_message_bytes == 77
@@ -54,23 +54,23 @@ async def test_changes_survive_a_restart(topic: Admin) -> None:
 async def test_the_settings_of_a_group_are_its_own_and_within_bounds(topic: Admin) -> None:
     group = ConfigResource(ResourceType.GROUP, "a/b")
     key = "consumer.session.timeout.ms"
-    await topic.configs.change(group, [Change(key, Operation.SET, "50000")])
+    await topic.configs.change(group, [Change(key, ConfigOperation.SET, "50000")])
     for wrong in ("1", "60001", "soon"):
         with pytest.raises(InvalidConfig):
-            await topic.configs.change(group, [Change(key, Operation.SET, wrong)])
+            await topic.configs.change(group, [Change(key, ConfigOperation.SET, wrong)])
     await topic.restart()
     assert topic.configs.group_value("a/b", key) == 50_000
     assert topic.configs.group_value("other", key) == 45_000
     assert topic.configs.groups_with_settings() == ["a/b"]
     shown = {each.name: (each.value, each.source) for each in topic.configs.describe(group)}
-    assert shown[key] == ("50000", Source.GROUP_CONFIG)
-    await topic.configs.change(group, [Change(key, Operation.DELETE)])
+    assert shown[key] == ("50000", ConfigSource.GROUP)
+    await topic.configs.change(group, [Change(key, ConfigOperation.DELETE)])
     assert topic.configs.group_value("a/b", key) == 45_000
     assert topic.configs.groups_with_settings() == []
 
 
 async def test_a_trial_changes_nothing(topic: Admin) -> None:
-    change = [Change("segment.ms", Operation.SET, "9")]
+    change = [Change("segment.ms", ConfigOperation.SET, "9")]
     await topic.configs.change(TOPIC, change, validate_only=True)
     await topic.configs.replace(TOPIC, {}, validate_only=True)
     await topic.configs.replace(BROKER, {"message.max.bytes": "77"}, validate_only=True)
@@ -82,16 +82,16 @@ async def test_a_trial_changes_nothing(topic: Admin) -> None:
 @pytest.mark.parametrize(
     ("change", "expected"),
     [
-        (Change("retention.msec", Operation.SET, "1"), InvalidConfig),
-        (Change("retention.ms", Operation.SET, "-7"), InvalidConfig),
-        (Change("cleanup.policy", Operation.APPEND, "burn"), InvalidConfig),
+        (Change("retention.msec", ConfigOperation.SET, "1"), InvalidConfig),
+        (Change("retention.ms", ConfigOperation.SET, "-7"), InvalidConfig),
+        (Change("cleanup.policy", ConfigOperation.APPEND, "burn"), InvalidConfig),
     ],
 )
 async def test_an_invalid_change_changes_nothing(
     topic: Admin, change: Change, expected: type[Exception]
 ) -> None:
     with pytest.raises(expected):
-        await topic.configs.change(TOPIC, [Change("segment.ms", Operation.SET, "9"), change])
+        await topic.configs.change(TOPIC, [Change("segment.ms", ConfigOperation.SET, "9"), change])
     assert topic.led("t").log.config.overridden == {"retention.ms"}
     assert await store.read_config(topic.znodes, ConfigZnode.TOPICS, "t") == {"retention.ms": "5"}
 
@@ -115,7 +115,7 @@ async def test_a_resource_must_exist(
     with pytest.raises(expected):
         topic.configs.describe(resource)
     with pytest.raises(expected):
-        await topic.configs.change(resource, [Change("segment.ms", Operation.SET, "9")])
+        await topic.configs.change(resource, [Change("segment.ms", ConfigOperation.SET, "9")])
     with pytest.raises((expected, InvalidRequest)):
         await topic.configs.replace(resource, {})
 
@@ -124,11 +124,11 @@ async def test_a_change_of_the_broker_moves_the_topics_that_inherit(topic: Admin
     await topic.topics.create_topic(TopicSpec("own", configs={"max.message.bytes": "1"}))
     heard: list[Collection[str]] = []
     topic.configs.on_broker_change(heard.append)
-    await topic.configs.change(ALL_BROKERS, [Change("message.max.bytes", Operation.SET, "77")])
+    await topic.configs.change(ALL_BROKERS, [Change("message.max.bytes", ConfigOperation.SET, "77")])
     assert heard == [{"message.max.bytes"}]
     assert topic.led("t").log.config.max_message_bytes == 77
     assert topic.led("own").log.config.max_message_bytes == 1
-    await topic.configs.change(BROKER, [Change("message.max.bytes", Operation.SET, "78")])
+    await topic.configs.change(BROKER, [Change("message.max.bytes", ConfigOperation.SET, "78")])
     assert topic.led("t").log.config.max_message_bytes == 78
     await topic.configs.replace(BROKER, {})
     assert topic.led("t").log.config.max_message_bytes == 77
@@ -176,11 +176,11 @@ async def test_settings_of_a_topic_that_does_not_exist_are_not_described(admin: 
 
 
 async def test_descriptions_tell_where_values_come_from(topic: Admin) -> None:
-    await topic.configs.change(ALL_BROKERS, [Change("message.max.bytes", Operation.SET, "77")])
+    await topic.configs.change(ALL_BROKERS, [Change("message.max.bytes", ConfigOperation.SET, "77")])
     of_topic = {entry.name: entry for entry in topic.configs.describe(TOPIC)}
-    assert of_topic["retention.ms"].source is Source.TOPIC_CONFIG
-    assert of_topic["max.message.bytes"].source is Source.DYNAMIC_DEFAULT_BROKER_CONFIG
-    assert of_topic["segment.bytes"].source is Source.DEFAULT_CONFIG
+    assert of_topic["retention.ms"].source is ConfigSource.TOPIC
+    assert of_topic["max.message.bytes"].source is ConfigSource.DYNAMIC_DEFAULT_BROKER
+    assert of_topic["segment.bytes"].source is ConfigSource.DEFAULT
     of_broker = {entry.name: entry for entry in topic.configs.describe(BROKER)}
     assert of_broker["message.max.bytes"].value == "77"
     assert of_broker["broker.id"].read_only

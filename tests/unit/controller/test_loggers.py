@@ -7,9 +7,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from barnabas.controller.config_changes import Change, Operation
+from barnabas.controller.config_changes import Change
 from barnabas.controller.loggers import change_levels, describe_loggers
 from barnabas.core.errors import InvalidConfig, InvalidRequest
+from barnabas.protocol.config_numbers import ConfigOperation
 
 NAME = "barnabas.test_loggers"
 
@@ -26,32 +27,32 @@ def level() -> str | None:
 
 
 def test_a_level_is_set_and_deleted(logger: logging.Logger) -> None:
-    change_levels([Change(NAME, Operation.SET, "ERROR")], validate_only=False)
+    change_levels([Change(NAME, ConfigOperation.SET, "ERROR")], validate_only=False)
     assert logger.level == logging.ERROR
     assert level() == "ERROR"
-    change_levels([Change(NAME, Operation.DELETE)], validate_only=False)
+    change_levels([Change(NAME, ConfigOperation.DELETE)], validate_only=False)
     assert logger.level == logging.NOTSET
     assert level() == "WARN"
 
 
 def test_a_trial_changes_nothing(logger: logging.Logger) -> None:
-    change_levels([Change(NAME, Operation.SET, "ERROR")], validate_only=True)
+    change_levels([Change(NAME, ConfigOperation.SET, "ERROR")], validate_only=True)
     assert logger.level == logging.NOTSET
 
 
 @pytest.mark.parametrize(
     ("change", "expected"),
     [
-        (Change(NAME, Operation.SET, "LOUD"), InvalidConfig),
-        (Change("barnabas.nobody", Operation.SET, "INFO"), InvalidConfig),
-        (Change("asyncio", Operation.SET, "INFO"), InvalidConfig),
-        (Change(NAME, Operation.APPEND, "INFO"), InvalidRequest),
-        (Change("root", Operation.DELETE), InvalidRequest),
+        (Change(NAME, ConfigOperation.SET, "LOUD"), InvalidConfig),
+        (Change("barnabas.nobody", ConfigOperation.SET, "INFO"), InvalidConfig),
+        (Change("asyncio", ConfigOperation.SET, "INFO"), InvalidConfig),
+        (Change(NAME, ConfigOperation.APPEND, "INFO"), InvalidRequest),
+        (Change("root", ConfigOperation.DELETE), InvalidRequest),
     ],
 )
 def test_a_wrong_change_is_refused_with_all_others(
     logger: logging.Logger, change: Change, expected: type[Exception]
 ) -> None:
     with pytest.raises(expected):
-        change_levels([Change(NAME, Operation.SET, "ERROR"), change], validate_only=False)
+        change_levels([Change(NAME, ConfigOperation.SET, "ERROR"), change], validate_only=False)
     assert logger.level == logging.NOTSET

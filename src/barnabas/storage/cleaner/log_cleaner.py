@@ -63,6 +63,7 @@ class LogCleaner:
         self._is_stopped = False
         self._timer: Cancellable | None = None
         self._max_dirty_ratio = 0.0
+        self._map_utilization = 0.0
         self._last_run_ms = environment.clock.monotonic_ms()
         self._report(metrics)
 
@@ -81,6 +82,11 @@ class LogCleaner:
                 "max_dirty_percent",
                 "The largest uncompacted share of any log, when last looked.",
                 lambda: 100 * self._max_dirty_ratio,
+            ),
+            (
+                "map_utilization_percent",
+                "How full the map of keys was in the last compaction; when it is full, a log takes several.",
+                lambda: 100 * self._map_utilization,
             ),
             (
                 "time_since_last_run_ms",
@@ -231,6 +237,7 @@ class LogCleaner:
             after_bytes,
         )
         self._runs.value += 1
+        self._map_utilization = cleaning.stats.map_utilization
         self._cleaned_bytes.value += max(0, before_bytes - after_bytes)
         self._last_run_ms = self._environment.clock.monotonic_ms()
         self._clean_to[log.topic_partition] = cleaning.end_offset

@@ -13,8 +13,8 @@ from barnabas.cluster.znodes import PartitionState, PartitionStateZnode
 from barnabas.controller.cluster.leader_selection import RECOVERING
 from barnabas.controller.cluster.partition_machine import Election
 from barnabas.controller.cluster.settings import ControllerSettings
-from barnabas.controller.config_changes import Change, Operation
-from barnabas.controller.configs import ConfigResource, ResourceType
+from barnabas.controller.config_changes import Change
+from barnabas.controller.configs import ConfigResource
 from barnabas.core.errors import (
     ElectionNotNeeded,
     EligibleLeadersNotAvailable,
@@ -24,6 +24,7 @@ from barnabas.core.errors import (
 )
 from barnabas.core.ids import TopicPartition
 from barnabas.core.metrics import render_prometheus
+from barnabas.protocol.config_numbers import ConfigOperation, ResourceType
 from tests.unit.controller.cluster.support import Cluster, set_partition_state
 
 T0 = TopicPartition("t", 0)
@@ -125,7 +126,7 @@ async def test_allowing_unclean_elections_takes_effect_at_once(
     assert (await cluster.state("t")).leader == -1
     configs = cluster.active.configs
     await configs.load_topics(["t"])
-    change = Change("unclean.leader.election.enable", Operation.SET, "true")
+    change = Change("unclean.leader.election.enable", ConfigOperation.SET, "true")
     await configs.change(ConfigResource(*resource), [change])
     await cluster.settle()
     assert (await cluster.state("t")).leader == 3

@@ -101,6 +101,7 @@ def test_a_dirty_log_is_compacted_and_checkpointed(tmp_path: Path) -> None:
     assert broker.metric("runs_total") == 1
     assert broker.metric("cleaned_bytes_total") > 0
     assert broker.metric("read_bytes_total") > broker.metric("written_bytes_total") > 0
+    assert 0 < broker.metric("map_utilization_percent") <= 100
     assert broker.metric("time_since_last_run_ms") == 0
     broker.tick()
     assert broker.metric("runs_total") == 1, "nothing is dirty"

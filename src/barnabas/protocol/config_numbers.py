@@ -1,0 +1,38 @@
+"""The numbers by which requests speak of settings: whose they are, whence they come, what to do to them."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+
+class ResourceType(IntEnum):
+    """What can have settings."""
+
+    TOPIC = 2
+    BROKER = 4
+    BROKER_LOGGER = 8
+    CLIENT_METRICS = 16
+    GROUP = 32
+
+
+class ConfigSource(IntEnum):
+    """Where a value comes from, in DescribeConfigs."""
+
+    UNKNOWN = 0
+    TOPIC = 1
+    DYNAMIC_BROKER = 2
+    DYNAMIC_DEFAULT_BROKER = 3
+    STATIC_BROKER = 4
+    DEFAULT = 5
+    DYNAMIC_BROKER_LOGGER = 6
+    CLIENT_METRICS = 7
+    GROUP = 8
+
+
+class ConfigOperation(IntEnum):
+    """What IncrementalAlterConfigs does to one key."""
+
+    SET = 0
+    DELETE = 1
+    APPEND = 2
+    SUBTRACT = 3
