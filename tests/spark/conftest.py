@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.support.fixtures import bootstrap, broker, new_topic, topic
-from tests.support.spark import spark_session
+from tests.support.spark import activate, spark_session
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -36,7 +36,8 @@ def shared_spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSess
 
 @pytest.fixture
 def spark(shared_spark: SparkSession) -> Iterator[SparkSession]:
-    """The run's session; queries that a test left running are stopped after it."""
+    """The run's session, active as if it were the only one; queries that a test left are stopped after it."""
+    activate(shared_spark)
     yield shared_spark
     for query in shared_spark.streams.active:
         query.stop()

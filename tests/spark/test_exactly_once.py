@@ -119,14 +119,15 @@ def test_every_record_arrives_once_and_the_group_moves_along(pipeline: Pipeline)
 
 @pytest.mark.parametrize("point", POINTS)
 def test_a_driver_that_dies_leaves_every_record_once(pipeline: Pipeline, point: str) -> None:
+    sink = {"markerTopic": pipeline.new_topic(cleanup_policy="compact")}
     pipeline.produce()
     pipeline.fault.write_text(point)
     with pytest.raises(Exception, match="STREAM_FAILED"):
-        pipeline.run()
+        pipeline.run(sink=sink)
     assert pipeline.fault.read_text() == "", "it did not die where it should have"
     assert pipeline.committed() in (Counter(), once()), "a part of a batch is visible"
     pipeline.produce(first=ROWS, rows=100)
-    pipeline.run()
+    pipeline.run(sink=sink)
     assert pipeline.committed() == once(ROWS + 100)
     assert sum(pipeline.group_offsets().values()) == ROWS + 100
 

@@ -14,7 +14,7 @@ import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -75,6 +75,14 @@ def spark_session(directory: Path, *, master: str = "local[2]", **settings: str)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             session.stop()
+
+
+def activate(session: SparkSession) -> None:
+    """Spark looks formats up in the session that is active on this thread: a pipeline's own, after it ran."""
+    from pyspark.sql import SparkSession
+
+    jvm: Any = session._jvm
+    SparkSession._get_j_spark_session_class(jvm).setActiveSession(session._jsparkSession)
 
 
 def _jars() -> str:
