@@ -7,8 +7,10 @@ decide what is right.
 
 from __future__ import annotations
 
+import sys
 import threading
 import time
+import traceback
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -47,7 +49,9 @@ class Worker:
     def join(self, timeout_s: float = 60.0) -> None:
         self._thread.join(timeout_s)
         if self._thread.is_alive():
-            raise TimeoutError(f"{self.name} does not stop")
+            frame = sys._current_frames()[self._thread.ident or 0]
+            where = "".join(traceback.format_stack(frame))
+            raise TimeoutError(f"{self.name} does not stop; it is at\n{where}")
         if self.failure is not None:
             raise self.failure
 
