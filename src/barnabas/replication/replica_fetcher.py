@@ -58,6 +58,7 @@ THROTTLED_PAUSE_MS = 250.0
 LAST_VERSION_BY_NAME = 12
 VERSION_WITH_REPLICA_STATE = 15
 LATEST, EARLIEST = -1, -2
+NAMED_MAX = 3
 
 _SESSION_LOST = frozenset(
     {FetchSessionIdNotFound.code, FetchSessionTopicIdError.code, InvalidFetchSessionEpoch.code}
@@ -92,6 +93,8 @@ class ReplicaFetcher:
         self._waiting: dict[TopicPartition, FollowedPartition] = {}
         """Left out of the session: paused, throttled, out of range, or waiting for the disk."""
         self._failed: set[TopicPartition] = set()
+        self._refused_first: dict[int, list[TopicPartition]] = {}
+        """In the answer at hand, by error: partitions that were not refused before."""
         self._channel: Channel | None = None
         self._connect_failures = 0
         self._awake = asyncio.Event()
@@ -312,6 +315,8 @@ class ReplicaFetcher:
         self._session.answered(answer.session_id)
         for followed, data in asked:
             self._take(followed, data)
+        if self._refused_first:
+            self._report_refusals()
 
     def _leave_out_throttled(self) -> None:
         """Partitions that have catching up to do wait while the quota is used up."""
@@ -375,8 +380,16 @@ class ReplicaFetcher:
             self._pause(followed, 0)
             return
         if followed.failures == 0:
-            logger.info("%s: broker %d says: %s", followed.key, self.source, name_of(error_code))
+            self._refused_first.setdefault(error_code, []).append(followed.key)
         self._back_off(followed)
+
+    def _report_refusals(self) -> None:
+        """In one line for each error: a leader may not have heard yet of a thousand partitions."""
+        refused, self._refused_first = self._refused_first, {}
+        for error_code, keys in refused.items():
+            names = ", ".join(map(str, keys[:NAMED_MAX]))
+            more = f" and {len(keys) - NAMED_MAX} more" if len(keys) > NAMED_MAX else ""
+            logger.info("%s%s: broker %d says: %s", names, more, self.source, name_of(error_code))
 
     def _truncate(self, followed: FollowedPartition, leader: fetch.EpochEndOffset) -> None:
         log = followed.partition.log
