@@ -7,7 +7,7 @@ CHAOS_BROKERS ?= 3
 PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
 .PHONY: help run cluster demo test test-clients test-differential chaos kill-matrix check
-.PHONY: bench bench-quick bench-cluster bench-cluster-quick bench-spark clean
+.PHONY: bench bench-quick bench-cluster bench-cluster-quick bench-partitions bench-spark clean
 help:              ## show this
 	@grep -hE '^[a-z-]+: .*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 16
 
@@ -71,6 +71,9 @@ bench-cluster-quick: $(VENV)/.dev ## the same, one small round, printed only
 
 bench-spark: $(VENV)/.dev ## format("barnabas") beside Spark's JVM connector (needs Java and Maven), write bench/RESULTS.md
 	PYTHONPATH=src:. $(BIN)/python bench/spark_source.py
+
+bench-partitions: $(VENV)/.dev ## ten thousand partitions on three brokers: create, hold, kill one, restart it
+	PYTHONPATH=src:. $(BIN)/python bench/cluster.py --only partitions --subjects barnabas --rounds 1 --print
 
 clean:             ## remove everything that was made here
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis

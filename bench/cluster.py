@@ -2,6 +2,9 @@
 
     make bench-cluster          # writes the second table of bench/RESULTS.md, and cluster.json
     make bench-cluster-quick    # one small round, printed only
+    make bench-partitions       # ten thousand partitions of three replicas, ours alone, printed only
+
+A run may come in pieces: with `--keep`, what `--only` does not name stays as the last run left it.
 
 A round starts a cluster on empty directories, puts every work on it, and kills it; then comes the other.
 Ours runs on one ZooKeeper, Apache Kafka with its own quorum, every node broker and controller at once,
@@ -97,6 +100,8 @@ def main() -> int:
     parser.add_argument("--rounds", type=int)
     parser.add_argument("--subjects", default="barnabas,kafka", help="comma-separated")
     parser.add_argument("--only", help=f"comma-separated, of {', '.join(known)}")
+    parser.add_argument("--keep", action="store_true", help="leave the figures of other works as they are")
+    parser.add_argument("--print", action="store_true", help="write nothing")
     parser.add_argument("--session-ms", type=int, default=SESSION_TIMEOUT_MS)
     options = parser.parse_args()
     scale = QUICK if options.quick else FULL
@@ -117,8 +122,10 @@ def main() -> int:
         print(f"round {number + 1} of {rounds}", file=sys.stderr, flush=True)
         for name in options.subjects.split(","):
             collect(samples, name, measure(name, works, scale, options.session_ms))
+    if options.keep:
+        samples = report.with_last_cluster(HERE, samples)
     print(report.rendered_cluster(samples, about, described))
-    if not options.quick:
+    if not (options.quick or options.print):
         report.write_cluster(HERE, samples, about, described)
     return 0
 

@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from contextlib import suppress
 
 from cluster_works import PARTITIONS, ClusterScale, Sender, percentile
+from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer, TopicPartition
 from tests.support import wire
 from tests.support.broker import cpu_seconds, resident_bytes
 from tests.support.clusters import AnyCluster
@@ -23,6 +24,7 @@ MANY_POLL_S = 0.1
 """Between questions about thousands of partitions: the answer itself is work."""
 SAMPLE = 40
 IDLE_SETTLE_S = 10.0
+THROUGH = 100
 
 
 def leader_kills(cluster: AnyCluster, scale: ClusterScale) -> Figures:
@@ -164,15 +166,43 @@ def many_partitions(cluster: AnyCluster, scale: ClusterScale) -> Figures:
     time.sleep(scale.seconds * 2)
     spent_s = sum(cpu_seconds(broker) for broker in cluster.brokers) - before_s
     resident = sum(resident_bytes(broker) for broker in cluster.brokers)
+    produced_s = _through_some(cluster, topics, each)
     victim = cluster.brokers[-1]
     victim.kill()
     await_leaders(cluster, topics, scale.held_partitions)
     begun = time.perf_counter()
     victim.start()
     cluster.wait_in_sync(topics, each, FAULT_TIMEOUT_S * 3)
+    assert _through_some(cluster, topics, each) > 0
     return {
         "held_create_s": created_s,
         "held_idle_percent": 100 * spent_s / (scale.seconds * 2),
         "held_resident_mb": resident / MEGABYTE,
+        "held_produce_s": produced_s,
         "held_restart_s": time.perf_counter() - begun,
     }
+
+
+def _through_some(cluster: AnyCluster, topics: list[str], partitions: int) -> float:
+    """How long it takes to write a record to each of a hundred partitions and to read them all back."""
+    wanted = [TopicPartition(topic, n) for topic in topics for n in range(0, partitions, partitions // 20)]
+    chosen = wanted[:THROUGH]
+    begun = time.perf_counter()
+    sender = Producer({"bootstrap.servers": cluster.bootstrap, "acks": "all"})
+    for each in chosen:
+        sender.produce(each.topic, b"held", partition=each.partition)
+    assert sender.flush(FAULT_TIMEOUT_S) == 0, "records left unsent"
+    reader = Consumer(
+        {"bootstrap.servers": cluster.bootstrap, "group.id": "held", "auto.offset.reset": "earliest"}
+    )
+    try:
+        reader.assign([TopicPartition(each.topic, each.partition, OFFSET_BEGINNING) for each in chosen])
+        seen: set[tuple[str | None, int | None]] = set()
+        while len(seen) < len(chosen):
+            assert time.perf_counter() - begun < FAULT_TIMEOUT_S, f"{len(seen)} of {len(chosen)} came back"
+            for message in reader.consume(THROUGH, timeout=1.0):
+                assert message.error() is None, str(message.error())
+                seen.add((message.topic(), message.partition()))
+    finally:
+        reader.close()
+    return time.perf_counter() - begun

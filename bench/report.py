@@ -100,6 +100,7 @@ CLUSTER_ROWS = (
     Row("held_create_s", "10,000 partitions: create", "s", False, 0.5),
     Row("held_idle_percent", "· idle CPU of the brokers", "%", False, 0.5),
     Row("held_resident_mb", "· resident memory of the brokers", "MB", False, None),
+    Row("held_produce_s", "· a record to each of 100 of them, and back", "s", False, None),
     Row("held_restart_s", "· one broker back in sync after kill -9", "s", False, 0.5),
 )
 SPARK_ROWS = (
@@ -148,6 +149,12 @@ def write_spark(directory: Path, samples: Samples, about: dict[str, str], descri
     """The same for the connectors: `spark.json`, and the third table of `RESULTS.md`."""
     _keep(directory / "spark.json", samples, about, described)
     _publish(directory)
+
+
+def with_last_cluster(directory: Path, samples: Samples) -> Samples:
+    """These, and beside them what the last run measured otherwise."""
+    last: Samples = json.loads((directory / "cluster.json").read_text())["samples"]
+    return {name: last.get(name, {}) | samples.get(name, {}) for name in {**last, **samples}}
 
 
 def _keep(path: Path, samples: Samples, about: dict[str, str], described: str) -> None:

@@ -6,6 +6,9 @@ no longer agree: the channel closes. It also closes when an answer does not come
 because whatever follows would wait behind the missing one. A closed channel stays closed;
 everyone still waiting gets NETWORK_EXCEPTION, which is retriable.
 
+`send` is awaited. `post` hands the answer to a function as it arrives, with no turn of the loop
+between: a follower lives by it.
+
 Versions are settled once, at the start: `send` takes the highest that both sides have.
 """
 
@@ -15,7 +18,7 @@ import asyncio
 import socket
 import ssl
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any, NamedTuple, Self, TypeVar
 
@@ -34,6 +37,8 @@ Response = TypeVar("Response", bound=Message)
 CONNECT_TIMEOUT_MS = 10_000
 REQUEST_TIMEOUT_MS = 30_000
 FINISH_TIMEOUT_MS = 5_000
+JOINED_BYTES_MAX = 64 * 1024
+"""Up to here one copy into one buffer is cheaper than handing the kernel a list."""
 
 _CORRELATION_ID_MAX = 0x7FFF_FFFF
 
@@ -60,26 +65,55 @@ class Address(NamedTuple):
 class _Pending:
     """A request that waits for its answer."""
 
-    __slots__ = ("answer", "api_key", "correlation_id", "deadline", "response_class", "version")
+    __slots__ = (
+        "answered",
+        "api_key",
+        "correlation_id",
+        "deadline_s",
+        "failed",
+        "response_class",
+        "timeout_ms",
+        "version",
+    )
+
+    is_done_with_frame = True
+    """Whether nothing of the frame is held when `answered` returns."""
 
     def __init__(
         self,
-        correlation_id: int,
         api_key: ApiKey,
         version: int,
         response_class: type[Message],
-        answer: asyncio.Future[Any],
+        answered: Callable[[Any], None],
+        failed: Callable[[Exception], None],
     ) -> None:
-        self.correlation_id = correlation_id
         self.api_key = api_key
         self.version = version
         self.response_class = response_class
-        self.answer = answer
-        self.deadline: asyncio.TimerHandle | None = None
+        self.answered = answered
+        self.failed = failed
+        self.correlation_id = 0
+        self.timeout_ms = self.deadline_s = 0.0
 
-    def fail(self, error: Exception) -> None:
-        if self.deadline is not None:
-            self.deadline.cancel()
+
+class _Awaited(_Pending):
+    """One whose answer somebody awaits, and keeps."""
+
+    __slots__ = ("answer",)
+
+    is_done_with_frame = False
+
+    def __init__(
+        self, api_key: ApiKey, version: int, response_class: type[Message], answer: asyncio.Future[Any]
+    ) -> None:
+        super().__init__(api_key, version, response_class, self._set_result, self._set_exception)
+        self.answer = answer
+
+    def _set_result(self, answer: Message) -> None:
+        if not self.answer.done():
+            self.answer.set_result(answer)
+
+    def _set_exception(self, error: Exception) -> None:
         if not self.answer.done():
             self.answer.set_exception(error)
 
@@ -100,6 +134,8 @@ class Channel:
         self._pending: deque[_Pending] = deque()
         self._correlation_id = 0
         self._closed_because: str | None = None
+        self._deadline: asyncio.TimerHandle | None = None
+        """Looks at the requests that wait; not one for each of them."""
 
     @classmethod
     async def connect(
@@ -153,9 +189,12 @@ class Channel:
 
     def _give_up(self, reason: str) -> None:
         self._closed_because = reason
+        if self._deadline is not None:
+            self._deadline.cancel()
+            self._deadline = None
         pending, self._pending = self._pending, deque()
         for request in pending:
-            request.fail(self._gone())
+            request.failed(self._gone())
 
     def supports(self, api_key: ApiKey) -> bool:
         return api_key in self.api_versions
@@ -193,19 +232,44 @@ class Channel:
         await self._protocol.writable()
         self._write(request, version)
 
+    def post(
+        self,
+        request: Message,
+        response_class: type[Response],
+        version: int,
+        *,
+        answered: Callable[[Response], None],
+        failed: Callable[[Exception], None],
+        timeout_ms: float,
+    ) -> None:
+        """Send a request; exactly one of `answered` and `failed` is called later. The records of the
+        answer are views of memory that is used again when `answered` returns."""
+        api_key = request.__schema__.api
+        assert api_key is not None
+        self._ask(request, _Pending(api_key, version, response_class, answered, failed), timeout_ms)
+
     def _exchange(
         self, request: Message, response_class: type[Response], version: int, timeout_ms: float | None
     ) -> asyncio.Future[Response]:
         api_key = request.__schema__.api
         assert api_key is not None
-        correlation_id = self._write(request, version)
-        loop = asyncio.get_running_loop()
-        answer: asyncio.Future[Response] = loop.create_future()
+        answer: asyncio.Future[Response] = asyncio.get_running_loop().create_future()
         delay_ms = self._request_timeout_ms if timeout_ms is None else timeout_ms
-        pending = _Pending(correlation_id, api_key, version, response_class, answer)
-        pending.deadline = loop.call_later(delay_ms / 1_000, self._expire, pending, delay_ms)
-        self._pending.append(pending)
+        self._ask(request, _Awaited(api_key, version, response_class, answer), delay_ms)
         return answer
+
+    def _ask(self, request: Message, pending: _Pending, timeout_ms: float) -> None:
+        pending.correlation_id = self._write(request, pending.version)
+        loop = asyncio.get_running_loop()
+        delay_s = timeout_ms / 1_000
+        pending.timeout_ms = timeout_ms
+        pending.deadline_s = loop.time() + delay_s
+        self._pending.append(pending)
+        deadline = self._deadline
+        if deadline is None or pending.deadline_s < deadline.when():
+            if deadline is not None:
+                deadline.cancel()
+            self._deadline = loop.call_later(delay_s, self._look_at_deadlines)
 
     def _write(self, request: Message, version: int) -> int:
         if self._closed_because is not None or self._transport is None:
@@ -218,15 +282,19 @@ class Channel:
             part.read() if isinstance(part, FileRegion) else part
             for part in encode_request(api_key, version, correlation_id, self.client_id, request)
         ]
-        self._transport.writelines([SIZE.pack(sum(map(len, parts))), *parts])
+        size = sum(map(len, parts))
+        if size <= JOINED_BYTES_MAX:
+            self._transport.write(b"".join((SIZE.pack(size), *parts)))
+        else:
+            self._transport.writelines([SIZE.pack(size), *parts])
         return correlation_id
 
-    def _on_frame(self, frame: memoryview) -> None:
+    def _on_frame(self, frame: memoryview) -> bool:
         if self._closed_because is not None:
-            return
+            return False
         if not self._pending:
             self.close("it sent an answer that nobody asked for")
-            return
+            return False
         request = self._pending[0]
         try:
             correlation_id, position = read_response_header(frame, request.api_key, request.version)
@@ -236,19 +304,26 @@ class Channel:
             answer, _ = request.response_class.decoder(version)(frame, position)
         except MalformedMessage as error:
             self.close(f"its answer to {request.api_key.camel_name} makes no sense: {error}")
-            return
+            return False
         self._pending.popleft()
-        assert request.deadline is not None
-        request.deadline.cancel()
-        if not request.answer.done():
-            request.answer.set_result(answer)
+        request.answered(answer)
+        return request.is_done_with_frame
 
     def _on_closed(self, error: BaseException | None) -> None:
         self.close("it closed the connection" if error is None else _reason(error))
 
-    def _expire(self, request: _Pending, waited_ms: float) -> None:
-        message = f"{self.address} did not answer {request.api_key.camel_name} within {waited_ms:.0f} ms"
-        request.fail(RequestTimedOut(message))
+    def _look_at_deadlines(self) -> None:
+        self._deadline = None
+        if not self._pending:
+            return
+        loop = asyncio.get_running_loop()
+        first = min(self._pending, key=lambda each: each.deadline_s)
+        if first.deadline_s > loop.time():
+            self._deadline = loop.call_at(first.deadline_s, self._look_at_deadlines)
+            return
+        self._pending.remove(first)
+        message = f"{self.address} did not answer {first.api_key.camel_name} within {first.timeout_ms:.0f} ms"
+        first.failed(RequestTimedOut(message))
         self.close(message)
 
     def _gone(self) -> NetworkException:

@@ -86,7 +86,7 @@ def handle_fetch(request: FetchRequest, context: RequestContext) -> FetchRespons
 def _asks(request: FetchRequest, context: RequestContext, *, uses_topic_ids: bool) -> list[FetchPartition]:
     asks = [
         FetchPartition(
-            topic_name(context, topic.topic_id) if uses_topic_ids else topic.topic,
+            name,
             topic.topic_id,
             ask.partition,
             ask.fetch_offset,
@@ -96,6 +96,7 @@ def _asks(request: FetchRequest, context: RequestContext, *, uses_topic_ids: boo
             ask.log_start_offset,
         )
         for topic in request.topics
+        for name in (topic_name(context, topic.topic_id) if uses_topic_ids else topic.topic,)
         for ask in topic.partitions
     ]
     if len(asks) > 1:

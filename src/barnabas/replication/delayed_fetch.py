@@ -94,7 +94,9 @@ def is_over(replicas: ReadableReplicas, params: FetchParams, asks: Sequence[Fetc
     for ask in asks:
         try:
             partition = replicas.partition(*ask.topic_partition)
-            partition.check_readable(params, ask.current_leader_epoch)
+            epoch = ask.current_leader_epoch
+            if partition.leader_id != partition.broker_id or epoch != partition.leader_epoch:
+                partition.check_readable(params, epoch)
         except KafkaError:
             return True
         end_offset = partition.readable_end(params)

@@ -40,6 +40,13 @@ class NewsBoard:
             if not readers:
                 del self._readers[key]
 
+    def note(self, key: TopicPartition) -> None:
+        """The sessions shall hear of something in their next answer, and do not wait for it."""
+        readers = self._readers.get(key)
+        if readers is not None:
+            for session, session_key in readers.items():
+                session.changed[session_key] = None
+
     def mark(self, key: TopicPartition) -> Collection[FetchSession]:
         """There may be news of the partition: returns the sessions that have to look at it."""
         readers = self._readers.get(key)

@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from barnabas.core.errors import (
@@ -41,6 +42,7 @@ from barnabas.protocol.messages.stop_replica import (
 )
 
 if TYPE_CHECKING:
+    from barnabas.replication.partition import Partition
     from barnabas.replication.replica_manager import ReplicaManager
 
 logger = logging.getLogger(__name__)
@@ -52,6 +54,8 @@ DELETING_EPOCH = -2
 NO_EPOCH = -1
 
 PARTITIONS_PER_SLICE = 16
+
+_Order = tuple[TopicPartition, Uuid, LeaderAndIsrPartitionState, LeaderAndIsrPartitionError]
 
 
 class LeadershipOrders:
@@ -77,40 +81,46 @@ class LeadershipOrders:
                 return LeaderAndIsrResponse(error_code=error.code)
             response = LeaderAndIsrResponse(topics=[])
             by_topic: dict[str, LeaderAndIsrTopicError] = {}
-            named: set[TopicPartition] = set()
-            for count, (topic, topic_id, state) in enumerate(_partition_states(request), 1):
+            orders: list[_Order] = []
+            for topic, topic_id, state in _partition_states(request):
                 key = TopicPartition(topic, state.partition_index)
-                named.add(key)
-                error_code = self._apply(key, topic_id, state)
-                outcome = LeaderAndIsrPartitionError(
-                    topic_name=topic, partition_index=state.partition_index, error_code=error_code
-                )
+                outcome = LeaderAndIsrPartitionError(topic_name=topic, partition_index=state.partition_index)
                 if topic not in by_topic:
                     by_topic[topic] = LeaderAndIsrTopicError(topic_id=topic_id, partition_errors=[])
                     response.topics.append(by_topic[topic])
                 by_topic[topic].partition_errors.append(outcome)
-                if count % PARTITIONS_PER_SLICE == 0:
-                    await asyncio.sleep(0)
+                orders.append((key, topic_id, state, outcome))
+            await self._apply_all(orders)
             if request.type == FULL_LIST:
-                self._replicas.set_aside_strays(named)
+                self._replicas.set_aside_strays({key for key, *_ in orders})
             self._replicas.fetchers.close_idle()
             return response
 
-    def _apply(self, key: TopicPartition, topic_id: Uuid, state: LeaderAndIsrPartitionState) -> int:
-        try:
-            self._lead_or_follow(key, topic_id, state)
-        except KafkaError as error:
-            logger.info("%s: an order of epoch %d is refused: %s", key, state.leader_epoch, error)
-            return error.code
-        except OSError as error:
-            logger.error("%s: %s", key, error)
-            return KafkaStorageError.code
-        except Exception:
-            logger.exception("%s: an order of epoch %d failed", key, state.leader_epoch)
-            return UnknownServerError.code
-        return NONE
+    async def _apply_all(self, orders: list[_Order]) -> None:
+        """First what we lead, and only at the end we begin to fetch: the others have the same orders,
+        and who is asked for a partition that it does not lead yet has to refuse."""
+        me = self._replicas.broker_id
+        to_follow: list[tuple[Partition, LeaderAndIsrPartitionError]] = []
+        ordered = sorted(orders, key=lambda order: order[2].leader != me)
+        for count, (key, topic_id, state, outcome) in enumerate(ordered, 1):
+            with _errors_in(outcome, key, state.leader_epoch):
+                partition = self._lead_or_follow(key, topic_id, state)
+                if partition is not None:
+                    to_follow.append((partition, outcome))
+            if count % PARTITIONS_PER_SLICE == 0:
+                await asyncio.sleep(0)
+        for count, (partition, outcome) in enumerate(to_follow, 1):
+            with _errors_in(outcome, partition.topic_partition, partition.leader_epoch):
+                if partition.log.log_directory.failure is not None:
+                    raise KafkaStorageError(f"the log directory of {partition.topic_partition} is offline")
+                self._replicas.fetchers.follow(partition)
+            if count % PARTITIONS_PER_SLICE == 0:
+                await asyncio.sleep(0)
 
-    def _lead_or_follow(self, key: TopicPartition, topic_id: Uuid, state: LeaderAndIsrPartitionState) -> None:
+    def _lead_or_follow(
+        self, key: TopicPartition, topic_id: Uuid, state: LeaderAndIsrPartitionState
+    ) -> Partition | None:
+        """Returns the partition if it is to be fetched from another leader than before."""
         replicas = self._replicas
         known = replicas.find(key)
         if known is not None:
@@ -136,18 +146,20 @@ class LeadershipOrders:
                 controller_epoch=state.controller_epoch,
             )
             replicas.elected(partition, is_new=is_new)
-        else:
-            is_new = partition.become_follower(
-                BrokerId(state.leader),
-                state.leader_epoch,
-                assigned,
-                isr,
-                partition_epoch=state.partition_epoch,
-                controller_epoch=state.controller_epoch,
-            )
-            if is_new:
-                replicas.fetchers.follow(partition)
-                replicas.resigned(partition)
+            return None
+        is_new = partition.become_follower(
+            BrokerId(state.leader),
+            state.leader_epoch,
+            assigned,
+            isr,
+            partition_epoch=state.partition_epoch,
+            controller_epoch=state.controller_epoch,
+        )
+        if not is_new:
+            return None
+        replicas.fetchers.unfollow(key)
+        replicas.resigned(partition)
+        return partition
 
     @staticmethod
     def _check_order(leader_epoch: int, partition_epoch: int, state: LeaderAndIsrPartitionState) -> None:
@@ -195,6 +207,22 @@ class LeadershipOrders:
         except KafkaError as error:
             return error.code
         return NONE
+
+
+@contextmanager
+def _errors_in(outcome: LeaderAndIsrPartitionError, key: TopicPartition, leader_epoch: int) -> Iterator[None]:
+    """What goes wrong with one partition is told of that partition."""
+    try:
+        yield
+    except KafkaError as error:
+        logger.info("%s: an order of epoch %d is refused: %s", key, leader_epoch, error)
+        outcome.error_code = error.code
+    except OSError as error:
+        logger.error("%s: %s", key, error)
+        outcome.error_code = KafkaStorageError.code
+    except Exception:
+        logger.exception("%s: an order of epoch %d failed", key, leader_epoch)
+        outcome.error_code = UnknownServerError.code
 
 
 def _partition_states(

@@ -78,15 +78,17 @@ class ReplicatedPartition(LedPartition):
         if not self.has_enough_replicas:
             return NO_OFFSET
         host = self.host
-        leader_end_offset = self.log.log_end_offset
-        now_ms = host.clock.monotonic_ms()
-        lag_time_max_ms = host.settings.replica_lag_time_max_ms
+        maximal_isr = self.maximal_isr
         for broker_id, follower in self.followers.items():
             if follower.end_offset < end_offset and (
-                broker_id in self.maximal_isr
+                broker_id in maximal_isr
                 or (
                     follower.end_offset >= 0
-                    and follower.is_caught_up(leader_end_offset, now_ms, lag_time_max_ms)
+                    and follower.is_caught_up(
+                        self.log.log_end_offset,
+                        host.clock.monotonic_ms(),
+                        host.settings.replica_lag_time_max_ms,
+                    )
                     and host.is_live(broker_id)
                 )
             ):

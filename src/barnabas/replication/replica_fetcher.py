@@ -1,7 +1,9 @@
 """Follows one other broker: fetches what it leads and we replicate, and appends it.
 
-One task and one channel. Each turn sends one fetch for all partitions (an incremental session, so
-only what changed is mentioned), waits for the answer, and applies it partition by partition.
+One channel, and one fetch at a time for all partitions (an incremental session, so only what changed
+is mentioned). An answer is applied partition by partition where it arrives, and the next fetch leaves
+from there: a write waits for this, so no task is woken in between. A task does what takes time: it
+connects, asks for offsets, and waits while there is nothing to fetch.
 
 Where a follower's log leaves the leader's is found by epochs (KIP-101, KIP-279, KIP-595): each
 fetch says under which leader epoch our last batch was written. If that epoch ended elsewhere in
@@ -56,6 +58,7 @@ THROTTLED_PAUSE_MS = 250.0
 LAST_VERSION_BY_NAME = 12
 VERSION_WITH_REPLICA_STATE = 15
 LATEST, EARLIEST = -1, -2
+NAMED_MAX = 3
 
 _SESSION_LOST = frozenset(
     {FetchSessionIdNotFound.code, FetchSessionTopicIdError.code, InvalidFetchSessionEpoch.code}
@@ -90,9 +93,14 @@ class ReplicaFetcher:
         self._waiting: dict[TopicPartition, FollowedPartition] = {}
         """Left out of the session: paused, throttled, out of range, or waiting for the disk."""
         self._failed: set[TopicPartition] = set()
+        self._refused_first: dict[int, list[TopicPartition]] = {}
+        """In the answer at hand, by error: partitions that were not refused before."""
         self._channel: Channel | None = None
         self._connect_failures = 0
         self._awake = asyncio.Event()
+        self._pursuit: asyncio.Future[None] | None = None
+        """While fetch follows fetch: done when the task is needed again."""
+        self._request = fetch.FetchRequest()
         self._task: asyncio.Task[None] | None = None
 
     # -- which partitions ---------------------------------------------------------------------
@@ -229,14 +237,22 @@ class ReplicaFetcher:
         await asyncio.sleep(delay_ms / 1_000)
 
     async def _fetch(self, channel: Channel) -> None:
-        settings = self._settings
+        """Fetch again and again, until there is something that takes time or the leader is lost."""
+        pursuit = self._pursuit = asyncio.get_running_loop().create_future()
+        try:
+            self._ask(channel)
+            await pursuit
+        finally:
+            self._pursuit = None
+
+    def _ask(self, channel: Channel) -> None:
+        settings, request = self._settings, self._request
         version_max = None if self._session.settle_naming() else LAST_VERSION_BY_NAME
-        request = fetch.FetchRequest(
-            max_wait_ms=settings.replica_fetch_wait_max_ms,
-            min_bytes=settings.replica_fetch_min_bytes,
-            max_bytes=settings.replica_fetch_response_max_bytes,
-        )
-        if channel.version_for(fetch.FetchRequest, version_max) >= VERSION_WITH_REPLICA_STATE:
+        version = channel.version_for(fetch.FetchRequest, version_max)
+        request.max_wait_ms = settings.replica_fetch_wait_max_ms
+        request.min_bytes = settings.replica_fetch_min_bytes
+        request.max_bytes = settings.replica_fetch_response_max_bytes
+        if version >= VERSION_WITH_REPLICA_STATE:
             request.replica_state = fetch.ReplicaState(
                 replica_id=self._broker_id, replica_epoch=self._broker_epoch()
             )
@@ -244,14 +260,47 @@ class ReplicaFetcher:
             request.replica_id = self._broker_id
         self._leave_out_throttled()
         if not len(self._session):
+            self._end_pursuit()
             return
         self._session.fill(request, settings.replica_fetch_max_bytes)
-        answer = await channel.send(
+        channel.post(
             request,
             fetch.FetchResponse,
-            version_max=version_max,
+            version,
+            answered=self._answered,
+            failed=self._end_pursuit,
             timeout_ms=settings.replica_socket_timeout_ms,
         )
+
+    def _end_pursuit(self, error: Exception | None = None) -> None:
+        pursuit = self._pursuit
+        if pursuit is None or pursuit.done():
+            return
+        if error is None:
+            pursuit.set_result(None)
+        else:
+            pursuit.set_exception(error)
+
+    def _answered(self, answer: fetch.FetchResponse) -> None:
+        if self._pursuit is None or self._pursuit.done():
+            return  # nobody follows any more
+        try:
+            self._apply(answer)
+            self._revive()
+            channel = self._channel
+            if (
+                channel is None
+                or channel.is_closed
+                or not len(self._session)
+                or any(each.is_out_of_range for each in self._waiting.values())
+            ):
+                self._end_pursuit()
+            else:
+                self._ask(channel)
+        except Exception as error:  # noqa: BLE001 - the task decides what becomes of it
+            self._end_pursuit(error)
+
+    def _apply(self, answer: fetch.FetchResponse) -> None:
         if answer.error_code in _SESSION_LOST:
             self._session.reset()
             return
@@ -266,6 +315,8 @@ class ReplicaFetcher:
         self._session.answered(answer.session_id)
         for followed, data in asked:
             self._take(followed, data)
+        if self._refused_first:
+            self._report_refusals()
 
     def _leave_out_throttled(self) -> None:
         """Partitions that have catching up to do wait while the quota is used up."""
@@ -329,8 +380,16 @@ class ReplicaFetcher:
             self._pause(followed, 0)
             return
         if followed.failures == 0:
-            logger.info("%s: broker %d says: %s", followed.key, self.source, name_of(error_code))
+            self._refused_first.setdefault(error_code, []).append(followed.key)
         self._back_off(followed)
+
+    def _report_refusals(self) -> None:
+        """In one line for each error: a leader may not have heard yet of a thousand partitions."""
+        refused, self._refused_first = self._refused_first, {}
+        for error_code, keys in refused.items():
+            names = ", ".join(map(str, keys[:NAMED_MAX]))
+            more = f" and {len(keys) - NAMED_MAX} more" if len(keys) > NAMED_MAX else ""
+            logger.info("%s%s: broker %d says: %s", names, more, self.source, name_of(error_code))
 
     def _truncate(self, followed: FollowedPartition, leader: fetch.EpochEndOffset) -> None:
         log = followed.partition.log

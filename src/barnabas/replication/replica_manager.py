@@ -278,7 +278,7 @@ class ReplicaManager(ReadableReplicas):
 
     def _follower_advanced(self, partition: ReplicatedPartition) -> None:
         """A follower's fetch moved the high watermark or the low one."""
-        self._complete_all(partition.topic_partition)
+        self._complete_committed(partition.topic_partition)
 
     def _follower_appended(self, partition: Partition) -> None:
         """We have copied records: consumers that read from this follower may go on."""

@@ -197,7 +197,7 @@ class ReadableReplicas(WaitingReplicas):
         """A follower that catches up over its quota is told the offsets, and gets no records."""
         throttle = self._leader_throttle
         is_held = (
-            throttle.is_exceeded and params.replica_id not in partition.isr and throttle.applies_to(partition)
+            params.replica_id not in partition.isr and throttle.is_exceeded and throttle.applies_to(partition)
         )
         read = partition.read(
             ask,
@@ -215,8 +215,8 @@ class ReadableReplicas(WaitingReplicas):
         throttle = self._leader_throttle
         return (
             params.is_from_follower
-            and throttle.is_exceeded
             and params.replica_id not in partition.isr
+            and throttle.is_exceeded
             and throttle.applies_to(partition)
         )
 

@@ -92,6 +92,13 @@ class WaitingReplicas(ReplicaTable):
             purgatory.check_and_complete(session)
         purgatory.check_and_complete(key)
 
+    def _complete_committed(self, key: TopicPartition) -> None:
+        """A watermark moved: who waits for that may go on. Followers wait for records."""
+        self._complete_produce(key)
+        self.board.note(key)
+        self.fetch_purgatory.check_and_complete(key)
+        self.delete_records_purgatory.check_and_complete(key)
+
     def _complete_all(self, key: TopicPartition) -> None:
         self._complete_produce(key)
         self._complete_fetch(key)

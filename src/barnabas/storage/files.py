@@ -8,7 +8,7 @@ What is promised: `write_at`, `truncate`, `rename` and `unlink` are durable only
 of the file (its bytes) or `sync_directory` (its name). `replace` packs the one safe way to
 change a small file: temporary file, sync, rename, directory sync.
 """
-# ruff: noqa: PTH103, PTH104, PTH105, PTH108, PTH110, PTH116, PTH120, PTH123, SIM105
+# ruff: noqa: PTH102, PTH103, PTH104, PTH105, PTH108, PTH110, PTH112, PTH116, PTH120, PTH123, SIM105
 
 from __future__ import annotations
 
@@ -76,7 +76,10 @@ class Files(Protocol):
         """Remove the file; a file that is not there is as good as removed."""
         ...
 
-    def make_directory(self, path: str) -> None: ...
+    def make_directory(self, path: str) -> bool:
+        """With those above it; False if it was there."""
+        ...
+
     def remove_tree(self, path: str) -> None: ...
     def lock(self, path: str) -> Held: ...
 
@@ -214,8 +217,16 @@ class RealFiles:
         except FileNotFoundError:
             pass
 
-    def make_directory(self, path: str) -> None:
-        os.makedirs(path, exist_ok=True)
+    def make_directory(self, path: str) -> bool:
+        try:
+            os.mkdir(path)
+        except FileExistsError:
+            if not os.path.isdir(path):
+                raise
+            return False
+        except FileNotFoundError:
+            os.makedirs(path, exist_ok=True)
+        return True
 
     def remove_tree(self, path: str) -> None:
         try:

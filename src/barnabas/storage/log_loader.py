@@ -64,10 +64,11 @@ def open_log(
     """The log in `directory`, which is made when it is not there.
 
     `is_clean`: the last shutdown closed every log, so nothing needs to be verified."""
-    environment.files.make_directory(directory)
+    is_new = environment.files.make_directory(directory)
     loader = _Loader(directory, config, environment)
-    loader.finish_interrupted_swaps()
-    loader.load_segments()
+    if not is_new:
+        loader.finish_interrupted_swaps()
+        loader.load_segments()
     has_epochs = LEADER_EPOCHS in loader.sizes
     epochs = read_leader_epochs(environment.files, directory) if has_epochs else LeaderEpochCache([])
     producers = loader.recover(epochs, recovery_point, log_start_offset, is_clean=is_clean)

@@ -255,12 +255,14 @@ class PowerCutFiles:
 
             self._change(_parent(path), apply)
 
-    def make_directory(self, path: str) -> None:
+    def make_directory(self, path: str) -> bool:
         self.check("make_directory", path)
-        if path not in self._directories:
-            if _parent(path) not in self._directories:
-                self.make_directory(_parent(path))
-            self._change(_parent(path), lambda _, directories: directories.add(path))
+        if path in self._directories:
+            return False
+        if _parent(path) not in self._directories:
+            self.make_directory(_parent(path))
+        self._change(_parent(path), lambda _, directories: directories.add(path))
+        return True
 
     def remove_tree(self, path: str) -> None:
         self.check("remove_tree", path)

@@ -4,6 +4,7 @@ import hashlib
 import os
 import socket
 
+import pytest
 from tests.scenario.network.harness import Later, framed, serving, turns, until
 
 from barnabas.core.regions import FileRegion
@@ -75,17 +76,18 @@ async def test_a_region_larger_than_all_buffers_reaches_a_slow_reader_though_its
     file.close()
 
 
-async def test_a_region_beyond_the_end_of_its_file_closes_the_connection(tmp_path, caplog):
+@pytest.mark.parametrize(("length", "arrives"), [(100, b""), (100_000, (100_000).to_bytes(4) + b"short")])
+async def test_a_region_beyond_the_end_of_its_file_closes_the_connection(tmp_path, caplog, length, arrives):
     (tmp_path / "log").write_bytes(b"short")
     file = File(tmp_path / "log")
 
     def dispatch(exchange, frame):
-        exchange.respond([FileRegion(file, 0, 100)])
+        exchange.respond([FileRegion(file, 0, length)])
 
     async with serving(dispatch) as served:
         client = await served.connect()
         await client.send(b"fetch")
-        assert await client.receive_exactly(9) == (100).to_bytes(4) + b"short"
+        assert await client.receive_exactly(len(arrives)) == arrives
         assert await client.sees_the_end()
         assert served.closed("send_failed") == 1
     assert len(caplog.records) == 1

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from barnabas.client.channel import Address, Channel
+from barnabas.cluster.znodes import PartitionState
 from barnabas.core.errors import (
     FencedLeaderEpoch,
     InconsistentTopicId,
@@ -14,7 +15,7 @@ from barnabas.core.errors import (
     StaleControllerEpoch,
     UnknownTopicOrPartition,
 )
-from barnabas.core.ids import Uuid
+from barnabas.core.ids import TopicPartition, Uuid
 from barnabas.protocol.messages import leader_and_isr, update_metadata
 from barnabas.protocol.messages.leader_and_isr import LeaderAndIsrResponse
 from tests.scenario.replication.support import TOPIC, ZERO, Listener, eventually, trio
@@ -41,6 +42,45 @@ async def test_old_versions_are_answered_in_their_form(tmp_path: Path) -> None:
         assert answer.topics == []
         assert [each.error_code for each in answer.partition_errors] == [0]
         assert cluster[1].partition().leader_epoch == 1
+
+
+async def test_a_broker_leads_before_it_follows_and_answers_in_the_order_asked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keys = [TopicPartition(TOPIC, number) for number in range(40)]
+    async with trio(tmp_path, 2) as cluster:
+        for key in keys:
+            cluster.store.states[key] = PartitionState(
+                leader=1 + key.partition % 2, leader_epoch=0, isr=(1, 2), controller_epoch=1, state_version=0
+            )
+        await cluster.tell_metadata(keys, [1, 2])
+        heard: list[str] = []
+        replicas = cluster[1].replicas
+        elected, follow = replicas.elected, replicas.fetchers.follow
+        monkeypatch.setattr(
+            replicas, "elected", lambda *given, **more: [heard.append("leads"), elected(*given, **more)]
+        )
+        monkeypatch.setattr(
+            replicas.fetchers, "follow", lambda *given: [heard.append("follows"), follow(*given)]
+        )
+        answer = await cluster[1].ask(cluster.order(keys, [1, 2], 1), LeaderAndIsrResponse)
+        assert heard == ["leads"] * 20 + ["follows"] * 20
+        (topic,) = answer.topics
+        assert [each.partition_index for each in topic.partition_errors] == list(range(40))
+
+
+async def test_a_leader_that_does_not_know_yet_is_complained_of_once(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", "barnabas.replication.replica_fetcher")
+    keys = [TopicPartition(TOPIC, number) for number in range(40)]
+    async with trio(tmp_path, 2) as cluster:
+        await cluster.lead(2, epoch=0, keys=keys, tell=[1])
+        await eventually(lambda: "and 37 more: broker 2 says" in caplog.text)
+        await cluster.lead(2, epoch=1, keys=keys)
+        produced = await cluster[2].produce(b"record", key=keys[-1])
+        assert (produced.error_code, cluster[1].end(keys[-1])) == (0, 1)
+        assert caplog.text.count("broker 2 says") < len(keys) / 4
 
 
 async def test_a_former_controller_is_refused(tmp_path: Path) -> None:

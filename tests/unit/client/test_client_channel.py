@@ -203,10 +203,74 @@ async def test_requests_without_an_answer_have_left_when_the_channel_is_finished
             await arrived.wait()
 
 
-def frames_of(stream: bytes, cuts: list[int]) -> tuple[list[bytes], list[BaseException | None]]:
+async def test_a_posted_request_is_answered_where_the_answer_arrives() -> None:
+    async with scripted_broker({ApiKey.METADATA: echo_topics}) as broker:
+        channel = await connect(broker)
+        names: list[str | None] = []
+        done = asyncio.Event()
+
+        def answered(answer: MetadataResponse) -> None:
+            names.append(answer.topics[0].name)
+            if len(names) == 3:
+                done.set()
+            else:
+                post(f"t{len(names)}")
+
+        def post(name: str) -> None:
+            version = channel.version_for(MetadataRequest)
+            channel.post(
+                ask(name), MetadataResponse, version, answered=answered, failed=pytest.fail, timeout_ms=60_000
+            )
+
+        post("t0")
+        async with asyncio.timeout(60):
+            await done.wait()
+        assert names == ["t0", "t1", "t2"]
+        await channel.finish()
+
+
+@pytest.mark.parametrize(
+    ("answer", "expected"), [(HANG_UP, NetworkException), (SILENCE, RequestTimedOut)], ids=["gone", "silent"]
+)
+async def test_a_posted_request_fails_once(answer: Answer, expected: type[Exception]) -> None:
+    async with scripted_broker({ApiKey.METADATA: lambda _request, _version: answer}) as broker:
+        channel = await connect(broker)
+        failures: list[Exception] = []
+        failed = asyncio.Event()
+
+        def note(error: Exception) -> None:
+            failures.append(error)
+            failed.set()
+
+        version = channel.version_for(MetadataRequest)
+        channel.post(ask("t"), MetadataResponse, version, answered=pytest.fail, failed=note, timeout_ms=200)
+        async with asyncio.timeout(60):
+            await failed.wait()
+        await channel.finish()
+        assert [type(failure) for failure in failures] == [expected]
+        assert channel.is_closed
+
+
+async def test_a_request_that_was_answered_in_time_never_expires() -> None:
+    async with scripted_broker({ApiKey.METADATA: echo_topics}) as broker:
+        channel = await connect(broker)
+        await channel.send(ask("t"), MetadataResponse, timeout_ms=5)
+        await asyncio.sleep(0.02)  # longer than the request would have waited
+        assert not channel.is_closed
+        await channel.finish()
+
+
+def frames_of(
+    stream: bytes, cuts: list[int], *, reuse: bool = False
+) -> tuple[list[bytes], list[BaseException | None]]:
     frames: list[bytes] = []
     closed: list[BaseException | None] = []
-    protocol = FrameProtocol(lambda frame: frames.append(bytes(frame)), closed.append)
+
+    def take(frame: memoryview) -> bool:
+        frames.append(bytes(frame))
+        return reuse
+
+    protocol = FrameProtocol(take, closed.append)
     for start, end in zip([0, *cuts], [*cuts, len(stream)], strict=True):
         piece = stream[start:end]
         while piece:
@@ -225,6 +289,33 @@ async def test_frames_are_the_same_wherever_the_stream_is_cut() -> None:
         for second in range(first, len(stream), 97):
             assert frames_of(stream, [first, second])[0] == bodies
     assert frames_of(stream, list(range(1, len(stream))))[0] == bodies
+
+
+async def test_frames_that_share_their_memory_one_after_the_other_are_the_same() -> None:
+    bodies = [bytes([number]) * size for number, size in enumerate([100_000, 70_000, 200_000, 3, 150_000])]
+    stream = b"".join(struct.pack(">i", len(body)) + body for body in bodies)
+    for cuts in ([], [99_000, 100_010, 170_020], list(range(1_000, len(stream), 1_000))):
+        assert frames_of(stream, cuts, reuse=True)[0] == bodies
+
+
+async def test_memory_is_used_again_only_when_it_is_given_back() -> None:
+    for reuse in (True, False):
+        seen: list[memoryview] = []
+
+        def take(frame: memoryview, seen: list[memoryview] = seen, reuse: bool = reuse) -> bool:
+            seen.append(frame)
+            return reuse
+
+        protocol = FrameProtocol(take, lambda _: None)
+        for _ in range(2):
+            stream = struct.pack(">i", 100_000) + bytes(100_000)
+            while stream:
+                buffer = protocol.get_buffer(-1)
+                taken = min(len(buffer), len(stream))
+                buffer[:taken] = stream[:taken]
+                protocol.buffer_updated(taken)
+                stream = stream[taken:]
+        assert (seen[0].obj is seen[1].obj) is reuse
 
 
 @pytest.mark.parametrize("size", [-1, FRAME_BYTES_MAX + 1])

@@ -41,6 +41,14 @@ class Reluctant:
         return self._take(file[position : position + count])
 
 
+class Counted(Reluctant):
+    calls = 0
+
+    def _take(self, data):
+        self.calls += 1
+        return super()._take(data)
+
+
 class MemoryFile:
     def __init__(self, content):
         self.content = content
@@ -121,8 +129,18 @@ def test_a_turn_sends_its_share_and_no_more():
     assert turns > 3
 
 
-def test_a_region_beyond_the_end_of_its_file_is_noticed():
-    output = Output(Reluctant([100]), Counter())
-    output.put([FileRegion(MemoryFile(b"abc"), 0, 4)])
+@pytest.mark.parametrize("size", [3, JOINED_BYTES_MAX])
+def test_a_region_beyond_the_end_of_its_file_is_noticed(size):
+    output = Output(Reluctant([1 << 30]), Counter())
+    output.put([FileRegion(MemoryFile(bytes(size)), 0, size + 1)])
     with pytest.raises(RegionCutShort):
         output.flush()
+
+
+@pytest.mark.parametrize(("size", "sends"), [(1_000, 1), (JOINED_BYTES_MAX, 3)])
+def test_a_small_piece_of_a_file_leaves_with_the_rest_of_its_frame(size, sends):
+    sock = Counted([1 << 30])
+    output = Output(sock, Counter())
+    output.put([b"before", FileRegion(MemoryFile(CONTENT), 0, size), b"after"])
+    assert output.flush()
+    assert sock.calls == sends
