@@ -158,11 +158,16 @@ def _torment(scene: Scene, options: argparse.Namespace) -> list[str]:
         worker.start()
     struck = _strike_until(scene, time.monotonic() + options.seconds, options.fault)
     logger.info("%d faults; now everything heals", struck)
-    _end(writers)
-    _wait_until_whole(scene)
-    _wait_until_copied(cluster.bootstrap)
-    _end(readers)
-    _end(copiers)
+    try:
+        _end(writers)
+        _wait_until_whole(scene)
+        _wait_until_copied(cluster.bootstrap)
+        _end(readers)
+        _end(copiers)
+    except TimeoutError:
+        for worker in workers:
+            logger.info("%s", worker.where())
+        raise
     for topic in (SOURCE, TARGET):
         history.final |= read_all(cluster.bootstrap, topic, PARTITIONS, committed=False)
         history.final_committed |= read_all(cluster.bootstrap, topic, PARTITIONS, committed=True)

@@ -11,6 +11,7 @@ import sys
 import threading
 import time
 import traceback
+from collections import deque
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -29,6 +30,7 @@ PAUSE_S = 0.005
 POLL_S = 0.1
 BATCH_MAX = 50
 TRANSACTION_TIMEOUT_MS = 20_000
+ERRORS_KEPT = 30
 
 
 class Worker:
@@ -39,6 +41,7 @@ class Worker:
         self.failure: BaseException | None = None
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+        self._met: deque[str] = deque(maxlen=ERRORS_KEPT)
 
     def start(self) -> None:
         self._thread.start()
@@ -49,11 +52,18 @@ class Worker:
     def join(self, timeout_s: float = 60.0) -> None:
         self._thread.join(timeout_s)
         if self._thread.is_alive():
-            frame = sys._current_frames()[self._thread.ident or 0]
-            where = "".join(traceback.format_stack(frame))
-            raise TimeoutError(f"{self.name} does not stop; it is at\n{where}")
+            raise TimeoutError(f"{self.name} does not stop")
         if self.failure is not None:
             raise self.failure
+
+    def where(self) -> str:
+        """What it is doing, and the errors that it met last: for whoever wonders why it is late."""
+        frame = sys._current_frames().get(self._thread.ident or 0)
+        stack = "".join(traceback.format_stack(frame)) if frame else "nowhere: it has ended\n"
+        return f"{self.name} is at\n{stack}and met\n" + "\n".join(self._met)
+
+    def _meet(self, error: KafkaException) -> None:
+        self._met.append(f"{time.strftime('%H:%M:%S')} {error}")
 
     def _run(self) -> None:
         try:
@@ -178,7 +188,8 @@ class Copying(Worker):
                 consumer = self._new_consumer()
                 while not self._stop.is_set():
                     self._copy_some(producer, consumer)
-            except KafkaException:
+            except KafkaException as error:
+                self._meet(error)
                 time.sleep(0.2)  # fenced, or fatal in another way: begin anew, as a restarted process would
             finally:
                 if consumer is not None:
@@ -196,7 +207,7 @@ class Copying(Worker):
                 "log_level": 0,
             }
         )
-        _retry(lambda: producer.init_transactions(10), self._stop)
+        self._retry(lambda: producer.init_transactions(10))
         return producer
 
     def _new_consumer(self) -> Consumer:
@@ -231,15 +242,27 @@ class Copying(Worker):
             producer.send_offsets_to_transaction(
                 _next_offsets(messages), consumer.consumer_group_metadata(), 20
             )
-            _retry(lambda: producer.commit_transaction(20), self._stop, attempts=10)
+            self._retry(lambda: producer.commit_transaction(20), attempts=10)
             transaction.outcome = Outcome.ACKNOWLEDGED
         except KafkaException as failure:
             error: KafkaError = failure.args[0]
             if error.txn_requires_abort():
-                _retry(lambda: producer.abort_transaction(20), self._stop, attempts=10)
+                self._retry(lambda: producer.abort_transaction(20), attempts=10)
                 transaction.outcome = Outcome.REFUSED
             # What was read counts as unread: a fresh consumer starts from what is committed.
             raise
+
+    def _retry(self, action: Callable[[], object], attempts: int = 100) -> None:
+        """librdkafka's transactional calls may be called again when their error says so."""
+        for attempt in range(attempts):
+            try:
+                action()
+            except KafkaException as failure:
+                self._meet(failure)
+                if not failure.args[0].retriable() or attempt == attempts - 1 or self._stop.is_set():
+                    raise
+            else:
+                return
 
 
 def _next_offsets(messages: Iterable[Message]) -> list[TopicPartition]:
@@ -248,18 +271,6 @@ def _next_offsets(messages: Iterable[Message]) -> list[TopicPartition]:
         place = (message.topic() or "", message.partition() or 0)
         following[place] = max(following.get(place, 0), (message.offset() or 0) + 1)
     return [TopicPartition(topic, partition, offset) for (topic, partition), offset in following.items()]
-
-
-def _retry(action: Callable[[], object], stop: threading.Event, attempts: int = 100) -> None:
-    """librdkafka's transactional calls may be called again when their error says so."""
-    for attempt in range(attempts):
-        try:
-            action()
-        except KafkaException as failure:
-            if not failure.args[0].retriable() or attempt == attempts - 1 or stop.is_set():
-                raise
-        else:
-            return
 
 
 def read_all(
