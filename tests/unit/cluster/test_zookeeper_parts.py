@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections import deque
+from types import SimpleNamespace
+from typing import Any
+
 import pytest
 from kazoo.protocol import serialization as jute
 
@@ -101,3 +105,35 @@ def test_the_failure_of_a_transaction_is_the_one_that_was_not_rolled_back() -> N
     rolled_back, bad_version, inconsistent = (jute.EXCEPTIONS[code]() for code in (0, -103, -2))
     assert wire.first_failure([rolled_back, bad_version, inconsistent]) == (1, bad_version)
     assert wire.first_failure(["/a", True]) is None
+
+
+class _Growing:
+    """A request during whose sending another thread asks for more."""
+
+    type = 3
+
+    def __init__(self, queue: deque[Any], left: int) -> None:
+        self._queue = queue
+        self._left = left
+
+    def serialize(self) -> bytes:
+        if self._left:
+            self._queue.append((_Growing(self._queue, self._left - 1), None))
+        return b"body"
+
+
+def test_requests_may_be_added_while_others_are_sent() -> None:
+    queue: deque[Any] = deque()
+    queue.extend((_Growing(queue, 2), None) for _ in range(3))
+    client = SimpleNamespace(_queue=queue, _pending=deque())
+    connection = wire._Connection.__new__(wire._Connection)
+    written: list[bytes] = []
+    connection.client, connection._xid = client, 0
+    connection._write = lambda data, _: written.append(data)
+    connection._read_sock = SimpleNamespace(recv=lambda _: b"")
+    connection._send_request(1.0, 1.0)
+    assert [xid for *_, xid in client._pending] == [1, 2, 3]
+    assert len(queue) == 3
+    assert b"".join(written) == b"".join(
+        len(b"body" * 3).to_bytes(4) + xid.to_bytes(4) + (3).to_bytes(4) + b"body" for xid in (1, 2, 3)
+    )

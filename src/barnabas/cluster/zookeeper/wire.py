@@ -13,7 +13,6 @@ the session, and so the promise to be told, goes on. The session keeps them and 
 from __future__ import annotations
 
 import contextlib
-import itertools
 import logging
 import socket
 from collections.abc import Callable, Sequence
@@ -208,9 +207,12 @@ class _Connection(ConnectionHandler):  # type: ignore[misc]
             return
         parts: list[bytes] = []
         first_xid = self._xid + 1
-        for xid, (request, _) in enumerate(itertools.islice(queue, count), first_xid):
+        for index in range(count):
+            # By index: the loop's thread adds to the queue meanwhile, which would end an iteration.
+            request, _ = queue[index]
             body = request.serialize()
-            parts += (jute.int_struct.pack(8 + len(body)), jute.int_int_struct.pack(xid, request.type), body)
+            head = jute.int_int_struct.pack(first_xid + index, request.type)
+            parts += (jute.int_struct.pack(8 + len(body)), head, body)
         self._write(b"".join(parts), connect_timeout)
         for xid in range(first_xid, first_xid + count):
             pending.append((*queue.popleft(), xid))
