@@ -11,7 +11,9 @@ import pytest
 pytest.importorskip("pyspark", reason="PySpark is not installed")
 
 from barnabas.records.builder import build_batch
+from pyspark_barnabas.fetch import DataLoss
 from pyspark_barnabas.options import Options
+from pyspark_barnabas.segment_stream import SegmentStreamReader
 from pyspark_barnabas.segments import SegmentReader
 
 SEGMENT_RECORDS = 10
@@ -52,6 +54,9 @@ class Exported:
     def options(self, **more: str) -> Options:
         return Options({"manifest": str(self.home), "subscribe": "events", **more})
 
+    def stream(self, **more: str) -> SegmentStreamReader:
+        return SegmentStreamReader(self.options(**more))
+
 
 def offsets_of(reader: Any, partitions: list[Any]) -> list[int]:
     return [
@@ -70,3 +75,18 @@ def test_a_segment_that_was_compacted_after_the_export_is_read_to_its_new_end(tm
     assert file.stat().st_size < before_bytes
     reader = SegmentReader(exported.options())
     assert offsets_of(reader, reader.partitions()) == [7, *range(10, 20)]
+
+
+def test_offsets_that_another_manifest_does_not_reach_are_not_passed_over(tmp_path: Path) -> None:
+    exported = Exported(tmp_path, 3)
+    reader = exported.stream(startingOffsets="earliest")
+    start = reader.initialOffset()
+    end = reader.latestOffset(start, reader.getDefaultReadLimit())
+    assert end == {"events": {"0": 30}}
+    assert offsets_of(reader, reader.partitions(start, end)) == list(range(30))
+    del exported.row["segments"][2]  # as of a replica that has closed its segments elsewhere
+    exported.write()
+    with pytest.raises(DataLoss, match="ends at 20 of events-0, before offset 30"):
+        reader.partitions(start, end)
+    lenient = exported.stream(startingOffsets="earliest", failOnDataLoss="false")
+    assert offsets_of(lenient, lenient.partitions(start, end)) == list(range(20))
