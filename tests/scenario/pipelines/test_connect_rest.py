@@ -122,6 +122,15 @@ def test_errors_have_connects_codes_and_bodies(http: httpx.Client) -> None:
     assert "did you mean 'parquet'?" in invalid
 
 
+def test_a_change_that_the_broker_refuses_is_not_in_the_way_of_the_next(http: httpx.Client) -> None:
+    http.put("/connectors/a/config", json=CONFIG).raise_for_status()
+    refused = http.put("/connectors/b/config", json={**CONFIG, "path": "x" * 1_100_000})
+    assert refused.status_code == 500
+    assert "exceeds the maximum" in refused.json()["message"]
+    http.put("/connectors/c/config", json=CONFIG).raise_for_status()
+    assert http.get("/connectors").json() == ["a", "c"]
+
+
 def test_plugins_are_listed_and_judge_configurations(http: httpx.Client) -> None:
     classes = {row["class"]: row["type"] for row in http.get("/connector-plugins").json()}
     assert classes["JdbcSink"] == "sink"
