@@ -22,10 +22,14 @@ from pyspark_barnabas import encode
 from pyspark_barnabas import txn as transactions
 from pyspark_barnabas.cluster import EARLIEST, LATEST, READ_COMMITTED, Cluster
 from pyspark_barnabas.fetch import FetchOptions, OffsetRange, read_range
+from pyspark_barnabas.options import OptionError
 from pyspark_barnabas.producer import BatchSender, Outgoing
 from pyspark_barnabas.txn import Transaction
 
 PARTITION: Final = 0
+OPEN_TRANSACTION_MS_MAX: Final = 960_000
+"""A driver that died before its transaction's end keeps it open for as long as brokers allow by default
+(`transaction.max.timeout.ms`, 15 minutes); until then nobody can read what is behind it."""
 
 
 def keep(cluster: Cluster, transaction: Transaction, topic: str, group: str, marker: str) -> None:
@@ -57,9 +61,13 @@ def last_kept(cluster: Cluster, topic: str, group: str) -> str:
     one of another pipeline may stand the marker that is looked for.
     """
     place = TopicPartition(topic, PARTITION)
-    begin = cluster.list_offsets({place: EARLIEST})[place]
+    begin = cluster.list_offsets({place: EARLIEST}).get(place)
+    if begin is None:
+        raise OptionError(f"markerTopic: there is no topic {topic}; create it with cleanup.policy=compact")
     end = cluster.list_offsets({place: LATEST})[place]
-    options = FetchOptions(columns=("key", "value"), isolation=READ_COMMITTED)
+    options = FetchOptions(
+        columns=("key", "value"), isolation=READ_COMMITTED, poll_timeout_ms=OPEN_TRANSACTION_MS_MAX
+    )
     found, key = "", group.encode()
     for batch in read_range(cluster, OffsetRange(topic, PARTITION, begin, end), options):
         for name, value in zip(

@@ -11,7 +11,8 @@ The manifest is read again for every micro-batch; one that was exported anew has
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
@@ -22,7 +23,6 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
-from barnabas.core.ids import TopicPartition
 from pyspark_barnabas import offsets, planning
 from pyspark_barnabas.cluster import LATEST
 from pyspark_barnabas.fetch import DataLoss, OffsetRange
@@ -93,6 +93,11 @@ class SegmentStreamReader(SegmentSource, DataSourceStreamReader, SupportsTrigger
             begin = row["log_start_offset"]
             if place in before and first < begin:
                 self._lose(f"offsets {first} to {begin} of {place} were deleted before they were read")
+            if (reached := _end_of(row)) < last:
+                self._lose(
+                    f"the manifest ends at {reached} of {place}, before offset {last}, which an earlier one "
+                    "reached; export it again from the same broker"
+                )
             ranges += self._ranges(place, row, first, last)
         return pack(ranges)
 
@@ -101,13 +106,14 @@ class SegmentStreamReader(SegmentSource, DataSourceStreamReader, SupportsTrigger
 
     def _ends(self) -> Offsets:
         """Up to where each partition can be read from closed segments."""
-        ends: dict[TopicPartition, int] = {}
-        for place, row in self._rows().items():
-            closed = [segment["end_offset"] for segment in row["segments"]]
-            ends[place] = min(max(closed, default=row["log_start_offset"]), row["last_stable_offset"])
-        return ends
+        return {place: _end_of(row) for place, row in self._rows().items()}
 
     def _lose(self, message: str) -> None:
         if self._fails:
             raise DataLoss(f"{message}. Set failOnDataLoss=false to go on without them.")
         _log.warning("%s", message)
+
+
+def _end_of(row: Mapping[str, Any]) -> int:
+    closed = [segment["end_offset"] for segment in row["segments"]]
+    return int(min(max(closed, default=row["log_start_offset"]), row["last_stable_offset"]))

@@ -212,6 +212,7 @@ def _read_segment(wanted: SegmentRange, columns: tuple[str, ...], isolation: int
         while position < wanted.size_bytes:
             chunk = buffer[: min(len(buffer), wanted.size_bytes - position)]
             chunk = chunk[: os.preadv(descriptor, [chunk], position)]
+            is_whole = len(chunk) < len(buffer)
             if is_legacy(chunk):
                 records = legacy_prefix(chunk)
                 used = len(records)
@@ -223,8 +224,10 @@ def _read_segment(wanted: SegmentRange, columns: tuple[str, ...], isolation: int
                 if batches and batches[-1].next_offset >= wanted.end:
                     return
             if not used:
-                if position + len(chunk) >= wanted.size_bytes:
-                    return  # what a failed write left behind the last batch
+                if is_whole:
+                    # What a failed write left behind the last batch; or nothing, because compaction has put
+                    # a smaller file in the place of the one that the manifest speaks of.
+                    return
                 buffer = np.empty(2 * len(buffer), np.uint8).data
             position += used
     finally:

@@ -63,6 +63,8 @@ class Connection:
         self._client_id = client_id
         self._versions: Mapping[int, tuple[int, int]] = {}
         self._posted: deque[_Posted] = deque()
+        self._arrived: deque[Any] = deque()
+        """Answers that came before one that was asked for, and are yet to be taken."""
         self._correlation_id = 0
         self.is_closed = False
 
@@ -89,6 +91,7 @@ class Connection:
     def close(self) -> None:
         self.is_closed = True
         self._posted.clear()
+        self._arrived.clear()
         self._socket.close()
 
     def __enter__(self) -> Self:
@@ -111,8 +114,11 @@ class Connection:
     def ask(
         self, request: Message, response_class: type[Response], *, version_max: int | None = None
     ) -> Response:
+        """Answers come in the order of the requests: those to what was posted before are kept for `take`."""
         self.post(request, response_class, version_max=version_max)
-        answer = self.take()
+        while len(self._posted) > 1:
+            self._arrived.append(self._receive())
+        answer = self._receive()
         assert isinstance(answer, response_class)
         return answer
 
@@ -141,6 +147,9 @@ class Connection:
 
     def take(self) -> Any:
         """The answer to the oldest request that was posted."""
+        return self._arrived.popleft() if self._arrived else self._receive()
+
+    def _receive(self) -> Any:
         if not self._posted:
             raise NetworkException(f"the connection to {self.endpoint} is closed")
         posted = self._posted[0]

@@ -2,7 +2,9 @@
 
 With acks=all, and where the broker hands out producer ids, the producer is idempotent: every
 batch carries a sequence number, so that one sent twice is written once. One batch of a
-partition is in flight at a time, which keeps the order through retries.
+partition is in flight at a time, which keeps the order through retries. After one that is given
+up its numbers are missing, and the broker would take none that follow: the next `send` begins
+with a new producer id.
 """
 
 from __future__ import annotations
@@ -90,12 +92,21 @@ class Producer:
             queues[batch.partition].append(batch)
             sent += batch.record_count
         while queues:
-            await self._write(topic, [queue[0] for queue in queues.values()])
+            try:
+                await self._write(topic, [queue[0] for queue in queues.values()])
+            except BaseException:
+                self._forget_identity()
+                raise
             for partition in list(queues):
                 queues[partition].popleft()
                 if not queues[partition]:
                     del queues[partition]
         return sent
+
+    def _forget_identity(self) -> None:
+        self._producer_id, self._producer_epoch = NO_PRODUCER_ID, NO_PRODUCER_EPOCH
+        self._sequences.clear()
+        self._identified = self._acks != ACKS_ALL
 
     async def _identify(self) -> None:
         """Take a producer id, if there are any to be had."""

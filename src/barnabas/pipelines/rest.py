@@ -214,6 +214,9 @@ class Rest:
         }
 
     def _status(self, name: str) -> dict[str, Any]:
+        problem = self._service.problem(name)
+        if problem is not None:
+            return self._status_of_invalid(self._service.stored(name), problem)
         pipeline = self._service.pipeline(name)
         state = CONNECT_STATES.get(pipeline.state, pipeline.state.value)
         row: dict[str, Any] = {"state": state, "worker_id": self._service.worker_id}
@@ -237,6 +240,27 @@ class Rest:
                 "dead_letters": pipeline.errors_total,
                 "since_ms": pipeline.since_ms,
                 "progress": None if pipeline.progress is None else pipeline.progress.to_document(),
+            },
+        }
+
+    def _status_of_invalid(self, stored: Stored, problem: str) -> dict[str, Any]:
+        failed = State.FAILED.value
+        return {
+            "name": stored.name,
+            "connector": {"state": failed, "worker_id": self._service.worker_id, "trace": problem},
+            "tasks": [],
+            "type": self._service.connector_type(stored.name),
+            "pipeline": {
+                "state": failed,
+                "delivery": None,
+                "generation": stored.generation,
+                "failures": 0,
+                "restarts": 0,
+                "last_error": problem,
+                "records": 0,
+                "dead_letters": 0,
+                "since_ms": 0,
+                "progress": None,
             },
         }
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import random
 import signal
 import uuid
@@ -21,6 +22,8 @@ from barnabas.pipelines.rest import Rest
 from barnabas.pipelines.service import PipelineService
 from barnabas.pipelines.store import PipelineStore
 from barnabas.pipelines.supervisor import Supervisor
+
+log = logging.getLogger(__name__)
 
 
 class LoopTimers:
@@ -49,12 +52,18 @@ async def open_service(
         try:
             await service.open()
             following = asyncio.create_task(service.follow())
+            following.add_done_callback(_say_why_it_ended)
             yield service, cluster.state.cluster_id or ""
         finally:
             await drivers.close()
             if following is not None:
                 following.cancel()
                 await asyncio.gather(following, return_exceptions=True)
+
+
+def _say_why_it_ended(following: asyncio.Task[None]) -> None:
+    if not following.cancelled() and (error := following.exception()) is not None:
+        log.critical("other services' changes are seen no longer: start this one again", exc_info=error)
 
 
 class _Server(uvicorn.Server):

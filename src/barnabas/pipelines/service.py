@@ -7,6 +7,7 @@ started again carries on with what was answered. Errors carry the HTTP code that
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import replace
 from typing import Any, Protocol
@@ -19,6 +20,8 @@ from barnabas.pipelines.spec import Part, PipelineSpec
 from barnabas.pipelines.store import Change, Claim, Stored, Target
 from barnabas.pipelines.supervisor import State, Supervised, Supervisor
 from barnabas.pipelines.validation import InvalidSpec
+
+log = logging.getLogger(__name__)
 
 CONNECT_STATES = {
     State.STARTING: "UNASSIGNED",
@@ -65,6 +68,8 @@ class PipelineService:
         self._groups = groups
         self._state_location = state_location
         self._stored: dict[str, Stored] = {}
+        self._problems: dict[str, str] = {}
+        """Why a stored pipeline cannot be run: its configuration makes no sense to this release."""
         self.successor: str | None = None
         """Where the service is that has taken over, if one has."""
 
@@ -88,8 +93,8 @@ class PipelineService:
             elif change.stored is not None:
                 self._stored[change.name] = change.stored
                 self._supervise(change.stored)
-            elif self._stored.pop(change.name, None) and change.name in self.supervisor.pipelines:
-                self.supervisor.remove(change.name)
+            elif self._stored.pop(change.name, None):
+                self._put_down(change.name)
 
     def _let_go(self, successor: str) -> None:
         self.successor = successor
@@ -110,8 +115,16 @@ class PipelineService:
             raise ServiceError(404, f"Connector {name} not found")
         return self._stored[name]
 
+    def problem(self, name: str) -> str | None:
+        """Why the pipeline cannot be run, if it cannot."""
+        self.stored(name)
+        return self._problems.get(name)
+
     def spec(self, name: str) -> PipelineSpec:
-        return _effective(self.stored(name))
+        stored = self.stored(name)
+        if name in self._problems:
+            raise ServiceError(409, self._problems[name])
+        return _effective(stored)
 
     async def create(self, name: str, config: Mapping[str, Any], target: Target = Target.RUNNING) -> Stored:
         if name in self._stored:
@@ -136,8 +149,7 @@ class PipelineService:
         self.stored(name)
         await self._store.delete(name)
         self._stored.pop(name, None)
-        if name in self.supervisor.pipelines:
-            self.supervisor.remove(name)
+        self._put_down(name)
 
     async def set_target(self, name: str, target: Target) -> None:
         await self._change(self.stored(name).with_target(target))
@@ -151,6 +163,8 @@ class PipelineService:
 
     def pipeline(self, name: str) -> Supervised:
         self.stored(name)
+        if name in self._problems:
+            raise ServiceError(409, self._problems[name])
         return self.supervisor.pipelines[name]
 
     async def offsets(self, name: str) -> list[dict[str, Any]]:
@@ -199,6 +213,8 @@ class PipelineService:
         await self._change(stored.next_generation(wanted))
 
     def connector_type(self, name: str) -> str:
+        if self.problem(name) is not None:
+            return "unknown"
         return "sink" if self.spec(name).source.type == "topic" else "source"
 
     def topics(self, name: str) -> list[str]:
@@ -236,7 +252,24 @@ class PipelineService:
         return stored
 
     def _supervise(self, stored: Stored) -> None:
-        self.supervisor.put(_effective(stored), stored.target, stored.generation)
+        """A configuration that another release wrote may make no sense here: that concerns it alone."""
+        try:
+            spec = _effective(stored)
+        except InvalidSpec as error:
+            self._put_down(stored.name)
+            self._problems[stored.name] = (
+                f"The stored configuration of {stored.name} is not valid in this release; PUT a valid one to"
+                f" /connectors/{stored.name}/config, or DELETE it:\n{error}"
+            )
+            log.error("%s", self._problems[stored.name])
+            return
+        self._problems.pop(stored.name, None)
+        self.supervisor.put(spec, stored.target, stored.generation)
+
+    def _put_down(self, name: str) -> None:
+        self._problems.pop(name, None)
+        if name in self.supervisor.pipelines:
+            self.supervisor.remove(name)
 
     def _stopped(self, name: str) -> Stored:
         self._check_in_charge()

@@ -124,6 +124,10 @@ class Supervisor:
             )
             self._act(known)
             return
+        if known.removed:
+            # A new one of the same name, while the old one stops: what is told of it begins anew.
+            known.removed, known.progress = False, None
+            known.failures = known.restarts = known.records_total = known.errors_total = 0
         changed = (known.spec, known.generation) != (spec, generation)
         known.spec, known.target, known.generation = spec, target, generation
         if changed:

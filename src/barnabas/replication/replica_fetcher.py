@@ -59,6 +59,7 @@ LAST_VERSION_BY_NAME = 12
 VERSION_WITH_REPLICA_STATE = 15
 LATEST, EARLIEST = -1, -2
 NAMED_MAX = 3
+NO_REPLICA = -1
 
 _SESSION_LOST = frozenset(
     {FetchSessionIdNotFound.code, FetchSessionTopicIdError.code, InvalidFetchSessionEpoch.code}
@@ -252,12 +253,15 @@ class ReplicaFetcher:
         request.max_wait_ms = settings.replica_fetch_wait_max_ms
         request.min_bytes = settings.replica_fetch_min_bytes
         request.max_bytes = settings.replica_fetch_response_max_bytes
+        # One request serves all fetches, and versions change: what another one has must not stay behind.
         if version >= VERSION_WITH_REPLICA_STATE:
+            request.replica_id = NO_REPLICA
             request.replica_state = fetch.ReplicaState(
                 replica_id=self._broker_id, replica_epoch=self._broker_epoch()
             )
         else:
             request.replica_id = self._broker_id
+            request.replica_state = None
         self._leave_out_throttled()
         if not len(self._session):
             self._end_pursuit()

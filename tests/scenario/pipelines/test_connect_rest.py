@@ -122,6 +122,15 @@ def test_errors_have_connects_codes_and_bodies(http: httpx.Client) -> None:
     assert "did you mean 'parquet'?" in invalid
 
 
+def test_a_change_that_the_broker_refuses_is_not_in_the_way_of_the_next(http: httpx.Client) -> None:
+    http.put("/connectors/a/config", json=CONFIG).raise_for_status()
+    refused = http.put("/connectors/b/config", json={**CONFIG, "path": "x" * 1_100_000})
+    assert refused.status_code == 500
+    assert "exceeds the maximum" in refused.json()["message"]
+    http.put("/connectors/c/config", json=CONFIG).raise_for_status()
+    assert http.get("/connectors").json() == ["a", "c"]
+
+
 def test_plugins_are_listed_and_judge_configurations(http: httpx.Client) -> None:
     classes = {row["class"]: row["type"] for row in http.get("/connector-plugins").json()}
     assert classes["JdbcSink"] == "sink"
@@ -230,6 +239,38 @@ def test_of_two_services_the_younger_runs_the_pipelines(pipelines_broker: str, t
         httpx.Client(base_url=again.url) as http,
     ):
         state_of(http, "b", "RUNNING")
+
+
+def test_what_another_release_has_stored_concerns_that_pipeline_alone(
+    pipelines_broker: str, tmp_path: Path
+) -> None:
+    def store(*rows: tuple[str, dict[str, Any]]) -> None:
+        for name, row in rows:
+            produce(pipelines_broker, TOPIC, [row], key=name.encode())
+
+    alien = {"config": {"connector.class": "QuantumSink"}, "target": "RUNNING", "generation": 0}
+    good = {"config": CONFIG, "target": "RUNNING", "generation": 0}
+    with running_service(pipelines_broker, tmp_path):
+        pass
+    store(("alien", alien), ("torn", {"target": "RUNNING"}), ("a", good))
+    with (
+        running_service(pipelines_broker, tmp_path) as service,
+        httpx.Client(base_url=service.url, timeout=30) as http,
+    ):
+        state_of(http, "a", "RUNNING")
+        status = state_of(http, "alien", "FAILED")
+        assert "there is no connector 'QuantumSink'" in status["connector"]["trace"]
+        assert sorted(http.get("/connectors?expand=status&expand=info").json()) == ["a", "alien"]
+        assert http.post("/connectors/alien/restart").status_code == 409
+        assert http.get("/connectors/alien/offsets").status_code == 409
+        store(("later", alien), ("torn", {}), ("service:claim", {"worker_id": "?"}), ("b", good))
+        while "b" not in http.get("/connectors").json():  # it still sees what happens
+            pass
+        state_of(http, "later", "FAILED")
+        http.put("/connectors/alien/config", json=CONFIG).raise_for_status()
+        state_of(http, "alien", "RUNNING")
+        assert http.delete("/connectors/later").status_code == 204
+        assert http.get("/connectors").json() == ["a", "alien", "b"]
 
 
 async def test_what_an_elder_was_answered_before_it_saw_the_claim_is_not_lost(pipelines_broker: str) -> None:

@@ -9,6 +9,7 @@ import pytest
 
 from barnabas.client.channel import Channel
 from barnabas.core.errors import KafkaStorageError, NotLeaderOrFollower
+from barnabas.core.ids import ZERO_UUID, TopicPartition
 from barnabas.core.metrics import Gauge
 from barnabas.protocol.messages.delete_records import (
     DeleteRecordsPartition,
@@ -22,6 +23,7 @@ from barnabas.replication.settings import RACK_AWARE_SELECTOR, UNTHROTTLED
 from barnabas.storage.log import Log
 from barnabas.storage.log_config import LogConfig
 from barnabas.storage.names import LOG
+from tests.scenario.replication import support
 from tests.scenario.replication.support import ONE, TOPIC, ZERO, Member, Trio, eventually, trio
 from tests.support.background import ManualBackground
 
@@ -305,3 +307,16 @@ async def test_figures_show_what_is_not_in_sync(tmp_path: Path) -> None:
         (directory,) = cluster[2].logs.directories
         directory.fail(OSError(5, "Input/output error"))
         assert figure(2, "kafka_offline_replicas") == 1
+
+
+async def test_topics_without_ids_may_come_and_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    old = TopicPartition("old", 0)
+    async with trio(tmp_path, 2) as cluster:
+        await cluster.lead(1, epoch=0)
+        assert (await cluster[1].produce(b"by id")).error_code == 0
+        with monkeypatch.context() as as_of_old:
+            as_of_old.setattr(support, "TOPIC_ID", ZERO_UUID)
+            await cluster.lead(1, epoch=0, keys=[old])
+            assert (await cluster[1].produce(b"by name", key=old, timeout_ms=10_000)).error_code == 0
+            await cluster.lead(2, epoch=1, keys=[old])
+        assert (await cluster[1].produce(b"by id again", timeout_ms=10_000)).error_code == 0

@@ -200,6 +200,22 @@ def test_a_removed_pipeline_is_forgotten_once_it_has_stopped(world: World) -> No
     assert world.supervisor.pipelines == {}
 
 
+@pytest.mark.parametrize("spec", [spec_of(), spec_of(delivery="at-least-once")])
+def test_a_pipeline_that_is_made_again_while_its_namesake_stops_is_kept(
+    world: World, spec: PipelineSpec
+) -> None:
+    world.running()
+    world.supervisor.remove("p")
+    world.supervisor.put(spec, Target.RUNNING, 0)
+    world.supervisor.on_ended("p", 1, None)
+    assert world.drivers.orders[-1] == "start p generation 0 attempt 2"
+    world.supervisor.on_ended("p", 2, "boom")
+    assert world.pipeline.state is State.RESTARTING
+    world.pass_time(1_000)
+    world.supervisor.on_running("p", 3)
+    assert world.pipeline.state is State.RUNNING
+
+
 def test_pauses_double_up_to_the_longest() -> None:
     restart = Restart(10, 1_000, 5_000)
     assert [backoff_ms(restart, failures) for failures in range(1, 6)] == [1_000, 2_000, 4_000, 5_000, 5_000]

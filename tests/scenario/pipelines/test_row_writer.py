@@ -1,0 +1,49 @@
+"""The rows of one Spark task on their way to a real broker, without Spark."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pyarrow as pa
+import pytest
+
+pytest.importorskip("pyspark", reason="PySpark is not installed")
+
+from barnabas.core.ids import TopicPartition
+from barnabas.records.compression import Codec
+from pyspark_barnabas import txn
+from pyspark_barnabas.cluster import Cluster, ClusterConfig
+from pyspark_barnabas.encode import Producer
+from pyspark_barnabas.producer import BatchSender
+from pyspark_barnabas.rows import FLUSH_BYTES, RowOptions, RowWriter
+from pyspark_barnabas.wire import Endpoint
+from tests.support.topics import consume, produce
+
+ROWS = 8
+
+
+def rows_for(topic: str) -> pa.RecordBatch:
+    """Enough to be sent at once."""
+    values = [bytes(FLUSH_BYTES // ROWS)] * ROWS
+    return pa.record_batch({"value": values, "topic": [topic] * ROWS})
+
+
+def test_partitions_may_join_a_transaction_while_batches_are_in_flight(pipelines_broker: str) -> None:
+    topics = ["first", "second", "third"]
+    for topic in topics:
+        produce(pipelines_broker, topic, [b"so that it exists"])
+    host, _, port = pipelines_broker.rpartition(":")
+    with Cluster(ClusterConfig((Endpoint(host, int(port)),))) as cluster:
+        transaction = txn.begin(cluster, "writer", 60_000)
+        writer = RowWriter(
+            cluster,
+            BatchSender(cluster, transactional_id="writer"),
+            Producer(transaction.producer_id, transaction.epoch, is_transactional=True),
+            RowOptions(None, Codec.NONE, 900_000),
+            task=0,
+            before_first=lambda places: txn.add_partitions(cluster, transaction, places),
+        )
+        writer.write(iter(rows_for(topic) for topic in [*topics, *topics]))
+        txn.end(cluster, transaction, commit=True)
+    assert Counter(writer.sequences) == {TopicPartition(topic, 0): 2 * ROWS for topic in topics}
+    assert [len(consume(pipelines_broker, topic)) for topic in topics] == [1 + 2 * ROWS] * 3

@@ -1,0 +1,92 @@
+"""Closed segments when they are no longer what the manifest says of them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("pyspark", reason="PySpark is not installed")
+
+from barnabas.records.builder import build_batch
+from pyspark_barnabas.fetch import DataLoss
+from pyspark_barnabas.options import Options
+from pyspark_barnabas.segment_stream import SegmentStreamReader
+from pyspark_barnabas.segments import SegmentReader
+
+SEGMENT_RECORDS = 10
+
+
+class Exported:
+    """A partition of some segments with ten records each, and its manifest."""
+
+    def __init__(self, home: Path, segments: int) -> None:
+        self.home = home
+        rows = [self._segment(number * SEGMENT_RECORDS) for number in range(segments)]
+        self.row: dict[str, Any] = {
+            "topic": "events",
+            "partition": 0,
+            "log_start_offset": 0,
+            "last_stable_offset": 1_000,
+            "segments": rows,
+            "aborted": [],
+        }
+        self.write()
+
+    def _segment(self, base_offset: int) -> dict[str, Any]:
+        file = self.home / f"{base_offset:020}.log"
+        records = [(None, b"%d" % number, (), 0) for number in range(SEGMENT_RECORDS)]
+        file.write_bytes(build_batch(records, base_offset=base_offset))
+        return {
+            "file": str(file),
+            "base_offset": base_offset,
+            "end_offset": base_offset + SEGMENT_RECORDS,
+            "size_bytes": file.stat().st_size,
+            "max_timestamp": None,
+        }
+
+    def write(self) -> None:
+        manifest = {"version": 1, "partitions": [self.row]}
+        (self.home / "segments-manifest.json").write_text(json.dumps(manifest))
+
+    def options(self, **more: str) -> Options:
+        return Options({"manifest": str(self.home), "subscribe": "events", **more})
+
+    def stream(self, **more: str) -> SegmentStreamReader:
+        return SegmentStreamReader(self.options(**more))
+
+
+def offsets_of(reader: Any, partitions: list[Any]) -> list[int]:
+    return [
+        offset
+        for partition in partitions
+        for batch in reader.read(partition)
+        for offset in batch.column("offset").to_pylist()
+    ]
+
+
+def test_a_segment_that_was_compacted_after_the_export_is_read_to_its_new_end(tmp_path: Path) -> None:
+    exported = Exported(tmp_path, 2)
+    file = Path(exported.row["segments"][0]["file"])
+    before_bytes = file.stat().st_size
+    file.write_bytes(build_batch([(None, b"kept", (), 0)], base_offset=7))
+    assert file.stat().st_size < before_bytes
+    reader = SegmentReader(exported.options())
+    assert offsets_of(reader, reader.partitions()) == [7, *range(10, 20)]
+
+
+def test_offsets_that_another_manifest_does_not_reach_are_not_passed_over(tmp_path: Path) -> None:
+    exported = Exported(tmp_path, 3)
+    reader = exported.stream(startingOffsets="earliest")
+    start = reader.initialOffset()
+    end = reader.latestOffset(start, reader.getDefaultReadLimit())
+    assert end == {"events": {"0": 30}}
+    assert offsets_of(reader, reader.partitions(start, end)) == list(range(30))
+    del exported.row["segments"][2]  # as of a replica that has closed its segments elsewhere
+    exported.write()
+    with pytest.raises(DataLoss, match="ends at 20 of events-0, before offset 30"):
+        reader.partitions(start, end)
+    lenient = exported.stream(startingOffsets="earliest", failOnDataLoss="false")
+    assert offsets_of(lenient, lenient.partitions(start, end)) == list(range(20))
