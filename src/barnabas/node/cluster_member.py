@@ -213,13 +213,19 @@ class ClusterMember:
         for attempt in range(1 + config.controlled_shutdown_max_retries):
             if attempt:
                 await self._pause_for_heirs(config.controlled_shutdown_retry_backoff_ms)
+            if self._znodes.state is not SessionState.CONNECTED:
+                logger.warning("no controller can act without the store: stopping without a handover")
+                return
             if not self._has_heirs():
                 logger.info("no other broker could take over: stopping without a handover")
                 return
             try:
-                remaining = await self._ask_controller()
-            except (CoordinationError, KafkaError) as error:
-                logger.warning("the controller did not take the leaderships: %s", error)
+                async with asyncio.timeout(config.controller_socket_timeout_ms / 1_000):
+                    remaining = await self._ask_controller()
+            except (CoordinationError, KafkaError, TimeoutError) as error:
+                logger.warning(
+                    "the controller did not take the leaderships: %s", error or "no answer in time"
+                )
                 continue
             if not remaining:
                 await self._until_moved(HANDOVER_MS)

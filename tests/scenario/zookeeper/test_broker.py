@@ -6,6 +6,7 @@ import asyncio
 from pathlib import Path
 
 import pytest
+from confluent_kafka.admin import AdminClient, NewTopic
 
 from barnabas.cluster.broker_znodes import BrokerIdZnode
 from barnabas.cluster.coordination import NoAuth
@@ -15,6 +16,7 @@ from tests.support.broker import BarnabasBroker
 from tests.support.cluster import cluster
 from tests.support.ports import free_port
 from tests.support.wire import WireConnection
+from tests.support.zookeeper import running_zookeeper
 
 
 def present(zookeeper: str, path: str) -> bool:
@@ -80,3 +82,15 @@ def test_without_a_zookeeper_the_start_fails_with_its_address(tmp_path: Path) ->
     broker = BarnabasBroker(tmp_path, settings=settings)
     with pytest.raises(RuntimeError, match=f"no ZooKeeper answers at {address} within 500 ms"):
         broker.start()
+
+
+def test_a_broker_that_has_lost_its_zookeeper_can_be_stopped(tmp_path: Path) -> None:
+    with running_zookeeper(tmp_path / "zookeeper") as server:
+        settings = {"zookeeper.session.timeout.ms": 1_000}
+        with cluster(2, tmp_path, server.connect, settings) as two:
+            admin = AdminClient({"bootstrap.servers": two.bootstrap})
+            admin.create_topics([NewTopic("orders", 4, 2)])["orders"].result(60)
+            server.kill()
+            two.wait_for(lambda: all("may expire" in each.output_text() for each in two.brokers))
+            for each in two.brokers:
+                each.terminate()

@@ -26,7 +26,7 @@ from barnabas.cluster.coordination import (
     WatchEvent,
 )
 from barnabas.cluster.registration import Registration, make_persistent_paths
-from barnabas.cluster.zookeeper import ZooKeeperSession, open_zookeeper
+from barnabas.cluster.zookeeper import ZooKeeperSession, open_zookeeper, wire
 from barnabas.core.clock import SystemClock
 from barnabas.node.runtime import LoopScheduler
 from tests.support.ports import free_port
@@ -109,6 +109,25 @@ async def test_a_broken_connection_is_made_again_in_the_same_session(zookeeper_s
         await both.far.until(lambda: both.far.states == [SUSPENDED, CONNECTED])
         assert session.session_id == session_id
         assert await session.exists("/e") is not None
+
+
+async def test_an_unforeseen_error_costs_the_connection_and_not_the_session(
+    zookeeper: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with opened(zookeeper) as near:
+        session_id = near.session.session_id
+        whole, errors = wire._Connection._read_socket, [RuntimeError("as if by a mistake")]
+
+        def read_once_wrongly(self: wire._Connection, read_timeout: float) -> object:
+            if errors:
+                raise errors.pop()
+            return whole(self, read_timeout)
+
+        monkeypatch.setattr(wire._Connection, "_read_socket", read_once_wrongly)
+        with pytest.raises(ConnectionLoss):
+            await near.session.exists("/")
+        await near.until(lambda: near.states == [SUSPENDED, CONNECTED])
+        assert near.session.session_id == session_id
 
 
 async def test_while_the_connection_is_down_operations_fail_at_once(zookeeper_server: ZooKeeper) -> None:

@@ -23,7 +23,7 @@ from kazoo import exceptions, security
 from kazoo.client import KazooClient
 from kazoo.handlers.threading import SequentialThreadingHandler
 from kazoo.protocol.connection import ConnectionHandler
-from kazoo.protocol.states import KazooState
+from kazoo.protocol.states import KazooState, KeeperState
 from kazoo.retry import KazooRetry
 
 from barnabas.cluster import coordination
@@ -189,6 +189,17 @@ class _Connection(ConnectionHandler):  # type: ignore[misc]
     def _connect(self, host: str, hostip: str, port: int) -> Any:
         self._received.clear()
         return super()._connect(host, hostip, port)
+
+    def _connect_attempt(self, host: str, hostip: str, port: int, retry: KazooRetry) -> Any:
+        """An error that nobody foresaw must not end the thread: the broker would be without a session for
+        good. kazoo has logged it; the connection is as good as broken."""
+        try:
+            return super()._connect_attempt(host, hostip, port, retry)
+        except KazooRetry.RETRY_EXCEPTIONS:
+            raise
+        except Exception:  # noqa: BLE001
+            self.client._session_callback(KeeperState.CONNECTING)
+            return None
 
     def _invoke(self, timeout: float, request: Any, xid: int | None = None) -> Any:
         if not isinstance(request, jute.Connect):

@@ -12,6 +12,7 @@ node may belong to another broker already. Requests of administrators are events
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from typing import Final, TypeVar
@@ -120,9 +121,10 @@ class KafkaController:
         await self.events.close()
         if term is not None:
             try:
-                await self._give_up_node()
-            except CoordinationError as error:
-                logger.info("the controller's node is left to the end of the session: %s", error)
+                async with asyncio.timeout(LAST_WORDS_MS / 1_000):
+                    await self._give_up_node()
+            except (CoordinationError, TimeoutError) as error:
+                logger.info("the controller's node is left to the end of the session: %r", error)
         for channels in self._closing:
             await channels.wait_closed()
 
