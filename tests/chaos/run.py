@@ -40,7 +40,7 @@ PARTITIONS = 4
 BROKER_PORT, ZOOKEEPER_PORT = 9092, 2181
 DISK_MIB = 256
 QUIET_S = 3.0
-SETTLE_TIMEOUT_S = 90.0
+SETTLE_TIMEOUT_S = 240.0
 
 SETTINGS: Mapping[str, object] = {
     "zookeeper.session.timeout.ms": 2_000,

@@ -30,7 +30,12 @@ PAUSE_S = 0.005
 POLL_S = 0.1
 BATCH_MAX = 50
 TRANSACTION_TIMEOUT_MS = 20_000
+SEND_OFFSETS_TIMEOUT_S = 15
 ERRORS_KEPT = 30
+
+
+class ClientHangs(Exception):
+    """A call of the client library did not come back."""
 
 
 class Worker:
@@ -62,7 +67,7 @@ class Worker:
         stack = "".join(traceback.format_stack(frame)) if frame else "nowhere: it has ended\n"
         return f"{self.name} is at\n{stack}and met\n" + "\n".join(self._met)
 
-    def _meet(self, error: KafkaException) -> None:
+    def _meet(self, error: Exception) -> None:
         self._met.append(f"{time.strftime('%H:%M:%S')} {error}")
 
     def _run(self) -> None:
@@ -188,7 +193,7 @@ class Copying(Worker):
                 consumer = self._new_consumer()
                 while not self._stop.is_set():
                     self._copy_some(producer, consumer)
-            except KafkaException as error:
+            except (KafkaException, ClientHangs) as error:
                 self._meet(error)
                 time.sleep(0.2)  # fenced, or fatal in another way: begin anew, as a restarted process would
             finally:
@@ -239,9 +244,7 @@ class Copying(Worker):
                 value = Value.decode(message.value() or b"")._replace(transaction=transaction.name)
                 transaction.values.append(value)
                 producer.produce(self._target, value.encode(), partition=message.partition() or 0)
-            producer.send_offsets_to_transaction(
-                _next_offsets(messages), consumer.consumer_group_metadata(), 20
-            )
+            self._send_offsets(producer, consumer, _next_offsets(messages))
             self._retry(lambda: producer.commit_transaction(20), attempts=10)
             transaction.outcome = Outcome.ACKNOWLEDGED
         except KafkaException as failure:
@@ -251,6 +254,28 @@ class Copying(Worker):
                 transaction.outcome = Outcome.REFUSED
             # What was read counts as unread: a fresh consumer starts from what is committed.
             raise
+
+    def _send_offsets(self, producer: Producer, consumer: Consumer, offsets: list[TopicPartition]) -> None:
+        """librdkafka forgets the timeout of this call when the group's coordinator leaves the metadata
+        (its issues 5456 and 5511): then the producer is given up, as that of a process that is killed."""
+        metadata = consumer.consumer_group_metadata()
+        outcome: list[KafkaException | None] = []
+
+        def send() -> None:
+            try:
+                producer.send_offsets_to_transaction(offsets, metadata, SEND_OFFSETS_TIMEOUT_S)
+            except KafkaException as error:
+                outcome.append(error)
+            else:
+                outcome.append(None)
+
+        sending = threading.Thread(target=send, daemon=True)
+        sending.start()
+        sending.join(2 * SEND_OFFSETS_TIMEOUT_S)
+        if not outcome:
+            raise ClientHangs("send_offsets_to_transaction does not return")
+        if outcome[0] is not None:
+            raise outcome[0]
 
     def _retry(self, action: Callable[[], object], attempts: int = 100) -> None:
         """librdkafka's transactional calls may be called again when their error says so."""
