@@ -2,12 +2,17 @@
 
 Every change goes to the store first and then to the supervisor, so that a service that is
 started again carries on with what was answered. Errors carry the HTTP code that Connect uses.
+
+Changes take turns, from looking at what there is to having stored what shall be: each begins with
+what the one before it has left.
 """
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
+from collections import Counter
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import replace
 from typing import Any, Protocol
@@ -68,6 +73,9 @@ class PipelineService:
         self._groups = groups
         self._state_location = state_location
         self._stored: dict[str, Stored] = {}
+        self._turn = asyncio.Lock()
+        self._unseen: Counter[str] = Counter()
+        """Of each pipeline, our changes that are stored and that `follow` has not come across yet."""
         self._problems: dict[str, str] = {}
         """Why a stored pipeline cannot be run: its configuration makes no sense to this release."""
         self.successor: str | None = None
@@ -86,15 +94,23 @@ class PipelineService:
     async def follow(self) -> None:
         """Without end: take up what another service changed, and let go when it has claimed the pipelines."""
         async for change in self._store.follow():
-            if change.writer == self._store.service_id:
-                continue
             if change.claim is not None:
-                self._let_go(change.claim.worker_id)
-            elif change.stored is not None:
-                self._stored[change.name] = change.stored
-                self._supervise(change.stored)
-            elif self._stored.pop(change.name, None):
-                self._put_down(change.name)
+                if change.writer != self._store.service_id:
+                    self._let_go(change.claim.worker_id)
+                continue
+            async with self._turn:
+                self._follow(change)
+
+    def _follow(self, change: Change) -> None:
+        name = change.name
+        if self._unseen[name]:
+            # Ours is here or comes later, and is what holds.
+            self._unseen[name] -= change.writer == self._store.service_id
+        elif change.stored is not None:
+            self._stored[name] = change.stored
+            self._supervise(change.stored)
+        elif self._stored.pop(name, None):
+            self._put_down(name)
 
     def _let_go(self, successor: str) -> None:
         self.successor = successor
@@ -127,32 +143,39 @@ class PipelineService:
         return _effective(stored)
 
     async def create(self, name: str, config: Mapping[str, Any], target: Target = Target.RUNNING) -> Stored:
-        if name in self._stored:
-            raise ServiceError(409, f"Connector {name} already exists")
-        return await self._change(Stored(name, self._checked(name, config), target))
+        async with self._turn:
+            if name in self._stored:
+                raise ServiceError(409, f"Connector {name} already exists")
+            return await self._change(Stored(name, self._checked(name, config), target))
 
     async def configure(self, name: str, config: Mapping[str, Any]) -> tuple[Stored, bool]:
         """Set the whole configuration; says whether the pipeline is new."""
-        known = self._stored.get(name)
-        if known is None:
-            return await self.create(name, config), True
-        return await self._change(replace(known, config=self._checked(name, config))), False
+        async with self._turn:
+            known = self._stored.get(name)
+            checked = self._checked(name, config)
+            wanted = Stored(name, checked) if known is None else replace(known, config=checked)
+            return await self._change(wanted), known is None
 
     async def patch(self, name: str, changes: Mapping[str, Any]) -> Stored:
         """Change some settings; null removes one."""
-        merged = {**self.stored(name).config, **changes}
-        kept = {key: value for key, value in merged.items() if value is not None}
-        return (await self.configure(name, kept))[0]
+        async with self._turn:
+            known = self.stored(name)
+            merged = {**known.config, **changes}
+            kept = {key: value for key, value in merged.items() if value is not None}
+            return await self._change(replace(known, config=self._checked(name, kept)))
 
     async def delete(self, name: str) -> None:
-        self._check_in_charge()
-        self.stored(name)
-        await self._store.delete(name)
-        self._stored.pop(name, None)
-        self._put_down(name)
+        async with self._turn:
+            self._check_in_charge()
+            self.stored(name)
+            await self._store.delete(name)
+            self._unseen[name] += 1
+            self._stored.pop(name, None)
+            self._put_down(name)
 
     async def set_target(self, name: str, target: Target) -> None:
-        await self._change(self.stored(name).with_target(target))
+        async with self._turn:
+            await self._change(self.stored(name).with_target(target))
 
     def restart(self, name: str, *, only_failed: bool = False) -> None:
         self._check_in_charge()
@@ -188,14 +211,19 @@ class PipelineService:
 
     async def reset_offsets(self, name: str) -> None:
         """Begin again where the spec says: a new, empty checkpoint, and no offsets in the group."""
-        stored = self._stopped(name)
-        spec = self.spec(name)
-        if await self._groups.offsets(spec.group_id):
-            await self._groups.delete(spec.group_id)
-        await self._change(stored.next_generation(None))
+        async with self._turn:
+            stored = self._stopped(name)
+            spec = self.spec(name)
+            if await self._groups.offsets(spec.group_id):
+                await self._groups.delete(spec.group_id)
+            await self._change(stored.next_generation(None))
 
     async def set_offsets(self, name: str, rows: list[Mapping[str, Any]]) -> None:
         """Begin again at these offsets; partitions not named keep theirs."""
+        async with self._turn:
+            await self._set_offsets(name, rows)
+
+    async def _set_offsets(self, name: str, rows: list[Mapping[str, Any]]) -> None:
         stored = self._stopped(name)
         spec = self.spec(name)
         if spec.source.type != "topic":
@@ -247,6 +275,7 @@ class PipelineService:
     async def _change(self, stored: Stored) -> Stored:
         self._check_in_charge()
         await self._store.put(stored)
+        self._unseen[stored.name] += 1
         self._stored[stored.name] = stored
         self._supervise(stored)
         return stored

@@ -1,0 +1,150 @@
+"""Changes of one pipeline that come at the same time, or from two services."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+
+import pytest
+
+from barnabas.core.clock import ManualClock
+from barnabas.core.ids import TopicPartition
+from barnabas.core.scheduler import ManualScheduler
+from barnabas.pipelines.service import PipelineService, ServiceError
+from barnabas.pipelines.spec import PipelineSpec
+from barnabas.pipelines.store import Change, Claim, Stored, Target
+from barnabas.pipelines.supervisor import State, Supervisor
+
+CONFIG = {"connector.class": "RateSource", "topic": "numbers"}
+
+
+class SlowStore:
+    """Every write takes a while; writes end in the order in which they began."""
+
+    service_id = "s"
+
+    def __init__(self) -> None:
+        self.holder: Claim | None = None
+        self.rows: dict[str, Stored] = {}
+        self.changes: list[Change] = []
+        """What the topic will be found to hold."""
+        self._turn = asyncio.Lock()
+
+    async def claim(self, worker_id: str) -> None:
+        self.holder = Claim(self.service_id, worker_id)
+
+    async def load(self) -> dict[str, Stored]:
+        return {}
+
+    async def follow(self) -> AsyncIterator[Change]:
+        for change in self.changes:
+            yield change
+
+    async def put(self, stored: Stored) -> None:
+        async with self._turn:
+            await asyncio.sleep(0)
+            self.rows[stored.name] = stored
+
+    async def delete(self, name: str) -> None:
+        async with self._turn:
+            await asyncio.sleep(0)
+            self.rows.pop(name, None)
+
+
+class NoDrivers:
+    def start(self, spec: PipelineSpec, generation: int, attempt: int) -> None: ...
+    def stop(self, name: str) -> None: ...
+
+
+class NoGroups:
+    async def offsets(self, group_id: str) -> dict[TopicPartition, int]:
+        await asyncio.sleep(0)
+        return {}
+
+    async def commit(self, group_id: str, offsets: Mapping[TopicPartition, int]) -> None: ...
+    async def delete(self, group_id: str) -> None: ...
+
+
+class World:
+    def __init__(self) -> None:
+        clock = ManualClock()
+        self.store = SlowStore()
+        self.supervisor = Supervisor(NoDrivers(), ManualScheduler(clock), clock)
+        self.service = PipelineService(self.store, self.supervisor, NoGroups(), "state", "w:1")
+
+    def check_agreement(self) -> None:
+        """What the service believes is what it will find when it is started again."""
+        assert {name: self.service.stored(name) for name in self.service.names()} == self.store.rows
+        assert sorted(self.supervisor.pipelines) == sorted(self.store.rows)
+
+
+@pytest.fixture
+async def world() -> World:
+    found = World()
+    await found.service.open()
+    return found
+
+
+async def test_a_pause_does_not_take_back_a_configuration(world: World) -> None:
+    await world.service.create("p", CONFIG)
+    faster = {**CONFIG, "rows_per_second": "99"}
+    await asyncio.gather(world.service.configure("p", faster), world.service.set_target("p", Target.PAUSED))
+    stored = world.service.stored("p")
+    assert (stored.config["rows_per_second"], stored.target) == ("99", Target.PAUSED)
+    world.check_agreement()
+
+
+async def test_two_patches_are_both_made(world: World) -> None:
+    await world.service.create("p", CONFIG)
+    await asyncio.gather(
+        world.service.patch("p", {"rows_per_second": "99"}), world.service.patch("p", {"topic": "other"})
+    )
+    assert world.service.stored("p").config.items() >= {"rows_per_second": "99", "topic": "other"}.items()
+    world.check_agreement()
+
+
+async def test_a_name_is_given_once(world: World) -> None:
+    outcomes = await asyncio.gather(
+        *(world.service.create("p", {**CONFIG, "topic": topic}) for topic in ("one", "two")),
+        return_exceptions=True,
+    )
+    assert [type(each) for each in outcomes] == [Stored, ServiceError]
+    assert world.service.stored("p").config["topic"] == "one"
+    world.check_agreement()
+
+
+async def test_what_is_deleted_meanwhile_is_not_brought_back(world: World) -> None:
+    await world.service.create("p", CONFIG)
+    _, refused = await asyncio.gather(
+        world.service.delete("p"), world.service.set_target("p", Target.PAUSED), return_exceptions=True
+    )
+    assert isinstance(refused, ServiceError)
+    assert world.store.rows == {}
+
+
+async def test_offsets_are_not_reset_under_a_pipeline_that_is_resumed(world: World) -> None:
+    await world.service.create("p", CONFIG, Target.STOPPED)
+    assert world.service.pipeline("p").state is State.STOPPED
+    await asyncio.gather(world.service.reset_offsets("p"), world.service.set_target("p", Target.RUNNING))
+    stored = world.service.stored("p")
+    assert (stored.generation, stored.target) == (1, Target.RUNNING)
+    world.check_agreement()
+
+
+async def test_the_last_change_in_the_topic_holds_whoever_made_it(world: World) -> None:
+    ours = await world.service.create("p", CONFIG)
+    theirs = Stored("p", {**CONFIG, "topic": "theirs"})
+    world.store.changes = [Change("elder", name="p", stored=theirs), Change("s", name="p", stored=ours)]
+    await world.service.follow()
+    assert world.service.stored("p") == ours
+    world.store.changes = [Change("elder", name="p", stored=theirs)]
+    await world.service.follow()
+    assert world.service.stored("p") == theirs
+
+
+async def test_a_change_that_was_stored_though_it_seemed_to_fail_is_taken_up(world: World) -> None:
+    stored = Stored("p", CONFIG)
+    world.store.changes = [Change("s", name="p", stored=stored)]
+    await world.service.follow()
+    assert world.service.stored("p") == stored
+    assert world.service.pipeline("p").state is State.STARTING
