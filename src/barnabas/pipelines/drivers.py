@@ -24,6 +24,8 @@ from barnabas.pipelines.supervisor import Supervisor
 log = logging.getLogger(__name__)
 
 LINE_BYTES_MAX = 4 * 1024 * 1024
+LOG_CHUNK_BYTES = 64 * 1024
+LOG_LINE_BYTES_MAX = 16 * 1024
 QUIT_TIMEOUT_S = 30.0
 
 
@@ -81,6 +83,10 @@ class DriverProcesses:
             reason = await process.serve()
         except (OSError, UnresolvedSecret) as error:
             reason = f"the driver could not be started: {error}"
+        except Exception as error:
+            # Its pipelines are not watched any more, so they must not seem to run.
+            log.exception("the news of a driver cannot be followed")
+            reason = f"the news of the driver could not be followed: {error}"
         if self._processes.get(key) is process:
             del self._processes[key]
         assert self.supervisor is not None
@@ -173,12 +179,23 @@ class _Process:
             self._owner.news(self, json.loads(line))
 
     async def _errors(self, process: asyncio.subprocess.Process) -> str:
-        """The driver's own log goes to ours; its last line helps to say why it died."""
+        """The driver's own log goes to ours; its last line helps to say why it died.
+
+        Whatever Spark, its JVM and the functions of users print comes here, in lines of any length. It must
+        be read on and on: a pipe that is full would bring the driver to a halt.
+        """
         assert process.stderr is not None
-        last = ""
-        while line := await process.stderr.readline():
-            text = line.decode("utf-8", "replace").rstrip()
-            if text:
-                last = text
-                log.debug("driver: %s", text)
-        return last
+        last, rest = "", b""
+        while chunk := await process.stderr.read(LOG_CHUNK_BYTES):
+            *lines, rest = (rest + chunk).split(b"\n")
+            rest = rest[:LOG_LINE_BYTES_MAX]
+            for line in lines:
+                last = _logged(line) or last
+        return _logged(rest) or last
+
+
+def _logged(line: bytes) -> str:
+    text = line[:LOG_LINE_BYTES_MAX].decode("utf-8", "replace").rstrip()
+    if text:
+        log.debug("driver: %s", text)
+    return text
