@@ -20,6 +20,7 @@ import ssl
 from collections import deque
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from functools import partial
 from typing import Any, NamedTuple, Self, TypeVar
 
 from barnabas import __version__
@@ -97,25 +98,29 @@ class _Pending:
 
 
 class _Awaited(_Pending):
-    """One whose answer somebody awaits, and keeps."""
+    """One whose answer somebody awaits, and keeps. It is part of no cycle: an answer may be megabytes, which
+    must go when the last who has it lets go, and not when the collector comes by."""
 
-    __slots__ = ("answer",)
+    __slots__ = ()
 
     is_done_with_frame = False
 
     def __init__(
         self, api_key: ApiKey, version: int, response_class: type[Message], answer: asyncio.Future[Any]
     ) -> None:
-        super().__init__(api_key, version, response_class, self._set_result, self._set_exception)
-        self.answer = answer
+        super().__init__(
+            api_key, version, response_class, partial(_set_result, answer), partial(_set_exception, answer)
+        )
 
-    def _set_result(self, answer: Message) -> None:
-        if not self.answer.done():
-            self.answer.set_result(answer)
 
-    def _set_exception(self, error: Exception) -> None:
-        if not self.answer.done():
-            self.answer.set_exception(error)
+def _set_result(future: asyncio.Future[Any], answer: Message) -> None:
+    if not future.done():
+        future.set_result(answer)
+
+
+def _set_exception(future: asyncio.Future[Any], error: Exception) -> None:
+    if not future.done():
+        future.set_exception(error)
 
 
 class Channel:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import struct
 from typing import Any
 
@@ -49,6 +50,20 @@ def test_an_address_is_a_host_and_a_port(text: str, address: Address) -> None:
 def test_what_is_no_address_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match=r"form HOST:PORT|no host"):
         Address.parse(text)
+
+
+async def test_an_answer_goes_with_the_last_who_has_it() -> None:
+    async with scripted_broker({ApiKey.METADATA: echo_topics}) as broker:
+        channel = await connect(broker)
+        gc.collect()
+        gc.disable()
+        try:
+            for number in range(10):
+                await channel.send(ask(f"t{number}"), MetadataResponse)
+            left = [each for each in gc.get_objects() if isinstance(each, MetadataResponse)]
+            assert len(left) <= 1, "but for what the scripted broker has in its hands"
+        finally:
+            gc.enable()
 
 
 async def test_requests_in_flight_each_get_their_own_answer() -> None:
