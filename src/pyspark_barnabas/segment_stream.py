@@ -46,13 +46,12 @@ class SegmentStreamReader(SegmentSource, DataSourceStreamReader, SupportsTrigger
         self._target: Offsets | None = None
 
     def initialOffset(self) -> OffsetTree:  # noqa: N802 - Spark's name
-        ends = self._ends()
         starts = {
-            place: ends[place]
+            place: _end_of(row)
             if self._starting.offsets.get(place, self._starting.default) == LATEST
             and self._starting.timestamp_ms is None
             else max(row["log_start_offset"], offset_of(self._starting, place, 0))
-            for place, row in self._rows().items()
+            for place, row in self._rows_at_first().items()
         }
         return offsets.to_tree(starts)
 

@@ -107,6 +107,19 @@ class SegmentSource:
         places = {TopicPartition(row["topic"], row["partition"]): row for row in rows}
         return {place: row for place, row in places.items() if self._is_wanted(place)}
 
+    def _rows_at_first(self) -> dict[TopicPartition, dict[str, Any]]:
+        """The same, when all that was asked for by name must be there."""
+        rows, wanted = self._rows(), self._subscription
+        topics = {place.topic for place in rows}
+        missing = [name for name in wanted.topics if name not in topics]
+        missing += [str(place) for place in wanted.assigned if place not in rows]
+        if missing:
+            raise OptionError(
+                f"the manifest {self._manifest} does not speak of {', '.join(missing)}; export it "
+                "for them with `barnabas log manifest`, or ask the brokers with engine=python"
+            )
+        return rows
+
     def _is_wanted(self, place: TopicPartition) -> bool:
         wanted = self._subscription
         if wanted.assigned:
@@ -173,7 +186,7 @@ class SegmentReader(SegmentSource, DataSourceReader):
 
     def partitions(self) -> list[InputPartition]:
         ranges: list[SegmentRange] = []
-        for place, row in self._rows().items():
+        for place, row in self._rows_at_first().items():
             start = max(row["log_start_offset"], offset_of(self._starting, place, 0))
             end = min(row["last_stable_offset"], offset_of(self._ending, place, row["last_stable_offset"]))
             ranges += self._ranges(place, row, start, end)

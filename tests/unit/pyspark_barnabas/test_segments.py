@@ -12,7 +12,7 @@ pytest.importorskip("pyspark", reason="PySpark is not installed")
 
 from barnabas.records.builder import build_batch
 from pyspark_barnabas.fetch import DataLoss
-from pyspark_barnabas.options import Options
+from pyspark_barnabas.options import OptionError, Options
 from pyspark_barnabas.segment_stream import SegmentStreamReader
 from pyspark_barnabas.segments import SegmentReader
 
@@ -52,7 +52,8 @@ class Exported:
         (self.home / "segments-manifest.json").write_text(json.dumps(manifest))
 
     def options(self, **more: str) -> Options:
-        return Options({"manifest": str(self.home), "subscribe": "events", **more})
+        given = {} if "assign" in more else {"subscribe": "events"}
+        return Options({"manifest": str(self.home), **given, **more})
 
     def stream(self, **more: str) -> SegmentStreamReader:
         return SegmentStreamReader(self.options(**more))
@@ -90,3 +91,22 @@ def test_offsets_that_another_manifest_does_not_reach_are_not_passed_over(tmp_pa
         reader.partitions(start, end)
     lenient = exported.stream(startingOffsets="earliest", failOnDataLoss="false")
     assert offsets_of(lenient, lenient.partitions(start, end)) == list(range(20))
+
+
+@pytest.mark.parametrize(
+    ("asked", "missing"),
+    [({"subscribe": "events,evnets"}, "evnets"), ({"assign": '{"events": [0, 1]}'}, "events-1")],
+)
+def test_what_the_manifest_does_not_speak_of_is_named(
+    tmp_path: Path, asked: dict[str, str], missing: str
+) -> None:
+    exported = Exported(tmp_path, 1)
+    with pytest.raises(OptionError, match=f"does not speak of {missing};"):
+        SegmentReader(exported.options(**asked)).partitions()
+    with pytest.raises(OptionError, match=f"does not speak of {missing};"):
+        exported.stream(**asked).initialOffset()
+
+
+def test_a_stream_from_the_latest_begins_where_the_files_end(tmp_path: Path) -> None:
+    exported = Exported(tmp_path, 2)
+    assert exported.stream(startingOffsets="latest").initialOffset() == {"events": {"0": 20}}
