@@ -15,6 +15,8 @@ from typing import Any
 _OFFSETS = ("earliest", "latest")
 _OFFSETS_FORM = 'earliest, latest, or JSON such as {"topic": {"0": 23, "1": -2}}'
 _WATERMARK = re.compile(r"\S+\s+(interval\s+)?(\d+(\.\d+)?\s*[a-z]+\s*)+", re.IGNORECASE)
+_JAVAS = ("bad escape", "unknown extension ?<", "global flags not at the start")
+"""What Python says of `\\p{L}`, of `(?<name>x)`, and of `a(?i)b`."""
 _ASSIGN_FORM = 'JSON such as {"topic": [0, 1]}'
 
 
@@ -39,11 +41,11 @@ def watermark_complaint(text: str) -> str | None:
 
 
 def pattern_complaint(text: str) -> str | None:
-    """Only what no dialect takes: Java's escapes, which Python lacks, are left to the engine."""
+    """Only what no dialect takes: what Java has and Python lacks is left to the engine."""
     try:
         re.compile(text)
     except re.error as error:
-        if error.msg.startswith("bad escape"):
+        if error.msg.startswith(_JAVAS):
             return None
         return f"found {text!r}; expected a regular expression: {error.msg} at position {error.pos}"
     return None
