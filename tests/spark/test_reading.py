@@ -47,7 +47,7 @@ def numbered(first: int, last: int) -> Counter[bytes]:
 
 @pytest.fixture
 def filled(bootstrap: str, new_topic: TopicFactory) -> str:
-    name = new_topic(partitions=2)
+    name = new_topic(partitions=2, retention_ms=-1)
     for index, codec in enumerate(CODECS):
         produce(bootstrap, name, 200 * index, 200, **{"compression.type": codec})
     return name
@@ -158,7 +158,7 @@ def test_a_stream_goes_on_where_it_was_and_meets_new_partitions(
 def test_a_topic_that_is_gone_is_data_loss_unless_told_otherwise(
     spark: SparkSession, bootstrap: str, new_topic: TopicFactory, tmp_path: Path
 ) -> None:
-    kept, gone = new_topic(partitions=2), new_topic(partitions=2)
+    kept, gone = (new_topic(partitions=2, retention_ms=-1) for _ in range(2))
     produce(bootstrap, kept, 0, 10)
     produce(bootstrap, gone, 10, 10)
     Sink(spark, bootstrap, tmp_path, subscribe=f"{kept},{gone}").run()
@@ -175,7 +175,7 @@ def test_a_topic_that_is_gone_is_data_loss_unless_told_otherwise(
 def test_aborted_transactions_are_hidden_from_committed_reads(
     spark: SparkSession, bootstrap: str, new_topic: TopicFactory
 ) -> None:
-    name = new_topic()
+    name = new_topic(retention_ms=-1)
     producer = Producer({"bootstrap.servers": bootstrap, "transactional.id": name})
     producer.init_transactions()
     for number in range(4):

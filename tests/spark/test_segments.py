@@ -33,7 +33,7 @@ def export(broker: Broker, topic: str, target: Path) -> None:
 def test_segments_hold_what_is_committed_and_no_more(
     spark: SparkSession, broker: Broker, new_topic: TopicFactory, tmp_path: Path
 ) -> None:
-    topic = new_topic(segment_bytes=32_768)
+    topic = new_topic(segment_bytes=32_768, retention_ms=-1)
     producer = Producer({"bootstrap.servers": broker.bootstrap, "transactional.id": topic})
     producer.init_transactions()
     for number in range(30):
