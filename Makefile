@@ -53,6 +53,7 @@ chaos: $(VENV)/.dev ## break a cluster under load for CHAOS_SECONDS (600) and ch
 kill-matrix: $(VENV)/.dev ## kill drivers, executors and brokers under a pipeline on Spark, on Barnabas and on Apache Kafka
 	$(BIN)/python -m pytest -v tests/spark/kill_matrix --broker barnabas
 	$(BIN)/python -m pytest -v tests/spark/kill_matrix --broker kafka
+	$(BIN)/python -m pytest -v -m kill_matrix tests/spark/pipelines
 
 check: $(VENV)/.dev ## ruff, mypy --strict, import-linter
 	$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy && $(BIN)/lint-imports

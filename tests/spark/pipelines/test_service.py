@@ -109,6 +109,7 @@ def test_a_pipeline_runs_pauses_survives_its_driver_and_begins_again(
     assert "copy" not in service.cli("list")
 
 
+@pytest.mark.kill_matrix
 def test_a_second_service_takes_over_and_the_first_stops_its_drivers(
     service: Service, bootstrap: str, new_topic: TopicFactory, tmp_path: Path
 ) -> None:
