@@ -56,7 +56,17 @@ class Siege:
             }
         )
 
-    def start(self) -> None:
+    def lay(self, kills: int, victims: Sequence[str], *, workers_max: int, run_on_s_max: float) -> None:
+        """From the first worker to the last input in the sink; no worker is left."""
+        try:
+            self._start()
+            for _ in range(kills):
+                self._cycle(victims, workers_max, run_on_s_max)
+            self._check()
+        finally:
+            self._kill_workers()
+
+    def _start(self) -> None:
         for topic in ("source", "sink"):
             create_topic(self._broker, topic, self._partitions)
         for name in self._worker_arguments:
@@ -68,7 +78,7 @@ class Siege:
             [*command, *self._worker_arguments[name]], working_directory=REPOSITORY
         )
 
-    def cycle(self, victims: Sequence[str], *, workers_max: int, run_on_s_max: float) -> None:
+    def _cycle(self, victims: Sequence[str], workers_max: int, run_on_s_max: float) -> None:
         """Feed, see transactions end, and kill, at no particular moment, whom chance takes of `victims`."""
         self._feed()
         goal = self._transactions() + self._chance.randint(1, 3)
@@ -82,21 +92,21 @@ class Siege:
             self._broker.kill()
             self._broker.start()
 
-    def check(self) -> None:
+    def _check(self) -> None:
         """Wait until as much is in the sink as was fed, and look at it when nobody writes any more."""
         expected = [
             [str(number) for number in range(partition, self._sent, self._partitions)]
             for partition in range(self._partitions)
         ]
         self._wait(lambda: sum(map(len, self._sink())) >= self._sent)
-        self.kill_workers()
+        self._kill_workers()
         found = self._sink()
         for values, wanted in zip(found, expected, strict=True):
             assert [value for value, count in Counter(values).items() if count > 1] == [], "more than once"
             assert set(wanted) - set(values) == set(), "lost"
         assert found == expected
 
-    def kill_workers(self) -> None:
+    def _kill_workers(self) -> None:
         for worker in self._workers.values():
             worker.kill()
 

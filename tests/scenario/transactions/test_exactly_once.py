@@ -36,13 +36,7 @@ def test_every_input_is_in_the_output_once_whatever_is_killed(
     broker = chosen_broker(request.config, tmp_path / "data", **SETTINGS)
     with running(broker):
         siege = Siege(broker, tmp_path / "notes", {"one": ("one", "2")}, partitions=2, seed=SEED)
-        try:
-            siege.start()
-            for _ in range(KILLS):
-                siege.cycle([BROKER, BROKER, WORKERS, BOTH], workers_max=1, run_on_s_max=0.1)
-            siege.check()
-        finally:
-            siege.kill_workers()
+        siege.lay(KILLS, [BROKER, BROKER, WORKERS, BOTH], workers_max=1, run_on_s_max=0.1)
 
 
 def test_every_input_is_in_the_output_once_whoever_of_a_group_is_killed(
@@ -52,10 +46,4 @@ def test_every_input_is_in_the_output_once_whoever_of_a_group_is_killed(
     with running(broker):
         workers = {name: (name,) for name in ("worker-0", "worker-1", "worker-2")}
         siege = Siege(broker, tmp_path / "notes", workers, partitions=4, seed=SEED)
-        try:
-            siege.start()
-            for _ in range(GROUP_KILLS):
-                siege.cycle([BROKER, WORKERS, WORKERS, BOTH], workers_max=2, run_on_s_max=0.3)
-            siege.check()
-        finally:
-            siege.kill_workers()
+        siege.lay(GROUP_KILLS, [BROKER, WORKERS, WORKERS, BOTH], workers_max=2, run_on_s_max=0.3)
