@@ -72,16 +72,22 @@ def service(bootstrap: str, tmp_path: Path) -> Iterator[Service]:
     assert running.process.stop() == 0, running.process.output_text()
 
 
+def copying(source: str, out: str, directory: Path) -> Path:
+    """A spec that copies a topic, and tries again soon."""
+    spec = directory / "copy.yaml"
+    spec.write_text(
+        f"name: copy\nsource: {{type: topic, topics: {source}, schema: id BIGINT}}\n"
+        f"sink: {{type: topic, topic: {out}}}\nrestart: {{backoff: 100 ms}}\n"
+    )
+    return spec
+
+
 def test_a_pipeline_runs_pauses_survives_its_driver_and_begins_again(
     service: Service, bootstrap: str, new_topic: TopicFactory, tmp_path: Path
 ) -> None:
     source, out = new_topic(), new_topic()
     produce(bootstrap, source, [{"id": at} for at in range(10)])
-    spec = tmp_path / "copy.yaml"
-    spec.write_text(
-        f"name: copy\nsource: {{type: topic, topics: {source}, schema: id BIGINT}}\n"
-        f"sink: {{type: topic, topic: {out}}}\nrestart: {{backoff: 100 ms}}\n"
-    )
+    spec = copying(source, out, tmp_path)
     assert service.cli("start", str(spec)) == "started copy\n"
     assert service.wait("copy", "RUNNING", records=10)["delivery"] == "exactly-once"
     assert "copy" in service.cli("list")
@@ -115,11 +121,7 @@ def test_a_second_service_takes_over_and_the_first_stops_its_drivers(
 ) -> None:
     source, out = new_topic(), new_topic()
     produce(bootstrap, source, [{"id": at} for at in range(10)])
-    spec = tmp_path / "copy.yaml"
-    spec.write_text(
-        f"name: copy\nsource: {{type: topic, topics: {source}, schema: id BIGINT}}\n"
-        f"sink: {{type: topic, topic: {out}}}\nrestart: {{backoff: 100 ms}}\n"
-    )
+    spec = copying(source, out, tmp_path)
     service.cli("start", str(spec))
     service.wait("copy", "RUNNING", records=10)
     younger = Service(bootstrap, tmp_path)
