@@ -33,7 +33,7 @@ from barnabas.coordinator.transaction.coordinator import TRANSACTION_TOPIC
 from barnabas.coordinator.transaction.settings import TRANSACTION_VERSION_FEATURE
 from barnabas.core.clock import Clock, SystemClock
 from barnabas.core.errors import InvalidConfig
-from barnabas.core.ids import BrokerId, Randomness, TopicPartition
+from barnabas.core.ids import BrokerId, Randomness
 from barnabas.core.metrics import Metrics
 from barnabas.handlers.dispatcher import Dispatcher
 from barnabas.handlers.internal_topics import InternalTopics
@@ -46,6 +46,7 @@ from barnabas.node.broker_config import BrokerConfig
 from barnabas.node.cluster_member import ClusterMember
 from barnabas.node.config_keys import BROKER_KEYS
 from barnabas.node.coordination_store import open_coordination
+from barnabas.node.deleted_partitions import DeletedPartitions
 from barnabas.node.groups import make_group_coordinator, offsets_topic
 from barnabas.node.identity import GENERATE, Remembered, check_cluster_id, choose_broker_id, remembered
 from barnabas.node.lifecycle import BrokerState, Lifecycle
@@ -142,13 +143,15 @@ class Broker:
         producer_ids = ProducerIds(lambda: allocate_producer_ids(znodes, self.broker_id))
         self._exits.push_async_callback(producer_ids.close)
         markers = LocalMarkers(replicas, groups, self._clock)
+        deleted = DeletedPartitions(znodes, is_deletion_enabled=self.config.delete_topic_enable)
+        self._exits.callback(deleted.close)
         transactions = make_transaction_coordinator(
             self.config,
             replicas,
             metadata,
             markers if member is None else member.markers_everywhere(markers),
             producer_ids.take_now,
-            lambda topic_partition: self._is_deleted(topic_partition, metadata),
+            deleted.find,
             clock=self._clock,
             scheduler=self._scheduler,
             timer=self._timer,
@@ -299,12 +302,6 @@ class Broker:
                 self._topics.replicas_offline(offline)
             if self._member is not None:
                 self._member.log_directory_failed()
-
-    def _is_deleted(self, topic_partition: TopicPartition, metadata: MetadataCache) -> bool:
-        """A partition that nobody knows; while topics are still being loaded, or the controller has not said
-        which there are, nobody can know that."""
-        knows_all = self._topics is not None if self._member is None else metadata.is_live(self.broker_id)
-        return knows_all and metadata.partition(*topic_partition) is None
 
     def _bind(self) -> Server:
         """Take the ports now, so that a conflict stops the start before anything else happens."""

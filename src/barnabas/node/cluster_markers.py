@@ -8,12 +8,19 @@ coordinator tells it again later (`coordinator.transaction.completion`).
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections import defaultdict
 from collections.abc import Callable, Collection, Sequence
 
 from barnabas.cluster.metadata_cache import MetadataCache
 from barnabas.coordinator.transaction.markers import MarkerErrors, MarkerWriter, TransactionMarker
-from barnabas.core.errors import KafkaError, LeaderNotAvailable, UnknownTopicOrPartition, error_for
+from barnabas.core.errors import (
+    KafkaError,
+    LeaderNotAvailable,
+    UnknownServerError,
+    UnknownTopicOrPartition,
+    error_for,
+)
 from barnabas.core.ids import NO_LEADER, BrokerId, TopicPartition
 from barnabas.node.peers import Peers
 from barnabas.protocol.messages.write_txn_markers import (
@@ -22,6 +29,8 @@ from barnabas.protocol.messages.write_txn_markers import (
     WriteTxnMarkersRequest,
     WriteTxnMarkersResponse,
 )
+
+logger = logging.getLogger(__name__)
 
 
 class ClusterMarkers:
@@ -91,6 +100,11 @@ class ClusterMarkers:
             answer = await self._peers.send(leader, request, WriteTxnMarkersResponse)
         except KafkaError as error:
             finish(dict.fromkeys(partitions, error))
+            return
+        except Exception:
+            # Without a word here nobody would tell the partitions again.
+            logger.exception("telling broker %d of the end of a transaction failed", leader)
+            finish(dict.fromkeys(partitions, UnknownServerError(f"broker {leader} could not be told")))
             return
         codes = {
             TopicPartition(topic.name, row.partition_index): row.error_code

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Collection
 
 from barnabas.cluster.metadata_cache import MetadataCache
@@ -14,7 +15,15 @@ from barnabas.coordinator.transaction.rules import TakeProducerId
 from barnabas.coordinator.transaction.settings import EPOCH_BUMP_VERSION, TransactionSettings
 from barnabas.coordinator.transaction.shard import TransactionShard
 from barnabas.core.clock import Clock
-from barnabas.core.errors import InvalidProducerEpoch, KafkaError, UnknownTopicOrPartition
+from barnabas.core.errors import (
+    BrokerNotAvailable,
+    InvalidProducerEpoch,
+    KafkaError,
+    LeaderNotAvailable,
+    NotLeaderOrFollower,
+    UnknownServerError,
+    UnknownTopicOrPartition,
+)
 from barnabas.core.ids import TopicPartition
 from barnabas.core.metrics import Metrics
 from barnabas.core.scheduler import Scheduler
@@ -27,6 +36,11 @@ from barnabas.records.record import EndTransactionMarker
 from barnabas.replication.partition import Partition
 from barnabas.replication.replica_manager import ReplicaManager
 from barnabas.storage.producer_state import AppendOrigin
+
+logger = logging.getLogger(__name__)
+
+FindDeleted = Callable[[Collection[TopicPartition], Callable[[frozenset[TopicPartition]], None]], None]
+"""Calls back with those of the partitions that do not exist any more."""
 
 ALL_REPLICAS = -1
 MARKER_TIMEOUT_MS = 5_000.0
@@ -88,6 +102,10 @@ class LocalMarkers:
         except KafkaError as error:
             finish(topic_partition, error)
             return
+        except Exception:
+            logger.exception("a marker could not be written to %s", topic_partition)
+            finish(topic_partition, UnknownServerError("the broker met an unexpected error"))
+            return
         self._log.await_replication(
             topic_partition,
             partition.leader_epoch,
@@ -120,12 +138,16 @@ def _check_not_late(marker: TransactionMarker, partition: Partition) -> None:
         )
 
 
+_MAY_BE_GONE = (UnknownTopicOrPartition, LeaderNotAvailable, BrokerNotAvailable, NotLeaderOrFollower)
+"""What is heard of a partition that does not exist any more, and of many that do."""
+
+
 class CoordinatorMarkers:
     """The coordinator's way to partitions: one whose topic is gone needs no marker any more."""
 
-    def __init__(self, markers: MarkerWriter, is_deleted: Callable[[TopicPartition], bool]) -> None:
+    def __init__(self, markers: MarkerWriter, find_deleted: FindDeleted) -> None:
         self._markers = markers
-        self._is_deleted = is_deleted
+        self._find_deleted = find_deleted
 
     def write(
         self,
@@ -133,14 +155,20 @@ class CoordinatorMarkers:
         partitions: Collection[TopicPartition],
         done: Callable[[MarkerErrors], None],
     ) -> None:
-        self._markers.write(marker, partitions, lambda errors: done(self._without_deleted(errors)))
+        self._markers.write(marker, partitions, lambda errors: self._sort_out(errors, done))
 
-    def _without_deleted(self, errors: MarkerErrors) -> MarkerErrors:
-        return {
-            each: error
-            for each, error in errors.items()
-            if not (isinstance(error, UnknownTopicOrPartition) and self._is_deleted(each))
-        }
+    def _sort_out(self, errors: MarkerErrors, done: Callable[[MarkerErrors], None]) -> None:
+        doubtful = [each for each, error in errors.items() if isinstance(error, _MAY_BE_GONE)]
+        if not doubtful:
+            done(errors)
+            return
+
+        def found(deleted: frozenset[TopicPartition]) -> None:
+            for each in sorted(deleted):
+                logger.info("%s is deleted and needs no marker", each)
+            done({each: error for each, error in errors.items() if each not in deleted})
+
+        self._find_deleted(doubtful, found)
 
 
 def transaction_settings(config: BrokerConfig) -> TransactionSettings:
@@ -158,7 +186,7 @@ def make_transaction_coordinator(
     metadata: MetadataCache,
     markers: MarkerWriter,
     take_producer_id: TakeProducerId,
-    is_deleted: Callable[[TopicPartition], bool],
+    find_deleted: FindDeleted,
     *,
     clock: Clock,
     scheduler: Scheduler,
@@ -167,7 +195,7 @@ def make_transaction_coordinator(
 ) -> TransactionCoordinator:
     """The coordinator, told of every partition of its topic that this broker leads from now on."""
     settings = transaction_settings(config)
-    coordinator_markers = CoordinatorMarkers(markers, is_deleted)
+    coordinator_markers = CoordinatorMarkers(markers, find_deleted)
 
     def make_shard(timers: ShardTimers) -> TransactionShard:
         return TransactionShard(settings, timers, clock, coordinator_markers, take_producer_id)

@@ -352,6 +352,17 @@ async def until_offset(broker: InProcessBroker, offset: int) -> None:
             await asyncio.sleep(0.01)
 
 
+async def until_state(broker: InProcessBroker, state: str) -> None:
+    async with asyncio.timeout(DEADLINE_S):
+        while await state_of(broker) != state:  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+
+
+async def delete_topic(broker: InProcessBroker, name: str) -> None:
+    request = DeleteTopicsRequest(topics=[TopicToDelete(name=name)], timeout_ms=30_000)
+    assert (await broker.ask(request, DeleteTopicsResponse)).responses[0].error_code == 0
+
+
 # Ends that nobody asked for
 
 
@@ -376,11 +387,29 @@ async def test_a_topic_that_is_deleted_does_not_keep_a_transaction_open(
     await producer.add("topic")
     assert await producer.produce("doomed", b"x") == "NONE"
     assert await producer.produce("topic", b"x") == "NONE"
-    request = DeleteTopicsRequest(topics=[TopicToDelete(name="doomed")], timeout_ms=30_000)
-    assert (await broker.ask(request, DeleteTopicsResponse)).responses[0].error_code == 0
+    await delete_topic(broker, "doomed")
     assert await producer.end(commit=True) == "NONE"
-    assert await state_of(broker) == "CompleteCommit"
+    await until_state(broker, "CompleteCommit")
     assert await committed(broker) == [b"x"]
+
+
+@pytest.mark.parametrize(("former", "later"), [(2, 2), (2, 1)])
+async def test_a_topic_that_is_made_again_does_not_keep_a_transaction_open(
+    broker: InProcessBroker, producer: HandProducer, former: int, later: int
+) -> None:
+    """Its partitions by the same numbers are told, though they hold nothing of the transaction; one that is
+    not there any more needs no marker."""
+    await broker.create_topic("doomed", former)
+    await producer.add("doomed", 0, 1)
+    assert await producer.produce("doomed", b"x", partition=0) == "NONE"
+    assert await producer.produce("doomed", b"x", partition=1) == "NONE"
+    await delete_topic(broker, "doomed")
+    await broker.create_topic("doomed", later)
+    assert await producer.produce("doomed", b"again") == "NONE"
+    assert await producer.end(commit=True) == "NONE"
+    await until_state(broker, "CompleteCommit")
+    assert await committed(broker, "doomed") == [b"again"]
+    assert await producer.add("doomed") == "NONE", "the next transaction may begin"
 
 
 def marker_of(producer_id: int, epoch: int, *, commit: bool, coordinator_epoch: int = 0) -> WritableTxnMarker:

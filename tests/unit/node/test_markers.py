@@ -1,0 +1,276 @@
+"""Markers on their way: no partition of a transaction is left without one, unless it is gone for good."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Collection
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from barnabas.cluster.broker_znodes import BrokerInfo, Endpoint
+from barnabas.cluster.coordination import ConnectionLoss, Coordination
+from barnabas.cluster.embedded import open_embedded
+from barnabas.cluster.metadata_cache import MetadataCache, PartitionMetadata
+from barnabas.cluster.registration import make_persistent_paths
+from barnabas.cluster.topics import create_topic, delete_topic, mark_for_deletion
+from barnabas.cluster.znodes import TopicZnode
+from barnabas.coordinator.transaction.markers import MarkerErrors, TransactionMarker
+from barnabas.core.clock import ManualClock
+from barnabas.core.errors import (
+    BrokerNotAvailable,
+    CoordinatorLoadInProgress,
+    KafkaError,
+    LeaderNotAvailable,
+    NotLeaderOrFollower,
+    UnknownServerError,
+    UnknownTopicOrPartition,
+)
+from barnabas.core.ids import NO_LEADER, BrokerId, TopicPartition, Uuid
+from barnabas.core.scheduler import InlineBackground
+from barnabas.node.cluster_markers import ClusterMarkers
+from barnabas.node.deleted_partitions import DeletedPartitions
+from barnabas.node.peers import Peers
+from barnabas.node.transactions import CoordinatorMarkers
+from barnabas.protocol.messages.write_txn_markers import (
+    WritableTxnMarkerPartitionResult,
+    WritableTxnMarkerResult,
+    WritableTxnMarkerTopicResult,
+    WriteTxnMarkersRequest,
+    WriteTxnMarkersResponse,
+)
+
+MARKER = TransactionMarker(7, 0, 1, True, 2)
+HERE = TopicPartition("topic", 0)
+THERE = TopicPartition("topic", 1)
+THERE_TOO = TopicPartition("topic", 2)
+ME, OTHER = BrokerId(1), BrokerId(2)
+FIRST_ID, SECOND_ID = Uuid.parse("AAAAAAAAAAAAAAAAAAAAAQ"), Uuid.parse("AAAAAAAAAAAAAAAAAAAAAg")
+
+
+class Partitions:
+    """Whatever is asked to write: `errors` say what becomes of a marker."""
+
+    def __init__(self, errors: dict[TopicPartition, KafkaError] | None = None) -> None:
+        self.errors = errors or {}
+        self.asked: list[TopicPartition] = []
+
+    def write(
+        self,
+        marker: TransactionMarker,
+        partitions: Collection[TopicPartition],
+        done: Callable[[MarkerErrors], None],
+    ) -> None:
+        self.asked.extend(partitions)
+        done({each: self.errors[each] for each in partitions if each in self.errors})
+
+
+async def told(writer: Any, *partitions: TopicPartition) -> MarkerErrors:
+    """What the coordinator hears."""
+    answer: asyncio.Future[MarkerErrors] = asyncio.get_running_loop().create_future()
+    writer.write(MARKER, partitions, answer.set_result)
+    return await asyncio.wait_for(answer, 10)
+
+
+# Deleted, or only unheard of
+
+
+@pytest.fixture
+async def znodes(tmp_path: Path) -> AsyncIterator[Coordination]:
+    async with open_embedded(tmp_path, ManualClock(), InlineBackground()) as opened:
+        await make_persistent_paths(opened)
+        yield opened
+
+
+def coordinator_markers(
+    znodes: Coordination, error: KafkaError, *, is_deletion_enabled: bool = True
+) -> CoordinatorMarkers:
+    deleted = DeletedPartitions(znodes, is_deletion_enabled=is_deletion_enabled)
+    return CoordinatorMarkers(Partitions({HERE: error, THERE: error}), deleted.find)
+
+
+UNHEARD_OF = UnknownTopicOrPartition("nobody knows it")
+DOUBTFUL = [UNHEARD_OF, LeaderNotAvailable("-"), BrokerNotAvailable("-"), NotLeaderOrFollower("-")]
+
+
+@pytest.mark.parametrize("error", DOUBTFUL, ids=lambda error: type(error).__name__)
+async def test_a_partition_that_the_store_has_is_not_gone_whatever_is_heard_of_it(
+    znodes: Coordination, error: KafkaError
+) -> None:
+    await create_topic(znodes, "topic", FIRST_ID, {0: [1], 1: [1]}, {}, {})
+    assert await told(coordinator_markers(znodes, error), HERE, THERE) == {HERE: error, THERE: error}
+
+
+@pytest.mark.parametrize("error", DOUBTFUL, ids=lambda error: type(error).__name__)
+async def test_a_partition_that_the_store_has_not_needs_no_marker(
+    znodes: Coordination, error: KafkaError
+) -> None:
+    await create_topic(znodes, "topic", FIRST_ID, {0: [1], 1: [1]}, {}, {})
+    await delete_topic(znodes, "topic")
+    assert await told(coordinator_markers(znodes, error), HERE, THERE) == {}
+
+
+async def test_a_smaller_topic_of_the_same_name_is_another_one(znodes: Coordination) -> None:
+    await create_topic(znodes, "topic", FIRST_ID, {0: [1], 1: [1]}, {}, {})
+    await delete_topic(znodes, "topic")
+    await create_topic(znodes, "topic", SECOND_ID, {0: [1]}, {}, {})
+    errors = await told(coordinator_markers(znodes, UNHEARD_OF), HERE, THERE)
+    assert errors == {HERE: UNHEARD_OF}, "partition 0 exists again and has to be told; 1 does not"
+
+
+async def test_a_topic_that_is_to_be_deleted_needs_no_marker(znodes: Coordination) -> None:
+    await create_topic(znodes, "topic", FIRST_ID, {0: [1], 1: [1]}, {}, {})
+    await mark_for_deletion(znodes, "topic")
+    assert await told(coordinator_markers(znodes, UNHEARD_OF), HERE, THERE) == {}
+    writer = coordinator_markers(znodes, UNHEARD_OF, is_deletion_enabled=False)
+    assert await told(writer, HERE, THERE) == {HERE: UNHEARD_OF, THERE: UNHEARD_OF}
+
+
+async def test_what_says_nothing_about_the_topic_asks_nobody() -> None:
+    def ask(*_: object) -> None:
+        raise AssertionError("the store was asked")
+
+    error = CoordinatorLoadInProgress("-")
+    assert await told(CoordinatorMarkers(Partitions({HERE: error}), ask), HERE, THERE) == {HERE: error}
+
+
+async def test_a_store_that_does_not_answer_has_not_said_that_anything_is_gone() -> None:
+    class Gone:
+        async def get_many(self, _: object) -> None:
+            raise ConnectionLoss("/brokers/topics/topic")
+
+    class Broken:
+        async def get_many(self, _: object) -> None:
+            raise RuntimeError("nobody expected this")
+
+    for store in (Gone(), Broken()):
+        writer = coordinator_markers(cast("Coordination", store), UNHEARD_OF)
+        assert await told(writer, HERE) == {HERE: UNHEARD_OF}
+        assert await told(writer, HERE) == {HERE: UNHEARD_OF}, "the next question is asked again"
+
+
+async def test_a_node_that_nobody_can_read_is_not_gone(znodes: Coordination) -> None:
+    await znodes.create(TopicZnode.path("topic"), b"{", make_parents=True)
+    assert await told(coordinator_markers(znodes, UNHEARD_OF), HERE) == {HERE: UNHEARD_OF}
+
+
+async def test_questions_that_come_meanwhile_are_asked_together(znodes: Coordination) -> None:
+    await create_topic(znodes, "topic", FIRST_ID, {0: [1]}, {}, {})
+    asked: list[int] = []
+
+    class Counting:
+        async def get_many(self, paths: list[str]) -> Any:
+            asked.append(len(paths))
+            return await znodes.get_many(paths)
+
+    deleted = DeletedPartitions(cast("Coordination", Counting()), is_deletion_enabled=True)
+    answers: list[asyncio.Future[frozenset[TopicPartition]]] = []
+    for _ in range(100):
+        answer: asyncio.Future[frozenset[TopicPartition]] = asyncio.get_running_loop().create_future()
+        deleted.find([HERE, THERE], answer.set_result)
+        answers.append(answer)
+    assert set(await asyncio.gather(*answers)) == {frozenset({THERE})}
+    assert asked == [1, 1], "one topic: its node and its mark, once"
+
+
+# To every leader
+
+
+class Peer:
+    """The other broker: `answer` makes its answer, or fails."""
+
+    def __init__(self, answer: Callable[[WriteTxnMarkersRequest], WriteTxnMarkersResponse]) -> None:
+        self.answer = answer
+        self.asked: list[tuple[int, WriteTxnMarkersRequest]] = []
+
+    async def send(self, broker: int, request: WriteTxnMarkersRequest, _: object) -> WriteTxnMarkersResponse:
+        self.asked.append((broker, request))
+        return self.answer(request)
+
+
+def cluster(*leaders: int) -> MetadataCache:
+    """A topic whose partitions are led by these."""
+    metadata = MetadataCache("cluster")
+    metadata.put_brokers(
+        BrokerInfo(each, (Endpoint("PLAINTEXT", "localhost", 9092 + each),)) for each in (ME, OTHER)
+    )
+    metadata.put_topic(
+        "topic",
+        FIRST_ID,
+        [PartitionMetadata(number, (1, 2), leader=leader) for number, leader in enumerate(leaders)],
+    )
+    return metadata
+
+
+def everywhere(metadata: MetadataCache, peer: Peer, local: Partitions | None = None) -> ClusterMarkers:
+    return ClusterMarkers(ME, local or Partitions(), metadata, cast("Peers", peer))
+
+
+def answered(codes: dict[int, int]) -> WriteTxnMarkersResponse:
+    results = [
+        WritableTxnMarkerPartitionResult(partition_index=number, error_code=code)
+        for number, code in codes.items()
+    ]
+    topic = WritableTxnMarkerTopicResult(name="topic", partitions=results)
+    return WriteTxnMarkersResponse(markers=[WritableTxnMarkerResult(producer_id=7, topics=[topic])])
+
+
+async def test_each_leader_is_told_of_its_own() -> None:
+    peer, local = Peer(lambda _: answered({1: 0, 2: 0})), Partitions()
+    errors = await told(everywhere(cluster(ME, OTHER, OTHER), peer, local), HERE, THERE, THERE_TOO)
+    assert errors == {}
+    assert local.asked == [HERE]
+    ((broker, request),) = peer.asked
+    assert broker == OTHER
+    (marker,) = request.markers
+    assert (marker.producer_id, marker.transaction_result, marker.transaction_version) == (7, True, 2)
+    assert [(each.name, each.partition_indexes) for each in marker.topics] == [("topic", [1, 2])]
+
+
+async def test_a_partition_without_a_leader_is_told_again_later() -> None:
+    errors = await told(everywhere(cluster(ME, NO_LEADER), Peer(answered)), HERE, THERE)  # type: ignore[arg-type]
+    assert {each: type(error) for each, error in errors.items()} == {THERE: LeaderNotAvailable}
+    alone = await told(everywhere(cluster(ME, NO_LEADER), Peer(answered)), THERE)  # type: ignore[arg-type]
+    assert set(alone) == {THERE}, "also where it is the only one"
+
+
+async def test_a_partition_that_nobody_has_named_yet_is_told_again_later() -> None:
+    errors = await told(everywhere(cluster(ME), Peer(answered)), HERE, THERE)  # type: ignore[arg-type]
+    assert {each: type(error) for each, error in errors.items()} == {THERE: UnknownTopicOrPartition}
+
+
+async def test_a_partition_that_the_answer_leaves_out_is_told_again_later() -> None:
+    peer = Peer(lambda _: answered({1: 0}))
+    assert set(await told(everywhere(cluster(ME, OTHER, OTHER), peer), THERE, THERE_TOO)) == {THERE_TOO}
+    silent = Peer(lambda _: WriteTxnMarkersResponse())
+    assert set(await told(everywhere(cluster(ME, OTHER, OTHER), silent), THERE, THERE_TOO)) == {
+        THERE,
+        THERE_TOO,
+    }
+
+
+async def test_each_partition_has_its_own_error() -> None:
+    peer = Peer(lambda _: answered({1: NotLeaderOrFollower.code, 2: CoordinatorLoadInProgress.code}))
+    errors = await told(everywhere(cluster(ME, OTHER, OTHER), peer), HERE, THERE, THERE_TOO)
+    assert {each: type(error) for each, error in errors.items()} == {
+        THERE: NotLeaderOrFollower,
+        THERE_TOO: CoordinatorLoadInProgress,
+    }
+
+
+@pytest.mark.parametrize(
+    ("failure", "heard"),
+    [
+        (BrokerNotAvailable("it is down"), BrokerNotAvailable),
+        (RuntimeError("nobody expected this"), UnknownServerError),
+    ],
+)
+async def test_a_leader_that_cannot_be_asked_leaves_all_its_partitions_untold(
+    failure: Exception, heard: type[KafkaError]
+) -> None:
+    def fail(_: object) -> WriteTxnMarkersResponse:
+        raise failure
+
+    errors = await told(everywhere(cluster(ME, OTHER, OTHER), Peer(fail)), HERE, THERE, THERE_TOO)
+    assert {each: type(error) for each, error in errors.items()} == {THERE: heard, THERE_TOO: heard}
