@@ -1,4 +1,4 @@
-"""ApiVersions (18), v0-4. Gaps: none.
+"""ApiVersions (18), v0-5. Gaps: none.
 
 The first request of every modern client. The answer is derived from the registered rows, so
 what is advertised is what is implemented. Its header is always version 0, and a version that
@@ -8,13 +8,17 @@ again in a language that both know.
 Features: each is finalized at its highest level. `transaction.version` tells producers whether every
 transaction gets an epoch of its own. A feature that may be off (level 0) cannot be told as supported
 before version 4.
+
+From version 5 a client may say which cluster and which broker it means to reach. Where a proxy or a
+reused address led it elsewhere, it is told to begin again from its bootstrap servers, before it acts on
+metadata of another cluster (KIP-1242).
 """
 
 from __future__ import annotations
 
 import re
 
-from barnabas.core.errors import InvalidRequest, UnsupportedVersion
+from barnabas.core.errors import InvalidRequest, RebootstrapRequired, UnsupportedVersion
 from barnabas.handlers.context import RequestContext
 from barnabas.handlers.registry import Api, ApiTable
 from barnabas.protocol.api_keys import ApiKey
@@ -28,6 +32,8 @@ from barnabas.protocol.messages.api_versions import (
 
 VERSION_WITH_FEATURES = 3
 VERSION_WITH_OPTIONAL_FEATURES = 4
+VERSION_WITH_DESTINATION = 5
+NO_NODE = -1
 FEATURES_EPOCH = 0
 """The levels never change while a broker runs, so there is one epoch of them."""
 
@@ -38,6 +44,8 @@ def handle_api_versions(request: ApiVersionsRequest, context: RequestContext) ->
     response = ApiVersionsResponse(api_keys=[_row(api) for api in context.broker.apis])
     if context.api_version >= VERSION_WITH_FEATURES:
         _check_software(request)
+        if context.api_version >= VERSION_WITH_DESTINATION:
+            _check_destination(request, context)
         _add_features(response, context)
     return response
 
@@ -71,9 +79,22 @@ def _check_software(request: ApiVersionsRequest) -> None:
             raise InvalidRequest(f"the client software {what} is not one: {text[:64]!r}")
 
 
+def _check_destination(request: ApiVersionsRequest, context: RequestContext) -> None:
+    if (request.cluster_id is None) != (request.node_id == NO_NODE):
+        raise InvalidRequest("a cluster id and a node id are named together, or not at all")
+    if request.cluster_id is None:
+        return
+    broker = context.broker
+    if (request.cluster_id, request.node_id) != (broker.cluster_id, broker.broker_id):
+        raise RebootstrapRequired(
+            f"this is node {broker.broker_id} of cluster {broker.cluster_id}, "
+            f"not node {request.node_id} of cluster {request.cluster_id[:64]}"
+        )
+
+
 def _row(api: Api) -> ApiVersion:
     versions = api.advertised_versions
     return ApiVersion(api_key=int(api.key), min_version=versions[0], max_version=versions[-1])
 
 
-API_VERSIONS = Api(ApiKey.API_VERSIONS, versions=range(5), handle=handle_api_versions)
+API_VERSIONS = Api(ApiKey.API_VERSIONS, versions=range(6), handle=handle_api_versions)

@@ -1,4 +1,4 @@
-"""DeleteGroups (42), v0-2. Gaps: none. Only groups without members can be deleted, offsets and all."""
+"""DeleteGroups (42), v0-3. Gaps: none. Only groups without members can be deleted, offsets and all."""
 
 from __future__ import annotations
 
@@ -12,4 +12,4 @@ def handle_delete_groups(request: DeleteGroupsRequest, context: RequestContext) 
     context.broker.groups.delete_groups(request.groups_names, context.respond)
 
 
-DELETE_GROUPS = Api(ApiKey.DELETE_GROUPS, versions=range(3), handle=handle_delete_groups)
+DELETE_GROUPS = Api(ApiKey.DELETE_GROUPS, versions=range(4), handle=handle_delete_groups)

@@ -1,7 +1,8 @@
-"""TxnOffsetCommit (28), v0-5. Gaps: none.
+"""TxnOffsetCommit (28), v0-6. Gaps: none.
 
 The offsets are staged in the group's partition under the producer's transaction and count once it commits.
 The partition must be part of the transaction: by AddOffsetsToTxn up to version 4, by itself later.
+Version 6 names topics by id.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from barnabas.core.errors import (
     CoordinatorNotAvailable,
     InvalidGroupId,
     KafkaError,
+    UnknownTopicId,
     UnknownTopicOrPartition,
 )
 from barnabas.core.ids import TopicPartition
@@ -35,6 +37,7 @@ from barnabas.protocol.messages.txn_offset_commit import (
 VERSION_WITH_LOADING = 2
 VERSION_WITH_ABORTABLE = 4
 VERSION_WITH_EPOCH_BUMP = 5
+VERSION_WITH_TOPIC_IDS = 6
 
 
 def handle_txn_offset_commit(request: TxnOffsetCommitRequest, context: RequestContext) -> None:
@@ -62,11 +65,18 @@ def _sorted_out(
 ) -> tuple[list[TxnOffsetCommitRequestTopic], list[TxnOffsetCommitResponseTopic]]:
     """What exists, and the answer to what does not. A topic of which nothing is asked is in neither."""
     metadata = context.broker.metadata
+    by_id = context.api_version >= VERSION_WITH_TOPIC_IDS
     known: list[TxnOffsetCommitRequestTopic] = []
     refused: list[TxnOffsetCommitResponseTopic] = []
     for topic in topics:
-        found = metadata.topic(topic.name)
-        count = 0 if found is None else len(found.partitions)
+        found = metadata.topic_by_id(topic.topic_id) if by_id else metadata.topic(topic.name)
+        if found is None:
+            if topic.partitions:
+                code = UnknownTopicId.code if by_id else UnknownTopicOrPartition.code
+                refused.append(_refused(topic, topic.partitions, code))
+            continue
+        topic.name = found.name
+        count = len(found.partitions)
         missing = [each for each in topic.partitions if not 0 <= each.partition_index < count]
         if missing:
             refused.append(_refused(topic, missing, UnknownTopicOrPartition.code))
@@ -78,9 +88,9 @@ def _sorted_out(
 
 def _merge(topics: list[TxnOffsetCommitResponseTopic], refused: list[TxnOffsetCommitResponseTopic]) -> None:
     """A topic of which some partitions were refused is answered once."""
-    by_name = {topic.name: topic for topic in topics}
+    known = {(topic.name, topic.topic_id): topic for topic in topics}
     for topic in refused:
-        same = by_name.get(topic.name)
+        same = known.get((topic.name, topic.topic_id))
         if same is None:
             topics.append(topic)
         else:
@@ -98,7 +108,7 @@ def _commit(
     partition = TopicPartition(OFFSETS_TOPIC, broker.groups.partition_for(request.group_id))
 
     def commit() -> None:
-        broker.groups.commit_transactional_offsets(request, respond)
+        broker.groups.commit_transactional_offsets(request, context.api_version, respond)
 
     def added(error: KafkaError | None) -> None:
         commit() if error is None else refuse(error)
@@ -137,6 +147,7 @@ def _refused(
 ) -> TxnOffsetCommitResponseTopic:
     return TxnOffsetCommitResponseTopic(
         name=topic.name,
+        topic_id=topic.topic_id,
         partitions=[
             TxnOffsetCommitResponsePartition(partition_index=each.partition_index, error_code=code)
             for each in partitions
@@ -144,4 +155,4 @@ def _refused(
     )
 
 
-TXN_OFFSET_COMMIT = Api(ApiKey.TXN_OFFSET_COMMIT, versions=range(6), handle=handle_txn_offset_commit)
+TXN_OFFSET_COMMIT = Api(ApiKey.TXN_OFFSET_COMMIT, versions=range(7), handle=handle_txn_offset_commit)

@@ -54,7 +54,7 @@ def stage(groups: Groups, producer_id: int, offset: int, **names: object) -> int
             )
         ],
     )
-    groups.coordinator.commit_transactional_offsets(request, answer)
+    groups.coordinator.commit_transactional_offsets(request, 5, answer)
     code: int = answer.value.topics[0].partitions[0].error_code
     return code
 
@@ -313,15 +313,29 @@ def test_a_zombie_cannot_commit_in_a_transaction() -> None:
     request = TxnOffsetCommitRequest(
         group_id="g",
         producer_id=7,
-        generation_id=generation - 1,
+        generation_id_or_member_epoch=generation - 1,
         member_id=member,
         topics=[TxnOffsetCommitRequestTopic(name="t", partitions=[TxnOffsetCommitRequestPartition()])],
     )
     for member_id, code in ((member, IllegalGeneration.code), ("ghost", UnknownMemberId.code)):
         request.member_id = member_id
         answer = Answer()
-        groups.coordinator.commit_transactional_offsets(request, answer)
+        groups.coordinator.commit_transactional_offsets(request, 5, answer)
         assert answer.value.topics[0].partitions[0].error_code == code
+
+
+@pytest.mark.parametrize(("version", "code"), [(5, IllegalGeneration.code), (6, GroupIdNotFound.code)])
+def test_a_transaction_hears_that_its_group_is_gone_if_it_knows_the_word(version: int, code: int) -> None:
+    request = TxnOffsetCommitRequest(
+        group_id="gone",
+        producer_id=7,
+        generation_id_or_member_epoch=3,
+        member_id="m",
+        topics=[TxnOffsetCommitRequestTopic(name="t", partitions=[TxnOffsetCommitRequestPartition()])],
+    )
+    answer = Answer()
+    Groups().coordinator.commit_transactional_offsets(request, version, answer)
+    assert answer.value.topics[0].partitions[0].error_code == code
 
 
 def test_callers_are_shown_as_they_came() -> None:

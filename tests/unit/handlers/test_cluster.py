@@ -18,6 +18,7 @@ from barnabas.core.errors import (
     MismatchedEndpointType,
     NoReassignmentInProgress,
     PreferredLeaderNotAvailable,
+    RebootstrapRequired,
     UnknownTopicOrPartition,
     UnsupportedEndpointType,
     UnsupportedVersion,
@@ -68,7 +69,7 @@ async def test_what_is_registered_is_what_is_advertised(broker: Broker, version:
         api.key: (api.advertised_versions[0], api.advertised_versions[-1]) for api in ALL_APIS
     }
     assert advertised[ApiKey.PRODUCE] == (0, 13)
-    assert advertised[ApiKey.API_VERSIONS] == (0, 4)
+    assert advertised[ApiKey.API_VERSIONS] == (0, 5)
     assert advertised[ApiKey.METADATA] == (0, 13)
 
 
@@ -91,11 +92,34 @@ async def test_a_client_names_its_software_properly(broker: Broker, name: str, v
     assert (await broker.ask(API_VERSIONS, request, 2)).error_code == 0
 
 
+async def test_a_client_that_was_led_astray_begins_again(broker: Broker) -> None:
+    request = ApiVersionsRequest(client_software_name="a-client", client_software_version="1.0")
+    here = broker.services.cluster_id, broker.services.broker_id
+    assert (await broker.ask(API_VERSIONS, request, 5)).error_code == 0
+    for cluster_id, node_id in (here, ("another", here[1]), (here[0], here[1] + 1)):
+        request.cluster_id, request.node_id = cluster_id, node_id
+        if (cluster_id, node_id) == here:
+            assert (await broker.ask(API_VERSIONS, request, 5)).error_code == 0
+            continue
+        with pytest.raises(RebootstrapRequired):
+            await broker.ask(API_VERSIONS, request, 5)
+        assert (await broker.ask(API_VERSIONS, request, 4)).error_code == 0
+
+
+@pytest.mark.parametrize(("cluster_id", "node_id"), [("a", -1), (None, 3)])
+async def test_half_a_destination_is_none(broker: Broker, cluster_id: str | None, node_id: int) -> None:
+    request = ApiVersionsRequest(
+        client_software_name="c", client_software_version="1", cluster_id=cluster_id, node_id=node_id
+    )
+    with pytest.raises(InvalidRequest):
+        await broker.ask(API_VERSIONS, request, 5)
+
+
 def test_an_unsupported_version_is_answered_with_what_is_supported() -> None:
     data = unsupported_version_response(ALL_APIS).encode(0)
     response, _ = ApiVersionsResponse.decode(data, 0)
     assert response.error_code == UnsupportedVersion.code
-    assert [(row.api_key, row.min_version, row.max_version) for row in response.api_keys] == [(18, 0, 4)]
+    assert [(row.api_key, row.min_version, row.max_version) for row in response.api_keys] == [(18, 0, 5)]
 
 
 @pytest.mark.parametrize(

@@ -216,6 +216,7 @@ class GroupCoordinator:
     def commit_transactional_offsets(
         self,
         request: TxnOffsetCommitRequest,
+        api_version: int,
         respond: Callable[[TxnOffsetCommitResponse], None],
     ) -> None:
         """Offsets that count once the transaction of the request's producer is committed."""
@@ -227,6 +228,7 @@ class GroupCoordinator:
                     topics=[
                         TxnOffsetCommitResponseTopic(
                             name=topic.name,
+                            topic_id=topic.topic_id,
                             partitions=[
                                 TxnOffsetCommitResponsePartition(
                                     partition_index=each.partition_index, error_code=code
@@ -244,7 +246,7 @@ class GroupCoordinator:
             return
         self.runtime.run(
             self.partition_for(request.group_id),
-            lambda shard: shard.offset_requests.commit_in_transaction(request),
+            lambda shard: shard.offset_requests.commit_in_transaction(request, api_version),
             respond,
             refuse,
             producer=Producer(request.producer_id, request.producer_epoch),
@@ -374,7 +376,9 @@ class GroupCoordinator:
         self, group_ids: Sequence[str], respond: Callable[[DeleteGroupsResponse], None]
     ) -> None:
         def refused(error: KafkaError, group_id: str) -> DeletableGroupResult:
-            return DeletableGroupResult(group_id=group_id, error_code=error.code)
+            return DeletableGroupResult(
+                group_id=group_id, error_code=error.code, error_message=error.message or None
+            )
 
         def decide(shard: GroupShard, group_id: str) -> Decision[DeletableGroupResult]:
             decision = shard.delete_group(group_id)

@@ -73,6 +73,7 @@ from barnabas.protocol.messages.txn_offset_commit import (
 )
 
 VERSION_WITH_GROUP_ERRORS = 9
+TXN_VERSION_WITH_GROUP_ERRORS = 6
 DEFAULT_RETENTION = -1
 NO_OFFSET = -1
 OFFSETS_PER_EXPIRY = 5_000
@@ -133,15 +134,19 @@ class OffsetRequests:
         if group.state in (STABLE, PREPARING):
             self._rebalance.expect_heartbeat(group, group.members[request.member_id])
 
-    def commit_in_transaction(self, request: TxnOffsetCommitRequest) -> Decision[TxnOffsetCommitResponse]:
+    def commit_in_transaction(
+        self, request: TxnOffsetCommitRequest, api_version: int
+    ) -> Decision[TxnOffsetCommitResponse]:
         """Stage offsets under the producer's open transaction; the runtime writes them as its records."""
-        self._check_transactional_commit(request)
+        self._check_transactional_commit(request, api_version)
         now_ms = self._registry.clock.now_ms()
         records: list[OffsetRecord] = []
         topics: list[TxnOffsetCommitResponseTopic] = []
         for topic in request.topics:
             answers: list[TxnOffsetCommitResponsePartition] = []
-            topics.append(TxnOffsetCommitResponseTopic(name=topic.name, partitions=answers))
+            topics.append(
+                TxnOffsetCommitResponseTopic(name=topic.name, topic_id=topic.topic_id, partitions=answers)
+            )
             for each in topic.partitions:
                 answer = TxnOffsetCommitResponsePartition(partition_index=each.partition_index)
                 answers.append(answer)
@@ -155,23 +160,28 @@ class OffsetRequests:
                 records.append(OffsetRecord(request.group_id, topic.name, each.partition_index, value))
         return Decision(TxnOffsetCommitResponse(topics=topics), records)
 
-    def _check_transactional_commit(self, request: TxnOffsetCommitRequest) -> None:
+    def _check_transactional_commit(self, request: TxnOffsetCommitRequest, api_version: int) -> None:
         group = self._registry.groups.get(request.group_id)
+        generation_id = request.generation_id_or_member_epoch
         if group is None:
-            if request.generation_id >= 0:
-                raise IllegalGeneration(f"there is no group {request.group_id}")
-            return
+            if generation_id < 0:
+                return
+            if api_version >= TXN_VERSION_WITH_GROUP_ERRORS:
+                raise GroupIdNotFound(f"there is no group {request.group_id}")
+            raise IllegalGeneration(f"there is no group {request.group_id}")
         if isinstance(group, ConsumerGroup):
             try:
-                check_consumer_commit(group, request.member_id, request.generation_id)
+                check_consumer_commit(group, request.member_id, generation_id)
             except StaleMemberEpoch as error:
+                if api_version >= TXN_VERSION_WITH_GROUP_ERRORS:
+                    raise
                 raise IllegalGeneration(error.message) from None
             return
         check_classic_commit(
             group,
             request.member_id,
             request.group_instance_id,
-            request.generation_id,
+            generation_id,
             is_transactional=True,
         )
 

@@ -1,9 +1,10 @@
-"""ApiVersions (18), v0-4: which versions of which APIs the broker has: the first question of nearly
+"""ApiVersions (18), v0-5: which versions of which APIs the broker has: the first question of nearly
 every client.
 
 v3 is flexible and names the client's software; its answer also lists features. The header of the
 answer is always v0, since the client cannot know yet what the broker speaks. v4 fixes features
-whose minimum version is 0.
+whose minimum version is 0. v5 names the cluster and the broker that the client means to reach
+(KIP-1242).
 """
 
 from __future__ import annotations
@@ -13,9 +14,11 @@ from barnabas.protocol.fields import array, boolean, int16, int32, int64, string
 from barnabas.protocol.schema import Message
 
 
-class ApiVersionsRequest(Message, api=ApiKey.API_VERSIONS, versions="0-4", flexible="3+"):
+class ApiVersionsRequest(Message, api=ApiKey.API_VERSIONS, versions="0-5", flexible="3+"):
     client_software_name: str = string("3+", ignorable=True)
     client_software_version: str = string("3+", ignorable=True)
+    cluster_id: str | None = string("5+", nullable="5+", default=None, ignorable=True)
+    node_id: int = int32("5+", default=-1, ignorable=True)
 
 
 class ApiVersion(Message):
@@ -36,7 +39,7 @@ class FinalizedFeatureKey(Message):
     min_version_level: int = int16()
 
 
-class ApiVersionsResponse(Message, api=ApiKey.API_VERSIONS, versions="0-4", flexible="3+"):
+class ApiVersionsResponse(Message, api=ApiKey.API_VERSIONS, versions="0-5", flexible="3+"):
     error_code: int = int16()
     api_keys: list[ApiVersion] = array(ApiVersion)
     throttle_time_ms: int = int32("1+", ignorable=True)

@@ -1,4 +1,4 @@
-"""DeleteGroups (42), v0-2: delete groups that have no members. v2 is flexible."""
+"""DeleteGroups (42), v0-3: delete groups that have no members. v2 is flexible; v3 says why not in words."""
 
 from __future__ import annotations
 
@@ -7,15 +7,16 @@ from barnabas.protocol.fields import array, int16, int32, string
 from barnabas.protocol.schema import Message
 
 
-class DeleteGroupsRequest(Message, api=ApiKey.DELETE_GROUPS, versions="0-2", flexible="2+"):
+class DeleteGroupsRequest(Message, api=ApiKey.DELETE_GROUPS, versions="0-3", flexible="2+"):
     groups_names: list[str] = array(string)
 
 
 class DeletableGroupResult(Message):
     group_id: str = string()
     error_code: int = int16()
+    error_message: str | None = string("3+", nullable="3+", default=None, ignorable=True)
 
 
-class DeleteGroupsResponse(Message, api=ApiKey.DELETE_GROUPS, versions="0-2", flexible="2+"):
+class DeleteGroupsResponse(Message, api=ApiKey.DELETE_GROUPS, versions="0-3", flexible="2+"):
     throttle_time_ms: int = int32()
     results: list[DeletableGroupResult] = array(DeletableGroupResult)

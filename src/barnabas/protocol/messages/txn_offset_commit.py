@@ -1,13 +1,14 @@
-"""TxnOffsetCommit (28), v0-5: commit a group's positions as part of a transaction.
+"""TxnOffsetCommit (28), v0-6: commit a group's positions as part of a transaction.
 
 v2 has leader epochs; v3 is flexible and names the member, so that zombies are fenced; v5 needs no
-AddOffsetsToTxn before it.
+AddOffsetsToTxn before it; v6 names topics by id (KIP-1319).
 """
 
 from __future__ import annotations
 
+from barnabas.core.ids import Uuid
 from barnabas.protocol.api_keys import ApiKey
-from barnabas.protocol.fields import array, int16, int32, int64, string
+from barnabas.protocol.fields import array, int16, int32, int64, string, uuid
 from barnabas.protocol.schema import Message
 
 
@@ -19,16 +20,17 @@ class TxnOffsetCommitRequestPartition(Message):
 
 
 class TxnOffsetCommitRequestTopic(Message):
-    name: str = string()
+    name: str = string("0-5", ignorable=True)
+    topic_id: Uuid = uuid("6+", ignorable=True)
     partitions: list[TxnOffsetCommitRequestPartition] = array(TxnOffsetCommitRequestPartition)
 
 
-class TxnOffsetCommitRequest(Message, api=ApiKey.TXN_OFFSET_COMMIT, versions="0-5", flexible="3+"):
+class TxnOffsetCommitRequest(Message, api=ApiKey.TXN_OFFSET_COMMIT, versions="0-6", flexible="3+"):
     transactional_id: str = string()
     group_id: str = string()
     producer_id: int = int64()
     producer_epoch: int = int16()
-    generation_id: int = int32("3+", default=-1)
+    generation_id_or_member_epoch: int = int32("3+", default=-1)
     member_id: str = string("3+")
     group_instance_id: str | None = string("3+", nullable="3+", default=None)
     topics: list[TxnOffsetCommitRequestTopic] = array(TxnOffsetCommitRequestTopic)
@@ -40,10 +42,11 @@ class TxnOffsetCommitResponsePartition(Message):
 
 
 class TxnOffsetCommitResponseTopic(Message):
-    name: str = string()
+    name: str = string("0-5", ignorable=True)
+    topic_id: Uuid = uuid("6+", ignorable=True)
     partitions: list[TxnOffsetCommitResponsePartition] = array(TxnOffsetCommitResponsePartition)
 
 
-class TxnOffsetCommitResponse(Message, api=ApiKey.TXN_OFFSET_COMMIT, versions="0-5", flexible="3+"):
+class TxnOffsetCommitResponse(Message, api=ApiKey.TXN_OFFSET_COMMIT, versions="0-6", flexible="3+"):
     throttle_time_ms: int = int32()
     topics: list[TxnOffsetCommitResponseTopic] = array(TxnOffsetCommitResponseTopic)
