@@ -25,7 +25,7 @@ class CoordinatorRecord(Protocol):
 class Decision(Generic[R]):
     """`response` is None when somebody else answers, later: a member that waits for a rebalance."""
 
-    __slots__ = ("applied", "committed", "failed", "is_replayed", "records", "response")
+    __slots__ = ("applied", "committed", "failed", "is_atomic", "is_replayed", "records", "response")
 
     def __init__(
         self,
@@ -36,6 +36,7 @@ class Decision(Generic[R]):
         committed: Callable[[], None] | None = None,
         failed: Callable[[KafkaError], None] | None = None,
         is_replayed: bool = True,
+        is_atomic: bool = True,
     ) -> None:
         self.response = response
         self.records = records
@@ -47,6 +48,10 @@ class Decision(Generic[R]):
         """Called instead, when they could not be appended or were not replicated in time."""
         self.is_replayed = is_replayed
         """False for a snapshot of what memory already holds."""
+        self.is_atomic = is_atomic
+        """True if the records make sense only together: they are one batch, and too many of them are
+        refused. False if each stands for itself, as tombstones of offsets do: they are divided into as many
+        batches as it takes, and should one of these fail, those before it have counted."""
 
 
 NOTHING: Decision[None] = Decision()

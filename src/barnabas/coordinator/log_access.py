@@ -23,6 +23,10 @@ class CoordinatorLog(Protocol):
         The last one may be cut off."""
         ...
 
+    def batch_bytes_max(self, topic_partition: TopicPartition) -> int:
+        """The size of the largest batch that can be appended now."""
+        ...
+
     def append(self, topic_partition: TopicPartition, leader_epoch: int, batch: bytearray) -> int:
         """Append one batch; returns the offset after it."""
         ...

@@ -11,6 +11,9 @@ even if it wrote nothing itself: nobody is told what could still be lost. With o
 append is replicated when it returns, and the answer leaves at once.
 
 Should a replay fail, memory would differ from the log: the shard is thrown away and loaded again.
+
+What nobody waits for must not be lost either: `carry_through` waits for shards that are being loaded, and
+tries again what could not be written, for as long as the partition is coordinated here.
 """
 
 from __future__ import annotations
@@ -21,6 +24,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Generic, NamedTuple, TypeVar
 
+from barnabas.coordinator.batches import as_batches
 from barnabas.coordinator.decision import Decision
 from barnabas.coordinator.loading import Shard, load_steps
 from barnabas.coordinator.log_access import CoordinatorLog
@@ -56,6 +60,10 @@ LOAD_TURN_MS = 10.0
 LOAD_RETRY_MS = 1_000.0
 LOAD_RETRY_MS_MAX = 60_000.0
 """A failed load is tried again after this, doubled each time."""
+
+RETRY_MS = 500.0
+RETRY_MS_MAX = 60_000.0
+"""What must be carried through is tried again after this, doubled each time."""
 
 S = TypeVar("S", bound=Shard)
 R = TypeVar("R")
@@ -96,6 +104,7 @@ class ShardContext(Generic[S]):
         "state",
         "timers",
         "topic_partition",
+        "waiting",
         "written_to",
     )
 
@@ -107,6 +116,8 @@ class ShardContext(Generic[S]):
         self.load_begun_ms = 0.0
         self.written_to = 0
         """The offset after the last record that the state reflects."""
+        self.waiting: list[Callable[[], None]] = []
+        """Called once the shard is loaded, before any request."""
         self.timers: ShardTimers
         self.shard: S
 
@@ -162,7 +173,9 @@ class CoordinatorRuntime(Generic[S]):
         context.state = ShardState.LOADING
         context.load_begun_ms = self._clock.monotonic_ms()
         context.timers = ShardTimers(
-            self._timer, lambda operation: self._run_timer(context, operation), context.leader_epoch
+            self._timer,
+            lambda operation, failed: self._run_timer(context, operation, failed),
+            context.leader_epoch,
         )
         context.shard = self._make_shard(context.timers)
         steps = load_steps(
@@ -232,6 +245,9 @@ class CoordinatorRuntime(Generic[S]):
         else:
             context.state = ShardState.ACTIVE
             self._load_time.observe(monotonic_ms() - context.load_begun_ms)
+            waiting, context.waiting = context.waiting, []
+            for told in waiting:
+                told()
         return True
 
     def _load_again(self, context: ShardContext[S]) -> None:
@@ -269,6 +285,50 @@ class CoordinatorRuntime(Generic[S]):
             refuse(_expected(error, self.topic, partition))
             return
         self._carry_out(context, decision, respond, refuse, producer)
+
+    def carry_through(self, decide: Callable[[S, int], Decision[bool]]) -> None:
+        """Run an operation that nobody waits for on every shard, once it is loaded, and again until it
+        answers True: at once when it answers False, after a pause when it fails.
+
+        `decide` is told the end of the log when its first turn came: what is written after that, whatever
+        is late, is none of its business."""
+        for context in list(self._contexts.values()):
+            self._when_active(context, decide)
+
+    def _when_active(self, context: ShardContext[S], decide: Callable[[S, int], Decision[bool]]) -> None:
+        if context.state is ShardState.ACTIVE:
+            self._insist(context, decide, context.written_to, RETRY_MS)
+        elif context.state is not ShardState.CLOSED:
+            context.waiting.append(lambda: self._when_active(context, decide))
+
+    def _insist(
+        self,
+        context: ShardContext[S],
+        decide: Callable[[S, int], Decision[bool]],
+        end_offset: int,
+        retry_ms: float,
+    ) -> None:
+        if context.state is ShardState.CLOSED:
+            return
+        if context.state is not ShardState.ACTIVE:
+            context.waiting.append(lambda: self._insist(context, decide, end_offset, retry_ms))
+            return
+
+        def respond(is_done: bool) -> None:
+            if not is_done:
+                self._scheduler.after(0, lambda: self._insist(context, decide, end_offset, RETRY_MS))
+
+        def refuse(error: KafkaError) -> None:
+            logger.warning("%s: an operation is tried again: %s", context.topic_partition, error.message)
+            next_ms = min(2 * retry_ms, RETRY_MS_MAX)
+            self._scheduler.after(retry_ms, lambda: self._insist(context, decide, end_offset, next_ms))
+
+        try:
+            decision = decide(context.shard, end_offset)
+        except Exception as error:  # noqa: BLE001 - it is logged, and tried again
+            refuse(_expected(error, self.topic, context.topic_partition.partition))
+            return
+        self._carry_out(context, decision, respond, refuse)
 
     def complete_transaction(
         self,
@@ -310,18 +370,20 @@ class CoordinatorRuntime(Generic[S]):
             raise NotCoordinator(f"{self.topic}-{partition} {why}")
         return context
 
-    def _run_timer(self, context: ShardContext[S], operation: Operation) -> None:
+    def _run_timer(self, context: ShardContext[S], operation: Operation, failed: Callable[[], None]) -> None:
         if context.state is not ShardState.ACTIVE:
             return
+
+        def refuse(error: KafkaError) -> None:
+            logger.warning("a timer of %s failed: %s", context.topic_partition, error.message)
+            failed()
+
         try:
             decision = operation()
-        except KafkaError as error:
-            logger.warning("a timer of %s was refused: %s", context.topic_partition, error.message)
+        except Exception as error:  # noqa: BLE001 - it is logged
+            refuse(_expected(error, self.topic, context.topic_partition.partition))
             return
-        except Exception:
-            logger.exception("a timer of %s failed", context.topic_partition)
-            return
-        self._carry_out(context, decision, _ignore, lambda error: _complain(context.topic_partition, error))
+        self._carry_out(context, decision, _ignore, refuse)
 
     def _carry_out(
         self,
@@ -339,33 +401,40 @@ class CoordinatorRuntime(Generic[S]):
         except Exception as error:  # noqa: BLE001 - it is logged, and answered
             expected = _expected(error, self.topic, context.topic_partition.partition)
             _fail(decision, as_coordinator_error(expected), refuse)
+            if not decision.is_atomic:
+                self._log.wake(context.topic_partition)
             return
         self._await_replication(context, decision, respond, refuse)
         self._log.wake(context.topic_partition)
 
     def _append(self, context: ShardContext[S], decision: Decision[Any], producer: Producer) -> None:
-        records = decision.records
-        builder = BatchBuilder(
+        bytes_max = None if decision.is_atomic else self._log.batch_bytes_max(context.topic_partition)
+        now_ms = self._clock.now_ms()
+        for records, batch in as_batches(
+            decision.records, lambda: self._new_batch(producer), now_ms, bytes_max
+        ):
+            end_offset = self._log.append(context.topic_partition, context.leader_epoch, batch)
+            context.written_to = end_offset
+            try:
+                if decision.is_replayed:
+                    replay = context.shard.replay
+                    for offset, record in enumerate(records, end_offset - len(records)):
+                        replay(record, offset, producer.id)
+            except Exception as error:
+                raise self._replay_failed(context, error) from error
+        if decision.applied is not None:
+            try:
+                decision.applied()
+            except Exception as error:
+                raise self._replay_failed(context, error) from error
+
+    def _new_batch(self, producer: Producer) -> BatchBuilder:
+        return BatchBuilder(
             codec=self._settings.codec,
             producer_id=producer.id,
             producer_epoch=producer.epoch,
             is_transactional=producer is not NO_PRODUCER,
         )
-        now_ms = self._clock.now_ms()
-        for record in records:
-            key, value = record.encode()
-            builder.append(key, value, (), now_ms)
-        end_offset = self._log.append(context.topic_partition, context.leader_epoch, builder.build())
-        context.written_to = end_offset
-        try:
-            if decision.is_replayed:
-                replay = context.shard.replay
-                for offset, record in enumerate(records, end_offset - len(records)):
-                    replay(record, offset, producer.id)
-            if decision.applied is not None:
-                decision.applied()
-        except Exception as error:
-            raise self._replay_failed(context, error) from error
 
     def _replay_failed(self, context: ShardContext[S], error: Exception) -> CoordinatorLoadInProgress:
         """The records are written, but the state does not show them: begin again from the log."""
@@ -439,7 +508,3 @@ def _fail(decision: Decision[Any], error: KafkaError, refuse: Callable[[KafkaErr
 
 def _ignore(_: object) -> None:
     """Nobody waits for the response of a timer."""
-
-
-def _complain(topic_partition: TopicPartition, error: KafkaError) -> None:
-    logger.warning("a timer of %s failed: %s", topic_partition, error.message)

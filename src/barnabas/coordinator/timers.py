@@ -3,6 +3,10 @@
 A key has at most one timer; scheduling it again replaces it. What a timer runs is an operation like any
 request's: it returns a `Decision` whose records are appended and replayed. When the shard goes, so do
 its timers.
+
+An operation whose records could not be written has done nothing, and nobody will ask for it again: one that
+`is_retried` comes back after a pause, unless its key is in use again. It must be one that changes nothing
+but by its records.
 """
 
 from __future__ import annotations
@@ -14,40 +18,59 @@ from barnabas.coordinator.decision import Decision
 from barnabas.purgatory.timer import Timer
 from barnabas.purgatory.timing_wheel import TimerTask
 
+RETRY_MS = 500.0
+"""The pause before an operation that failed is tried again."""
+
 Operation = Callable[[], Decision[Any]]
 
 
 class _Task(TimerTask):
-    __slots__ = ("_key", "_operation", "_timers")
+    __slots__ = ("_timers", "is_retried", "key", "operation")
 
-    def __init__(self, timers: ShardTimers, key: Hashable, delay_ms: float, operation: Operation) -> None:
+    def __init__(
+        self, timers: ShardTimers, key: Hashable, delay_ms: float, operation: Operation, *, is_retried: bool
+    ) -> None:
         super().__init__(delay_ms)
         self._timers = timers
-        self._key = key
-        self._operation = operation
+        self.key = key
+        self.operation = operation
+        self.is_retried = is_retried
 
     def run(self) -> None:
         timers = self._timers
-        if timers.forget(self._key, self):
-            timers.run(self._operation)
+        if timers.forget(self.key, self):
+            timers.run(self.operation, lambda: timers.retry(self))
 
 
 class ShardTimers:
-    __slots__ = ("_tasks", "_timer", "leader_epoch", "run")
+    __slots__ = ("_is_closed", "_run", "_tasks", "_timer", "leader_epoch")
 
-    def __init__(self, timer: Timer, run: Callable[[Operation], None], leader_epoch: int = 0) -> None:
+    def __init__(
+        self, timer: Timer, run: Callable[[Operation, Callable[[], None]], None], leader_epoch: int = 0
+    ) -> None:
         self._timer = timer
         self.leader_epoch = leader_epoch
         """The epoch that the shard was elected under, by which others fence what it sends too late."""
         self._tasks: dict[Hashable, _Task] = {}
-        self.run = run
+        self._run = run
+        self._is_closed = False
 
-    def schedule(self, key: Hashable, delay_ms: float, operation: Operation) -> None:
+    def schedule(
+        self, key: Hashable, delay_ms: float, operation: Operation, *, is_retried: bool = False
+    ) -> None:
         former = self._tasks.get(key)
         if former is not None:
             former.cancel()
-        task = self._tasks[key] = _Task(self, key, delay_ms, operation)
+        task = self._tasks[key] = _Task(self, key, delay_ms, operation, is_retried=is_retried)
         self._timer.add(task)
+
+    def run(self, operation: Operation, failed: Callable[[], None] = lambda: None) -> None:
+        """Run an operation now; `failed` is called if it fails or cannot be written."""
+        self._run(operation, failed)
+
+    def retry(self, failed: _Task) -> None:
+        if failed.is_retried and not self._is_closed and failed.key not in self._tasks:
+            self.schedule(failed.key, RETRY_MS, failed.operation, is_retried=True)
 
     def cancel(self, key: Hashable) -> None:
         task = self._tasks.pop(key, None)
@@ -65,6 +88,7 @@ class ShardTimers:
         return True
 
     def close(self) -> None:
+        self._is_closed = True
         for task in self._tasks.values():
             task.cancel()
         self._tasks.clear()

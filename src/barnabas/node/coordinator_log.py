@@ -38,6 +38,9 @@ class ReplicatedLog:
         records = data.records
         return records.read() if isinstance(records, FileRegion) else records
 
+    def batch_bytes_max(self, topic_partition: TopicPartition) -> int:
+        return self._replicas.partition(*topic_partition).log.config.max_message_bytes
+
     def append(self, topic_partition: TopicPartition, leader_epoch: int, batch: bytearray) -> int:
         partition = self._led(topic_partition, leader_epoch)
         if len(batch) > partition.log.config.max_message_bytes:

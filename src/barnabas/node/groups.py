@@ -89,7 +89,7 @@ def make_group_coordinator(
         return config.offsets_topic_num_partitions if topic is None else len(topic.partitions)
 
     coordinator = GroupCoordinator(runtime, settings, partition_count)
-    metadata.on_topic_removed.append(lambda topic: coordinator.topics_deleted([topic]))
+    metadata.on_topic_removed.append(coordinator.topic_deleted)
     return coordinator
 
 

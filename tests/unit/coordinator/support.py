@@ -14,7 +14,7 @@ from barnabas.coordinator.group.shard import GroupShard
 from barnabas.coordinator.runtime import CoordinatorRuntime, RuntimeSettings
 from barnabas.coordinator.timers import ShardTimers
 from barnabas.core.clock import ManualClock
-from barnabas.core.errors import KafkaError, NotLeaderOrFollower, RequestTimedOut
+from barnabas.core.errors import KafkaError, MessageTooLarge, NotLeaderOrFollower, RequestTimedOut
 from barnabas.core.ids import TopicPartition, Uuid
 from barnabas.core.metrics import Metrics
 from barnabas.core.scheduler import ManualScheduler
@@ -55,6 +55,7 @@ class MemoryLog:
         self.is_replicated = True
         self.error: KafkaError | None = None
         self.leader_epoch = 0
+        self.bytes_max = 1 << 20
         self.waiting: list[tuple[int, Callable[[KafkaError | None], None]]] = []
 
     def start_offset(self, topic_partition: TopicPartition) -> int:
@@ -72,9 +73,14 @@ class MemoryLog:
                 found += batch
         return bytes(found)
 
+    def batch_bytes_max(self, topic_partition: TopicPartition) -> int:
+        return self.bytes_max
+
     def append(self, topic_partition: TopicPartition, leader_epoch: int, batch: bytearray) -> int:
         if self.error is not None:
             raise self.error
+        if len(batch) > self.bytes_max:
+            raise MessageTooLarge(f"{len(batch)} bytes of records are too many")
         if leader_epoch != self.leader_epoch:
             raise NotLeaderOrFollower("the partition has moved on")
         batch[:8] = self.log_end_offset.to_bytes(8, "big")

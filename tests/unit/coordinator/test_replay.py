@@ -193,7 +193,7 @@ class Story:
             self.groups.topics.put("u", 2)
         elif self.random.random() < 0.5:
             self.groups.topics.remove("u")
-            self.groups.coordinator.topics_deleted(["u"])
+            self.groups.coordinator.topic_deleted("u")
         else:
             self.groups.topics.put("t", self.random.randrange(1, 9))
 

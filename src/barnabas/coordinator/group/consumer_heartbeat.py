@@ -276,6 +276,7 @@ class ConsumerHeartbeat:
             session_key(group_id, member_id),
             timeout_ms,
             lambda: self.fence(group_id, member_id, "its session expired"),
+            is_retried=True,
         )
 
     def expect_progress(self, group_id: str, member: ConsumerMember) -> None:
@@ -287,7 +288,10 @@ class ConsumerHeartbeat:
             return
         member_id, epoch = member.member_id, member.member_epoch
         self._registry.timers.schedule(
-            key, member.rebalance_timeout_ms, lambda: self._fence_at(group_id, member_id, epoch)
+            key,
+            member.rebalance_timeout_ms,
+            lambda: self._fence_at(group_id, member_id, epoch),
+            is_retried=True,
         )
 
     def _fence_at(

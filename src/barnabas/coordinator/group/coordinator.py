@@ -301,15 +301,11 @@ class GroupCoordinator:
         else:
             self._run(request.group_id, lambda shard: shard.offset_requests.delete(request), respond, refuse)
 
-    def topics_deleted(self, topics: Sequence[str]) -> None:
-        """Forget the offsets of topics that are gone, in every shard."""
-        for partition in self.runtime.partitions():
-            self.runtime.run(
-                partition,
-                lambda shard: shard.offset_requests.topics_deleted(topics),
-                lambda _: None,
-                lambda _: None,
-            )
+    def topic_deleted(self, topic: str) -> None:
+        """Forget the offsets of a topic that is gone, in every shard."""
+        self.runtime.carry_through(
+            lambda shard, end_offset: shard.offset_requests.topic_deleted(topic, end_offset)
+        )
 
     # Administration
 
@@ -382,7 +378,9 @@ class GroupCoordinator:
 
         def decide(shard: GroupShard, group_id: str) -> Decision[DeletableGroupResult]:
             decision = shard.delete_group(group_id)
-            return Decision(DeletableGroupResult(group_id=group_id), decision.records)
+            return Decision(
+                DeletableGroupResult(group_id=group_id), decision.records, is_atomic=decision.is_atomic
+            )
 
         self._each(group_ids, decide, refused, lambda results: respond(DeleteGroupsResponse(results=results)))
 

@@ -145,6 +145,7 @@ class MixedProtocol:
             member_sync_key(group_id, member_id),
             member.rebalance_timeout_ms,
             lambda: self._heartbeats.fence(group_id, member_id, "it did not ask for its assignment"),
+            is_retried=True,
         )
 
     # SyncGroup and Heartbeat
@@ -206,6 +207,7 @@ class MixedProtocol:
                 key,
                 member.rebalance_timeout_ms,
                 lambda: self._heartbeats.fence(group_id, member_id, "it did not join again in time"),
+                is_retried=True,
             )
 
     def _classic_member(

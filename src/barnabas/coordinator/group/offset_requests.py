@@ -9,7 +9,8 @@ that it no longer reads expire. A group that has nothing left goes too.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+import itertools
+from collections.abc import Iterable, Iterator
 
 from barnabas.coordinator.decision import CoordinatorRecord, Decision
 from barnabas.coordinator.group.callers import Caller
@@ -76,8 +77,9 @@ VERSION_WITH_GROUP_ERRORS = 9
 TXN_VERSION_WITH_GROUP_ERRORS = 6
 DEFAULT_RETENTION = -1
 NO_OFFSET = -1
-OFFSETS_PER_EXPIRY = 5_000
-"""Offsets that one turn of expiry looks at (a group is not divided); then others have their turn."""
+OFFSETS_PER_TURN = 5_000
+"""Offsets that one turn of expiry looks at (a group is not divided), or that one turn of a topic's deletion
+removes; then others have their turn."""
 
 
 class OffsetRequests:
@@ -238,7 +240,7 @@ class OffsetRequests:
                 if not code and self._is_known(request.group_id, topic.name, partition):
                     records.append(OffsetRecord(request.group_id, topic.name, partition, None))
             topics.append(OffsetDeleteResponseTopic(name=topic.name, partitions=answers))
-        return Decision(OffsetDeleteResponse(topics=topics), records)
+        return Decision(OffsetDeleteResponse(topics=topics), records, is_atomic=False)
 
     def _is_known(self, group_id: str, topic: str, partition: int) -> bool:
         offsets = self._offsets
@@ -253,22 +255,19 @@ class OffsetRequests:
             for topic, partition in self._offsets.partitions_of(group_id)
         ]
 
-    def topics_deleted(self, topics: Sequence[str]) -> Decision[None]:
-        """Offsets of topics that are gone mean nothing to a topic that comes back under their name."""
-        return Decision(
-            records=[
-                OffsetRecord(group, topic, partition, None)
-                for topic in topics
-                for group, partition in self._offsets.partitions_of_topic(topic)
-            ]
-        )
+    def topic_deleted(self, topic: str, end_offset: int) -> Decision[bool]:
+        """Offsets of a topic that is gone mean nothing to one that comes back under its name; those that
+        stand at `end_offset` or behind it were committed since. True when none is left."""
+        found = itertools.islice(self._offsets.partitions_of_topic(topic, end_offset), OFFSETS_PER_TURN)
+        records = [OffsetRecord(group, topic, partition, None) for group, partition in found]
+        return Decision(len(records) < OFFSETS_PER_TURN, records, is_atomic=False)
 
     # Expiring
 
     def expire(self, group_ids: Iterator[str]) -> Decision[None]:
         """Look at some of the groups that are left in `group_ids`; what has expired is removed."""
         records: list[CoordinatorRecord] = []
-        left = OFFSETS_PER_EXPIRY
+        left = OFFSETS_PER_TURN
         for group_id in group_ids:
             group = self._registry.groups.get(group_id)
             if group is None:
@@ -278,7 +277,7 @@ class OffsetRequests:
             left -= 1 + sum(map(len, self._offsets.topics(group_id).values()))
             if left <= 0:
                 break
-        return Decision(records=records)
+        return Decision(records=records, is_atomic=False)
 
     def _expire_group(self, group: Group, records: list[CoordinatorRecord]) -> bool:
         """Add tombstones for what has expired; True if nothing of the group's offsets will be left."""

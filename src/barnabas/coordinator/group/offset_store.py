@@ -46,10 +46,7 @@ class OffsetStore:
 
     def is_pending(self, group: str, topic: str, partition: int) -> bool:
         """Whether an open transaction has staged an offset for the partition."""
-        return any(
-            partition in self.pending[producer_id].get(group, {}).get(topic, {})
-            for producer_id in self.open_transactions.get(group, ())
-        )
+        return next(self._staged(group, topic, partition), None) is not None
 
     def has_open_transaction(self, group: str) -> bool:
         return group in self.open_transactions
@@ -66,13 +63,29 @@ class OffsetStore:
                 seen.update((topic, partition) for partition in partitions)
         return iter(sorted(seen))
 
-    def partitions_of_topic(self, topic: str) -> Iterator[tuple[str, int]]:
-        """(group, partition) for everything that is known of a topic."""
-        seen: set[tuple[str, int]] = set()
-        for offsets in (self.committed, *self.pending.values()):
-            for group, topics in offsets.items():
-                seen.update((group, partition) for partition in topics.get(topic, ()))
-        return iter(sorted(seen))
+    def partitions_of_topic(self, topic: str, end_offset: int) -> Iterator[tuple[str, int]]:
+        """(group, partition) of a topic where all that is known stands in the log before `end_offset`."""
+        for group, topics in self.committed.items():
+            for partition, packed in topics.get(topic, {}).items():
+                staged = self._staged(group, topic, partition)
+                if all(record_offset_of(each) < end_offset for each in (packed, *staged)):
+                    yield group, partition
+        for group in self.open_transactions:
+            known = self.topics(group).get(topic, {})
+            partitions = {
+                partition
+                for producer_id in self.open_transactions[group]
+                for partition in self.pending[producer_id].get(group, {}).get(topic, ())
+            }
+            for partition in sorted(partitions - known.keys()):
+                if all(record_offset_of(each) < end_offset for each in self._staged(group, topic, partition)):
+                    yield group, partition
+
+    def _staged(self, group: str, topic: str, partition: int) -> Iterator[Packed]:
+        for producer_id in self.open_transactions.get(group, ()):
+            packed = self.pending[producer_id].get(group, {}).get(topic, {}).get(partition)
+            if packed is not None:
+                yield packed
 
     @property
     def count(self) -> int:

@@ -143,7 +143,8 @@ class GroupShard:
         group = self.registry.group(group_id)
         if not group.is_empty:
             raise NonEmptyGroup(f"group {group_id} has members")
-        return Decision(True, [*self.offset_requests.tombstones(group_id), *group.tombstones()])
+        records: list[CoordinatorRecord] = [*self.offset_requests.tombstones(group_id), *group.tombstones()]
+        return Decision(True, records, is_atomic=False)
 
     # Replaying
 
@@ -228,7 +229,9 @@ class GroupShard:
 
     def _schedule_expiry(self) -> None:
         interval_ms = self.registry.settings.offsets_retention_check_interval_ms
-        self.registry.timers.schedule(EXPIRY_KEY, interval_ms, lambda: self._expire(iter(list(self.groups))))
+        self.registry.timers.schedule(
+            EXPIRY_KEY, interval_ms, lambda: self._expire(iter(list(self.groups))), is_retried=True
+        )
 
     def _expire(self, group_ids: Iterator[str]) -> Decision[Any]:
         """One turn of expiry; the next one is at once while groups are left, else after the interval."""
@@ -238,7 +241,9 @@ class GroupShard:
             self._schedule_expiry()
         else:
             rest = itertools.chain((following,), group_ids)
-            self.registry.timers.schedule(EXPIRY_KEY, EXPIRY_PAUSE_MS, lambda: self._expire(rest))
+            self.registry.timers.schedule(
+                EXPIRY_KEY, EXPIRY_PAUSE_MS, lambda: self._expire(rest), is_retried=True
+            )
         return decision
 
     def unloaded(self) -> None:
