@@ -3,7 +3,8 @@
 A write that comes too late, from a producer that was fenced or in a transaction that has ended, would open a
 transaction that nobody ever ends, and hold up all committed readers of the partition. So the first write of
 a producer's transaction to a partition is checked with the coordinator (KIP-890); once the log itself has the
-transaction open under this epoch, it knows. From version 12 on the check is an addition: the producer no
+transaction open under this epoch, it knows. That it has not ended before the write is made is the business of
+`verification`. From version 12 on the check is an addition: the producer no
 longer sends AddPartitionsToTxn.
 
 The records are a view of the network's buffer. If the coordinator cannot answer at once, they are copied and
@@ -23,6 +24,7 @@ from barnabas.core.ids import TopicPartition
 from barnabas.handlers.context import RequestContext
 from barnabas.handlers.topic_ids import topic_name
 from barnabas.handlers.transaction_errors import as_produce_error, not_in_transaction
+from barnabas.handlers.verification import Verification
 from barnabas.protocol.messages.produce import ProduceRequest
 from barnabas.records.batch import (
     ATTRIBUTES_AT,
@@ -62,8 +64,17 @@ def admit_transactional(
         error = InvalidProducerIdMapping("the records of one request come from several producers")
         admit(dict.fromkeys(unchecked.partitions, error))
         return
-    answer = _Answer(admit)
-    _ask(request, context, unchecked, answer)
+    (producer,) = unchecked.producers
+    verification = Verification(context.broker.replicas, producer)
+    for each in unchecked.partitions:
+        verification.begin(each)
+
+    def admit_verified(refused: Refused) -> None:
+        void = [each for each in unchecked.partitions if each not in refused and verification.is_void(each)]
+        admit({**refused, **dict.fromkeys(void, _not_in_transaction(context))} if void else refused)
+
+    answer = _Answer(admit_verified)
+    _ask(request, context, unchecked.partitions, producer, answer)
     if not answer.is_given:
         _keep_records(request)
         context.exchange.hold()
@@ -123,8 +134,17 @@ def _unchecked(request: ProduceRequest, context: RequestContext) -> _Unchecked:
     return found
 
 
-def _ask(request: ProduceRequest, context: RequestContext, unchecked: _Unchecked, answer: _Answer) -> None:
-    partitions, (producer, *_) = unchecked
+def _not_in_transaction(context: RequestContext) -> KafkaError:
+    return not_in_transaction(knows_abortable=context.api_version >= VERSION_WITH_ABORTABLE)
+
+
+def _ask(
+    request: ProduceRequest,
+    context: RequestContext,
+    partitions: list[TopicPartition],
+    producer: ProducerIdAndEpoch,
+    answer: _Answer,
+) -> None:
     transactional_id = request.transactional_id
     assert transactional_id is not None
     membership = context.broker.transaction_membership
@@ -136,8 +156,7 @@ def _ask(request: ProduceRequest, context: RequestContext, unchecked: _Unchecked
         refuse(error) if error is not None else answer.give(NONE_REFUSED)
 
     def verified(missing: frozenset[TopicPartition]) -> None:
-        error = not_in_transaction(knows_abortable=context.api_version >= VERSION_WITH_ABORTABLE)
-        answer.give(dict.fromkeys(missing, error))
+        answer.give(dict.fromkeys(missing, _not_in_transaction(context)))
 
     if context.api_version >= VERSION_WITH_IMPLICIT_ADD:
         membership.add_partitions(

@@ -8,6 +8,7 @@ Version 6 names topics by id.
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 
 from barnabas.coordinator.group.coordinator import OFFSETS_TOPIC
 from barnabas.coordinator.transaction.rules import ProducerIdAndEpoch
@@ -24,6 +25,7 @@ from barnabas.core.ids import TopicPartition
 from barnabas.handlers.context import RequestContext
 from barnabas.handlers.registry import Api
 from barnabas.handlers.transaction_errors import as_write_error, not_in_transaction
+from barnabas.handlers.verification import Verification
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.messages.txn_offset_commit import (
     TxnOffsetCommitRequest,
@@ -107,17 +109,24 @@ def _commit(
     producer = ProducerIdAndEpoch(request.producer_id, request.producer_epoch)
     partition = TopicPartition(OFFSETS_TOPIC, broker.groups.partition_for(request.group_id))
 
+    verification = Verification(broker.replicas, producer)
+    with suppress(KafkaError):  # the group's coordinator will say so
+        verification.begin(partition)
+
+    def refuse_outside() -> None:
+        refuse(not_in_transaction(knows_abortable=context.api_version >= VERSION_WITH_ABORTABLE))
+
     def commit() -> None:
-        broker.groups.commit_transactional_offsets(request, context.api_version, respond)
+        if verification.is_void(partition):
+            refuse_outside()
+        else:
+            broker.groups.commit_transactional_offsets(request, context.api_version, respond)
 
     def added(error: KafkaError | None) -> None:
         commit() if error is None else refuse(error)
 
     def verified(missing: frozenset[TopicPartition]) -> None:
-        if missing:
-            refuse(not_in_transaction(knows_abortable=context.api_version >= VERSION_WITH_ABORTABLE))
-        else:
-            commit()
+        refuse_outside() if missing else commit()
 
     if context.api_version >= VERSION_WITH_EPOCH_BUMP:
         broker.transaction_membership.add_partitions(

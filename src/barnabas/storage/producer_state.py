@@ -4,6 +4,9 @@ For every producer id: its epoch, its last five batches (a retry of one of them 
 with the offsets that it got the first time), and where its open transaction started. From the
 open transactions follows the first unstable offset, and from that the last stable offset.
 
+The first write of a transaction waits until the coordinator has answered for it. `VerificationGuard` tells
+whether a marker came meanwhile: then the answer is about a transaction that is over.
+
 The rules are those of Kafka's ProducerAppendInfo, split in two: `check` decides and changes
 nothing, `apply` records what has been written. Between them lies the write itself, so a
 failed write leaves no trace here.
@@ -15,6 +18,7 @@ import logging
 from collections.abc import Iterable, Sequence
 from enum import Enum
 from typing import NamedTuple
+from weakref import WeakValueDictionary
 
 from barnabas.core.errors import (
     InvalidProducerEpoch,
@@ -170,10 +174,23 @@ class ProducerEntry:
         )
 
 
+class VerificationGuard:
+    """Held by writes that wait for the coordinator's word; it stands until their producer's marker comes."""
+
+    __slots__ = ("__weakref__",)
+
+
 class ProducerState:
     """All producers of one log, up to `end_offset`."""
 
-    __slots__ = ("_ongoing", "_unreplicated", "end_offset", "first_unstable_offset", "producers")
+    __slots__ = (
+        "_guards",
+        "_ongoing",
+        "_unreplicated",
+        "end_offset",
+        "first_unstable_offset",
+        "producers",
+    )
 
     def __init__(self, entries: Iterable[ProducerEntry] = (), *, end_offset: int = 0) -> None:
         self.producers = {entry.producer_id: entry for entry in entries}
@@ -188,6 +205,9 @@ class ProducerState:
         """First offset -> producer id, ascending: transactions start in the order of the log."""
         self._unreplicated: dict[int, int] = {}
         """First offset -> offset of the marker, for markers above the high watermark."""
+        self._guards: WeakValueDictionary[int, VerificationGuard] = WeakValueDictionary()
+        """By producer id; gone with the last write that waits. A state that is built anew has none, so what
+        waits across a truncation is not verified any more."""
         self.first_unstable_offset: int | None = None
         """The first offset whose fate is undecided, or decided above the high watermark only."""
         self._find_first_unstable()
@@ -200,6 +220,17 @@ class ProducerState:
             and entry.current_txn_first_offset >= 0
             and producer_epoch in (None, entry.producer_epoch)
         )
+
+    def guard(self, producer_id: int) -> VerificationGuard:
+        """To be taken before the coordinator is asked; all writes of the producer that wait share one."""
+        found = self._guards.get(producer_id)
+        if found is None:
+            found = self._guards[producer_id] = VerificationGuard()
+        return found
+
+    def stands(self, producer_id: int, guard: VerificationGuard) -> bool:
+        """Whether no marker of the producer has come since the guard was taken."""
+        return self._guards.get(producer_id) is guard
 
     # -- deciding -----------------------------------------------------------------------------
 
@@ -290,6 +321,7 @@ class ProducerState:
         if marker is None:
             return None
         producer_id = batch.producer_id
+        self._guards.pop(producer_id, None)
         entry = self.producers.get(producer_id)
         if entry is None:
             entry = self.producers[producer_id] = ProducerEntry(producer_id)

@@ -1,0 +1,247 @@
+"""What a transaction's writes find when they come late: the marker is in the log already, or on its way."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from barnabas.client.channel import Channel
+from barnabas.coordinator.transaction.coordinator import TransactionCoordinator
+from barnabas.node.transactions import LocalMarkers
+from tests.scenario.transactions.test_transactional_requests import (
+    DEADLINE_S,
+    SETTINGS,
+    committed,
+    fetch_offset,
+    state_of,
+    until_state,
+)
+from tests.support.in_process import InProcessBroker, in_process_broker
+from tests.support.transactions import GROUP, HandProducer
+
+V1_PRODUCE, V2_PRODUCE = 11, 12
+V1_END, V2_END = 4, 5
+
+
+class Held:
+    """Answers that are on their way for as long as a test wants."""
+
+    def __init__(self) -> None:
+        self.is_holding = False
+        self._answers: list[Callable[[], None]] = []
+        self._came = asyncio.Event()
+
+    def hold(self, answer: Callable[..., None]) -> Callable[..., None]:
+        if not self.is_holding:
+            return answer
+
+        def later(*told: Any) -> None:
+            self._answers.append(lambda: answer(*told))
+            self._came.set()
+
+        return later
+
+    async def until_held(self, count: int = 1) -> None:
+        async with asyncio.timeout(DEADLINE_S):
+            while len(self._answers) < count:
+                self._came.clear()
+                await self._came.wait()
+
+    def release(self) -> None:
+        self.is_holding = False
+        answers, self._answers = self._answers, []
+        for answer in answers:
+            answer()
+
+
+@pytest.fixture
+def coordinator_answers(monkeypatch: pytest.MonkeyPatch) -> Held:
+    """The coordinator's answers to a leader that asks before the first write."""
+    held = Held()
+    verify, add = TransactionCoordinator.verify, TransactionCoordinator.add_partitions
+
+    def slow_verify(self: Any, name: str, producer: Any, partitions: Any, done: Any, refuse: Any) -> None:
+        verify(self, name, producer, partitions, held.hold(done), refuse)
+
+    def slow_add(self: Any, name: str, producer: Any, partitions: Any, done: Any, **options: Any) -> None:
+        add(self, name, producer, partitions, held.hold(done), **options)
+
+    monkeypatch.setattr(TransactionCoordinator, "verify", slow_verify)
+    monkeypatch.setattr(TransactionCoordinator, "add_partitions", slow_add)
+    return held
+
+
+@pytest.fixture
+def markers(monkeypatch: pytest.MonkeyPatch) -> Held:
+    """The markers of the coordinator, before they are written."""
+    held = Held()
+    write = LocalMarkers.write
+
+    def slow_write(self: Any, marker: Any, partitions: Any, done: Any) -> None:
+        held.hold(lambda: write(self, marker, partitions, done))()
+
+    monkeypatch.setattr(LocalMarkers, "write", slow_write)
+    return held
+
+
+@pytest.fixture
+async def broker(tmp_path: Path) -> AsyncIterator[InProcessBroker]:
+    async with in_process_broker(tmp_path, **SETTINGS) as started:
+        assert await started.create_topic("topic", 2) == 0
+        yield started
+
+
+@pytest.fixture
+async def producer(broker: InProcessBroker) -> HandProducer:
+    found = HandProducer(broker.channel)
+    assert await found.find() == "NONE"
+    assert await found.find(GROUP, "g") == "NONE"
+    assert await found.init() == "NONE"
+    return found
+
+
+@pytest.fixture
+async def late(broker: InProcessBroker, producer: HandProducer) -> AsyncIterator[HandProducer]:
+    """The same producer on a connection of its own, whose requests wait there."""
+    channel = await Channel.connect(broker.address)
+    try:
+        yield HandProducer(channel, producer.transactional_id, producer.id, producer.epoch)
+    finally:
+        channel.close()
+
+
+async def is_all_decided(broker: InProcessBroker) -> bool:
+    part = await broker.fetch("topic", 0, max_wait_ms=0, isolation_level=1)
+    return bool(part.last_stable_offset == part.high_watermark)
+
+
+@pytest.mark.parametrize("version", [3, V1_PRODUCE])
+@pytest.mark.parametrize("commit", [True, False])
+async def test_a_write_that_was_verified_before_the_end_comes_too_late_after_it(
+    broker: InProcessBroker,
+    producer: HandProducer,
+    late: HandProducer,
+    coordinator_answers: Held,
+    commit: bool,
+    version: int,
+) -> None:
+    assert await producer.add("topic") == "NONE"
+    coordinator_answers.is_holding = True
+    writing = asyncio.create_task(late.produce("topic", b"late", version=version))
+    await coordinator_answers.until_held()
+    coordinator_answers.is_holding = False
+    assert await producer.end(commit=commit, version=V1_END) == "NONE"
+    await until_state(broker, "CompleteCommit" if commit else "CompleteAbort")
+    coordinator_answers.release()
+    refusal = "TRANSACTION_ABORTABLE" if version == V1_PRODUCE else "INVALID_TXN_STATE"
+    assert await writing == refusal
+    assert await is_all_decided(broker), "a transaction is open that nobody will end"
+    assert await committed(broker) == []
+
+
+async def test_a_write_that_joined_a_transaction_comes_too_late_after_its_end(
+    broker: InProcessBroker, producer: HandProducer, late: HandProducer, coordinator_answers: Held
+) -> None:
+    coordinator_answers.is_holding = True
+    writing = asyncio.create_task(late.produce("topic", b"late", version=V2_PRODUCE))
+    await coordinator_answers.until_held()
+    coordinator_answers.is_holding = False
+    assert await producer.end(commit=False, version=V2_END) == "NONE"
+    await until_state(broker, "CompleteAbort")
+    coordinator_answers.release()
+    assert await writing in ("TRANSACTION_ABORTABLE", "INVALID_PRODUCER_EPOCH")
+    assert await is_all_decided(broker)
+    assert await producer.produce("topic", b"next", version=V2_PRODUCE) == "NONE"
+    assert await producer.end(commit=True, version=V2_END) == "NONE"
+    await until_state(broker, "CompleteCommit")
+    assert await committed(broker) == [b"next"]
+
+
+@pytest.mark.parametrize("version", [3, 4])
+async def test_offsets_that_were_verified_before_the_end_come_too_late_after_it(
+    broker: InProcessBroker,
+    producer: HandProducer,
+    late: HandProducer,
+    coordinator_answers: Held,
+    version: int,
+) -> None:
+    assert await producer.add_offsets("g") == "NONE"
+    coordinator_answers.is_holding = True
+    committing = asyncio.create_task(late.commit_offset("g", "topic", 5, version=version))
+    await coordinator_answers.until_held()
+    coordinator_answers.is_holding = False
+    assert await producer.end(commit=False) == "NONE"
+    await until_state(broker, "CompleteAbort")
+    coordinator_answers.release()
+    assert await committing == ("TRANSACTION_ABORTABLE" if version == 4 else "INVALID_TXN_STATE")
+    assert await fetch_offset(broker, require_stable=True) == ("NONE", -1), "nothing is staged for good"
+
+
+async def test_writes_that_wait_together_are_made_when_nothing_has_ended(
+    broker: InProcessBroker, producer: HandProducer, late: HandProducer, coordinator_answers: Held
+) -> None:
+    """One opens the transaction in the log, and what follows belongs to it. The end of another producer's
+    transaction in the same partition is none of theirs."""
+    other = HandProducer(broker.channel, "other")
+    assert await other.init() == "NONE"
+    assert await other.add("topic") == "NONE"
+    assert await other.produce("topic", b"other") == "NONE"
+    assert await producer.add("topic") == "NONE"
+    second = await Channel.connect(broker.address)
+    third = HandProducer(second, late.transactional_id, late.id, late.epoch)
+    third._sequences[("topic", 0, third.epoch)] = 1
+    coordinator_answers.is_holding = True
+    writing = asyncio.create_task(late.produce("topic", b"1"))
+    await coordinator_answers.until_held(1)
+    following = asyncio.create_task(third.produce("topic", b"2"))
+    await coordinator_answers.until_held(2)
+    coordinator_answers.is_holding = False
+    assert await other.end(commit=True) == "NONE"
+    coordinator_answers.release()
+    assert [await writing, await following] == ["NONE", "NONE"]
+    assert await producer.end(commit=True) == "NONE"
+    await until_state(broker, "CompleteCommit")
+    assert await committed(broker) == [b"other", b"1", b"2"]
+    second.close()
+
+
+async def test_what_is_written_while_the_markers_are_on_their_way_is_of_the_next_transaction(
+    broker: InProcessBroker, producer: HandProducer, late: HandProducer, markers: Held
+) -> None:
+    """The log still shows the former transaction open, under the former epoch. Were that enough for a write
+    of the next epoch, it would be committed with what it is no part of."""
+    assert await producer.produce("topic", b"first", version=V2_PRODUCE) == "NONE"
+    markers.is_holding = True
+    assert await producer.end(commit=True, version=V2_END) == "NONE"
+    assert await state_of(broker) == "PrepareCommit"
+    late.epoch = producer.epoch
+    writing = asyncio.create_task(late.produce("topic", b"second", version=V2_PRODUCE))
+    answer = await writing
+    assert answer == "NOT_ENOUGH_REPLICAS", "the last transaction is not complete: try again"
+    markers.release()
+    await until_state(broker, "CompleteCommit")
+    assert await producer.produce("topic", b"second", version=V2_PRODUCE) == "NONE"
+    assert await producer.end(commit=False, version=V2_END) == "NONE"
+    await until_state(broker, "CompleteAbort")
+    assert await committed(broker) == [b"first"]
+
+
+async def test_a_zombie_is_fenced_while_a_transaction_of_its_successor_is_open(
+    broker: InProcessBroker, producer: HandProducer
+) -> None:
+    zombie = producer.clone()
+    assert await producer.init() == "NONE"
+    assert await producer.add("topic", 0, 1) == "NONE"
+    assert await producer.produce("topic", b"mine") == "NONE"
+    for version in (V1_PRODUCE, V2_PRODUCE):
+        for partition in (0, 1):
+            answer = await zombie.produce("topic", b"not mine", partition=partition, version=version)
+            assert answer == "INVALID_PRODUCER_EPOCH"
+    assert await producer.end(commit=True) == "NONE"
+    await until_state(broker, "CompleteCommit")
+    assert await committed(broker) == [b"mine"]
+    assert await committed(broker, partition=1) == []
