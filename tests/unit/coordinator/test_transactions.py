@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from barnabas.coordinator.transaction.metadata import TransactionMetadata
 from barnabas.coordinator.transaction.states import (
     AT_REST,
+    ONGOING,
     PREPARED,
     STATES_BY_NAME,
     TRANSITIONS,
@@ -24,7 +26,7 @@ from barnabas.core.errors import (
 from barnabas.core.ids import TopicPartition
 from barnabas.protocol.messages.list_transactions import ListTransactionsRequest
 from tests.unit.coordinator.support import Answer
-from tests.unit.coordinator.transaction_support import V2, A, B, Transactions
+from tests.unit.coordinator.transaction_support import V1, V2, A, B, Transactions
 
 
 def test_the_states_are_named_as_kafka_names_them() -> None:
@@ -261,6 +263,68 @@ def test_a_producer_that_uses_up_its_own_epochs_may_repeat_that() -> None:
     assert t.init(expected=(1000, 32_766)) == (1001, 0)
     assert t.init(expected=(1001, 0)) == (1001, 1)
     assert t.refused_init(expected=(1000, 32_766)) == "PRODUCER_FENCED"
+
+
+@pytest.mark.parametrize("version", [V1, V2])
+def test_a_producer_that_was_timed_out_at_the_end_of_its_epochs_gets_a_new_id(version: int) -> None:
+    """It is fenced by the highest epoch, which nobody is given, also not as the one that follows its own."""
+    t = Transactions.at_epoch(32_766, timeout_ms=1_000)
+    t.add((1000, 32_766), A, version=version)
+    t.advance(20_000)
+    assert t.markers.outcomes == [(A, "abort", 32_767)]
+    producer = t.init(expected=(1000, 32_766), timeout_ms=1_000)
+    assert producer == (1001, 0)
+    assert t.init(expected=(1000, 32_766), timeout_ms=1_000) == producer, "the answer may have been lost"
+    assert t.add(producer, A, version=version) == "NONE"
+    t.advance(20_000)
+    assert t.state() == "CompleteAbort"
+
+
+def test_a_producer_whose_new_id_was_lost_with_the_answer_to_its_commit_may_ask_for_it() -> None:
+    t = Transactions.at_epoch(32_766)
+    t.add((1000, 32_766), A, version=V2)
+    assert t.commit((1000, 32_766), version=V2) == "NONE"
+    assert t.init(expected=(1000, 32_766)) == (1001, 0)
+
+
+def test_a_zombie_of_the_former_id_is_fenced_at_the_end_of_the_next_ones_epochs() -> None:
+    t = Transactions.at_epoch(32_766)
+    assert t.init() == (1001, 0)
+    for _ in range(3):
+        t.init()
+    assert t.refused_init(expected=(1000, 32_766)) == "PRODUCER_FENCED"
+
+
+@pytest.mark.parametrize("version", [V1, V2])
+def test_a_producer_that_has_the_highest_epoch_all_the_same_is_fenced(version: int) -> None:
+    t = Transactions.at_epoch(32_767, timeout_ms=1_000)
+    assert t.add((1000, 32_767), A, version=version) == "PRODUCER_FENCED"
+    assert t.init() == (1001, 0)
+
+
+def ongoing(transactional_id: str, epoch: int, *, version: int = V1) -> TransactionMetadata:
+    return TransactionMetadata(
+        transactional_id,
+        1000,
+        epoch,
+        1_000,
+        ONGOING,
+        frozenset({A}),
+        start_timestamp_ms=0,
+        last_update_timestamp_ms=0,
+        client_transaction_version=version,
+    )
+
+
+@pytest.mark.parametrize("version", [V1, V2])
+def test_an_open_transaction_of_the_highest_epoch_is_aborted_under_it(version: int) -> None:
+    t = Transactions.with_records(ongoing("t", 32_767, version=version), ongoing("other", 0))
+    t.advance(20_000)
+    assert t.state() == "CompleteAbort"
+    assert t.state("other") == "CompleteAbort"
+    (marker,) = (marker for _, marker in t.markers.written if marker.producer_epoch == 32_767)
+    assert marker.transaction_version < V2, "the partition would take it for a late one"
+    assert t.init() == (1000, 0), "a new producer id, the first that this test gives"
 
 
 # Markers that cannot be written at once

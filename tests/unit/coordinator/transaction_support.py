@@ -124,13 +124,19 @@ class Transactions:
     @classmethod
     def at_epoch(cls, epoch: int, timeout_ms: int = 60_000) -> Transactions:
         """A coordinator whose one producer, 1000, has used its epochs up to `epoch`."""
-        log = MemoryLog()
         metadata = TransactionMetadata("t", 1000, epoch, timeout_ms, EMPTY, last_update_timestamp_ms=0)
-        key, value = TransactionRecord("t", metadata).encode()
-        log.append(TopicPartition(TRANSACTION_TOPIC, 0), 0, build_batch([(key, value, (), 0)]))
-        found = cls(log)
+        found = cls.with_records(metadata)
         found.producer_ids = itertools.count(1001)
         return found
+
+    @classmethod
+    def with_records(cls, *known: TransactionMetadata) -> Transactions:
+        """A coordinator that finds these in its log."""
+        log = MemoryLog()
+        for metadata in known:
+            key, value = TransactionRecord(metadata.transactional_id, metadata, is_flexible=True).encode()
+            log.append(TopicPartition(TRANSACTION_TOPIC, 0), 0, build_batch([(key, value, (), 0)]))
+        return cls(log)
 
     # Requests
 

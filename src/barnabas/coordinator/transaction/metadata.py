@@ -143,7 +143,12 @@ def fenced(metadata: TransactionMetadata, now_ms: int) -> TransactionMetadata:
     A producer that shows the epoch before it when it comes back gets this one (KIP-360, KIP-588): it lost a
     transaction, not its place, as long as no other producer came in between."""
     TRANSITIONS.check(metadata.state, PREPARE_ABORT)
-    assert metadata.producer_epoch < EPOCH_MAX, "no producer is given the highest epoch"
+    if metadata.producer_epoch == EPOCH_MAX:
+        # No producer is given the highest epoch, but a log may say otherwise. Nothing is above it, so the
+        # marker has the epoch of what it ends, as markers before version 2 have.
+        return replace(
+            metadata, state=PREPARE_ABORT, last_update_timestamp_ms=now_ms, client_transaction_version=0
+        )
     return replace(
         metadata,
         state=PREPARE_ABORT,
@@ -166,5 +171,4 @@ def completed(metadata: TransactionMetadata, now_ms: int) -> TransactionMetadata
         producer_epoch=0,
         previous_producer_id=metadata.producer_id,
         next_producer_id=NO_PRODUCER_ID,
-        last_producer_epoch=metadata.producer_epoch,
     )

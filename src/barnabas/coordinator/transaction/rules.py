@@ -69,6 +69,8 @@ def check_owner(metadata: TransactionMetadata | None, producer: ProducerIdAndEpo
         )
     if metadata.state in PREPARED:
         raise ConcurrentTransactions("the last transaction is still being completed")
+    if metadata.producer_epoch == EPOCH_MAX:
+        raise ProducerFenced(f"producer {producer.producer_id} has used up its epochs")
     return metadata
 
 
@@ -88,19 +90,18 @@ def initialize(
         return initialized(
             None, transactional_id, take_producer_id(), 0, timeout_ms, now_ms, NO_PRODUCER_EPOCH
         )
-    is_expected = expected != NO_PRODUCER
-    if is_expected:
+    if expected != NO_PRODUCER:
         _check_expected(metadata, expected)
     if metadata.state in PREPARED:
         raise ConcurrentTransactions("the last transaction is still being completed")
     if metadata.state is ONGOING:
         return fenced(metadata, now_ms)
-    if metadata.is_epoch_exhausted and (
-        not is_expected or expected.producer_epoch == metadata.producer_epoch
-    ):
-        last_epoch = metadata.producer_epoch if is_expected else NO_PRODUCER_EPOCH
-        return initialized(metadata, transactional_id, take_producer_id(), 0, timeout_ms, now_ms, last_epoch)
     epoch, last_epoch = _next_epochs(metadata, expected)
+    if epoch > LAST_EPOCH_FOR_PRODUCERS:
+        # The producer, under the epoch that it showed, may still ask again for its new id.
+        return initialized(
+            metadata, transactional_id, take_producer_id(), 0, timeout_ms, now_ms, expected.producer_epoch
+        )
     return initialized(
         metadata, transactional_id, metadata.producer_id, epoch, timeout_ms, now_ms, last_epoch
     )
@@ -114,13 +115,14 @@ def _check_expected(metadata: TransactionMetadata, expected: ProducerIdAndEpoch)
     if (
         expected.producer_id == metadata.previous_producer_id
         and expected.producer_epoch >= LAST_EPOCH_FOR_PRODUCERS
+        and metadata.producer_epoch == 0
     ):
         return
     raise ProducerFenced(f"the transactional id belongs to producer {metadata.producer_id} now")
 
 
 def _next_epochs(metadata: TransactionMetadata, expected: ProducerIdAndEpoch) -> tuple[int, int]:
-    """The epoch to hand out, and the one before it that may still ask again."""
+    """The epoch that follows, and the one before it that may still ask again."""
     if expected == NO_PRODUCER:
         return metadata.producer_epoch + 1, NO_PRODUCER_EPOCH
     if expected.producer_epoch == metadata.producer_epoch:
