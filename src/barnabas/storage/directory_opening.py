@@ -113,6 +113,7 @@ def _load(
             is_clean=contents.is_clean,
             recovery_point=checkpointed.get(checkpoints.RECOVERY_POINTS, 0),
             log_start_offset=checkpointed.get(checkpoints.LOG_START_OFFSETS, 0),
+            was_compacted=checkpoints.CLEANED_OFFSETS in checkpointed,
         )
     except (GarbledLog, KafkaStorageError) as error:
         if not is_damage(error):

@@ -30,7 +30,7 @@ class SparseIndex:
     """Entries of one fixed size, ascending. `path` need not exist while there is no entry in it."""
 
     entry: ClassVar[struct.Struct]
-    __slots__ = ("_base", "_base_entries", "_files", "_tail", "base_offset", "path")
+    __slots__ = ("_base", "_base_entries", "_files", "_is_restarted", "_tail", "base_offset", "path")
 
     def __init__(self, files: Files, path: str, base_offset: int, *, file_bytes: int = 0) -> None:
         self.path = path
@@ -39,6 +39,7 @@ class SparseIndex:
         self._base: ReadBuffer | None = None
         self._base_entries = file_bytes // self.entry.size
         self._tail = bytearray()
+        self._is_restarted = False
 
     def __len__(self) -> int:
         return self._base_entries + len(self._tail) // self.entry.size
@@ -95,15 +96,42 @@ class SparseIndex:
 
     def create(self) -> None:
         """Make the file exist and complete, so that other brokers find the segment in order."""
+        if self._is_restarted:
+            self._replace_file()
         self.spill()
         if not self._base_entries:
             self._files.open(self.path, create=True)
+
+    def restart(self) -> None:
+        """Forget every entry, but leave the file as it is until the new ones are complete (`create`)."""
+        self._tail.clear()
+        self._base = None
+        self._base_entries = 0
+        self._is_restarted = True
+
+    def _replace_file(self) -> None:
+        """From the old content to the new in one step, and in none where they are the same."""
+        self._is_restarted = False
+        if not self._files.exists(self.path):
+            return
+        content = bytes(self._tail)
+        if self._files.read(self.path) != content:
+            self._files.replace(self.path, content)
+        self._tail.clear()
+        self._base_entries = len(content) // self.entry.size
+
+    def grow_again(self) -> None:
+        """The segment is the active one after all: nothing relies on what the file holds."""
+        if self._is_restarted and self._files.exists(self.path):
+            self._files.open(self.path).truncate(0)
+        self._is_restarted = False
 
     def reset(self) -> None:
         """Forget every entry, and whatever the file holds."""
         self._tail.clear()
         self._base = None
         self._base_entries = 0
+        self._is_restarted = False
         if self._files.exists(self.path):
             self._files.open(self.path).truncate(0)
 
@@ -113,7 +141,7 @@ class SparseIndex:
     def _append(self, first: int, second: int) -> None:
         tail = self._tail
         tail += self.entry.pack(first, second)
-        if len(tail) >= TAIL_BYTES_MAX:
+        if len(tail) >= TAIL_BYTES_MAX and not self._is_restarted:
             self.spill()
 
     def _mapped(self) -> ReadBuffer:

@@ -8,6 +8,14 @@ verified are derived again in the same pass.
 
 What is above the recovery point may be half on disk in any combination; what is below was
 synced before the recovery point moved, and is trusted.
+
+A segment that starts behind the end of the one before it leaves a gap. Compaction makes such gaps, and so
+does a follower of a compacted log: they are no damage, whatever the topic's cleanup policy is by now. Or
+the one before was not wholly on disk when the power went, and has lost its end: then the log ends there, or
+else replicas would differ. The index of a closed segment says where it ended (`Segment.seal`), and its name
+is on disk before that of the next segment: so an index that is missing was taken away later, and proves
+nothing, while one that says something else does. Other brokers do not write it so; their gaps are believed
+where the cleaner has been.
 """
 
 from __future__ import annotations
@@ -15,6 +23,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from barnabas.core.ids import TopicPartition
 from barnabas.records.batch import RecordBatch
@@ -60,12 +69,14 @@ def open_log(
     is_clean: bool = False,
     recovery_point: int = 0,
     log_start_offset: int = 0,
+    was_compacted: bool = False,
 ) -> Log:
     """The log in `directory`, which is made when it is not there.
 
-    `is_clean`: the last shutdown closed every log, so nothing needs to be verified."""
+    `is_clean`: the last shutdown closed every log, so nothing needs to be verified. `was_compacted`: the
+    cleaner has been here, though the topic may not be compacted any more."""
     is_new = environment.files.make_directory(directory)
-    loader = _Loader(directory, config, environment)
+    loader = _Loader(directory, config, environment, may_have_gaps=was_compacted or config.is_compacted)
     if not is_new:
         loader.finish_interrupted_swaps()
         loader.load_segments()
@@ -102,6 +113,8 @@ class _Loader:
     directory: str
     config: LogConfig
     environment: Environment
+    may_have_gaps: bool = False
+    """Compaction has been here: a segment need not begin where the one before it ends."""
     sizes: dict[str, int] = field(default_factory=dict)
     """The files of the directory and how large they are."""
     segments: list[Segment] = field(default_factory=list)
@@ -188,6 +201,7 @@ class _Loader:
             self.directory,
             base_offset,
             created_ms=self.environment.clock.now_ms(),
+            index_interval_bytes=self.config.index_interval_bytes,
             roll_jitter_ms=self.environment.randomness.randrange(0, jitter_ms) if jitter_ms else 0,
             file_bytes=file_bytes,
         )
@@ -228,6 +242,8 @@ class _Loader:
         producers = self._producers()
         if suspect:
             self._verify(suspect, epochs, producers)
+        if self.segments:
+            self.segments[-1].offset_index.grow_again()
         return self._start_over_if_lost(epochs, producers, log_start_offset)
 
     def _producers(self) -> ProducerState:
@@ -257,8 +273,9 @@ class _Loader:
 
     def _verify(self, suspect: list[Segment], epochs: LeaderEpochCache, producers: ProducerState) -> None:
         epochs.truncate_from_end(suspect[0].base_offset)
+        is_whole = True
         for number, segment in enumerate(suspect):
-            if self._is_out_of_place(segment, is_first=number == 0):
+            if number and self._is_out_of_place(segment, is_whole):
                 self._remove(suspect[number:])
                 return
             if number:
@@ -266,7 +283,13 @@ class _Loader:
                 self.unsynced_paths.extend(suspect[number - 1].existing_paths()[1:])
                 self._snapshot(producers, segment.base_offset)
             before_bytes = segment.size_bytes
-            self.end_offset = _derive(segment, producers, epochs, self.config.index_interval_bytes)
+            sealed_end = segment.sealed_end()
+            derived = _derive(segment, producers, epochs, self.config.index_interval_bytes)
+            self.end_offset = derived.end_offset
+            is_whole = (
+                f"{segment.base_offset:020d}{OFFSET_INDEX}" not in self.sizes
+                or sealed_end == derived.last_batch is not None
+            )
             self.segments.append(segment)
             if segment.size_bytes < before_bytes:
                 cut_bytes = before_bytes - segment.size_bytes
@@ -275,14 +298,13 @@ class _Loader:
                 self._remove(suspect[number + 1 :])
                 return
 
-    def _is_out_of_place(self, segment: Segment, *, is_first: bool) -> bool:
-        """Whether the segment does not go on where the one before it ended.
+    def _is_out_of_place(self, segment: Segment, is_whole: bool) -> bool:
+        """Whether the segment cannot follow the one before it, which ends as it was closed or not.
 
-        One that starts earlier is from before a truncation. One that starts later shows that the
-        end of the one before is lost, unless compaction makes such gaps."""
-        if is_first or segment.base_offset == self.end_offset:
-            return False
-        return segment.base_offset < self.end_offset or not self.config.is_compacted
+        One that starts earlier is from before a truncation; behind one that lost its end nothing counts."""
+        if segment.base_offset > self.end_offset:
+            return not (is_whole or self.may_have_gaps)
+        return segment.base_offset < self.end_offset
 
     def _snapshot(self, producers: ProducerState, offset: int) -> None:
         producers.end_offset = max(producers.end_offset, offset)
@@ -339,11 +361,19 @@ class _Loader:
                 self.environment.files.unlink(segment_path(self.directory, offset, PRODUCER_SNAPSHOT))
 
 
+class _Derived(NamedTuple):
+    """What a segment turned out to hold."""
+
+    end_offset: int
+    last_batch: tuple[int, int] | None
+    """Its last offset, and where it lies."""
+
+
 def _derive(
     segment: Segment, producers: ProducerState, epochs: LeaderEpochCache, index_interval_bytes: int
-) -> int:
-    """Verify the batches of a segment, cut what is not valid, derive the rest; the end offset."""
-    segment.offset_index.reset()
+) -> _Derived:
+    """Verify the batches of a segment, cut what is not valid, derive the rest."""
+    segment.offset_index.restart()
     segment.time_index.reset()
     segment.transaction_index.reset()
     segment.forget_timestamps()
@@ -351,6 +381,7 @@ def _derive(
     end_offset = segment.base_offset
     largest_offset = segment.base_offset + RELATIVE_OFFSET_MAX
     valid_bytes = last_indexed = 0
+    last_batch: tuple[int, int] | None = None
     for position, batch in iterate_valid_batches(segment.file, segment.size_bytes):
         last_offset = batch.last_offset
         # Offsets only grow: anything else is bytes of an older life of this file.
@@ -362,6 +393,7 @@ def _derive(
             segment.time_index.maybe_append(segment.max_timestamp, segment.offset_of_max_timestamp)
             last_indexed = position
         end_offset = last_offset + 1
+        last_batch = last_offset, position
         valid_bytes = position + batch.size_bytes
         if isinstance(batch, RecordBatch):
             if batch.leader_epoch > epochs.latest_epoch:
@@ -378,9 +410,11 @@ def _derive(
         segment.file.sync()
         if valid_bytes:
             segment.note_timestamp(timestamp, offset)
+    if last_batch is not None:
+        segment.note_last_batch(*last_batch)
     segment.bytes_since_last_index_entry = valid_bytes - last_indexed
     segment.release()
-    return end_offset
+    return _Derived(end_offset, last_batch)
 
 
 def _offset_of(name: str) -> int:

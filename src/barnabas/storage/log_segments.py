@@ -171,6 +171,7 @@ class SegmentedLog(FlushingLog):
             self.directory,
             base_offset,
             created_ms=self._clock.now_ms(),
+            index_interval_bytes=self._index_interval_bytes,
             roll_jitter_ms=self._environment.randomness.randrange(0, jitter_ms) if jitter_ms else 0,
         )
 

@@ -92,6 +92,8 @@ class LogState:
         self._segment_bytes = config.segment_bytes
         self._roll_after_ms = config.roll_after_ms
         self._segment_index_bytes = config.segment_index_bytes
+        for segment in self.segments:
+            segment.index_interval_bytes = config.index_interval_bytes
 
     def assign_topic_id(self, topic_id: Uuid) -> None:
         """Remember the topic's id, in `partition.metadata` too; another one is refused."""

@@ -22,6 +22,11 @@ class OffsetIndex(SparseIndex):
     def append(self, offset: int, position: int) -> None:
         self._append(offset - self.base_offset, position)
 
+    def maybe_append(self, offset: int, position: int) -> None:
+        """Add the entry unless it is the last one already."""
+        if not len(self) or self.at(len(self) - 1)[0] < offset - self.base_offset:
+            self.append(offset, position)
+
     def position_before(self, offset: int) -> int:
         """A position from which a scan forward finds the batch that holds `offset`."""
         slot = self.floor(offset - self.base_offset)

@@ -51,6 +51,7 @@ class Segment:
         "bytes_since_last_index_entry",
         "created_ms",
         "directory",
+        "index_interval_bytes",
         "name_suffix",
         "offset_index",
         "roll_jitter_ms",
@@ -66,6 +67,7 @@ class Segment:
         base_offset: int,
         *,
         created_ms: int,
+        index_interval_bytes: int,
         roll_jitter_ms: int = 0,
         file_bytes: dict[str, int] | None = None,
         name_suffix: str = "",
@@ -80,6 +82,8 @@ class Segment:
         self.size_bytes = sizes.get(LOG, 0)
         self.created_ms = created_ms
         self.roll_jitter_ms = roll_jitter_ms
+        self.index_interval_bytes = index_interval_bytes
+        """How far apart the entries of indexes that are derived again lie."""
         self.bytes_since_last_index_entry = 0
         self.offset_index = OffsetIndex(
             files, self.path(OFFSET_INDEX), base_offset, file_bytes=sizes.get(OFFSET_INDEX, 0)
@@ -231,6 +235,34 @@ class Segment:
                     last = header.last_offset
         return last + 1
 
+    def note_last_batch(self, last_offset: int, position: int) -> None:
+        """Somebody else than `append` has found, or written, the last batch of the file."""
+        self._recent_offsets = [last_offset]
+        self._recent_positions = [position]
+
+    def _last_batch(self) -> tuple[int, int] | None:
+        if self._recent_offsets:
+            return self._recent_offsets[-1], self._recent_positions[-1]
+        known = self.sealed_end()
+        try:
+            *_, last = self.headers(known[1] if known else 0)
+        except ValueError:
+            return None  # there is no batch at all
+        except GarbledLog as error:
+            raise KafkaStorageError(f"{self.path(LOG)} is damaged: {error}") from error
+        return last.last_offset, last.position
+
+    def sealed_end(self) -> tuple[int, int] | None:
+        """`(last offset, position)` of the last batch that the offset index knows."""
+        try:
+            slot = len(self.offset_index) - 1
+            if slot < 0:
+                return None
+            relative_offset, position = self.offset_index.at(slot)
+        except CorruptIndex:
+            return None
+        return self.base_offset + relative_offset, position
+
     def rebuild_indexes(self, reason: str) -> None:
         """Derive offset and time index anew from the headers of the batches."""
         _log.warning("rebuilding the indexes of %s: %s", self.path(LOG), reason)
@@ -238,18 +270,21 @@ class Segment:
         self.time_index.reset()
         self._max_timestamp, self._offset_of_max_timestamp = NO_TIMESTAMP, self.base_offset
         last_indexed = 0
+        header: Header | None = None
         try:
             for header in self.headers():
                 if header.max_timestamp > self._max_timestamp:
                     self._max_timestamp = header.max_timestamp
                     self._offset_of_max_timestamp = header.last_offset
-                if header.position - last_indexed > 4096:
+                if header.position - last_indexed > self.index_interval_bytes:
                     self.offset_index.append(header.last_offset, header.position)
                     self.time_index.maybe_append(self._max_timestamp, self._offset_of_max_timestamp)
                     last_indexed = header.position
         except GarbledLog as error:
             raise KafkaStorageError(f"{self.path(LOG)} is damaged: {error}") from error
         self.bytes_since_last_index_entry = self.size_bytes - last_indexed
+        if header is not None:
+            self.offset_index.maybe_append(header.last_offset, header.position)
         self.time_index.maybe_append(self._max_timestamp, self._offset_of_max_timestamp)
         self.offset_index.create()
         self.time_index.create()
@@ -334,9 +369,15 @@ class Segment:
             self.forget_timestamps()
 
     def seal(self) -> None:
-        """No more appends: complete the indexes, as a closed segment has them."""
+        """No more appends: complete the indexes, as a closed segment has them.
+
+        The last entry of its offset index is its last batch: so recovery can tell whether it still ends
+        where it ended (`sealed_end`)."""
         if self._max_timestamp is not None and self._max_timestamp >= 0:
             self.time_index.maybe_append(self._max_timestamp, self._offset_of_max_timestamp)
+        last_batch = self._last_batch()
+        if last_batch is not None:
+            self.offset_index.maybe_append(*last_batch)
         self.offset_index.create()
         self.time_index.create()
 

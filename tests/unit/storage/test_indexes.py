@@ -152,6 +152,19 @@ def test_missing_and_partial_indexes_are_rebuilt(tmp_path: Path) -> None:
     }
 
 
+def test_an_index_is_rebuilt_with_the_interval_of_its_topic(tmp_path: Path) -> None:
+    bench = Bench(str(tmp_path), index_interval_bytes=20_000)
+    log = bench.open()
+    for number in range(120):
+        produce(log, 1, size=1_000, timestamp=number)
+    log.close()
+    (index,) = (Path(bench.directory) / name for name in bench.names(".index"))
+    before = index.read_bytes()
+    index.unlink()
+    bench.open(is_clean=True).close()
+    assert index.read_bytes() == before
+
+
 # -- walking ----------------------------------------------------------------------------------
 
 

@@ -6,9 +6,21 @@ from pathlib import Path
 
 import pytest
 
+from barnabas.storage.log_config import LogConfig
+from barnabas.storage.log_loader import open_log
 from barnabas.storage.names import LOG
 from barnabas.testing.files import PowerCutFiles
-from tests.unit.storage.support import NOW_MS, Bench, batch, end_transaction, offsets, produce, read_batches
+from tests.unit.storage.cleaner.support import compact, put, settle
+from tests.unit.storage.support import (
+    NOW_MS,
+    TOPIC,
+    Bench,
+    batch,
+    end_transaction,
+    offsets,
+    produce,
+    read_batches,
+)
 from tests.unit.storage.test_indexes import legacy_message
 
 
@@ -77,6 +89,50 @@ def test_a_hole_between_segments_ends_the_log(tmp_path: Path) -> None:
     path_of(bench, 0).write_bytes(path_of(bench, 0).read_bytes()[: size // (second // 2)])
     again = bench.open()
     assert (again.log_end_offset, len(again.segments)) == (2, 1)
+
+
+def test_a_gap_of_a_log_that_was_compacted_once_is_no_damage(tmp_path: Path) -> None:
+    compacted = Bench(str(tmp_path), segment_bytes=300, cleanup_policy=("compact",))
+    log = compacted.open()
+    for number in range(10):
+        log.append_as_follower(batch([bytes(200)], key=b"k%d" % number, base_offset=10 * number))
+    log.flush()
+    log.release()
+    again = Bench(str(tmp_path), segment_bytes=300, cleanup_policy=("delete",)).open(recovery_point=0)
+    assert offsets(read_batches(again)) == [(10 * number, 10 * number) for number in range(10)]
+
+
+def test_what_compaction_left_is_kept_when_the_topic_is_compacted_no_longer(tmp_path: Path) -> None:
+    bench = Bench(str(tmp_path), segment_bytes=300, cleanup_policy=("compact",))
+    log = bench.open()
+    for number in range(12):
+        put(log, (f"only-{number}", "x" * 60))
+        put(log, ("again", "x" * 60))
+    settle(log)
+    compact(bench, log)
+    log.flush()
+    kept = offsets(read_batches(log))
+    ends = [segment.read_next_offset() for segment in log.segments]
+    assert [segment.base_offset for segment in log.segments][1:] != ends[:-1], "segments end before the next"
+    log.release()
+    bench.config = LogConfig(segment_bytes=300, cleanup_policy=("delete",))
+    assert offsets(read_batches(bench.open(recovery_point=0))) == kept
+
+
+def test_segments_closed_without_their_end_are_believed_where_the_cleaner_has_been(tmp_path: Path) -> None:
+    """As other brokers leave them: their index need not know the last batch."""
+    bench = Bench(str(tmp_path), segment_bytes=300, cleanup_policy=("delete",))
+    log = bench.open()
+    for number in range(4):
+        log.append_as_follower(batch([bytes(200)], base_offset=10 * number))
+    log.release()
+    for name in bench.names(".index"):
+        (Path(bench.directory) / name).write_bytes(b"")
+    again = open_log(
+        TOPIC, bench.log_directory, bench.directory, bench.config, bench.environment, was_compacted=True
+    )
+    assert again.log_end_offset == 31
+    again.release()
 
 
 def test_a_segment_from_before_a_truncation_goes(bench: Bench) -> None:

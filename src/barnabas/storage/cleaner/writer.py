@@ -29,7 +29,14 @@ class SegmentWriter:
         buffer_bytes: int,
         index_interval_bytes: int,
     ) -> None:
-        self.segment = Segment(files, directory, base_offset, created_ms=created_ms, name_suffix=CLEANED)
+        self.segment = Segment(
+            files,
+            directory,
+            base_offset,
+            created_ms=created_ms,
+            index_interval_bytes=index_interval_bytes,
+            name_suffix=CLEANED,
+        )
         self._files = files
         self._buffer_bytes = buffer_bytes
         self._index_interval_bytes = index_interval_bytes
@@ -52,6 +59,7 @@ class SegmentWriter:
             segment.offset_index.append(last_offset, position)
             segment.time_index.maybe_append(segment.max_timestamp, segment.offset_of_max_timestamp)
             self._last_indexed = position
+        segment.note_last_batch(last_offset, position)
         self._parts.append(data)
         self._buffered_bytes += len(data)
         if self._buffered_bytes >= self._buffer_bytes:
