@@ -97,10 +97,11 @@ class Registration:
         deadline_ms = self._clock.monotonic_ms() + patience_ms
         while True:
             try:
+                session_id = self._znodes.session_id
+                self._own_sessions.add(session_id)
                 stat = await self._create(path, data)
-                if stat is None:
+                if stat is None or self._znodes.session_id != session_id:
                     continue
-                self._own_sessions.add(self._znodes.session_id)
                 logger.info("registered broker %d with epoch %d", broker.id, stat.czxid)
                 return broker._replace(epoch=stat.czxid)
             except NodeExists:

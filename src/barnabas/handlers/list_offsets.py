@@ -93,6 +93,8 @@ def _answer(
             raise UnsupportedVersion(f"timestamp {ask.timestamp} has no meaning in this version")
         partition = context.broker.replicas.partition(topic, ask.partition_index)
         partition.check_leader(ask.current_leader_epoch)
+        if request.replica_id == CONSUMER and ask.timestamp not in (EARLIEST, EARLIEST_LOCAL):
+            partition.check_current()
         end_offset = _end_offset(partition, request)
         is_behind = request.replica_id == CONSUMER and partition.is_behind_its_epoch
         if is_behind and ask.timestamp == LATEST:

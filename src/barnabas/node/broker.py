@@ -59,6 +59,7 @@ from barnabas.node.runtime import LoopScheduler, ThreadBackground, TimerDriver
 from barnabas.node.transactions import LocalMarkers, make_transaction_coordinator, transaction_topic
 from barnabas.purgatory.timer import Timer
 from barnabas.replication.fetch_session import FetchSessions
+from barnabas.replication.lease import Lease
 from barnabas.replication.replica_manager import ReplicaManager
 from barnabas.storage.directory_properties import MetaProperties, read_meta_properties, write_meta_properties
 from barnabas.storage.environment import Environment, LogDirectory
@@ -365,7 +366,7 @@ class Broker:
                 isr_store=member.isr_store,
                 connect=member.connect_to,
                 metadata=metadata,
-                lease_expires_ms=member.lease_expires_ms,
+                lease=Lease(self._clock, member.lease_expires_ms, member.registered_epoch),
                 broker_epoch=lambda: member.broker_epoch,
                 scheduler=self._scheduler,
                 settings=replication_settings(self.config),

@@ -3,8 +3,8 @@
 It is present in the coordination store under an epoch that each session makes anew, it competes to be the
 controller, it reaches the other brokers, and before it stops it asks the controller to move its
 leaderships away. When its session is lost, it is no longer the controller at that moment, and its lease
-(`replication.lease`) keeps it from acknowledging anything; with the next session it registers again and
-the controller tells it what it leads now.
+(`replication.lease`) keeps it from acknowledging anything; with the next session it registers again, and
+leads only what the controller tells to its new epoch.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ class ClusterMember:
         self._config_notifications = ConfigNotifications(znodes, configs, clock, scheduler)
         self._registration = Registration(znodes, clock, scheduler)
         self._present: BrokerInfo | None = None
-        self._session_id = znodes.session_id
+        self._session_id = self._registered_in = znodes.session_id
         self._tasks: set[asyncio.Task[None]] = set()
         self._closing: list[Callable[[], None]] = []
 
@@ -108,13 +108,19 @@ class ClusterMember:
     def broker_epoch(self) -> int:
         return NO_EPOCH if self._present is None else self._present.epoch
 
+    def registered_epoch(self) -> int | None:
+        """The broker's epoch, if it is of the present session: what the lease of this session is about."""
+        if self._present is None or self._registered_in != self._znodes.session_id:
+            return None
+        return self._present.epoch
+
     def lease_expires_ms(self) -> float:
         return self._znodes.lease_expires_ms
 
     async def register(self, broker: BrokerInfo) -> int:
         """Be present, in this session and in those that follow it; returns the epoch."""
         self._present = await self._registration.register(broker)
-        self._session_id = self._znodes.session_id
+        self._session_id = self._registered_in = self._znodes.session_id
         self._znodes.add_listener(self._session_changed)
         return self._present.epoch
 
@@ -139,6 +145,7 @@ class ClusterMember:
         while self._present is not None and session_id == self._session_id:
             try:
                 self._present = await self._registration.register(self._present)
+                self._registered_in = self._znodes.session_id
             except (CoordinationError, KafkaError) as error:
                 logger.warning("registering again failed: %r", error)
                 await asyncio.sleep(RETRY_MS / 1_000)

@@ -81,4 +81,5 @@ class ReplicatedLog:
         partition = self._replicas.partition(*topic_partition)
         if not partition.is_leader or partition.leader_epoch != leader_epoch:
             raise NotLeaderOrFollower(f"{topic_partition} has moved on from leader epoch {leader_epoch}")
+        partition.check_current()
         return partition

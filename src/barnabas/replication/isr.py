@@ -3,8 +3,9 @@
 A follower leaves when it has not been caught up for `replica.lag.time.max.ms`, and joins when it
 has everything that is committed. The store decides: a change is conditional on the version of the
 partition's state that this leader knows, one change of a partition at a time, and it counts only
-once it is written. If somebody else has written meanwhile (the controller, always), the change is
-dropped and the partition changes no more until the controller's word arrives.
+once it is written; a leader that may have been replaced (`lease`) proposes none. If somebody else has
+written meanwhile (the controller, always), the change is dropped and the partition changes no more
+until the controller's word arrives.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ class IsrKeeper:
 
     def expand(self, partition: ReplicatedPartition, follower: RemoteReplica) -> None:
         """Take in a follower that has caught up."""
-        if self._store is None or partition.pending_isr is not None:
+        if self._store is None or partition.pending_isr is not None or not partition.has_lease:
             return
         logger.info("%s: broker %d joins the ISR", partition.topic_partition, follower.broker_id)
         self.expands.value += 1
@@ -62,6 +63,8 @@ class IsrKeeper:
             return
         for partition in partitions:
             if not partition.is_leader or partition.pending_isr is not None or len(partition.isr) <= 1:
+                continue
+            if not partition.has_lease:
                 continue
             lagging = partition.lagging_members()
             if lagging:
@@ -90,6 +93,10 @@ class IsrKeeper:
             state_version=pending.partition_epoch,
         )
         while partition.pending_isr is pending:
+            if not partition.has_lease:
+                # A new session has to hear first whether this broker still leads.
+                await asyncio.sleep(RETRY_MS / 1_000)
+                continue
             try:
                 version = await self._store.write(partition.topic_partition, state)
             except (BadVersion, NoNode):

@@ -90,13 +90,13 @@ class LeadershipOrders:
                     response.topics.append(by_topic[topic])
                 by_topic[topic].partition_errors.append(outcome)
                 orders.append((key, topic_id, state, outcome))
-            await self._apply_all(orders)
+            await self._apply_all(orders, request.broker_epoch)
             if request.type == FULL_LIST:
                 self._replicas.set_aside_strays({key for key, *_ in orders})
             self._replicas.fetchers.close_idle()
             return response
 
-    async def _apply_all(self, orders: list[_Order]) -> None:
+    async def _apply_all(self, orders: list[_Order], broker_epoch: int) -> None:
         """First what we lead, and only at the end we begin to fetch: the others have the same orders,
         and who is asked for a partition that it does not lead yet has to refuse."""
         me = self._replicas.broker_id
@@ -104,7 +104,7 @@ class LeadershipOrders:
         ordered = sorted(orders, key=lambda order: order[2].leader != me)
         for count, (key, topic_id, state, outcome) in enumerate(ordered, 1):
             with _errors_in(outcome, key, state.leader_epoch):
-                partition = self._lead_or_follow(key, topic_id, state)
+                partition = self._lead_or_follow(key, topic_id, state, broker_epoch)
                 if partition is not None:
                     to_follow.append((partition, outcome))
             if count % PARTITIONS_PER_SLICE == 0:
@@ -118,12 +118,15 @@ class LeadershipOrders:
                 await asyncio.sleep(0)
 
     def _lead_or_follow(
-        self, key: TopicPartition, topic_id: Uuid, state: LeaderAndIsrPartitionState
+        self, key: TopicPartition, topic_id: Uuid, state: LeaderAndIsrPartitionState, broker_epoch: int
     ) -> Partition | None:
         """Returns the partition if it is to be fetched from another leader than before."""
         replicas = self._replicas
         known = replicas.find(key)
         if known is not None:
+            if known.is_leader and known.leader_epoch == state.leader_epoch:
+                # Even if there is no other news in it: we lead, as far as this epoch of ours goes.
+                known.confirm(broker_epoch)
             self._check_order(known.leader_epoch, known.partition_epoch, state)
             if topic_id != ZERO_UUID and known.topic_id not in (topic_id, ZERO_UUID):
                 raise InconsistentTopicId(f"{key} has the topic id {known.topic_id}, not {topic_id}")
@@ -145,6 +148,7 @@ class LeadershipOrders:
                 partition_epoch=state.partition_epoch,
                 controller_epoch=state.controller_epoch,
             )
+            partition.confirm(broker_epoch)
             replicas.elected(partition, is_new=is_new)
             return None
         is_new = partition.become_follower(

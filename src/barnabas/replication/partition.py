@@ -20,7 +20,6 @@ from collections.abc import Iterator
 from barnabas.core.errors import (
     FencedLeaderEpoch,
     NotEnoughReplicas,
-    NotLeaderOrFollower,
     OffsetOutOfRange,
     PolicyViolation,
 )
@@ -40,11 +39,7 @@ class Partition(ReadablePartition):
     def append(
         self, records: memoryview, required_acks: int, origin: AppendOrigin = AppendOrigin.CLIENT
     ) -> AppendInfo:
-        if self.leader_id != self.broker_id:
-            raise NotLeaderOrFollower(f"this broker does not lead {self.topic_partition}")
-        lease = self.host.lease
-        if lease is not None and not lease.is_held:
-            raise NotLeaderOrFollower(f"this broker may have lost {self.topic_partition}")
+        self.check_current()
         if required_acks == -1 and not self.has_enough_replicas:
             raise NotEnoughReplicas(
                 f"{self.topic_partition} has {len(self.isr)} in-sync replicas, "
@@ -81,8 +76,7 @@ class Partition(ReadablePartition):
 
     def delete_records_before(self, offset: int) -> int:
         """Forget what lies below `offset`; returns the new start of the log."""
-        if self.leader_id != self.broker_id:
-            raise NotLeaderOrFollower(f"this broker does not lead {self.topic_partition}")
+        self.check_current()
         log = self.log
         if not log.config.is_deleted:
             raise PolicyViolation(

@@ -15,7 +15,7 @@ from barnabas.core.errors import FencedLeaderEpoch, NotLeaderOrFollower, Unknown
 from barnabas.core.ids import NO_LEADER, BrokerId, TopicPartition, Uuid
 from barnabas.replication.fetching import NO_EPOCH, NO_OFFSET, FetchParams
 from barnabas.replication.lease import Lease
-from barnabas.replication.remote_replica import RemoteReplica
+from barnabas.replication.remote_replica import NO_BROKER_EPOCH, RemoteReplica
 from barnabas.replication.settings import ReplicationSettings
 from barnabas.replication.topic_metrics import TopicMetrics
 from barnabas.storage.log import Log
@@ -59,6 +59,7 @@ class LedPartition:
     __slots__ = (
         "adding_replicas",
         "broker_id",
+        "confirmed_epoch",
         "controller_epoch",
         "followers",
         "host",
@@ -100,6 +101,8 @@ class LedPartition:
         self.led_since_epoch = NO_EPOCH
         """Of a leader: the first of the epochs that it has led without a break. In none of them was its
         log cut, so records that wait in one of them may be acknowledged in a later one."""
+        self.confirmed_epoch: int | None = None
+        """Of a leader: the broker epoch under which the controller last said so (`lease`)."""
         self.controller_epoch = 0
         self.partition_epoch = 0
         """The version of the partition's state in the store."""
@@ -185,7 +188,24 @@ class LedPartition:
 
     @property
     def has_lease(self) -> bool:
-        return self.host.lease is None or self.host.lease.is_held
+        """Whether what this broker leads is certainly led by nobody else."""
+        lease = self.host.lease
+        return lease is None or lease.covers(self.confirmed_epoch)
+
+    def confirm(self, broker_epoch: int) -> None:
+        """The controller says to the broker of this epoch that it leads. One that knows no such epochs speaks
+        to whoever listens."""
+        lease = self.host.lease
+        if lease is not None:
+            self.confirmed_epoch = lease.epoch if broker_epoch == NO_BROKER_EPOCH else broker_epoch
+
+    def check_current(self) -> None:
+        """Refuse what only the present leader can tell, or promise."""
+        if self.leader_id != self.broker_id:
+            raise NotLeaderOrFollower(f"this broker does not lead {self.topic_partition}")
+        lease = self.host.lease
+        if lease is not None and not lease.covers(self.confirmed_epoch):
+            raise NotLeaderOrFollower(f"this broker may have lost {self.topic_partition}")
 
     @property
     def has_enough_replicas(self) -> bool:

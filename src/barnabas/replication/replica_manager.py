@@ -73,14 +73,14 @@ class ReplicaManager(ReadableReplicas):
         isr_store: IsrStore | None = None,
         connect: Connect | None = None,
         metadata: MetadataCache | None = None,
-        lease_expires_ms: Callable[[], float] | None = None,
+        lease: Lease | None = None,
         broker_epoch: Callable[[], int] = lambda: NO_BROKER_EPOCH,
         scheduler: Scheduler | None = None,
         settings: ReplicationSettings | None = None,
     ) -> None:
         """`connect` opens a channel to another broker, and `isr_store` writes down who is in sync:
         both belong to a cluster, as do `metadata` (which brokers live, and in which racks) and
-        `lease_expires_ms` (in the clock's monotonic time)."""
+        `lease`."""
         settings = settings if settings is not None else ReplicationSettings()
         super().__init__(broker_id, clock, timer, metrics, settings, metadata)
         self.log_manager = log_manager
@@ -95,7 +95,7 @@ class ReplicaManager(ReadableReplicas):
         self._host = PartitionHost(
             clock,
             settings,
-            lease=None if lease_expires_ms is None else Lease(clock, lease_expires_ms),
+            lease=lease,
             advanced=self._follower_advanced,
             may_join_isr=self._isr.expand,
         )

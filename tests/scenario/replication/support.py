@@ -37,6 +37,7 @@ from barnabas.protocol.schema import Message
 from barnabas.purgatory.timer import Timer
 from barnabas.records.builder import build_batch
 from barnabas.replication.fetch_session import FetchSessions
+from barnabas.replication.lease import Lease
 from barnabas.replication.partition import Partition
 from barnabas.replication.replica_manager import ReplicaManager
 from barnabas.replication.settings import ReplicationSettings
@@ -124,13 +125,14 @@ class Member:
         self.directory = directory
         self.trio = trio
         self.epoch = 1
+        self.is_registered = True
         self.config = LogConfig(**config)  # type: ignore[arg-type]
         self.settings = replace(settings)
         self.rack: str | None = None
         self.configs = _Configs()
         self._files = files or RealFiles()
         self.background: Background = background or InlineBackground()
-        self._lease = lease_expires_ms
+        self._lease_expires_ms = lease_expires_ms
         self.channel: Channel
 
     async def start(self) -> None:
@@ -161,7 +163,11 @@ class Member:
             isr_store=self.trio.store,
             connect=self._connect,
             metadata=self.metadata,
-            lease_expires_ms=self._lease,
+            lease=(
+                None
+                if self._lease_expires_ms is None
+                else Lease(self.clock, self._lease_expires_ms, lambda: self.registered_epoch)
+            ),
             broker_epoch=lambda: self.epoch,
             scheduler=self._scheduler,
             settings=self.settings,
@@ -198,6 +204,10 @@ class Member:
         self.replicas.start()
         self.channel = await Channel.connect(self.address)
         self.trio.up[self.id] = self
+
+    @property
+    def registered_epoch(self) -> int | None:
+        return self.epoch if self.is_registered else None
 
     def _flushed(self, log: Log) -> None:
         self.replicas.flushed(log)

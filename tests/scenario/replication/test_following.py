@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 
 from barnabas.client.channel import Channel
-from barnabas.core.errors import KafkaStorageError, NotLeaderOrFollower
+from barnabas.core.errors import KafkaStorageError, NotLeaderOrFollower, StaleControllerEpoch
 from barnabas.core.ids import ZERO_UUID, TopicPartition
 from barnabas.core.metrics import Gauge
+from barnabas.handlers.list_offsets import EARLIEST, LATEST, MAX_TIMESTAMP
 from barnabas.protocol.messages.delete_records import (
     DeleteRecordsPartition,
     DeleteRecordsRequest,
@@ -19,6 +20,12 @@ from barnabas.protocol.messages.delete_records import (
 )
 from barnabas.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
 from barnabas.protocol.messages.leader_and_isr import LeaderAndIsrResponse
+from barnabas.protocol.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopic,
+)
 from barnabas.replication.settings import RACK_AWARE_SELECTOR, UNTHROTTLED
 from barnabas.storage.log import Log
 from barnabas.storage.log_config import LogConfig
@@ -235,6 +242,34 @@ async def test_nothing_is_acknowledged_when_the_lease_has_run_out(tmp_path: Path
         assert cluster[1].end() == 2
         assert len((await cluster[1].fetch(0)).records or b"") > 0, "reading goes on"
         first.close()
+
+
+async def test_a_leader_of_a_former_session_promises_nothing_until_it_is_confirmed(tmp_path: Path) -> None:
+    """Its new session is alive, and the controller may have elected another before."""
+    async with trio(tmp_path, 2, lease_expires_ms=lambda: float("inf")) as cluster:
+        await cluster.lead(1, epoch=0)
+        leader = cluster[1]
+        assert (await leader.produce(b"value")).error_code == 0
+        leader.epoch += 1
+        for acks in (1, -1):
+            assert (await leader.produce(b"late", acks=acks)).error_code == NotLeaderOrFollower.code
+        assert await listed(leader, LATEST) == NotLeaderOrFollower.code
+        assert await listed(leader, MAX_TIMESTAMP) == NotLeaderOrFollower.code
+        assert await listed(leader, EARLIEST) == 0, "what was the start is not before it"
+        assert len((await leader.fetch(0)).records or b"") > 0, "reading goes on"
+        answer = await leader.ask(cluster.order([ZERO], [1, 2], leader.epoch), LeaderAndIsrResponse)
+        assert answer.topics[0].partition_errors[0].error_code == StaleControllerEpoch.code, "no news"
+        assert await listed(leader, LATEST) == 0
+        assert (await leader.produce(b"confirmed")).error_code == 0
+        assert leader.end() == 2
+
+
+async def listed(member: Member, timestamp: int) -> int:
+    """The error of asking for an offset."""
+    ask = ListOffsetsPartition(partition_index=0, timestamp=timestamp)
+    request = ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsTopic(name=TOPIC, partitions=[ask])])
+    answer = await member.ask(request, ListOffsetsResponse)
+    return answer.topics[0].partitions[0].error_code
 
 
 async def test_more_fetchers_share_the_partitions(tmp_path: Path) -> None:

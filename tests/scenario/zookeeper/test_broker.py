@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from pathlib import Path
 
 import pytest
@@ -15,8 +16,10 @@ from barnabas.core.clock import SystemClock
 from tests.support.broker import BarnabasBroker
 from tests.support.cluster import cluster
 from tests.support.ports import free_port
-from tests.support.wire import WireConnection
+from tests.support.wire import WireConnection, batch
 from tests.support.zookeeper import running_zookeeper
+
+NOT_LEADER_OR_FOLLOWER = 6
 
 
 def present(zookeeper: str, path: str) -> bool:
@@ -57,6 +60,36 @@ def test_a_broker_that_stands_still_is_missed(zookeeper: str, tmp_path: Path) ->
     with cluster(1, tmp_path, zookeeper) as one:
         one.brokers[0].stop()
         one.wait_for(lambda: not present(zookeeper, BrokerIdZnode.path(1)))
+
+
+def test_a_leader_that_stood_still_beyond_its_session_acknowledges_nothing(
+    zookeeper: str, tmp_path: Path
+) -> None:
+    """Another leads by then; the old one has a new session before it hears of that."""
+    settings = {"auto.leader.rebalance.enable": "false"}
+    with cluster(2, tmp_path, zookeeper, settings) as two:
+        old, new = two.brokers
+        admin = AdminClient({"bootstrap.servers": two.bootstrap, "log_level": 0})
+        for made in admin.create_topics([NewTopic("topic", 1, replica_assignment=[[1, 2]])]).values():
+            made.result(30)
+        with WireConnection(old.host, old.port) as to_old, WireConnection(new.host, new.port) as to_new:
+            two.wait_for(lambda: to_old.produce("topic", batch([b"before"]), acks=-1)[0] == 0)
+            old.stop()
+            two.wait_for(lambda: to_new.produce("topic", batch([b"new leader"]), acks=1)[0] == 0)
+            old.cont()
+            two.wait_for(lambda: is_follower_of(new.id, old, to_old))
+            end = to_new.latest_offset("topic")
+            assert end == 2, "what a broker acknowledged that did not lead would be beyond this, or gone"
+
+
+def is_follower_of(leader: int, broker: BarnabasBroker, connection: WireConnection) -> bool:
+    """Whether the broker has heard who leads; it is written to all the time."""
+    deadline = time.monotonic() + 0.2
+    while time.monotonic() < deadline:
+        assert connection.produce("topic", batch([b"too late"]), acks=1)[0] == NOT_LEADER_OR_FOLLOWER
+    known = AdminClient({"bootstrap.servers": broker.bootstrap, "log_level": 0}).list_topics(timeout=10)
+    partition = known.topics["topic"].partitions[0]
+    return partition.leader == leader and len(partition.isrs) == 2
 
 
 def test_with_access_control_the_tree_is_the_brokers(zookeeper: str, tmp_path: Path) -> None:

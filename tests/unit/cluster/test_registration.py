@@ -166,3 +166,33 @@ async def test_a_live_broker_with_the_same_id_keeps_it(
     stat = await znodes.exists("/brokers/ids/1")
     assert stat is not None
     assert stat.ephemeral_owner == other.session_id
+
+
+class LosingSessions:
+    """A session that is replaced by another just before the answer to the registration is heard."""
+
+    def __init__(self, session: EmbeddedSession) -> None:
+        self._session = session
+        self._is_lost = False
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._session, name)
+
+    async def multi(self, operations: Sequence[Operation]) -> list[Result]:
+        results = await self._session.multi(operations)
+        if not self._is_lost:
+            self._is_lost = True
+            self._session.lose()
+            self._session.renew()
+        return results
+
+
+async def test_a_registration_of_a_session_that_is_gone_is_made_again(
+    znodes: EmbeddedSession, clock: ManualClock, scheduler: ManualScheduler
+) -> None:
+    """Its epoch would be taken for one of the session that came after it."""
+    await make_persistent_paths(znodes)
+    registration = Registration(LosingSessions(znodes), clock, scheduler)  # type: ignore[arg-type]
+    registered = await asyncio.wait_for(registration.register(BROKER), 5)
+    _, stat = await znodes.get("/brokers/ids/1")
+    assert (registered.epoch, stat.ephemeral_owner) == (stat.czxid, znodes.session_id)

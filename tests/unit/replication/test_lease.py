@@ -1,0 +1,279 @@
+"""What a broker may promise that was gone for longer than its session, before the controller has spoken."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from barnabas.cluster.coordination import ConnectionLoss
+from barnabas.core.clock import ManualClock
+from barnabas.core.errors import NONE, NotLeaderOrFollower, StaleControllerEpoch
+from barnabas.core.ids import BrokerId
+from barnabas.node.coordinator_log import ReplicatedLog
+from barnabas.protocol.messages.leader_and_isr import (
+    LeaderAndIsrPartitionState,
+    LeaderAndIsrRequest,
+    LeaderAndIsrTopicState,
+)
+from barnabas.replication import isr as isr_module
+from barnabas.replication.delayed_delete_records import PendingDeletion
+from barnabas.replication.lease import Lease
+from barnabas.replication.partition import Partition
+from tests.unit.replication.support import ME, OTHER, TOPIC_ID, ZERO, Answer, Replicas, is_answered
+from tests.unit.replication.test_isr import keep_isr
+from tests.unit.storage.support import batch
+
+OLD, NEW = 10, 20
+UNKNOWN_EPOCH = -1
+LAG_MS = 30_000
+
+
+class Session:
+    """The broker's session with the store, and the presence that it registered in it."""
+
+    def __init__(self) -> None:
+        self.expires_ms = float("inf")
+        self.epoch: int | None = OLD
+
+    def renew(self, epoch: int | None) -> None:
+        """A new session; `epoch` is None until the broker is registered in it."""
+        self.expires_ms = float("inf")
+        self.epoch = epoch
+
+
+@pytest.fixture
+def session() -> Session:
+    return Session()
+
+
+@pytest.fixture
+def replicas(tmp_path: Path, session: Session) -> Replicas:
+    made = Replicas(str(tmp_path))
+    made._host.lease = Lease(made.clock, lambda: session.expires_ms, lambda: session.epoch)
+    return made
+
+
+async def order(
+    replicas: Replicas,
+    *,
+    broker_epoch: int,
+    leader: int = ME,
+    leader_epoch: int = 0,
+    version: int = 0,
+    isr: tuple[int, ...] = (ME, OTHER),
+) -> int:
+    state = LeaderAndIsrPartitionState(
+        partition_index=0,
+        controller_epoch=1,
+        leader=leader,
+        leader_epoch=leader_epoch,
+        isr=list(isr),
+        partition_epoch=version,
+        replicas=[ME, OTHER],
+        is_new=True,
+    )
+    topic = LeaderAndIsrTopicState(topic_name=ZERO.topic, topic_id=TOPIC_ID, partition_states=[state])
+    request = LeaderAndIsrRequest(controller_epoch=1, broker_epoch=broker_epoch, topic_states=[topic])
+    answer = await replicas.become_leader_or_follower(request)
+    return answer.topics[0].partition_errors[0].error_code
+
+
+async def turns() -> None:
+    """Let what is under way go on, as far as it goes without time."""
+    for _ in range(10):
+        await asyncio.sleep(0)
+
+
+async def lead(replicas: Replicas) -> Partition:
+    assert await order(replicas, broker_epoch=OLD) == NONE
+    return replicas.partition(*ZERO)
+
+
+def refuses(replicas: Replicas, partition: Partition) -> bool:
+    """Every way to promise something is taken, and either all are open or none is."""
+    refused = []
+    for acks in (0, 1, -1):
+        try:
+            replicas.append(partition, acks=acks)
+        except NotLeaderOrFollower:
+            refused.append(True)
+        else:
+            refused.append(False)
+    log = ReplicatedLog(replicas)
+    outcomes: list[object] = []
+    log.await_replication(ZERO, partition.leader_epoch, 0, 1_000, outcomes.append)
+    refused.append(isinstance(outcomes[0], NotLeaderOrFollower))
+    try:
+        log.append(ZERO, partition.leader_epoch, batch([b"a coordinator's"]))
+    except NotLeaderOrFollower:
+        refused.append(True)
+    else:
+        refused.append(False)
+    try:
+        partition.delete_records_before(0)
+    except NotLeaderOrFollower:
+        refused.append(True)
+    else:
+        refused.append(False)
+    assert len(set(refused)) == 1, refused
+    return refused[0]
+
+
+def test_a_lease_ends_with_its_time_or_with_its_session() -> None:
+    clock, session = ManualClock(), Session()
+    lease = Lease(clock, lambda: session.expires_ms, lambda: session.epoch)
+    session.expires_ms = clock.monotonic_ms() + 100
+    assert lease.covers(OLD)
+    assert not lease.covers(None)
+    assert not lease.covers(NEW)
+    clock.advance(100)
+    assert not lease.covers(OLD)
+    session.renew(None)
+    assert not lease.covers(OLD)
+    assert not lease.covers(None), "who is not registered leads nothing"
+    session.renew(NEW)
+    assert not lease.covers(OLD)
+    assert lease.covers(NEW)
+
+
+async def test_a_new_session_confirms_nothing(replicas: Replicas, session: Session) -> None:
+    partition = await lead(replicas)
+    assert not refuses(replicas, partition)
+    session.expires_ms = float("-inf")
+    assert refuses(replicas, partition)
+    session.renew(None)
+    assert refuses(replicas, partition), "before it is registered"
+    session.renew(NEW)
+    assert refuses(replicas, partition), "before the controller has spoken"
+
+
+async def test_orders_for_the_former_presence_confirm_nothing(replicas: Replicas, session: Session) -> None:
+    """They were on their way when the session was lost."""
+    partition = await lead(replicas)
+    session.renew(None)
+    assert await order(replicas, broker_epoch=OLD, version=1) == NONE
+    assert refuses(replicas, partition)
+    session.renew(NEW)
+    assert refuses(replicas, partition)
+
+
+async def test_the_controller_confirms_with_news(replicas: Replicas, session: Session) -> None:
+    partition = await lead(replicas)
+    session.renew(NEW)
+    assert await order(replicas, broker_epoch=NEW, leader_epoch=2, version=3) == NONE
+    assert not refuses(replicas, partition)
+
+
+@pytest.mark.parametrize("version", [4, 5])
+async def test_the_controller_confirms_by_repeating_itself(
+    replicas: Replicas, session: Session, version: int
+) -> None:
+    """A new controller that finds the leader registered leaves it its epoch."""
+    partition = await lead(replicas)
+    assert await order(replicas, broker_epoch=OLD, version=5) == NONE
+    session.renew(NEW)
+    assert await order(replicas, broker_epoch=NEW, version=version) == StaleControllerEpoch.code
+    assert not refuses(replicas, partition)
+
+
+async def test_an_order_of_a_former_leader_epoch_confirms_nothing(
+    replicas: Replicas, session: Session
+) -> None:
+    partition = await lead(replicas)
+    assert await order(replicas, broker_epoch=OLD, leader_epoch=2, version=1) == NONE
+    session.renew(NEW)
+    assert await order(replicas, broker_epoch=NEW, leader_epoch=1) == StaleControllerEpoch.code
+    assert refuses(replicas, partition)
+
+
+async def test_the_order_may_come_before_the_answer_to_the_registration(
+    replicas: Replicas, session: Session
+) -> None:
+    partition = await lead(replicas)
+    session.renew(None)
+    assert await order(replicas, broker_epoch=NEW, leader_epoch=1, version=1) == NONE
+    assert refuses(replicas, partition)
+    session.renew(NEW)
+    assert not refuses(replicas, partition)
+
+
+async def test_a_controller_that_knows_no_broker_epochs_is_believed(
+    replicas: Replicas, session: Session
+) -> None:
+    partition = await lead(replicas)
+    session.renew(NEW)
+    assert await order(replicas, broker_epoch=UNKNOWN_EPOCH, leader_epoch=1, version=1) == NONE
+    assert not refuses(replicas, partition)
+
+
+async def test_who_waits_is_not_acknowledged_by_a_session_that_heard_nothing(
+    replicas: Replicas, session: Session
+) -> None:
+    partition = await lead(replicas)
+    waiting = replicas.await_ack(partition, replicas.append(partition), -1)
+    deletion = Answer()
+    pending = PendingDeletion(partition, 0, deletion)
+    session.renew(NEW)
+    partition.update_follower(OTHER, 1, 0)
+    assert is_answered(waiting)
+    assert waiting.error_code == NotLeaderOrFollower.code
+    replicas.delete_records(1_000, [pending], lambda: None)
+    assert deletion.error_code == NotLeaderOrFollower.code
+
+
+async def test_who_waits_is_acknowledged_once_the_leadership_is_confirmed(
+    replicas: Replicas, session: Session
+) -> None:
+    partition = await lead(replicas)
+    waiting = replicas.await_ack(partition, replicas.append(partition), -1)
+    session.renew(NEW)
+    await order(replicas, broker_epoch=NEW)
+    assert not is_answered(waiting)
+    partition.update_follower(OTHER, 1, 0)
+    assert waiting.error_code == NONE
+
+
+async def test_no_isr_is_proposed_before_the_controller_has_spoken(
+    replicas: Replicas, session: Session
+) -> None:
+    partition = await lead(replicas)
+    store, keeper = keep_isr(replicas)
+    store.answers = [1, 2]
+    replicas.append(partition)
+    session.renew(NEW)
+    replicas.clock.advance(LAG_MS + 1)
+    keeper.shrink_all([partition])
+    assert partition.pending_isr is None
+    await order(replicas, broker_epoch=NEW)
+    keeper.shrink_all([partition])
+    await asyncio.gather(*keeper._tasks)
+    assert partition.isr == {ME}
+    session.renew(NEW + 1)
+    partition.update_follower(OTHER, 1, 0)
+    assert partition.pending_isr is None
+    await order(replicas, broker_epoch=NEW + 1)
+    partition.update_follower(OTHER, 1, 0)
+    await asyncio.gather(*keeper._tasks)
+    assert partition.isr == {ME, BrokerId(OTHER)}
+
+
+async def test_an_isr_that_could_not_be_written_waits_for_the_controllers_word(
+    replicas: Replicas, session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(isr_module, "RETRY_MS", 0)
+    partition = await lead(replicas)
+    store, keeper = keep_isr(replicas)
+    store.answers = [ConnectionLoss(), 1]
+    replicas.append(partition)
+    replicas.clock.advance(LAG_MS + 1)
+    keeper.shrink_all([partition])
+    await asyncio.sleep(0)
+    assert len(store.written) == 1
+    session.renew(NEW)
+    await turns()
+    assert len(store.written) == 1
+    await order(replicas, broker_epoch=NEW)
+    await asyncio.gather(*keeper._tasks)
+    assert partition.isr == {ME}
