@@ -31,6 +31,30 @@ HALF_CLOSED_MS_MAX = 10_000
 REQUESTS_PER_TURN_MAX = 32
 """Requests of one connection that are handled before other connections have their turn."""
 
+TURN_MS_MAX = 5.0
+"""What a request with much to do may take of one turn of the loop; it goes on in a later one."""
+
+ELEMENTS_PER_TURN_MAX = 1_000
+"""Elements of arrays in a message that is read or written in one go; beyond, it is done in slices."""
+
+BYTES_PER_TURN_MAX = 1024 * 1024
+"""Bytes of a request, other than records, that are copied in one go."""
+
+BYTES_MAX = 16 * 1024 * 1024
+"""A member's subscription or assignment. No log would take it unless its operator allowed such records."""
+
+REQUEST_ELEMENTS_MAX = 100_000
+"""Elements of all arrays of a request together, tagged fields included. Each becomes an object."""
+
+ORDER_ELEMENTS_MAX = 1_000_000
+"""The same for what a controller tells brokers: all partitions of a cluster, with their replicas."""
+
+TAGGED_FIELDS_MAX = 10_000
+"""Tagged fields in one section of a message, known or not."""
+
+STRING_BYTES_MAX = 0x7FFF
+"""What the length of a string in versions that are not flexible can say; Kafka keeps it in all."""
+
 SEND_PER_TURN_BYTES_MAX = 2 * 1024 * 1024
 """What one connection may put into its socket before others have their turn."""
 

@@ -6,7 +6,7 @@ without either knowing the other.
 
 from __future__ import annotations
 
-from collections.abc import Coroutine, Sequence
+from collections.abc import Coroutine, Generator, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 from barnabas.core.regions import FileRegion
@@ -45,6 +45,7 @@ class Exchange(Protocol):
     def respond_nothing(self) -> None: ...
     def close(self, reason: str, /) -> None: ...
     def hold(self) -> None: ...
+    def keep(self, frame: memoryview, /) -> memoryview: ...
 
 
 class Finisher(Protocol):
@@ -53,6 +54,7 @@ class Finisher(Protocol):
     def finish(self, context: RequestContext, response: Any) -> None: ...
     def finish_unanswered(self, context: RequestContext) -> None: ...
     def finish_later(self, context: RequestContext, work: Coroutine[Any, Any, Any]) -> None: ...
+    def finish_in_slices(self, context: RequestContext, work: Generator[None, None, Any]) -> None: ...
     def fail(self, context: RequestContext, error: Exception) -> None: ...
 
 
@@ -100,6 +102,10 @@ class RequestContext:
     def fail(self, error: Exception) -> None:
         """Answer with an error, where a late answer could not be made; nobody else would."""
         self._finisher.fail(self, error)
+
+    def answer_in_slices(self, work: Generator[None, None, Any]) -> None:
+        """Answer with what `work` returns (None: it answers by itself), in as many turns as it needs."""
+        self._finisher.finish_in_slices(self, work)
 
     def answer_with(self, work: Coroutine[Any, Any, Any]) -> None:
         """Answer with what `work` returns, once it is done; the connection waits for it."""

@@ -11,6 +11,10 @@ What goes wrong is sorted here, and nowhere else:
   answered in version 0, so that every client finds a common language.
 - A `KafkaError` becomes the error code of the response.
 - Anything else is a bug: it is logged with its traceback and answered UNKNOWN_SERVER_ERROR.
+
+No frame may stop the loop, whatever is in it. A message of many elements is read and written
+in `slices`, and so is it handled where the handler is a generator; the connection is held
+meanwhile, so that its requests keep their order.
 """
 
 from __future__ import annotations
@@ -24,12 +28,18 @@ from barnabas.core.clock import Clock
 from barnabas.core.errors import KafkaError, UnknownServerError
 from barnabas.core.metrics import Metrics
 from barnabas.handlers.api_versions import unsupported_version_response
-from barnabas.handlers.context import Exchange, RequestContext
+from barnabas.handlers.context import Exchange, Part, RequestContext
 from barnabas.handlers.registry import Api, ApiTable
 from barnabas.handlers.services import Services
+from barnabas.handlers.slices import Slices, Work
 from barnabas.protocol.api_keys import ApiKey, request_class, response_class
-from barnabas.protocol.errors import MalformedMessage
-from barnabas.protocol.headers import encode_response, read_request_header
+from barnabas.protocol.errors import LargeMessage, MalformedMessage
+from barnabas.protocol.headers import (
+    RequestHeader,
+    encode_response,
+    encode_response_in_slices,
+    read_request_header,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -41,12 +51,14 @@ class Binding:
         "_local_time",
         "_now_ms",
         "_remote_time",
+        "_slices",
         "_tasks",
         "_total_time",
         "api",
         "decode",
         "handle",
         "is_async",
+        "is_sliced",
         "name",
         "queue_time",
         "requests",
@@ -54,7 +66,13 @@ class Binding:
     )
 
     def __init__(
-        self, api: Api, version: int, clock: Clock, metrics: Metrics, tasks: set[asyncio.Task[None]]
+        self,
+        api: Api,
+        version: int,
+        clock: Clock,
+        metrics: Metrics,
+        tasks: set[asyncio.Task[None]],
+        slices: Slices,
     ) -> None:
         request = request_class(api.key)
         name = request.__name__.removesuffix("Request")
@@ -63,9 +81,11 @@ class Binding:
         self.version = version
         self.handle = api.handle
         self.is_async = api.is_async
-        self.decode = request.decoder(version)
+        self.is_sliced = api.is_sliced
+        self.decode = request.bounded_decoder(version)
         self._now_ms = clock.monotonic_ms
         self._tasks = tasks
+        self._slices = slices
         self.requests = metrics.counter(
             "kafka_requests_total", "Requests received.", api=name, version=str(version)
         )
@@ -88,13 +108,26 @@ class Binding:
         """Encode and send; inline answers and late ones alike come through here."""
         try:
             parts = encode_response(context.correlation_id, response, self.version)
-        except Exception:
-            # Nobody above would answer: a late answer comes from a purgatory, not from the network.
-            logger.exception("the answer of %s v%d cannot be encoded", self.name, self.version)
-            context.exchange.close("the answer cannot be encoded")
-            return
+        except LargeMessage:
+            self._slices.run(
+                encode_response_in_slices(context.correlation_id, response, self.version),
+                lambda parts: self._send(context, parts),
+                lambda error: self._give_up(context, error),
+                context.exchange.hold,
+            )
+        except Exception as error:  # noqa: BLE001 - whatever it is, nobody else would answer
+            self._give_up(context, error)
+        else:
+            self._send(context, parts)
+
+    def _send(self, context: RequestContext, parts: list[Part]) -> None:
         context.exchange.respond(parts)
         self._observe(context)
+
+    def _give_up(self, context: RequestContext, error: Exception) -> None:
+        """Nobody above would answer: a late answer comes from a purgatory, not from the network."""
+        logger.error("the answer of %s v%d cannot be encoded", self.name, self.version, exc_info=error)
+        context.exchange.close("the answer cannot be encoded")
 
     def finish_unanswered(self, context: RequestContext) -> None:
         """The request is done, and whoever sent it wants to hear nothing of it."""
@@ -127,6 +160,21 @@ class Binding:
         else:
             self.finish(context, response)
 
+    def finish_in_slices(self, context: RequestContext, work: Work) -> None:
+        """Run `work` in this turn and those that it needs, then answer with what it returns."""
+        self._slices.run(
+            work,
+            lambda response: self._finish_work(context, response),
+            lambda error: self.fail(context, error),
+            context.exchange.hold,
+        )
+
+    def _finish_work(self, context: RequestContext, response: Any) -> None:
+        if response is None:
+            context.local_end_ms = self._now_ms()
+        else:
+            self.finish(context, response)
+
     def fail(self, context: RequestContext, error: Exception) -> None:
         """Answer with an error that the handler let escape."""
         if not isinstance(error, KafkaError):
@@ -153,10 +201,13 @@ class Dispatcher:
         self._metrics = metrics
         self._bindings: dict[tuple[int, int], Binding] = {}
         self._tasks: set[asyncio.Task[None]] = set()
+        self._slices = Slices(clock)
 
     def dispatch(self, exchange: Exchange, frame: memoryview) -> None:
+        binding = None
         try:
-            api_key, version, correlation_id, client_id, body_position = read_request_header(frame)
+            header = read_request_header(frame)
+            api_key, version, correlation_id, _, body_position = header
             binding = self._bindings.get((api_key, version)) or self._bind(api_key, version)
             if binding is None:
                 self._refuse(exchange, api_key, version, correlation_id)
@@ -165,6 +216,25 @@ class Dispatcher:
         except MalformedMessage as error:
             exchange.close(f"malformed request: {error}")
             return
+        except LargeMessage:
+            assert binding is not None
+            self._read_in_slices(exchange, exchange.keep(frame), header, binding)
+            return
+        self._handle(request, exchange, header, binding)
+
+    def _read_in_slices(
+        self, exchange: Exchange, frame: memoryview, header: RequestHeader, binding: Binding
+    ) -> None:
+        decode = request_class(binding.api.key).sliced_decoder(binding.version)
+        self._slices.run(
+            decode(frame, header.body_position, binding.api.elements_max),
+            lambda read: self._handle(read[0], exchange, header, binding),
+            lambda error: exchange.close(f"malformed request: {error}"),
+            exchange.hold,
+        )
+
+    def _handle(self, request: Any, exchange: Exchange, header: RequestHeader, binding: Binding) -> None:
+        _, version, correlation_id, client_id, _ = header
         started_ms = self._now_ms()
         binding.requests.value += 1
         binding.queue_time.observe(started_ms - exchange.received_ms)
@@ -180,11 +250,14 @@ class Dispatcher:
             context.local_end_ms = self._now_ms()
         elif binding.is_async:
             binding.finish_later(context, response)
+        elif binding.is_sliced:
+            binding.finish_in_slices(context, response)
         else:
             binding.finish(context, response)
 
     async def close(self) -> None:
         """Stop the handlers that still wait for the coordination store."""
+        self._slices.close()
         tasks = list(self._tasks)
         for task in tasks:
             task.cancel()
@@ -194,7 +267,7 @@ class Dispatcher:
         api = self._apis.get(api_key)
         if api is None or version not in api.versions:
             return None
-        binding = Binding(api, version, self._clock, self._metrics, self._tasks)
+        binding = Binding(api, version, self._clock, self._metrics, self._tasks, self._slices)
         self._bindings[api_key, version] = binding
         return binding
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Protocol, cast
 
+from barnabas.core.limits import ORDER_ELEMENTS_MAX
 from barnabas.handlers.context import RequestContext
 from barnabas.handlers.registry import Api
 from barnabas.protocol.api_keys import ApiKey
@@ -38,4 +39,6 @@ async def handle_leader_and_isr(
     return response
 
 
-LEADER_AND_ISR = Api(ApiKey.LEADER_AND_ISR, versions=range(8), handle=handle_leader_and_isr)
+LEADER_AND_ISR = Api(
+    ApiKey.LEADER_AND_ISR, versions=range(8), handle=handle_leader_and_isr, elements_max=ORDER_ELEMENTS_MAX
+)

@@ -1,10 +1,13 @@
 """The row that registers an API, and the table that the dispatcher reads.
 
-A handler is a function `(request, context) -> response`. It comes in two kinds:
+A handler is a function `(request, context) -> response`. It comes in three kinds:
 
 - A plain function answers at once: it returns the response. When the answer has to wait (an
   acknowledgement by replicas, a long poll) it returns None and whoever finishes the work
   calls `context.respond`. No coroutine is suspended meanwhile; waiting lives in the purgatory.
+- A generator function does the same where a request may have much to do: it yields between
+  elements, and what it has not done within its share of a turn is done in later ones, while
+  the connection is held (see `slices`).
 - An `async def` talks to the coordination store, which may be far away. The connection is
   held until it is done, so that requests of one connection see each other's effects in order.
 """
@@ -16,6 +19,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from barnabas.core.limits import REQUEST_ELEMENTS_MAX
 from barnabas.protocol.api_keys import ApiKey
 
 
@@ -28,10 +32,16 @@ class Api:
     handle: Callable[[Any, Any], Any]
     advertised: range | None = None
     """What ApiVersions says when that must differ from `versions` for the sake of a client."""
+    elements_max: int = REQUEST_ELEMENTS_MAX
+    """What a request may have in all its arrays together."""
 
     @property
     def is_async(self) -> bool:
         return inspect.iscoroutinefunction(self.handle)
+
+    @property
+    def is_sliced(self) -> bool:
+        return inspect.isgeneratorfunction(self.handle)
 
     @property
     def advertised_versions(self) -> range:

@@ -5,6 +5,7 @@ The controller tells which replicas this broker stops, and which of them it dele
 
 from __future__ import annotations
 
+from barnabas.core.limits import ORDER_ELEMENTS_MAX
 from barnabas.handlers.context import RequestContext
 from barnabas.handlers.registry import Api
 from barnabas.protocol.api_keys import ApiKey
@@ -17,4 +18,6 @@ async def handle_stop_replica(request: StopReplicaRequest, context: RequestConte
     return await replicas.stop_replicas(request)
 
 
-STOP_REPLICA = Api(ApiKey.STOP_REPLICA, versions=range(5), handle=handle_stop_replica)
+STOP_REPLICA = Api(
+    ApiKey.STOP_REPLICA, versions=range(5), handle=handle_stop_replica, elements_max=ORDER_ELEMENTS_MAX
+)

@@ -6,6 +6,7 @@ The controller tells which brokers live and who leads what, for the answers to c
 from __future__ import annotations
 
 from barnabas.cluster.metadata_updates import apply_update
+from barnabas.core.limits import ORDER_ELEMENTS_MAX
 from barnabas.handlers.context import RequestContext
 from barnabas.handlers.registry import Api
 from barnabas.protocol.api_keys import ApiKey
@@ -20,4 +21,6 @@ def handle_update_metadata(request: UpdateMetadataRequest, context: RequestConte
     return UpdateMetadataResponse()
 
 
-UPDATE_METADATA = Api(ApiKey.UPDATE_METADATA, versions=range(9), handle=handle_update_metadata)
+UPDATE_METADATA = Api(
+    ApiKey.UPDATE_METADATA, versions=range(9), handle=handle_update_metadata, elements_max=ORDER_ELEMENTS_MAX
+)

@@ -10,6 +10,7 @@ from barnabas.coordinator.routing import Gathering
 from barnabas.coordinator.transaction.markers import MarkerErrors, TransactionMarker
 from barnabas.core.errors import NONE
 from barnabas.core.ids import TopicPartition
+from barnabas.core.limits import ORDER_ELEMENTS_MAX
 from barnabas.handlers.context import RequestContext
 from barnabas.handlers.registry import Api
 from barnabas.protocol.api_keys import ApiKey
@@ -77,4 +78,9 @@ def _code(errors: MarkerErrors, topic_partition: TopicPartition) -> int:
     return NONE if error is None else error.code
 
 
-WRITE_TXN_MARKERS = Api(ApiKey.WRITE_TXN_MARKERS, versions=range(1, 3), handle=handle_write_txn_markers)
+WRITE_TXN_MARKERS = Api(
+    ApiKey.WRITE_TXN_MARKERS,
+    versions=range(1, 3),
+    handle=handle_write_txn_markers,
+    elements_max=ORDER_ELEMENTS_MAX,
+)

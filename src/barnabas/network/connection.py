@@ -1,10 +1,10 @@
 """One client's connection: frames in, exchanges out, answers back in the order of their requests.
 
 Everything happens in turns of the event loop. A turn of reading is one `recv`, then at most
-REQUESTS_PER_TURN_MAX dispatches, then one send of all that was answered meanwhile: answers
-made during a turn are *corked* and leave together. That holds for other connections too: a follower's
-fetch may complete the requests of many producers, and the answers of each leave in one send when the
-turn is over. Answers made outside a turn leave at once.
+REQUESTS_PER_TURN_MAX dispatches (fewer when TURN_MS_MAX is over), then one send of all that was
+answered meanwhile: answers made during a turn are *corked* and leave together. That holds for
+other connections too: a follower's fetch may complete the requests of many producers, and the
+answers of each leave in one send when the turn is over. Answers made outside a turn leave at once.
 
 Reading is *paused* (Kafka says muted) while too many requests await answers, while an
 exchange holds the connection, while answers pile up that the peer does not take, and while
@@ -33,6 +33,7 @@ from barnabas.core.limits import (
     FRAME_ARRIVAL_BYTES_PER_MS_MIN,
     OUTPUT_CONGESTED_BYTES,
     REQUESTS_PER_TURN_MAX,
+    TURN_MS_MAX,
 )
 from barnabas.core.scheduler import Scheduler
 from barnabas.network.exchange import Dispatch, Exchange
@@ -44,6 +45,8 @@ from barnabas.network.settings import NetworkSettings
 ANONYMOUS = "User:ANONYMOUS"
 NEVER = -1.0
 DISCARDED_READS_MAX = 16
+SMALL_REQUEST_BYTES = 1024
+"""Up to here only every fourth request of a turn has the clock looked at."""
 
 
 class ConnectionOwner(Protocol):
@@ -148,13 +151,13 @@ class Connection:
                 for connection in others:
                     connection._send_answers()
 
-    def _serve_window(self) -> None:
+    def _serve_window(self) -> None:  # noqa: C901 - one loop over frames, where each call would cost all of them
         """Dispatch the whole frames of the window, send the answers, keep what is left for later."""
         received = self._received
         view, position, end = received.view, received.start, received.end
         unanswered, output, now_ms = self._unanswered, self._output, self._active_ms
         dispatch, size_max = self._owner.dispatch, self._owner.settings.request_bytes_max
-        requests_left = REQUESTS_PER_TURN_MAX
+        clock, requests_left = self._monotonic_ms, REQUESTS_PER_TURN_MAX
         frame_bytes = 0
         frame_waits = False
         self._corked = True
@@ -181,6 +184,8 @@ class Connection:
                 return
             frame_bytes = frame_end - position
             position = frame_end
+            if (size > SMALL_REQUEST_BYTES or not requests_left & 3) and clock() - now_ms > TURN_MS_MAX:
+                requests_left = 0
         self._corked = False
         received.settle(position, frame_bytes)
         if position == end:
@@ -277,6 +282,10 @@ class Connection:
     def hold(self) -> None:
         """Until the exchange that asked for it is answered."""
         self._stops += 1
+
+    def keep(self, frame: memoryview) -> memoryview:
+        """The frame that is being dispatched, for longer than this turn."""
+        return self._received.keep(frame)
 
     def throttle(self, delay_ms: float) -> None:
         """Take no further request for this long; answers still leave."""

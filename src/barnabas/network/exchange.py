@@ -41,12 +41,13 @@ class AnswerSink(ExchangeConnection, Protocol):
 
     def answered(self, exchange: Exchange) -> None: ...
     def hold(self) -> None: ...
+    def keep(self, frame: memoryview) -> memoryview: ...
     def refuse(self, reason: str) -> None: ...
 
 
 Dispatch = Callable[["Exchange", memoryview], None]
-"""Takes one frame (without its size). The view is valid during the call only: the bytes
-behind it are received over afterwards. It is writable, and nobody else reads it."""
+"""Takes one frame (without its size). The view is valid during the call only: the bytes behind it are
+received over afterwards, unless `Exchange.keep` is asked. It is writable, and nobody else reads it."""
 
 
 class Exchange:
@@ -87,3 +88,7 @@ class Exchange:
         if not self.held and self.parts is None:
             self.held = True
             self.connection.hold()
+
+    def keep(self, frame: memoryview) -> memoryview:
+        """The frame that is being dispatched, valid for as long as anybody holds the result."""
+        return self.connection.keep(frame)

@@ -11,12 +11,16 @@ Three places, chosen so that small requests are never copied and large ones hard
    received to its place. Large buffers are reused, because touching fresh pages costs as
    much as receiving into them. A connection whose last frame was large starts in one.
 
+A frame that cannot be dealt with in the turn in which it is dispatched is *kept*: its large
+buffer is then not reused, or it is copied out of the chunk.
+
 Invariant: no allocation exceeds the bytes received by a factor of more than `GROWTH`
 (rounded up to whole chunks); the declared length of a frame only ever lowers it.
 """
 
 from __future__ import annotations
 
+import mmap
 import socket
 from struct import Struct
 
@@ -30,6 +34,13 @@ LARGE_BYTES = 64 * 1024
 
 GROWTH = 8
 POOLED_BYTES_MAX = 16 * 1024 * 1024
+
+MAPPED_BYTES_MIN = 1024 * 1024
+"""From here on a buffer is a mapping of its own: its pages come one by one as bytes are received, and it
+grows where it is. To clear and to copy a hundred megabytes would keep everybody waiting."""
+
+RECEIVED_AT_ONCE_MAX = 1024 * 1024
+"""What one turn takes from a socket into a large buffer."""
 
 
 class LoopBuffers:
@@ -55,13 +66,18 @@ class LoopBuffers:
         found = self.reuse(size)
         if found is None:
             unit = len(self.chunk)
-            found = memoryview(bytearray(-(-size // unit) * unit))
+            size = -(-size // unit) * unit
+            found = memoryview(bytearray(size) if size < MAPPED_BYTES_MIN else _mapped(size))
         return found
 
     def give_back(self, buffer: memoryview) -> None:
         if len(self.chunk) <= len(buffer) <= POOLED_BYTES_MAX - self._free_bytes:
             self._free.append(buffer)
             self._free_bytes += len(buffer)
+
+
+def _mapped(size: int) -> mmap.mmap:
+    return mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
 
 
 class ReceiveBuffer:
@@ -71,12 +87,13 @@ class ReceiveBuffer:
     the window is never in the chunk.
     """
 
-    __slots__ = ("_buffers", "_expected", "_large", "end", "start", "view")
+    __slots__ = ("_buffers", "_expected", "_kept", "_large", "end", "start", "view")
 
     def __init__(self, buffers: LoopBuffers) -> None:
         self._buffers = buffers
         self._expected = 0
         self._large = False
+        self._kept = False
         self.view = buffers.chunk
         self.start = 0
         self.end = 0
@@ -113,10 +130,27 @@ class ReceiveBuffer:
         """Up to the end of the frame and no further, so that the next frame starts a buffer."""
         needed = SIZE_BYTES + SIZE.unpack_from(self.view, self.start)[0]
         if self.end == len(self.view) or not self._large:
-            self._move(min(needed, GROWTH * held), held)
-        count = sock.recv_into(self.view[self.end : self.start + needed])
+            capacity = min(needed, GROWTH * held)
+            if not self._stretch(capacity):
+                self._move(capacity, held)
+        until = min(self.start + needed, self.end + RECEIVED_AT_ONCE_MAX)
+        count = sock.recv_into(self.view[self.end : until])
         self.end += count
         return count
+
+    def _stretch(self, capacity: int) -> bool:
+        """Make the buffer larger where it is, if it can be."""
+        mapping = self.view.obj
+        if not isinstance(mapping, mmap.mmap) or self.start or self._kept:
+            return False
+        self.view.release()
+        try:
+            mapping.resize(capacity)
+        except (BufferError, OSError, SystemError):  # somebody holds a view, or the system cannot
+            return False
+        finally:
+            self.view = memoryview(mapping)
+        return True
 
     def _move(self, capacity: int, held: int) -> None:
         grown = self._buffers.take(capacity)
@@ -147,6 +181,13 @@ class ReceiveBuffer:
                 return
         self.view, self.start, self.end = memoryview(bytearray(self.view[self.start : self.end])), 0, held
 
+    def keep(self, frame: memoryview) -> memoryview:
+        """The bytes of `frame`, a piece of the window, for as long as anybody holds the result."""
+        if self.view is self._buffers.chunk:
+            return memoryview(bytearray(frame))
+        self._kept = True
+        return frame
+
     def release(self) -> None:
         """The connection is gone."""
         self._leave_large()
@@ -155,5 +196,7 @@ class ReceiveBuffer:
     def _leave_large(self) -> None:
         if self._large:
             self._large = False
-            self._buffers.give_back(self.view)
+            if not self._kept:
+                self._buffers.give_back(self.view)
+            self._kept = False
             self.view = self._buffers.chunk

@@ -6,22 +6,35 @@ every length is compared with what remains before it is used. Where Python does 
 function turns the complaint into MalformedMessage. The number of elements of an array is
 compared with the bytes that so many elements need at the least, so what a decoder allocates
 is bounded by what was received.
+
+That bounds memory and not time: a frame of the permitted size may hold tens of millions of
+elements. So requests are read by two other kinds of decoder, which count the elements of the
+whole message where the length of an array is read (`schema.Pace`). The *bounded* one gives up
+once there are more than one turn of the loop can take, or more bytes, unless they are records,
+which are not copied. The *sliced* one then begins again: it
+is a generator that stops between elements, and refuses more elements than a request may have.
 """
 
 from __future__ import annotations
 
 import struct
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
 
 from barnabas.core.ids import Uuid
+from barnabas.core.limits import BYTES_MAX, BYTES_PER_TURN_MAX, ELEMENTS_PER_TURN_MAX, STRING_BYTES_MAX
 from barnabas.protocol import primitives
 from barnabas.protocol.codegen import Source, default_expression
 from barnabas.protocol.errors import MalformedMessage
-from barnabas.protocol.schema import Decoder, Field, Kind, Message
+from barnabas.protocol.schema import STEP_MASK, Field, Kind, Message, Pace
 
 NAMES = {
     "read_unsigned_varint": primitives.read_unsigned_varint,
     "read_tag_count": primitives.read_tag_count,
-    "skip_tagged_fields": primitives.skip_tagged_fields,
+    "skip_tags": primitives.skip_tags,
+    "defer_elements": primitives.defer_elements,
+    "reject_elements": primitives.reject_elements,
     "reject_length": primitives.reject_length,
     "reject_null": primitives.reject_null,
     "reject_tag_size": primitives.reject_tag_size,
@@ -35,29 +48,41 @@ NAMES = {
 """What the generated code may refer to, besides message classes and layouts."""
 
 
-def compile_decoder(cls: type[Message], version: int) -> Decoder:
-    """The function `(buffer, position) -> (message, end position)`."""
-    return _DecoderWriter(cls, version).write()
+def compile_decoder(cls: type[Message], version: int, pace: Pace) -> Callable[..., Any]:
+    """The function `(buffer, position) -> (message, end position)`.
+
+    The sliced one takes `elements_max` besides, and is a generator that returns these two.
+    """
+    return _DecoderWriter(cls, version, pace).write()
 
 
 class _DecoderWriter:
     """Walks the fields in wire order; `_run` holds fixed-width reads not yet written down."""
 
-    def __init__(self, cls: type[Message], version: int) -> None:
+    def __init__(self, cls: type[Message], version: int, pace: Pace) -> None:
         self._cls = cls
         self._version = version
+        self._pace = pace
         self._flexible = version in cls.__schema__.flexible
         self._source = Source()
         self._run: list[tuple[str, str]] = []
         self._after_run: list[str] = []
 
-    def write(self) -> Decoder:
+    def write(self) -> Callable[..., Any]:
         source = self._source
         source.names.update(NAMES)
         function = f"decode_{self._cls.__name__}_v{self._version}"
-        with source.block(f"def {function}(buffer, position):"):
+        parameters = "buffer, position" + (", elements_max" if self._pace is Pace.SLICED else "")
+        with source.block(f"def {function}({parameters}):"):
             source.line("limit = len(buffer)")
+            if self._pace is not Pace.WHOLE:
+                source.line("elements = 0")
             with source.block("try:"):
+                if self._pace is Pace.SLICED:
+                    source.line("yield")
+                elif self._pace is Pace.BOUNDED and not _has_records(self._cls):
+                    source.line(f"if limit - position > {BYTES_PER_TURN_MAX}:")
+                    source.line("    defer_elements()")
                 message = self._struct(self._cls)
                 source.line(f"return {message}, position")
             source.line("except (IndexError, StructError) as error:")
@@ -124,7 +149,7 @@ class _DecoderWriter:
     def _sized(self, kind: Kind, target: str, what: str, nullable: bool) -> None:
         """Strings, bytes and records: a length and that many bytes."""
         source = self._source
-        self._length("h" if kind.name == "string" else "i")
+        self._length("h" if kind.name == "string" else "i", what if kind.name == "string" else "")
         if not nullable:
             self._slice(kind, target, what)
             return
@@ -138,6 +163,9 @@ class _DecoderWriter:
         source.line("end = position + length")
         source.line("if not position <= end <= limit:")
         source.line(f"    reject_length({what!r}, length, position, limit)")
+        if kind.name == "bytes" and self._pace is not Pace.WHOLE:
+            source.line(f"if length > {BYTES_MAX}:")
+            source.line(f"    reject_length({what!r}, length, position, limit)")
         piece = "buffer[position:end]"
         value = {"string": f"str({piece}, 'utf-8')", "bytes": f"bytes({piece})", "records": piece}[kind.name]
         source.line(f"{target} = {value}")
@@ -154,13 +182,14 @@ class _DecoderWriter:
         source.line(f"elif length{'' if least == 1 else f' * {least}'} > limit - position:")
         source.line(f"    reject_length({what!r}, length, position, limit)")
         with source.block("else:"):
+            self._count("length")
             if element.code and element.name != "uuid":
                 source.line(f"{target} = list(unpack_from(f'>{{length}}{element.code}', buffer, position))")
                 source.line(f"position += length * {struct.calcsize(f'>{element.code}')}")
             else:
                 items = source.fresh("items")
                 source.line(f"{target} = {items} = []")
-                with source.block("for _ in range(length):"):
+                with self._elements("length"):
                     if element.message is not None:
                         source.line(f"{items}.append({self._struct(element.message)})")
                     else:
@@ -174,16 +203,17 @@ class _DecoderWriter:
         self._run.append(("B", "count"))
         self._flush()
         with source.block("if count:"):
+            source.line("count, position = read_tag_count(buffer, position - 1)")
+            self._count("count")
             if tagged:
                 self._tagged_fields(cls, target, tagged)
             else:
-                source.line("position = skip_tagged_fields(buffer, position - 1)")
+                source.line("position = skip_tags(buffer, position, count)")
 
     def _tagged_fields(self, cls: type[Message], target: str, tagged: list[Field]) -> None:
         source = self._source
         tag, end = source.fresh("tag"), source.fresh("tag_end")
-        source.line("count, position = read_tag_count(buffer, position - 1)")
-        with source.block("for _ in range(count):"):
+        with self._elements("count"):
             source.line(f"{tag}, position = read_unsigned_varint(buffer, position)")
             source.line("length, position = read_unsigned_varint(buffer, position)")
             source.line(f"{end} = position + length")
@@ -199,8 +229,36 @@ class _DecoderWriter:
             source.line("else:")
             source.line(f"    position = {end}")
 
-    def _length(self, code: str) -> None:
-        """Write the reading of `length`; null is -1 whatever the encoding."""
+    def _count(self, number: str) -> None:
+        """Write the counting of so many elements, before any of them is read."""
+        if self._pace is Pace.WHOLE:
+            return
+        bound, refuse = {
+            Pace.BOUNDED: (str(ELEMENTS_PER_TURN_MAX), "defer_elements()"),
+            Pace.SLICED: ("elements_max", "reject_elements(elements, elements_max)"),
+        }[self._pace]
+        self._source.line(f"elements += {number}")
+        self._source.line(f"if elements > {bound}:")
+        self._source.line(f"    {refuse}")
+
+    @contextmanager
+    def _elements(self, number: str) -> Iterator[None]:
+        """Lines written inside the `with` are run for so many elements."""
+        if self._pace is not Pace.SLICED:
+            with self._source.block(f"for _ in range({number}):"):
+                yield
+            return
+        step = self._source.fresh("step")
+        with self._source.block(f"for {step} in range({number}):"):
+            self._source.line(f"if not {step} & {STEP_MASK}:")
+            self._source.line("    yield")
+            yield
+
+    def _length(self, code: str, string: str = "") -> None:
+        """Write the reading of `length`; null is -1 whatever the encoding.
+
+        A compact length has room for more than a `string` (so named in complaints) may have.
+        """
         if not self._flexible:
             self._run.append((code, "length"))
             self._flush()
@@ -209,6 +267,9 @@ class _DecoderWriter:
         self._flush()
         self._source.line("if length > 127:")
         self._source.line("    length, position = read_unsigned_varint(buffer, position - 1)")
+        if string:
+            self._source.line(f"    if length > {STRING_BYTES_MAX + 1}:")
+            self._source.line(f"        reject_length({string!r}, length - 1, position, limit)")
         self._source.line("length -= 1")
 
     def _flush(self) -> None:
@@ -247,3 +308,11 @@ class _DecoderWriter:
         if self._flexible:
             return 1
         return 2 if kind.name == "string" else 4
+
+
+def _has_records(cls: type[Message]) -> bool:
+    for field in cls.__schema__.fields:
+        inner = (field.kind.element or field.kind).message
+        if field.kind.name == "records" or (inner is not None and _has_records(inner)):
+            return True
+    return False

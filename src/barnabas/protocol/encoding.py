@@ -4,22 +4,33 @@ An encoder appends to a bytearray. The length of what follows is packed together
 fixed-width fields before it, since a length below 127 fits the single byte that a compact
 length then takes. Records are not copied: a file region, or a buffer of some size, ends the
 bytearray of the moment and becomes a part of the answer by itself.
+
+Answers are written by the *bounded* kind of encoder, which gives up when there are many
+elements, and then by the *sliced* one, a generator: see `decoding`, where requests are read so.
 """
 
 from __future__ import annotations
 
 import struct
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
 
+from barnabas.core.limits import ELEMENTS_PER_TURN_MAX
 from barnabas.core.regions import FileRegion
 from barnabas.protocol import primitives
 from barnabas.protocol.codegen import Source, default_expression
 from barnabas.protocol.fields import FRESH
-from barnabas.protocol.schema import NO_VERSIONS, Encoder, Field, Kind, Message
+from barnabas.protocol.schema import NO_VERSIONS, STEP_MASK, Field, Kind, Message, Pace
 
 COPIED_BYTES_MAX = 2048
 """Records up to this size are copied: cheaper than one more element in a `writev`."""
 
+PART_BYTES = 64 * 1024
+"""A sliced encoder goes on in a new part from here: a buffer that grows forever is moved about."""
+
 NAMES = {
+    "defer_elements": primitives.defer_elements,
     "unsigned_varint": primitives.unsigned_varint,
     "refuse_field": primitives.refuse_field,
     "pack": struct.pack,
@@ -28,17 +39,18 @@ NAMES = {
 """What the generated code may refer to, besides message classes and layouts."""
 
 
-def compile_encoder(cls: type[Message], version: int) -> Encoder:
-    """The function `(message, parts, out) -> out`."""
-    return _EncoderWriter(cls, version).write()
+def compile_encoder(cls: type[Message], version: int, pace: Pace) -> Callable[..., Any]:
+    """The function `(message, parts, out) -> out`; the sliced one is a generator that returns it."""
+    return _EncoderWriter(cls, version, pace).write()
 
 
 class _EncoderWriter:
     """Walks the fields in wire order; `_run` holds fixed-width values not yet written down."""
 
-    def __init__(self, cls: type[Message], version: int) -> None:
+    def __init__(self, cls: type[Message], version: int, pace: Pace) -> None:
         self._cls = cls
         self._version = version
+        self._pace = pace
         self._flexible = version in cls.__schema__.flexible
         self._source = Source()
         self._run: list[tuple[str, str]] = []
@@ -46,11 +58,15 @@ class _EncoderWriter:
         self._null_length = 0 if self._flexible else -1
         self._plus = " + 1" if self._flexible else ""
 
-    def write(self) -> Encoder:
+    def write(self) -> Callable[..., Any]:
         source = self._source
         source.names.update(NAMES)
         function = f"encode_{self._cls.__name__}_v{self._version}"
         with source.block(f"def {function}(message, parts, out):"):
+            if self._pace is Pace.BOUNDED:
+                source.line("elements = 0")
+            elif self._pace is Pace.SLICED:
+                source.line("yield")
             self._struct(self._cls, "message")
             self._flush()
             source.line("return out")
@@ -139,17 +155,39 @@ class _EncoderWriter:
             source.line(f"    length = len({items}){self._plus}")
         else:
             source.line(f"length = len({items}){self._plus}")
+        if self._pace is Pace.BOUNDED:
+            source.line("elements += length")
+            source.line(f"if elements > {ELEMENTS_PER_TURN_MAX}:")
+            source.line("    defer_elements()")
         self._length("i")
         if element.code and element.name != "uuid":
             source.line(f"{self._out} += pack(f'>{{len({items})}}{element.code}', *{items})")
             return
         item = source.fresh("m")
-        with source.block(f"for {item} in {items}:"):
+        with self._elements(item, items):
             if element.message is not None:
                 self._struct(element.message, item)
             else:
                 self._value(element, item, nullable=False)
             self._flush()
+
+    @contextmanager
+    def _elements(self, item: str, items: str) -> Iterator[None]:
+        """Lines written inside the `with` are run for each `item` of `items`."""
+        source = self._source
+        if self._pace is not Pace.SLICED:
+            with source.block(f"for {item} in {items}:"):
+                yield
+            return
+        step = source.fresh("step")
+        with source.block(f"for {step}, {item} in enumerate({items}):"):
+            with source.block(f"if not {step} & {STEP_MASK}:"):
+                if self._out == "out":
+                    source.line(f"if len(out) > {PART_BYTES}:")
+                    source.line("    parts.append(out)")
+                    source.line("    out = bytearray()")
+                source.line("yield")
+            yield
 
     def _tagged_section(self, tagged: list[Field], value: str) -> None:
         """Fields at their default are left out; nearly always that is all of them."""

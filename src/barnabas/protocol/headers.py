@@ -12,7 +12,7 @@ not worth closing a connection over.
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from typing import NamedTuple
 
 from barnabas.protocol import primitives
@@ -118,11 +118,24 @@ def encode_request(
 
 
 def encode_response(correlation_id: int, message: Message, version: int) -> list[Part]:
-    """The parts of a response frame, without its size."""
+    """The parts of a response frame, without its size; LargeMessage when there is much in it."""
     key = (type(message), version)
     pack_header, encoder = _response_codecs.get(key) or _response_codec(key)
     parts: list[Part] = []
     out = encoder(message, parts, bytearray(pack_header(correlation_id)))
+    if out:
+        parts.append(out)
+    return parts
+
+
+def encode_response_in_slices(
+    correlation_id: int, message: Message, version: int
+) -> Generator[None, None, list[Part]]:
+    """The same, whatever is in it, with a stop every few elements."""
+    pack_header, _ = _response_codec((type(message), version))
+    parts: list[Part] = []
+    encoder = message.sliced_encoder(version)
+    out = yield from encoder(message, parts, bytearray(pack_header(correlation_id)))
     if out:
         parts.append(out)
     return parts
@@ -134,5 +147,5 @@ def _response_codec(key: tuple[type[Message], int]) -> tuple[Callable[[int], byt
     assert api is not None, f"{cls.__name__} is no response"
     tagged = response_header_is_tagged(api, version)
     header = _CORRELATION_ID_AND_NO_TAGS if tagged else _CORRELATION_ID
-    codec = _response_codecs[key] = (header.pack, cls.encoder(version))
+    codec = _response_codecs[key] = (header.pack, cls.bounded_encoder(version))
     return codec

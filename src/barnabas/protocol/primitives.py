@@ -10,7 +10,8 @@ from __future__ import annotations
 from typing import NoReturn
 
 from barnabas.core.errors import UnsupportedVersion
-from barnabas.protocol.errors import MalformedMessage
+from barnabas.core.limits import TAGGED_FIELDS_MAX
+from barnabas.protocol.errors import LargeMessage, MalformedMessage
 
 
 def read_unsigned_varint(buffer: memoryview, position: int) -> tuple[int, int]:
@@ -45,12 +46,19 @@ def read_tag_count(buffer: memoryview, position: int) -> tuple[int, int]:
     count, position = read_unsigned_varint(buffer, position)
     if count * 2 > len(buffer) - position:  # a tag and a size take a byte each
         reject_length("a section of tagged fields", count, position, len(buffer))
+    if count > TAGGED_FIELDS_MAX:
+        raise MalformedMessage(f"{count} tagged fields in one section; at most {TAGGED_FIELDS_MAX} may be")
     return count, position
 
 
 def skip_tagged_fields(buffer: memoryview, position: int) -> int:
     """The end of a section of tagged fields of which none is known. `position` is its start."""
     count, position = read_tag_count(buffer, position)
+    return skip_tags(buffer, position, count)
+
+
+def skip_tags(buffer: memoryview, position: int, count: int) -> int:
+    """The end of `count` tagged fields, the first of which is at `position`."""
     limit = len(buffer)
     for _ in range(count):
         _, position = read_unsigned_varint(buffer, position)
@@ -66,6 +74,15 @@ def reject_length(what: str, length: int, position: int, limit: int) -> NoReturn
     raise MalformedMessage(
         f"{what} cannot have length {length} at byte {position}: {max(limit - position, 0)} bytes remain"
     )
+
+
+def defer_elements() -> NoReturn:
+    """There is more in a message than one turn of the loop should read."""
+    raise LargeMessage
+
+
+def reject_elements(elements: int, elements_max: int) -> NoReturn:
+    raise MalformedMessage(f"{elements} elements and more; a request may have {elements_max}")
 
 
 def reject_null(what: str) -> NoReturn:

@@ -23,7 +23,8 @@ skipped, not kept.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from enum import Enum
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self, TypeAlias, dataclass_transform
 
 from barnabas.core.errors import UnsupportedVersion
@@ -40,6 +41,22 @@ RecordsField: TypeAlias = Buffer | FileRegion | None
 Part: TypeAlias = Buffer | FileRegion
 Decoder: TypeAlias = Callable[[memoryview, int], tuple[Any, int]]
 Encoder: TypeAlias = Callable[[Any, list[Part], bytearray], bytearray]
+SlicedDecoder: TypeAlias = Callable[[memoryview, int, int], Generator[None, None, tuple[Any, int]]]
+SlicedEncoder: TypeAlias = Callable[[Any, list[Part], bytearray], Generator[None, None, bytearray]]
+
+STEP_MASK = 0x3F
+"""Sliced code stops at the first element of an array and then at every 64th."""
+
+
+class Pace(Enum):
+    """How a codec deals with a message that has much in it."""
+
+    WHOLE = 0
+    """Reads and writes whatever there is, in one go."""
+    BOUNDED = 1
+    """Raises LargeMessage when there is more than one turn of the loop should take."""
+    SLICED = 2
+    """A generator: between its steps the loop may do something else."""
 
 
 class Versions(NamedTuple):
@@ -107,8 +124,8 @@ class Schema:
         self.versions = versions
         self.flexible = flexible
         self.fields = fields
-        self.decoders: dict[int, Decoder] = {}
-        self.encoders: dict[int, Encoder] = {}
+        self.decoders: dict[tuple[int, Pace], Callable[..., Any]] = {}
+        self.encoders: dict[tuple[int, Pace], Callable[..., Any]] = {}
 
 
 @dataclass_transform(kw_only_default=True)
@@ -155,11 +172,26 @@ class Message(metaclass=MessageType):
 
         It raises MalformedMessage and nothing else. Bytes may remain after the end position.
         """
-        decoder = cls.__schema__.decoders.get(version)
+        return cls._decoder(version, Pace.WHOLE)
+
+    @classmethod
+    def bounded_decoder(cls, version: int) -> Callable[[memoryview, int], tuple[Self, int]]:
+        """The same, but it may raise LargeMessage too."""
+        return cls._decoder(version, Pace.BOUNDED)
+
+    @classmethod
+    def sliced_decoder(cls, version: int) -> SlicedDecoder:
+        """The same in slices; the third argument is how many elements there may be."""
+        return cls._decoder(version, Pace.SLICED)
+
+    @classmethod
+    def _decoder(cls, version: int, pace: Pace) -> Callable[..., Any]:
+        decoder = cls.__schema__.decoders.get((version, pace))
         if decoder is None:
             from barnabas.protocol.decoding import compile_decoder  # noqa: PLC0415
 
-            decoder = cls.__schema__.decoders[version] = compile_decoder(cls, cls.check_version(version))
+            decoder = compile_decoder(cls, cls.check_version(version), pace)
+            cls.__schema__.decoders[version, pace] = decoder
         return decoder
 
     @classmethod
@@ -169,11 +201,26 @@ class Message(metaclass=MessageType):
         It appends to `out`. Big buffers and file regions become parts of their own: then `out`
         as it was so far goes to `parts`, the region after it, and a fresh `out` is returned.
         """
-        encoder = cls.__schema__.encoders.get(version)
+        return cls._encoder(version, Pace.WHOLE)
+
+    @classmethod
+    def bounded_encoder(cls, version: int) -> Callable[[Self, list[Part], bytearray], bytearray]:
+        """The same, but it may raise LargeMessage; what it has written by then is worthless."""
+        return cls._encoder(version, Pace.BOUNDED)
+
+    @classmethod
+    def sliced_encoder(cls, version: int) -> SlicedEncoder:
+        """The same in slices."""
+        return cls._encoder(version, Pace.SLICED)
+
+    @classmethod
+    def _encoder(cls, version: int, pace: Pace) -> Callable[..., Any]:
+        encoder = cls.__schema__.encoders.get((version, pace))
         if encoder is None:
             from barnabas.protocol.encoding import compile_encoder  # noqa: PLC0415
 
-            encoder = cls.__schema__.encoders[version] = compile_encoder(cls, cls.check_version(version))
+            encoder = compile_encoder(cls, cls.check_version(version), pace)
+            cls.__schema__.encoders[version, pace] = encoder
         return encoder
 
     @classmethod

@@ -6,7 +6,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from barnabas.network.receive_buffer import GROWTH, LARGE_BYTES, LoopBuffers, ReceiveBuffer
+from barnabas.network.receive_buffer import (
+    GROWTH,
+    LARGE_BYTES,
+    MAPPED_BYTES_MIN,
+    LoopBuffers,
+    ReceiveBuffer,
+)
 
 
 class Pieces:
@@ -148,3 +154,52 @@ def test_the_pool_keeps_a_bounded_number_of_bytes():
         buffers.give_back(buffer)
     assert buffers._free_bytes <= 16 * 1024 * 1024
     assert sum(map(len, buffers._free)) == buffers._free_bytes
+
+
+@pytest.mark.parametrize("size", [40, 300_000, 3_000_000])
+def test_a_kept_frame_outlives_its_turn(size):
+    buffers = LoopBuffers()
+    received = ReceiveBuffer(buffers)
+    sock = Pieces(framed(b"k" * size), [])
+    while sock.delivered < size + 4:
+        received.receive(sock)
+        if sock.delivered < size + 4:
+            received.settle(received.start, 0)
+    kept = received.keep(received.view[received.start + 4 : received.end])
+    received.settle(received.end, size + 4)
+    for _ in range(3):
+        assert read_all(buffers, Pieces(framed(b"x" * size), [])) == [b"x" * size]
+        assert read_all(buffers, Pieces(framed(b"y" * 10), [])) == [b"y" * 10]
+    assert bytes(kept) == b"k" * size
+
+
+def test_what_follows_a_kept_frame_does_not_touch_it():
+    buffers = LoopBuffers()
+    received = ReceiveBuffer(buffers)
+    first, second = framed(b"k" * 2_000_000), framed(b"x" * 9_000_000)
+    sock = Pieces(first + second, [])
+    received._expected = 6_000_000
+    buffers.give_back(buffers.take(6_000_000))
+    received.receive(sock)
+    kept = received.keep(received.view[4 : len(first)])
+    received.settle(len(first), len(first))
+    while sock.delivered < len(first) + len(second):
+        received.receive(sock)
+        received.settle(received.start, 0)
+    assert bytes(received.view[received.start : received.end]) == second
+    assert bytes(kept) == first[4:]
+
+
+def test_a_very_large_buffer_grows_where_it_is():
+    """Copying what is there already would keep everybody waiting."""
+    payload = bytes(range(256)) * 100_000
+    sock = Pieces(framed(payload), [250_000] * 200)
+    buffers = LoopBuffers()
+    places = set()
+
+    def watch(received):
+        if len(received.view) > MAPPED_BYTES_MIN:
+            places.add(id(received.view.obj))
+
+    assert read_all(buffers, sock, watch=watch) == [payload]
+    assert len(places) == 1
