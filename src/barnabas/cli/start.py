@@ -83,8 +83,9 @@ def start(
     With no options it listens on 127.0.0.1:9092 and keeps its data in ~/.local/share/barnabas
     (under XDG_DATA_HOME if that is set).
 
-    With --brokers it runs a process a broker, and a ZooKeeper unless --zookeeper names one; starts
-    again what ends unexpectedly; and stops them all in good order.
+    With --brokers it runs a process a broker, with its data in ~/.local/share/barnabas-cluster, and a
+    ZooKeeper unless --zookeeper names one; starts again what ends unexpectedly; and stops them all in good
+    order.
     """
     properties = {} if config_file is None else _read(config_file)
     if data_dir is not None:

@@ -64,6 +64,7 @@ from barnabas.replication.replica_manager import ReplicaManager
 from barnabas.storage.directory_properties import MetaProperties, read_meta_properties, write_meta_properties
 from barnabas.storage.environment import Environment, LogDirectory
 from barnabas.storage.files import Files, RealFiles
+from barnabas.storage.foreign_content import foreign_content
 from barnabas.storage.log import Log
 from barnabas.storage.log_manager import LogManager
 
@@ -114,6 +115,7 @@ class Broker:
         self._background = ThreadBackground(loop, self.config.background_threads)
         self._exits.push_async_callback(self._background.close)
 
+        self._refuse_foreign_directories()
         znodes = await self._open_coordination()
         await self._settle_identity(znodes)
         configs = ConfigRepository(znodes, self.broker_id, BROKER_KEYS, self.config.given)
@@ -229,6 +231,16 @@ class Broker:
         self.lifecycle.move_to(BrokerState.NOT_RUNNING)
 
     # The steps of start-up, in their order
+
+    def _refuse_foreign_directories(self) -> None:
+        """Before anything is written: what is not this broker's must stay as it is."""
+        for path in map(str, self.config.log_dirs):
+            try:
+                reason = foreign_content(self._files, path) if self._files.exists(path) else None
+            except OSError:
+                continue  # a directory that cannot be read is offline, as `_read_owners` will find
+            if reason is not None:
+                raise InvalidConfig(f"{reason}; choose another --data-dir (log.dirs)")
 
     async def _open_coordination(self) -> Coordination:
         store = open_coordination(self.config, self._clock, self._background)

@@ -25,6 +25,12 @@ def log_directories(values: Mapping[str, Any]) -> tuple[Path, ...]:
     return tuple(directories)
 
 
+def default_cluster_directory() -> Path:
+    """Beside the directory of a single broker, never in it: neither may take the other's data for its own."""
+    single = default_log_directory()
+    return single.with_name(f"{single.name}-cluster")
+
+
 def default_log_directory() -> Path:
     home = os.environ.get("XDG_DATA_HOME", "")
     base = Path(home) if Path(home).is_absolute() else Path.home() / ".local" / "share"

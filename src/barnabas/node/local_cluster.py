@@ -1,7 +1,8 @@
 """`barnabas start --brokers N`: a cluster on one machine, a process a broker, under one supervisor.
 
 From one set of properties come N: broker ids 1 to N; each listener, advertised listener and metrics port
-counted up by one a broker; a directory `broker-<id>` inside every log directory. ZooKeeper runs beside
+counted up by one a broker; a directory `broker-<id>` inside every log directory, by default of a home apart
+from a single broker's. ZooKeeper runs beside
 them in `zookeeper`, unless `zookeeper.connect` names one; sessions then last six seconds, because on one
 machine a broker is silent when it died, and should be missed, and let back in, soon. The internal topics
 get three replicas, of which two must be in sync, or as many as there are brokers: set from the start, since
@@ -28,10 +29,12 @@ from barnabas.core.errors import InvalidConfig
 from barnabas.node.broker_config import BrokerConfig
 from barnabas.node.child_process import Child, ChildEnded, Say
 from barnabas.node.config_checks import LOCAL_ZOOKEEPER
+from barnabas.node.config_parsing import default_cluster_directory
 from barnabas.node.listeners import Listener
 from barnabas.node.supervisor import Member, Stopped, Supervisor
 from barnabas.node.zookeeper_member import ZooKeeperMember, locked
 from barnabas.node.zookeeper_server import CannotRunZooKeeper, ZooKeeperServer, beside
+from barnabas.storage.directory_properties import META_PROPERTIES
 
 BROKER_COMMAND = (sys.executable, "-m", "barnabas", "start")
 READY_PREFIX = "barnabas ready"
@@ -75,8 +78,12 @@ class LocalCluster:
         if "broker.id" in properties:
             raise InvalidConfig("a cluster numbers its brokers itself, from 1; leave broker.id out")
         connect = properties.get("zookeeper.connect", LOCAL_ZOOKEEPER)
-        base = BrokerConfig.load({**properties, "zookeeper.connect": connect})
-        self.directory = base.log_dirs[0].absolute()
+        home = {"log.dirs": str(default_cluster_directory())}
+        if "log.dirs" in properties or "log.dir" in properties:
+            home = {}
+        base = BrokerConfig.load({**home, **properties, "zookeeper.connect": connect})
+        self._directories = [each.absolute() for each in base.log_dirs]
+        self.directory = self._directories[0]
         self.server: ZooKeeperServer | None = None
         if connect == LOCAL_ZOOKEEPER:
             self.server = beside(self.directory)
@@ -94,6 +101,7 @@ class LocalCluster:
 
     def run(self, announce: Say, say: Callable[[str, str], None]) -> None:
         """Until a signal comes; a second one kills everything."""
+        self._refuse_the_home_of_one_broker()
         try:
             with ExitStack() as stack:
                 if self.server is not None:
@@ -101,6 +109,13 @@ class LocalCluster:
                 asyncio.run(self._serve(announce, say))
         except (ChildEnded, CannotRunZooKeeper, OSError) as error:
             raise ClusterFailed(str(error)) from error
+
+    def _refuse_the_home_of_one_broker(self) -> None:
+        for directory in self._directories:
+            if (directory / META_PROPERTIES).exists():
+                raise ClusterFailed(
+                    f"{directory} is the log directory of a single broker; choose another --data-dir"
+                )
 
     async def _serve(self, announce: Say, say: Callable[[str, str], None]) -> None:
         brokers = [self._member(number) for number in self.properties]

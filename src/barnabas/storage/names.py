@@ -65,6 +65,11 @@ def is_half_moved(name: str) -> bool:
     return name.endswith(FUTURE_DIRECTORY) and _RENAMED_DIRECTORY.fullmatch(name) is not None
 
 
+def is_stray(name: str) -> bool:
+    """A log that belongs to no topic any more, set aside for a person to look at."""
+    return name.endswith(STRAY_DIRECTORY) and _RENAMED_DIRECTORY.fullmatch(name) is not None
+
+
 def renamed_directory(topic_partition: TopicPartition, unique: str, suffix: str) -> str:
     """A name for a log on its way out (`-delete`), aside (`-stray`) or in (`-future`).
 

@@ -10,7 +10,7 @@ import pytest
 from barnabas.core.config import read_properties
 from barnabas.core.errors import InvalidConfig
 from barnabas.node.broker_config import BrokerConfig
-from barnabas.node.local_cluster import LocalCluster, internal_topics, write_properties
+from barnabas.node.local_cluster import ClusterFailed, LocalCluster, internal_topics, write_properties
 
 
 def cluster(properties: dict[str, str], brokers: int = 3) -> LocalCluster:
@@ -104,3 +104,19 @@ def test_the_properties_file_is_its_owners_and_says_what_it_can(tmp_path: Path) 
     assert read_properties(path.read_text()) == {"plain": "a=b:c", "list": "x,y", "empty": ""}
     assert rest == {"two.lines": "a\nb", "slash": "a\\", "padded": " a"}
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
+
+
+def test_a_cluster_and_a_single_broker_have_homes_of_their_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
+    (single,) = BrokerConfig.load({}).log_dirs
+    assert LocalCluster({"zookeeper.connect": "zk:2181"}, 1).directory == tmp_path / "barnabas-cluster"
+    assert single == tmp_path / "barnabas"
+
+
+def test_a_cluster_does_not_move_in_with_a_single_broker(tmp_path: Path) -> None:
+    (tmp_path / "meta.properties").touch()
+    with pytest.raises(ClusterFailed, match="log directory of a single broker"):
+        cluster({"log.dirs": str(tmp_path)}).run(print, print)
+    assert [each.name for each in tmp_path.iterdir()] == ["meta.properties"]
