@@ -15,8 +15,6 @@ the loss of power of all in-sync replicas at once set `flush.messages`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from barnabas.core.errors import (
     FencedLeaderEpoch,
     NotEnoughReplicas,
@@ -59,12 +57,6 @@ class Partition(ReadablePartition):
         log = self.log
         if log.log_end_offset == log.log_start_offset:
             begin_inside_batch(log, records)
-        segment_bytes = log.config.segment_bytes
-        if len(records) > segment_bytes:
-            # The leader's segments are larger than ours may be: segment.bytes was made smaller since.
-            for chunk in _chunks(records, segment_bytes):
-                info = log.append_as_follower(chunk)
-            return info
         return log.append_as_follower(records)
 
     def is_acknowledged(self, end_offset: int, required_acks: int) -> bool:
@@ -99,14 +91,3 @@ def begin_inside_batch(log: Log, records: memoryview) -> None:
     start_offset = log.log_start_offset
     if first is not None and first.base_offset < start_offset <= first.last_offset:
         log.truncate_fully_and_start_at(first.base_offset, log_start_offset=start_offset)
-
-
-def _chunks(records: memoryview, size_bytes_max: int) -> Iterator[memoryview]:
-    """The records in pieces of whole batches; one batch is never cut, however large."""
-    start = end = 0
-    for batch in iterate_whole_batches(records):
-        if end > start and batch.position + batch.size_bytes - start > size_bytes_max:
-            yield records[start:end]
-            start = end
-        end = batch.position + batch.size_bytes
-    yield records[start:end]

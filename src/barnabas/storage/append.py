@@ -6,6 +6,8 @@ them, whole batches only, because a fetch may end inside one.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from barnabas.core.errors import CorruptMessage
 from barnabas.records.batch import (
     NO_TIMESTAMP,
@@ -15,6 +17,7 @@ from barnabas.records.batch import (
     set_max_timestamp,
 )
 from barnabas.records.validation import LOG_APPEND_TIME, ValidatedRecords, ValidationSettings
+from barnabas.storage.offset_index import RELATIVE_OFFSET_MAX
 
 NO_OFFSET = -1
 
@@ -87,3 +90,24 @@ def replicated_batches(records: bytes | bytearray | memoryview) -> list[RecordBa
     for batch in batches:
         batch.check_crc()
     return batches
+
+
+def divided(batches: list[RecordBatch], size_bytes_max: int) -> Iterator[list[RecordBatch]]:
+    """The batches in pieces that each fit into a segment; one batch is never cut, however large."""
+    first, last = batches[0], batches[-1]
+    if (
+        last.position + last.size_bytes - first.position <= size_bytes_max
+        and last.last_offset - first.base_offset <= RELATIVE_OFFSET_MAX
+    ):
+        yield batches
+        return
+    piece: list[RecordBatch] = []
+    for batch in batches:
+        if piece and (
+            batch.position + batch.size_bytes - piece[0].position > size_bytes_max
+            or batch.last_offset - piece[0].base_offset > RELATIVE_OFFSET_MAX
+        ):
+            yield piece
+            piece = []
+        piece.append(batch)
+    yield piece

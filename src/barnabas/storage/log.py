@@ -3,6 +3,10 @@
 An append is all or nothing: checked first, written in one system call, recorded last. When
 the write fails, the directory goes offline and nothing here has changed. Offsets are never
 used twice.
+
+What a leader has written is taken, however large: `segment.bytes` may be smaller today than when it was
+written. A follower's piece is divided between batches, and a batch that is larger than a segment may be
+gets one of its own.
 """
 
 from __future__ import annotations
@@ -12,7 +16,7 @@ import logging
 from barnabas.core.errors import KafkaStorageError, OffsetOutOfRange, RecordListTooLarge
 from barnabas.records.batch import RecordBatch
 from barnabas.records.validation import ValidatedRecords, assign_offsets, validate_produce
-from barnabas.storage.append import NO_OFFSET, AppendInfo, replicated_batches, trusted_records
+from barnabas.storage.append import NO_OFFSET, AppendInfo, divided, replicated_batches, trusted_records
 from barnabas.storage.log_reading import FetchData, ReadableLog
 from barnabas.storage.names import LOG
 from barnabas.storage.producer_state import AppendOrigin, BatchMetadata, CompletedTransaction
@@ -50,13 +54,15 @@ class Log(ReadableLog):
         duplicate = self.producers.check(batches, origin)
         if duplicate is not None:
             return self._duplicate(duplicate)
+        if len(validated.buffer) > self._segment_bytes:
+            raise RecordListTooLarge(
+                f"{len(validated.buffer)} bytes of records do not fit into a segment of {self._segment_bytes}"
+            )
         base_offset = self.log_end_offset
         assign_offsets(validated, base_offset, leader_epoch)
         self._write(
             batches, validated.buffer, validated.max_timestamp, validated.offset_of_max_timestamp, now_ms
         )
-        if leader_epoch != self.leader_epochs.latest_epoch:
-            self.leader_epochs.assign(leader_epoch, base_offset)
         return AppendInfo(
             base_offset,
             self.log_end_offset - 1,
@@ -78,18 +84,11 @@ class Log(ReadableLog):
                 f"offset {self.log_end_offset}"
             )
         size_bytes = last.position + last.size_bytes
-        newest = max(batches, key=lambda batch: batch.max_timestamp)
-        self._write(
-            batches,
-            memoryview(records)[:size_bytes],
-            newest.max_timestamp,
-            newest.last_offset,
-            self._clock.now_ms(),
-        )
-        epochs = self.leader_epochs
-        for batch in batches:
-            if batch.leader_epoch != epochs.latest_epoch and batch.leader_epoch >= 0:
-                epochs.assign(batch.leader_epoch, batch.base_offset)
+        view, now_ms = memoryview(records), self._clock.now_ms()
+        for piece in divided(batches, self._segment_bytes):
+            newest = max(piece, key=lambda batch: batch.max_timestamp)
+            data = view[piece[0].position : piece[-1].position + piece[-1].size_bytes]
+            self._write(piece, data, newest.max_timestamp, newest.last_offset, now_ms)
         return AppendInfo(
             first.base_offset,
             last.last_offset,
@@ -120,10 +119,6 @@ class Log(ReadableLog):
             self._roll_after_ms,
             self._segment_index_bytes,
         ):
-            if len(data) > self._segment_bytes:
-                raise RecordListTooLarge(
-                    f"{len(data)} bytes of records do not fit into a segment of {self._segment_bytes}"
-                )
             segment = self.roll(batches[0].base_offset)
         try:
             segment.append(data, batches, max_timestamp, offset_of_max_timestamp, self._index_interval_bytes)
@@ -133,7 +128,10 @@ class Log(ReadableLog):
             raise KafkaStorageError(f"appending to {self.topic_partition}: {error}") from error
         previous_end_offset = self.log_end_offset
         self.log_end_offset = next_offset
+        epochs = self.leader_epochs
         for batch in batches:
+            if batch.leader_epoch != epochs.latest_epoch and batch.leader_epoch >= 0:
+                epochs.assign(batch.leader_epoch, batch.base_offset)
             completed = self.producers.apply(batch, batch.base_offset)
             if completed is not None:
                 self._complete_transaction(segment, completed)

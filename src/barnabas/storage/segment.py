@@ -172,10 +172,12 @@ class Segment:
     ) -> bool:
         """Whether an append of this size, time and offset belongs into a new segment."""
         size = self.size_bytes
-        if size + size_bytes > segment_bytes or last_offset - self.base_offset > RELATIVE_OFFSET_MAX:
+        if last_offset - self.base_offset > RELATIVE_OFFSET_MAX:
             return True
         if not size:
-            return False
+            return False  # however large it is, no other segment would suit it better
+        if size + size_bytes > segment_bytes:
+            return True
         first = self._first_timestamp
         if first is None:
             first = self.first_timestamp

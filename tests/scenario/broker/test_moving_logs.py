@@ -13,6 +13,12 @@ from barnabas.protocol.messages.alter_replica_log_dirs import (
     AlterReplicaLogDirsResponse,
     AlterReplicaLogDirTopic,
 )
+from barnabas.protocol.messages.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResponse,
+)
 from barnabas.storage.names import SUPERSEDED
 from tests.support.in_process import InProcessBroker, in_process_broker
 
@@ -53,6 +59,27 @@ async def test_a_log_moves_while_it_is_written_and_read(tmp_path: Path) -> None:
     async with in_process_broker(one, two) as broker:
         assert await broker.read_all("topic") == [*values, b"after"]
         assert homes(one, two) == [target]
+
+
+async def test_a_log_moves_though_its_segments_may_be_smaller_now(tmp_path: Path) -> None:
+    one, two = tmp_path / "one", tmp_path / "two"
+    values = [b"%d" % number * (50_000 if number % 5 == 0 else 1_000) for number in range(10, 40)]
+    async with in_process_broker(one, two) as broker:
+        await broker.create_topic("topic")
+        for value in values:
+            await broker.produce("topic", value)
+        setting = AlterableConfig(name="segment.bytes", config_operation=0, value="20000")
+        altered = AlterConfigsResource(resource_type=2, resource_name="topic", configs=[setting])
+        answer = await broker.ask(
+            IncrementalAlterConfigsRequest(resources=[altered]), IncrementalAlterConfigsResponse
+        )
+        assert answer.responses[0].error_code == 0
+        (source,) = homes(one, two)
+        target = two if source == one else one
+        assert await move(broker, target) == 0
+        await until_in(target, source)
+        assert await broker.read_all("topic") == values
+        assert len(list((target / "topic-0").glob("*.log"))) > 6
 
 
 async def test_impossible_moves_say_why(tmp_path: Path) -> None:

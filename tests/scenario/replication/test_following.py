@@ -307,6 +307,18 @@ async def test_segments_may_be_smaller_than_the_leaders(tmp_path: Path) -> None:
         assert len(cluster[2].partition().log.segments) > 3
 
 
+async def test_a_segment_may_be_smaller_than_one_batch_of_the_leader(tmp_path: Path) -> None:
+    async with trio(tmp_path, 2) as cluster:
+        await cluster.lead(1, epoch=0, isr=[1], tell=[1])
+        for number in range(10):
+            await cluster[1].produce(b"%d" % number * 500)
+            await cluster[1].produce(b"%d" % number * 8_000)
+        cluster[2].config = LogConfig(segment_bytes=5_000)
+        await cluster.lead(1, epoch=1, isr=[1])
+        await eventually(lambda: cluster.store.states[ZERO].isr == (1, 2))
+        assert cluster[2].bytes_of() == cluster[1].bytes_of()
+
+
 async def test_the_high_watermark_of_a_follower_survives_a_restart(tmp_path: Path) -> None:
     async with trio(tmp_path, 2) as cluster:
         await cluster.lead(1, epoch=0)

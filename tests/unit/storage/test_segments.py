@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from barnabas.core.errors import OffsetOutOfRange
+from barnabas.core.errors import OffsetOutOfRange, RecordListTooLarge
 from barnabas.core.regions import FileRegion
 from barnabas.storage.offset_index import RELATIVE_OFFSET_MAX
 from tests.unit.storage.support import NOW_MS, Bench, batch, offsets, produce, read_batches
@@ -28,6 +28,38 @@ def test_a_segment_is_rolled_before_it_grows_past_its_size(tmp_path: Path) -> No
         produce(log)
     assert base_offsets(log) == [0, 3, 6]
     assert [segment.size_bytes for segment in log.segments] == [3 * one, 3 * one, one]
+
+
+def test_what_a_leader_wrote_is_divided_among_smaller_segments(tmp_path: Path) -> None:
+    log = Bench(str(tmp_path), segment_bytes=500).open()
+    sizes = [100, 100, 900, 100, 900, 900, 100]
+    written = b"".join(
+        batch([bytes(size)], base_offset=number, leader_epoch=number // 3)
+        for number, size in enumerate(sizes)
+    )
+    info = log.append_as_follower(written)
+    assert (info.first_offset, info.last_offset, info.size_bytes) == (0, 6, len(written))
+    assert [segment.base_offset for segment in log.segments] == [0, 2, 3, 4, 5, 6], "one to a large batch"
+    assert b"".join(bytes(found.view()) for found in read_batches(log)) == written
+    assert log.leader_epochs.entries == [(0, 0), (1, 3), (2, 6)]
+
+
+def test_a_producer_cannot_write_more_than_a_segment(tmp_path: Path) -> None:
+    log = Bench(str(tmp_path), segment_bytes=500).open()
+    with pytest.raises(RecordListTooLarge):
+        produce(log, size=900)
+    assert log.log_end_offset == 0
+
+
+def test_a_copy_is_divided_where_offsets_are_too_far_apart_for_one_index(bench: Bench) -> None:
+    log = bench.open()
+    far = (1 << 31) + 5
+    offset_of = [0, 3, far, far + 1]
+    log.append_as_follower(b"".join(batch([b"value"], base_offset=offset) for offset in offset_of))
+    assert [segment.base_offset for segment in log.segments] == [0, far]
+    log.close()
+    again = bench.open(is_clean=True)
+    assert [found.base_offset for found in read_batches(again)] == offset_of
 
 
 def test_a_segment_is_rolled_when_its_first_record_is_old(tmp_path: Path) -> None:
