@@ -185,6 +185,9 @@ class ClassicGroup:
         self.members[new_member_id] = member
         if self.is_leader(old_member_id):
             self.leader_id = new_member_id
+        if old_member_id in self.pending_sync:
+            self.pending_sync.remove(old_member_id)
+            self.pending_sync.add(new_member_id)
         self.static_members[instance_id] = new_member_id
         return member
 

@@ -1,0 +1,154 @@
+"""What meets a classic group between two of its steps: late members, former lives, slow replication."""
+
+from __future__ import annotations
+
+from barnabas.core.errors import FencedInstanceId, NotEnoughReplicas, RebalanceInProgress, UnknownMemberId
+from tests.unit.coordinator.support import Answer, Groups, generation_of
+
+
+def static_pair(groups: Groups) -> tuple[str, str]:
+    """Two static members, `i` and `j`, in generation 1; the first one leads."""
+    first = groups.join(instance="i", session_ms=30_000)
+    second = groups.join(instance="j", session_ms=30_000)
+    groups.advance(6_000)
+    assert generation_of(first) == generation_of(second) == 1
+    return first.value.member_id, second.value.member_id
+
+
+def stable_static_pair(groups: Groups) -> tuple[str, str]:
+    leader, other = static_pair(groups)
+    assert groups.sync(leader, 1, {leader: b"a", other: b"b"}, instance="i").error_code == 0
+    assert groups.sync(other, 1, instance="j").value.assignment == b"b"
+    return leader, other
+
+
+# Former lives of static members
+
+
+def test_a_waiting_sync_of_a_former_life_is_fenced() -> None:
+    groups = Groups()
+    _, former = static_pair(groups)
+    waiting = groups.sync(former, 1, instance="j")
+    assert not waiting.is_given
+    groups.join(instance="j", session_ms=30_000)
+    assert waiting.error_code == FencedInstanceId.code
+
+
+def test_a_static_member_that_was_replaced_before_it_synced_hands_that_duty_on() -> None:
+    groups = Groups()
+    leader, former = static_pair(groups)
+    assert groups.sync(leader, 1, {leader: b"a", former: b"b"}, instance="i").error_code == 0
+    back = groups.join(instance="j", session_ms=120_000)
+    assert (generation_of(back), groups.state()) == (1, "Stable")
+    member = back.value.member_id
+    assert groups.sync(member, 1, instance="j").value.assignment == b"b"
+    for _ in range(7):
+        groups.advance(10_000)
+        assert groups.heartbeat(leader, 1, instance="i") == 0
+        assert groups.heartbeat(member, 1, instance="j") == 0
+
+
+def test_the_new_life_of_a_static_member_that_never_syncs_is_removed() -> None:
+    groups = Groups()
+    leader, former = static_pair(groups)
+    assert groups.sync(leader, 1, {leader: b"a", former: b"b"}, instance="i").error_code == 0
+    back = groups.join(instance="j", session_ms=120_000)
+    for _ in range(6):
+        groups.advance(9_000)
+        assert groups.heartbeat(leader, 1, instance="i") == 0
+    groups.advance(9_000)
+    assert groups.heartbeat(leader, 1, instance="i") == RebalanceInProgress.code
+    assert groups.heartbeat(back.value.member_id, 1, instance="j") == UnknownMemberId.code
+
+
+def test_a_static_member_whose_return_cannot_be_written_is_who_it_was() -> None:
+    groups = Groups()
+    _, former = stable_static_pair(groups)
+    groups.log.error = NotEnoughReplicas("too few")
+    assert groups.join(instance="j", session_ms=30_000).error_code != 0
+    groups.log.error = None
+    assert groups.heartbeat(former, 1, instance="j") == 0
+    assert groups.sync(former, 1, instance="j").value.assignment == b"b"
+
+
+# Late members
+
+
+def test_static_members_that_are_late_stay_in_the_group() -> None:
+    groups = Groups()
+    leader, late = stable_static_pair(groups)
+    groups.advance(20_000)
+    assert groups.heartbeat(late, 1, instance="j") == 0
+    again = groups.join(member=leader, instance="i", session_ms=30_000, rebalance_ms=60_000)
+    for _ in range(3):
+        groups.advance(20_000)
+        groups.heartbeat(late, 1, instance="j")
+    assert generation_of(again) == 2
+    assert [each.group_instance_id for each in again.value.members] == ["i", "j"]
+    assert groups.join(member=late, instance="j", session_ms=30_000).value.generation_id == 2
+
+
+def test_a_member_that_waits_for_the_others_need_not_send_heartbeats() -> None:
+    groups = Groups()
+    (leader, late), _ = groups.stable_group(2, session_ms=10_000, rebalance_ms=60_000)
+    waiting = groups.join(member=leader, session_ms=10_000, rebalance_ms=60_000)
+    groups.heartbeat(late, 1)
+    for _ in range(6):
+        groups.advance(9_000)
+        groups.heartbeat(late, 1)
+    assert not waiting.is_given
+    groups.advance(6_000)
+    assert (waiting.error_code, waiting.value.generation_id) == (0, 2)
+    assert [each.member_id for each in waiting.value.members] == [leader]
+
+
+def test_a_member_that_waits_for_its_assignment_need_not_send_heartbeats() -> None:
+    groups = Groups()
+    entered = [groups.enter(session_ms=10_000, rebalance_ms=60_000) for _ in range(2)]
+    groups.advance(9_000)
+    leader, other = (member for member, _ in entered)
+    waiting = groups.sync(other, 1)
+    assert groups.heartbeat(leader, 1) == 0
+    for _ in range(4):
+        groups.advance(9_000)
+        assert groups.heartbeat(leader, 1) == 0
+    assert not waiting.is_given
+    groups.sync(leader, 1, {leader: b"a", other: b"b"})
+    assert waiting.value.assignment == b"b"
+    assert groups.heartbeat(other, 1) == 0
+
+
+# Slow replication
+
+
+def slow_sync(groups: Groups) -> tuple[str, Answer]:
+    """A leader in generation 1 whose assignment is written, and not yet replicated."""
+    member, _ = groups.enter()
+    groups.advance(3_000)
+    groups.log.is_replicated = False
+    return member, groups.sync(member, 1, {member: b"of generation 1"})
+
+
+def test_an_assignment_that_comes_too_late_is_not_handed_out() -> None:
+    groups = Groups()
+    leader, synced = slow_sync(groups)
+    other: str = groups.shard.registry.new_member_id("client")
+    groups.shard.groups["g"].pending_join.add(other)  # type: ignore[union-attr]
+    joins = [groups.join(member=other), groups.join(member=leader)]
+    assert synced.error_code == RebalanceInProgress.code
+    assert [each.value.generation_id for each in joins] == [2, 2]
+    groups.log.replicate()
+    assert groups.state() == "CompletingRebalance"
+    waiting = groups.sync(other, 2)
+    assert not waiting.is_given
+
+
+def test_an_assignment_that_is_not_replicated_in_time_makes_the_group_assign_again() -> None:
+    groups = Groups()
+    leader, synced = slow_sync(groups)
+    groups.log.time_out()
+    assert synced.error_code != 0
+    groups.log.is_replicated = True
+    groups.log.replicate()
+    assert groups.state() == "PreparingRebalance"
+    assert groups.join(member=leader).value.generation_id == 2
