@@ -41,6 +41,28 @@ def problems(draw: st.DrawFn) -> tuple[dict[str, AssignorMember], dict[Uuid, int
     return members, counts
 
 
+@st.composite
+def continued_problems(draw: st.DrawFn) -> tuple[dict[str, AssignorMember], dict[Uuid, int]]:
+    """Members with targets of former times, in which they read other topics and these had other sizes."""
+    members, counts = draw(problems())
+    names = st.sampled_from([*sorted(members), None])
+    targets: dict[str, dict[Uuid, set[int]]] = {name: {} for name in members}
+    for topic in TOPICS:
+        for number in range(draw(st.integers(0, 8))):
+            owner = draw(names)
+            if owner is not None:
+                targets[owner].setdefault(topic, set()).add(number)
+    continued = {
+        name: AssignorMember(
+            member.topic_ids,
+            member.instance_id,
+            {topic: frozenset(numbers) for topic, numbers in targets[name].items()},
+        )
+        for name, member in members.items()
+    }
+    return continued, counts
+
+
 def check(members: dict[str, AssignorMember], counts: dict[Uuid, int], result: dict[str, Assignment]) -> None:
     wanted = {
         (topic, number)
@@ -60,6 +82,25 @@ def test_everything_is_assigned_once_to_somebody_who_wants_it(
 ) -> None:
     for assign in (assign_range, assign_uniform):
         check(*problem, assign(*problem))
+
+
+@given(continued_problems())
+def test_everything_is_assigned_once_whatever_was_before(
+    problem: tuple[dict[str, AssignorMember], dict[Uuid, int]],
+) -> None:
+    for assign in (assign_range, assign_uniform):
+        check(*problem, assign(*problem))
+
+
+def test_of_two_who_claim_a_partition_one_keeps_it() -> None:
+    topic = TOPICS[0]
+    members = {
+        name: AssignorMember(frozenset({topic}), None, {topic: frozenset({0, 1})}) for name in ("a", "b")
+    }
+    for topics in ({topic}, {topic, TOPICS[1]}):
+        members["b"] = AssignorMember(frozenset(topics), None, members["b"].target)
+        counts = {each: 2 for each in topics}
+        check(members, counts, assign_uniform(members, counts))
 
 
 @given(problems())

@@ -66,17 +66,21 @@ def assign_uniform(members: Members, partition_counts: PartitionCounts) -> dict[
 
 
 def _kept(members: Members, partition_counts: PartitionCounts) -> _Held:
-    """What every member has and may keep."""
-    return {
-        name: {
+    """What every member has and may keep. The leader of a classic group that was converted may have given
+    a partition to two: one of them keeps it."""
+    held: _Held = {}
+    taken: set[tuple[Uuid, int]] = set()
+    for name, member in members.items():
+        mine = {
             (topic_id, partition)
             for topic_id, partitions in member.target.items()
             if topic_id in member.topic_ids
             for partition in partitions
             if partition < partition_counts.get(topic_id, 0)
         }
-        for name, member in members.items()
-    }
+        held[name] = mine - taken
+        taken |= mine
+    return held
 
 
 def _free(held: _Held, topic_ids: frozenset[Uuid], counts: PartitionCounts) -> list[tuple[Uuid, int]]:
