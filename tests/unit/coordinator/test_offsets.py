@@ -175,6 +175,19 @@ def test_offsets_of_a_group_expire_after_its_last_member() -> None:
     assert groups.shard.groups == {}
 
 
+def test_offsets_of_a_group_do_not_age_while_it_has_members() -> None:
+    groups = Groups(offsets_retention_ms=60_000, offsets_retention_check_interval_ms=1_000)
+    protocols = (("range", subscription("t")),)
+    (member,), generation = groups.stable_group(1, session_ms=600_000, protocols=protocols)
+    groups.commit(7, member=member, generation=generation)
+    groups.advance(300_000)
+    groups.leave(member)
+    groups.advance(59_000)
+    assert groups.fetch() == 7
+    groups.advance(2_000)
+    assert groups.fetch() == -1
+
+
 def test_offsets_of_topics_that_the_group_still_reads_do_not_expire() -> None:
     groups = Groups(offsets_retention_ms=20_000, offsets_retention_check_interval_ms=1_000)
     protocols = (("range", subscription("kept")),)
