@@ -30,6 +30,7 @@ from barnabas.controller.producer_ids import ProducerIds
 from barnabas.controller.topic_admin import TopicAdmin
 from barnabas.coordinator.group.coordinator import OFFSETS_TOPIC
 from barnabas.coordinator.transaction.coordinator import TRANSACTION_TOPIC
+from barnabas.coordinator.group.settings import GROUP_VERSION, GROUP_VERSION_FEATURE
 from barnabas.coordinator.transaction.settings import TRANSACTION_VERSION_FEATURE
 from barnabas.core.clock import Clock, SystemClock
 from barnabas.core.errors import InvalidConfig
@@ -173,7 +174,10 @@ class Broker:
             settings=self.config,
             clock=self._clock,
             apis=apis,
-            features={TRANSACTION_VERSION_FEATURE: transactions.settings.transaction_version},
+            features={
+                GROUP_VERSION_FEATURE: GROUP_VERSION,
+                TRANSACTION_VERSION_FEATURE: transactions.settings.transaction_version,
+            },
             znodes=znodes,
             metadata=metadata,
             replicas=replicas,

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 import barnabas.network.output as output
+from barnabas.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from barnabas.testing.broker import run_broker
 from tests.support.in_process import in_process_broker
 from tests.support.wire import (
@@ -63,3 +64,13 @@ async def test_fetched_records_leave_by_sendfile(tmp_path: Path, monkeypatch: py
         assert sent == []
         assert await broker.read_all("topic") == values
     assert sum(sent) == sum(len(batch([value])) for value in values)
+
+
+async def test_the_levels_of_groups_and_transactions_are_told(tmp_path: Path) -> None:
+    async with in_process_broker(tmp_path) as broker:
+        request = ApiVersionsRequest(client_software_name="a-client", client_software_version="1.0")
+        answer = await broker.ask(request, ApiVersionsResponse, 4)
+        assert {each.name: each.max_version_level for each in answer.finalized_features} == {
+            "group.version": 1,
+            "transaction.version": 2,
+        }

@@ -80,7 +80,7 @@ class Broker(Admin):
             settings=self.settings,
             clock=self.clock,
             apis=ALL_APIS,
-            features={"transaction.version": 2},
+            features={"group.version": 1, "transaction.version": 2},
             znodes=self.znodes,
             metadata=self.metadata,
             replicas=self.replicas,  # type: ignore[arg-type]

@@ -79,8 +79,8 @@ async def test_features_are_told_as_far_as_the_version_allows(broker: Broker, ve
     response = await broker.ask(API_VERSIONS, request, version)
     finalized = [(each.name, each.max_version_level) for each in response.finalized_features]
     supported = [(each.name, each.min_version, each.max_version) for each in response.supported_features]
-    assert finalized == ([("transaction.version", 2)] if version >= 3 else [])
-    assert supported == ([("transaction.version", 0, 2)] if version >= 4 else [])
+    assert finalized == ([("group.version", 1), ("transaction.version", 2)] if version >= 3 else [])
+    assert supported == ([("group.version", 0, 1), ("transaction.version", 0, 2)] if version >= 4 else [])
     assert response.finalized_features_epoch == (0 if version >= 3 else -1)
 
 

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from barnabas.coordinator.group.migration import MigrationPolicy
+
+GROUP_VERSION_FEATURE: Final = "group.version"
+GROUP_VERSION: Final = 1
+"""From this level on groups of the consumer protocol are served (KIP-848)."""
 
 NEW_MEMBER_JOIN_TIMEOUT_MS = 5 * 60 * 1000
 """A member that never completed a join is forgotten after this, however long its session."""
