@@ -29,8 +29,8 @@ from barnabas.controller.local_partitions import LocalPartitions
 from barnabas.controller.producer_ids import ProducerIds
 from barnabas.controller.topic_admin import TopicAdmin
 from barnabas.coordinator.group.coordinator import OFFSETS_TOPIC
-from barnabas.coordinator.transaction.coordinator import TRANSACTION_TOPIC
 from barnabas.coordinator.group.settings import GROUP_VERSION, GROUP_VERSION_FEATURE
+from barnabas.coordinator.transaction.coordinator import TRANSACTION_TOPIC
 from barnabas.coordinator.transaction.settings import TRANSACTION_VERSION_FEATURE
 from barnabas.core.clock import Clock, SystemClock
 from barnabas.core.errors import InvalidConfig

@@ -99,7 +99,7 @@ def test_of_two_who_claim_a_partition_one_keeps_it() -> None:
     }
     for topics in ({topic}, {topic, TOPICS[1]}):
         members["b"] = AssignorMember(frozenset(topics), None, members["b"].target)
-        counts = {each: 2 for each in topics}
+        counts = dict.fromkeys(topics, 2)
         check(members, counts, assign_uniform(members, counts))
 
 

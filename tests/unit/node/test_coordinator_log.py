@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from tests.unit.replication.support import ME, OTHER, ZERO, Replicas
 
 from barnabas.core.errors import KafkaError, MessageTooLarge, NotLeaderOrFollower
 from barnabas.node.coordinator_log import ReplicatedLog
 from barnabas.records.builder import build_batch
-from tests.unit.replication.support import ME, OTHER, ZERO, Replicas
 
 
 def record() -> bytearray:
