@@ -77,6 +77,9 @@ def source_options(part: Part, run: Run) -> dict[str, str]:
     for ours, theirs in _PASSED_ON.items():
         if part.get(ours) is not None:
             options[theirs] = str(part[ours])
+    if run.spec.sink.get("mode") == "upsert":
+        # Of rows with the same key the last one counts: a partition is read by one task, in order.
+        options.pop("minPartitions", None)
     return options
 
 

@@ -6,6 +6,8 @@ password may stand in options of their own.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
@@ -36,6 +38,16 @@ class Database:
         except pg8000.dbapi.Error as error:
             raise PipelineFailed(f"no connection to {self}: {_message(error)}") from None
 
+    @contextmanager
+    def transaction(self) -> Iterator[Any]:
+        """A cursor; what is done with it counts if the block ends well."""
+        connection = self.connect()
+        try:
+            yield connection.cursor()
+            connection.commit()
+        finally:
+            connection.close()
+
     def __str__(self) -> str:
         return f"postgresql://{self.host}:{self.port}/{self.name}"
 
@@ -56,8 +68,13 @@ def database_of(part: Part, run: Run) -> Database:
 
 
 def quote(name: str) -> str:
-    """A name as SQL writes it; dots separate schema and table."""
-    return ".".join('"' + part.replace('"', '""') + '"' for part in name.split("."))
+    """A table's name as SQL writes it; dots separate schema and table."""
+    return ".".join(map(quote_name, name.split(".")))
+
+
+def quote_name(name: str) -> str:
+    """A column's name as SQL writes it: `Flatten` makes such with dots in them."""
+    return '"' + name.replace('"', '""') + '"'
 
 
 def _message(error: Exception) -> str:

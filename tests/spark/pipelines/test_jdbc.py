@@ -81,6 +81,46 @@ def test_an_upsert_counts_once_even_when_the_batch_is_tried_again(
     assert postgres.query("SELECT id, name, writes FROM totals ORDER BY id") == [(1, "new", 0), (2, "y", 1)]
 
 
+def test_a_new_checkpoint_writes_all_that_it_reads(
+    run_spec: RunSpec, bootstrap: str, new_topic: TopicFactory, postgres: Postgres, tmp_path: Path
+) -> None:
+    """The same file run elsewhere, offsets that are reset, a pipeline that is made again."""
+    source = new_topic()
+    produce(bootstrap, source, [{"id": at} for at in range(4)])
+    spec = {
+        "name": "again",
+        "source": {"type": "topic", "topics": source, "schema": "id BIGINT", "max_offsets_per_trigger": 2},
+        "sink": {"type": "jdbc", "url": postgres.url, "table": "again", "mode": "insert"},
+    }
+    run_spec(spec)
+    run_spec(spec, generation=1)
+    shutil.rmtree(tmp_path / "state" / "again")
+    run_spec(spec)
+    assert postgres.query("SELECT id, count(*) FROM again GROUP BY id ORDER BY id") == [
+        (at, 3) for at in range(4)
+    ]
+
+
+def test_the_last_of_a_key_wins_however_many_tasks_read_it(
+    run_spec: RunSpec, bootstrap: str, new_topic: TopicFactory, postgres: Postgres
+) -> None:
+    source = new_topic()
+    produce(bootstrap, source, [{"id": 1, "name": f"n{at}"} for at in range(5)])
+    for name, query in (("whole", "SELECT * FROM input"), ("bare", "SELECT id, name FROM input")):
+        run_spec(
+            {
+                "name": name,
+                "source": {
+                    "type": "topic", "topics": source, "schema": "id BIGINT, name STRING",
+                    "min_partitions": 2,
+                },
+                "transforms": [{"sql": query}],
+                "sink": {"type": "jdbc", "url": postgres.url, "table": name, "key": "id"},
+            }
+        )  # fmt: skip
+        assert postgres.query(f"SELECT id, name FROM {name}") == [(1, "n4")]
+
+
 def test_a_table_is_made_and_a_database_that_is_not_there_is_told(
     run_spec: RunSpec, bootstrap: str, new_topic: TopicFactory, postgres: Postgres
 ) -> None:

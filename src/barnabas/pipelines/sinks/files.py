@@ -1,4 +1,4 @@
-"""Files in a directory. Spark's log of the sink makes every micro-batch count once.
+"""Files in a directory, to which every micro-batch is added once (`file_log`).
 
 A micro-batch would write as many files as it has tasks; rows are brought together first, so
 that a directory gets `files_per_batch` files, and a large one is split at `max_records_per_file`.
@@ -10,7 +10,8 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - the name that Spark's users know
 
 from barnabas.pipelines.run import PipelineFailed, Run
-from barnabas.pipelines.sinks.writing import Writing
+from barnabas.pipelines.sinks.file_log import FileLog
+from barnabas.pipelines.sinks.writing import Writing, query_id
 from barnabas.pipelines.spec import Part
 from barnabas.pipelines.transforms.columns import payload, quoted
 
@@ -27,9 +28,15 @@ def write(rows: DataFrame, letters: DataFrame | None, part: Part, run: Run) -> W
     options = {"maxRecordsPerFile": str(part["max_records_per_file"]), **part.get("format_options", {})}
     if part.get("compression"):
         options["compression"] = part["compression"]
-    writer = gathered.writeStream.format(part["format"]).options(**options)
-    writer = writer.option("path", run.resolved(part, "path"))
-    return Writing(writer.partitionBy(*by) if by else writer)
+    path = str(run.resolved(part, "path"))
+    log = FileLog(run.spark, path)
+    log.refuse_foreign_files()
+
+    def take(batch: DataFrame, batch_id: int) -> None:
+        writer = batch.write.format(part["format"]).options(**options)
+        log.add(writer.partitionBy(*by) if by else writer, query_id(batch), batch_id)
+
+    return Writing(gathered.writeStream.foreachBatch(take))
 
 
 def _gather(rows: DataFrame, by: list[str], files: int) -> DataFrame:

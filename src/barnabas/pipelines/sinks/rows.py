@@ -54,6 +54,7 @@ JDBC = Plugin(
         Option("mode", Kind.CHOICE, "upsert", "Replace rows of the same key, or add every row.",
                choices=("upsert", "insert"), aliases=("insert.mode",)),
         Option("key", Kind.LIST, None, "Columns of the primary key.", aliases=("pk.fields",)),
+        Option("create", Kind.BOOLEAN, True, "Whether a table that is not there is created.", aliases=("auto.create",)),
     ),
     "barnabas.pipelines.sinks.jdbc:write", connect_class="JdbcSink", check=_jdbc_complaints,
 )  # fmt: skip

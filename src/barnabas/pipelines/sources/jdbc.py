@@ -20,7 +20,7 @@ from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows, SupportsTri
 from pyspark.sql.types import StructType
 
 from barnabas.pipelines.formats.decoding import struct_of
-from barnabas.pipelines.postgres import Database, database_of, quote
+from barnabas.pipelines.postgres import Database, database_of, quote, quote_name
 from barnabas.pipelines.run import PipelineFailed, Rows, Run
 from barnabas.pipelines.sources.watermark import with_watermark
 from barnabas.pipelines.spec import Part
@@ -124,7 +124,7 @@ class _GrowingReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
         ((self._target,),) = self._table.query(
-            f"SELECT max({quote(self._table.column)})::text FROM {self._table.relation}"  # noqa: S608
+            f"SELECT max({quote_name(self._table.column)})::text FROM {self._table.relation}"  # noqa: S608
         )
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
@@ -135,7 +135,7 @@ class _GrowingReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
         """The column's value at the end of the next batch; where there is nothing new, `start`."""
-        column = quote(self._table.column)
+        column = quote_name(self._table.column)
         bounds = [(">", start["after"]), ("<=", self._target)]
         given = [(sign, value) for sign, value in bounds if value is not None]
         where = "WHERE " + " AND ".join(f"{column} {sign} %s" for sign, _ in given) if given else ""
@@ -158,7 +158,7 @@ def _fetch(table: _Table, partition: InputPartition) -> Iterator[pa.RecordBatch]
     assert isinstance(partition, _Range)
     bounds = [(">", partition.after), ("<=", partition.upto)]
     given = [(sign, value) for sign, value in bounds if value is not None]
-    column = quote(table.column)
+    column = quote_name(table.column)
     where = " AND ".join(f"{column} {sign} %s" for sign, _ in given)
     schema = to_arrow_schema(table.columns, timezone="UTC")
     connection = table.database.connect()

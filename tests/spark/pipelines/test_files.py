@@ -1,0 +1,118 @@
+"""The files sink: whatever checkpoint meets whatever path, no row is lost and none is there twice."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.spark.pipelines.conftest import RunSpec
+from tests.support.fixtures import TopicFactory
+from tests.support.topics import produce
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+Ids = Callable[[], list[int]]
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> Path:
+    return tmp_path / "lake"
+
+
+@pytest.fixture
+def ids(spark: SparkSession, lake: Path) -> Ids:
+    """What a reader finds in the directory."""
+    return lambda: sorted(row["id"] for row in spark.read.parquet(str(lake)).collect())
+
+
+def copying(source: str, lake: Path, **sink: Any) -> dict[str, Any]:
+    return {
+        "name": "copy",
+        "source": {
+            "type": "topic",
+            "topics": source,
+            "schema": "id BIGINT, day INT",
+            "max_offsets_per_trigger": 2,
+        },
+        "sink": {"type": "files", "path": str(lake), **sink},
+    }
+
+
+def test_a_new_checkpoint_adds_to_a_path_that_was_used(
+    run_spec: RunSpec, bootstrap: str, new_topic: TopicFactory, tmp_path: Path, lake: Path, ids: Ids
+) -> None:
+    """Offsets that are reset, the same file run elsewhere, another pipeline, one that is made again."""
+    source, other = new_topic(), new_topic()
+    produce(bootstrap, source, [{"id": at} for at in range(6)])
+    produce(bootstrap, other, [{"id": 100}])
+    spec = copying(source, lake)
+    run_spec(spec)
+    assert ids() == [*range(6)]
+    run_spec(spec, generation=1)
+    assert ids() == sorted([*range(6)] * 2)
+    run_spec({**copying(other, lake), "name": "other"})
+    assert ids() == sorted([*range(6)] * 2 + [100])
+    shutil.rmtree(tmp_path / "state" / "copy")
+    run_spec(spec)
+    assert ids() == sorted([*range(6)] * 3 + [100])
+    produce(bootstrap, other, [{"id": 101}])
+    run_spec({**copying(other, lake), "name": "other"})
+    assert ids() == sorted([*range(6)] * 3 + [100, 101])
+
+
+def test_a_batch_that_was_written_is_not_written_again(
+    run_spec: RunSpec, bootstrap: str, new_topic: TopicFactory, tmp_path: Path, lake: Path, ids: Ids
+) -> None:
+    source, other = new_topic(), new_topic()
+    produce(bootstrap, source, [{"id": at, "day": at % 2} for at in range(4)])
+    produce(bootstrap, other, [{"id": 100, "day": 7}])
+    spec = copying(source, lake, partition_by=["day"])
+    run_spec(spec)
+    run_spec({**copying(other, lake, partition_by=["day"]), "name": "other"})
+    # As after a crash between the log's entry and Spark's own note: the last batch is run again.
+    commits = tmp_path / "state" / "copy" / "0" / "checkpoint" / "commits"
+    for file in commits.iterdir():
+        if file.name.lstrip(".").startswith("1"):
+            file.unlink()
+    produce(bootstrap, source, [{"id": at, "day": 1} for at in range(4, 6)])
+    run_spec(spec)
+    assert ids() == [*range(6), 100]
+    assert {each.name for each in lake.glob("day=*")} == {"day=0", "day=1", "day=7"}
+    assert not [*lake.glob("_barnabas_staging/*")]
+
+
+def test_of_two_drivers_that_run_the_same_query_one_writes_the_batch(
+    spark: SparkSession, lake: Path, ids: Ids
+) -> None:
+    from barnabas.pipelines.sinks.file_log import FileLog
+
+    elder, younger = FileLog(spark, str(lake)), FileLog(spark, str(lake))
+    rows = spark.range(3).coalesce(1)
+    elder.add(rows.write.format("parquet"), "query", 0)
+    younger.add(rows.write.format("parquet"), "query", 0)
+    younger.add(rows.write.format("parquet"), "query", 1)
+    elder.add(rows.write.format("parquet"), "query", 1)
+    for batch in range(2, 13):  # past the log's first compaction
+        younger.add(rows.write.format("parquet"), "query", batch)
+    elder.add(rows.write.format("parquet"), "query", 2)
+    elder.add(rows.write.format("parquet"), "other", 0)
+    assert ids() == sorted([0, 1, 2] * 14)
+    assert len([*lake.glob("*.parquet")]) == 14
+
+
+def test_files_that_no_pipeline_wrote_are_not_hidden_by_one(
+    run_spec: RunSpec, bootstrap: str, new_topic: TopicFactory, spark: SparkSession, lake: Path, ids: Ids
+) -> None:
+    from barnabas.pipelines.run import PipelineFailed
+
+    source = new_topic()
+    produce(bootstrap, source, [{"id": 1}])
+    spark.range(3).write.parquet(str(lake))
+    with pytest.raises(PipelineFailed, match="which no pipeline wrote"):
+        run_spec(copying(source, lake))
+    assert ids() == [0, 1, 2]
