@@ -7,6 +7,7 @@ import os
 import signal
 import sys
 import threading
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +19,7 @@ from barnabas.cli.pipeline_client import ask, path_of
 from barnabas.cli.session import bootstrap_option
 from barnabas.client.channel import Address
 from barnabas.client.cluster_client import ClusterUnreachable
+from barnabas.core.clock import SystemClock
 
 if TYPE_CHECKING:
     from barnabas.pipelines.progress import Progress
@@ -25,6 +27,9 @@ if TYPE_CHECKING:
 
 DEFAULT_URL = "http://127.0.0.1:8083"
 INSTALL = "pipelines need more than a broker: pip install 'barnabas[spark]' (and Java 17 to run them)"
+
+STOP_PATIENCE_MS = 60_000
+STOP_POLL_S = 0.2
 
 _url = click.option(
     "--url",
@@ -77,9 +82,17 @@ def validate(files: tuple[Path, ...]) -> None:
 @click.argument("file", type=click.Path(path_type=Path))
 @_state
 @_master
+@click.option("--from-scratch", is_flag=True, help="Begin where the spec says, not where it was.")
 @click.option("--quiet", is_flag=True, help="Print no progress.")
 @bootstrap_option
-def run(file: Path, state: str, master: str | None, quiet: bool, bootstrap: tuple[Address, ...]) -> None:
+def run(
+    file: Path,
+    state: str,
+    master: str | None,
+    from_scratch: bool,
+    quiet: bool,
+    bootstrap: tuple[Address, ...],
+) -> None:
     """Run the pipeline in FILE here, until it ends or is interrupted.
 
     Python modules beside FILE are found.
@@ -93,6 +106,7 @@ def run(file: Path, state: str, master: str | None, quiet: bool, bootstrap: tupl
     from barnabas.pipelines.secrets import resolve  # noqa: PLC0415
     from barnabas.pipelines.session import SparkMissing, open_session  # noqa: PLC0415
 
+    generation = _generation(state, spec.name, is_from_scratch=from_scratch)
     click.echo(f"{spec.name}: {describe(spec)}", err=True)
     ending = _Ending()
     try:
@@ -101,7 +115,7 @@ def run(file: Path, state: str, master: str | None, quiet: bool, bootstrap: tupl
         signal.signal(signal.SIGINT, ending.hear)  # Spark's own would tear the link to its JVM
         from barnabas.pipelines.runner import run_pipeline  # noqa: PLC0415
 
-        place = Run(session, spec, ",".join(map(str, bootstrap)), state)
+        place = Run(session, spec, ",".join(map(str, bootstrap)), state, generation)
         run_pipeline(place, _printer(quiet=quiet), stopped=ending.stopped)
     except (PipelineFailed, SparkMissing) as error:
         raise Failure(str(error)) from None
@@ -124,7 +138,8 @@ def run(file: Path, state: str, master: str | None, quiet: bool, bootstrap: tupl
 def serve(listen: str, state: str, master: str | None, bootstrap: tuple[Address, ...]) -> None:
     """Keep pipelines running, and serve Kafka Connect's REST interface."""
     try:
-        from barnabas.pipelines.server import serve as serve_forever  # noqa: PLC0415 - needs more than a broker
+        from barnabas.pipelines.server import AddressTaken  # noqa: PLC0415 - needs more than a broker
+        from barnabas.pipelines.server import serve as serve_forever  # noqa: PLC0415
     except ImportError:
         raise Failure(INSTALL) from None
     host, _, port_text = listen.rpartition(":")
@@ -141,6 +156,8 @@ def serve(listen: str, state: str, master: str | None, bootstrap: tuple[Address,
         asyncio.run(
             serve_forever(bootstrap, place, host=host, port=int(port_text), master=master, ready=ready)
         )
+    except AddressTaken as error:
+        raise Failure(str(error)) from None
     except ClusterUnreachable as error:
         raise Unreachable(f"{error}: is a broker running? start one with 'barnabas start'") from None
 
@@ -161,9 +178,10 @@ def start(what: str, url: str) -> None:
         "name": spec.name,
         "pipeline.spec": file.read_text(encoding="utf-8"),
     }
+    is_new = spec.name not in ask(url, "GET", "/connectors")
     ask(url, "PUT", path_of(spec.name, "config"), config)
     ask(url, "PUT", path_of(spec.name, "resume"))
-    click.echo(f"started {spec.name}")
+    click.echo(f"started {spec.name}: it {f'begins {beginning(spec)}' if is_new else 'goes on where it was'}")
 
 
 def _steering(verb: str, done: str, help_text: str, *, method: str = "PUT", query: str = "") -> None:
@@ -196,6 +214,26 @@ def delete(name: str, url: str) -> None:
     """Forget NAME; what it wrote stays."""
     ask(url, "DELETE", path_of(name))
     click.echo(f"deleted {name}")
+
+
+@pipeline.command()
+@_name
+@_url
+def reset(name: str, url: str) -> None:
+    """Let NAME begin again where its spec says; what it wrote stays."""
+    before = ask(url, "GET", path_of(name, "status"))["pipeline"]["state"]
+    ask(url, "PUT", path_of(name, "stop"))
+    end = SystemClock().now_ms() + STOP_PATIENCE_MS
+    while ask(url, "GET", path_of(name, "status"))["pipeline"]["state"] != "STOPPED":
+        if SystemClock().now_ms() > end:
+            raise Failure(f"{name} does not stop; its offsets are as they were: try again")
+        time.sleep(STOP_POLL_S)
+    ask(url, "DELETE", path_of(name, "offsets"))
+    if before in ("STOPPED", "PAUSED"):
+        click.echo(f"reset {name}: it is stopped, and begins where its spec says")
+        return
+    ask(url, "PUT", path_of(name, "resume"))
+    click.echo(f"reset {name}: it begins again where its spec says")
 
 
 @pipeline.command(name="list")
@@ -274,6 +312,32 @@ class _Ending:
 def describe(spec: PipelineSpec) -> str:
     steps = [spec.source.type, *(part.type for part in spec.transforms), spec.sink.type]
     return f"{' -> '.join(steps)}, {spec.guarantee.value}"
+
+
+def beginning(spec: PipelineSpec) -> str:
+    """Where a pipeline begins that has no checkpoint."""
+    source = spec.source
+    if source.type != "topic":
+        return {"rate": "with 0", "files": "with all files", "jdbc": "with all rows"}[source.type]
+    if source.get("starting_timestamp"):
+        return f"at the time {source['starting_timestamp']}"
+    where = source.get("starting_offsets", "earliest")
+    return f"at the {where} offsets" if where in ("earliest", "latest") else f"at {where}"
+
+
+def _generation(state: str, name: str, *, is_from_scratch: bool) -> int:
+    """The last that was begun here, or the one after it."""
+    from barnabas.pipelines.checkpoints import last_generation  # noqa: PLC0415 - rarely needed
+
+    if "://" in state:
+        if is_from_scratch:
+            raise click.BadParameter(
+                f"the checkpoints in {state} are not on this machine; choose another --state",
+                param_hint="--from-scratch",
+            )
+        return 0
+    last = last_generation(state, name)
+    return last + 1 if is_from_scratch else max(last, 0)
 
 
 def _load(file: Path, *, runs_here: bool = False) -> PipelineSpec:

@@ -7,6 +7,7 @@ offsets file has a version line, a line of metadata, and a line of offsets per s
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,21 @@ def committed_offsets(checkpoint: str) -> dict[str, Any]:
             if found:
                 return found
     return {}
+
+
+def last_generation(state_location: str, name: str) -> int:
+    """The highest generation of a pipeline that has a directory on this machine; -1 if none has."""
+    return max(_numbers(Path(state_location) / name), default=-1)
+
+
+def remove_generations(state_location: str, name: str, last: int) -> None:
+    """Remove the checkpoints of a pipeline that is deleted, up to its last generation, if they are here."""
+    home = Path(state_location) / name
+    for number in _numbers(home):
+        if number <= last:
+            shutil.rmtree(home / str(number))
+    if home.is_dir() and not any(home.iterdir()):
+        home.rmdir()
 
 
 def _numbers(directory: Path) -> list[int]:

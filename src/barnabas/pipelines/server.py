@@ -6,6 +6,7 @@ import asyncio
 import logging
 import random
 import signal
+import socket
 import uuid
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
@@ -24,6 +25,8 @@ from barnabas.pipelines.store import PipelineStore
 from barnabas.pipelines.supervisor import Supervisor
 
 log = logging.getLogger(__name__)
+
+BACKLOG = 128
 
 
 class LoopTimers:
@@ -48,22 +51,44 @@ async def open_service(
         service = PipelineService(
             PipelineStore(cluster, uuid.uuid4().hex), supervisor, Groups(cluster), state_location, worker_id
         )
-        following: asyncio.Task[None] | None = None
+        tasks: list[asyncio.Task[None]] = []
         try:
             await service.open()
-            following = asyncio.create_task(service.follow())
-            following.add_done_callback(_say_why_it_ended)
+            tasks = [asyncio.create_task(service.follow()), asyncio.create_task(service.keep_office())]
+            for task in tasks:
+                task.add_done_callback(_say_why_it_ended)
             yield service, cluster.state.cluster_id or ""
         finally:
             await drivers.close()
-            if following is not None:
-                following.cancel()
-                await asyncio.gather(following, return_exceptions=True)
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+            if tasks:
+                await service.close()
 
 
-def _say_why_it_ended(following: asyncio.Task[None]) -> None:
-    if not following.cancelled() and (error := following.exception()) is not None:
-        log.critical("other services' changes are seen no longer: start this one again", exc_info=error)
+def _say_why_it_ended(task: asyncio.Task[None]) -> None:
+    if not task.cancelled() and (error := task.exception()) is not None:
+        log.critical("other services are seen no longer: start this one again", exc_info=error)
+
+
+class AddressTaken(Exception):
+    """Somebody else listens there; the message is for a person."""
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    try:
+        family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
+        listener = socket.socket(family, socket.SOCK_STREAM)
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind((host, port))
+        # Two sockets may be bound to the same address until one of them listens.
+        listener.listen(BACKLOG)
+    except OSError as error:
+        raise AddressTaken(
+            f"cannot listen on {host}:{port}: {error.strerror}; is a pipeline service running there already?"
+        ) from None
+    return listener
 
 
 class _Server(uvicorn.Server):
@@ -91,8 +116,12 @@ async def serve(
     master: str | None,
     ready: Callable[[int], None],
 ) -> None:
-    """Serve until SIGINT or SIGTERM; pipelines go on where they were when it is started again."""
-    worker_id = f"{host}:{port}"
+    """Serve until SIGINT or SIGTERM; pipelines go on where they were when it is started again.
+
+    The address comes first: a service that cannot have it must not take the pipelines from one that has.
+    """
+    listener = _listen(host, port)
+    worker_id = f"{host}:{listener.getsockname()[1]}"
     async with open_service(bootstrap, state_location, master=master, worker_id=worker_id) as (
         service,
         cluster_id,
@@ -104,4 +133,4 @@ async def serve(
         loop = asyncio.get_running_loop()
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(number, lambda: setattr(server, "should_exit", True))
-        await server._serve()
+        await server._serve([listener])

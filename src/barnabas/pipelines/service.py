@@ -3,6 +3,10 @@
 Every change goes to the store first and then to the supervisor, so that a service that is
 started again carries on with what was answered. Errors carry the HTTP code that Connect uses.
 
+One service is in office: the one whose claim is the last in the store. It says every few seconds that
+it is there, and gives the office back when it ends. Others do nothing but follow; one of them takes the
+office when it is given back, or when nothing was heard of its holder for a while.
+
 Changes take turns, from looking at what there is to having stored what shall be: each begins with
 what the one before it has left.
 """
@@ -17,8 +21,11 @@ from collections.abc import AsyncIterator, Mapping
 from dataclasses import replace
 from typing import Any, Protocol
 
+from barnabas.client.cluster_client import ClusterUnreachable
+from barnabas.core.clock import Clock, SystemClock
+from barnabas.core.errors import KafkaError
 from barnabas.core.ids import TopicPartition
-from barnabas.pipelines.checkpoints import committed_offsets
+from barnabas.pipelines.checkpoints import committed_offsets, last_generation, remove_generations
 from barnabas.pipelines.connect_config import spec_of_config
 from barnabas.pipelines.progress import partition_offsets
 from barnabas.pipelines.spec import Part, PipelineSpec
@@ -28,6 +35,9 @@ from barnabas.pipelines.validation import InvalidSpec
 
 log = logging.getLogger(__name__)
 
+BEAT_MS = 5_000
+SILENCE_MS = 20_000
+"""Nothing heard of the service in office for so long: it is taken for dead."""
 CONNECT_STATES = {
     State.STARTING: "UNASSIGNED",
     State.STOPPING: "RUNNING",
@@ -48,11 +58,15 @@ class Store(Protocol):
     def service_id(self) -> str: ...
     @property
     def holder(self) -> Claim | None: ...
+    @property
+    def graves(self) -> Mapping[str, int]: ...
     async def claim(self, worker_id: str) -> None: ...
+    async def beat(self) -> None: ...
+    async def release(self) -> None: ...
     async def load(self) -> dict[str, Stored]: ...
     def follow(self) -> AsyncIterator[Change]: ...
     async def put(self, stored: Stored) -> None: ...
-    async def delete(self, name: str) -> None: ...
+    async def delete(self, name: str, generation: int) -> None: ...
 
 
 class GroupOffsets(Protocol):
@@ -65,7 +79,13 @@ class GroupOffsets(Protocol):
 
 class PipelineService:
     def __init__(
-        self, store: Store, supervisor: Supervisor, groups: GroupOffsets, state_location: str, worker_id: str
+        self,
+        store: Store,
+        supervisor: Supervisor,
+        groups: GroupOffsets,
+        state_location: str,
+        worker_id: str,
+        clock: Clock | None = None,
     ) -> None:
         self.supervisor = supervisor
         self.worker_id = worker_id
@@ -80,29 +100,80 @@ class PipelineService:
         """Why a stored pipeline cannot be run: its configuration makes no sense to this release."""
         self.successor: str | None = None
         """Where the service is that has taken over, if one has."""
+        self._clock = clock or SystemClock()
+        self._holder_id = ""
+        """The service in office."""
+        self._heard_ms = 0
+        """When it was last heard of."""
+        self._graves: dict[str, int] = {}
+        self._burials: set[asyncio.Task[None]] = set()
+        supervisor.on_gone = self._gone
 
     async def open(self) -> None:
         """Take up everything that is stored, from whichever service ran it before."""
         await self._store.claim(self.worker_id)
+        self._holder_id = self._store.service_id
         self._stored = await self._store.load()
+        self._graves = dict(self._store.graves)
         holder = self._store.holder
         if holder is not None and holder.service_id != self._store.service_id:
-            self._let_go(holder.worker_id)  # another one came while this one was opening
+            self._let_go(holder)  # another one came while this one was opening
         for stored in self._stored.values():
             self._supervise(stored)
 
     async def follow(self) -> None:
         """Without end: take up what another service changed, and let go when it has claimed the pipelines."""
         async for change in self._store.follow():
-            if change.claim is not None:
-                if change.writer != self._store.service_id:
-                    self._let_go(change.claim.worker_id)
-                continue
-            async with self._turn:
-                self._follow(change)
+            if change.name:
+                async with self._turn:
+                    self._follow(change)
+            else:
+                await self._heard(change)
+
+    async def close(self) -> None:
+        """Everything here has ended: give the office back, if this service has it."""
+        await asyncio.gather(*self._burials)
+        if self._is_in_office:
+            await self._store.release()
+
+    async def keep_office(self) -> None:
+        """Without end: say that this service is there, or look whether the one in office still is."""
+        while True:
+            await asyncio.sleep(BEAT_MS / 1_000)
+            try:
+                await self.tick()
+            except (KafkaError, ClusterUnreachable, OSError) as error:
+                log.warning("the topic of pipelines cannot be written: %s", error)
+
+    async def tick(self) -> None:
+        if self._is_in_office:
+            await self._store.beat()
+        elif self._clock.now_ms() - self._heard_ms > SILENCE_MS:
+            log.warning("nothing is heard of the pipeline service at %s: taking over", self.successor)
+            await self._take_office()
+
+    @property
+    def _is_in_office(self) -> bool:
+        return self._holder_id == self._store.service_id
+
+    async def _heard(self, change: Change) -> None:
+        if change.claim is not None and change.writer != self._store.service_id:
+            self._let_go(change.claim)
+        elif change.is_gap or (change.is_beat and change.writer == self._holder_id):
+            self._heard_ms = self._clock.now_ms()
+        elif change.is_farewell and change.writer == self._holder_id and not self._is_in_office:
+            log.info("the pipeline service at %s has ended: taking over", self.successor)
+            await self._take_office()
+
+    async def _take_office(self) -> None:
+        await self._store.claim(self.worker_id)
+        self._holder_id, self.successor = self._store.service_id, None
+        self.supervisor.regain()
 
     def _follow(self, change: Change) -> None:
         name = change.name
+        if change.grave is not None:
+            self._graves[name] = change.grave
         if self._unseen[name]:
             # Ours is here or comes later, and is what holds.
             self._unseen[name] -= change.writer == self._store.service_id
@@ -112,9 +183,10 @@ class PipelineService:
         elif self._stored.pop(name, None):
             self._put_down(name)
 
-    def _let_go(self, successor: str) -> None:
-        self.successor = successor
-        self.supervisor.release(f"the pipeline service at {successor} has taken over")
+    def _let_go(self, claim: Claim) -> None:
+        self._holder_id, self.successor = claim.service_id, claim.worker_id
+        self._heard_ms = self._clock.now_ms()
+        self.supervisor.release(f"the pipeline service at {claim.worker_id} has taken over")
 
     def _check_in_charge(self) -> None:
         if self.successor is not None:
@@ -146,14 +218,19 @@ class PipelineService:
         async with self._turn:
             if name in self._stored:
                 raise ServiceError(409, f"Connector {name} already exists")
-            return await self._change(Stored(name, self._checked(name, config), target))
+            return await self._change(self._new(name, self._checked(name, config), target))
+
+    def _new(self, name: str, config: Mapping[str, str], target: Target = Target.RUNNING) -> Stored:
+        """A pipeline that begins where its spec says, whatever one of the same name has left behind."""
+        last = max(self._graves.get(name, -1), last_generation(self._state_location, name))
+        return Stored(name, config, target, last + 1)
 
     async def configure(self, name: str, config: Mapping[str, Any]) -> tuple[Stored, bool]:
         """Set the whole configuration; says whether the pipeline is new."""
         async with self._turn:
             known = self._stored.get(name)
             checked = self._checked(name, config)
-            wanted = Stored(name, checked) if known is None else replace(known, config=checked)
+            wanted = self._new(name, checked) if known is None else replace(known, config=checked)
             return await self._change(wanted), known is None
 
     async def patch(self, name: str, changes: Mapping[str, Any]) -> Stored:
@@ -167,11 +244,27 @@ class PipelineService:
     async def delete(self, name: str) -> None:
         async with self._turn:
             self._check_in_charge()
-            self.stored(name)
-            await self._store.delete(name)
+            last = self.stored(name).generation
+            await self._store.delete(name, last)
+            self._graves[name] = last
             self._unseen[name] += 1
             self._stored.pop(name, None)
             self._put_down(name)
+
+    def _gone(self, spec: PipelineSpec, generation: int) -> None:
+        if self._is_in_office and spec.name not in self._stored:
+            task = asyncio.get_running_loop().create_task(self._bury(spec, generation))
+            self._burials.add(task)
+            task.add_done_callback(self._burials.discard)
+
+    async def _bury(self, spec: PipelineSpec, generation: int) -> None:
+        """Remove what a pipeline that was deleted leaves beside what it wrote."""
+        try:
+            await asyncio.to_thread(remove_generations, self._state_location, spec.name, generation)
+            if await self._groups.offsets(spec.group_id):
+                await self._groups.delete(spec.group_id)
+        except (KafkaError, ClusterUnreachable, OSError) as error:
+            log.warning("the offsets and checkpoints of %s are not all removed: %s", spec.name, error)
 
     async def set_target(self, name: str, target: Target) -> None:
         async with self._turn:

@@ -1,13 +1,17 @@
 """Where pipelines are remembered: a compacted topic of the cluster itself.
 
 One record per pipeline, its name the key, its configuration (secrets as references), target
-state and checkpoint generation the value; a tombstone forgets it. The topic has one partition,
-so its order is the order of changes, and reading it from the start gives the present.
+state and checkpoint generation the value. Of one that is deleted the last generation stays: its
+checkpoints may lie where nobody can remove them, and a pipeline of the same name that is made later
+must not go on with them. The topic has one partition, so its order is the order of changes, and
+reading it from the start gives the present.
 
 The same order settles which of two services runs the pipelines: each writes a claim when it
 opens, under a key that no pipeline can have, and the last claim holds. Whoever follows the topic
-sees a later claim, and knows that it is over. Every record names the service that wrote it, so
-that a follower can tell its own changes from those of others.
+sees a later claim, and knows that it is over. Who holds the claim says so again and again, and takes
+it back when it ends in order (a tombstone); others who hear neither may claim in their turn. Every
+record names the service that wrote it, so that a follower can tell its own changes from those of
+others, and a sign of life or a farewell from one who no longer holds the claim counts for nothing.
 """
 
 from __future__ import annotations
@@ -30,6 +34,7 @@ log = logging.getLogger(__name__)
 
 TOPIC = "__barnabas_pipelines"
 CLAIM_KEY = b"service:claim"
+BEAT_KEY = b"service:beat"
 """No pipeline's name has a colon."""
 PAUSE_MS = 100.0
 WRITER = "writer"
@@ -95,9 +100,17 @@ class Change:
 
     writer: str
     claim: Claim | None = None
+    is_beat: bool = False
+    """The writer says that it is alive."""
+    is_farewell: bool = False
+    """The writer no longer runs the pipelines, if it did."""
+    is_gap: bool = False
+    """Nothing could be read for a while: silence proves nothing."""
     name: str = ""
     stored: Stored | None = None
     """None when the pipeline is forgotten."""
+    grave: int | None = None
+    """Of a pipeline that is forgotten: its last generation."""
 
 
 class PipelineStore:
@@ -110,12 +123,22 @@ class PipelineStore:
         """The first record that `load` has not seen."""
         self.holder: Claim | None = None
         """Whose claim was the last when the pipelines were loaded."""
+        self.graves: dict[str, int] = {}
+        """The last generation of every pipeline that was deleted, when the pipelines were loaded."""
 
     async def claim(self, worker_id: str) -> None:
         """From here on the pipelines are this service's; an earlier one will see it and let go."""
         await self._create()
         value = json.dumps({"service_id": self.service_id, "worker_id": worker_id}).encode()
         await self._send(CLAIM_KEY, value)
+
+    async def beat(self) -> None:
+        """Say that the claim is still held."""
+        await self._send(BEAT_KEY, b"{}")
+
+    async def release(self) -> None:
+        """The pipelines are nobody's from here on, if they were this service's."""
+        await self._send(CLAIM_KEY, None)
 
     async def load(self) -> dict[str, Stored]:
         """Every pipeline there is; the topic is created if this is the first time."""
@@ -127,7 +150,7 @@ class PipelineStore:
             while consumer.positions[0] < end:
                 for change in await _poll(consumer):
                     self.holder = change.claim or self.holder
-                    _replay(found, change)
+                    _replay(found, self.graves, change)
             self._position = consumer.positions[0]
         return found
 
@@ -141,6 +164,7 @@ class PipelineStore:
                 except (KafkaError, ClusterUnreachable, OSError) as error:
                     log.warning("the topic of pipelines cannot be read: %s", error)
                     pause_ms = await self._cluster.pause(pause_ms)
+                    yield Change("", is_gap=True)
                     continue
                 pause_ms = PAUSE_MS
                 for change in changes:
@@ -149,8 +173,8 @@ class PipelineStore:
     async def put(self, stored: Stored) -> None:
         await self._send(stored.name.encode(), stored.to_bytes())
 
-    async def delete(self, name: str) -> None:
-        await self._send(name.encode(), None)
+    async def delete(self, name: str, generation: int) -> None:
+        await self._send(name.encode(), json.dumps({"deleted": generation}).encode())
 
     async def _send(self, key: bytes, value: bytes | None) -> None:
         headers = [(WRITER, self.service_id.encode())]
@@ -184,15 +208,26 @@ def _change(record: Record) -> Change:
     key, value = bytes(record.key), record.value
     writers = [bytes(value or b"").decode() for name, value in record.headers if name == WRITER]
     writer = writers[0] if writers else ""
+    if key == BEAT_KEY:
+        return Change(writer, is_beat=True)
     if key == CLAIM_KEY:
-        return Change(writer, claim=None if value is None else Claim(**json.loads(bytes(value))))
+        if value is None:
+            return Change(writer, is_farewell=True)
+        return Change(writer, claim=Claim(**json.loads(bytes(value))))
     name = key.decode()
-    return Change(writer, name=name, stored=None if value is None else Stored.of_bytes(name, bytes(value)))
+    if value is None:
+        return Change(writer, name=name)
+    document = json.loads(bytes(value))
+    if "deleted" in document:
+        return Change(writer, name=name, grave=int(document["deleted"]))
+    return Change(writer, name=name, stored=Stored.of_bytes(name, bytes(value)))
 
 
-def _replay(found: dict[str, Stored], change: Change) -> None:
+def _replay(found: dict[str, Stored], graves: dict[str, int], change: Change) -> None:
     if not change.name:
         return
+    if change.grave is not None:
+        graves[change.name] = change.grave
     if change.stored is None:
         found.pop(change.name, None)
     else:

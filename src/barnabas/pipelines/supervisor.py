@@ -101,6 +101,8 @@ class Supervisor:
         self._timers = timers
         self._clock = clock
         self._on_change = on_change
+        self.on_gone: Callable[[PipelineSpec, int], None] = lambda _, __: None
+        """Told of a pipeline that was removed, and of its generation, when it runs no more."""
         self._released: str | None = None
         """Why nothing is run here any more."""
 
@@ -114,6 +116,13 @@ class Supervisor:
             elif pipeline.state is not State.STOPPING:
                 self._cancel_retry(pipeline)
                 self._enter(pipeline, State.UNASSIGNED)
+
+    def regain(self) -> None:
+        """Take everything up again that was released."""
+        self._released = None
+        for pipeline in self.pipelines.values():
+            pipeline.last_error = None
+            self._act(pipeline)
 
     def put(self, spec: PipelineSpec, target: Target, generation: int) -> None:
         """Take on a pipeline, or its new spec, target or generation."""
@@ -248,6 +257,7 @@ class Supervisor:
     def _forget_if_gone(self, pipeline: Supervised) -> None:
         if pipeline.removed and pipeline.state not in _AT_WORK:
             self.pipelines.pop(pipeline.spec.name, None)
+            self.on_gone(pipeline.spec, pipeline.generation)
 
 
 def backoff_ms(restart: Restart, failures: int) -> int:

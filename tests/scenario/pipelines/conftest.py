@@ -97,6 +97,7 @@ class RunningService(threading.Thread):
             await serving
             following.cancel()
             await asyncio.gather(following, return_exceptions=True)
+            await service.close()
 
 
 @contextmanager

@@ -234,6 +234,10 @@ def test_of_two_services_the_younger_runs_the_pipelines(pipelines_broker: str, t
                 pass
             assert [name for name, *_ in elder.drivers.started] == ["a"]
             assert [name for name, *_ in younger.drivers.started] == ["a", "b"]
+        state_of(at_elder, "b", "RUNNING")  # the younger one has ended, and gave the office back
+        assert at_elder.put("/connectors/b/pause").status_code == 202
+        state_of(at_elder, "b", "PAUSED")
+        at_elder.put("/connectors/b/resume")
     with (
         running_service(pipelines_broker, tmp_path, "elder:1") as again,
         httpx.Client(base_url=again.url) as http,
@@ -291,8 +295,8 @@ async def test_what_an_elder_was_answered_before_it_saw_the_claim_is_not_lost(pi
         await elder.put(late)
         changes = younger.follow()
         assert await anext(changes) == Change("a", name="late", stored=late)
-        await elder.delete("late")
-        assert await anext(changes) == Change("a", name="late", stored=None)
+        await elder.delete("late", 3)
+        assert await anext(changes) == Change("a", name="late", grave=3)
         await changes.aclose()
 
 

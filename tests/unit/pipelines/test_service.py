@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping
+from pathlib import Path
 
 import pytest
 
 from barnabas.core.clock import ManualClock
 from barnabas.core.ids import TopicPartition
 from barnabas.core.scheduler import ManualScheduler
-from barnabas.pipelines.service import PipelineService, ServiceError
+from barnabas.pipelines.service import SILENCE_MS, PipelineService, ServiceError
 from barnabas.pipelines.spec import PipelineSpec
 from barnabas.pipelines.store import Change, Claim, Stored, Target
 from barnabas.pipelines.supervisor import State, Supervisor
@@ -28,10 +29,20 @@ class SlowStore:
         self.rows: dict[str, Stored] = {}
         self.changes: list[Change] = []
         """What the topic will be found to hold."""
+        self.graves: dict[str, int] = {}
+        self.written: list[str] = []
+        """Claims, beats and farewells."""
         self._turn = asyncio.Lock()
 
     async def claim(self, worker_id: str) -> None:
         self.holder = Claim(self.service_id, worker_id)
+        self.written.append("claim")
+
+    async def beat(self) -> None:
+        self.written.append("beat")
+
+    async def release(self) -> None:
+        self.written.append("release")
 
     async def load(self) -> dict[str, Stored]:
         return {}
@@ -45,7 +56,7 @@ class SlowStore:
             await asyncio.sleep(0)
             self.rows[stored.name] = stored
 
-    async def delete(self, name: str) -> None:
+    async def delete(self, name: str, generation: int) -> None:
         async with self._turn:
             await asyncio.sleep(0)
             self.rows.pop(name, None)
@@ -66,11 +77,16 @@ class NoGroups:
 
 
 class World:
-    def __init__(self) -> None:
-        clock = ManualClock()
+    def __init__(self, state: Path) -> None:
+        self.clock = ManualClock()
+        self.state = state
         self.store = SlowStore()
-        self.supervisor = Supervisor(NoDrivers(), ManualScheduler(clock), clock)
-        self.service = PipelineService(self.store, self.supervisor, NoGroups(), "state", "w:1")
+        self.supervisor = Supervisor(NoDrivers(), ManualScheduler(self.clock), self.clock)
+        self.service = PipelineService(self.store, self.supervisor, NoGroups(), str(state), "w:1", self.clock)
+
+    async def follow(self, *changes: Change) -> None:
+        self.store.changes = list(changes)
+        await self.service.follow()
 
     def check_agreement(self) -> None:
         """What the service believes is what it will find when it is started again."""
@@ -79,8 +95,8 @@ class World:
 
 
 @pytest.fixture
-async def world() -> World:
-    found = World()
+async def world(tmp_path: Path) -> World:
+    found = World(tmp_path)
     await found.service.open()
     return found
 
@@ -148,3 +164,59 @@ async def test_a_change_that_was_stored_though_it_seemed_to_fail_is_taken_up(wor
     await world.service.follow()
     assert world.service.stored("p") == stored
     assert world.service.pipeline("p").state is State.STARTING
+
+
+async def test_a_pipeline_that_is_made_again_has_a_checkpoint_of_its_own(world: World) -> None:
+    """Whether the service remembers the old one, or only its directory does."""
+    checkpoint = world.state / "p" / "0" / "checkpoint"
+    await world.service.create("p", CONFIG, Target.STOPPED)
+    checkpoint.mkdir(parents=True)
+    await world.service.delete("p")
+    assert (await world.service.create("p", CONFIG, Target.STOPPED)).generation == 1
+    await world.service.close()
+    assert not checkpoint.exists()
+    (world.state / "q" / "3").mkdir(parents=True)  # of another cluster's pipeline, say
+    assert (await world.service.configure("q", CONFIG))[0].generation == 4
+    await world.follow(Change("elder", name="r", grave=6))
+    assert (await world.service.create("r", CONFIG)).generation == 7
+
+
+def theirs(worker_id: str = "other:1") -> Change:
+    return Change("other", claim=Claim("other", worker_id))
+
+
+async def test_a_successor_that_ends_gives_the_office_back(world: World) -> None:
+    await world.service.create("p", CONFIG)
+    await world.follow(theirs())
+    assert world.service.successor == "other:1"
+    await world.follow(Change("s", is_farewell=True), Change("third", is_farewell=True))
+    assert world.service.successor == "other:1"  # they had no office to give
+    world.store.written = []
+    await world.follow(Change("other", is_farewell=True))
+    assert world.store.written == ["claim"]
+    assert world.service.successor is None
+    world.supervisor.on_ended("p", 1, None)
+    assert world.service.pipeline("p").state is State.STARTING
+    await world.service.set_target("p", Target.PAUSED)
+    await world.service.close()
+    assert world.store.written[-1] == "release"
+
+
+async def test_a_successor_that_dies_loses_the_office(world: World) -> None:
+    await world.service.create("p", CONFIG)
+    await world.service.tick()
+    assert world.store.written[-1] == "beat"
+    await world.follow(theirs())
+    world.store.written = []
+    for change in (Change("other", is_beat=True), Change("", is_gap=True)):
+        world.clock.advance(ms=SILENCE_MS)
+        await world.service.tick()
+        await world.follow(change)
+    world.clock.advance(ms=SILENCE_MS)
+    await world.service.tick()
+    await world.service.close()
+    assert world.store.written == []
+    await world.follow(Change("third", is_beat=True))
+    world.clock.advance(ms=1)
+    await world.service.tick()
+    assert (world.store.written, world.service.successor) == (["claim"], None)
