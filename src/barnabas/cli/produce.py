@@ -11,7 +11,7 @@ from barnabas.cli.exits import Failure
 from barnabas.cli.json_records import parse_record
 from barnabas.cli.pairs import parse_pairs
 from barnabas.cli.session import bootstrap_option, run
-from barnabas.cli.stdin_lines import read_lines
+from barnabas.cli.stdin_lines import LineTooLong, read_lines
 from barnabas.client.channel import Address
 from barnabas.client.cluster_client import ClusterClient
 from barnabas.client.producer import OutgoingRecord, Producer
@@ -64,10 +64,13 @@ def produce(
     async def action(cluster: ClusterClient) -> int:
         producer = Producer(cluster, acks=ACKS[acks], codec=CODECS[codec])
         first, sent = 1, 0
-        async for lines in read_lines(sys.stdin.fileno()):
-            records = [_parse(parse, line, number) for number, line in enumerate(lines, first)]
-            first += len(lines)
-            sent += await producer.send(topic, records)
+        try:
+            async for lines in read_lines(sys.stdin.fileno()):
+                records = [_parse(parse, line, number) for number, line in enumerate(lines, first)]
+                first += len(lines)
+                sent += await producer.send(topic, records)
+        except LineTooLong as error:
+            raise Failure(f"standard input, after line {first - 1}: {error}") from None
         return sent
 
     sent = run(bootstrap, action)

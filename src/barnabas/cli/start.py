@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from barnabas.cli.exits import Failure, InvalidSettings
+from barnabas.cli.exits import INTERRUPTED, Failure, InvalidSettings
 from barnabas.cli.pairs import parse_pairs
 from barnabas.core.config import read_properties
 from barnabas.core.errors import InvalidConfig
@@ -141,6 +141,10 @@ def _run(config: BrokerConfig, metrics_address: tuple[str, int] | None) -> int:
             option = "--listener" if message.startswith("cannot listen") else "--metrics"
             message += f"; stop what uses it, or choose another {option}"
         raise Failure(message) from None
+    except KeyboardInterrupt:
+        # The second Ctrl-C: whoever sends it does not want to wait.
+        click.echo("barnabas: stopped at once; the next start recovers the logs", err=True)
+        return INTERRUPTED
     except StoreLocked:
         directory = config.log_dirs[0]
         raise Failure(

@@ -15,17 +15,31 @@ from contextlib import suppress
 
 CHUNK_BYTES = 256 * 1024
 CHUNKS_AHEAD = 4
+LINE_BYTES_MAX = 100 * 1024 * 1024
+"""As much as a broker takes in one request (socket.request.max.bytes): a longer line can never be sent."""
+
+
+class LineTooLong(Exception):
+    """Said while the line is still being read: it may have no end."""
 
 
 async def read_lines(file_descriptor: int) -> AsyncIterator[list[bytes]]:
     """Groups of whole lines, without their line ends; a last line needs none."""
-    rest = b""
+    pieces: list[bytes] = []  # of the line that has not ended yet, joined once: it may be long
+    pieces_bytes = 0
     async for chunk in _read_chunks(file_descriptor):
-        *lines, rest = (rest + chunk).split(b"\n")
-        if lines:
+        first, *others = chunk.split(b"\n")
+        pieces.append(first)
+        pieces_bytes += len(first)
+        if others:
+            lines = [b"".join(pieces), *others]
+            rest = lines.pop()
+            pieces, pieces_bytes = [rest], len(rest)
             yield [line.removesuffix(b"\r") for line in lines]
-    if rest:
-        yield [rest.removesuffix(b"\r")]
+        if pieces_bytes > LINE_BYTES_MAX:
+            raise LineTooLong(f"a line is longer than {LINE_BYTES_MAX} bytes, more than a broker takes")
+    if pieces_bytes:
+        yield [b"".join(pieces).removesuffix(b"\r")]
 
 
 async def _read_chunks(file_descriptor: int) -> AsyncIterator[bytes]:

@@ -47,6 +47,8 @@ def run_broker(
         properties = {
             "listeners": "PLAINTEXT://127.0.0.1:0",
             "log.dirs": str(data_dir or scratch),
+            # In production a new group waits for more members; in a test nobody else comes.
+            "group.initial.rebalance.delay.ms": "0",
             **(settings or {}),
         }
         thread = _BrokerThread(BrokerConfig.load(properties))

@@ -15,6 +15,7 @@ from pathlib import Path
 import psutil
 import pytest
 from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient, ConfigResource
 
 from barnabas.core.errors import InvalidConfig
 from barnabas.testing.broker import run_broker
@@ -94,6 +95,7 @@ def test_it_is_the_same_in_every_test(barnabas_broker, barnabas_bootstrap):
     assert barnabas_broker.bootstrap == barnabas_bootstrap
 
 from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient, ConfigResource
 
 """
 
@@ -118,3 +120,13 @@ def test_the_plugin_is_registered_for_pytest() -> None:
     project = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]
     plugin = import_module(project["entry-points"]["pytest11"]["barnabas"])
     assert hasattr(plugin, "barnabas_bootstrap")
+
+
+@pytest.mark.parametrize(("settings", "delay"), [({}, "0"), ({"group.initial.rebalance.delay.ms": "7"}, "7")])
+def test_a_group_does_not_wait_for_others(settings: dict[str, str], delay: str) -> None:
+    """Production's pause before a group's first rebalance would be paid by every test that consumes."""
+    with run_broker(settings) as broker:
+        resource = ConfigResource(ConfigResource.Type.BROKER, str(broker.broker_id))
+        admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+        found = admin.describe_configs([resource])[resource].result(30)
+        assert found["group.initial.rebalance.delay.ms"].value == delay

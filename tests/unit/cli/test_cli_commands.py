@@ -244,3 +244,16 @@ def test_the_nearer_bootstrap_wins() -> None:
             assert (result.exit_code, result.stdout) == (0, "b\n"), result.output
         listed = json.loads(invoke("topic", "list", "--json", "--internal", "--bootstrap", there).stdout)
         assert listed == [{"name": "__consumer_offsets", "partitions": 0}, {"name": "b", "partitions": 1}]
+
+
+def test_a_second_interruption_of_the_broker_is_no_surprise(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def run(*_arguments: object) -> int:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("barnabas.node.main.run", run)
+    result = invoke("start", "--data-dir", str(tmp_path))
+    assert result.exit_code == 130
+    assert "the next start recovers the logs" in result.output
+    assert "Aborted" not in result.output

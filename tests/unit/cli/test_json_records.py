@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from barnabas.cli import stdin_lines
 from barnabas.cli.json_records import dump_record, parse_record
-from barnabas.cli.stdin_lines import read_lines
+from barnabas.cli.stdin_lines import LineTooLong, read_lines
 from barnabas.client.producer import OutgoingRecord
 from barnabas.records.record import Record
 
@@ -78,3 +80,22 @@ async def test_what_arrives_together_stays_together() -> None:
     os.close(writer)
     assert [group async for group in groups] == []
     os.close(reader)
+
+
+async def test_a_line_without_end_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stdin_lines, "LINE_BYTES_MAX", 5)
+    assert await lines_of(b"12345\n123", b"45") == [b"12345", b"12345"]
+    with pytest.raises(LineTooLong):
+        await lines_of(b"1\n123456")
+
+
+async def test_a_long_line_is_joined_once() -> None:
+    """What is not whole yet is kept in pieces: joined at every read, 40 MB took seconds."""
+    reader, writer = os.pipe()
+    line = b"x" * (3 * stdin_lines.CHUNK_BYTES)
+    feeding = asyncio.to_thread(lambda: (os.write(writer, line + b"\nnext"), os.close(writer)))
+    task = asyncio.ensure_future(feeding)
+    found = [each async for lines in read_lines(reader) for each in lines]
+    await task
+    os.close(reader)
+    assert found == [line, b"next"]
