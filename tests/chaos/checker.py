@@ -4,7 +4,8 @@ In the style of Jepsen's Kafka workload: *lost* (acknowledged, and not in the lo
 log twice), *reordered* (a producer's values in another order than it wrote them), *inconsistent* (two views
 of one offset), *phantom* (seen by a reader, and gone), *skipped* and *backward* (a reader that was not given
 every record in its order), *aborted read* and *torn transaction* (a committed reader sees what was aborted,
-or part of what was committed), *copied wrongly* (not exactly once from an input to an output).
+or part of what was committed), *copied wrongly* (not exactly once from an input to an output). What acks=1
+promises, and when anything may be acknowledged, is told by `acknowledgements`.
 """
 
 from __future__ import annotations
@@ -13,16 +14,24 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 from itertools import pairwise
 
-from tests.chaos.history import History, Outcome, Place, Value
+from tests.chaos.acknowledgements import acknowledged_out_of_time, lost_without_a_failover
+from tests.chaos.history import ALL_REPLICAS, History, Outcome, Place, Value, Write
 
 Complaint = str
 
 
 def lost(history: History) -> Iterator[Complaint]:
     present = {value for rows in history.final.values() for _, value in rows}
-    for write in history.writes:
-        if write.outcome is Outcome.ACKNOWLEDGED and write.value not in present:
+    for write in _promised(history):
+        if write.value not in present:
             yield f"lost: {write.value} was acknowledged at {write.topic}-{write.partition}@{write.offset}"
+
+
+def _promised(history: History) -> Iterator[Write]:
+    """What outlives any leader."""
+    for write in history.writes:
+        if write.outcome is Outcome.ACKNOWLEDGED and write.acks == ALL_REPLICAS:
+            yield write
 
 
 def duplicated(history: History) -> Iterator[Complaint]:
@@ -55,8 +64,8 @@ def inconsistent(history: History) -> Iterator[Complaint]:
         for (topic, partition), rows in history.final.items()
         for offset, value in rows
     }
-    for write in history.writes:
-        if write.outcome is Outcome.ACKNOWLEDGED and write.offset is not None:
+    for write in _promised(history):
+        if write.offset is not None:
             place = Place(write.topic, write.partition, write.offset)
             if final.get(place) not in (None, write.value):
                 yield f"inconsistent: {write.value} was acknowledged at {place}, where {final[place]} is"
@@ -132,6 +141,8 @@ CHECKS: tuple[Callable[[History], Iterator[Complaint]], ...] = (
     skipped_or_backward,
     torn_transactions,
     copied_wrongly,
+    lost_without_a_failover,
+    acknowledged_out_of_time,
 )
 
 

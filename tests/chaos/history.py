@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import NamedTuple
 
+ALL_REPLICAS = -1
+
 
 class Outcome(Enum):
     ACKNOWLEDGED = "acknowledged"
@@ -47,6 +49,11 @@ class Write:
     partition: int
     outcome: Outcome = Outcome.UNKNOWN
     offset: int | None = None
+    acks: int = ALL_REPLICAS
+    began_s: float = 0.0
+    """When it was handed to the client; it was sent later."""
+    answered_s: float = 0.0
+    """When the client heard of its end; the broker decided earlier."""
 
 
 @dataclass(slots=True)
@@ -78,5 +85,7 @@ class History:
     """Every partition at the end, read from its start after all has healed."""
     final_committed: dict[tuple[str, int], list[tuple[int, Value]]] = field(default_factory=dict)
     """The same under read_committed."""
+    epochs: dict[Place, int] = field(default_factory=dict)
+    """The leader epochs of what is in `final`, of partitions where they are asked for."""
     copied: dict[str, tuple[str, str]] = field(default_factory=dict)
     """Name of a copying pipeline to its input and output topics: exactly once from one to the other."""

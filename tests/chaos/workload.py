@@ -24,7 +24,7 @@ from confluent_kafka import (
     TopicPartition,
 )
 
-from tests.chaos.history import History, Outcome, Reading, Transaction, Value, Write
+from tests.chaos.history import History, Outcome, Place, Reading, Transaction, Value, Write
 
 PAUSE_S = 0.005
 POLL_S = 0.1
@@ -104,7 +104,9 @@ class Writing(Worker):
     def _work(self) -> None:
         number = 0
         while not self._stop.is_set():
-            write = Write(Value(self.name, number), self._topic, number % self._partitions)
+            write = Write(
+                Value(self.name, number), self._topic, number % self._partitions, began_s=time.monotonic()
+            )
             self._history.writes.append(write)
             self._producer.produce(
                 write.topic, write.value.encode(), partition=write.partition, on_delivery=_settles(write)
@@ -118,6 +120,7 @@ class Writing(Worker):
 def _settles(write: Write) -> Callable[[KafkaError | None, Message], None]:
     def settle(error: KafkaError | None, message: Message) -> None:
         if error is None:
+            write.answered_s = time.monotonic()
             write.outcome, write.offset = Outcome.ACKNOWLEDGED, message.offset()
 
     return settle
@@ -299,9 +302,14 @@ def _next_offsets(messages: Iterable[Message]) -> list[TopicPartition]:
 
 
 def read_all(
-    bootstrap: str, topic: str, partitions: int, *, committed: bool
+    bootstrap: str,
+    topic: str,
+    partitions: int,
+    *,
+    committed: bool,
+    epochs: dict[Place, int] | None = None,
 ) -> dict[tuple[str, int], list[tuple[int, Value]]]:
-    """Every partition from its start to its end."""
+    """Every partition from its start to its end; the leader epochs of its records are put into `epochs`."""
     consumer = Consumer(
         {
             "bootstrap.servers": bootstrap,
@@ -328,6 +336,9 @@ def read_all(
             if error is None:
                 rows = found[topic, message.partition() or 0]
                 rows.append((message.offset() or 0, Value.decode(message.value() or b"")))
+                epoch = message.leader_epoch()
+                if epochs is not None and epoch is not None:
+                    epochs[Place(topic, message.partition() or 0, message.offset() or 0)] = epoch
             elif error.code() == KafkaError._PARTITION_EOF:
                 left.discard(message.partition() or 0)
     finally:

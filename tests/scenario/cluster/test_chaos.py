@@ -7,6 +7,7 @@ import sys
 
 import pytest
 
+from tests.chaos.namespaces import why_not
 from tests.support.broker import REPOSITORY
 from tests.support.zookeeper import require_zookeeper
 
@@ -17,7 +18,12 @@ SECONDS = 90
 def test_nothing_acknowledged_is_lost_while_everything_breaks() -> None:
     require_zookeeper()
     command = [sys.executable, "-m", "tests.chaos.run", "--seconds", str(SECONDS), "--brokers", "3"]
+    uncut = why_not()
+    if uncut is not None:
+        command.append("--loopback")
     done = subprocess.run(
         command, cwd=REPOSITORY, capture_output=True, text=True, errors="replace", check=False, timeout=580
     )
     assert done.returncode == 0, f"{done.stdout[-30_000:]}\n{done.stderr[-5_000:]}"
+    if uncut is not None:
+        pytest.skip(f"passed, but no link was cut and no disk was full: {uncut}")
