@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from barnabas.cluster.znode_json import from_json, reading, to_json
+from barnabas.cluster.znode_json import from_json, int32, reading, text, to_json
 
 _ENDPOINT = re.compile(r"^(?P<listener>[^:]+)://\[?(?P<host>[^/]*?)\]?:(?P<port>-?\d+)$")
 
@@ -37,7 +37,7 @@ class Endpoint(NamedTuple):
             raise ValueError(f"{text!r} is not an endpoint")
         listener = found["listener"].upper()
         protocol = (security_protocols or {}).get(listener, listener)
-        return cls(listener, found["host"], int(found["port"]), protocol)
+        return cls(listener, found["host"], int32(found["port"]), protocol)
 
 
 class BrokerInfo(NamedTuple):
@@ -89,9 +89,14 @@ class BrokerIdZnode:
             if version < 1:
                 raise ValueError(f"version {version}")
             if version == 1:
-                endpoints: tuple[Endpoint, ...] = (Endpoint("PLAINTEXT", fields["host"], fields["port"]),)
+                endpoints: tuple[Endpoint, ...] = (
+                    Endpoint("PLAINTEXT", text(fields["host"]), int32(fields["port"])),
+                )
             else:
-                protocols = fields.get("listener_security_protocol_map")
+                protocols = {
+                    name: text(protocol)
+                    for name, protocol in (fields.get("listener_security_protocol_map") or {}).items()
+                }
                 endpoints = tuple(Endpoint.parse(text, protocols) for text in fields["endpoints"])
             features = {
                 name: (int(versions["min_version"]), int(versions["max_version"]))
@@ -100,7 +105,7 @@ class BrokerIdZnode:
             return BrokerInfo(
                 id=broker_id,
                 endpoints=endpoints,
-                rack=fields.get("rack"),
+                rack=None if fields.get("rack") is None else text(fields["rack"]),
                 features=features,
                 timestamp_ms=int(fields.get("timestamp") or 0),
                 epoch=epoch,

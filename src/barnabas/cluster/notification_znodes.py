@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from barnabas.cluster.znode_json import from_json, reading, to_json
+from barnabas.cluster.znode_json import broker_ids, from_json, int32, reading, text, to_json
 from barnabas.core.ids import TopicPartition
 
 
@@ -14,7 +14,7 @@ def _partitions_json(partitions: Iterable[TopicPartition]) -> list[dict[str, str
 
 def _partitions(data: bytes) -> set[TopicPartition]:
     return {
-        TopicPartition(str(entry["topic"]), int(entry["partition"]))
+        TopicPartition(text(entry["topic"]), int32(entry["partition"]))
         for entry in from_json(data)["partitions"]
     }
 
@@ -68,7 +68,7 @@ class LogDirEventZnode:
     @staticmethod
     def decode(data: bytes) -> int:
         with reading("a log directory event"):
-            return int(from_json(data)["broker"])
+            return int32(from_json(data)["broker"])
 
 
 class DeleteTopicsZnode:
@@ -96,7 +96,7 @@ class ReassignPartitionsZnode:
     def decode(data: bytes) -> dict[TopicPartition, tuple[int, ...]]:
         with reading("the partition reassignment"):
             return {
-                TopicPartition(str(entry["topic"]), int(entry["partition"])): tuple(entry["replicas"])
+                TopicPartition(text(entry["topic"]), int32(entry["partition"])): broker_ids(entry["replicas"])
                 for entry in from_json(data)["partitions"]
             }
 

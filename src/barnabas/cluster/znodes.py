@@ -10,16 +10,27 @@ in `acl_znodes`, and the nodes by which one process tells others of something in
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 from urllib.parse import quote, unquote
 
-from barnabas.cluster.znode_json import from_json, reading, to_json
+from barnabas.cluster.znode_json import (
+    INT32_MAX,
+    broker_ids,
+    from_json,
+    int32,
+    reading,
+    text,
+    to_json,
+)
 from barnabas.core.ids import BrokerId, Uuid
 
 DEFAULT_ENTITY = "<default>"
 """The entity whose configuration holds for all that have none of their own."""
 
 NO_CONTROLLER_EPOCH = 0
+
+PARTITION_COUNT_MAX: Final = 100_000
+"""A node of 1 MB, ZooKeeper's limit, holds fewer partitions. Brokers keep those of a topic in a row."""
 
 
 class ClusterIdZnode:
@@ -32,7 +43,10 @@ class ClusterIdZnode:
     @staticmethod
     def decode(data: bytes) -> str:
         with reading("the cluster id"):
-            return str(from_json(data)["id"])
+            cluster_id = text(from_json(data)["id"])
+            if not cluster_id:
+                raise ValueError("it is empty")
+            return cluster_id
 
 
 class ControllerZnode:
@@ -47,7 +61,7 @@ class ControllerZnode:
     @staticmethod
     def decode(data: bytes) -> BrokerId:
         with reading("the controller"):
-            return BrokerId(int(from_json(data)["brokerid"]))
+            return BrokerId(int32(from_json(data)["brokerid"]))
 
 
 class ControllerEpochZnode:
@@ -60,7 +74,10 @@ class ControllerEpochZnode:
     @staticmethod
     def decode(data: bytes) -> int:
         with reading("the controller epoch"):
-            return int(data)
+            epoch = int32(data)
+            if not 0 <= epoch < INT32_MAX:
+                raise ValueError(f"no epoch follows {epoch}")
+            return epoch
 
 
 class ReplicaAssignment(NamedTuple):
@@ -124,11 +141,15 @@ class TopicZnode:
             adding = fields.get("adding_replicas") or {}
             removing = fields.get("removing_replicas") or {}
             assignment = {
-                int(number): ReplicaAssignment(
-                    tuple(replicas), tuple(adding.get(number, ())), tuple(removing.get(number, ()))
+                int32(number): ReplicaAssignment(
+                    broker_ids(replicas),
+                    broker_ids(adding.get(number, [])),
+                    broker_ids(removing.get(number, [])),
                 )
-                for number, replicas in fields.get("partitions", {}).items()
+                for number, replicas in fields["partitions"].items()
             }
+            if any(not 0 <= number < PARTITION_COUNT_MAX for number in assignment):
+                raise ValueError("a partition has a number that cannot be")
             return TopicInfo(
                 None if topic_id is None else Uuid.parse(topic_id), dict(sorted(assignment.items()))
             )
@@ -171,13 +192,19 @@ class PartitionStateZnode:
         with reading("a partition state"):
             fields = from_json(data)
             return PartitionState(
-                leader=int(fields["leader"]),
-                leader_epoch=int(fields["leader_epoch"]),
-                isr=tuple(fields["isr"]),
-                controller_epoch=int(fields["controller_epoch"]),
-                leader_recovery_state=int(fields.get("leader_recovery_state", 0)),
+                leader=int32(fields["leader"]),
+                leader_epoch=int32(fields["leader_epoch"]),
+                isr=broker_ids(fields["isr"]),
+                controller_epoch=int32(fields["controller_epoch"]),
+                leader_recovery_state=_recovery_state(fields.get("leader_recovery_state", 0)),
                 state_version=state_version,
             )
+
+
+def _recovery_state(value: Any) -> int:
+    if value not in (0, 1):
+        raise ValueError(f"leader recovery state {value!r}")
+    return int(value)
 
 
 class ConfigZnode:

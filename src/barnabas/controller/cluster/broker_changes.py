@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import partial
 
 from barnabas.cluster.broker_znodes import BrokerIdZnode, BrokerInfo
+from barnabas.cluster.znode_json import INT32_MAX
 from barnabas.controller.cluster.assignments import target_replicas
 from barnabas.controller.cluster.broker_channels import BrokerChannels
 from barnabas.controller.cluster.context import ControllerContext
@@ -31,6 +32,21 @@ from barnabas.protocol.messages.leader_and_isr import LeaderAndIsrResponse
 logger = logging.getLogger(__name__)
 
 UNKNOWN_BROKER_EPOCH = -1
+
+
+def registered_ids(names: Iterable[str]) -> list[int]:
+    """The ids of brokers from the names of their nodes."""
+    ids = []
+    for name in names:
+        if name.isascii() and name.isdecimal() and int(name) <= INT32_MAX:
+            ids.append(int(name))
+        else:
+            logger.error("%s/%s is no broker", BrokerIdZnode.PARENT, name)
+    return ids
+
+
+def _is_same(known: Mapping[int, BrokerInfo], broker_id: int, epoch: int) -> bool:
+    return broker_id in known and known[broker_id].epoch == epoch
 
 
 class BrokerChanges:
@@ -58,11 +74,20 @@ class BrokerChanges:
         self._watching = watching
         self._modified = modified
 
+    async def load(self, names: Iterable[str]) -> None:
+        """Know who is registered."""
+        ids = registered_ids(names)
+        await self.watch(ids)
+        self._context.brokers = (await self._store.read_brokers(ids)).brokers
+
     async def process(self, registered: Iterable[int]) -> None:
-        """Compare who is registered with who was; a changed epoch is a broker that was gone in between."""
+        """Compare who is registered with who was; a changed epoch is a broker that was gone in between.
+        Nobody dies of a registration that became unreadable."""
         context = self._context
-        present = await self._store.read_brokers(registered)
+        present, spoilt = await self._store.read_brokers(registered)
         known = context.brokers
+        present.update({each: known[each] for each, epoch in spoilt.items() if _is_same(known, each, epoch)})
+        await self.watch(each for each in spoilt if each not in present)
         new = [broker for broker in present.values() if broker.id not in known]
         dead = [broker_id for broker_id in known if broker_id not in present]
         bounced = [
@@ -142,14 +167,18 @@ class BrokerChanges:
         self._batch.add_update_metadata(context.live_or_shutting_down_broker_ids)
 
     async def modified(self, broker_id: int) -> None:
-        """The registration of a live broker changed: its endpoints or its features."""
-        former = self._context.brokers.get(broker_id)
-        present = (await self._store.read_brokers((broker_id,))).get(broker_id)
-        if former is None or present is None or present.epoch != former.epoch:
-            return
+        """The registration of a broker changed: its endpoints, its features, or that it can be read."""
         await self.watch((broker_id,))
+        former = self._context.brokers.get(broker_id)
+        present = (await self._store.read_brokers((broker_id,))).brokers.get(broker_id)
+        if former is None and present is not None:
+            await self.process((*self._context.brokers, broker_id))
+        elif former is not None and present is not None and present.epoch == former.epoch:
+            self._changed(former, present)
+
+    def _changed(self, former: BrokerInfo, present: BrokerInfo) -> None:
         if present != former:
-            self._context.brokers[broker_id] = present
+            self._context.brokers[present.id] = present
             self._channels.update(present)
             self._batch.add_update_metadata(self._context.live_or_shutting_down_broker_ids)
 

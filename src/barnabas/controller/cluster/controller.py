@@ -25,8 +25,10 @@ from barnabas.cluster.coordination import (
     NoNode,
     SessionClosed,
     SessionExpired,
+    Stat,
     StoreFailed,
 )
+from barnabas.cluster.znode_json import MalformedZnode
 from barnabas.cluster.znodes import (
     ControllerEpochZnode,
     ControllerZnode,
@@ -56,6 +58,8 @@ T = TypeVar("T")
 
 FIRST_REBALANCE_DELAY_MS: Final = 5_000
 LAST_WORDS_MS: Final = 1_000.0
+NO_SESSION: Final = 0
+"""The owner of a node that is not ephemeral."""
 
 
 class KafkaController:
@@ -149,7 +153,7 @@ class KafkaController:
     async def _elect(self) -> None:
         found = await self._watching.data(self._store, ControllerZnode.PATH, self._controller_changed)
         if found is not None:
-            await self._recognise(ControllerZnode.decode(found[0]), found[1].ephemeral_owner)
+            await self._recognise(_named(found[0]), found[1])
             return
         self._end_term()
         self.active_controller_id = NO_LEADER
@@ -158,18 +162,33 @@ class KafkaController:
         except NotController:
             self.events.put("reelection", self._elect, key="elect")
             return
+        except MalformedZnode as error:
+            await self._await_epoch(error)
+            return
         await self._begin_term(controllership)
 
-    async def _recognise(self, named: BrokerId, owner: int) -> None:
+    async def _recognise(self, named: BrokerId, stat: Stat) -> None:
         """There is a controller. A node of our session that names somebody else, or that no term goes
-        with, is nobody's: it is given up, and somebody is elected."""
+        with, is nobody's: it is given up, and somebody is elected. So is one that names nobody and goes
+        with no session; one of another session is left to whoever made it."""
         self.active_controller_id = named
-        is_own = owner == self._znodes.session_id
+        is_own = stat.ephemeral_owner == self._znodes.session_id
         if is_own and named == self._broker_id and self._term is not None:
             return
         self._end_term()
         if is_own:
             await self._give_up_node()
+        elif named == NO_LEADER and stat.ephemeral_owner == NO_SESSION:
+            logger.warning("%s names nobody and belongs to no session: it is removed", ControllerZnode.PATH)
+            await self._delete_node(stat)
+
+    async def _await_epoch(self, error: MalformedZnode) -> None:
+        """No epoch can be taken, and one that is guessed too low is refused by every broker: somebody
+        has to mend the node, and then there is an election."""
+        logger.error("nobody becomes the controller: %s", error)
+        found = await self._watching.data(self._store, ControllerEpochZnode.PATH, self._controller_changed)
+        if found is None or _is_epoch(found[0]):
+            self._controller_changed()
 
     async def _become_controller(self) -> Controllership:
         """Take the node and the next epoch; a lost answer is looked up."""
@@ -243,10 +262,12 @@ class KafkaController:
     async def _give_up_node(self) -> None:
         """Delete `/controller` if it is this session's, so that somebody is elected."""
         found = await self._store.get(ControllerZnode.PATH)
-        if found is None or found[1].ephemeral_owner != self._znodes.session_id:
-            return
+        if found is not None and found[1].ephemeral_owner == self._znodes.session_id:
+            await self._delete_node(found[1])
+
+    async def _delete_node(self, stat: Stat) -> None:
         try:
-            await self._znodes.delete(ControllerZnode.PATH, found[1].version)
+            await self._znodes.delete(ControllerZnode.PATH, stat.version)
         except (NoNode, BadVersion):
             logger.debug("the controller's node changed hands")
 
@@ -416,3 +437,20 @@ class KafkaController:
             lambda term: len(term.context.topics_ineligible_for_deletion),
         )
         figure("active_broker_count", "Live brokers.", lambda term: len(term.context.brokers))
+
+
+def _named(data: bytes) -> BrokerId:
+    """Who is the controller according to its node; nobody if that cannot be read."""
+    try:
+        return ControllerZnode.decode(data)
+    except MalformedZnode as error:
+        logger.error("%s names nobody: %s", ControllerZnode.PATH, error)
+        return NO_LEADER
+
+
+def _is_epoch(data: bytes) -> bool:
+    try:
+        ControllerEpochZnode.decode(data)
+    except MalformedZnode:
+        return False
+    return True

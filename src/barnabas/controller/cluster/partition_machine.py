@@ -24,7 +24,7 @@ from barnabas.core.errors import (
     EligibleLeadersNotAvailable,
     KafkaError,
     PreferredLeaderNotAvailable,
-    StaleControllerEpoch,
+    UnknownServerError,
     UnknownTopicOrPartition,
 )
 from barnabas.core.ids import NO_LEADER, TopicPartition
@@ -50,6 +50,12 @@ class Selection(NamedTuple):
 
 
 Outcome = PartitionState | KafkaError
+
+
+def written_later(partition: TopicPartition, state: PartitionState) -> UnknownServerError:
+    """A state that is not this controller's to change. If there is a later controller, the guard of the
+    next write tells; if there is none, this partition alone is spoilt."""
+    return UnknownServerError(f"the state of {partition} is of controller epoch {state.controller_epoch}")
 
 
 class PartitionMachine:
@@ -118,8 +124,8 @@ class PartitionMachine:
         legal = self._legal(partitions, PartitionStatus.ONLINE)
         states = self._context.partition_states
         new = [partition for partition in legal if states[partition] is PartitionStatus.NEW]
-        others = [partition for partition in legal if states[partition] is not PartitionStatus.NEW]
         outcomes = await self._initialize(new) if new else {}
+        others = [partition for partition in legal if partition not in outcomes]
         if others:
             outcomes.update(await self._elect(others, election))
         for partition, outcome in outcomes.items():
@@ -157,8 +163,14 @@ class PartitionMachine:
             self._context.leadership[partition] = state
             self._batch.add_leader_and_isr(state.isr, partition, state, is_new=True)
             outcomes[partition] = state
+        # One that has a state after all was led before; it is not new, and the election is like any other.
+        led = await self._store.read_states(created.stale)
+        for partition, state in led.items():
+            self._context.leadership[partition] = state
+            self._context.partition_states[partition] = PartitionStatus.OFFLINE
         for partition in created.stale:
-            outcomes[partition] = UnknownTopicOrPartition(f"the state of {partition} cannot be created")
+            if partition not in led:
+                outcomes[partition] = UnknownTopicOrPartition(f"the state of {partition} cannot be created")
         return outcomes
 
     # Elections
@@ -174,7 +186,6 @@ class PartitionMachine:
         remaining = [each for each in partitions if not isinstance(outcomes.get(each), PartitionState)]
         while remaining:
             states = await self._store.read_states(remaining)
-            self._check_epochs(states)
             missing = [partition for partition in remaining if partition not in states]
             outcomes.update({each: UnknownTopicOrPartition(f"{each} has no state") for each in missing})
             decided = await self._elect_by(states, election)
@@ -190,6 +201,9 @@ class PartitionMachine:
         selected: dict[TopicPartition, Selection] = {}
         unclean = await self._unclean_topics(states, election)
         for partition, state in states.items():
+            if state.controller_epoch > self._epoch:
+                outcomes[partition] = written_later(partition, state)
+                continue
             chosen = self._select(partition, state, election, unclean=partition.topic in unclean)
             if isinstance(chosen, KafkaError):
                 outcomes[partition] = chosen
@@ -200,10 +214,6 @@ class PartitionMachine:
             self._elected(partition, states[partition], elected, selected[partition].recipients)
             outcomes[partition] = elected
         return outcomes
-
-    def _check_epochs(self, states: Mapping[TopicPartition, PartitionState]) -> None:
-        if any(state.controller_epoch > self._epoch for state in states.values()):
-            raise StaleControllerEpoch("a later controller has written the states of partitions")
 
     async def _unclean_topics(
         self, states: Mapping[TopicPartition, PartitionState], election: Election

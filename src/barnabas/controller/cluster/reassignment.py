@@ -19,7 +19,7 @@ from barnabas.cluster.znodes import PartitionState, PartitionStateZnode, Replica
 from barnabas.controller.cluster import leader_selection
 from barnabas.controller.cluster.assignments import origin_replicas, reassigned_to, target_replicas
 from barnabas.controller.cluster.context import ControllerContext
-from barnabas.controller.cluster.partition_machine import Election, PartitionMachine
+from barnabas.controller.cluster.partition_machine import Election, PartitionMachine, written_later
 from barnabas.controller.cluster.replica_machine import ReplicaMachine
 from barnabas.controller.cluster.replica_states import PartitionReplica, ReplicaStatus
 from barnabas.controller.cluster.request_batch import RequestBatch
@@ -108,7 +108,7 @@ class Reassignment:
         for partition in sorted(self._context.partitions_being_reassigned):
             assignment = self._context.assignment(partition)
             if concerned(partition, assignment):
-                await self._advance(partition, assignment)
+                await self._start({partition: assignment})
 
     async def complete_if_caught_up(self, partition: TopicPartition) -> None:
         """The ISR changed: perhaps the new replicas are in sync."""
@@ -117,7 +117,7 @@ class Reassignment:
         await self._watch_isr(partition)
         assignment = self._context.assignment(partition)
         if await self._is_complete(partition, assignment):
-            await self._advance(partition, assignment)
+            await self._start({partition: assignment})
 
     def ongoing(self, wanted: Iterable[TopicPartition] | None) -> dict[TopicPartition, ReplicaAssignment]:
         """Moves under way, of the partitions asked for or of all."""
@@ -165,6 +165,7 @@ class Reassignment:
     async def _start(
         self, moves: Mapping[TopicPartition, ReplicaAssignment]
     ) -> dict[TopicPartition, KafkaError | None]:
+        """Take the next step with each move; what is wrong with one of them stops no other."""
         outcomes: dict[TopicPartition, KafkaError | None] = {}
         for partition, move in moves.items():
             try:
@@ -246,7 +247,7 @@ class Reassignment:
             if state is None:
                 raise UnknownTopicOrPartition(f"{partition} has no state")
             if state.controller_epoch > self._epoch:
-                raise StaleControllerEpoch("a later controller has written the states of partitions")
+                raise written_later(partition, state)
             raised = leader_selection.no_op(state)._replace(controller_epoch=self._epoch)
             written = await self._store.update_states({partition: raised})
             if partition in written.done:

@@ -15,10 +15,10 @@ from barnabas.cluster.znodes import PartitionState
 from barnabas.controller.cluster import leader_selection
 from barnabas.controller.cluster.assignments import without
 from barnabas.controller.cluster.context import ControllerContext
+from barnabas.controller.cluster.partition_machine import written_later
 from barnabas.controller.cluster.replica_states import PartitionReplica, ReplicaStatus
 from barnabas.controller.cluster.request_batch import RequestBatch
 from barnabas.controller.cluster.store import ControllerStore
-from barnabas.core.errors import StaleControllerEpoch
 from barnabas.core.ids import TopicPartition
 
 logger = logging.getLogger(__name__)
@@ -126,14 +126,15 @@ class ReplicaMachine:
         found = {partition: known[partition] for partition in partitions if broker_id in known[partition].isr}
         while remaining:
             found.update(await self._store.read_states([each for each in remaining if each not in found]))
-            if any(state.controller_epoch > self._epoch for state in found.values()):
-                raise StaleControllerEpoch("a later controller has written the states of partitions")
             changed = {}
             for partition in remaining:
                 state = found.get(partition)
                 if state is None:
                     # Its topic is being deleted by hand: what was known of it will do.
                     states[partition] = self._context.leadership[partition]
+                elif state.controller_epoch > self._epoch:
+                    logger.error("%s", written_later(partition, state).message)
+                    states[partition] = state
                 elif broker_id in state.isr:
                     narrowed = leader_selection.without_replica(state, broker_id)
                     changed[partition] = narrowed._replace(controller_epoch=self._epoch)

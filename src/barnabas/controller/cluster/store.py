@@ -14,6 +14,7 @@ another controller was elected it fails with STALE_CONTROLLER_EPOCH.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple, TypeVar
@@ -46,7 +47,7 @@ from barnabas.cluster.znodes import (
     TopicZnode,
 )
 from barnabas.controller.cluster.patience import Patience
-from barnabas.core.errors import StaleControllerEpoch, UnknownTopicOrPartition
+from barnabas.core.errors import StaleControllerEpoch, UnknownServerError, UnknownTopicOrPartition
 from barnabas.core.ids import TopicPartition, Uuid
 
 T = TypeVar("T")
@@ -72,6 +73,14 @@ class Written(NamedTuple):
     """As they now stand in the store."""
     stale: list[TopicPartition]
     """Changed by somebody else meanwhile, or gone."""
+
+
+class Registered(NamedTuple):
+    """The brokers that are registered."""
+
+    brokers: dict[int, BrokerInfo]
+    spoilt: dict[int, int]
+    """The epochs of those whose registration cannot be read: they are there, but nobody knows where."""
 
 
 class ControllerStore:
@@ -103,11 +112,18 @@ class ControllerStore:
     async def get_many(self, paths: Sequence[str]) -> list[tuple[bytes, Stat] | None]:
         return await self._patient(lambda: self._znodes.get_many(paths)) if paths else []
 
-    async def read_brokers(self, broker_ids: Iterable[int]) -> dict[int, BrokerInfo]:
-        """Those that are registered."""
+    async def read_brokers(self, broker_ids: Iterable[int]) -> Registered:
         wanted = list(broker_ids)
         nodes = await self.get_many([BrokerIdZnode.path(each) for each in wanted])
-        return _decoded(wanted, nodes, lambda each, data, stat: BrokerIdZnode.decode(each, data, stat.czxid))
+        brokers = _decoded(
+            wanted, nodes, lambda each, data, stat: BrokerIdZnode.decode(each, data, stat.czxid)
+        )
+        spoilt = {
+            each: node[1].czxid
+            for each, node in zip(wanted, nodes, strict=True)
+            if node is not None and each not in brokers
+        }
+        return Registered(brokers, spoilt)
 
     async def read_topics(self, topics: Iterable[str]) -> dict[str, TopicInfo]:
         """Those that exist."""
@@ -132,10 +148,20 @@ class ControllerStore:
         nodes = await self.get_many([ConfigZnode.path(ConfigZnode.TOPICS, name) for name in names])
         allowed = set()
         for name, node in zip(names, nodes, strict=True):
-            text = ConfigZnode.decode(node[0]).get(UNCLEAN_KEY) if node is not None else None
+            try:
+                text = ConfigZnode.decode(node[0]).get(UNCLEAN_KEY) if node is not None else None
+            except MalformedZnode as error:
+                logger.error("topic %s is led by no replica that is not in sync: %s", name, error)
+                continue
             if default if text is None else text.strip().lower() == "true":
                 allowed.add(name)
         return allowed
+
+    async def existing_topics(self, topics: Iterable[str]) -> set[str]:
+        """Which of the topics are in the store, whether they can be read or not."""
+        names = list(topics)
+        nodes = await self.get_many([TopicZnode.path(name) for name in names])
+        return {name for name, node in zip(names, nodes, strict=True) if node is not None}
 
     # Writing
 
@@ -224,12 +250,12 @@ class ControllerStore:
         wanted = list(pending)
         parents = await self.get_many([PartitionStateZnode.partition_path(*each) for each in wanted])
         topics = await self.get_many([TopicZnode.partitions_path(each.topic) for each in wanted])
-        present = await self.read_states(wanted)
-        for each, parent, topic in zip(wanted, parents, topics, strict=True):
-            if present.get(each) == states[each]:
+        nodes = await self.get_many([PartitionStateZnode.path(*each) for each in wanted])
+        for each, parent, topic, node in zip(wanted, parents, topics, nodes, strict=True):
+            if node is not None and node[0] == PartitionStateZnode.encode(states[each]):
                 written.done[each] = states[each]
                 del pending[each]
-            elif each in present or topic is None:
+            elif node is not None or topic is None:
                 written.stale.append(each)
                 del pending[each]
             else:
@@ -248,7 +274,10 @@ class ControllerStore:
             if found is None:
                 raise UnknownTopicOrPartition(f"there is no topic {topic}")
             data, stat = found
-            info = TopicZnode.decode(topic, data)
+            try:
+                info = TopicZnode.decode(topic, data)
+            except MalformedZnode as error:
+                raise UnknownServerError(str(error)) from error
             changed = TopicInfo(info.topic_id or topic_id, change(info.assignment))
             if changed == info:
                 return info
@@ -271,23 +300,63 @@ class ControllerStore:
                 else:
                     break
 
+    async def delete_notes(self, paths: Sequence[str]) -> None:
+        """Delete notes that were heeded; one that somebody put something below is left where it is."""
+        try:
+            await self.delete_all(paths)
+        except NotEmpty:
+            for path in paths:
+                try:
+                    await self.delete_all([path])
+                except NotEmpty:
+                    logger.warning("%s is no note: it has nodes of its own", path)
+
     async def delete_topic(self, topic: str) -> None:
-        """Remove everything about a topic; the mark of its deletion goes with the last of it."""
+        """Remove everything about a topic. Its name is free when its node is gone, so the mark of the
+        deletion and the settings go in the same transaction: they never outlive it, and what is found after a
+        lost answer may be another topic of the name, which the time of its creation tells."""
+        first = await self.exists(TopicZnode.path(topic))
+        last = [
+            DeleteTopicsZnode.path(topic),
+            ConfigZnode.path(ConfigZnode.TOPICS, topic),
+            TopicZnode.path(topic),
+        ]
         while True:
-            below = []
-            for number in await self.children(TopicZnode.partitions_path(topic)):
-                partition = PartitionStateZnode.partition_path(topic, int(number))
-                below += [f"{partition}/state", partition]
-            last = [
-                TopicZnode.path(topic),
-                ConfigZnode.path(ConfigZnode.TOPICS, topic),
-                DeleteTopicsZnode.path(topic),
-            ]
+            await self._delete_partitions(topic)
+            present = await self.get_many(last)
+            node = present[-1]
+            is_another = node is not None and (first is None or node[1].czxid != first.czxid)
+            left = [path for path, found in zip(last, present, strict=True) if found is not None]
+            if is_another or not left:
+                return  # what was asked for is done
             try:
-                await self.delete_all([*below, TopicZnode.partitions_path(topic), *last])
-            except NotEmpty:
-                continue  # somebody put something there meanwhile
+                await self.write([Delete(path) for path in left])
+            except (NoNode, NotEmpty):
+                continue  # somebody put something there meanwhile, or took it away
             return
+
+    async def _delete_partitions(self, topic: str) -> None:
+        """Empty a topic's node: of what belongs there, or, if that is not all, of whatever is there."""
+        top = TopicZnode.partitions_path(topic)
+        partitions = [f"{top}/{number}" for number in await self.children(top)]
+        below = [path for partition in partitions for path in (f"{partition}/state", partition)] + [top]
+        while below:
+            try:
+                await self.delete_all(below)
+            except NotEmpty:
+                logger.warning("topic %s has nodes that nobody knows; they are deleted with it", topic)
+            names = await self.children(TopicZnode.path(topic))
+            below = await self._subtrees([f"{TopicZnode.path(topic)}/{name}" for name in names])
+
+    async def _subtrees(self, paths: Sequence[str]) -> list[str]:
+        """The paths and all below them, from the leaves up; asked for level by level."""
+        levels = [list(paths)]
+        while levels[-1]:
+            found = await asyncio.gather(*map(self.children, levels[-1]))
+            levels.append(
+                [f"{path}/{name}" for path, names in zip(levels[-1], found, strict=True) for name in names]
+            )
+        return [path for level in reversed(levels) for path in level]
 
     async def _patient(self, operation: Callable[[], Awaitable[T]]) -> T:
         return await self._patience.until_answered(operation)

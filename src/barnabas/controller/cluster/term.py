@@ -22,7 +22,7 @@ from barnabas.cluster.notification_znodes import (
     ReassignPartitionsZnode,
 )
 from barnabas.cluster.znodes import TopicZnode
-from barnabas.controller.cluster.broker_changes import BrokerChanges
+from barnabas.controller.cluster.broker_changes import BrokerChanges, registered_ids
 from barnabas.controller.cluster.broker_channels import BrokerChannels
 from barnabas.controller.cluster.context import ControllerContext
 from barnabas.controller.cluster.leader_elections import LeaderElections
@@ -127,7 +127,7 @@ class Term:
         """Read the cluster, and bring it into order."""
         context = self.context
         # What the former controller did not hear of is in the states that are read below.
-        await self._store.delete_all(
+        await self._store.delete_notes(
             [f"{parent}/{name}" for parent in (LogDirEventZnode.PARENT, IsrChangeZnode.PARENT)
              for name in await self._store.children(parent)]
         )  # fmt: skip
@@ -135,9 +135,7 @@ class Term:
         await self._watch_children(LogDirEventZnode.PARENT, self.log_dirs_failed)
         marked = await self._watch_children(DeleteTopicsZnode.PARENT, self.topics_marked)
         topics = await self._watch_children(TopicZnode.PARENT, self.topics_changed)
-        broker_ids = await self._watch_children(BrokerIdZnode.PARENT, self.brokers_changed)
-        context.brokers = await self._store.read_brokers(map(int, broker_ids))
-        await self.brokers.watch(context.brokers)
+        await self.brokers.load(await self._watch_children(BrokerIdZnode.PARENT, self.brokers_changed))
         await self.topics.load(topics)
         context.leadership = await self._store.read_states(context.all_partitions())
         self.channels.add(context.brokers.values())
@@ -192,7 +190,7 @@ class Term:
         )
 
     def _topic_modified(self, topic: str) -> None:
-        self._enqueue("topic modification", lambda: self.topics.modified(topic), key=TopicZnode.path(topic))
+        self._enqueue("topic modification", lambda: self.topic_modified(topic), key=TopicZnode.path(topic))
 
     def _reassigned_isr_changed(self, partition: TopicPartition) -> None:
         self._enqueue(
@@ -205,10 +203,15 @@ class Term:
 
     async def brokers_changed(self) -> None:
         registered = await self._watch_children(BrokerIdZnode.PARENT, self.brokers_changed)
-        await self.brokers.process(map(int, registered))
+        await self.brokers.process(registered_ids(registered))
 
     async def topics_changed(self) -> None:
         await self.topics.process(await self._watch_children(TopicZnode.PARENT, self.topics_changed))
+
+    async def topic_modified(self, topic: str) -> None:
+        if await self.topics.modified(topic):
+            # Nobody could tell what to delete before.
+            await self.topics_marked()
 
     async def topics_marked(self) -> None:
         marked = await self._watch_children(DeleteTopicsZnode.PARENT, self.topics_marked)
@@ -228,7 +231,7 @@ class Term:
         known = [partition for partition in sorted(partitions) if partition in self.context.leadership]
         self.context.leadership.update(await self._store.read_states(known))
         self.batch.add_update_metadata(self.context.live_or_shutting_down_broker_ids, known)
-        await self._store.delete_all(paths)
+        await self._store.delete_notes(paths)
         for partition in known:
             await self.reassignment.complete_if_caught_up(partition)
 
@@ -238,7 +241,7 @@ class Term:
         brokers = set(await self._store.read_notes(paths, LogDirEventZnode.decode))
         if brokers:
             await self.brokers.log_dirs_failed(brokers)
-        await self._store.delete_all(paths)
+        await self._store.delete_notes(paths)
 
     async def reassignment_asked(self) -> None:
         if await self._watch_request(ReassignPartitionsZnode.PATH, self.reassignment_asked):

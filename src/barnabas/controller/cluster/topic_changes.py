@@ -6,6 +6,7 @@ import logging
 from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import partial
 
+from barnabas.cluster.znode_json import MalformedZnode
 from barnabas.cluster.znodes import ReplicaAssignment, TopicInfo, TopicZnode
 from barnabas.controller.cluster.context import ControllerContext
 from barnabas.controller.cluster.partition_machine import Election, PartitionMachine
@@ -72,16 +73,25 @@ class TopicChanges:
         if new:
             await self.bring_up(await self.load(new))
 
-    async def modified(self, topic: str) -> None:
-        """A topic's znode changed: perhaps it has more partitions now."""
+    async def modified(self, topic: str) -> bool:
+        """A topic's znode changed: perhaps it has more partitions now, or it can be read at last. Returns
+        whether the topic is known since now."""
         context = self._context
-        path = TopicZnode.path(topic)
         if topic not in context.assignments:
-            return
+            await self.bring_up(await self.load((topic,)))
+            return topic in context.assignments
+        path = TopicZnode.path(topic)
         found = await self._watching.data(self._store, path, lambda: self._modified(topic))
-        if found is None:
-            return
-        present = TopicZnode.decode(topic, found[0]).assignment
+        if found is not None:
+            try:
+                await self._grow(topic, TopicZnode.decode(topic, found[0]).assignment)
+            except MalformedZnode as error:
+                logger.error("what is known of it goes on: %s", error)
+        return False
+
+    async def _grow(self, topic: str, present: Mapping[int, ReplicaAssignment]) -> None:
+        """Begin with partitions that are new."""
+        context = self._context
         known = context.assignments[topic]
         added = {number: each for number, each in present.items() if number not in known}
         if not added:
@@ -96,6 +106,8 @@ class TopicChanges:
 
     async def bring_up(self, partitions: Collection[TopicPartition]) -> None:
         """Give new partitions their first leaders."""
+        if not partitions:
+            return
         context = self._context
         logger.info("%d new partitions", len(partitions))
         replicas = context.replicas_of_partitions(partitions)

@@ -62,9 +62,12 @@ class TopicDeletion:
                 context.topics_ineligible_for_deletion.add(topic)
 
     async def drop_marks_without_topic(self, marked: Collection[str]) -> set[str]:
-        """The topics among `marked` that are there, if deleting is allowed; other marks are removed."""
+        """The topics among `marked` that are known, if deleting is allowed. Marks of topics that are not
+        there are removed; that of one which cannot be read waits until it can."""
         known = set(marked) & self._context.assignments.keys() if self._is_enabled() else set()
         useless = set(marked) - known
+        if useless and self._is_enabled():
+            useless -= await self._store.existing_topics(useless)
         if useless:
             logger.warning("these topics are not deleted: %s", ", ".join(sorted(useless)))
             await self._store.delete_all([DeleteTopicsZnode.path(topic) for topic in sorted(useless)])

@@ -2,15 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path
 
+import pytest
+
+from barnabas.cluster.coordination import ConnectionLoss, Operation, Result
 from barnabas.cluster.notification_znodes import DeleteTopicsZnode
-from barnabas.cluster.topics import add_partitions, mark_for_deletion
+from barnabas.cluster.topics import (
+    add_partitions,
+    create_topic,
+    mark_for_deletion,
+    read_config,
+    read_topic,
+    write_config,
+)
 from barnabas.cluster.znodes import ConfigZnode, TopicZnode
 from barnabas.controller.cluster.settings import ControllerSettings
 from barnabas.core.errors import KafkaStorageError
-from barnabas.core.ids import TopicPartition
+from barnabas.core.ids import TopicPartition, Uuid
 from barnabas.protocol.messages.stop_replica import StopReplicaRequest
 from barnabas.protocol.messages.update_metadata import UpdateMetadataRequest
 from tests.unit.controller.cluster.support import Cluster
@@ -167,3 +178,56 @@ async def test_a_deletion_that_no_controller_saw_is_done_by_the_next(cluster: Cl
     await cluster.settle()
     assert cluster.active.id == 2
     await assert_gone(cluster, "t")
+
+
+async def test_a_topic_made_anew_is_not_deleted_by_a_deletion_whose_answer_was_lost(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The name is free at once; who repeats the deletion finds another topic there."""
+    await cluster.create("t", {0: [2, 3]}, {"retention.ms": "1000"})
+    session = cluster.members[1].session
+    multi = session.multi
+    lost: list[int] = []
+    second = Uuid.generate(cluster.randomness)
+
+    async def lose_the_answer(operations: Sequence[Operation]) -> list[Result]:
+        results = await multi(operations)
+        if not lost and any(operation.path == DeleteTopicsZnode.path("t") for operation in operations):
+            lost.append(1)
+            await create_topic(cluster.admin, "t", second, {0: [3]}, {"retention.ms": "2000"}, {})
+            raise ConnectionLoss
+        return results
+
+    monkeypatch.setattr(session, "multi", lose_the_answer)
+    await cluster.delete("t")
+    await cluster.advance(ms=100)
+    assert lost
+    info, _ = await read_topic(cluster.admin, "t")
+    assert info.topic_id == second
+    assert await read_config(cluster.admin, ConfigZnode.TOPICS, "t") == {"retention.ms": "2000"}
+    assert cluster.term.context.topic_ids["t"] == second
+    assert cluster.brokers[3].roles[T0].leader == 3
+
+
+async def test_the_settings_of_a_topic_go_with_its_name(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However its nodes are divided into transactions: who makes the topic anew keeps what it is given."""
+    monkeypatch.setattr("barnabas.controller.cluster.store.OPERATIONS_PER_TRANSACTION_MAX", 1)
+    await cluster.create("t", {0: [2], 1: [3]}, {"retention.ms": "1000"})
+    session = cluster.members[1].session
+    multi = session.multi
+    remade: list[int] = []
+
+    async def remake(operations: Sequence[Operation]) -> list[Result]:
+        results = await multi(operations)
+        if not remade and await cluster.admin.exists(TopicZnode.path("t")) is None:
+            remade.append(1)
+            await cluster.admin.create(TopicZnode.path("t"), TopicZnode.encode(None, {}))
+            await write_config(cluster.admin, ConfigZnode.TOPICS, "t", {"retention.ms": "2000"})
+        return results
+
+    monkeypatch.setattr(session, "multi", remake)
+    await cluster.delete("t")
+    assert remade
+    assert await read_config(cluster.admin, ConfigZnode.TOPICS, "t") == {"retention.ms": "2000"}
