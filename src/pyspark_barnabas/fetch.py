@@ -92,6 +92,14 @@ def read_range(cluster: Cluster, wanted: OffsetRange, options: FetchOptions) -> 
             yield from decode_pieces(batches, place, piece.start, wanted.end)
 
 
+def read_batches(cluster: Cluster, wanted: OffsetRange, options: FetchOptions) -> Iterator[RecordBatch]:
+    """The batches of the range as they are in the log, markers and aborted ones too."""
+    for piece in _RangeFetcher(cluster, wanted, options):
+        for batch in iterate_whole_batches(piece.records):
+            if wanted.start <= batch.base_offset < wanted.end:
+                yield batch
+
+
 @dataclass(slots=True)
 class _Answer:
     records: Buffer

@@ -50,7 +50,7 @@ def keep(cluster: Cluster, transaction: Transaction, topic: str, group: str, mar
         base_sequence=0,
     )
     sender = BatchSender(cluster, transactional_id=transaction.transactional_id)
-    sender.send([Outgoing(place, 0, batch)])
+    sender.send([Outgoing(place, 0, batch, 1)])
     sender.flush()
 
 

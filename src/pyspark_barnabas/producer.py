@@ -9,7 +9,7 @@ in the order of its sequence numbers, one at a time; that is slow and rare.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
@@ -36,6 +36,7 @@ PRODUCE_VERSION: Final = 11
 IN_FLIGHT_MAX: Final = 4
 """The broker remembers five batches of a producer, so one more may be on its way at most."""
 DELIVERY_TIMEOUT_MS: Final = 120_000
+UNKNOWN_OFFSET: Final = -1
 
 
 @dataclass(slots=True, eq=False)
@@ -45,6 +46,11 @@ class Outgoing:
     place: TopicPartition
     sequence: int
     records: bytearray
+    record_count: int
+
+
+Acknowledged = Callable[[Outgoing, int], None]
+"""Hears of each batch and the offset that it got; -1 when the broker knew it, but not where it is."""
 
 
 class BatchSender:
@@ -57,11 +63,13 @@ class BatchSender:
         transactional_id: str | None = None,
         request_timeout_ms: int = 30_000,
         delivery_timeout_ms: float = DELIVERY_TIMEOUT_MS,
+        acknowledged: Acknowledged | None = None,
     ) -> None:
         self._cluster = cluster
         self._transactional_id = transactional_id
         self._request_timeout_ms = request_timeout_ms
         self._delivery_timeout_ms = delivery_timeout_ms
+        self._acknowledged: Acknowledged = acknowledged or (lambda _batch, _offset: None)
         self._in_flight: dict[Connection, list[list[Outgoing]]] = defaultdict(list)
         self._failed: list[Outgoing] = []
 
@@ -125,8 +133,11 @@ class BatchSender:
             self._lose(connection, error)
             return
         group = {each.place: each for each in self._in_flight[connection].pop(0)}
-        for place, refusal in _errors(answer):
-            self._fail([group[place]], refusal)
+        for place, base_offset, refusal in _results(answer):
+            if refusal is None:
+                self._acknowledged(group[place], base_offset)
+            else:
+                self._fail([group[place]], refusal)
 
     def _lose(self, connection: Connection, error: KafkaError) -> None:
         """Nobody knows which of its requests arrived; sequence numbers make sending again safe."""
@@ -136,6 +147,8 @@ class BatchSender:
 
     def _fail(self, group: list[Outgoing], error: KafkaError) -> None:
         if isinstance(error, DuplicateSequenceNumber):
+            for batch in group:
+                self._acknowledged(batch, UNKNOWN_OFFSET)
             return
         # Behind a batch that failed, its successors are out of order; they come again after it.
         is_behind = isinstance(error, OutOfOrderSequenceNumber) and any(
@@ -153,25 +166,30 @@ class BatchSender:
             try:
                 connection = self._cluster.leader(batch.place)
                 answer = connection.ask(self._request([batch]), ProduceResponse, version_max=PRODUCE_VERSION)
-                for _, error in _errors(answer):
-                    raise error
+                ((_, base_offset, refusal),) = _results(answer)
+                if refusal is not None:
+                    raise refusal
             except DuplicateSequenceNumber:
+                self._acknowledged(batch, UNKNOWN_OFFSET)
                 return
             except KafkaError as error:
                 if not error.retriable or self._cluster.clock.monotonic_ms() > deadline_ms:
                     raise
             else:
+                self._acknowledged(batch, base_offset)
                 return
             pause_ms = pause(pause_ms)
             self._cluster.forget_leaders()
 
 
-def _errors(answer: ProduceResponse) -> Iterable[tuple[TopicPartition, KafkaError]]:
+def _results(answer: ProduceResponse) -> Iterator[tuple[TopicPartition, int, KafkaError | None]]:
     for topic in answer.responses:
         for row in topic.partition_responses:
+            place = TopicPartition(topic.name, row.index)
+            error = None
             if row.error_code:
-                place = TopicPartition(topic.name, row.index)
-                yield place, error_for(row.error_code, f"writing to {place}: {row.error_message or ''}")
+                error = error_for(row.error_code, f"writing to {place}: {row.error_message or ''}")
+            yield place, row.base_offset, error
 
 
 def init_idempotent(cluster: Cluster) -> tuple[int, int]:

@@ -6,6 +6,7 @@ encoded, and sent; so a task holds little, and batches are large even when parti
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final
@@ -19,10 +20,11 @@ from barnabas.core.ids import TopicPartition
 from barnabas.records.compression import Codec
 from pyspark_barnabas import encode
 from pyspark_barnabas.cluster import Cluster
-from pyspark_barnabas.encode import Producer, Rows
+from pyspark_barnabas.encode import Rows
+from pyspark_barnabas.lanes import Lane
 from pyspark_barnabas.options import OptionError
 from pyspark_barnabas.partitioner import as_binary, assign
-from pyspark_barnabas.producer import BatchSender, Outgoing
+from pyspark_barnabas.producer import Outgoing
 from pyspark_barnabas.varints import Ints
 
 FLUSH_BYTES: Final = 2 << 20
@@ -64,24 +66,23 @@ class RowWriter:
     def __init__(
         self,
         cluster: Cluster,
-        sender: BatchSender,
-        producer: Producer,
+        choose_lane: Callable[[list[TopicPartition]], Lane],
         options: RowOptions,
         *,
         task: int,
-        before_first: Callable[[list[TopicPartition]], None] | None = None,
-        first_records: int | None = None,
     ) -> None:
+        """`choose_lane` is asked before each flush, and told which partitions it is for."""
         self._cluster = cluster
-        self._sender = sender
-        self._producer = producer
+        self._choose_lane = choose_lane
         self._options = options
         self._sticky = task
-        self._before_first = before_first
-        self._first_records = first_records
+        self._lanes: list[Lane] = []
         self._partition_counts: dict[str, int] = {}
-        self.sequences: dict[TopicPartition, int] = {}
+
+    @property
+    def records(self) -> dict[TopicPartition, int]:
         """How many records each partition got."""
+        return dict(sum((Counter(lane.sequences) for lane in self._lanes), Counter()))
 
     def write(self, batches: Iterator[pa.RecordBatch]) -> None:
         gathered: list[pa.RecordBatch] = []
@@ -96,7 +97,8 @@ class RowWriter:
                 gathered, gathered_bytes = [], 0
         if gathered:
             self._write(gathered)
-        self._sender.flush()
+        for lane in self._lanes:
+            lane.sender.flush()
 
     def _write(self, gathered: list[pa.RecordBatch]) -> None:
         table = pa.Table.from_batches(gathered).combine_chunks()
@@ -105,14 +107,20 @@ class RowWriter:
             for name in table.column_names
             if name.lower() in COLUMNS
         }
-        rounds: list[list[Outgoing]] = []
+        rounds: dict[tuple[int, int], list[Outgoing]] = {}
         for topic, rows in self._by_topic(columns):
-            for number, batch in self._encoded(topic, rows):
-                while len(rounds) <= number:
-                    rounds.append([])
-                rounds[number].append(batch)
-        for each in rounds:
-            self._sender.send(each)
+            for lane, number, batch in self._encoded(topic, rows):
+                rounds.setdefault((lane, number), []).append(batch)
+        for lane, number in sorted(rounds):
+            self._lanes[lane].sender.send(rounds[lane, number])
+        for each in self._lanes:
+            each.rest()
+
+    def _lane(self, places: list[TopicPartition]) -> int:
+        lane = self._choose_lane(places)
+        if lane not in self._lanes:
+            self._lanes.append(lane)
+        return self._lanes.index(lane)
 
     def _by_topic(self, columns: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
         if self._options.topic is not None:
@@ -125,8 +133,8 @@ class RowWriter:
             chosen = pc.equal(topics, topic)
             yield topic, {name: column.filter(chosen) for name, column in columns.items()}
 
-    def _encoded(self, topic: str, columns: dict[str, Any]) -> Iterator[tuple[int, Outgoing]]:
-        """The batches of one topic, each with how many of its partition came before it."""
+    def _encoded(self, topic: str, columns: dict[str, Any]) -> Iterator[tuple[int, int, Outgoing]]:
+        """The batches of one topic, each with its lane and how many of its partition came before it."""
         chosen = self._partitions(topic, columns)
         order = np.argsort(chosen, kind="stable")
         used, starts = np.unique(chosen[order], return_index=True)
@@ -134,32 +142,25 @@ class RowWriter:
             wanted = pa.array(order)
             columns = {name: column.take(wanted) for name, column in columns.items()}
         places = [TopicPartition(topic, int(partition)) for partition in used]
-        if self._before_first is not None:
-            self._before_first([place for place in places if place not in self.sequences])
+        chosen_lane = self._lane(places)
+        lane = self._lanes[chosen_lane]
         bounds = [*starts.tolist(), len(chosen)]
         now_ms = self._cluster.clock.now_ms()
         for place, first, last in zip(places, bounds, bounds[1:], strict=False):
             pieces = {name: column.slice(first, last - first) for name, column in columns.items()}
             rows = Rows(pieces.get("key"), pieces["value"], pieces.get("headers"))
-            cuts = self._cuts(place, rows)
+            cuts = encode.cuts_by_size(encode.sizes(rows), self._options.batch_bytes)
             for number, payload in enumerate(encode.payloads(rows, cuts)):
-                sequence = self.sequences.get(place, 0)
+                sequence = lane.sequences.get(place, 0)
                 records = encode.seal(
                     payload,
                     codec=self._options.codec,
                     timestamp_ms=now_ms,
-                    producer=self._producer,
+                    producer=lane.producer,
                     base_sequence=sequence & 0x7FFF_FFFF,
                 )
-                self.sequences[place] = sequence + payload.record_count
-                yield number, Outgoing(place, sequence, records)
-
-    def _cuts(self, place: TopicPartition, rows: Rows) -> Ints:
-        cuts = encode.cuts_by_size(encode.sizes(rows), self._options.batch_bytes)
-        first = self._first_records
-        if first is not None and place not in self.sequences and first < len(rows.values):
-            return np.union1d(cuts, np.array([first]))
-        return cuts
+                lane.sequences[place] = sequence + payload.record_count
+                yield chosen_lane, number, Outgoing(place, sequence, records, payload.record_count)
 
     def _partitions(self, topic: str, columns: dict[str, Any]) -> Ints:
         if topic not in self._partition_counts:

@@ -19,16 +19,17 @@ also bumps the epoch: the commit is refused and the batch is run again.
 may be shared as long as each output partition has one writer: `exactly_once` arranges the rows so.
 Each task reports which partitions it wrote to, and a partition that two tasks claim stops the commit.
 
-**Tasks that run again.** Within one epoch a second attempt at a task (a retry, a speculative copy, a
-stage that is run again) may meet what the first has written. It must not be mixed with it, because
-rows may come out of a shuffle in another order. A new sequence starts at 0, so the second attempt is
-refused with OUT_OF_ORDER_SEQUENCE_NUMBER, unless the broker takes its batch for a retry of the first
-attempt's. It does so only if first and last sequence number agree, therefore attempts cut their first
-batch at different places: at a number of records that derives from the attempt's id. (A partition
-that one batch holds entirely has the same rows in either attempt, so taking one for the other is
-right.) Refused attempts fail the batch; Spark or whoever supervises the query starts it again, with a
-new epoch. So a retried task succeeds when its first attempt wrote nothing, and otherwise costs the
-batch, never a record.
+**Tasks that run again.** A task that dies once is an everyday event, and so are a speculative copy and a
+stage that is run again. Two attempts at a task must not be mixed, because rows may come out of a
+shuffle in another order, and rows of an attempt that does not count must not be committed, though a
+transaction can only be committed whole. So at most one attempt ever writes to a partition in the
+batch's transaction (`claims`); every other one writes beside it, where nobody sees it (`staging`).
+Spark says which attempt at each task counts. If these are the only ones that have touched the
+transaction, and they always are when no task ran twice, it is committed as it is. Otherwise it is aborted,
+and what the attempts that count have written, in it or beside it, is copied from the log into the next
+one (`copying`), under an epoch that no task has. So a task's retry costs a second writing of its batch,
+never a record, and the query goes on. The next epoch is given to none but the driver of the last one,
+so a driver that was replaced cannot come back this way.
 """
 
 from __future__ import annotations
@@ -37,6 +38,7 @@ import json
 import logging
 import posixpath
 from collections.abc import Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -47,15 +49,15 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
-from barnabas.core.errors import OutOfOrderSequenceNumber
+from barnabas.core.errors import OutOfOrderSequenceNumber, UnsupportedVersion
 from barnabas.core.ids import TopicPartition
-from pyspark_barnabas import markers
+from pyspark_barnabas import copying, markers
 from pyspark_barnabas import options as parse
 from pyspark_barnabas import txn as transactions
+from pyspark_barnabas.attempts import Attempt
 from pyspark_barnabas.cluster import Cluster
-from pyspark_barnabas.encode import Producer
+from pyspark_barnabas.lanes import Written
 from pyspark_barnabas.options import OptionError, Options
-from pyspark_barnabas.producer import DELIVERY_TIMEOUT_MS, BatchSender
 from pyspark_barnabas.rows import RowWriter
 from pyspark_barnabas.txn import Transaction
 from pyspark_barnabas.writer import row_options
@@ -63,16 +65,11 @@ from pyspark_barnabas.writer import row_options
 TRANSACTION_TIMEOUT_MS: Final = 900_000
 """The longest that brokers allow by default."""
 MARKER: Final = "barnabas-batch"
-FIRST_CUT_MAX: Final = 499
-"""A prime: attempts whose ids differ by anything but a multiple of it cut differently."""
+ONE_WRITER_EACH: Final = "give each output partition one writer with pyspark_barnabas.exactly_once(df, ...)"
 QUERY_ID: Final = "sql.streaming.queryId"
 BATCH_ID: Final = "streaming.sql.batchId"
 
 _log = logging.getLogger(__name__)
-
-
-class TaskRunAgain(RuntimeError):
-    """An earlier attempt at this task has written in this transaction already."""
 
 
 @dataclass
@@ -83,6 +80,10 @@ class TransactionPart(WriterCommitMessage):
     transaction: Transaction
     is_done_before: bool = False
     records: dict[TopicPartition, int] = field(default_factory=dict)
+    direct: Written | None = None
+    """In the transaction."""
+    staged: Written | None = None
+    """Beside it, and later than what is in it."""
 
 
 def batch_marker(query_id: str, batch_id: int) -> str:
@@ -156,35 +157,21 @@ class _Sink:
             if last_committed_batch(cluster, self._group, query_id, self._marker_topic) >= batch_id:
                 part.is_done_before = True
                 return part
-            part.records = self._write_rows(cluster, transaction, rows, context)
+            self._write_rows(cluster, part, rows, context)
         return part
 
     def _write_rows(
-        self, cluster: Cluster, transaction: Transaction, rows: Iterator[pa.RecordBatch], context: TaskContext
-    ) -> dict[TopicPartition, int]:
-        sender = BatchSender(
-            cluster,
-            transactional_id=transaction.transactional_id,
-            delivery_timeout_ms=DELIVERY_TIMEOUT_MS,
-        )
-        writer = RowWriter(
-            cluster,
-            sender,
-            Producer(transaction.producer_id, transaction.epoch, is_transactional=True),
-            self._rows,
-            task=context.partitionId(),
-            before_first=lambda places: transactions.add_partitions(cluster, transaction, places),
-            first_records=1 + context.taskAttemptId() % FIRST_CUT_MAX,
-        )
+        self, cluster: Cluster, part: TransactionPart, rows: Iterator[pa.RecordBatch], context: TaskContext
+    ) -> None:
+        task = context.partitionId()
+        attempt = Attempt(cluster, part.transaction, task=task, attempt=context.attemptNumber())
+        writer = RowWriter(cluster, attempt.choose_lane, self._rows, task=task)
         try:
-            writer.write(rows)
+            with closing(attempt):
+                writer.write(rows)
         except OutOfOrderSequenceNumber as error:
-            raise TaskRunAgain(
-                f"{error.message}: another task or an earlier attempt at this one wrote there in this "
-                "transaction; the batch must be run again (use pyspark_barnabas.exactly_once to give each "
-                "output partition one writer)"
-            ) from error
-        return writer.sequences
+            raise OptionError(f"{error.message}: {ONE_WRITER_EACH}") from error
+        part.records, part.direct, part.staged = writer.records, attempt.direct, attempt.staged
 
     # -- on the driver ------------------------------------------------------------------------
 
@@ -192,21 +179,37 @@ class _Sink:
         mine = [part for part in parts if isinstance(part, TransactionPart)]
         if not mine or all(part.is_done_before for part in mine):
             return
-        transaction, query_id = mine[0].transaction, mine[0].query_id
+        query_id = mine[0].query_id
         _check_one_writer_each(mine)
         places = sorted({place for part in mine for place in part.records})
-        offsets = self._source_offsets(batch_id)
-        if not offsets and places:
-            # Nothing to commit for a source that has no offsets, but the name must be kept somewhere.
-            offsets = {places[0]: batch_id}
-        if not offsets:
-            return
         with Cluster(self._config) as cluster:
+            offsets = self._source_offsets(batch_id)
+            if not offsets and places:
+                # Nothing to commit for a source that has no offsets, but the name must be kept somewhere.
+                offsets = {places[0]: batch_id}
+            if not offsets:
+                return
+            transaction = self._settled(cluster, mine)
             marker = batch_marker(query_id, batch_id)
             if self._marker_topic is not None:
                 markers.keep(cluster, transaction, self._marker_topic, self._group, marker)
             self._commit_offsets(cluster, transaction, offsets, marker)
             self._end(cluster, transaction)
+
+    def _settled(self, cluster: Cluster, parts: Sequence[TransactionPart]) -> Transaction:
+        """An open transaction with the rows of `parts` and no others."""
+        transaction = parts[0].transaction
+        if _has_no_others(cluster, parts):
+            return transaction
+        assert self._timeout_ms is not None
+        again = transactions.begin_again(cluster, transaction, self._timeout_ms)
+        _log.warning("a task ran more than once: its batch is copied into another transaction, %s", again)
+        try:
+            copying.copy(self._config, _sources(parts), again)
+        except Exception:
+            transactions.end(cluster, again, commit=False)
+            raise
+        return again
 
     def _commit_offsets(
         self, cluster: Cluster, transaction: Transaction, offsets: dict[TopicPartition, int], marker: str
@@ -261,6 +264,27 @@ class ExactlyOnceBatchWriter(_Sink, DataSourceArrowWriter):
         self._abort(messages)
 
 
+def _has_no_others(cluster: Cluster, parts: Sequence[TransactionPart]) -> bool:
+    """Whether the transaction holds what these attempts wrote, all of it, and nothing else."""
+    if any(part.staged is not None for part in parts):
+        return False
+    claimed = {place for part in parts if part.direct is not None for place in part.direct.stretches}
+    try:
+        return transactions.open_partitions(cluster, parts[0].transaction) == claimed
+    except UnsupportedVersion:
+        return not claimed
+
+
+def _sources(parts: Sequence[TransactionPart]) -> dict[TopicPartition, list[Written]]:
+    """By partition, everything that was written to it, in order."""
+    found: dict[TopicPartition, list[Written]] = {}
+    for part in parts:
+        for lane in filter(None, (part.direct, part.staged)):
+            for place in lane.stretches:
+                found.setdefault(place, []).append(lane)
+    return found
+
+
 def _check_one_writer_each(parts: Sequence[TransactionPart]) -> None:
     writers: dict[TopicPartition, int] = {}
     for number, part in enumerate(parts):
@@ -268,10 +292,7 @@ def _check_one_writer_each(parts: Sequence[TransactionPart]) -> None:
             raise RuntimeError("some tasks took the batch for done and some did not")
         for place in part.records:
             if writers.setdefault(place, number) != number:
-                raise OptionError(
-                    f"two tasks wrote to {place}: give each output partition one writer with "
-                    "pyspark_barnabas.exactly_once(df, ...)"
-                )
+                raise OptionError(f"two tasks wrote to {place}: {ONE_WRITER_EACH}")
 
 
 def journaled_offsets(checkpoint: str, batch_id: int) -> dict[TopicPartition, int]:

@@ -11,18 +11,24 @@ raised; PRODUCER_FENCED and INVALID_PRODUCER_EPOCH mean that somebody newer has 
 
 from __future__ import annotations
 
+import logging
 from collections import defaultdict
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from barnabas.core.errors import error_for
+from barnabas.core.errors import InvalidTxnState, ProducerFenced, error_for
 from barnabas.core.ids import TopicPartition
 from barnabas.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
 from barnabas.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnResponse,
     AddPartitionsToTxnTopic,
+)
+from barnabas.protocol.messages.describe_transactions import (
+    DescribeTransactionsRequest,
+    DescribeTransactionsResponse,
+    TransactionState,
 )
 from barnabas.protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
 from barnabas.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
@@ -45,6 +51,8 @@ TXN_OFFSET_COMMIT_VERSION: Final = 4
 END_TXN_VERSION: Final = 4
 OFFSET_FETCH_VERSION: Final = 8
 
+_log = logging.getLogger(__name__)
+
 
 @dataclass(frozen=True, slots=True)
 class Transaction:
@@ -63,6 +71,57 @@ def begin(cluster: Cluster, transactional_id: str, timeout_ms: int) -> Transacti
         answer = cluster.coordinator(transactional_id, TRANSACTION).ask(request, InitProducerIdResponse)
         _raise_for(answer.error_code, f"beginning a transaction of {transactional_id}")
         return Transaction(transactional_id, answer.producer_id, answer.producer_epoch)
+
+    return cluster.retrying(attempt)
+
+
+def begin_again(cluster: Cluster, txn: Transaction, timeout_ms: int) -> Transaction:
+    """Abort `txn` and go on under the next epoch, which its other writers do not have.
+
+    Refused unless `txn` is the newest of its id: whoever was replaced must not replace its successor.
+    """
+    try:
+        end(cluster, txn, commit=False)
+    except InvalidTxnState:
+        _log.debug("%s had nothing to abort", txn)
+
+    def attempt() -> Transaction:
+        request = InitProducerIdRequest(
+            transactional_id=txn.transactional_id,
+            transaction_timeout_ms=timeout_ms,
+            producer_id=txn.producer_id,
+            producer_epoch=txn.epoch,
+        )
+        answer = cluster.coordinator(txn.transactional_id, TRANSACTION).ask(request, InitProducerIdResponse)
+        _raise_for(answer.error_code, f"beginning a transaction of {txn.transactional_id} again")
+        return Transaction(txn.transactional_id, answer.producer_id, answer.producer_epoch)
+
+    return cluster.retrying(attempt)
+
+
+def open_partitions(cluster: Cluster, txn: Transaction) -> set[TopicPartition]:
+    """What was added to the transaction; PRODUCER_FENCED when somebody newer has taken over."""
+    state = _describe(cluster, txn.transactional_id)
+    if (state.producer_id, state.producer_epoch) != (txn.producer_id, txn.epoch):
+        raise ProducerFenced(f"{txn.transactional_id} is at epoch {state.producer_epoch}, not {txn.epoch}")
+    return {TopicPartition(row.topic, number) for row in state.topics for number in row.partitions}
+
+
+def is_current(cluster: Cluster, txn: Transaction) -> bool:
+    """Whether nobody has begun a transaction of that id since."""
+    state = _describe(cluster, txn.transactional_id)
+    return (state.producer_id, state.producer_epoch) == (txn.producer_id, txn.epoch)
+
+
+def _describe(cluster: Cluster, transactional_id: str) -> TransactionState:
+    """UNSUPPORTED_VERSION where brokers do not describe transactions."""
+
+    def attempt() -> TransactionState:
+        connection = cluster.coordinator(transactional_id, TRANSACTION)
+        request = DescribeTransactionsRequest(transactional_ids=[transactional_id])
+        (row,) = connection.ask(request, DescribeTransactionsResponse).transaction_states
+        _raise_for(row.error_code, f"describing the transaction of {transactional_id}")
+        return row
 
     return cluster.retrying(attempt)
 

@@ -20,6 +20,7 @@ from barnabas.core.ids import TopicPartition
 from pyspark_barnabas import options as parse
 from pyspark_barnabas.cluster import Cluster, ClusterConfig
 from pyspark_barnabas.encode import Producer
+from pyspark_barnabas.lanes import Lane
 from pyspark_barnabas.options import BATCH_BYTES, Options
 from pyspark_barnabas.producer import DELIVERY_TIMEOUT_MS, BatchSender, init_idempotent
 from pyspark_barnabas.rows import RowOptions, RowWriter, check_columns
@@ -59,9 +60,10 @@ class _Writing:
         with Cluster(self._config) as cluster:
             producer = Producer(*init_idempotent(cluster))
             sender = BatchSender(cluster, delivery_timeout_ms=self._delivery_timeout_ms)
-            writer = RowWriter(cluster, sender, producer, self._rows, task=_task())
+            lane = Lane(producer, sender)
+            writer = RowWriter(cluster, lambda _places: lane, self._rows, task=_task())
             writer.write(iterator)
-            return Written(writer.sequences)
+            return Written(writer.records)
 
 
 class BatchWriter(_Writing, DataSourceArrowWriter):

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
-
 import pyarrow as pa
 import pytest
 
@@ -14,6 +12,7 @@ from barnabas.records.compression import Codec
 from pyspark_barnabas import txn
 from pyspark_barnabas.cluster import Cluster, ClusterConfig
 from pyspark_barnabas.encode import Producer
+from pyspark_barnabas.lanes import Lane
 from pyspark_barnabas.producer import BatchSender
 from pyspark_barnabas.rows import FLUSH_BYTES, RowOptions, RowWriter
 from pyspark_barnabas.wire import Endpoint
@@ -35,15 +34,19 @@ def test_partitions_may_join_a_transaction_while_batches_are_in_flight(pipelines
     host, _, port = pipelines_broker.rpartition(":")
     with Cluster(ClusterConfig((Endpoint(host, int(port)),))) as cluster:
         transaction = txn.begin(cluster, "writer", 60_000)
-        writer = RowWriter(
-            cluster,
-            BatchSender(cluster, transactional_id="writer"),
+        lane = Lane(
             Producer(transaction.producer_id, transaction.epoch, is_transactional=True),
-            RowOptions(None, Codec.NONE, 900_000),
-            task=0,
-            before_first=lambda places: txn.add_partitions(cluster, transaction, places),
+            BatchSender(cluster, transactional_id="writer"),
         )
+
+        def choose_lane(places: list[TopicPartition]) -> Lane:
+            txn.add_partitions(
+                cluster, transaction, [place for place in places if place not in lane.sequences]
+            )
+            return lane
+
+        writer = RowWriter(cluster, choose_lane, RowOptions(None, Codec.NONE, 900_000), task=0)
         writer.write(iter(rows_for(topic) for topic in [*topics, *topics]))
         txn.end(cluster, transaction, commit=True)
-    assert Counter(writer.sequences) == {TopicPartition(topic, 0): 2 * ROWS for topic in topics}
+    assert writer.records == {TopicPartition(topic, 0): 2 * ROWS for topic in topics}
     assert [len(consume(pipelines_broker, topic)) for topic in topics] == [1 + 2 * ROWS] * 3

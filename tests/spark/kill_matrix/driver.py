@@ -16,7 +16,6 @@ from pyspark_barnabas import exactly_once
 from tests.spark.kill_matrix.hooks import CatchableSource
 from tests.support.spark import SETTINGS
 
-RECORDS_PER_TASK_PIECE = 50
 SHORT_LIVED = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 """A JVM that lives for seconds spends more on compiling well than it gains."""
 
@@ -32,7 +31,7 @@ def main(given: dict[str, Any]) -> None:
         "spark.sql.codegen.wholeStage": "false",
         "spark.sql.warehouse.dir": str(directory / "warehouse"),
         "spark.local.dir": str(directory / "local"),
-        "spark.sql.execution.arrow.maxRecordsPerBatch": str(RECORDS_PER_TASK_PIECE),
+        **given["settings"],
     }
     for key, value in settings.items():
         builder = builder.config(key, value)

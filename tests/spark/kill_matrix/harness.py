@@ -7,6 +7,7 @@ sees another die.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import signal
@@ -14,9 +15,10 @@ import sys
 import time
 import uuid
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 import psutil
 from confluent_kafka import Consumer, Producer, TopicPartition
@@ -27,6 +29,7 @@ from tests.support.process import ServerProcess
 
 PATIENCE_S = 300.0
 BATCH_RECORDS = 400
+BATCH_BYTES_MAX = 12_000_000
 ATTEMPTS = 4
 EXECUTOR = "org.apache.spark.executor.CoarseGrainedExecutorBackend"
 
@@ -34,7 +37,15 @@ EXECUTOR = "org.apache.spark.executor.CoarseGrainedExecutorBackend"
 class Driver:
     """One run of the script, which may be told where to stand still."""
 
-    def __init__(self, pipeline: Pipeline, *, point: str = "", master: str = "local[2]") -> None:
+    def __init__(
+        self,
+        pipeline: Pipeline,
+        *,
+        point: str = "",
+        dies: str = "",
+        master: str = "local[2]",
+        settings: Mapping[str, str] | None = None,
+    ) -> None:
         self._signals = pipeline.directory / f"run-{uuid.uuid4()}"
         self._signals.mkdir()
         given = {
@@ -43,7 +54,8 @@ class Driver:
             "sink": pipeline.sink,
             "pipeline_id": pipeline.pipeline_id,
             "checkpoint": str(pipeline.directory / "checkpoint"),
-            "batch_records": BATCH_RECORDS,
+            "batch_records": pipeline.batch_records,
+            "settings": dict(settings or {}),
             "directory": str(self._signals),
             "master": master,
         }
@@ -54,6 +66,7 @@ class Driver:
                 "PYTHONPATH": path,
                 "PYSPARK_PYTHON": sys.executable,
                 hooks.POINT: point,
+                hooks.DIES: dies,
                 hooks.DIRECTORY: str(self._signals),
             },
             working_directory=self._signals,
@@ -124,10 +137,21 @@ class Driver:
         return heard
 
 
+def digest(value: bytes) -> bytes:
+    """The value, or the start and the hash of a large one."""
+    return value if len(value) < 100 else value[:20] + hashlib.sha256(value).digest()
+
+
 class Pipeline:
     """Input, output and group of one pipeline, seen through a client that is not ours."""
 
-    def __init__(self, bootstrap: str, source: str, sink: str, directory: Path) -> None:
+    def __init__(
+        self, bootstrap: str, source: str, sink: str, directory: Path, *, row_bytes: int = 0
+    ) -> None:
+        """Values are padded to `row_bytes`; of large ones, fewer make a batch."""
+        self.row_bytes = row_bytes
+        self.batch_records = max(BATCH_BYTES_MAX // max(row_bytes, 1), 24)
+        self.batch_records = min(self.batch_records, BATCH_RECORDS)
         self.bootstrap = bootstrap
         self.source, self.sink = source, sink
         self.directory = directory
@@ -137,26 +161,37 @@ class Pipeline:
 
     def produce(self, records: int) -> None:
         first = self._expected.total()
-        producer = Producer({"bootstrap.servers": self.bootstrap})
+        producer = Producer({"bootstrap.servers": self.bootstrap, "message.max.bytes": 4_000_000})
         for number in range(first, first + records):
-            producer.produce(self.source, f"value-{number}".encode(), key=str(number).encode())
-            self._expected[f"seen-value-{number}".encode()] += 1
+            value = f"value-{number}".ljust(self.row_bytes, ".")
+            producer.produce(self.source, value.encode(), key=str(number).encode())
+            producer.poll(0)
+            self._expected[digest(f"seen-{value}".encode())] += 1
         assert producer.flush(60.0) == 0
 
-    def start(self, *, point: str = "", master: str = "local[2]") -> Driver:
-        driver = Driver(self, point=point, master=master)
+    def start(self, **options: Any) -> Driver:
+        driver = Driver(self, **options)
         self._drivers.append(driver)
         return driver
 
-    def start_until(self, point: str, *, master: str = "local[2]") -> tuple[Driver, int]:
+    def start_until(self, point: str, **options: Any) -> tuple[Driver, int]:
         """A driver that stands at the point, and which of its processes does."""
         for _ in range(ATTEMPTS):
-            driver = self.start(point=point, master=master)
+            driver = self.start(point=point, **options)
             pid = driver.wait_reached()
             if pid is not None:
                 return driver, pid
             # Spark gives its Python workers ten seconds to start, which a busy machine may exceed.
             assert "failed to connect back" in driver.output, f"it never came to {point}:\n{driver.output}"
+        raise AssertionError("Spark's Python workers do not start")
+
+    def run_through(self, **options: Any) -> None:
+        """One run of the driver comes to its end, whatever happens to its tasks."""
+        for _ in range(ATTEMPTS):
+            driver = self.start(**options)
+            if driver.wait_end() == 0:
+                return
+            assert "failed to connect back" in driver.output, f"the query failed:\n{driver.output}"
         raise AssertionError("Spark's Python workers do not start")
 
     def run_until_caught_up(self, *, master: str = "local[2]") -> None:
@@ -196,7 +231,7 @@ class Pipeline:
                 if message.error() is not None:
                     ended.add(message.partition())
                 else:
-                    found[message.value()] += 1
+                    found[digest(message.value())] += 1
         return found
 
     def group_position(self) -> int:
@@ -215,6 +250,7 @@ class Pipeline:
                 "enable.auto.commit": False,
                 "isolation.level": isolation,
                 "enable.partition.eof": True,
+                "fetch.message.max.bytes": 4_000_000,
             }
         )
         try:

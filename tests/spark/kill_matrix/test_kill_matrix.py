@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.spark.kill_matrix.harness import BATCH_RECORDS, Pipeline
+from tests.spark.kill_matrix.harness import Pipeline
 from tests.support.broker import Broker
 from tests.support.fixtures import TopicFactory
 from tests.support.spark import require_spark
@@ -20,17 +20,27 @@ from tests.support.spark import require_spark
 pytestmark = [pytest.mark.timeout(1_200)]
 full = pytest.mark.kill_matrix
 
-RECORDS = 2 * BATCH_RECORDS
 LATE_RECORDS = 100
 DRIVER_POINTS = ("before-begin", "after-begin", "mid-write", "after-writes", "mid-commit", "after-end")
+COPY_POINTS = ("before-copy", "mid-copy", "after-copy", "mid-commit", "after-end")
+TASK_POINTS = ("before-write", "mid-write", "after-write")
 TWO_EXECUTORS = "local-cluster[2,1,1024]"
+TASKS_RUN_AGAIN = "local[2,4]"
+"""Each task may fail three times, as on clusters; with `local[2]`, not once."""
 
 
 @pytest.fixture
-def pipeline(bootstrap: str, new_topic: TopicFactory, tmp_path: Path) -> Iterator[Pipeline]:
+def row_bytes() -> int:
+    """How large values are; 0 for as long as they happen to be."""
+    return 0
+
+
+@pytest.fixture
+def pipeline(bootstrap: str, new_topic: TopicFactory, tmp_path: Path, row_bytes: int) -> Iterator[Pipeline]:
     require_spark()
-    made = Pipeline(bootstrap, new_topic(partitions=2), new_topic(partitions=2), tmp_path)
-    made.produce(RECORDS)
+    topics = [new_topic(partitions=2, max_message_bytes=4_000_000) for _ in range(2)]
+    made = Pipeline(bootstrap, *topics, tmp_path, row_bytes=row_bytes)
+    made.produce(2 * made.batch_records)
     yield made
     made.kill_all()
 
@@ -146,11 +156,67 @@ def test_a_broker_and_a_driver_killed_together_keep_every_record_once(
 
 
 @full
-def test_an_executor_killed_while_it_writes_costs_no_record(pipeline: Pipeline) -> None:
-    driver, worker = pipeline.start_until(point_in_second_batch("mid-write"), master=TWO_EXECUTORS)
+@pytest.mark.parametrize("point", TASK_POINTS)
+def test_an_executor_killed_while_it_writes_costs_no_record(pipeline: Pipeline, point: str) -> None:
+    """Its shuffle files go with it, so the stage before is run again, and so is the one that writes."""
+    driver, worker = pipeline.start_until(f"{point}:3", master=TWO_EXECUTORS)
     driver.kill_executor_of(worker)
     driver.release()
+    assert driver.wait_end() == 0, f"the query failed:\n{driver.output}"
+    pipeline.check_exactly_once()
+
+
+@pytest.mark.parametrize("row_bytes", [50_000])
+def test_a_task_that_dies_between_its_flushes_is_run_again(pipeline: Pipeline, row_bytes: int) -> None:
+    pipeline.run_through(dies="mid-write", master=TASKS_RUN_AGAIN)
+    pipeline.check_exactly_once()
+
+
+@full
+@pytest.mark.parametrize("row_bytes", [100, 5_000, 400_000, 1_000_000])
+@pytest.mark.parametrize("point", TASK_POINTS)
+def test_a_task_that_dies_anywhere_is_run_again(pipeline: Pipeline, row_bytes: int, point: str) -> None:
+    pipeline.run_through(dies=f"{point}:3", master=TASKS_RUN_AGAIN)
+    pipeline.check_exactly_once()
+
+
+@full
+@pytest.mark.parametrize("point", COPY_POINTS)
+def test_a_driver_killed_after_a_task_was_run_again_leaves_every_record_once(
+    pipeline: Pipeline, point: str
+) -> None:
+    driver, _ = pipeline.start_until(point, dies="mid-write", master=TASKS_RUN_AGAIN)
+    driver.kill()
+    pipeline.check_nothing_half_done()
+    pipeline.produce(LATE_RECORDS)
+    pipeline.run_until_caught_up()
+    pipeline.check_exactly_once()
+
+
+@full
+@pytest.mark.parametrize("point", COPY_POINTS)
+def test_a_driver_thought_dead_copies_nothing_when_it_goes_on(pipeline: Pipeline, point: str) -> None:
+    zombie, _ = pipeline.start_until(point, dies="mid-write", master=TASKS_RUN_AGAIN)
+    zombie.suspend()
+    zombie.release()
+    pipeline.produce(LATE_RECORDS)
+    pipeline.run_until_caught_up()
+    pipeline.check_exactly_once()
+    zombie.resume()
+    assert zombie.wait_end() != 0, "a driver that was replaced took itself for successful"
+    pipeline.check_exactly_once()
+
+
+@full
+@pytest.mark.parametrize("point", ["before-copy", "mid-copy", "after-copy"])
+def test_a_broker_killed_while_a_batch_is_copied_keeps_every_record_once(
+    pipeline: Pipeline, broker: Broker, point: str
+) -> None:
+    driver, _ = pipeline.start_until(point, dies="mid-write", master=TASKS_RUN_AGAIN)
+    broker.kill()
+    driver.release()
+    broker.start()
     driver.wait_end()
     pipeline.check_nothing_half_done()
-    pipeline.run_until_caught_up(master=TWO_EXECUTORS)
+    pipeline.run_until_caught_up()
     pipeline.check_exactly_once()

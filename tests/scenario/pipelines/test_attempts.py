@@ -1,0 +1,308 @@
+"""Attempts at the tasks of a batch, one after the other and side by side, without Spark.
+
+What Spark does is done by hand here: it hands the writer to the tasks, runs each as often as it likes,
+and commits with one result for each task. The rows of an attempt come in an order of its own, as they
+do from a shuffle, and two attempts need not even compute the same rows.
+"""
+
+from __future__ import annotations
+
+import pickle
+import random
+import re
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from confluent_kafka.admin import AdminClient, NewTopic
+
+pytest.importorskip("pyspark", reason="PySpark is not installed")
+
+from pyspark import TaskContext
+from pyspark.sql.types import BinaryType, IntegerType, StringType, StructType
+
+from barnabas.core.errors import InvalidProducerEpoch, KafkaError, ProducerFenced, UnsupportedVersion
+from barnabas.core.ids import TopicPartition
+from barnabas.testing.broker import run_broker
+from pyspark_barnabas import copying, rows, txn
+from pyspark_barnabas.cluster import LATEST, READ_COMMITTED, Cluster, ClusterConfig
+from pyspark_barnabas.copying import RowsNotFound
+from pyspark_barnabas.fetch import FetchOptions, OffsetRange, read_range
+from pyspark_barnabas.lanes import Stretch
+from pyspark_barnabas.options import OptionError, Options
+from pyspark_barnabas.sink import BATCH_ID, QUERY_ID, ExactlyOnceStreamWriter, TransactionPart
+from pyspark_barnabas.wire import Endpoint
+
+SCHEMA = StructType().add("value", BinaryType()).add("topic", StringType()).add("partition", IntegerType())
+PARTITIONS = 3
+
+
+class TaskDied(Exception):
+    pass
+
+
+class Batch:
+    """One micro-batch: a writer that was sent to the tasks."""
+
+    def __init__(self, bootstrap: str, topic: str, **options: str) -> None:
+        self.topic = topic
+        self._options = {
+            "kafka.bootstrap.servers": bootstrap,
+            "pipelineId": f"{topic}-pipeline",
+            **options,
+        }
+        host, _, port = bootstrap.rpartition(":")
+        self.config = ClusterConfig((Endpoint(host, int(port)),))
+        self._sent = pickle.dumps(self._writer())
+
+    def _writer(self) -> ExactlyOnceStreamWriter:
+        return ExactlyOnceStreamWriter(Options(self._options), SCHEMA)
+
+    def attempt(self, values: Iterator[pa.RecordBatch], *, number: int = 0, task: int = 0) -> TransactionPart:
+        context = TaskContext(
+            stageId=1,
+            partitionId=task,
+            attemptNumber=number,
+            taskAttemptId=random.getrandbits(40),
+            localProperties={QUERY_ID: f"query-{self.topic}", BATCH_ID: "0"},
+        )
+        TaskContext._setTaskContext(context)
+        try:
+            part = pickle.loads(self._sent).write(values)
+        finally:
+            TaskContext._setTaskContext(None)
+        assert isinstance(part, TransactionPart)
+        return pickle.loads(pickle.dumps(part))  # type: ignore[no-any-return]
+
+    def commit(self, *parts: TransactionPart) -> None:
+        self._writer().commit(list(parts), 0)
+
+    def arrow(
+        self, values: Sequence[bytes], *, partition: int = 0, piece: int = 8
+    ) -> Iterator[pa.RecordBatch]:
+        for first in range(0, len(values), piece):
+            some = values[first : first + piece]
+            yield pa.record_batch(
+                {
+                    "value": list(some),
+                    "topic": [self.topic] * len(some),
+                    "partition": pa.array([partition] * len(some), pa.int32()),
+                }
+            )
+
+
+def dying(batches: Iterator[pa.RecordBatch], *, after: int) -> Iterator[pa.RecordBatch]:
+    for number, batch in enumerate(batches):
+        if number == after:
+            raise TaskDied
+        yield batch
+    raise TaskDied
+
+
+def values_of(size: int, count: int) -> list[bytes]:
+    return [b"%08d" % number + bytes(size - 8) for number in range(count)]
+
+
+FLUSHED = values_of(rows.FLUSH_BYTES // 4, 5)
+"""Enough to be written before the attempt is over."""
+
+
+def shuffled(values: Sequence[bytes], seed: int) -> list[bytes]:
+    again = list(values)
+    random.Random(seed).shuffle(again)
+    return again
+
+
+@pytest.fixture(scope="module")
+def pipelines_broker() -> Iterator[str]:
+    """One for all tests of this file, which have a topic each."""
+    with run_broker() as broker:
+        yield broker.bootstrap
+
+
+@pytest.fixture
+def topic(pipelines_broker: str, request: pytest.FixtureRequest) -> str:
+    name = re.sub("[^a-z0-9]+", "-", request.node.name)
+    admin = AdminClient({"bootstrap.servers": pipelines_broker})
+    admin.create_topics([NewTopic(name, PARTITIONS)])[name].result()
+    return name
+
+
+def committed(bootstrap: str, topic: str) -> Counter[bytes]:
+    """Up to the end of the log, once all that is there is decided."""
+    host, _, port = bootstrap.rpartition(":")
+    found: Counter[bytes] = Counter()
+    options = FetchOptions(columns=("value",), isolation=READ_COMMITTED, poll_timeout_ms=30_000)
+    with Cluster(ClusterConfig((Endpoint(host, int(port)),))) as cluster:
+        places = [TopicPartition(topic, number) for number in range(PARTITIONS)]
+        ends = cluster.list_offsets(dict.fromkeys(places, LATEST))
+        for place, end in ends.items():
+            for batch in read_range(cluster, OffsetRange(topic, place.partition, 0, end), options):
+                found.update(batch.column("value").to_pylist())
+    return found
+
+
+@pytest.fixture(params=[100, 5_000, 50_000, 400_000, 1_000_000])
+def values(request: pytest.FixtureRequest) -> list[bytes]:
+    """Eight megabytes, so that there are several flushes, of rows of each size."""
+    return values_of(request.param, max(8_000_000 // request.param, 12))
+
+
+@pytest.mark.parametrize("after", [0, 3, 10_000], ids=["before", "between", "after"])
+@pytest.mark.parametrize("compression", ["none", "zstd"])
+def test_an_attempt_that_died_leaves_nothing_behind(
+    pipelines_broker: str, topic: str, values: list[bytes], after: int, compression: str
+) -> None:
+    batch = Batch(pipelines_broker, topic, compression=compression)
+    piece = max(1, len(values) // 6)
+    with pytest.raises(TaskDied):
+        batch.attempt(dying(batch.arrow(values, piece=piece), after=after))
+    with pytest.raises(TaskDied):
+        batch.attempt(dying(batch.arrow(shuffled(values, 1), piece=piece), after=after), number=1)
+    batch.commit(batch.attempt(batch.arrow(shuffled(values, 2), piece=piece), number=2))
+    assert committed(pipelines_broker, topic) == Counter(values)
+
+
+@pytest.mark.parametrize("winner", [0, 1])
+def test_of_two_attempts_that_both_finish_one_counts(
+    pipelines_broker: str, topic: str, values: list[bytes], winner: int
+) -> None:
+    """Even if they did not compute the same."""
+    batch = Batch(pipelines_broker, topic)
+    other = [value[:-1] + b"!" for value in values]
+    parts = [batch.attempt(batch.arrow(values)), batch.attempt(batch.arrow(other), number=1)]
+    batch.commit(parts[winner])
+    assert committed(pipelines_broker, topic) == Counter([values, other][winner])
+
+
+@pytest.mark.parametrize("winner", [0, 1])
+def test_a_stage_that_is_run_again_numbers_its_attempts_from_0_again(
+    pipelines_broker: str, topic: str, winner: int
+) -> None:
+    batch = Batch(pipelines_broker, topic)
+    some, other = [b"a" * 100] * 10, [b"b" * 100] * 10
+    parts = [batch.attempt(batch.arrow(some)), batch.attempt(batch.arrow(other))]
+    batch.commit(parts[winner])
+    assert committed(pipelines_broker, topic) == Counter([some, other][winner])
+
+
+def test_attempts_side_by_side_are_never_mixed(pipelines_broker: str, topic: str) -> None:
+    """Two that believe to be the first take turns with every flush."""
+    batch = Batch(pipelines_broker, topic)
+    some, other = values_of(400_000, 30), [value[:-1] + b"!" for value in values_of(400_000, 30)]
+    parts: list[TransactionPart] = []
+
+    def interrupted() -> Iterator[pa.RecordBatch]:
+        for number, piece in enumerate(batch.arrow(some)):
+            if number == 2:
+                parts.append(batch.attempt(batch.arrow(other)))
+            yield piece
+
+    parts.append(batch.attempt(interrupted()))
+    batch.commit(parts[0])
+    assert committed(pipelines_broker, topic) == Counter(other)
+
+
+def test_an_attempt_may_own_one_partition_and_not_the_next(pipelines_broker: str, topic: str) -> None:
+    batch = Batch(pipelines_broker, topic)
+    with pytest.raises(TaskDied):
+        batch.attempt(dying(batch.arrow(FLUSHED, partition=1), after=99))
+
+    def several() -> Iterator[pa.RecordBatch]:
+        for partition in (0, 1, 0):
+            yield from batch.arrow(FLUSHED, partition=partition)
+
+    part = batch.attempt(several())
+    assert part.direct is not None
+    assert part.staged is not None
+    assert list(part.direct.stretches) == [TopicPartition(topic, 0)]
+    batch.commit(part)
+    assert committed(pipelines_broker, topic) == Counter(3 * FLUSHED)
+
+
+def test_rows_that_an_attempt_computed_and_the_one_that_counts_did_not_are_not_committed(
+    pipelines_broker: str, topic: str
+) -> None:
+    """The first attempt wrote to a partition to which the second has nothing to write."""
+    batch = Batch(pipelines_broker, topic)
+    with pytest.raises(TaskDied):
+        batch.attempt(dying(batch.arrow(FLUSHED, partition=2), after=99))
+    batch.commit(batch.attempt(batch.arrow([b"y"] * 3, partition=1)))
+    assert committed(pipelines_broker, topic) == Counter([b"y"] * 3)
+
+
+def test_a_batch_without_a_retry_is_not_copied(
+    pipelines_broker: str, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(copying, "copy", None)
+    batch = Batch(pipelines_broker, topic)
+    batch.commit(*(batch.attempt(batch.arrow([b"x"], partition=n), task=n) for n in range(PARTITIONS)))
+    assert committed(pipelines_broker, topic).total() == PARTITIONS
+
+
+def test_two_tasks_for_one_partition_are_refused(pipelines_broker: str, topic: str) -> None:
+    batch = Batch(pipelines_broker, topic)
+    parts = [batch.attempt(batch.arrow([b"x"]), task=task) for task in range(2)]
+    with pytest.raises(OptionError, match="two tasks wrote to"):
+        batch.commit(*parts)
+
+
+def test_a_driver_that_was_replaced_cannot_copy_its_batch(pipelines_broker: str, topic: str) -> None:
+    batch = Batch(pipelines_broker, topic)
+    batch.attempt(batch.arrow([b"x"]))
+    part = batch.attempt(batch.arrow([b"x"]), number=1)
+    successor = Batch(pipelines_broker, topic)
+    with pytest.raises((ProducerFenced, InvalidProducerEpoch)):
+        batch.commit(part)
+    successor.commit(successor.attempt(successor.arrow([b"x"])))
+    with pytest.raises((ProducerFenced, InvalidProducerEpoch)):
+        batch.commit(part)
+    assert committed(pipelines_broker, topic) == Counter([b"x"])
+
+
+def test_the_first_attempt_can_write_no_more_when_the_batch_was_copied(
+    pipelines_broker: str, topic: str
+) -> None:
+    batch = Batch(pipelines_broker, topic)
+
+    def overtaken() -> Iterator[pa.RecordBatch]:
+        yield from batch.arrow(FLUSHED)
+        batch.commit(batch.attempt(batch.arrow([b"x"]), number=1))
+        yield from batch.arrow(FLUSHED)
+
+    with pytest.raises((ProducerFenced, InvalidProducerEpoch)):
+        batch.attempt(overtaken())
+    assert committed(pipelines_broker, topic) == Counter([b"x"])
+
+
+def test_rows_that_are_gone_fail_the_commit(pipelines_broker: str, topic: str) -> None:
+    batch = Batch(pipelines_broker, topic)
+    part = batch.attempt(batch.arrow([b"x"]), number=1)
+    assert part.staged is not None
+    part.staged.stretches[TopicPartition(topic, 0)] = [Stretch(0, 2)]
+    with pytest.raises(RowsNotFound):
+        batch.commit(part)
+    assert committed(pipelines_broker, topic) == Counter()
+
+
+def test_where_transactions_cannot_be_described_every_batch_is_copied(
+    pipelines_broker: str, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> Any:
+        raise UnsupportedVersion("DescribeTransactions")
+
+    monkeypatch.setattr(txn, "_describe", refuse)
+    batch = Batch(pipelines_broker, topic)
+    part = batch.attempt(batch.arrow([b"x"]))
+    assert part.staged is not None
+    batch.commit(part)
+    assert committed(pipelines_broker, topic) == Counter([b"x"])
+
+
+def test_a_failed_attempt_is_an_error_that_says_what_happened(pipelines_broker: str, topic: str) -> None:
+    batch = Batch(pipelines_broker, topic)
+    Batch(pipelines_broker, topic)
+    with pytest.raises(KafkaError):
+        batch.attempt(batch.arrow([b"x"]))
