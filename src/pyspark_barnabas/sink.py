@@ -37,7 +37,7 @@ from __future__ import annotations
 import json
 import logging
 import posixpath
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -183,9 +183,9 @@ class _Sink:
         _check_one_writer_each(mine)
         places = sorted({place for part in mine for place in part.records})
         with Cluster(self._config) as cluster:
-            offsets = self._source_offsets(batch_id)
+            offsets = known_offsets(cluster, self._source_offsets(batch_id))
             if not offsets and places:
-                # Nothing to commit for a source that has no offsets, but the name must be kept somewhere.
+                # Nothing to commit for a source without offsets here, but the name must be kept somewhere.
                 offsets = {places[0]: batch_id}
             if not offsets:
                 return
@@ -283,6 +283,14 @@ def _sources(parts: Sequence[TransactionPart]) -> dict[TopicPartition, list[Writ
             for place in lane.stretches:
                 found.setdefault(place, []).append(lane)
     return found
+
+
+def known_offsets(cluster: Cluster, offsets: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+    """Those of partitions that this cluster has: a source may be on another, or deleted since it was read."""
+    counts = cluster.partitions(place.topic for place in offsets)
+    return {
+        place: offset for place, offset in offsets.items() if place.partition < counts.get(place.topic, 0)
+    }
 
 
 def _check_one_writer_each(parts: Sequence[TransactionPart]) -> None:

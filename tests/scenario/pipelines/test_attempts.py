@@ -301,6 +301,34 @@ def test_where_transactions_cannot_be_described_every_batch_is_copied(
     assert committed(pipelines_broker, topic) == Counter([b"x"])
 
 
+def test_offsets_of_a_topic_that_the_cluster_does_not_have_are_left_out(
+    pipelines_broker: str, topic: str, tmp_path: Any
+) -> None:
+    (tmp_path / "offsets").mkdir()
+    journal = f'{{"of-another-cluster":{{"0":42}},"{topic}":{{"0":7,"{PARTITIONS}":1}}}}'
+    (tmp_path / "offsets" / "0").write_text(f"v1\n{{}}\n{journal}\n")
+    batch = Batch(pipelines_broker, topic, checkpointLocation=str(tmp_path))
+    batch.commit(batch.attempt(batch.arrow([b"x"])))
+    assert committed(pipelines_broker, topic) == Counter([b"x"])
+    with Cluster(batch.config) as cluster:
+        found = txn.committed_metadata(cluster, f"{topic}-pipeline")
+    assert {place: offset for place, (offset, _) in found.items()} == {TopicPartition(topic, 0): 7}
+
+
+def test_a_source_that_is_all_elsewhere_leaves_the_name_of_the_batch(
+    pipelines_broker: str, topic: str, tmp_path: Any
+) -> None:
+    (tmp_path / "offsets").mkdir()
+    (tmp_path / "offsets" / "0").write_text('v1\n{}\n{"of-another-cluster":{"0":42}}\n')
+    batch = Batch(pipelines_broker, topic, checkpointLocation=str(tmp_path))
+    batch.commit(batch.attempt(batch.arrow([b"x"])))
+    again = Batch(pipelines_broker, topic, checkpointLocation=str(tmp_path))
+    part = again.attempt(again.arrow([b"x"]))
+    assert part.is_done_before
+    again.commit(part)
+    assert committed(pipelines_broker, topic) == Counter([b"x"])
+
+
 def test_a_failed_attempt_is_an_error_that_says_what_happened(pipelines_broker: str, topic: str) -> None:
     batch = Batch(pipelines_broker, topic)
     Batch(pipelines_broker, topic)
