@@ -8,6 +8,10 @@ again in a language that both know.
 Features: each is finalized at its highest level. `transaction.version` tells producers whether every
 transaction gets an epoch of its own, `group.version` tells consumers that the broker can assign. A feature
 that may be off (level 0) cannot be told as supported before version 4.
+
+From version 5 a client may say which cluster and which broker it means to reach. Where a proxy or a
+reused address led it elsewhere, it is told to begin again from its bootstrap servers, before it acts on
+metadata of another cluster (KIP-1242).
 """
 
 from __future__ import annotations
