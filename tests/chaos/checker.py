@@ -4,7 +4,8 @@ In the style of Jepsen's Kafka workload: *lost* (acknowledged, and not in the lo
 log twice), *reordered* (a producer's values in another order than it wrote them), *inconsistent* (two views
 of one offset), *phantom* (seen by a reader, and gone), *skipped* and *backward* (a reader that was not given
 every record in its order), *aborted read* and *torn transaction* (a committed reader sees what was aborted,
-or part of what was committed), *copied wrongly* (not exactly once from an input to an output). What acks=1
+or part of what was committed), *copied wrongly* (not exactly once from an input to an output), *offset of a
+deleted topic* (one that a group would apply to the topic that came back under the name). What acks=1
 promises, and when anything may be acknowledged, is told by `acknowledgements`.
 """
 
@@ -133,6 +134,19 @@ def copied_wrongly(history: History) -> Iterator[Complaint]:
             yield f"copied twice: {which} is {count} times too often in {target} ({name})"
 
 
+def offsets_of_deleted_topics(history: History) -> Iterator[Complaint]:
+    for life in history.lives:
+        if not life.is_over:
+            continue
+        for group in life.groups:
+            for (topic, partition), offset in sorted(history.final_offsets.get(group, {}).items()):
+                if topic == life.topic:
+                    yield (
+                        f"offset of a deleted topic: {group} has {offset} for {topic}-{partition}, committed"
+                        f" in its life {life.number}"
+                    )
+
+
 CHECKS: tuple[Callable[[History], Iterator[Complaint]], ...] = (
     lost,
     duplicated,
@@ -143,6 +157,7 @@ CHECKS: tuple[Callable[[History], Iterator[Complaint]], ...] = (
     copied_wrongly,
     lost_without_a_failover,
     acknowledged_out_of_time,
+    offsets_of_deleted_topics,
 )
 
 

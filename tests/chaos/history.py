@@ -77,6 +77,18 @@ class Transaction:
 
 
 @dataclass(slots=True)
+class Life:
+    """A topic between its creation and its deletion, of several under the same name."""
+
+    topic: str
+    number: int
+    groups: list[str] = field(default_factory=list)
+    """Groups that committed offsets for it, in this life only, and were told so."""
+    is_over: bool = False
+    """It was deleted: another topic was made under its name."""
+
+
+@dataclass(slots=True)
 class History:
     writes: list[Write] = field(default_factory=list)
     readings: list[Reading] = field(default_factory=list)
@@ -89,3 +101,6 @@ class History:
     """The leader epochs of what is in `final`, of partitions where they are asked for."""
     copied: dict[str, tuple[str, str]] = field(default_factory=dict)
     """Name of a copying pipeline to its input and output topics: exactly once from one to the other."""
+    lives: list[Life] = field(default_factory=list)
+    final_offsets: dict[str, dict[tuple[str, int], int]] = field(default_factory=dict)
+    """What groups have committed in the end, by topic and partition."""

@@ -31,6 +31,7 @@ from tests.chaos.direct_writing import DirectWriting
 from tests.chaos.history import History, Outcome
 from tests.chaos.namespaces import Lab, lab, why_not
 from tests.chaos.nemesis import FAULTS, Fault, Scene, heal, host_of, possible
+from tests.chaos.recreation import Recreating, settled_offsets
 from tests.chaos.replicas import differences, partition_directories
 from tests.chaos.workload import Copying, GroupReading, Worker, Writing, read_all
 from tests.support.cluster import Cluster, ClusterBroker
@@ -167,13 +168,14 @@ def _torment(scene: Scene, options: argparse.Namespace) -> list[str]:
     copiers: list[Worker] = [
         Copying(f"copier-{n}", cluster.bootstrap, SOURCE, TARGET, history) for n in range(2)
     ]
-    workers = [*writers, *readers, *copiers]
+    recreators: list[Worker] = [Recreating("recreator", cluster.bootstrap, history)]
+    workers = [*writers, *readers, *copiers, *recreators]
     for worker in workers:
         worker.start()
     struck = _strike_until(scene, time.monotonic() + options.seconds, options.fault)
     logger.info("%d faults; now everything heals", struck)
     try:
-        _end(writers)
+        _end([*writers, *recreators])
         _wait_until_whole(scene)
         _wait_until_copied(cluster.bootstrap)
         _end(readers)
@@ -187,6 +189,7 @@ def _torment(scene: Scene, options: argparse.Namespace) -> list[str]:
             cluster.bootstrap, topic, PARTITIONS, committed=False, epochs=history.epochs
         )
         history.final_committed |= read_all(cluster.bootstrap, topic, PARTITIONS, committed=True)
+    history.final_offsets = settled_offsets(cluster.bootstrap, history.lives)
     _tell(history)
     return complaints_about(history) + _compare_replicas(scene)
 
@@ -295,12 +298,15 @@ def _tell(history: History) -> None:
     committed = sum(each.outcome is Outcome.ACKNOWLEDGED for each in history.transactions)
     seen = sum(len(reading.seen) for reading in history.readings)
     logger.info(
-        "%d of %d writes acknowledged, %d records read by the group, %d of %d transactions committed",
+        "%d of %d writes acknowledged, %d records read by the group, %d of %d transactions committed,"
+        " a topic deleted %d times with the offsets of %d groups",
         acknowledged,
         len(history.writes),
         seen,
         committed,
         len(history.transactions),
+        sum(life.is_over for life in history.lives),
+        sum(len(life.groups) for life in history.lives if life.is_over),
     )
 
 

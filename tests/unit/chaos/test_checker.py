@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from tests.chaos.checker import complaints_about
-from tests.chaos.history import History, Outcome, Reading, Transaction, Value, Write
+from tests.chaos.history import History, Life, Outcome, Reading, Transaction, Value, Write
 
 ONE, TWO, THREE = (Value("p", number) for number in range(3))
 
@@ -22,6 +22,8 @@ def history() -> History:
         final={("in", 0): [(0, ONE), (1, TWO), (2, THREE)], ("out", 0): list(enumerate(copies))},
         final_committed={("in", 0): [(0, ONE), (1, TWO), (2, THREE)], ("out", 0): list(enumerate(copies))},
         copied={"copier": ("in", "out")},
+        lives=[Life("again", 0, ["g"])],
+        final_offsets={"g": {("again", 0): 1_000}},
     )
 
 
@@ -77,6 +79,10 @@ def _copy_twice(of: History) -> None:
     of.final_committed["out", 0].append((7, Value("p", 0, "t2")))
 
 
+def _keep_offset(of: History) -> None:
+    of.lives[0].is_over = True
+
+
 @pytest.mark.parametrize(
     ("spoil", "kind"),
     [
@@ -93,6 +99,7 @@ def _copy_twice(of: History) -> None:
         (_hide, "lost transaction:"),
         (_tear, "not copied:"),
         (_copy_twice, "copied twice:"),
+        (_keep_offset, "offset of a deleted topic:"),
     ],
 )
 def test_each_anomaly_is_found(spoil, kind: str) -> None:  # type: ignore[no-untyped-def]

@@ -1,0 +1,127 @@
+"""A topic that is deleted and made again under its name, while groups commit offsets for it.
+
+Each life of the topic has groups of its own, so that what a group of a former life has in the end was never
+overwritten: it must be nothing. The offsets topic takes small batches only, so that removing the offsets of
+one life takes several.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable
+
+from confluent_kafka import (
+    Consumer,
+    ConsumerGroupTopicPartitions,
+    KafkaError,
+    KafkaException,
+    TopicPartition,
+)
+from confluent_kafka.admin import (
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    NewTopic,
+    ResourceType,
+)
+
+from tests.chaos.history import History, Life
+from tests.chaos.workload import Worker
+
+TOPIC = "again"
+PARTITIONS = 30
+GROUPS = 8
+PER_COMMIT = 10
+OFFSETS_BATCH_BYTES = 2_048
+ADMIN_TIMEOUT_S = 20.0
+PAUSE_S = 0.5
+GONE_TIMEOUT_S = 90.0
+
+
+class Recreating(Worker):
+    def __init__(self, name: str, bootstrap: str, history: History) -> None:
+        super().__init__(name)
+        self._bootstrap = bootstrap
+        self._history = history
+        self._admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
+
+    def _work(self) -> None:
+        self._insist(self._make_offset_batches_small)
+        while self._insist(self._make_again):
+            life = Life(TOPIC, len(self._history.lives))
+            for former in self._history.lives:
+                former.is_over = True
+            self._history.lives.append(life)
+            for number in range(GROUPS):
+                self._commit(life, f"{self.name}-{life.number}-{number}")
+
+    def _insist(self, action: Callable[[], object]) -> bool:
+        """Until it succeeds, or the run is over."""
+        while not self._stop.is_set():
+            try:
+                action()
+            except (KafkaException, TimeoutError) as error:
+                self._meet(error)
+                self._stop.wait(PAUSE_S)
+            else:
+                return True
+        return False
+
+    def _make_offset_batches_small(self) -> None:
+        entry = ConfigEntry(
+            "max.message.bytes", str(OFFSETS_BATCH_BYTES), incremental_operation=AlterConfigOpType.SET
+        )
+        resource = ConfigResource(ResourceType.TOPIC, "__consumer_offsets", incremental_configs=[entry])
+        (changed,) = self._admin.incremental_alter_configs([resource]).values()
+        changed.result(ADMIN_TIMEOUT_S)
+
+    def _make_again(self) -> None:
+        """Only a creation that succeeds says that the topic was gone: a broker may not have heard of it, or
+        an answer be lost."""
+        try:
+            (deleted,) = self._admin.delete_topics([TOPIC]).values()
+            deleted.result(ADMIN_TIMEOUT_S)
+        except KafkaException as failure:
+            if failure.args[0].code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
+                raise
+        (made,) = self._admin.create_topics([NewTopic(TOPIC, PARTITIONS, 3)]).values()
+        made.result(ADMIN_TIMEOUT_S)
+
+    def _commit(self, life: Life, group: str) -> None:
+        consumer = Consumer({"bootstrap.servers": self._bootstrap, "group.id": group, "log_level": 0})
+        try:
+            for first in range(0, PARTITIONS, PER_COMMIT):
+                wanted = [
+                    TopicPartition(TOPIC, number, 1_000 + life.number)
+                    for number in range(first, first + PER_COMMIT)
+                ]
+                consumer.commit(offsets=wanted, asynchronous=False)
+        except KafkaException as error:
+            self._meet(error)  # it may come to count in a later life, so nothing is said of this group
+        else:
+            life.groups.append(group)
+        finally:
+            consumer.close()
+
+
+def read_offsets(bootstrap: str, groups: Iterable[str]) -> dict[str, dict[tuple[str, int], int]]:
+    admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
+    found: dict[str, dict[tuple[str, int], int]] = {}
+    for group in groups:
+        asked = admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group)])[group]
+        offsets = asked.result(ADMIN_TIMEOUT_S).topic_partitions or []
+        found[group] = {(at.topic, at.partition): at.offset for at in offsets if at.offset >= 0}
+    return found
+
+
+def settled_offsets(bootstrap: str, lives: Iterable[Life]) -> dict[str, dict[tuple[str, int], int]]:
+    """What the groups of lives that are over have once all is well: a removal may be on its way still."""
+    groups = [group for life in lives if life.is_over for group in life.groups]
+    deadline = time.monotonic() + GONE_TIMEOUT_S
+    while True:
+        left = {group: found for group, found in read_offsets(bootstrap, groups).items() if found}
+        if not left or time.monotonic() > deadline:
+            return left
+        groups = list(left)
+        time.sleep(PAUSE_S)
