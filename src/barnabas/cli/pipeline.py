@@ -20,13 +20,13 @@ from barnabas.cli.session import bootstrap_option
 from barnabas.client.channel import Address
 from barnabas.client.cluster_client import ClusterUnreachable
 from barnabas.core.clock import SystemClock
+from barnabas.core.extras import install_command
 
 if TYPE_CHECKING:
     from barnabas.pipelines.progress import Progress
     from barnabas.pipelines.spec import PipelineSpec
 
 DEFAULT_URL = "http://127.0.0.1:8083"
-INSTALL = "pipelines need more than a broker: pip install 'barnabas[spark]' (and Java 17 to run them)"
 
 STOP_PATIENCE_MS = 60_000
 STOP_POLL_S = 0.2
@@ -51,6 +51,10 @@ _state = click.option(
 _master = click.option(
     "--master", metavar="MASTER", help="local[*], local-cluster[…], spark://…, yarn, k8s://…"
 )
+
+
+def _what_to_install() -> str:
+    return f"pipelines need more than a broker: {install_command('spark')} (and Java 17 to run them)"
 
 
 @click.group()
@@ -141,7 +145,7 @@ def serve(listen: str, state: str, master: str | None, bootstrap: tuple[Address,
         from barnabas.pipelines.server import AddressTaken  # noqa: PLC0415 - needs more than a broker
         from barnabas.pipelines.server import serve as serve_forever  # noqa: PLC0415
     except ImportError:
-        raise Failure(INSTALL) from None
+        raise Failure(_what_to_install()) from None
     host, _, port_text = listen.rpartition(":")
     if not host or not port_text.isdecimal():
         raise click.BadParameter(f"{listen!r} is not of the form HOST:PORT", param_hint="--listen")
@@ -345,7 +349,7 @@ def _load(file: Path, *, runs_here: bool = False) -> PipelineSpec:
         from barnabas.pipelines.validation import InvalidSpec, load  # noqa: PLC0415 - rarely needed
         from barnabas.pipelines.yaml_source import UnreadableSpec, read_yaml  # noqa: PLC0415
     except ImportError:
-        raise Failure(INSTALL) from None
+        raise Failure(_what_to_install()) from None
     try:
         located = read_yaml(file.read_text(encoding="utf-8"), str(file))
         spec = load(located)

@@ -10,6 +10,7 @@ from barnabas.cluster.coordination import Coordination
 from barnabas.cluster.embedded import open_embedded
 from barnabas.core.clock import Clock
 from barnabas.core.errors import InvalidConfig
+from barnabas.core.extras import install_command
 from barnabas.core.scheduler import Background
 from barnabas.node.broker_config import BrokerConfig
 
@@ -31,7 +32,7 @@ async def open_coordination(
     except ImportError as error:
         raise InvalidConfig(
             f"zookeeper.connect is set, and the package {error.name} is missing; run"
-            " `pip install 'barnabas[zookeeper]'`"
+            f" `{install_command('zookeeper')}`"
         ) from error
     async with open_zookeeper(
         config.zookeeper_connect,

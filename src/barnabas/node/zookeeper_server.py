@@ -20,6 +20,8 @@ import socket
 from dataclasses import dataclass
 from pathlib import Path
 
+from barnabas.core.extras import install_command
+
 MAIN_CLASS = "org.apache.zookeeper.server.ZooKeeperServerMain"
 LOOPBACK = "127.0.0.1"
 TICK_MS = 500
@@ -143,7 +145,7 @@ def find_jars() -> list[Path]:
     if not places or not found[0] or not found[1]:
         raise CannotRunZooKeeper(
             "a local ZooKeeper runs from the jars that PySpark ships, and PySpark is not installed; run"
-            " `pip install 'barnabas[zookeeper,spark]'`, or name a ZooKeeper that runs elsewhere"
+            f" `{install_command('zookeeper', 'spark')}`, or name a ZooKeeper that runs elsewhere"
         )
     return [jar for jars in found for jar in jars]
 

@@ -15,6 +15,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from barnabas.core.extras import install_command
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
@@ -32,7 +34,7 @@ def open_session(master: str | None, conf: Mapping[str, str], *, name: str) -> S
         from pyspark.sql import SparkSession  # noqa: PLC0415 - a plain install has none, and it is heavy
     except ImportError:
         raise SparkMissing(
-            "running pipelines needs Spark: pip install 'barnabas[spark]', and Java 17"
+            f"running pipelines needs Spark: {install_command('spark')}, and Java 17"
         ) from None
     if shutil.which("java") is None and "JAVA_HOME" not in os.environ:
         raise SparkMissing("Spark needs Java 17: there is no java on the PATH, and JAVA_HOME is not set")
