@@ -7,7 +7,7 @@ CHAOS_BROKERS ?= 3
 PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
 .PHONY: help run cluster demo test test-clients test-differential chaos kill-matrix check
-.PHONY: bench bench-quick bench-cluster bench-cluster-quick bench-partitions bench-spark clean
+.PHONY: bench bench-quick bench-cluster bench-cluster-quick bench-partitions bench-spark release-check clean
 help:              ## show this
 	@grep -hE '^[a-z-]+: .*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 16
 
@@ -75,6 +75,13 @@ bench-spark: $(VENV)/.dev ## format("barnabas") beside Spark's JVM connector (ne
 
 bench-partitions: $(VENV)/.dev ## ten thousand partitions on three brokers: create, hold, kill one, restart it
 	PYTHONPATH=src:. $(BIN)/python bench/cluster.py --only partitions --subjects barnabas --rounds 1 --print
+
+$(VENV)/.release: pyproject.toml constraints.txt | $(BIN)/python
+	$(PIP) -e '.[release]'
+	touch $@
+
+release-check: $(VENV)/.release ## build sdist and wheel, check both, run the wheel in an environment of its own
+	$(BIN)/python tools/release_check.py
 
 clean:             ## remove everything that was made here
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis

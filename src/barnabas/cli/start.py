@@ -64,7 +64,7 @@ _ERRNO = re.compile(r"^\[Errno -?\d+\] ")
     "settings",
     multiple=True,
     metavar="KEY=VALUE",
-    help="Any key of docs/CONFIG.md; may be given several times, and wins over all else.",
+    help="Any key (`barnabas config keys` explains them); may be given often, and wins over all else.",
 )
 @click.option("--metrics", metavar="HOST:PORT", help="Serve metrics in the Prometheus format there.")
 def start(

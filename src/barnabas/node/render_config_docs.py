@@ -55,7 +55,12 @@ def _lines() -> Iterator[str]:
         yield "|---|---|---|---|---|---|"
         for row in rows:
             yield _cells(
-                f"`{row.name}`", row.type.name.lower(), _default(row), _valid(row), row.update.value, row.doc
+                f"`{row.name}`",
+                row.type.name.lower(),
+                default_of(row),
+                _valid(row),
+                row.update.value,
+                row.doc,
             )
         yield ""
     yield _TOPIC_PREFACE
@@ -63,7 +68,7 @@ def _lines() -> Iterator[str]:
     yield "|---|---|---|---|---|---|"
     for row in TOPIC_KEYS.values():
         synonym = f"`{row.synonym}`" if row.synonym else ""
-        yield _cells(f"`{row.name}`", row.type.name.lower(), _default(row), _valid(row), synonym, row.doc)
+        yield _cells(f"`{row.name}`", row.type.name.lower(), default_of(row), _valid(row), synonym, row.doc)
     yield ""
 
 
@@ -75,7 +80,7 @@ def _valid(row: Key) -> str:
     return "" if row.check is None else row.check.describe()
 
 
-def _default(row: Key) -> str:
+def default_of(row: Key) -> str:
     if row.default is None:
         return "unset"
     if isinstance(row.default, int) and row.default in _NAMED:

@@ -257,3 +257,11 @@ def test_a_second_interruption_of_the_broker_is_no_surprise(
     assert result.exit_code == 130
     assert "the next start recovers the logs" in result.output
     assert "Aborted" not in result.output
+
+
+def test_keys_are_explained_without_a_broker() -> None:
+    result = invoke("config", "keys", "--json", "log.segment.bytes")
+    assert json.loads(result.output)["log.segment.bytes"]["default"] == "`1073741824`"
+    assert "log.segment.bytes" in invoke("config", "keys").output
+    missing = invoke("config", "keys", "no.such.key")
+    assert (missing.exit_code, missing.output) == (4, "barnabas: no key has 'no.such.key' in its name\n")
