@@ -12,9 +12,12 @@ ended there; we cut our log to that, and ask again, until the histories meet. Th
 never decides, with one exception: a log that carries no epochs at all (written by brokers before
 Kafka 0.11) offers nothing better.
 
+After an election thousands of logs may have to be cut at once. That is the task's work: their recovery
+points go to disk together, and the logs are cut a few at a time and synced off the loop.
+
 A partition that fails is fetched again after a pause that grows up to `replica.fetch.backoff.ms`;
 it is short at first, because the usual failure is a leader that has not yet heard that it is one. A
-partition whose log cannot be written is set aside until the controller speaks of it again.
+partition whose log directory is offline is set aside until the controller speaks of it again.
 """
 
 from __future__ import annotations
@@ -22,8 +25,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
-from collections.abc import Awaitable, Callable
-from contextlib import suppress
+from collections.abc import Awaitable, Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
 
 from barnabas.client.channel import Channel
 from barnabas.core.clock import Clock
@@ -47,11 +50,14 @@ from barnabas.replication.fetching import NO_EPOCH
 from barnabas.replication.partition import Partition
 from barnabas.replication.settings import ReplicationSettings
 from barnabas.replication.throttle import ReplicationThrottle
+from barnabas.storage.flush import CutWork
 from barnabas.storage.log_manager import LogManager
 
 logger = logging.getLogger(__name__)
 
 Connect = Callable[[BrokerId], Awaitable[Channel]]
+Diverged = tuple[FollowedPartition, fetch.EpochEndOffset]
+"""A partition, and the epoch in which the leader can agree with it."""
 
 FIRST_BACKOFF_MS = 20.0
 THROTTLED_PAUSE_MS = 250.0
@@ -59,6 +65,8 @@ LAST_VERSION_BY_NAME = 12
 VERSION_WITH_REPLICA_STATE = 15
 LATEST, EARLIEST = -1, -2
 NAMED_MAX = 3
+TRUNCATED_AT_ONCE = 20
+"""Logs that are cut, and synced together, before others have their turn."""
 NO_REPLICA = -1
 
 _SESSION_LOST = frozenset(
@@ -93,6 +101,8 @@ class ReplicaFetcher:
         self._followed: dict[TopicPartition, FollowedPartition] = {}
         self._waiting: dict[TopicPartition, FollowedPartition] = {}
         """Left out of the session: paused, throttled, out of range, or waiting for the disk."""
+        self._diverged: dict[TopicPartition, Diverged] = {}
+        """To be cut, and what the leader has said of where; they wait meanwhile."""
         self._failed: set[TopicPartition] = set()
         self._refused_first: dict[int, list[TopicPartition]] = {}
         """In the answer at hand, by error: partitions that were not refused before."""
@@ -189,6 +199,8 @@ class ReplicaFetcher:
 
     async def _turn(self) -> None:
         self._awake.clear()
+        if self._diverged:
+            await self._truncate_diverged()
         self._revive()
         out_of_range = [each for each in self._waiting.values() if each.is_out_of_range]
         if not len(self._session) and not out_of_range:
@@ -296,6 +308,7 @@ class ReplicaFetcher:
                 channel is None
                 or channel.is_closed
                 or not len(self._session)
+                or self._diverged
                 or any(each.is_out_of_range for each in self._waiting.values())
             ):
                 self._end_pursuit()
@@ -337,22 +350,33 @@ class ReplicaFetcher:
 
     def _take(self, followed: FollowedPartition, data: fetch.PartitionData) -> None:
         """Apply one partition of an answer; its failure is its own."""
-        try:
+        with self._answerable_alone(followed):
             if data.error_code:
                 self._refused(followed, data.error_code)
             elif data.diverging_epoch is not None:
                 followed.failures = 0
-                self._truncate(followed, data.diverging_epoch)
+                self._diverged[followed.key] = (followed, data.diverging_epoch)
+                self._pause(followed, math.inf)
             else:
                 self._append(followed, data)
+
+    @contextmanager
+    def _answerable_alone(self, followed: FollowedPartition) -> Iterator[None]:
+        """Whatever goes wrong inside is a matter of this partition."""
+        try:
+            yield
         except (CorruptMessage, OffsetOutOfRange) as error:
             logger.warning("%s: an answer of broker %d: %s", followed.key, self.source, error)
             self._back_off(followed)
         except FencedLeaderEpoch:
             self.unfollow(followed.key)  # the controller has spoken meanwhile
         except KafkaStorageError as error:
-            logger.error("%s is followed no longer: %s", followed.key, error)
-            self._set_aside(followed)
+            if followed.partition.log.log_directory.failure is None:
+                logger.warning("%s cannot be written now: %s", followed.key, error)
+                self._back_off(followed)
+            else:
+                logger.error("%s is followed no longer: %s", followed.key, error)
+                self._set_aside(followed)
         except Exception:
             logger.exception("%s is followed no longer", followed.key)
             self._set_aside(followed)
@@ -395,9 +419,39 @@ class ReplicaFetcher:
             more = f" and {len(keys) - NAMED_MAX} more" if len(keys) > NAMED_MAX else ""
             logger.info("%s%s: broker %d says: %s", names, more, self.source, name_of(error_code))
 
+    async def _truncate_diverged(self) -> None:
+        diverged, self._diverged = self._diverged, {}
+        waiting = [(each, leader) for each, leader in diverged.values() if self._is_waiting(each)]
+        targets = {each.key: _target_of(each, leader) for each, leader in waiting}
+        try:
+            self._log_manager.lower_recovery_points(targets)
+        except KafkaStorageError as error:
+            # Cutting a log says it once more, and what comes of it.
+            logger.warning("the recovery points of %d logs were not written: %s", len(targets), error)
+        for first in range(0, len(waiting), TRUNCATED_AT_ONCE):
+            await self._truncate_some(waiting[first : first + TRUNCATED_AT_ONCE])
+
+    async def _truncate_some(self, some: list[Diverged]) -> None:
+        cuts: list[tuple[FollowedPartition, CutWork | None]] = []
+        for followed, leader in some:
+            if self._is_waiting(followed):
+                with self._answerable_alone(followed):
+                    self._truncate(followed, leader)
+                    cuts.append((followed, followed.partition.log.unsynced_cut))
+        errors = await asyncio.to_thread(_sync_all, [cut for _, cut in cuts])
+        for (followed, cut), error in zip(cuts, errors, strict=True):
+            if self._is_waiting(followed):
+                with self._answerable_alone(followed):
+                    followed.partition.log.cut_synced(cut, error)
+                    self._admit(followed)
+
+    def _is_waiting(self, followed: FollowedPartition) -> bool:
+        """The partition is still followed as it was when it was told to wait."""
+        is_followed = self._followed.get(followed.key) is followed
+        return is_followed and followed.partition.leader_epoch == followed.leader_epoch
+
     def _truncate(self, followed: FollowedPartition, leader: fetch.EpochEndOffset) -> None:
-        log = followed.partition.log
-        target = truncation_offset(log.end_offset_for_epoch, log.log_end_offset, leader)
+        log, target = followed.partition.log, _target_of(followed, leader)
         if target < log.high_watermark:
             logger.warning(
                 "%s is truncated to %d, below the high watermark %d", followed.key, target, log.high_watermark
@@ -405,7 +459,6 @@ class ReplicaFetcher:
         else:
             logger.info("%s is truncated from %d to %d", followed.key, log.log_end_offset, target)
         self._log_manager.truncate_to({followed.key: target})
-        self._session.want(followed)
 
     async def _find_offsets(self, channel: Channel, lost: list[FollowedPartition]) -> None:
         """Our offset is not within the leader's log: ask where that begins and ends."""
@@ -420,11 +473,8 @@ class ReplicaFetcher:
             if start_offset is None or end_offset is None:
                 self._back_off(followed)
                 continue
-            try:
+            with self._answerable_alone(followed):
                 self._move_into(followed, start_offset, end_offset)
-            except KafkaStorageError as error:
-                logger.error("%s is followed no longer: %s", key, error)
-                self._set_aside(followed)
 
     def _move_into(self, followed: FollowedPartition, start_offset: int, end_offset: int) -> None:
         log = followed.partition.log
@@ -471,6 +521,25 @@ class ReplicaFetcher:
             for part in topic.partitions
             if not part.error_code
         }
+
+
+def _sync_all(cuts: Iterable[CutWork | None]) -> list[OSError | None]:
+    """Off the loop: what became of each."""
+    errors: list[OSError | None] = []
+    for cut in cuts:
+        try:
+            if cut is not None:
+                cut()
+        except OSError as error:
+            errors.append(error)
+        else:
+            errors.append(None)
+    return errors
+
+
+def _target_of(followed: FollowedPartition, leader: fetch.EpochEndOffset) -> int:
+    log = followed.partition.log
+    return truncation_offset(log.end_offset_for_epoch, log.log_end_offset, leader)
 
 
 def truncation_offset(

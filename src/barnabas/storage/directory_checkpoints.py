@@ -24,7 +24,6 @@ from barnabas.storage.checkpoints import (
 )
 from barnabas.storage.damaged_log import DamagedLog
 from barnabas.storage.environment import Environment, LogDirectory
-from barnabas.storage.failures import offline_on_error
 from barnabas.storage.log import Log
 
 
@@ -67,9 +66,9 @@ class DirectoryCheckpoints:
         self._submit(directory, write)
 
     def write_recovery_points_now(self, directories: Iterable[LogDirectory]) -> None:
+        """Raises KafkaStorageError where it cannot be done."""
         for directory in directories:
-            with offline_on_error(directory):
-                self._plan(directory, RECOVERY_POINTS)()
+            self._write_now(directory, RECOVERY_POINTS)
 
     def write_last(self, directory: LogDirectory) -> None:
         """At a clean end: of every log, whether its start offset has moved or not."""
@@ -85,13 +84,16 @@ class DirectoryCheckpoints:
         its own, and a log that ends before its start offset loses everything."""
         if directory.path not in self._with_former_logs:
             return
+        self._write_now(directory, RECOVERY_POINTS)
+        self._write_now(directory, LOG_START_OFFSETS)
+        self._with_former_logs.discard(directory.path)
+
+    def _write_now(self, directory: LogDirectory, name: str) -> None:
         try:
-            self._plan(directory, RECOVERY_POINTS)()
-            self._plan(directory, LOG_START_OFFSETS)()
+            self._plan(directory, name)()
         except OSError as error:
             directory.fail(error)
-            raise KafkaStorageError(f"writing the checkpoints of {directory.path}: {error}") from error
-        self._with_former_logs.discard(directory.path)
+            raise KafkaStorageError(f"writing {name} of {directory.path}: {error}") from error
 
     def _plan(
         self, directory: LogDirectory, name: str, offset_of: Callable[[Log], int | None] | None = None

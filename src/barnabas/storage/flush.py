@@ -8,6 +8,8 @@ because recovery will not look behind it again.
 Meanwhile the log may be deleted and another one of the same name be made. Files that are open, or
 that are only synced, do no harm to that one; the epoch file is written by name, so it is written to
 where the log is by then (`LogHome`).
+
+A truncation must be on disk before anything is written in the place of what is gone (`CutWork`).
 """
 
 from __future__ import annotations
@@ -74,3 +76,20 @@ class FlushWork:
             if self.is_new:
                 self.files.sync_directory(self.home.directory.rpartition("/")[0])
         return self
+
+
+@dataclass(slots=True)
+class CutWork:
+    """Making a truncation last: call it off the loop, then hand it back to `Log.cut_synced`."""
+
+    files: Files
+    file: DataFile
+    directory: str | None
+    """Where segments have gone, too."""
+
+    def __call__(self) -> None:
+        if self.directory is not None:
+            # Were the old names to come back after a power cut, offsets would be there twice.
+            self.files.sync_directory(self.directory)
+        # Nor may old bytes come back behind the new ones that will be written here.
+        self.file.sync()

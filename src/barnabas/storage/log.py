@@ -107,6 +107,8 @@ class Log(ReadableLog):
     ) -> None:
         if self.is_closed or self.log_directory.failure is not None:
             raise KafkaStorageError(f"the log of {self.topic_partition} is offline")
+        if self.unsynced_cut is not None:
+            self.sync_cut()
         last = batches[-1]
         next_offset = last.base_offset + last.last_offset_delta + 1
         segment = self.segments.active

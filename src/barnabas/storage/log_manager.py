@@ -260,23 +260,43 @@ class LogManager:
         for log in self.logs_of(topic):
             log.update_config(config)
 
+    def lower_recovery_points(self, offsets: Mapping[TopicPartition, int]) -> None:
+        """Have it on disk that logs are not to be trusted from these offsets on.
+
+        Before they are cut: after a crash, recovery would otherwise trust what has been written anew. One
+        write serves all logs of a directory; where recovery points lie below already there is none."""
+        found = [(log, offset) for each, offset in offsets.items() if (log := self._logs.get(each))]
+        for directory in self.live_directories:
+            former = {
+                log: log.recovery_point
+                for log, offset in found
+                if log.log_directory is directory and offset < log.recovery_point
+            }
+            for log, offset in found:
+                if log in former:
+                    log.recovery_point = offset
+            try:
+                self._checkpoints.write_recovery_points_now([directory] if former else [])
+            except KafkaStorageError:
+                for log, recovery_point in former.items():
+                    log.recovery_point = recovery_point
+                raise
+
     def truncate_to(self, offsets: Mapping[TopicPartition, int]) -> None:
-        """Truncate logs, and record their recovery points before anything is appended again:
-        otherwise recovery would trust what has been rewritten."""
-        touched = {}
+        """Cut logs. What has been cut (`Log.unsynced_cut`) may be synced elsewhere, all of it together; a
+        log of which that is not done syncs before its next append."""
+        self.lower_recovery_points(offsets)
         for topic_partition, offset in offsets.items():
             log = self._logs.get(topic_partition)
-            if log is not None and log.truncate_to(offset):
-                touched[log.log_directory.path] = log.log_directory
+            if log is not None and log.truncate_to(offset, is_sync_deferred=True):
                 self.cleaner.truncated(log)
-        self._checkpoints.write_recovery_points_now(touched.values())
 
     def truncate_fully_and_start_at(self, topic_partition: TopicPartition, offset: int) -> None:
+        self.lower_recovery_points({topic_partition: offset})
         log = self._logs.get(topic_partition)
         if log is not None:
             log.truncate_fully_and_start_at(offset)
             self.cleaner.truncated(log)
-            self._checkpoints.write_recovery_points_now([log.log_directory])
 
     def delete(self, topic_partition: TopicPartition) -> None:
         """Take the log away: by name at once, from the disk after `file.delete.delay.ms`."""

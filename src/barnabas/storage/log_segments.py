@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from barnabas.storage import producer_recovery
+from barnabas.storage.flush import CutWork
 from barnabas.storage.log_flushing import FlushingLog
 from barnabas.storage.names import (
     DELETED,
@@ -18,12 +19,16 @@ from barnabas.storage.segment import Segment
 
 
 class SegmentedLog(FlushingLog):
+    unsynced_cut: CutWork | None = None
+    """A truncation that may not be on disk yet."""
+
     def roll(self, base_offset: int | None = None) -> Segment:
         """Close the active segment and start a new one; an empty one is kept as it is."""
         base_offset = self.log_end_offset if base_offset is None else max(base_offset, self.log_end_offset)
         active = self.segments.active
         if base_offset == active.base_offset:
             return active
+        self.sync_cut()
         with self._guarded("rolling"):
             active.seal()
             segment = self._new_segment(base_offset).create()
@@ -101,8 +106,11 @@ class SegmentedLog(FlushingLog):
             lambda: environment.background.submit(unlink, lambda _: None, self.fail),
         )
 
-    def truncate_to(self, offset: int) -> bool:
-        """Remove the records from `offset` on; True when there were any."""
+    def truncate_to(self, offset: int, *, is_sync_deferred: bool = False) -> bool:
+        """Remove the records from `offset` on; True when there were any.
+
+        It is on disk on return, or, where somebody else syncs many at once (`unsynced_cut`), before the
+        next record is written at the latest."""
         if offset >= self.log_end_offset:
             self.leader_epochs.truncate_from_end(self.log_end_offset)
             return False
@@ -115,19 +123,37 @@ class SegmentedLog(FlushingLog):
             ]
             if beyond:
                 self._delete_segments(beyond)
-                # Were the old names to come back after a power cut, offsets would be there twice.
-                self._environment.files.sync_directory(self.directory)
             active = self.segments.active
+            self.unsynced_cut = CutWork(
+                self._environment.files, active.file, self.directory if beyond else None
+            )
+            self._directory_changes += 1  # so that a flush, and the end, sync it as well
             active.truncate_to(offset)
-            # Nor may old bytes come back behind the new ones that will be written here.
-            active.file.sync()
         self._truncated(offset)
         self.log_start_offset = min(self.log_start_offset, offset)
         self.leader_epochs.truncate_from_end(offset)
         with self._guarded("rebuilding producer state"):
             self._reload_producers()
         self.update_high_watermark(self.high_watermark)
+        if not is_sync_deferred:
+            self.sync_cut()
         return True
+
+    def sync_cut(self) -> None:
+        """Make the last truncation last, here and now."""
+        cut = self.unsynced_cut
+        if cut is not None:
+            with self._guarded("truncating"):
+                cut()
+            self.cut_synced(cut)
+
+    def cut_synced(self, cut: CutWork | None, error: OSError | None = None) -> None:
+        """The work was done elsewhere, or failed there."""
+        if error is not None:
+            with self._guarded("truncating"):
+                raise error
+        if self.unsynced_cut is cut:
+            self.unsynced_cut = None
 
     def truncate_fully_and_start_at(self, offset: int, log_start_offset: int | None = None) -> None:
         """Throw everything away; the next append gets `offset`."""
@@ -139,6 +165,7 @@ class SegmentedLog(FlushingLog):
             self._remove_snapshots()
             # Old epochs would claim offsets that they never had; replacing syncs the directory too.
             self._environment.files.replace(f"{self.directory}/{LEADER_EPOCHS}", self.leader_epochs.render())
+        self.unsynced_cut = None
         self._truncated(offset)
         self.log_start_offset = offset if log_start_offset is None else log_start_offset
         self.producers = ProducerState(end_offset=offset)

@@ -130,7 +130,7 @@ class Member:
         self.settings = replace(settings)
         self.rack: str | None = None
         self.configs = _Configs()
-        self._files = files or RealFiles()
+        self.files = files or RealFiles()
         self.background: Background = background or InlineBackground()
         self._lease_expires_ms = lease_expires_ms
         self.channel: Channel
@@ -142,7 +142,7 @@ class Member:
         self.metadata = MetadataCache("cluster")
         self._scheduler = LoopScheduler(loop)
         environment = Environment(
-            self._files, self.clock, random.Random(self.id), self._scheduler, self.background
+            self.files, self.clock, random.Random(self.id), self._scheduler, self.background
         )
         self.logs = LogManager(
             LogManagerSettings((str(self.directory),)),

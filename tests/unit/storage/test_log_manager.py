@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import random
 from collections.abc import Callable
 from pathlib import Path
@@ -326,6 +327,59 @@ def test_truncation_records_the_recovery_point_at_once(tmp_path: Path) -> None:
     manager.truncate_fully_and_start_at(partition(0), 70)
     assert log.log_end_offset == 70
     manager.abandon()
+
+
+def test_nothing_is_cut_before_its_recovery_point_is_on_disk() -> None:
+    files = PowerCutFiles()
+    manager = Broker("/disk", files=files).start()
+    log = manager.get_or_create(partition(0))
+    produce(log, 5)
+    produce(log, 5)
+    log.flush()
+    refusals = [OSError(errno.EMFILE, "Too many open files")]
+
+    def before(operation: str, path: str) -> None:
+        if refusals and operation == "open" and RECOVERY_POINTS in path:
+            raise refusals.pop()
+
+    files.before = before
+    with pytest.raises(KafkaStorageError):
+        manager.truncate_to({partition(0): 5})
+    assert (log.log_end_offset, log.recovery_point) == (10, 10)
+    manager.truncate_to({partition(0): 5})
+    assert (log.log_end_offset, log.recovery_point) == (5, 5)
+    assert files.read(f"/disk/{RECOVERY_POINTS}") == b"0\n1\ntopic 0 5\n"
+    manager.abandon()
+
+
+def test_recovery_points_that_lie_below_are_not_written_again() -> None:
+    files = PowerCutFiles()
+    manager = Broker("/disk", files=files).start()
+    for number in range(20):
+        produce(manager.get_or_create(partition(number)), 2)
+    happened: list[tuple[str, str]] = []
+    files.before = lambda operation, path: happened.append((operation, path))
+    manager.truncate_to({partition(number): 1 for number in range(20)})
+    assert not [path for operation, path in happened if RECOVERY_POINTS in path or operation == "sync"]
+    manager.abandon()
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_cut_is_on_disk_before_something_takes_the_place_of_what_is_gone(seed: int) -> None:
+    files = PowerCutFiles(seed)
+    broker = Broker("/disk", files=files, segment_bytes=400)
+    manager = broker.start()
+    files.sync_directory("")
+    log = manager.get_or_create(partition(0))
+    for _ in range(6):
+        produce(log, 2, epoch=1)
+    log.flush()
+    manager.checkpoint_recovery_points()
+    manager.truncate_to({partition(0): 4})
+    produce(log, 2, epoch=2)
+    files.cut_power()
+    log = broker.start().get_or_create(partition(0))
+    assert [b.leader_epoch for b in read_batches(log)] in ([1, 1], [1, 1, 2])
 
 
 def test_settings_reach_the_logs_of_their_topic(tmp_path: Path) -> None:
