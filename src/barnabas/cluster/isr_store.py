@@ -4,6 +4,10 @@ A write is conditional on the version that the leader knows. A connection lost w
 leaves open whether it happened, so then the node is read: if it holds what was to be written, it
 did.
 
+A follower that joins was caught up under one registration; should it have been started again since, its disk
+may have lost what it had (KIP-903). So its registration is looked at before each attempt. The gap: one that
+ends, and is made and noticed again, while the write that follows the look is on its way.
+
 The controller learns of changes by notes in `/isr_change_notification`. They are gathered: a note
 is left when no ISR has changed for a moment, or after a few seconds at the latest, so that a broker that
 falls behind with thousands of partitions does not flood the controller.
@@ -13,7 +17,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from typing import NamedTuple
 
+from barnabas.cluster.broker_znodes import BrokerIdZnode
 from barnabas.cluster.coordination import BadVersion, ConnectionLoss, Coordination, CoordinationError
 from barnabas.cluster.notification_znodes import IsrChangeZnode, LogDirEventZnode
 from barnabas.cluster.znodes import PartitionState, PartitionStateZnode
@@ -22,6 +28,18 @@ from barnabas.core.ids import TopicPartition
 from barnabas.core.scheduler import Cancellable, Scheduler
 
 logger = logging.getLogger(__name__)
+
+
+class Joining(NamedTuple):
+    """A follower that joins an ISR, and the broker epoch under which it fetched what it has."""
+
+    broker_id: int
+    broker_epoch: int
+
+
+class IneligibleReplica(Exception):
+    """The follower is no longer registered as it was when it caught up. This attempt wrote nothing."""
+
 
 CHECK_INTERVAL_MS = 200
 QUIET_MS = 300
@@ -50,7 +68,15 @@ class ZnodeIsrStore:
         if self._changed:
             await self._tell_controller(self._take_changed())
 
-    async def write(self, topic_partition: TopicPartition, state: PartitionState) -> int:
+    async def write(
+        self, topic_partition: TopicPartition, state: PartitionState, joining: Joining | None = None
+    ) -> int:
+        if joining is not None:
+            present = await self._znodes.exists(BrokerIdZnode.path(joining.broker_id))
+            if present is None or present.czxid != joining.broker_epoch:
+                raise IneligibleReplica(
+                    f"broker {joining.broker_id} is not there in epoch {joining.broker_epoch}"
+                )
         path = PartitionStateZnode.path(*topic_partition)
         data = PartitionStateZnode.encode(state)
         try:

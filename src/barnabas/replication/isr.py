@@ -16,12 +16,13 @@ from collections.abc import Callable, Iterable
 from typing import Protocol
 
 from barnabas.cluster.coordination import BadVersion, CoordinationError, NoNode
+from barnabas.cluster.isr_store import IneligibleReplica, Joining
 from barnabas.cluster.znodes import PartitionState
 from barnabas.core.ids import BrokerId, TopicPartition
 from barnabas.core.metrics import Metrics
 from barnabas.replication.partition_leadership import PendingIsr
 from barnabas.replication.partition_replication import ReplicatedPartition
-from barnabas.replication.remote_replica import RemoteReplica
+from barnabas.replication.remote_replica import NO_BROKER_EPOCH, RemoteReplica
 
 logger = logging.getLogger(__name__)
 
@@ -30,9 +31,12 @@ RETRY_MS = 1_000
 
 
 class IsrStore(Protocol):
-    async def write(self, topic_partition: TopicPartition, state: PartitionState) -> int:
+    async def write(
+        self, topic_partition: TopicPartition, state: PartitionState, joining: Joining | None = None
+    ) -> int:
         """Replace the state on condition that it still has `state.state_version`; returns the new
-        version. Raises BadVersion when it has another, NoNode when the partition is gone."""
+        version. Raises BadVersion when it has another, NoNode when the partition is gone,
+        IneligibleReplica when who joins has been started again."""
         ...
 
 
@@ -55,7 +59,9 @@ class IsrKeeper:
             return
         logger.info("%s: broker %d joins the ISR", partition.topic_partition, follower.broker_id)
         self.expands.value += 1
-        self._change(partition, partition.isr | {follower.broker_id})
+        epoch = follower.broker_epoch
+        joining = None if epoch == NO_BROKER_EPOCH else Joining(follower.broker_id, epoch)
+        self._change(partition, partition.isr | {follower.broker_id}, joining)
 
     def shrink_all(self, partitions: Iterable[ReplicatedPartition]) -> None:
         """Put out every follower that lags; called from time to time."""
@@ -77,28 +83,31 @@ class IsrKeeper:
                 self.shrinks.value += 1
                 self._change(partition, partition.isr - lagging)
 
-    def _change(self, partition: ReplicatedPartition, isr: frozenset[BrokerId]) -> None:
-        pending = partition.propose_isr(isr)
+    def _change(
+        self, partition: ReplicatedPartition, isr: frozenset[BrokerId], joining: Joining | None = None
+    ) -> None:
+        pending = partition.propose_isr(isr, joining)
         task = asyncio.get_running_loop().create_task(self._write(partition, pending))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _write(self, partition: ReplicatedPartition, pending: PendingIsr) -> None:
+    async def _write(self, partition: ReplicatedPartition, proposed: PendingIsr) -> None:
         assert self._store is not None
-        state = PartitionState(
-            leader=partition.broker_id,
-            leader_epoch=pending.leader_epoch,
-            isr=tuple(each for each in partition.replicas if each in pending.isr),
-            controller_epoch=partition.controller_epoch,
-            state_version=pending.partition_epoch,
-        )
-        while partition.pending_isr is pending:
+        pending: PendingIsr | None = proposed
+        may_be_written = False
+        while pending is not None and partition.pending_isr is pending:
             if not partition.has_lease:
                 # A new session has to hear first whether this broker still leads.
                 await asyncio.sleep(RETRY_MS / 1_000)
                 continue
+            state = _state_of(partition, pending)
             try:
-                version = await self._store.write(partition.topic_partition, state)
+                version = await self._store.write(partition.topic_partition, state, pending.joining)
+            except IneligibleReplica as error:
+                self.failed.value += 1
+                logger.warning("%s: nobody joins the ISR: %s", partition.topic_partition, error)
+                if partition.pending_isr is pending:
+                    pending = partition.withdraw_isr(may_be_written=may_be_written)
             except (BadVersion, NoNode):
                 self.failed.value += 1
                 logger.info(
@@ -110,20 +119,31 @@ class IsrKeeper:
             except CoordinationError as error:
                 self.failed.value += 1
                 logger.warning("the ISR of %s cannot be written: %r", partition.topic_partition, error)
+                may_be_written = True
                 await asyncio.sleep(RETRY_MS / 1_000)
-                continue
-            if partition.isr_written(pending, version):
-                logger.info(
-                    "%s: the ISR is %s as of version %d",
-                    partition.topic_partition,
-                    list(state.isr),
-                    version,
-                )
-                self._completed(partition)
-            return
+            else:
+                self._written(partition, pending, version)
+                return
+
+    def _written(self, partition: ReplicatedPartition, pending: PendingIsr, version: int) -> None:
+        if partition.isr_written(pending, version):
+            logger.info(
+                "%s: the ISR is %s as of version %d", partition.topic_partition, sorted(pending.isr), version
+            )
+            self._completed(partition)
 
     async def close(self) -> None:
         tasks = list(self._tasks)
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def _state_of(partition: ReplicatedPartition, pending: PendingIsr) -> PartitionState:
+    return PartitionState(
+        leader=partition.broker_id,
+        leader_epoch=pending.leader_epoch,
+        isr=tuple(each for each in partition.replicas if each in pending.isr),
+        controller_epoch=partition.controller_epoch,
+        state_version=pending.partition_epoch,
+    )

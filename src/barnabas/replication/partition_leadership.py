@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
+from barnabas.cluster.isr_store import Joining
 from barnabas.core.clock import Clock
 from barnabas.core.errors import FencedLeaderEpoch, NotLeaderOrFollower, UnknownLeaderEpoch
 from barnabas.core.ids import NO_LEADER, BrokerId, TopicPartition, Uuid
@@ -53,6 +54,7 @@ class PendingIsr(NamedTuple):
     isr: frozenset[BrokerId]
     leader_epoch: int
     partition_epoch: int
+    joining: Joining | None = None
 
 
 class LedPartition:

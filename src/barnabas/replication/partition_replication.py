@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from barnabas.cluster.isr_store import Joining
 from barnabas.core.errors import NotLeaderOrFollower
 from barnabas.core.ids import BrokerId
 from barnabas.replication.fetching import NO_OFFSET
@@ -137,12 +138,23 @@ class ReplicatedPartition(LedPartition):
             if broker_id in self.isr and not follower.is_caught_up(end_offset, now_ms, lag_time_max_ms)
         )
 
-    def propose_isr(self, isr: frozenset[BrokerId]) -> PendingIsr:
+    def propose_isr(self, isr: frozenset[BrokerId], joining: Joining | None = None) -> PendingIsr:
         """Count with the larger of both sets until the store has confirmed the change."""
         assert self.pending_isr is None, "one change at a time"
-        self.pending_isr = PendingIsr(isr, self.leader_epoch, self.partition_epoch)
+        self.pending_isr = PendingIsr(isr, self.leader_epoch, self.partition_epoch, joining)
         self.maximal_isr = self.isr | isr
         return self.pending_isr
+
+    def withdraw_isr(self, *, may_be_written: bool) -> PendingIsr | None:
+        """The follower that was to join must not. If the store may have taken it in nevertheless, it counts
+        until the ISR as it was is written over that; returns what has to be written then."""
+        assert self.pending_isr is not None
+        self.pending_isr = None
+        if may_be_written:
+            self.pending_isr = PendingIsr(self.isr, self.leader_epoch, self.partition_epoch)
+            return self.pending_isr
+        self.maximal_isr = self.isr
+        return None
 
     def isr_written(self, pending: PendingIsr, partition_epoch: int) -> bool:
         """The store has the proposed ISR; False if the controller has meanwhile decided otherwise."""

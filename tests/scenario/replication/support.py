@@ -19,6 +19,7 @@ from typing import Any, TypeVar, cast
 from barnabas.client.channel import Address, Channel
 from barnabas.cluster.broker_znodes import BrokerInfo, Endpoint
 from barnabas.cluster.coordination import BadVersion
+from barnabas.cluster.isr_store import Joining
 from barnabas.cluster.metadata_cache import MetadataCache
 from barnabas.cluster.znodes import PartitionState
 from barnabas.core.clock import SystemClock
@@ -65,10 +66,14 @@ class MemoryIsrStore:
 
     def __init__(self) -> None:
         self.states: dict[TopicPartition, PartitionState] = {}
+        self.joined: list[Joining | None] = []
         self.gate: asyncio.Event | None = None
         """While it is there and not set, writes wait."""
 
-    async def write(self, topic_partition: TopicPartition, state: PartitionState) -> int:
+    async def write(
+        self, topic_partition: TopicPartition, state: PartitionState, joining: Joining | None = None
+    ) -> int:
+        self.joined.append(joining)
         if self.gate is not None:
             await self.gate.wait()
         known = self.states[topic_partition]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
+from barnabas.cluster.isr_store import Joining
 from barnabas.core.errors import NotEnoughReplicas, NotEnoughReplicasAfterAppend, NotLeaderOrFollower
 from tests.scenario.replication.support import ONE, ZERO, eventually, trio
 
@@ -130,3 +131,11 @@ async def test_an_idle_follower_sends_an_empty_fetch(tmp_path: Path) -> None:
         link._write = count  # type: ignore[method-assign, assignment]
         await eventually(lambda: len(asked) >= 6)
         assert asked[-3:] == [0, 0, 0]
+
+
+async def test_a_follower_joins_under_the_epoch_that_it_fetches_with(tmp_path: Path) -> None:
+    async with trio(tmp_path, 2) as cluster:
+        cluster[2].epoch = 7
+        await cluster.lead(1, epoch=0, isr=[1])
+        await eventually(lambda: cluster.store.states[ZERO].isr == (1, 2))
+        assert cluster.store.joined == [Joining(2, 7)]

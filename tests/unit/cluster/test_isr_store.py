@@ -8,17 +8,20 @@ from pathlib import Path
 
 import pytest
 
+from barnabas.cluster.broker_znodes import BrokerInfo, Endpoint
 from barnabas.cluster.coordination import BadVersion, ConnectionLoss, Coordination, NoNode, Stat
 from barnabas.cluster.embedded import open_embedded
 from barnabas.cluster.isr_store import (
     CHECK_INTERVAL_MS,
     DELAY_MS_MAX,
     QUIET_MS,
+    IneligibleReplica,
+    Joining,
     ZnodeIsrStore,
     report_failed_log_dir,
 )
 from barnabas.cluster.notification_znodes import IsrChangeZnode, LogDirEventZnode
-from barnabas.cluster.registration import make_persistent_paths
+from barnabas.cluster.registration import Registration, make_persistent_paths
 from barnabas.cluster.znodes import PartitionState, PartitionStateZnode
 from barnabas.core.clock import ManualClock
 from barnabas.core.ids import TopicPartition
@@ -74,6 +77,25 @@ async def test_a_state_that_somebody_else_has_written_is_left_alone(znodes: Coor
         await rig.store.write(TopicPartition("gone", 0), STATE)
     await rig.pass_time(DELAY_MS_MAX)
     assert await rig.notes() == []
+
+
+async def test_who_joins_must_be_registered_as_it_was(znodes: Coordination) -> None:
+    """Otherwise its disk may have lost since what it had then (KIP-903)."""
+    rig = Rig(znodes)
+    registration = Registration(znodes, rig.clock, rig.scheduler)
+    joined = STATE._replace(isr=(1, 2))
+    with pytest.raises(IneligibleReplica):
+        await rig.store.write(ZERO, joined, Joining(2, 1))
+    first = await registration.register(BrokerInfo(2, (Endpoint("PLAINTEXT", "localhost", 9092),)))
+    await registration.unregister(2)
+    second = await registration.register(first)
+    with pytest.raises(IneligibleReplica):
+        await rig.store.write(ZERO, joined, Joining(2, first.epoch))
+    _, stat = await znodes.get(PartitionStateZnode.path(*ZERO))
+    assert stat.version == 0
+    await rig.pass_time(DELAY_MS_MAX)
+    assert await rig.notes() == []
+    assert await rig.store.write(ZERO, joined, Joining(2, second.epoch)) == 1
 
 
 @pytest.mark.parametrize("happened", [True, False])

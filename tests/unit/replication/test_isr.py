@@ -9,11 +9,13 @@ from pathlib import Path
 import pytest
 
 from barnabas.cluster.coordination import BadVersion, ConnectionLoss
+from barnabas.cluster.isr_store import IneligibleReplica, Joining
 from barnabas.cluster.znodes import PartitionState
 from barnabas.core.clock import ManualClock
 from barnabas.core.errors import NotLeaderOrFollower, OffsetOutOfRange
 from barnabas.core.ids import BrokerId, TopicPartition
 from barnabas.core.metrics import Metrics
+from barnabas.core.scheduler import ManualScheduler
 from barnabas.replication import isr as isr_module
 from barnabas.replication.fetching import FetchParams
 from barnabas.replication.isr import IsrKeeper
@@ -32,10 +34,14 @@ class Store:
     def __init__(self) -> None:
         self.answers: list[int | Exception] = []
         self.written: list[PartitionState] = []
+        self.joining: list[Joining | None] = []
 
-    async def write(self, topic_partition: TopicPartition, state: PartitionState) -> int:
+    async def write(
+        self, topic_partition: TopicPartition, state: PartitionState, joining: Joining | None = None
+    ) -> int:
         assert topic_partition == ZERO
         self.written.append(state)
+        self.joining.append(joining)
         answer = self.answers.pop(0)
         if isinstance(answer, Exception):
             raise answer
@@ -203,6 +209,32 @@ async def test_a_shrunken_isr_counts_once_it_is_written(replicas: Replicas) -> N
     assert keeper.shrinks.value == 1
 
 
+async def test_followers_are_looked_at_as_time_passes(replicas: Replicas) -> None:
+    """Twice in `replica.lag.time.max.ms`: one that stops fetching is out after one and a half of it."""
+    partition = lead(replicas)
+    store = Store()
+    store.answers = [1]
+    scheduler = ManualScheduler(replicas.clock)
+    replicas._scheduler = scheduler
+    replicas._isr._store = store
+    replicas.start()
+    replicas.append(partition)
+    written_ms = None
+    for passed_ms in range(1_000, 2 * LAG_MS, 1_000):
+        replicas.clock.advance(1_000)
+        fetched(partition, OTHER, 1)
+        scheduler.run_due()
+        await settled(replicas._isr)
+        if store.written and written_ms is None:
+            written_ms = passed_ms
+    assert written_ms is not None
+    assert LAG_MS < written_ms <= 1.5 * LAG_MS
+    assert partition.isr == {ME, OTHER}
+    await replicas.close()
+    replicas.clock.advance(LAG_MS)
+    assert scheduler.run_due() == 0, "the timer ends with the broker"
+
+
 async def test_a_refused_change_waits_for_the_controllers_word(replicas: Replicas) -> None:
     partition = lead(replicas)
     store, keeper = keep_isr(replicas)
@@ -234,6 +266,59 @@ async def test_a_store_that_does_not_answer_is_asked_again(
     await settled(keeper)
     assert partition.isr == set(ALL)
     assert len(store.written) == 3
+
+
+async def test_a_follower_joins_in_the_epoch_in_which_it_caught_up(replicas: Replicas) -> None:
+    partition = lead(replicas, isr=(ME, OTHER))
+    store, keeper = keep_isr(replicas)
+    store.answers = [1, 2]
+    partition.update_follower(THIRD, 0, 0, broker_epoch=8)
+    await settled(keeper)
+    assert store.joining == [Joining(THIRD, 8)]
+    replicas.append(partition)
+    replicas.clock.advance(LAG_MS + 1)
+    fetched(partition, OTHER, 1)
+    keeper.shrink_all([partition])
+    await settled(keeper)
+    assert store.joining[1:] == [None], "who leaves need not be there"
+
+
+async def test_a_follower_that_was_started_again_does_not_join(replicas: Replicas) -> None:
+    partition = lead(replicas, isr=(ME, OTHER))
+    store, keeper = keep_isr(replicas)
+    store.answers = [IneligibleReplica(), 1]
+    replicas.append(partition)
+    partition.update_follower(THIRD, 1, 0, broker_epoch=8)
+    assert partition.maximal_isr == set(ALL)
+    await settled(keeper)
+    assert partition.isr == partition.maximal_isr == {ME, OTHER}
+    fetched(partition, OTHER, 1)
+    assert partition.log.high_watermark == 1
+    partition.update_follower(THIRD, 0, 0, broker_epoch=9)
+    assert partition.pending_isr is None, "it has to catch up first"
+    partition.update_follower(THIRD, 1, 0, broker_epoch=9)
+    await settled(keeper)
+    assert partition.isr == set(ALL)
+    assert store.joining[1:] == [Joining(THIRD, 9)]
+
+
+async def test_a_follower_that_may_have_joined_counts_until_that_is_overwritten(
+    replicas: Replicas, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The answer to the first attempt was lost, and then the follower was started again."""
+    monkeypatch.setattr(isr_module, "RETRY_MS", 0)
+    partition = lead(replicas, isr=(ME, OTHER))
+    store, keeper = keep_isr(replicas)
+    store.answers = [ConnectionLoss(), IneligibleReplica(), ConnectionLoss(), 5]
+    partition.update_follower(THIRD, 0, 0, broker_epoch=8)
+    while len(store.written) < 3:
+        await asyncio.sleep(0)
+        assert THIRD in partition.maximal_isr
+    await settled(keeper)
+    assert [each.isr for each in store.written] == [ALL, ALL, (ME, OTHER), (ME, OTHER)]
+    assert store.joining[2:] == [None, None]
+    assert partition.isr == partition.maximal_isr == {ME, OTHER}
+    assert partition.partition_epoch == 5
 
 
 async def test_a_change_that_the_controller_overtakes_is_dropped(replicas: Replicas) -> None:
