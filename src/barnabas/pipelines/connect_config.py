@@ -1,7 +1,7 @@
 """Connect's flat configurations, read as pipeline specs, so that habits and tools carry over.
 
-A configuration is a flat map of text. `connector.class` names one of our sources or sinks (by
-its short name, or by the class names of well-known Connect plugins that do the same); the other
+A configuration is a flat map of text. `connector.class` names one of our sources or sinks, by
+its short name or by that of a Connect plugin that does the same (`connect_jdbc`); the other
 end is a topic, as in Connect: a sink connector reads `topics`, a source connector writes `topic`.
 Or it is `connector.class=Pipeline` with a whole spec as YAML under `pipeline.spec`.
 """
@@ -13,20 +13,23 @@ from collections.abc import Mapping
 from typing import Any
 
 from barnabas.pipelines.catalogue import CATALOGUE
+from barnabas.pipelines.connect_jdbc import translated
 from barnabas.pipelines.options import Kind, Plugin, Value
 from barnabas.pipelines.spec import PipelineSpec
 from barnabas.pipelines.transforms.words import TOMBSTONE
-from barnabas.pipelines.validation import InvalidSpec, Problem, load
+from barnabas.pipelines.validation import InvalidSpec, Problem, load, meant
 from barnabas.pipelines.yaml_source import Located, UnreadableSpec, read_yaml
 
 WHOLE_SPEC = "Pipeline"
 
 _ELSEWHERE = {
-    "FileStreamSource": "FilesSource",
-    "FileStreamSink": "FilesSink",
-    "S3Sink": "FilesSink",
-    "HdfsSink": "FilesSink",
+    "FileStreamSource": "FilesSource takes up files that appear in a directory (path, format, schema)",
+    "FileStreamSink": "FilesSink writes a directory of files (path, format)",
+    "S3Sink": "FilesSink writes files: path s3a://<bucket>/<directory>, format parquet or json",
+    "S3Source": "FilesSource reads files: path s3a://<bucket>/<directory>, format, schema",
+    "HdfsSink": "FilesSink writes files: path hdfs://<host>/<directory>, format parquet or json",
 }
+"""Well-known connectors that one of ours can stand in for, though it is not the same: the user decides."""
 _CONVERTERS = {
     "JsonConverter": "json",
     "StringConverter": "text",
@@ -48,28 +51,31 @@ def connector_types() -> dict[str, Plugin]:
 
 
 def spec_of_config(name: str, config: Mapping[str, Any]) -> PipelineSpec:
-    """The spec that a configuration stands for, or InvalidSpec."""
-    return load(located_of_config(name, config))
-
-
-def located_of_config(name: str, config: Mapping[str, Any]) -> Located:
+    """The spec that a configuration stands for, or InvalidSpec with everything that is wrong with it."""
     asked = config.get("connector.class")
     if asked is None:
         raise _invalid("connector.class", f"is missing; expected {WHOLE_SPEC} or one of {_class_names()}")
-    short = str(asked).rsplit(".", 1)[-1]
+    short = str(asked).rsplit(".", 1)[-1].removesuffix("Connector")
     if short == WHOLE_SPEC:
-        return _whole(name, config)
-    plugin = connector_types().get(_short_class(short))
+        return load(_whole(name, config))
+    plugin = connector_types().get(short)
     if plugin is None:
-        raise _invalid(
-            "connector.class", f"there is no connector {asked!r}; expected {WHOLE_SPEC}, {_class_names()}"
-        )
-    return Located(_document(name, config, plugin), "config")
+        raise _invalid("connector.class", f"there is no connector {asked!r} here; {_instead(short)}")
+    reading = _Reading(config)
+    document = reading.document(name, plugin)
+    try:
+        spec = load(Located(document, "config"))
+    except InvalidSpec as error:
+        raise InvalidSpec([*reading.problems, *error.problems]) from None
+    if reading.problems:
+        raise InvalidSpec(reading.problems)
+    return spec
 
 
-def _short_class(short: str) -> str:
-    bare = short.removesuffix("Connector")
-    return _ELSEWHERE.get(bare, bare)
+def _instead(short: str) -> str:
+    if short in _ELSEWHERE:
+        return f"{_ELSEWHERE[short]}, and is not the same"
+    return meant(short, [*connector_types(), WHOLE_SPEC])
 
 
 def _whole(name: str, config: Mapping[str, Any]) -> Located:
@@ -87,35 +93,115 @@ def _whole(name: str, config: Mapping[str, Any]) -> Located:
     return located
 
 
-def _document(name: str, config: Mapping[str, Any], plugin: Plugin) -> dict[str, Value]:
-    topic_source, topic_sink = CATALOGUE["source"]["topic"], CATALOGUE["sink"]["topic"]
-    if plugin.role == "source":
-        source, sink, topic_end = plugin, topic_sink, "sink"
-    else:
-        source, sink, topic_end = topic_source, plugin, "source"
-    document: dict[str, Value] = {
-        "name": name,
-        "source": {"type": source.name, **_options(config, source)},
-        "sink": {"type": sink.name, **_options(config, sink)},
-        "transforms": _transforms(config),
-        "errors": _errors(config),
-    }
-    if plugin is topic_sink:
-        document["sink"].pop("topic", None)
-        if "topic" in config:
-            document["sink"]["topic"] = config["topic"]
-        document["source"].pop("topics", None)
-        document["source"]["topics"] = config.get("topics") or None
-    document[topic_end] |= _converters(config)
-    for section in ("delivery", "engine", "trigger"):
-        if section in config:
-            document[section] = config[section]
-    document["spark"] = _spark(config)
-    restart = {
-        key.removeprefix("restart."): value for key, value in config.items() if key.startswith("restart.")
-    }
-    _unknown(config, source, sink)
-    return document | ({"restart": restart} if restart else {})
+class _Reading:
+    """One configuration on its way to a document; what is wrong with it is gathered."""
+
+    def __init__(self, config: Mapping[str, Any]) -> None:
+        self.config = config
+        self.problems: list[Problem] = []
+
+    def complain(self, key: str, message: str) -> None:
+        self.problems.append(Problem((key,), "config", None, message))
+
+    def document(self, name: str, plugin: Plugin) -> dict[str, Value]:
+        topic_source, topic_sink = CATALOGUE["source"]["topic"], CATALOGUE["sink"]["topic"]
+        if plugin.name == "jdbc":
+            self.config = translated(self.config, plugin.role, self.complain)
+        config = self.config
+        if plugin.role == "source":
+            source, sink, topic_end = plugin, topic_sink, "sink"
+        else:
+            source, sink, topic_end = topic_source, plugin, "source"
+        document: dict[str, Value] = {
+            "name": name,
+            "source": {"type": source.name, **_options(config, source)},
+            "sink": {"type": sink.name, **_options(config, sink)},
+            "transforms": self._transforms(),
+            "errors": _errors(config),
+        }
+        if plugin is topic_sink:
+            document["sink"].pop("topic", None)
+            if "topic" in config:
+                document["sink"]["topic"] = config["topic"]
+            document["source"].pop("topics", None)
+            document["source"]["topics"] = config.get("topics") or None
+        document[topic_end] |= self._converters()
+        for section in ("delivery", "engine", "trigger"):
+            if section in config:
+                document[section] = config[section]
+        document["spark"] = _spark(config)
+        restart = {
+            key.removeprefix("restart."): value for key, value in config.items() if key.startswith("restart.")
+        }
+        self._unknown(source, sink)
+        return document | ({"restart": restart} if restart else {})
+
+    def _converters(self) -> dict[str, Value]:
+        found: dict[str, Value] = {}
+        for key, option in (("value.converter", "format"), ("key.converter", "key_format")):
+            given = self.config.get(key)
+            if given is None:
+                continue
+            short = str(given).rsplit(".", 1)[-1]
+            kind = _CONVERTERS.get(short)
+            if kind is None:
+                self.complain(key, f"there is no converter {given!r}; {meant(short, _CONVERTERS)}")
+            elif option == "format" or kind in ("text", "raw"):
+                found[option] = kind
+        if "value.format" in self.config:
+            found["format"] = self.config["value.format"]
+        if self.config.get("value.converter.schema.registry.url"):
+            found["schema_registry"] = self.config["value.converter.schema.registry.url"]
+        return found
+
+    def _transforms(self) -> list[Value]:
+        names = [name.strip() for name in str(self.config.get("transforms", "")).split(",") if name.strip()]
+        return [part for name in names if (part := self._transform(name)) is not None]
+
+    def _transform(self, name: str) -> dict[str, Value] | None:
+        prefix = f"transforms.{name}."
+        given = {
+            key.removeprefix(prefix): each for key, each in self.config.items() if key.startswith(prefix)
+        }
+        kind, _, target = str(given.pop("type", "")).partition("$")
+        short = kind.rsplit(".", 1)[-1]
+        if short not in CATALOGUE["transform"]:
+            self.complain(
+                f"{prefix}type", f"there is no transform {kind!r}; {meant(short, CATALOGUE['transform'])}"
+            )
+            return None
+        part: dict[str, Value] = {"type": short, **given}
+        if target:
+            part["target"] = target.lower()
+        if "predicate" in part:
+            part["predicate"] = self._predicate(str(part["predicate"]))
+        return part
+
+    def _predicate(self, name: str) -> str | None:
+        """Connect's predicates as SQL conditions."""
+        kind = str(self.config.get(f"predicates.{name}.type", "")).rsplit(".", 1)[-1]
+        if kind == "TopicNameMatches":
+            pattern = str(self.config.get(f"predicates.{name}.pattern", "")).replace("'", "''")
+            return f"_topic RLIKE r'^(?:{pattern})$'"
+        if kind == "HasHeaderKey":
+            header = str(self.config.get(f"predicates.{name}.name", "")).replace("'", "''")
+            return f"exists(_headers, h -> h.key = '{header}')"
+        if kind == "RecordIsTombstone":
+            return TOMBSTONE
+        known = ("TopicNameMatches", "HasHeaderKey", "RecordIsTombstone")
+        self.complain(f"predicates.{name}.type", f"there is no predicate {kind!r}; {meant(kind, known)}")
+        return None
+
+    def _unknown(self, *plugins: Plugin) -> None:
+        known = {"topic", "topics", "topics.regex", "value.format", "key.format"}
+        prefixes: list[str] = []
+        for row in (row for plugin in plugins for row in plugin.options):
+            known |= {row.name, row.name.replace("_", "."), *row.aliases}
+            prefixes += [row.name.replace("_", ".") + "."] if row.kind is Kind.MAP else []
+        for key in self.config:
+            if key not in known and not _IGNORED.fullmatch(key) and not key.startswith(tuple(prefixes)):
+                ends = f"{plugins[0].name} to {plugins[1].name}"
+                self.complain(key, f"{ends} has no option {key!r}; {meant(key, sorted(known))}")
 
 
 def _options(config: Mapping[str, Any], plugin: Plugin) -> dict[str, Value]:
@@ -137,24 +223,6 @@ def _options(config: Mapping[str, Any], plugin: Plugin) -> dict[str, Value]:
     return found
 
 
-def _converters(config: Mapping[str, Any]) -> dict[str, Value]:
-    found: dict[str, Value] = {}
-    for key, option in (("value.converter", "format"), ("key.converter", "key_format")):
-        given = config.get(key)
-        if given is None:
-            continue
-        kind = _CONVERTERS.get(str(given).rsplit(".", 1)[-1])
-        if kind is None:
-            raise _invalid(key, f"there is no converter {given!r}; expected one of {', '.join(_CONVERTERS)}")
-        if option == "format" or kind in ("text", "raw"):
-            found[option] = kind
-    if "value.format" in config:
-        found["format"] = config["value.format"]
-    if config.get("value.converter.schema.registry.url"):
-        found["schema_registry"] = config["value.converter.schema.registry.url"]
-    return found
-
-
 def _errors(config: Mapping[str, Any]) -> dict[str, Value]:
     names = {
         "errors.tolerance": "tolerance",
@@ -170,57 +238,6 @@ def _spark(config: Mapping[str, Any]) -> dict[str, Value]:
     if "spark.master" in config:
         section["master"] = config["spark.master"]
     return section
-
-
-def _transforms(config: Mapping[str, Any]) -> list[Value]:
-    names = [name.strip() for name in str(config.get("transforms", "")).split(",") if name.strip()]
-    return [_transform(name, config) for name in names]
-
-
-def _transform(name: str, config: Mapping[str, Any]) -> dict[str, Value]:
-    prefix = f"transforms.{name}."
-    given = {key.removeprefix(prefix): each for key, each in config.items() if key.startswith(prefix)}
-    kind, _, target = str(given.pop("type", "")).partition("$")
-    short = kind.rsplit(".", 1)[-1]
-    if short not in CATALOGUE["transform"]:
-        raise _invalid(
-            f"{prefix}type",
-            f"there is no transform {kind!r}; expected one of {', '.join(CATALOGUE['transform'])}",
-        )
-    part: dict[str, Value] = {"type": short, **given}
-    if target:
-        part["target"] = target.lower()
-    if "predicate" in part:
-        part["predicate"] = _predicate(str(part["predicate"]), config)
-    return part
-
-
-def _predicate(name: str, config: Mapping[str, Any]) -> str:
-    """Connect's predicates as SQL conditions."""
-    kind = str(config.get(f"predicates.{name}.type", "")).rsplit(".", 1)[-1]
-    if kind == "TopicNameMatches":
-        pattern = str(config.get(f"predicates.{name}.pattern", "")).replace("'", "''")
-        return f"_topic RLIKE r'^(?:{pattern})$'"
-    if kind == "HasHeaderKey":
-        header = str(config.get(f"predicates.{name}.name", "")).replace("'", "''")
-        return f"exists(_headers, h -> h.key = '{header}')"
-    if kind == "RecordIsTombstone":
-        return TOMBSTONE
-    raise _invalid(
-        f"predicates.{name}.type",
-        f"there is no predicate {kind!r}; expected TopicNameMatches, HasHeaderKey or RecordIsTombstone",
-    )
-
-
-def _unknown(config: Mapping[str, Any], *plugins: Plugin) -> None:
-    known = {"topic", "topics", "topics.regex", "value.format", "key.format"}
-    prefixes: list[str] = []
-    for row in (row for plugin in plugins for row in plugin.options):
-        known |= {row.name, row.name.replace("_", "."), *row.aliases}
-        prefixes += [row.name.replace("_", ".") + "."] if row.kind is Kind.MAP else []
-    for key in config:
-        if key not in known and not _IGNORED.fullmatch(key) and not key.startswith(tuple(prefixes)):
-            raise _invalid(key, f"{plugins[0].name} to {plugins[1].name} has no option {key!r}")
 
 
 def _class_names() -> str:

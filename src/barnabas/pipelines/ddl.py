@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import difflib
 import re
+from collections.abc import Iterator
 
 SIMPLE = frozenset(
     (
@@ -24,35 +25,42 @@ _SUFFIX = re.compile(r"\s+(NOT\s+NULL|COMMENT\s+'[^']*'|COMMENT\s+\"[^\"]*\")\s*
 
 
 def schema_complaint(text: str) -> str | None:
-    """What is wrong with a schema, or None."""
+    """What is wrong with a schema, all of it, or None."""
+    return "; ".join(_complaints(text, "")) or None
+
+
+def _complaints(text: str, outer: str) -> Iterator[str]:
     for column in _split(text):
         found = _FIELD.fullmatch(column)
         if found is None:
-            return f"{column.strip() or 'an empty column'!r} is not `name TYPE`"
-        complaint = _type_complaint(found.group(2))
-        if complaint:
-            return f"column {found.group(1)}: {complaint}"
-    return None
+            yield f"{column.strip() or 'an empty column'!r} is not `name TYPE`"
+        else:
+            yield from _type_complaints(found.group(2), f"{outer}{found.group(1)}")
 
 
-def _type_complaint(text: str) -> str | None:
+def _type_complaints(text: str, column: str) -> Iterator[str]:
     while (stripped := _SUFFIX.sub("", text)) != text:
         text = stripped
     text = text.strip()
     upper = text.upper()
     if upper in SIMPLE or _SIZED.fullmatch(text):
-        return None
+        return
     nested = re.fullmatch(r"(ARRAY|MAP|STRUCT)\s*<(.*)>", text, re.IGNORECASE | re.DOTALL)
     if nested is None:
         close = difflib.get_close_matches(upper, SIMPLE | {"ARRAY", "MAP", "STRUCT"}, n=1)
-        return f"{text!r} is not a type" + (f"; did you mean {close[0]}?" if close else "")
+        yield f"column {column}: {text!r} is not a type" + (f"; did you mean {close[0]}?" if close else "")
+        return
     kind, inside = nested.group(1).upper(), nested.group(2)
     if kind == "STRUCT":
-        return schema_complaint(inside)
+        yield from _complaints(inside, f"{column}.")
+        return
     parts = _split(inside)
     if len(parts) != (2 if kind == "MAP" else 1):
-        return f"{kind} takes {'two types' if kind == 'MAP' else 'one type'}, not {inside.strip()!r}"
-    return next((complaint for part in parts if (complaint := _type_complaint(part))), None)
+        wanted = "two types" if kind == "MAP" else "one type"
+        yield f"column {column}: {kind} takes {wanted}, not {inside.strip()!r}"
+        return
+    for part in parts:
+        yield from _type_complaints(part, column)
 
 
 def _split(text: str) -> list[str]:

@@ -9,7 +9,7 @@ from barnabas.pipelines.catalogue import CATALOGUE, plugins
 from barnabas.pipelines.connect_config import WHOLE_SPEC, connector_types, spec_of_config
 from barnabas.pipelines.options import Kind, Option
 from barnabas.pipelines.service import ServiceError
-from barnabas.pipelines.validation import InvalidSpec
+from barnabas.pipelines.validation import InvalidSpec, meant
 
 _TYPES = {
     Kind.INTEGER: "LONG",
@@ -71,7 +71,11 @@ def _rows(name: str) -> tuple[Option, ...]:
     if plugin is None:
         plugin = next((each for each in plugins() if each.role == "transform" and each.name == short), None)
     if plugin is None:
-        raise ServiceError(404, f"Unknown plugin {name}. Available: {', '.join(connector_types())}")
+        raise ServiceError(
+            404,
+            f"Unknown plugin {name}: {meant(short, connector_types())};"
+            f" available: {', '.join(connector_types())}",
+        )
     if plugin.role == "transform":
         return plugin.options
     other = CATALOGUE["sink" if plugin.role == "source" else "source"]["topic"]

@@ -43,7 +43,8 @@ class Run:
         return f"{self.home}/{purpose}"
 
     def bootstrap_of(self, part: Part) -> str:
-        return str(resolve(part.get("bootstrap") or self.bootstrap))
+        given = resolve(part.get("bootstrap") or self.bootstrap)
+        return given if isinstance(given, str) else ",".join(given)
 
     def resolved(self, part: Part, name: str) -> Value:
         """An option with its secrets; the caller uses it at once and keeps it nowhere."""

@@ -40,6 +40,15 @@ def watermark_complaint(text: str) -> str | None:
     return f"found {text!r}; expected `<column> <delay>`, such as 'at 10 minutes'"
 
 
+def database_complaint(text: str) -> str | None:
+    """Of an address without references; what stands before the host may be a password, and is not shown."""
+    scheme, _, rest = text.removeprefix("jdbc:").partition("://")
+    if scheme in ("postgresql", "postgres") and rest.partition("/")[2]:
+        return None
+    kind = f"{scheme.partition(':')[0]}://…"
+    return f"found {kind!r}; expected postgresql://host:port/database: only PostgreSQL is spoken here"
+
+
 def pattern_complaint(text: str) -> str | None:
     """Only what no dialect takes: what Java has and Python lacks is left to the engine."""
     try:

@@ -39,6 +39,16 @@ MASTER = re.compile(
 )
 """Spark's own words, any address, or a reference."""
 
+SYNONYMS = {
+    "kafka": "topic", "barnabas": "topic", "topics": "topic",
+    "postgres": "jdbc", "postgresql": "jdbc", "database": "jdbc", "table": "jdbc",
+    "parquet": "files", "json": "files", "csv": "files", "orc": "files", "s3": "files", "hdfs": "files",
+    "stdout": "console", "print": "console", "terminal": "console",
+    "select": "sql", "query": "sql", "where": "filter", "dedup": "deduplicate", "distinct": "deduplicate",
+    "aggregate": "window", "udf": "python", "function": "python",
+}  # fmt: skip
+"""What others call our kinds, where no likeness of letters would tell."""
+
 
 @dataclass(frozen=True, slots=True)
 class Problem:
@@ -193,7 +203,9 @@ class _Check:
         plugin = kinds.get(str(name).rsplit(".", 1)[-1]) if isinstance(name, str) else None
         if plugin is None:
             place = (*path, "type") if "type" in _keys_at(self._located, path) else path
-            self.complain(place, f"there is no {role} {name!r}; {_meant(str(name), kinds)}")
+            known = SYNONYMS.get(str(name).lower())
+            hint = f"did you mean {known!r}?" if known in kinds else meant(str(name), kinds)
+            self.complain(place, f"there is no {role} {name!r}; {hint}")
             return None
         options = {option: value for option, value in given.items() if option != "type"}
         checked = self.options(options, plugin.options, path, f"{role} {plugin.name}", plugin)
@@ -216,7 +228,7 @@ class _Check:
             if row is None:
                 self.complain(
                     (*path, name),
-                    f"{subject} has no option {name!r}; {_meant(name, [row.name for row in rows])}",
+                    f"{subject} has no option {name!r}; {meant(name, [row.name for row in rows])}",
                 )
             elif value is not None:
                 found[row.name] = self.value(row, value, (*path, name))
@@ -423,7 +435,7 @@ def _names(rows: Iterable[Option]) -> str:
     return ", ".join(row.name for row in rows)
 
 
-def _meant(word: str, known: Iterable[str]) -> str:
+def meant(word: str, known: Iterable[str]) -> str:
     names = list(known)
     # Of `filter` and Connect's `Filter`, the one that is written like the word.
     likeliest_last = sorted(names, key=lambda name: name[:1].isupper() == word[:1].isupper())

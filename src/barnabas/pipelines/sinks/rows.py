@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from barnabas.pipelines.formats.rows import ENCODE, format_complaints
 from barnabas.pipelines.options import REQUIRED, Kind, Option, Plugin, Value
+from barnabas.pipelines.texts import database_complaint
 
 
 def _jdbc_complaints(options: Mapping[str, Value]) -> list[str]:
@@ -18,7 +19,7 @@ TOPIC = Plugin(
     "sink", "topic", "A topic; exactly once by one transaction per micro-batch.", (
         Option("topic", Kind.TEXT, None, "Where records go; else where the column `_topic` says.",
                aliases=("topics",)),
-        Option("bootstrap", Kind.TEXT, None, "Brokers to begin with; else the service's own.",
+        Option("bootstrap", Kind.LIST, None, "Brokers to begin with; else the service's own.",
                aliases=("bootstrap.servers", "kafka.bootstrap.servers")),
         Option("compression", Kind.CHOICE, None, "Codec of the batches.",
                choices=("none", "gzip", "snappy", "lz4", "zstd"),
@@ -45,7 +46,7 @@ FILES = Plugin(
 JDBC = Plugin(
     "sink", "jdbc", "A PostgreSQL table; exactly once by the batch's number in the same database transaction.", (
         Option("url", Kind.TEXT, REQUIRED, "postgresql://host:port/database, with or without `jdbc:` before it.",
-               aliases=("connection.url",)),
+               aliases=("connection.url",), check=database_complaint),
         Option("user", Kind.TEXT, None, "Who connects.", aliases=("connection.user",)),
         Option("password", Kind.TEXT, None, "A reference such as ${env:PGPASSWORD}.", secret=True,
                aliases=("connection.password",)),

@@ -8,6 +8,7 @@ from barnabas.pipelines.formats.rows import DECODE, decode_complaints
 from barnabas.pipelines.options import REQUIRED, Kind, Option, Plugin, Value
 from barnabas.pipelines.texts import (
     assign_complaint,
+    database_complaint,
     offsets_complaint,
     pattern_complaint,
     watermark_complaint,
@@ -43,7 +44,7 @@ TOPIC = Plugin(
         Option("pattern", Kind.TEXT, None, "Regular expression of topic names.", aliases=("topics.regex",),
                check=pattern_complaint),
         Option("assign", Kind.TEXT, None, 'Partitions as JSON: {"topic": [0, 1]}.', check=assign_complaint),
-        Option("bootstrap", Kind.TEXT, None, "Brokers to begin with; else the service's own.",
+        Option("bootstrap", Kind.LIST, None, "Brokers to begin with; else the service's own.",
                aliases=("bootstrap.servers", "kafka.bootstrap.servers")),
         Option("starting_offsets", Kind.TEXT, None, "earliest (the default), latest, or offsets as JSON.",
                aliases=("consumer.override.auto.offset.reset",), check=offsets_complaint),
@@ -82,7 +83,7 @@ FILES = Plugin(
 JDBC = Plugin(
     "source", "jdbc", "Rows of a PostgreSQL table or query, taken up by a growing column.", (
         Option("url", Kind.TEXT, REQUIRED, "postgresql://host:port/database, with or without `jdbc:` before it.",
-               aliases=("connection.url",)),
+               aliases=("connection.url",), check=database_complaint),
         Option("user", Kind.TEXT, None, "Who connects.", aliases=("connection.user",)),
         Option("password", Kind.TEXT, None, "A reference such as ${env:PGPASSWORD}.", secret=True,
                aliases=("connection.password",)),
