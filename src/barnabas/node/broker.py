@@ -371,7 +371,14 @@ class Broker:
         driver = TimerDriver(asyncio.get_running_loop(), self._clock, self._timer)
         self._exits.callback(driver.close)
         if member is None:
-            replicas = ReplicaManager(self.broker_id, log_manager, self._clock, self._timer, self.metrics)
+            replicas = ReplicaManager(
+                self.broker_id,
+                log_manager,
+                self._clock,
+                self._timer,
+                self.metrics,
+                settings=replication_settings(self.config),
+            )
         else:
             replicas = ReplicaManager(
                 self.broker_id,

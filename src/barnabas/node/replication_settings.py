@@ -20,6 +20,13 @@ def replication_settings(config: BrokerConfig) -> ReplicationSettings:
         replica_selector_class=config.replica_selector_class,
         leader_throttled_rate=config.leader_replication_throttled_rate,
         follower_throttled_rate=config.follower_replication_throttled_rate,
+        fetch_purgatory_purge_interval_requests=config.values["fetch.purgatory.purge.interval.requests"],
+        producer_purgatory_purge_interval_requests=config.values[
+            "producer.purgatory.purge.interval.requests"
+        ],
+        delete_records_purgatory_purge_interval_requests=config.values[
+            "delete.records.purgatory.purge.interval.requests"
+        ],
     )
 
 

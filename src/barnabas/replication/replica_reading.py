@@ -40,8 +40,7 @@ class ReadableReplicas(WaitingReplicas):
         settings: ReplicationSettings,
         metadata: MetadataCache | None,
     ) -> None:
-        super().__init__(broker_id, timer, metrics)
-        self.settings = settings
+        super().__init__(broker_id, timer, metrics, settings)
         self._clock = clock
         self._selector = ReplicaSelector(broker_id, settings, metadata)
         self._leader_throttle = ReplicationThrottle(

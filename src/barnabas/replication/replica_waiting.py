@@ -16,6 +16,7 @@ from barnabas.replication.delayed_delete_records import DelayedDeleteRecords, Pe
 from barnabas.replication.delayed_produce import DelayedProduce, PendingAck
 from barnabas.replication.fetch_news import NewsBoard
 from barnabas.replication.replica_table import ReplicaTable
+from barnabas.replication.settings import ReplicationSettings
 
 
 def _at_once(work: Callable[[], None]) -> None:
@@ -23,14 +24,23 @@ def _at_once(work: Callable[[], None]) -> None:
 
 
 class WaitingReplicas(ReplicaTable):
-    def __init__(self, broker_id: BrokerId, timer: Timer, metrics: Metrics) -> None:
+    def __init__(
+        self, broker_id: BrokerId, timer: Timer, metrics: Metrics, settings: ReplicationSettings
+    ) -> None:
         super().__init__(broker_id, metrics)
         self.defer: Callable[[Callable[[], None]], object] = _at_once
         """Runs something when the present turn of the loop is over."""
         self._to_wake: dict[TopicPartition, None] = {}
-        self.produce_purgatory = Purgatory("Produce", timer, metrics=metrics)
-        self.fetch_purgatory = Purgatory("Fetch", timer, metrics=metrics)
-        self.delete_records_purgatory = Purgatory("DeleteRecords", timer, metrics=metrics)
+        self.settings = settings
+        self.produce_purgatory = Purgatory(
+            "Produce", timer, settings.producer_purgatory_purge_interval_requests, metrics
+        )
+        self.fetch_purgatory = Purgatory(
+            "Fetch", timer, settings.fetch_purgatory_purge_interval_requests, metrics
+        )
+        self.delete_records_purgatory = Purgatory(
+            "DeleteRecords", timer, settings.delete_records_purgatory_purge_interval_requests, metrics
+        )
         self.board = NewsBoard()
 
     def await_acks(

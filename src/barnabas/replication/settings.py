@@ -25,3 +25,6 @@ class ReplicationSettings:
     """`leader.replication.throttled.rate`, bytes a second"""
     follower_throttled_rate: int = UNTHROTTLED
     """`follower.replication.throttled.rate`, bytes a second"""
+    fetch_purgatory_purge_interval_requests: int = 1_000
+    producer_purgatory_purge_interval_requests: int = 1_000
+    delete_records_purgatory_purge_interval_requests: int = 1

@@ -15,6 +15,7 @@ from barnabas.replication.delayed_produce import PendingAck
 from barnabas.replication.fetching import FetchParams, FetchPartition, PartitionRead
 from barnabas.replication.partition import Partition
 from barnabas.replication.replica_manager import ReplicaManager
+from barnabas.replication.settings import ReplicationSettings
 from barnabas.storage.append import AppendInfo
 from barnabas.storage.environment import Environment, LogDirectory
 from barnabas.storage.files import Files, RealFiles
@@ -45,6 +46,7 @@ class Replicas(ReplicaManager):
         *roots: str,
         files: Files | None = None,
         background: Background | None = None,
+        settings: ReplicationSettings | None = None,
         **config: object,
     ) -> None:
         self.config = LogConfig(**config)  # type: ignore[arg-type]
@@ -65,7 +67,7 @@ class Replicas(ReplicaManager):
             on_flushed=self._flushed,
             on_directory_failed=self._failed,
         )
-        super().__init__(ME, logs, self.clock, self.timer, Metrics())
+        super().__init__(ME, logs, self.clock, self.timer, Metrics(), settings=settings)
         logs.open()
         self.answered: list[list[PartitionRead]] = []
         """What `ask` came to, once for each answer."""

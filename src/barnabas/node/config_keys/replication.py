@@ -82,15 +82,16 @@ REPLICATION = (
     ),
     Key(
         "fetch.purgatory.purge.interval.requests", INT, 1_000, at_least(0),
-        doc=NO_EFFECT + "Watch lists are swept after a thousand completed requests of any kind.",
+        doc="How many fetches that are answered may stay in the lists of those that wait before the lists are"
+        " swept.",
     ),
     Key(
         "producer.purgatory.purge.interval.requests", INT, 1_000, at_least(0),
-        doc=NO_EFFECT + "Likewise.",
+        doc="The same for writes that wait for their replicas.",
     ),
     Key(
         "delete.records.purgatory.purge.interval.requests", INT, 1, at_least(0),
-        doc=NO_EFFECT + "Likewise.",
+        doc="The same for deletions of records.",
     ),
     Key(
         "inter.broker.protocol.version", STRING, "3.9-IV0",
