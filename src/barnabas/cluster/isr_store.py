@@ -26,6 +26,7 @@ from barnabas.cluster.znodes import PartitionState, PartitionStateZnode
 from barnabas.core.clock import Clock
 from barnabas.core.ids import TopicPartition
 from barnabas.core.scheduler import Cancellable, Scheduler
+from barnabas.core.sweeping import complain
 
 logger = logging.getLogger(__name__)
 
@@ -113,6 +114,9 @@ class ZnodeIsrStore:
             )
         except CoordinationError as error:
             logger.warning("the controller could not be told of %d changed ISRs: %r", len(changed), error)
+            self._changed |= changed
+        except Exception as error:  # noqa: BLE001 - it is told, and tried again
+            complain("telling the controller of changed ISRs", len(changed), error)
             self._changed |= changed
 
 

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from barnabas.cluster.broker_znodes import BrokerInfo, Endpoint
 from barnabas.core.ids import INTERNAL_TOPICS, NO_LEADER, ZERO_UUID, BrokerId, Uuid
+from barnabas.core.sweeping import sweeping
 
 NO_LEADER_EPOCH = -1
 
@@ -179,7 +180,8 @@ class MetadataCache:
             self._by_id.pop(former.topic_id, None)
             self._changed()
             for tell in self.on_topic_removed:
-                tell(name)
+                with sweeping("telling of the end of topic", name):
+                    tell(name)
         return former
 
     def put_brokers(self, brokers: Iterable[BrokerInfo]) -> None:
@@ -201,4 +203,5 @@ class MetadataCache:
         if self._waiting:
             waiting, self._waiting = self._waiting, []
             for told in waiting:
-                told()
+                with sweeping("telling of changed metadata"):
+                    told()

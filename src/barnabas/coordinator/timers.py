@@ -7,6 +7,9 @@ its timers.
 An operation whose records could not be written has done nothing, and nobody will ask for it again: one that
 `is_retried` comes back after a pause, unless its key is in use again. It must be one that changes nothing
 but by its records.
+
+What happens from time to time is asked for by `every`: its next run is arranged before this one begins, so
+nothing that a run meets can be the last that is heard of it.
 """
 
 from __future__ import annotations
@@ -25,12 +28,20 @@ Operation = Callable[[], Decision[Any]]
 
 
 class _Task(TimerTask):
-    __slots__ = ("_timers", "is_retried", "key", "operation")
+    __slots__ = ("_timers", "is_retried", "key", "operation", "period_ms")
 
     def __init__(
-        self, timers: ShardTimers, key: Hashable, delay_ms: float, operation: Operation, *, is_retried: bool
+        self,
+        timers: ShardTimers,
+        key: Hashable,
+        delay_ms: float,
+        operation: Operation,
+        *,
+        is_retried: bool,
+        period_ms: float | None = None,
     ) -> None:
         super().__init__(delay_ms)
+        self.period_ms = period_ms
         self._timers = timers
         self.key = key
         self.operation = operation
@@ -39,6 +50,8 @@ class _Task(TimerTask):
     def run(self) -> None:
         timers = self._timers
         if timers.forget(self.key, self):
+            if self.period_ms is not None:
+                timers.every(self.key, self.period_ms, self.operation)
             timers.run(self.operation, lambda: timers.retry(self))
 
 
@@ -62,6 +75,15 @@ class ShardTimers:
         if former is not None:
             former.cancel()
         task = self._tasks[key] = _Task(self, key, delay_ms, operation, is_retried=is_retried)
+        self._timer.add(task)
+
+    def every(
+        self, key: Hashable, period_ms: float, operation: Operation, *, delay_ms: float | None = None
+    ) -> None:
+        """Run the operation again and again; with `delay_ms`, the first time after that."""
+        self.cancel(key)
+        delay_ms = period_ms if delay_ms is None else delay_ms
+        task = self._tasks[key] = _Task(self, key, delay_ms, operation, is_retried=False, period_ms=period_ms)
         self._timer.add(task)
 
     def run(self, operation: Operation, failed: Callable[[], None] = lambda: None) -> None:

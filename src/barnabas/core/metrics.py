@@ -10,6 +10,8 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Callable, Iterator
 
+from barnabas.core.sweeping import sweeping
+
 Labels = tuple[tuple[str, str], ...]
 
 LATENCY_BUCKETS_MS = (
@@ -129,7 +131,8 @@ def render_prometheus(metrics: Metrics) -> str:
             if isinstance(member, Counter):
                 lines.append(f"{family.name}{_labels(labels)} {member.value}")
             elif isinstance(member, Gauge):
-                lines.append(f"{family.name}{_labels(labels)} {_number(member.read())}")
+                with sweeping("the figure", family.name):
+                    lines.append(f"{family.name}{_labels(labels)} {_number(member.read())}")
             else:
                 lines.extend(_histogram_lines(family.name, labels, member))
     return "\n".join(lines) + "\n"

@@ -20,6 +20,7 @@ from barnabas.core.clock import Clock
 from barnabas.core.complaints import Complaints
 from barnabas.core.metrics import Metrics
 from barnabas.core.scheduler import Cancellable, Scheduler
+from barnabas.core.sweeping import sweeping
 from barnabas.network import listener
 from barnabas.network.connection import Connection
 from barnabas.network.exchange import Dispatch
@@ -119,11 +120,15 @@ class Server:
         """Close every connection whose time is up."""
         now_ms = self.clock.monotonic_ms()
         for connection in self:
-            reason = connection.overdue(now_ms)
-            if reason is not None:
-                if reason in _WORTH_A_LINE:
-                    self.complaints.warn(reason, "closing %s: %s", connection.connection_id, reason)
-                connection.close(reason)
+            with sweeping("the deadlines of a connection", connection.connection_id):
+                self._close_overdue(connection, now_ms)
+
+    def _close_overdue(self, connection: Connection, now_ms: float) -> None:
+        reason = connection.overdue(now_ms)
+        if reason is not None:
+            if reason in _WORTH_A_LINE:
+                self.complaints.warn(reason, "closing %s: %s", connection.connection_id, reason)
+            connection.close(reason)
 
     def forget(self, connection: Connection) -> None:
         self._connections.discard(connection)

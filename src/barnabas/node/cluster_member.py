@@ -146,8 +146,10 @@ class ClusterMember:
             try:
                 self._present = await self._registration.register(self._present)
                 self._registered_in = self._znodes.session_id
-            except (CoordinationError, KafkaError) as error:
-                logger.warning("registering again failed: %r", error)
+            except Exception as error:
+                # Without its presence the broker is nobody, so whatever was in the way, it tries again.
+                is_expected = isinstance(error, CoordinationError | KafkaError)
+                logger.warning("registering again failed: %r", error, exc_info=not is_expected)
                 await asyncio.sleep(RETRY_MS / 1_000)
                 continue
             self._config_notifications.session_renewed()

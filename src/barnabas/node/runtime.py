@@ -7,16 +7,14 @@ or sends to the background comes back onto the loop's thread, so nothing needs a
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TypeVar
 
 from barnabas.core.clock import Clock
 from barnabas.core.scheduler import Cancellable
+from barnabas.core.sweeping import sweeping
 from barnabas.purgatory.timer import Timer
-
-logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
@@ -69,10 +67,8 @@ class LoopScheduler:
 
 
 def _guarded(task: Callable[[], None]) -> None:
-    try:
+    with sweeping("a scheduled task", task):
         task()
-    except Exception:
-        logger.exception("a scheduled task failed: %r", task)
 
 
 class ThreadBackground:
@@ -129,7 +125,8 @@ class TimerDriver:
 
     def _advance(self) -> None:
         self._handle = None
-        self._timer.advance()
+        with sweeping("the timer"):
+            self._timer.advance()
         if self._handle is None:
             due_ms = self._timer.next_expiry_ms()
             if due_ms is not None:

@@ -10,6 +10,7 @@ a stage, one member after the other: a broker that leaves hands its partitions t
 from __future__ import annotations
 
 import asyncio
+import logging
 import signal
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -17,6 +18,8 @@ from typing import Protocol
 
 from barnabas.core.clock import Clock
 from barnabas.node.child_process import Child, ChildEnded, Say
+
+logger = logging.getLogger(__name__)
 
 BACKOFF_S_MIN = 0.5
 BACKOFF_S_MAX = 30.0
@@ -91,6 +94,12 @@ class Keeper:
                     self._first_ready.set_exception(error)
                     return
                 reason = str(error)
+            except Exception as error:
+                if not self._first_ready.done():
+                    self._first_ready.set_exception(error)
+                    return
+                logger.exception("%s could not be looked after", self.name)
+                reason = f"{self.name}: {error!r}"
             else:
                 assert self.child is not None
                 reason = self.child.epitaph()

@@ -10,15 +10,13 @@ order of their milliseconds; an error in one is logged and does not keep the oth
 
 from __future__ import annotations
 
-import logging
 import math
 from collections.abc import Callable
 from heapq import heappop
 
 from barnabas.core.clock import Clock
+from barnabas.core.sweeping import complain
 from barnabas.purgatory.timing_wheel import Bucket, BucketQueue, PendingCount, TimerTask, TimingWheel
-
-logger = logging.getLogger(__name__)
 
 TICK_MS = 1
 WHEEL_SIZE = 20
@@ -94,8 +92,8 @@ class Timer:
             ran += 1
             try:
                 task.run()
-            except Exception:
-                logger.exception("a timer task failed: %r", task)
+            except Exception as error:  # noqa: BLE001 - it is told
+                complain("a timer task", task, error)
         return ran
 
     def _collect_due(self, now_ms: int) -> None:

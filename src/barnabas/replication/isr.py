@@ -20,6 +20,7 @@ from barnabas.cluster.isr_store import IneligibleReplica, Joining
 from barnabas.cluster.znodes import PartitionState
 from barnabas.core.ids import BrokerId, TopicPartition
 from barnabas.core.metrics import Metrics
+from barnabas.core.sweeping import sweeping
 from barnabas.replication.partition_leadership import PendingIsr
 from barnabas.replication.partition_replication import ReplicatedPartition
 from barnabas.replication.remote_replica import NO_BROKER_EPOCH, RemoteReplica
@@ -68,20 +69,24 @@ class IsrKeeper:
         if self._store is None:
             return
         for partition in partitions:
-            if not partition.is_leader or partition.pending_isr is not None or len(partition.isr) <= 1:
-                continue
-            if not partition.has_lease:
-                continue
-            lagging = partition.lagging_members()
-            if lagging:
-                logger.warning(
-                    "%s: brokers %s lag behind %d and leave the ISR",
-                    partition.topic_partition,
-                    sorted(lagging),
-                    partition.log.log_end_offset,
-                )
-                self.shrinks.value += 1
-                self._change(partition, partition.isr - lagging)
+            with sweeping("the ISR of", partition.topic_partition):
+                self._shrink(partition)
+
+    def _shrink(self, partition: ReplicatedPartition) -> None:
+        if not partition.is_leader or partition.pending_isr is not None or len(partition.isr) <= 1:
+            return
+        if not partition.has_lease:
+            return
+        lagging = partition.lagging_members()
+        if lagging:
+            logger.warning(
+                "%s: brokers %s lag behind %d and leave the ISR",
+                partition.topic_partition,
+                sorted(lagging),
+                partition.log.log_end_offset,
+            )
+            self.shrinks.value += 1
+            self._change(partition, partition.isr - lagging)
 
     def _change(
         self, partition: ReplicatedPartition, isr: frozenset[BrokerId], joining: Joining | None = None
@@ -116,9 +121,16 @@ class IsrKeeper:
                     pending.partition_epoch,
                 )
                 return
-            except CoordinationError as error:
+            except Exception as error:
+                # As long as the change is pending there is no other, so it is never given up.
                 self.failed.value += 1
-                logger.warning("the ISR of %s cannot be written: %r", partition.topic_partition, error)
+                is_expected = isinstance(error, CoordinationError)
+                logger.warning(
+                    "the ISR of %s cannot be written: %r",
+                    partition.topic_partition,
+                    error,
+                    exc_info=not is_expected,
+                )
                 may_be_written = True
                 await asyncio.sleep(RETRY_MS / 1_000)
             else:

@@ -74,6 +74,9 @@ class LogDirMover:
         except (KafkaError, OSError) as error:
             logger.error("%s stays where it is: %s", key, error)
             self._log_manager.drop_future(key)
+        except Exception:
+            logger.exception("%s stays where it is", key)
+            self._log_manager.drop_future(key)
         finally:
             if self._moves.get(key) is asyncio.current_task():
                 del self._moves[key]

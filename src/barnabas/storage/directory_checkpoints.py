@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Mapping
 
 from barnabas.core.errors import KafkaStorageError
 from barnabas.core.ids import TopicPartition
+from barnabas.core.sweeping import sweeping
 from barnabas.storage.checkpoint_write import CheckpointWrite
 from barnabas.storage.checkpoints import (
     CLEANED_OFFSETS,
@@ -58,7 +59,8 @@ class DirectoryCheckpoints:
 
     def write_soon(self, name: str, directories: Iterable[LogDirectory]) -> None:
         for directory in directories:
-            self._submit(directory, self._plan(directory, name))
+            with sweeping(f"writing the {name} of", directory.path):
+                self._submit(directory, self._plan(directory, name))
 
     def write_cleaned_soon(self, directory: LogDirectory, offsets: Mapping[TopicPartition, int]) -> None:
         """How far logs are compacted, which the cleaner knows and not the log."""

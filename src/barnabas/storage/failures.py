@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import logging
-
-from barnabas.core.errors import KafkaError, KafkaStorageError
+from barnabas.core.errors import KafkaStorageError
 from barnabas.storage.environment import LogDirectory
-
-_log = logging.getLogger(__name__)
 
 
 class offline_on_error:  # noqa: N801 - read as a statement
@@ -24,19 +20,3 @@ class offline_on_error:  # noqa: N801 - read as a statement
             return False
         self._directory.fail(error)
         return True
-
-
-class logged:  # noqa: N801 - read as a statement
-    """One log's error must not keep the others from their turn."""
-
-    def __init__(self, doing: str) -> None:
-        self._doing = doing
-
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> bool:
-        if isinstance(error, KafkaError):
-            _log.warning("%s: %s", self._doing, error)
-            return True
-        return False

@@ -20,6 +20,7 @@ from barnabas.core.errors import KafkaStorageError
 from barnabas.core.ids import TopicPartition, Uuid, check_topic_name
 from barnabas.core.metrics import Metrics
 from barnabas.core.scheduler import Cancellable
+from barnabas.core.sweeping import sweeping
 from barnabas.storage import checkpoints
 from barnabas.storage.cleaner.log_cleaner import CleanerSettings, LogCleaner
 from barnabas.storage.damaged_log import DamagedLog
@@ -27,7 +28,7 @@ from barnabas.storage.directory_checkpoints import DirectoryCheckpoints
 from barnabas.storage.directory_opening import open_logs, read_contents
 from barnabas.storage.directory_properties import write_clean_shutdown
 from barnabas.storage.environment import Environment, LogDirectory
-from barnabas.storage.failures import logged, offline_on_error
+from barnabas.storage.failures import offline_on_error
 from barnabas.storage.files import Held
 from barnabas.storage.future_logs import FutureLogs, is_superseded, unmark
 from barnabas.storage.group_commit import GroupCommit
@@ -393,7 +394,7 @@ class LogManager:
         for log in self.logs():
             if self.cleaner.is_cleaning(log):
                 continue  # the segments being rewritten must stay; the cleaner comes back to this
-            with logged(f"retention of {log.topic_partition}"):
+            with sweeping("retention of", log.topic_partition):
                 log.delete_old_segments()
                 log.release_idle_segments()
 
@@ -402,17 +403,20 @@ class LogManager:
         now_ms = self._environment.clock.now_ms()
         for log in self.logs():
             if log.unflushed_messages and now_ms - log.last_flush_ms >= log.config.flush_ms:
-                self._group_commit.request(log)
+                with sweeping("the flush of", log.topic_partition):
+                    self._group_commit.request(log)
 
     def remove_expired_producers(self) -> None:
         for log in self.logs():
-            log.remove_expired_producers()
+            with sweeping("the expiry of producers in", log.topic_partition):
+                log.remove_expired_producers()
 
     def checkpoint_recovery_points(self) -> None:
         """Recovery points, and the epoch files that lag behind."""
         for log in self.logs():
             if log.leader_epochs.is_dirty:
-                log.write_epochs_soon()
+                with sweeping("the leader epochs of", log.topic_partition):
+                    log.write_epochs_soon()
         self._checkpoints.write_soon(checkpoints.RECOVERY_POINTS, self.live_directories)
 
     def checkpoint_log_start_offsets(self) -> None:

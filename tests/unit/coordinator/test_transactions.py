@@ -216,8 +216,9 @@ def test_an_old_transactional_id_is_forgotten_but_never_with_a_transaction_open(
     assert Transactions(t.log).known == t.known
 
 
-def test_more_than_fits_into_a_batch_expires_in_several_turns(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("barnabas.coordinator.transaction.shard.SWEEP_BYTES_MAX", 200)
+def test_more_than_fits_into_a_turn_expires_in_several(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("barnabas.coordinator.transaction.shard.TIMEOUTS_PER_TURN", 7)
+    monkeypatch.setattr("barnabas.coordinator.transaction.shard.EXPIRED_PER_TURN", 7)
     t = Transactions(id_expiration_ms=100_000, remove_expired_interval_ms=10_000, max_timeout_ms=10**9)
     for number in range(50):
         t.add(t.init(f"id-{number}", timeout_ms=1_000), A, transactional_id=f"id-{number}")

@@ -235,6 +235,22 @@ async def test_followers_are_looked_at_as_time_passes(replicas: Replicas) -> Non
     assert scheduler.run_due() == 0, "the timer ends with the broker"
 
 
+async def test_a_change_that_meets_an_unforeseen_error_is_written_again(
+    replicas: Replicas, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As long as a change is pending the partition has no other: who gave it up would freeze the ISR."""
+    monkeypatch.setattr("barnabas.replication.isr.RETRY_MS", 1)
+    partition = lead(replicas)
+    store, keeper = keep_isr(replicas)
+    store.answers = [RuntimeError("nobody expected this"), 1]
+    replicas.append(partition)
+    replicas.clock.advance(LAG_MS + 1)
+    fetched(partition, OTHER, 1)
+    keeper.shrink_all([partition])
+    await settled(keeper)
+    assert partition.isr == {ME, OTHER}
+
+
 async def test_a_refused_change_waits_for_the_controllers_word(replicas: Replicas) -> None:
     partition = lead(replicas)
     store, keeper = keep_isr(replicas)

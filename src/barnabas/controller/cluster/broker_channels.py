@@ -19,6 +19,7 @@ from barnabas.core.clock import Clock
 from barnabas.core.errors import KafkaError
 from barnabas.core.metrics import Metrics
 from barnabas.core.scheduler import Scheduler
+from barnabas.core.sweeping import sweeping
 from barnabas.protocol.schema import Message
 
 logger = logging.getLogger(__name__)
@@ -152,7 +153,8 @@ class _Sender:
             item = await self._queue.get()
             self._queue_time.observe(self._clock.monotonic_ms() - item.queued_ms)
             response = await self._send_until_answered(item)
-            item.answered(response)
+            with sweeping("the answer of broker", self.broker.id):
+                item.answered(response)
             self._queue.task_done()
 
     async def _send_until_answered(self, item: _Item) -> Message:

@@ -48,6 +48,7 @@ from barnabas.core.errors import (
     UnstableOffsetCommit,
     UnsupportedVersion,
 )
+from barnabas.core.sweeping import sweeping
 from barnabas.protocol.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitResponse,
@@ -272,8 +273,11 @@ class OffsetRequests:
             group = self._registry.groups.get(group_id)
             if group is None:
                 continue
-            if self._expire_group(group, records) and group.is_empty:
-                records.extend(group.tombstones())
+            with sweeping("the expiry of group", group_id):
+                expired: list[CoordinatorRecord] = []
+                if self._expire_group(group, expired) and group.is_empty:
+                    expired.extend(group.tombstones())
+                records.extend(expired)
             left -= 1 + sum(map(len, self._offsets.topics(group_id).values()))
             if left <= 0:
                 break

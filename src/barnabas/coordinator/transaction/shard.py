@@ -6,8 +6,11 @@ but for its timers and the marker writer it was handed.
 
 from __future__ import annotations
 
+import itertools
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections import deque
+from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 from barnabas.coordinator.decision import CoordinatorRecord, Decision
@@ -30,8 +33,9 @@ from barnabas.records.record import iterate_records
 
 logger = logging.getLogger(__name__)
 
-SWEEP_BYTES_MAX = 256 * 1024
-"""One turn of a sweep writes one batch of about this size; the rest waits for a turn soon after."""
+TIMEOUTS_PER_TURN = 50
+EXPIRED_PER_TURN = 2_000
+"""What one turn of a sweep ends or forgets; the rest waits for a turn soon after."""
 NEXT_TURN_MS = 10.0
 RECORDS_PER_STEP = 200
 
@@ -51,6 +55,8 @@ class TransactionShard:
         self._clock = clock
         self._take_producer_id = take_producer_id
         self._is_flexible = settings.transaction_version >= 1
+        self._timed_out: deque[str] = deque()
+        """Those that the present pass over the transactions has still to end."""
         self._completions = Completions(markers, timers, self.transactions.get, self._complete)
 
     # Requests
@@ -164,44 +170,54 @@ class TransactionShard:
     # Sweeps
 
     def abort_timed_out(self) -> Decision[None]:
-        """Take from their producers the transactions that stay open for too long."""
+        """Take from their producers the transactions that stay open for too long.
+
+        Each is a decision of its own: one that cannot be written keeps no other from its end."""
         now_ms = self._clock.now_ms()
-        due = [
-            self._record(fenced(each, now_ms))
-            for each in self.transactions.values()
-            if each.is_timed_out(now_ms)
-        ]
-        turn = _fitting(due)
-        interval_ms = self._settings.abort_timed_out_interval_ms
-        self._schedule(self.abort_timed_out, interval_ms if len(turn) == len(due) else NEXT_TURN_MS)
-        for record in turn:
-            logger.info("%s: its transaction took too long and is aborted", record.transactional_id)
+        if not self._timed_out:
+            self._timed_out.extend(
+                each.transactional_id for each in self.transactions.values() if each.is_timed_out(now_ms)
+            )
+        for _ in range(min(TIMEOUTS_PER_TURN, len(self._timed_out))):
+            self._timers.run(partial(self._time_out, self._timed_out.popleft()))
+        if self._timed_out:
+            self._sweep(self.abort_timed_out, NEXT_TURN_MS)
+        return Decision()
 
-        def each_of_turn(act: Callable[[str], None]) -> None:
-            for record in turn:
-                act(record.transactional_id)
-
-        return Decision(
-            records=turn,
-            committed=lambda: each_of_turn(self._completions.start),
-            failed=lambda _: each_of_turn(self._completions.start_later),
-        )
+    def _time_out(self, transactional_id: str) -> Decision[Any]:
+        metadata, now_ms = self.transactions.get(transactional_id), self._clock.now_ms()
+        if metadata is None or not metadata.is_timed_out(now_ms):
+            return Decision()
+        logger.info("%s: its transaction took too long and is aborted", transactional_id)
+        return self._prepare(fenced(metadata, now_ms), None)
 
     def remove_expired(self) -> Decision[None]:
         """Forget transactional ids that nobody has used for long."""
         now_ms, expiration_ms = self._clock.now_ms(), self._settings.id_expiration_ms
-        due = [
+        expired = (
             TransactionRecord(each.transactional_id, None)
             for each in self.transactions.values()
             if each.is_expired(now_ms, expiration_ms)
-        ]
-        turn = _fitting(due)
-        interval_ms = self._settings.remove_expired_interval_ms
-        self._schedule(self.remove_expired, interval_ms if len(turn) == len(due) else NEXT_TURN_MS)
-        return Decision(records=turn)
+        )
+        turn = list(itertools.islice(expired, EXPIRED_PER_TURN))
+        return Decision(
+            records=turn,
+            applied=(
+                (lambda: self._sweep(self.remove_expired, NEXT_TURN_MS))
+                if len(turn) == EXPIRED_PER_TURN
+                else None
+            ),
+            is_atomic=False,
+        )
 
-    def _schedule(self, sweep: Callable[[], Decision[None]], delay_ms: float) -> None:
-        self._timers.schedule(sweep.__name__, delay_ms, sweep)
+    def _sweep(self, sweep: Callable[[], Decision[None]], delay_ms: float | None = None) -> None:
+        """Run the sweep from time to time, and for the first time after `delay_ms`."""
+        settings = self._settings
+        is_abort = sweep == self.abort_timed_out
+        interval_ms = (
+            settings.abort_timed_out_interval_ms if is_abort else settings.remove_expired_interval_ms
+        )
+        self._timers.every(sweep.__name__, interval_ms, sweep, delay_ms=delay_ms)
 
     # Replaying
 
@@ -237,19 +253,8 @@ class TransactionShard:
         for metadata in self.transactions.values():
             if metadata.state in PREPARED:
                 self._completions.start_later(metadata.transactional_id, 0)
-        self._schedule(self.abort_timed_out, self._settings.abort_timed_out_interval_ms)
-        self._schedule(self.remove_expired, self._settings.remove_expired_interval_ms)
+        self._sweep(self.abort_timed_out)
+        self._sweep(self.remove_expired)
 
     def unloaded(self) -> None:
         self._completions.close()
-
-
-def _fitting(records: Sequence[TransactionRecord]) -> Sequence[TransactionRecord]:
-    """As many of the records as go well into one batch, at least one."""
-    left_bytes = SWEEP_BYTES_MAX
-    for count, record in enumerate(records):
-        key, value = record.encode()
-        left_bytes -= len(key) + len(value or b"")
-        if left_bytes < 0:
-            return records[: max(count, 1)]
-    return records

@@ -184,6 +184,9 @@ class LogCleaner:
             except OSError as error:
                 log.fail(error)
                 continue
+            except Exception as error:  # noqa: BLE001 - the other logs have their turn
+                self._failed(log, error)
+                continue
             self._max_dirty_ratio = max(self._max_dirty_ratio, found.dirty_ratio)
             if found.is_due and (best is None or found.dirty_ratio > best.dirty_ratio):
                 best = found

@@ -1,0 +1,473 @@
+"""Everything that happens from time to time, with one element or one run of it broken.
+
+`PERIODIC` names the modules that ask for something to be run again and again; one that is missing here, or
+that asks for nothing any more, fails the first test. What else lives for as long as the broker does, as a
+task that waits and works in turns, comes behind.
+"""
+
+from __future__ import annotations
+
+import ast
+import asyncio
+import itertools
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+from tests.unit.coordinator.support import Groups
+from tests.unit.coordinator.transaction_support import A, B, Transactions
+from tests.unit.storage.support import produce
+from tests.unit.storage.test_log_manager import Broker, partition
+
+import barnabas
+from barnabas.cluster.coordination import Coordination
+from barnabas.cluster.isr_store import CHECK_INTERVAL_MS, ZnodeIsrStore
+from barnabas.cluster.metadata_cache import MetadataCache, PartitionMetadata
+from barnabas.controller.cluster.broker_channels import _Sender
+from barnabas.coordinator.group.offset_requests import OffsetRequests
+from barnabas.coordinator.timers import ShardTimers
+from barnabas.coordinator.transaction.shard import TransactionShard
+from barnabas.core.clock import ManualClock, SystemClock
+from barnabas.core.ids import TopicPartition, Uuid
+from barnabas.core.metrics import Metrics, render_prometheus
+from barnabas.core.scheduler import ManualScheduler
+from barnabas.network.server import Server
+from barnabas.node.runtime import LoopScheduler, TimerDriver
+from barnabas.node.supervisor import Keeper
+from barnabas.purgatory.timer import Timer
+from barnabas.purgatory.timing_wheel import TimerTask
+from barnabas.replication.isr import IsrKeeper
+from barnabas.storage.cleaner import log_cleaner
+from barnabas.storage.directory_checkpoints import DirectoryCheckpoints
+from barnabas.storage.log import Log
+from barnabas.storage.log_config import LogConfig
+from barnabas.storage.log_manager import LogManager
+
+PERIODIC = {
+    "cluster/isr_store.py",
+    "coordinator/timers.py",
+    "coordinator/transaction/shard.py",
+    "network/server.py",
+    "replication/replica_manager.py",
+    "storage/cleaner/log_cleaner.py",
+    "storage/log_manager.py",
+}
+
+
+class Broken(Exception):
+    """Nobody expected this."""
+
+
+def first_time(act: Callable[..., Any], seen: list[Any]) -> Callable[..., Any]:
+    """Fails the first time, and acts after that; `seen` has what it was called with."""
+
+    def acting(*arguments: Any, **options: Any) -> Any:
+        seen.append(arguments[0])
+        if len(seen) == 1:
+            raise Broken
+        return act(*arguments, **options)
+
+    return acting
+
+
+def test_whoever_asks_for_something_periodic_is_looked_at_here() -> None:
+    root = Path(barnabas.__file__).parent
+    asking = {
+        str(path.relative_to(root))
+        for path in root.rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Call)
+        and (
+            (isinstance(node.func, ast.Attribute) and node.func.attr == "every")
+            or (isinstance(node.func, ast.Name) and node.func.id == "every")
+        )
+    }
+    assert asking == PERIODIC
+
+
+# Those who run it
+
+
+async def test_a_run_that_fails_is_followed_by_the_next() -> None:
+    scheduler, runs = LoopScheduler(asyncio.get_running_loop()), list[int]()
+    thrice = asyncio.Event()
+
+    def task() -> None:
+        runs.append(1)
+        if len(runs) == 3:
+            thrice.set()
+        raise Broken
+
+    scheduler.every(1, task)
+    await asyncio.wait_for(thrice.wait(), 30)
+    scheduler.close()
+
+
+def test_a_shards_timer_that_fails_runs_again() -> None:
+    clock, runs = ManualClock(), list[float]()
+    timer = Timer(clock)
+
+    def run(operation: Callable[[], object], failed: Callable[[], None]) -> None:
+        operation()  # as if the runtime caught nothing
+
+    def operation() -> Any:
+        runs.append(clock.monotonic_ms() - begun_ms)
+        raise Broken
+
+    begun_ms = clock.monotonic_ms()
+    timers = ShardTimers(timer, run)
+    timers.every("key", 100, operation, delay_ms=10)
+    for _ in range(300):
+        clock.advance(1)
+        timer.advance()
+    assert runs == [10, 110, 210]
+    timers.close()
+
+
+class _Task(TimerTask):
+    __slots__ = ("act",)
+
+    def __init__(self, delay_ms: float, act: Callable[[], None]) -> None:
+        super().__init__(delay_ms)
+        self.act = act
+
+    def run(self) -> None:
+        self.act()
+
+
+async def test_the_timer_is_driven_on_when_a_task_or_the_timer_itself_fails(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    clock = SystemClock()
+    timer = Timer(clock)
+    driver = TimerDriver(asyncio.get_running_loop(), clock, timer)
+    collect = Timer._collect_due
+    monkeypatch.setattr(Timer, "_collect_due", first_time(collect, []))
+    ran = asyncio.Event()
+
+    def fail() -> None:
+        raise Broken
+
+    timer.add(_Task(1, fail))
+    timer.add(_Task(1, ran.set))
+    await asyncio.wait_for(ran.wait(), 30)
+    driver.close()
+
+
+# Logs
+
+
+TASKS = {
+    "apply_retention": (Log, "delete_old_segments"),
+    "remove_expired_producers": (Log, "remove_expired_producers"),
+    "checkpoint_recovery_points": (Log, "write_epochs_soon"),
+}
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_a_log_that_fails_keeps_no_other_from_its_turn(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, task: str
+) -> None:
+    manager = Broker(str(tmp_path)).start()
+    for number in range(3):
+        produce(manager.get_or_create(partition(number)))
+    owner, name = TASKS[task]
+    for log in manager.logs():
+        monkeypatch.setattr(type(log.leader_epochs), "is_dirty", True, raising=False)
+    seen: list[Log] = []
+    monkeypatch.setattr(owner, name, first_time(getattr(owner, name), seen))
+    getattr(manager, task)()
+    assert {each.topic_partition.partition for each in seen} == {0, 1, 2}
+    manager.abandon()
+
+
+def test_a_flush_that_fails_keeps_no_other_from_its_turn(tmp_path: Path) -> None:
+    broker = Broker(str(tmp_path), flush_ms=0)
+    manager = broker.start()
+    for number in range(3):
+        produce(manager.get_or_create(partition(number)))
+    seen: list[Log] = []
+    manager._group_commit = cast("Any", SimpleNamespace(request=first_time(lambda _: None, seen)))
+    manager.flush_dirty_logs()
+    assert len(seen) == 3
+    manager.abandon()
+
+
+@pytest.mark.parametrize(
+    "task", ["checkpoint_recovery_points", "checkpoint_log_start_offsets", "checkpoint_high_watermarks"]
+)
+def test_a_directory_that_fails_keeps_no_other_from_its_checkpoints(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, task: str
+) -> None:
+    manager = Broker(str(tmp_path / "a"), str(tmp_path / "b")).start()
+    written: list[Any] = []
+    monkeypatch.setattr(
+        DirectoryCheckpoints,
+        "_plan",
+        first_time(lambda _, directory, name: (directory.path, name), planned := []),
+    )
+    monkeypatch.setattr(DirectoryCheckpoints, "_submit", lambda _, directory, write: written.append(write))
+    getattr(manager, task)()
+    assert len(planned) == 2
+    assert [Path(path).name for path, _ in written] == ["b"]
+    manager.abandon()
+
+
+def test_every_task_of_the_log_manager_is_among_these(tmp_path: Path) -> None:
+    asked: list[str] = []
+    manager: LogManager = Broker(str(tmp_path)).start()
+    scheduler = SimpleNamespace(every=lambda _, task, delay_ms=0: asked.append(task.__name__))
+    manager._environment = cast("Any", SimpleNamespace(scheduler=scheduler))
+    manager.cleaner.start = lambda: None  # type: ignore[method-assign]
+    LogManager.start(manager)
+    assert set(asked) == {
+        *TASKS,
+        "flush_dirty_logs",
+        "checkpoint_log_start_offsets",
+        "checkpoint_high_watermarks",
+    }
+
+
+def test_a_log_that_cannot_be_judged_keeps_no_other_from_being_compacted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    manager = Broker(str(tmp_path)).start()
+    for number in range(3):
+        log = manager.get_or_create(partition(number))
+        produce(log)
+        log.roll()
+    monkeypatch.setattr(LogConfig, "is_compacted", True)
+    seen: list[Log] = []
+    monkeypatch.setattr(log_cleaner, "log_to_clean", first_time(log_cleaner.log_to_clean, seen))
+    manager.cleaner._filthiest()
+    assert len(seen) == 3
+    assert manager.cleaner._uncleanable == {seen[0]}, "and it is not looked at again in every pass"
+    manager.abandon()
+
+
+# Connections, replicas, coordinators
+
+
+def test_a_connection_that_fails_keeps_no_other_from_its_deadline() -> None:
+    closed: list[int] = []
+
+    class Some(Server):
+        def __init__(self) -> None:
+            self.clock = ManualClock()
+
+        def __iter__(self) -> Any:
+            return (
+                SimpleNamespace(
+                    connection_id=number,
+                    overdue=first_time(lambda _: "idle", overdue) if not number else lambda _: "idle",
+                    close=lambda _, number=number: closed.append(number),
+                )
+                for number in range(3)
+            )
+
+    overdue: list[Any] = []
+    Some().sweep()
+    assert closed == [1, 2]
+
+
+class _Partition:
+    def __init__(self, number: int, lagging: Callable[[], frozenset[int]]) -> None:
+        self.topic_partition = TopicPartition("topic", number)
+        self.is_leader = self.has_lease = True
+        self.pending_isr = None
+        self.isr = frozenset({1, 2})
+        self.lagging_members = lagging
+        self.log = SimpleNamespace(log_end_offset=0)
+
+
+def test_a_partition_that_fails_keeps_no_other_from_its_isr(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail() -> frozenset[int]:
+        raise Broken
+
+    changed: list[int] = []
+    monkeypatch.setattr(
+        IsrKeeper, "_change", lambda _, partition, isr: changed.append(partition.topic_partition.partition)
+    )
+    keeper = IsrKeeper(cast("Any", object()), lambda _: None, Metrics())
+    keeper.shrink_all(
+        cast("Any", [_Partition(0, fail), *(_Partition(n, lambda: frozenset({2})) for n in (1, 2))])
+    )
+    assert changed == [1, 2]
+
+
+async def test_a_note_that_the_controller_did_not_get_is_left_again() -> None:
+    made: list[str] = []
+
+    class Znodes:
+        async def create(self, path: str, data: bytes, **_: object) -> str:
+            made.append(path)
+            if len(made) == 1:
+                raise Broken
+            return path
+
+    clock = ManualClock()
+    scheduler = ManualScheduler(clock)
+    store = ZnodeIsrStore(cast("Coordination", Znodes()), clock, scheduler)
+    store._changed.add(A)
+    store.start()
+    for _ in range(60):
+        clock.advance(CHECK_INTERVAL_MS)
+        scheduler.run_due()
+        await asyncio.gather(*store._tasks)
+    assert len(made) == 2
+    await store.close()
+
+
+def test_a_transaction_that_cannot_be_ended_keeps_no_other_from_its_timeout(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    t = Transactions()
+    for name in ("first", "second", "third"):
+        t.add(t.init(name, timeout_ms=1_000), A, B, transactional_id=name)
+    time_out = TransactionShard._time_out
+
+    def failing(self: TransactionShard, transactional_id: str) -> Any:
+        if transactional_id == "first":
+            raise Broken
+        return time_out(self, transactional_id)
+
+    monkeypatch.setattr(TransactionShard, "_time_out", failing)
+    t.advance(20_000)
+    assert [t.state(name) for name in ("first", "second", "third")] == [
+        "Ongoing",
+        "CompleteAbort",
+        "CompleteAbort",
+    ]
+    monkeypatch.undo()
+    t.advance(20_000)
+    assert t.state("first") == "CompleteAbort"
+
+
+@pytest.mark.parametrize("name", ["abort_timed_out", "remove_expired"])
+def test_a_sweep_of_transactions_that_fails_is_followed_by_the_next(
+    monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    seen: list[Any] = []
+    sweep = first_time(getattr(TransactionShard, name), seen)
+    sweep.__name__ = name
+    monkeypatch.setattr(TransactionShard, name, sweep)
+    t = Transactions(abort_timed_out_interval_ms=1_000, remove_expired_interval_ms=1_000)
+    t.advance(3_500)
+    assert len(seen) == 3
+
+
+def test_a_group_that_fails_keeps_no_other_from_its_expiry(monkeypatch: pytest.MonkeyPatch) -> None:
+    groups = Groups(offsets_retention_ms=1_000, offsets_retention_check_interval_ms=10_000)
+    for group in ("first", "second", "third"):
+        groups.commit(1, group=group)
+    expire, broken = OffsetRequests._expire_group, True
+
+    def failing(self: Any, group: Any, records: Any) -> bool:
+        found = expire(self, group, records)
+        if broken and group.group_id == "first":
+            raise Broken
+        return found
+
+    monkeypatch.setattr(OffsetRequests, "_expire_group", failing)
+    groups.advance(15_000)
+    assert set(groups.shard.groups) == {"first"}
+    assert set(Groups(log=groups.log).shard.offsets.committed) == {"first"}, "nothing of it was removed"
+    broken = False
+    groups.advance(15_000)
+    assert not groups.shard.groups
+
+
+# What lives for as long as the broker does
+
+
+async def test_an_answer_that_cannot_be_taken_leaves_the_controllers_channel_working() -> None:
+    class Channel:
+        async def send(self, request: Any, _: object) -> Any:
+            return request
+
+        def close(self) -> None: ...
+
+    async def connect(_: object) -> Any:
+        return Channel()
+
+    answers: list[Any] = []
+    sender = _Sender(
+        cast("Any", SimpleNamespace(id=2)),
+        connect,
+        SystemClock(),
+        ManualScheduler(ManualClock()),
+        Metrics(),
+    )
+    answered = first_time(lambda _: None, answers)
+    for number in range(3):
+        sender.put(cast("Any", number), cast("Any", int), answered)
+    await asyncio.wait_for(sender.delivered(), 30)
+    assert answers == [0, 1, 2]
+    with pytest.raises(asyncio.CancelledError):
+        await sender.stop()
+
+
+async def test_a_process_that_cannot_be_looked_after_is_started_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("barnabas.node.supervisor.BACKOFF_S_MIN", 0.001)
+    launches = itertools.count()
+    again = asyncio.Event()
+
+    class Child:
+        is_running = False
+
+        def send(self, _: int) -> None: ...
+
+        async def wait(self) -> int:
+            return 0
+
+        async def stop(self, _: float) -> None: ...
+
+        def epitaph(self) -> str:
+            return "it ended"
+
+    class Member:
+        name = "broker 1"
+
+        async def launch(self, _: object) -> Any:
+            number = next(launches)
+            if number == 1:
+                raise Broken
+            if number == 2:
+                again.set()
+            return Child()
+
+        async def until_ready(self, _: object) -> None: ...
+
+    keeper = Keeper(cast("Any", Member()), lambda *_: None, SystemClock())
+    keeper.start()
+    await asyncio.wait_for(again.wait(), 30)
+    await keeper.stop()
+
+
+def test_a_listener_that_fails_keeps_no_other_from_hearing_of_metadata() -> None:
+    metadata, heard = MetadataCache("cluster"), list[str]()
+
+    def fail(*_: object) -> None:
+        raise Broken
+
+    metadata.put_topic("topic", Uuid(bytes(15) + b"\x01"), [PartitionMetadata(0, (1,))])
+    metadata.on_topic_removed += [fail, heard.append]
+    metadata.when_changed(fail)
+    metadata.when_changed(lambda: heard.append("changed"))
+    assert metadata.remove_topic("topic") is not None
+    assert heard == ["changed", "topic"]
+
+
+def test_a_figure_that_cannot_be_read_leaves_the_others() -> None:
+    metrics = Metrics()
+
+    def fail() -> float:
+        raise Broken
+
+    metrics.gauge("broken", "-", fail)
+    metrics.gauge("whole", "-", lambda: 7)
+    assert "whole 7" in render_prometheus(metrics).splitlines()
