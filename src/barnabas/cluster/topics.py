@@ -12,6 +12,7 @@ controller therefore creates the states itself after the topic (`states` empty),
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Final, NamedTuple
@@ -30,6 +31,7 @@ from barnabas.cluster.coordination import (
     SetData,
 )
 from barnabas.cluster.notification_znodes import ConfigChangeZnode, DeleteTopicsZnode
+from barnabas.cluster.znode_json import MalformedZnode
 from barnabas.cluster.znodes import (
     ConfigZnode,
     PartitionState,
@@ -49,6 +51,8 @@ from barnabas.core.errors import (
 )
 from barnabas.core.ids import Uuid
 
+logger = logging.getLogger(__name__)
+
 PRODUCER_ID_BLOCK_SIZE: Final = 1000
 PRODUCER_ID_MAX: Final = (1 << 63) - 1
 
@@ -60,7 +64,8 @@ class StoredTopic(NamedTuple):
     info: TopicInfo
     states: dict[int, PartitionState]
     """By partition; a partition that has no leader yet has no state."""
-    config: dict[str, str]
+    config: dict[str, str] | None
+    """None if it cannot be read."""
 
 
 async def create_topic(
@@ -160,7 +165,8 @@ async def read_topic(znodes: Coordination, topic: str) -> tuple[TopicInfo, int]:
 
 
 async def read_topics(znodes: Coordination) -> dict[str, StoredTopic]:
-    """Every topic with its states and configuration; one that vanishes meanwhile is left out."""
+    """Every topic with its states and configuration; one that vanishes meanwhile, or that cannot be read,
+    is left out."""
     try:
         names = await znodes.children(TopicZnode.PARENT)
     except NoNode:
@@ -171,22 +177,31 @@ async def read_topics(znodes: Coordination) -> dict[str, StoredTopic]:
     for name, node, config in zip(names, nodes, configs, strict=True):
         if node is None:
             continue
-        info = TopicZnode.decode(name, node[0])
+        try:
+            info = TopicZnode.decode(name, node[0])
+        except MalformedZnode as error:
+            logger.error("the topic is left alone: %s", error)
+            continue
         states = await read_partition_states(znodes, name, info.assignment)
-        found[name] = StoredTopic(name, info, states, ConfigZnode.decode(config[0]) if config else {})
+        overrides = readable_config(f"{ConfigZnode.TOPICS}/{name}", config[0]) if config else {}
+        found[name] = StoredTopic(name, info, states, overrides)
     return found
 
 
 async def read_partition_states(
     znodes: Coordination, topic: str, partitions: Iterable[int]
 ) -> dict[int, PartitionState]:
+    """Of the partitions that have a state which can be read."""
     numbers = list(partitions)
     nodes = await znodes.get_many([PartitionStateZnode.path(topic, number) for number in numbers])
-    return {
-        number: PartitionStateZnode.decode(node[0], node[1].version)
-        for number, node in zip(numbers, nodes, strict=True)
-        if node is not None
-    }
+    states = {}
+    for number, node in zip(numbers, nodes, strict=True):
+        if node is not None:
+            try:
+                states[number] = PartitionStateZnode.decode(node[0], node[1].version)
+            except MalformedZnode as error:
+                logger.error("%s: %s", PartitionStateZnode.path(topic, number), error)
+    return states
 
 
 async def read_config(znodes: Coordination, entity_type: str, entity_name: str) -> dict[str, str]:
@@ -198,14 +213,27 @@ async def read_config(znodes: Coordination, entity_type: str, entity_name: str) 
     return ConfigZnode.decode(data)
 
 
-async def read_configs(znodes: Coordination, entity_type: str) -> dict[str, dict[str, str]]:
-    """The configurations of all entities of a type."""
+async def read_configs(znodes: Coordination, entity_type: str) -> dict[str, dict[str, str] | None]:
+    """The configurations of all entities of a type; None where one cannot be read."""
     try:
         names = await znodes.children(ConfigZnode.type_path(entity_type))
     except NoNode:
         return {}
     nodes = await znodes.get_many([ConfigZnode.path(entity_type, name) for name in names])
-    return {name: ConfigZnode.decode(node[0]) for name, node in zip(names, nodes, strict=True) if node}
+    return {
+        name: readable_config(f"{entity_type}/{name}", node[0])
+        for name, node in zip(names, nodes, strict=True)
+        if node is not None
+    }
+
+
+def readable_config(entity_path: str, data: bytes) -> dict[str, str] | None:
+    """What a node holds, or None with a word in the log if it cannot be read."""
+    try:
+        return ConfigZnode.decode(data)
+    except MalformedZnode as error:
+        logger.error("%s: %s", ConfigZnode.path(*entity_path.split("/", 1)), error)
+        return None
 
 
 async def write_config(

@@ -12,7 +12,14 @@ import logging
 from contextlib import suppress
 from typing import Final
 
-from barnabas.cluster.coordination import Coordination, CoordinationError, NoNode, WatchEvent
+from barnabas.cluster.coordination import (
+    BadArguments,
+    Coordination,
+    CoordinationError,
+    NoNode,
+    NotEmpty,
+    WatchEvent,
+)
 from barnabas.cluster.notification_znodes import ConfigChangeZnode
 from barnabas.cluster.znode_json import MalformedZnode
 from barnabas.controller.cluster.patience import Patience
@@ -24,7 +31,7 @@ logger = logging.getLogger(__name__)
 
 NOTE_LIFETIME_MS: Final = 15 * 60 * 1_000
 
-_NONE_SEEN: Final = -1
+_NO_NUMBER: Final = -1
 
 
 class ConfigNotifications:
@@ -37,7 +44,8 @@ class ConfigNotifications:
         self._configs = configs
         self._clock = clock
         self._patience = Patience(znodes, scheduler)
-        self._last_seen = _NONE_SEEN
+        self._seen: frozenset[str] = frozenset()
+        """Paths of notes that were heeded and are still there."""
         self._look = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
 
@@ -71,21 +79,19 @@ class ConfigNotifications:
         names = await self._patience.until_answered(
             lambda: self._znodes.children(ConfigChangeZnode.PARENT, self._changed)
         )
-        numbered = {_number(name): f"{ConfigChangeZnode.PARENT}/{name}" for name in names}
-        new = [path for number, path in sorted(numbered.items()) if number > self._last_seen]
-        nodes = await self._patience.until_answered(lambda: self._znodes.get_many(list(numbered.values())))
-        found = dict(zip(numbered.values(), nodes, strict=True))
+        paths = [f"{ConfigChangeZnode.PARENT}/{name}" for name in sorted(names, key=_number)]
+        nodes = await self._patience.until_answered(lambda: self._znodes.get_many(paths))
+        found = dict(zip(paths, nodes, strict=True))
         named: dict[str, None] = {}
-        for path in new:
-            node = found[path]
-            if node is not None:
+        for path, node in found.items():
+            if node is not None and path not in self._seen:
                 try:
                     named[ConfigChangeZnode.decode(node[0])] = None
                 except MalformedZnode as error:
                     logger.warning("%s: %s", path, error)
         for entity_path in named:
             await self._reload(entity_path)
-        self._last_seen = max((self._last_seen, *numbered))
+        self._seen = frozenset(paths)
         oldest_ms = self._clock.now_ms() - NOTE_LIFETIME_MS
         await self._purge(
             [path for path, node in found.items() if node is not None and node[1].ctime_ms < oldest_ms]
@@ -93,13 +99,29 @@ class ConfigNotifications:
 
     async def _reload(self, entity_path: str) -> None:
         entity_type, _, entity_name = entity_path.partition("/")
+        if not entity_name or "/" in entity_name:
+            logger.info("a note names %r, which has no settings here", entity_path)
+            return
         logger.info("the settings of %s have changed", entity_path)
-        await self._patience.until_answered(lambda: self._configs.reload(entity_type, entity_name))
+        try:
+            await self._patience.until_answered(lambda: self._configs.reload(entity_type, entity_name))
+        except BadArguments as error:
+            logger.warning("a note names %r, which nothing can be called: %s", entity_path, error)
+        except CoordinationError:
+            raise
+        except Exception:
+            logger.exception(
+                "the settings of %s could not be taken over; other notes are heeded", entity_path
+            )
 
     async def _purge(self, paths: list[str]) -> None:
         for path in paths:
-            with suppress(NoNode):  # every broker removes old notes
+            try:
                 await self._znodes.delete(path)
+            except NoNode:
+                continue  # every broker removes old notes
+            except NotEmpty:
+                logger.debug("%s is no note: it has nodes of its own", path)
 
     def _changed(self, event: WatchEvent) -> None:  # noqa: ARG002 - whatever it was, look
         self._look.set()
@@ -107,4 +129,4 @@ class ConfigNotifications:
 
 def _number(name: str) -> int:
     digits = name[-10:]
-    return int(digits) if digits.isdecimal() else _NONE_SEEN
+    return int(digits) if digits.isdecimal() else _NO_NUMBER

@@ -5,7 +5,8 @@ broker, and under `<default>` of all brokers. They are read once at start and ke
 checked as a whole, written to the store, and only then takes effect: listeners hear of it.
 
 A stored override that this version does not know (of a newer or another broker) is left in
-the store and has no effect.
+the store and has no effect. Settings that cannot be read, or that cannot be what they are, are
+another matter where they decide what is deleted: until somebody mends them nothing is.
 """
 
 from __future__ import annotations
@@ -13,10 +14,11 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from barnabas.cluster.coordination import Coordination
-from barnabas.cluster.topics import read_config, read_configs, write_config
+from barnabas.cluster.topics import read_config, read_configs, readable_config, write_config
+from barnabas.cluster.znode_json import MalformedZnode
 from barnabas.cluster.znodes import DEFAULT_ENTITY, ConfigZnode, TopicZnode, desanitize, sanitize
 from barnabas.controller.config_changes import Change, apply_changes, check_broker_overrides
 from barnabas.controller.config_layers import (
@@ -45,6 +47,25 @@ logger = logging.getLogger(__name__)
 
 TopicListener = Callable[[str, LogConfig], None]
 BrokerListener = Callable[[Collection[str]], None]
+
+
+KEEP_EVERYTHING: Final = {"cleanup.policy": "delete", "retention.ms": "-1", "retention.bytes": "-1"}
+"""For a topic whose settings are not known: nobody can tell what may be deleted, so nothing is."""
+
+BROKER_KEEPS_EVERYTHING: Final = {f"log.{name}": value for name, value in KEEP_EVERYTHING.items()}
+
+DECIDE_ON_DELETION: Final = frozenset(
+    {
+        *KEEP_EVERYTHING,
+        "delete.retention.ms",
+        "min.compaction.lag.ms",
+        *BROKER_KEEPS_EVERYTHING,
+        "log.retention.minutes",
+        "log.retention.hours",
+        "log.cleaner.delete.retention.ms",
+        "log.cleaner.min.compaction.lag.ms",
+    }
+)
 
 
 class ConfigResource(NamedTuple):
@@ -81,14 +102,13 @@ class ConfigRepository:
             (DEFAULT_ENTITY, self._layers.dynamic_default),
             (str(self._broker_id), self._layers.dynamic),
         ):
-            stored = await read_config(self._znodes, ConfigZnode.BROKERS, entity)
-            layer.update(_usable(keys, stored, f"broker {entity}"))
+            layer.update(_broker_overrides(keys, await self._stored(ConfigZnode.BROKERS, entity), entity))
         self._broker_values = self._layers.values()
         self._without_overrides = resolve({}, self._broker_values)
         for topic, overrides in (await read_configs(self._znodes, ConfigZnode.TOPICS)).items():
             self.add_topic(topic, overrides)
-        for entity, overrides in (await read_configs(self._znodes, ConfigZnode.GROUPS)).items():
-            usable = _usable(GROUP_KEYS, overrides, f"group {desanitize(entity)}")
+        for entity, stored in (await read_configs(self._znodes, ConfigZnode.GROUPS)).items():
+            usable = _usable(GROUP_KEYS, stored or {}, f"group {desanitize(entity)}")
             if usable:
                 self._groups[desanitize(entity)] = usable
 
@@ -147,10 +167,11 @@ class ConfigRepository:
         """What a topic with these overrides would have; INVALID_CONFIG if they are not valid."""
         return resolve(overrides, self._broker_values) if overrides else self._without_overrides
 
-    def add_topic(self, topic: str, overrides: Mapping[str, str]) -> LogConfig:
-        """A topic exists, with the overrides that the store has for it."""
-        self._overrides[topic] = dict(overrides)
-        config = self._topics[topic] = self._resolve_stored(topic, overrides)
+    def add_topic(self, topic: str, overrides: Mapping[str, str] | None) -> LogConfig:
+        """A topic exists, with the overrides that the store has for it; None if they cannot be read."""
+        known = KEEP_EVERYTHING if overrides is None else overrides
+        self._overrides[topic] = dict(known)
+        config = self._topics[topic] = self._resolve_stored(topic, known)
         return config
 
     async def load_topics(self, names: Iterable[str]) -> None:
@@ -164,7 +185,8 @@ class ConfigRepository:
                     [ConfigZnode.path(ConfigZnode.TOPICS, topic) for topic in wanted]
                 )
             for topic, node in zip(wanted, nodes, strict=True):
-                self._put_stored(topic, ConfigZnode.decode(node[0]) if node is not None else {})
+                entity = f"{ConfigZnode.TOPICS}/{topic}"
+                self._put_stored(topic, readable_config(entity, node[0]) if node is not None else {})
 
     async def find_topics(self, names: Iterable[str]) -> None:
         """Load those topics that this broker has nothing of, if they exist."""
@@ -178,25 +200,36 @@ class ConfigRepository:
         """Another broker changed the settings of something: take over what the store has now."""
         async with self._reading:
             if entity_type == ConfigZnode.TOPICS and entity_name in self._topics:
-                stored = await read_config(self._znodes, entity_type, entity_name)
+                stored = await self._stored(entity_type, entity_name)
                 if entity_name in self._topics:  # it may have been deleted meanwhile
                     self._put_stored(entity_name, stored)
             elif entity_type == ConfigZnode.BROKERS and entity_name in (DEFAULT_ENTITY, str(self._broker_id)):
-                stored = await read_config(self._znodes, entity_type, entity_name)
-                self._put_layer(entity_name, _usable(self._layers.keys, stored, f"broker {entity_name}"))
+                stored = await self._stored(entity_type, entity_name)
+                if stored is not None:
+                    self._put_layer(entity_name, _broker_overrides(self._layers.keys, stored, entity_name))
             elif entity_type == ConfigZnode.GROUPS:
                 group = desanitize(entity_name)
-                stored = await read_config(self._znodes, entity_type, entity_name)
-                self._put_group(group, _usable(GROUP_KEYS, stored, f"group {group}"))
+                stored = await self._stored(entity_type, entity_name)
+                if stored is not None:
+                    self._put_group(group, _usable(GROUP_KEYS, stored, f"group {group}"))
 
-    def _put_stored(self, topic: str, overrides: Mapping[str, str]) -> None:
+    async def _stored(self, entity_type: str, entity_name: str) -> dict[str, str] | None:
+        """What the store has; None if that cannot be read."""
+        try:
+            return await read_config(self._znodes, entity_type, entity_name)
+        except MalformedZnode as error:
+            logger.error("%s: %s", ConfigZnode.path(entity_type, entity_name), error)
+            return None
+
+    def _put_stored(self, topic: str, overrides: Mapping[str, str] | None) -> None:
+        """What cannot be read changes nothing."""
         if topic not in self._topics:
             self.add_topic(topic, overrides)
-        elif overrides != self._overrides[topic]:
+        elif overrides is not None and overrides != self._overrides[topic]:
             self._overrides[topic] = dict(overrides)
             self._set_topic_config(topic, self._resolve_stored(topic, overrides))
 
-    def keep_topics(self, overrides: Mapping[str, Mapping[str, str]]) -> None:
+    def keep_topics(self, overrides: Mapping[str, Mapping[str, str] | None]) -> None:
         """These topics exist and no others, whatever else has settings in the store."""
         self._overrides.clear()
         self._topics.clear()
@@ -208,11 +241,14 @@ class ConfigRepository:
         self._topics.pop(topic, None)
 
     def _resolve_stored(self, topic: str, overrides: Mapping[str, str]) -> LogConfig:
+        usable = _usable(TOPIC_KEYS, overrides, f"topic {topic}")
+        if _is_deletion_unclear(overrides, usable):
+            usable |= KEEP_EVERYTHING
         try:
-            return self.resolve(_usable(TOPIC_KEYS, overrides, f"topic {topic}"))
+            return self.resolve(usable)
         except InvalidConfig as error:
             logger.warning("the overrides of topic %s are ignored: %s", topic, error.message)
-            return self._without_overrides
+            return self.resolve(KEEP_EVERYTHING)
 
     # Changes
 
@@ -359,3 +395,14 @@ def _usable(keys: Definition, stored: Mapping[str, str], whose: str) -> dict[str
         else:
             usable[name] = text
     return usable
+
+
+def _is_deletion_unclear(stored: Mapping[str, str], usable: Mapping[str, str]) -> bool:
+    return not DECIDE_ON_DELETION.isdisjoint(stored.keys() - usable.keys())
+
+
+def _broker_overrides(keys: Definition, stored: Mapping[str, str] | None, entity: str) -> dict[str, str]:
+    if stored is None:
+        return dict(BROKER_KEEPS_EVERYTHING)
+    usable = _usable(keys, stored, f"broker {entity}")
+    return usable | BROKER_KEEPS_EVERYTHING if _is_deletion_unclear(stored, usable) else usable

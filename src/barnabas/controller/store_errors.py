@@ -1,7 +1,7 @@
 """What a client is told when the coordination store does not do what was asked.
 
 The kinds differ in what may have happened: after a lost connection the change may have been
-made, after a lost session it was not.
+made, after a lost session it was not. A node that somebody spoilt is no answer at all.
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ from barnabas.cluster.coordination import (
     SessionExpired,
     StoreFailed,
 )
-from barnabas.core.errors import KafkaStorageError, NotController, RequestTimedOut
+from barnabas.cluster.znode_json import MalformedZnode
+from barnabas.core.errors import KafkaStorageError, NotController, RequestTimedOut, UnknownServerError
 
 
 @contextmanager
@@ -29,3 +30,5 @@ def as_client_errors() -> Iterator[None]:
         raise NotController("this broker has lost its session with the coordination store") from error
     except StoreFailed as error:
         raise KafkaStorageError("the coordination store cannot write") from error
+    except MalformedZnode as error:
+        raise UnknownServerError(str(error)) from error

@@ -32,7 +32,7 @@ from barnabas.controller.configs import ConfigRepository
 from barnabas.controller.election import Controllership
 from barnabas.controller.local_partitions import LocalPartitions
 from barnabas.controller.topic_rules import METADATA_TOPIC
-from barnabas.core.errors import InvalidTopicException
+from barnabas.core.errors import InvalidTopicException, TopicAlreadyExists
 from barnabas.core.ids import NO_LEADER, BrokerId, Randomness, TopicPartition, Uuid, check_topic_name
 from barnabas.storage.log import Log
 
@@ -151,7 +151,11 @@ class TopicLoader:
                 logger.info("topic %s with %d partitions is adopted from the disk", topic, count)
                 topic_id = _topic_id(logs) or Uuid.generate(self._randomness)
                 assignment = self._own(range(count))
-                await store.create_topic(self._znodes, topic, topic_id, assignment, {}, {}, guard=guard)
+                try:
+                    await store.create_topic(self._znodes, topic, topic_id, assignment, {}, {}, guard=guard)
+                except TopicAlreadyExists:
+                    logger.error("the logs of topic %s wait until its node can be read", topic)
+                    continue
                 adopted = True
             elif count > len(known.info.assignment):
                 logger.info("topic %s has %d partitions on disk, more than in the store", topic, count)
@@ -233,6 +237,9 @@ class TopicLoader:
         path = PartitionStateZnode.path(topic, partition)
         if former is not None:
             return [SetData(path, data, former.state_version)]
+        if await self._znodes.exists(path) is not None:
+            # It cannot be read. Nobody but this broker ever led the partition, and the log knows its epochs.
+            return [SetData(path, data)]
         parent = PartitionStateZnode.partition_path(topic, partition)
         made = [] if await self._znodes.exists(parent) is not None else [Create(parent)]
         return [*made, Create(path, data)]

@@ -16,6 +16,7 @@ from collections.abc import Callable
 from contextlib import AsyncExitStack
 
 from barnabas.cluster.coordination import CoordinationError, StoreLocked
+from barnabas.cluster.znode_json import MalformedZnode
 from barnabas.core.errors import KafkaError
 from barnabas.node.broker import Broker
 from barnabas.node.broker_config import BrokerConfig
@@ -71,7 +72,7 @@ async def start_zookeeper(config: BrokerConfig, stack: AsyncExitStack) -> Broker
 async def serve_broker(broker: Broker, stopped: asyncio.Event) -> None:
     try:
         await broker.startup()
-    except (KafkaError, CoordinationError, DuplicateLog, OSError) as error:
+    except (KafkaError, CoordinationError, MalformedZnode, DuplicateLog, OSError) as error:
         await broker.shutdown()
         if isinstance(error, StoreLocked):
             raise  # the message needs the directory that the user named

@@ -25,6 +25,7 @@ from barnabas.protocol.config_numbers import ConfigOperation, ResourceType
 
 TOPIC = ConfigResource(ResourceType.TOPIC, "t")
 ALL_BROKERS = ConfigResource(ResourceType.BROKER, "")
+GROUP = ConfigResource(ResourceType.GROUP, "g")
 
 
 class Broker:
@@ -132,6 +133,103 @@ async def test_a_note_that_nobody_understands_does_no_harm(brokers: Brokers) -> 
     await brokers.one.configs.change(TOPIC, setting("retention.ms", "100"))
     await brokers.settle()
     assert brokers.two.retention_ms() == 100
+
+
+@pytest.mark.parametrize(
+    "entity", ["groups/", "groups//", "groups/a//b", "groups/.", "groups/\0", "brokers/", "topics", "", "/"]
+)
+async def test_a_note_that_names_nothing_holds_up_no_other(brokers: Brokers, entity: str) -> None:
+    note = ConfigChangeZnode.encode(entity)
+    await brokers.one.znodes.create(ConfigChangeZnode.CREATE_PATH, note, sequential=True)
+    await brokers.one.configs.change(TOPIC, setting("retention.ms", "100"))
+    await brokers.settle()
+    assert brokers.two.retention_ms() == 100
+    late = Broker(brokers.store, 3, brokers.clock)
+    await late.start()
+    await late.notifications.close()
+
+
+async def test_a_note_out_of_the_row_hides_no_later_one(brokers: Brokers) -> None:
+    """Whatever number somebody gave it by hand."""
+    note = ConfigChangeZnode.encode("topics/t")
+    for name in ("config_change_9999999999", "config_change_", "note"):
+        await brokers.one.znodes.create(f"{ConfigChangeZnode.PARENT}/{name}", note)
+    await brokers.one.znodes.create(f"{ConfigChangeZnode.PARENT}/tree/leaf", note, make_parents=True)
+    await brokers.settle()
+    await brokers.one.configs.change(TOPIC, setting("retention.ms", "100"))
+    await brokers.settle()
+    assert brokers.two.retention_ms() == 100
+    brokers.clock.advance(NOTE_LIFETIME_MS + 1)
+    await brokers.one.configs.change(TOPIC, setting("retention.ms", "200"))
+    await brokers.settle()
+    assert brokers.two.retention_ms() == 200
+    assert await brokers.one.znodes.children(ConfigChangeZnode.PARENT) == ["config_change_0000000005", "tree"]
+
+
+async def spoil(brokers: Brokers, entity_path: str, data: bytes = b"{") -> None:
+    """Somebody writes what is no configuration, and a note that says so."""
+    path = f"/config/{entity_path}"
+    if await brokers.one.znodes.exists(path) is None:
+        await brokers.one.znodes.create(path, data)
+    else:
+        await brokers.one.znodes.set(path, data)
+    note = ConfigChangeZnode.encode(entity_path)
+    await brokers.one.znodes.create(ConfigChangeZnode.CREATE_PATH, note, sequential=True)
+    await brokers.settle()
+
+
+@pytest.mark.parametrize("entity", ["topics/t", "brokers/2", "brokers/<default>", "groups/g"])
+async def test_settings_that_cannot_be_read_change_nothing(
+    brokers: Brokers, entity: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    await brokers.one.configs.change(ALL_BROKERS, setting("log.retention.ms", "50"))
+    await brokers.one.configs.change(GROUP, setting("consumer.session.timeout.ms", "50000"))
+    await brokers.settle()
+    await spoil(brokers, entity)
+    assert f"/config/{entity}" in caplog.text
+    configs = brokers.two.configs
+    assert brokers.two.retention_ms() == 1
+    assert configs.topic_config("another").retention_ms == 50
+    assert configs.group_value("g", "consumer.session.timeout.ms") == 50_000
+    await create_topic(brokers.one.znodes, "new", Uuid(bytes(range(16))), {0: [1]}, {"retention.ms": "7"}, {})
+    await configs.load_topics(["new"])
+    assert configs.topic_config("new").retention_ms == 7, "what comes after it is read"
+
+
+@pytest.mark.parametrize(
+    ("entity", "data"),
+    [
+        ("topics/t", b"{"),
+        ("topics/t", b'{"version":1,"config":{"retention.ms":"a week","min.insync.replicas":"2"}}'),
+        ("topics/t", b'{"version":1,"config":{"cleanup.policy":"compress"}}'),
+        ("topics/t", b'{"version":1,"config":{"min.compaction.lag.ms":"9","max.compaction.lag.ms":"8"}}'),
+        ("brokers/3", b"{"),
+        ("brokers/3", b'{"version":1,"config":{"log.retention.ms":"a week"}}'),
+        ("brokers/<default>", b"[]"),
+    ],
+)
+async def test_where_settings_are_unclear_nothing_is_deleted(
+    brokers: Brokers, entity: str, data: bytes
+) -> None:
+    """A broker that starts then cannot know what was to be kept."""
+    await brokers.one.configs.replace(TOPIC, {})
+    await spoil(brokers, entity, data)
+    late = Broker(brokers.store, 3, brokers.clock)
+    await late.start()
+    config = late.configs.topic_config("t")
+    assert (config.retention_ms, config.retention_bytes) == (-1, -1)
+    assert (config.is_compacted, config.is_deleted) == (False, True)
+    await late.notifications.close()
+
+
+async def test_an_unclear_setting_that_deletes_nothing_has_its_default(brokers: Brokers) -> None:
+    await spoil(
+        brokers, "topics/t", b'{"version":1,"config":{"retention.ms":"5","segment.ms":"x","new":"1"}}'
+    )
+    late = Broker(brokers.store, 3, brokers.clock)
+    await late.start()
+    assert late.retention_ms() == 5
+    await late.notifications.close()
 
 
 async def test_topics_are_loaded_when_they_are_first_heard_of(brokers: Brokers) -> None:

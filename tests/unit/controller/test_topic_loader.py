@@ -8,7 +8,7 @@ import pytest
 
 from barnabas.cluster import topics as store
 from barnabas.cluster.notification_znodes import DeleteTopicsZnode
-from barnabas.cluster.znodes import PartitionState, ReplicaAssignment, TopicZnode
+from barnabas.cluster.znodes import PartitionState, PartitionStateZnode, ReplicaAssignment, TopicZnode
 from barnabas.controller.topic_loader import elect_local
 from barnabas.controller.topic_rules import TopicSpec
 from barnabas.core.ids import NO_LEADER, BrokerId, TopicPartition, Uuid
@@ -175,3 +175,31 @@ def test_only_a_replica_in_sync_may_lead_unless_that_does_not_matter(
     replicas: list[int], isr: list[int], unclean: bool, expected: int | None
 ) -> None:
     assert elect_local(replicas, isr, BrokerId(1), unclean=unclean) == expected
+
+
+async def test_a_topic_that_cannot_be_read_is_left_alone_with_its_logs(
+    admin: Admin, caplog: pytest.LogCaptureFixture
+) -> None:
+    await admin.topics.create_topic(TopicSpec("t", 2, 1))
+    await admin.topics.create_topic(TopicSpec("other"))
+    good, _ = await admin.znodes.get(TopicZnode.path("t"))
+    await admin.znodes.set(TopicZnode.path("t"), b"{")
+    await admin.restart()
+    assert "topic t cannot be read" in caplog.text
+    assert leaders(admin, "other") == [BROKER_ID]
+    assert admin.metadata.topic("t") is None
+    assert admin.disk.deleted == []
+    assert (await admin.znodes.get(TopicZnode.path("t")))[0] == b"{"
+    await admin.znodes.set(TopicZnode.path("t"), good)
+    await admin.restart()
+    assert leaders(admin, "t") == [BROKER_ID, BROKER_ID]
+
+
+async def test_a_state_that_cannot_be_read_is_made_anew_by_the_epochs_of_the_log(admin: Admin) -> None:
+    await admin.topics.create_topic(TopicSpec("t", 2, 1))
+    admin.disk.found[TopicPartition("t", 0)].leader_epochs.latest_epoch = 7
+    await admin.znodes.set(PartitionStateZnode.path("t", 0), b"[]")
+    await admin.restart()
+    states = (await store.read_topics(admin.znodes))["t"].states
+    assert (states[0].leader, states[0].leader_epoch) == (BROKER_ID, 8)
+    assert (states[1].leader, states[1].leader_epoch) == (BROKER_ID, 1)
