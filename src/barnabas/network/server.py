@@ -92,6 +92,12 @@ class Server:
             each.start(loop, self.scheduler, self.complaints, self._accept)
         self._sweeping = self.scheduler.every(SWEEP_PERIOD_MS, self.sweep)
 
+    def release(self) -> None:
+        """Give the ports back. A server that never started has nothing else."""
+        for each in self.listeners:
+            each.close()
+        self.listeners = []
+
     async def stop(
         self, *, deadline_ms: float = 0.0, answer_waiting: Callable[[], None] = lambda: None
     ) -> None:
@@ -99,9 +105,7 @@ class Server:
 
         `answer_waiting` is called once no more requests are read: what waits for some later request
         waits in vain."""
-        for each in self.listeners:
-            each.close()
-        self.listeners = []
+        self.release()
         for connection in self:
             connection.drain(Closed.SHUTDOWN)
         answer_waiting()

@@ -2,8 +2,10 @@
 
 Start-up goes from what everything needs to what everyone sees: coordination store, identity,
 dynamic settings, logs (with recovery), sockets bound but idle, replicas, registration,
-controller, handlers, and last the first accepted connection. Each step puts its undoing onto
-one exit stack, so shutdown is the mirror image and runs once, also after a start that failed.
+coordinators, controller, handlers, and last the first accepted connection. In a cluster the
+controller comes after that: it reaches a broker over the network, like everyone. Each step puts its
+undoing onto one exit stack, so shutdown is the mirror image and runs once, also after a start
+that failed. A broker that is told to stop while it starts leaves off where it stands.
 """
 
 from __future__ import annotations
@@ -75,6 +77,10 @@ DRAIN_MS_MAX = 5_000.0
 """Answers that are owed when the broker stops may take this long to leave."""
 
 
+class StartAbandoned(Exception):
+    """The broker was told to stop before it had started."""
+
+
 class Broker:
     """`startup` and `shutdown` are the whole of it; the rest is for those who look on."""
 
@@ -98,6 +104,7 @@ class Broker:
         self._randomness = randomness or random.SystemRandom()
         self._files = files or RealFiles()
         self._exits = AsyncExitStack()
+        self._starting: asyncio.Task[None] | None = None
         self._replicas: ReplicaManager | None = None
         self._topics: TopicAdmin | None = None
         self._member: ClusterMember | None = None
@@ -108,8 +115,19 @@ class Broker:
         )
 
     async def startup(self) -> None:
+        """Raises StartAbandoned if the broker is told to stop meanwhile."""
         if not self.lifecycle.begin_startup():
             return
+        self._replicas = self._topics = self._member = None
+        self._starting = asyncio.create_task(self._start(), name="broker-startup")
+        try:
+            await self._starting
+        except asyncio.CancelledError:
+            if self.lifecycle.state is BrokerState.STARTING:
+                raise
+            raise StartAbandoned("the broker was told to stop while it started") from None
+
+    async def _start(self) -> None:
         loop = asyncio.get_running_loop()
         self._scheduler = LoopScheduler(loop)
         self._exits.callback(self._scheduler.close)
@@ -220,9 +238,8 @@ class Broker:
 
         self._exits.push_async_callback(server.stop, deadline_ms=DRAIN_MS_MAX, answer_waiting=answer_waiting)
         if member is not None:
-            # The controller reaches a broker over the network, like everyone.
-            await member.join()
             self._exits.push_async_callback(member.stop_controller)
+            await member.join()
         self.lifecycle.move_to(BrokerState.RUNNING)
 
     async def shutdown(self) -> None:
@@ -231,8 +248,15 @@ class Broker:
             await self._member.shut_down_controlled()
         if not self.lifecycle.begin_shutdown():
             return
+        await self._abandon_start()
         await self._exits.aclose()
         self.lifecycle.move_to(BrokerState.NOT_RUNNING)
+
+    async def _abandon_start(self) -> None:
+        """Nothing is undone before nothing more is done."""
+        if self._starting is not None:
+            self._starting.cancel()
+            await asyncio.wait((self._starting,))
 
     # The steps of start-up, in their order
 
@@ -330,6 +354,7 @@ class Broker:
             metrics=self.metrics,
             settings=network_settings(self.config),
         )
+        self._exits.callback(server.release)
         bound = server.bind([Bind(each.name, each.host, each.port) for each in listeners])
         self.bound_listeners = [
             Listener(wanted.name, wanted.security_protocol, wanted.host, got.port)
@@ -394,6 +419,8 @@ class Broker:
                 scheduler=self._scheduler,
                 settings=replication_settings(self.config),
             )
+            # Twice, if the start comes so far: after the registration the logs are closed after the replicas.
+            self._exits.push_async_callback(replicas.close)
             replicas.start()
         replicas.defer = asyncio.get_running_loop().call_soon
         self._replicas = replicas

@@ -18,7 +18,7 @@ from contextlib import AsyncExitStack
 from barnabas.cluster.coordination import CoordinationError, StoreLocked
 from barnabas.cluster.znode_json import MalformedZnode
 from barnabas.core.errors import KafkaError
-from barnabas.node.broker import Broker
+from barnabas.node.broker import Broker, StartAbandoned
 from barnabas.node.broker_config import BrokerConfig
 from barnabas.node.config_checks import LOCAL_ZOOKEEPER
 from barnabas.node.log_output import configure_logging
@@ -70,15 +70,24 @@ async def start_zookeeper(config: BrokerConfig, stack: AsyncExitStack) -> Broker
 
 
 async def serve_broker(broker: Broker, stopped: asyncio.Event) -> None:
+    stopping = asyncio.create_task(_shut_down_when(stopped, broker))
     try:
         await broker.startup()
+    except StartAbandoned:
+        await stopping
+        return
     except (KafkaError, CoordinationError, MalformedZnode, DuplicateLog, OSError) as error:
-        await broker.shutdown()
+        stopped.set()
+        await stopping
         if isinstance(error, StoreLocked):
             raise  # the message needs the directory that the user named
         raise StartupFailed(str(error)) from error
     settle_memory()
     print(ready_line(broker), flush=True)  # noqa: T201 - scripts wait for this line
+    await stopping
+
+
+async def _shut_down_when(stopped: asyncio.Event, broker: Broker) -> None:
     await stopped.wait()
     await broker.shutdown()
 

@@ -14,16 +14,24 @@ import pytest
 
 import barnabas.node.broker as wiring
 from barnabas.client.channel import Channel
-from barnabas.cluster.embedded import EmbeddedStore
+from barnabas.cluster.embedded import EmbeddedSession, EmbeddedStore, open_embedded
 from barnabas.cluster.registration import Registration
+from barnabas.cluster.znodes import ClusterIdZnode
+from barnabas.controller.cluster.controller import KafkaController
+from barnabas.controller.cluster.term import Term
+from barnabas.controller.config_notifications import ConfigNotifications
 from barnabas.controller.configs import ConfigRepository
 from barnabas.controller.topic_admin import TopicAdmin
 from barnabas.coordinator.runtime import CoordinatorRuntime
+from barnabas.core.clock import SystemClock
 from barnabas.core.errors import NotCoordinator
 from barnabas.core.metrics import render_prometheus
+from barnabas.core.scheduler import InlineBackground
 from barnabas.handlers.dispatcher import Dispatcher
 from barnabas.network.server import Server
 from barnabas.node.broker import Broker
+from barnabas.node.cluster_member import ClusterMember
+from barnabas.node.coordination_store import COORDINATION_DIRECTORY
 from barnabas.node.lifecycle import BrokerState
 from barnabas.protocol.messages.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
 from barnabas.protocol.messages.fetch import FetchResponse
@@ -35,6 +43,7 @@ from barnabas.protocol.messages.join_group import (
 )
 from barnabas.replication.replica_manager import ReplicaManager
 from barnabas.storage.log_manager import LogManager
+from tests.support.embedded_cluster import cluster_broker, shared_store
 from tests.support.in_process import (
     BY_NAME_FETCH,
     InProcessBroker,
@@ -104,6 +113,51 @@ async def test_parts_start_in_order_and_stop_in_reverse(
     assert each.broker.lifecycle.state is BrokerState.NOT_RUNNING
     await each.broker.shutdown()
     assert order == [step for _, _, step in down], "shutdown runs once"
+
+
+async def test_parts_of_a_member_of_a_cluster_start_in_order_and_stop_in_reverse(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """The controller comes last, for it reaches its own broker over the network, too; and goes first."""
+    order: list[str] = []
+    up = [
+        (wiring, "open_coordination", "coordination store"),
+        (wiring, "get_or_create_cluster_id", "cluster id"),
+        (ConfigRepository, "load", "dynamic settings"),
+        (LogManager, "open", "logs"),
+        (Server, "bind", "sockets bound"),
+        (wiring, "ReplicaManager", "replicas"),
+        (Registration, "register", "registration"),
+        (wiring, "make_group_coordinator", "group coordinator"),
+        (wiring, "make_transaction_coordinator", "transaction coordinator"),
+        (wiring, "Dispatcher", "handlers"),
+        (Server, "start", "sockets served"),
+        (ConfigNotifications, "start", "changes of settings"),
+        (KafkaController, "start", "controller"),
+        (Term, "take_over", "topics"),
+    ]
+    down = [
+        (ClusterMember, "shut_down_controlled", "leaderships handed over"),
+        (KafkaController, "close", "controller closed"),
+        (ConfigNotifications, "close", "changes of settings unheard"),
+        (Server, "stop", "sockets closed"),
+        (Dispatcher, "close", "handlers stopped"),
+        (CoordinatorRuntime, "close", "a coordinator stopped"),
+        (LogManager, "close", "logs closed"),
+        (Registration, "unregister", "no longer registered"),
+        (EmbeddedSession, "close", "session closed"),
+    ]
+    async with shared_store(tmp_path, monkeypatch):
+        for owner, name, step in [*up, *down]:
+            noting(monkeypatch, order, owner, name, step)
+        down.insert(6, down[5])  # there are two coordinators
+        each = cluster_broker(tmp_path / "1", 1)
+        await each.start()
+        assert order == [step for _, _, step in up]
+        assert await each.create_topic("topic") == 0
+        order.clear()
+        await each.stop()
+        assert order == [step for _, _, step in down]
 
 
 def joining(member_id: str = "") -> JoinGroupRequest:
@@ -269,6 +323,16 @@ async def test_data_of_another_broker_or_cluster_is_refused_in_words(tmp_path: P
 def copy_to_the_other(log: str, one: Path, two: Path) -> None:
     source, target = (one, two) if (one / log).exists() else (two, one)
     shutil.copytree(source / log, target / log)
+
+
+async def test_a_cluster_that_cannot_be_told_is_not_joined_and_that_is_said_in_words(tmp_path: Path) -> None:
+    async with in_process_broker(tmp_path):
+        pass
+    background = InlineBackground()
+    async with open_embedded(tmp_path / COORDINATION_DIRECTORY, SystemClock(), background) as znodes:
+        await znodes.set(ClusterIdZnode.PATH, b'{"version":"1"')
+    said = await asyncio.to_thread(start, "--data-dir", str(tmp_path))
+    assert "the cluster id cannot be read" in said
 
 
 async def test_a_partition_in_two_directories_is_refused_in_words(tmp_path: Path) -> None:
