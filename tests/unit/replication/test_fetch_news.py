@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from barnabas.core.ids import TopicPartition, Uuid
+from barnabas.core.ids import BrokerId, TopicPartition, Uuid
 from barnabas.core.metrics import Metrics
 from barnabas.replication.delayed_delete_records import PendingDeletion
 from barnabas.replication.fetch_session import FOLLOWER_GONE_MS, FetchContext, FetchSession, FetchSessions
@@ -28,6 +28,7 @@ from tests.unit.replication.support import (
     offsets_of,
 )
 
+THIRD = BrokerId(3)
 BOTH = (ME, OTHER)
 Told = list[tuple[TopicPartition, PartitionRead]]
 
@@ -123,6 +124,24 @@ def test_the_high_watermark_that_a_follower_moved_is_told_to_it(replicas: Replic
     follower.fetch()
     follower.fetch(of_epoch(1))
     assert partition.log.high_watermark == 1
+    replicas.pass_time(500)
+    ((_, read),) = follower.told[-1]
+    assert (read.records, read.high_watermark) == (None, 1)
+
+
+def test_the_high_watermark_that_another_follower_moved_is_in_the_next_answer(replicas: Replicas) -> None:
+    """It does not end the waiting; but neither does it wait for the next look at everything."""
+    partition = replicas.lead(ZERO, isr=(ME, OTHER, THIRD), replicas=(ME, OTHER, THIRD))
+    follower = Follower(replicas, of_epoch(0))
+    replicas.append(partition)
+    follower.fetch(of_epoch(1))
+    replicas.pass_time(500)
+    follower.fetch()
+    assert follower.session.changed == {}
+    answers = len(follower.told)
+    partition.update_follower(THIRD, 1, 0)
+    assert partition.log.high_watermark == 1
+    assert follower.is_waiting(answers)
     replicas.pass_time(500)
     ((_, read),) = follower.told[-1]
     assert (read.records, read.high_watermark) == (None, 1)

@@ -93,6 +93,14 @@ def test_an_error_is_repeated_until_it_is_gone_and_so_is_the_first_answer_after_
     assert topics(sessions.next(first.session_id, 4), [empty(7)]) == []
 
 
+def test_the_answer_after_an_error_is_given_even_if_its_offsets_were_known() -> None:
+    sessions = Sessions()
+    first = sessions.full(ask("a"))
+    first.to_send(first.asks, [empty(7)])
+    assert topics(sessions.next(first.session_id, 1), [PartitionRead(3, 7, 7, 0)]) == ["a"]
+    assert topics(sessions.next(first.session_id, 2), [empty(7)]) == ["a"], "or it would stay an error"
+
+
 def test_a_session_is_changed_by_what_an_incremental_fetch_adds_and_forgets() -> None:
     sessions = Sessions()
     first = sessions.full(ask("a"), ask("b"))

@@ -88,6 +88,30 @@ def test_a_replica_outside_the_isr_does_not_count(replicas: Replicas) -> None:
     assert partition.log.high_watermark == 1
 
 
+def test_a_replica_that_is_about_to_join_holds_the_high_watermark_back(replicas: Replicas) -> None:
+    """Or it would run after the end for ever, and never have all that is committed."""
+    partition = lead(replicas, isr=(ME, OTHER))
+    replicas.append(partition)
+    fetched(partition, THIRD, 1)
+    fetched(partition, OTHER, 1)
+    replicas.append(partition)
+    fetched(partition, OTHER, 2)
+    assert partition.log.high_watermark == 1, "broker 3 was caught up a moment ago"
+    replicas.clock.advance(LAG_MS + 1)
+    fetched(partition, OTHER, 2)
+    assert partition.log.high_watermark == 2, "it has had its time"
+
+
+def test_a_replica_that_is_gone_does_not_hold_the_high_watermark_back(replicas: Replicas) -> None:
+    partition = lead(replicas, isr=(ME, OTHER))
+    replicas.append(partition)
+    fetched(partition, THIRD, 1)
+    replicas.append(partition)
+    replicas._host.is_live = lambda broker_id: broker_id != THIRD
+    fetched(partition, OTHER, 2)
+    assert partition.log.high_watermark == 2
+
+
 def test_a_new_epoch_forgets_how_far_followers_were(replicas: Replicas) -> None:
     partition = lead(replicas)
     replicas.append(partition)
@@ -133,6 +157,19 @@ def test_a_burst_of_appends_makes_nobody_lag() -> None:
         behind, end = end, end + 1_000
         follower.fetched(behind, 0, clock.monotonic_ms(), end, -1)
         assert follower.is_caught_up(end, clock.monotonic_ms(), LAG_MS), "it is one fetch behind, always"
+
+
+def test_a_follower_was_caught_up_when_it_last_fetched_not_now() -> None:
+    follower = RemoteReplica(OTHER)
+    follower.reset(0, 0, is_new_epoch=True, is_in_sync=True)
+    follower.fetched(0, 0, 10, 100, -1)
+    assert follower.last_caught_up_ms == 0
+    follower.fetched(100, 0, 20, 200, -1)
+    assert follower.last_caught_up_ms == 10, "then it was to have all that there was at 10"
+    follower.fetched(199, 0, 30, 300, -1)
+    assert follower.last_caught_up_ms == 10, "less than there was at 20"
+    follower.fetched(300, 0, 40, 300, -1)
+    assert follower.last_caught_up_ms == 40
 
 
 def test_a_follower_that_reads_too_slowly_lags(replicas: Replicas) -> None:
@@ -262,6 +299,7 @@ async def test_a_refused_change_waits_for_the_controllers_word(replicas: Replica
     await settled(keeper)
     assert partition.isr == set(ALL)
     keeper.shrink_all([partition])
+    await settled(keeper)
     assert len(store.written) == 1, "nothing is tried with a version known to be old"
     lead(replicas, epoch=1)
     replicas.clock.advance(LAG_MS + 1)
@@ -346,6 +384,15 @@ async def test_a_change_that_the_controller_overtakes_is_dropped(replicas: Repli
     await settled(keeper)
     assert partition.isr == {ME}
     assert store.written == [], "nor is it written any more"
+
+
+def test_an_isr_of_a_former_epoch_does_not_override_the_controllers_word(replicas: Replicas) -> None:
+    """It was written before the controller decided, and the answer came after it."""
+    partition = lead(replicas)
+    pending = partition.propose_isr(frozenset((ME, OTHER)))
+    lead(replicas, epoch=1, isr=(ME,))
+    assert not partition.isr_written(pending, 9)
+    assert (partition.isr, partition.maximal_isr, partition.partition_epoch) == ({ME}, {ME}, 0)
 
 
 @pytest.mark.parametrize("seed", range(20))

@@ -2,10 +2,32 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from barnabas.core.clock import ManualClock
 from barnabas.core.ids import BrokerId
 from barnabas.replication.settings import UNTHROTTLED
 from barnabas.replication.throttle import SECONDS, ReplicationThrottle, is_listed
+from tests.unit.replication.support import ME, OTHER, Replicas, at, fetch_params, offsets_of
+
+THIRD = BrokerId(3)
+
+
+def test_members_of_the_isr_are_not_held(tmp_path: Path) -> None:
+    """A quota that threw them out would do harm."""
+    replicas = Replicas(str(tmp_path), leader_replication_throttled_replicas=("*",))
+    partition = replicas.lead(isr=(ME, OTHER), replicas=(ME, OTHER, THIRD))
+    replicas.append(partition)
+    replicas.settings.leader_throttled_rate = 1
+
+    def read_by(broker_id: BrokerId) -> list[tuple[int, int]]:
+        (read,) = replicas.read(fetch_params(replica_id=broker_id), [at(0)])
+        return offsets_of(read)
+
+    assert read_by(THIRD) == [(0, 0)], "the quota is not used up yet"
+    assert replicas._leader_throttle.is_exceeded
+    assert read_by(OTHER) == [(0, 0)]
+    assert read_by(THIRD) == []
 
 
 def throttle(clock: ManualClock, rate: int) -> ReplicationThrottle:

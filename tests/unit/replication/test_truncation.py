@@ -70,6 +70,25 @@ def test_the_common_history_is_kept(leader: History, follower: History, kept: in
     assert reconcile(leader, 9, follower) == leader[:kept]
 
 
+@pytest.mark.parametrize(
+    ("leader_epoch", "leader_end", "cut"),
+    [
+        pytest.param(1, 5, 4, id="ours of it is shorter"),
+        pytest.param(1, 3, 3, id="the leader's of it is shorter"),
+        pytest.param(2, 7, 4, id="we have none of it: KIP-279"),
+        pytest.param(2, 3, 4, id="we have none of it, and the leader's ends early"),
+        pytest.param(-1, 3, 3, id="the leader knows none"),
+        pytest.param(-1, 30, 8, id="the leader knows none, and is longer"),
+    ],
+)
+def test_a_log_is_cut_where_the_histories_may_have_parted(
+    leader_epoch: int, leader_end: int, cut: int
+) -> None:
+    cache = cache_of([0, 0, 1, 1, 3, 3, 3, 3])
+    answer = EpochEndOffset(epoch=leader_epoch, end_offset=leader_end)
+    assert truncation_offset(lambda epoch: cache.end_offset_for(epoch, 8), 8, answer) == cut
+
+
 @pytest.mark.parametrize("seed", range(200))
 def test_two_histories_always_become_one(seed: int) -> None:
     """Two logs under elections of any kind, clean or not: each epoch has one leader, which appends to

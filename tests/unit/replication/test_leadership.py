@@ -1,0 +1,84 @@
+"""What changes when a partition is led, followed, or neither; and what came too late for that."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from barnabas.core.errors import FencedLeaderEpoch, NotLeaderOrFollower
+from barnabas.core.ids import NO_LEADER, BrokerId
+from barnabas.protocol.messages.leader_and_isr import (
+    LeaderAndIsrPartitionState,
+    LeaderAndIsrRequest,
+    LeaderAndIsrTopicState,
+)
+from tests.unit.replication.support import ME, OTHER, TOPIC_ID, ZERO, Replicas, at, is_answered
+from tests.unit.storage.support import batch
+
+BOTH = (ME, OTHER)
+
+
+@pytest.fixture
+def replicas(tmp_path: Path) -> Replicas:
+    return Replicas(str(tmp_path))
+
+
+async def order(replicas: Replicas, leader: int, leader_epoch: int) -> int:
+    state = LeaderAndIsrPartitionState(
+        partition_index=0,
+        leader=leader,
+        leader_epoch=leader_epoch,
+        isr=list(BOTH),
+        partition_epoch=leader_epoch,
+        replicas=list(BOTH),
+        is_new=True,
+    )
+    topic = LeaderAndIsrTopicState(topic_name=ZERO.topic, topic_id=TOPIC_ID, partition_states=[state])
+    answer = await replicas.become_leader_or_follower(LeaderAndIsrRequest(topic_states=[topic]))
+    return answer.topics[0].partition_errors[0].error_code
+
+
+async def test_who_waits_hears_at_once_that_the_leadership_is_lost(replicas: Replicas) -> None:
+    await order(replicas, ME, 0)
+    partition = replicas.partition(*ZERO)
+    waiting = replicas.await_ack(partition, replicas.append(partition), -1)
+    replicas.ask(at(0, epoch=0))
+    assert not is_answered(waiting)
+    assert replicas.answered == []
+    await order(replicas, NO_LEADER, 1)
+    assert is_answered(waiting)
+    assert waiting.error_code == NotLeaderOrFollower.code
+    ((read,),) = replicas.answered
+    assert read.error_code == FencedLeaderEpoch.code
+
+
+@pytest.mark.parametrize(("leader", "leader_epoch"), [(OTHER, 6), (OTHER, 4), (ME, 5)])
+def test_what_was_fetched_in_another_epoch_is_not_appended(
+    replicas: Replicas, leader: BrokerId, leader_epoch: int
+) -> None:
+    """It is on its way when the controller names another leader, perhaps ourselves."""
+    partition = replicas.get_or_create(ZERO, TOPIC_ID)
+    if leader == ME:
+        partition.become_leader(leader_epoch, BOTH, BOTH)
+    else:
+        partition.become_follower(leader, leader_epoch, BOTH, BOTH)
+    with pytest.raises(FencedLeaderEpoch):
+        partition.append_as_follower(memoryview(batch([b"late"])), 5)
+    assert partition.log.log_end_offset == 0
+
+
+def test_a_leader_that_has_written_nothing_knows_where_the_epochs_before_it_ended(replicas: Replicas) -> None:
+    partition = replicas.lead(epoch=2)
+    replicas.append(partition)
+    replicas.append(partition)
+    replicas.lead(epoch=7)
+    assert partition.end_offset_for_epoch(7) == (7, 2)
+    assert partition.end_offset_for_epoch(5) == (2, 2), "nobody wrote between 2 and 7"
+    assert partition.end_offset_for_epoch(2) == (2, 2)
+    assert partition.end_offset_for_epoch(8) == (-1, -1)
+
+
+def test_a_leader_of_an_empty_log_agrees_with_any_former_epoch(replicas: Replicas) -> None:
+    partition = replicas.lead(epoch=7)
+    assert partition.end_offset_for_epoch(5) == (5, 0)
