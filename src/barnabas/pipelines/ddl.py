@@ -29,6 +29,38 @@ def schema_complaint(text: str) -> str | None:
     return "; ".join(_complaints(text, "")) or None
 
 
+def columns_in(text: str) -> dict[str, str]:
+    """The columns of a schema that has no complaint, with their types."""
+    found = (_FIELD.fullmatch(column) for column in _split(text))
+    return {each.group(1).strip("`"): each.group(2) for each in found if each is not None}
+
+
+def struct_fields(kind: str) -> dict[str, str] | None:
+    """The fields of a type that is a struct; None of any other."""
+    nested = re.fullmatch(r"STRUCT\s*<(.*)>", _bare(kind), re.IGNORECASE | re.DOTALL)
+    return None if nested is None else columns_in(nested.group(1))
+
+
+def field_names(kind: str) -> Iterator[str]:
+    """Of all structs in a type, however deep."""
+    nested = re.fullmatch(r"(ARRAY|MAP|STRUCT)\s*<(.*)>", _bare(kind), re.IGNORECASE | re.DOTALL)
+    if nested is None:
+        return
+    if nested.group(1).upper() != "STRUCT":
+        for part in _split(nested.group(2)):
+            yield from field_names(part)
+        return
+    for name, inner in columns_in(nested.group(2)).items():
+        yield name
+        yield from field_names(inner)
+
+
+def _bare(kind: str) -> str:
+    while (stripped := _SUFFIX.sub("", kind)) != kind:
+        kind = stripped
+    return kind.strip()
+
+
 def _complaints(text: str, outer: str) -> Iterator[str]:
     for column in _split(text):
         found = _FIELD.fullmatch(column)
@@ -39,9 +71,7 @@ def _complaints(text: str, outer: str) -> Iterator[str]:
 
 
 def _type_complaints(text: str, column: str) -> Iterator[str]:
-    while (stripped := _SUFFIX.sub("", text)) != text:
-        text = stripped
-    text = text.strip()
+    text = _bare(text)
     upper = text.upper()
     if upper in SIMPLE or _SIZED.fullmatch(text):
         return

@@ -46,6 +46,7 @@ class Pipeline:
                 **sections,
             },
             "Pipeline(…)",
+            is_whole=False,
         )
         self._bootstrap = bootstrap
         self._state = state

@@ -1,8 +1,8 @@
 """A look at SQL without Spark: does every bracket and quote that opens close, and is `input` read.
 
 Spark parses the text again when the pipeline runs. What is found here is what a slip of the hand
-leaves behind, heard of in the time of a keystroke; a misspelt function or column takes a parser and
-the types, and is left to Spark.
+leaves behind, heard of in the time of a keystroke; a misspelt column takes a parser (`sql_columns`), a
+misspelt function and a wrong type are left to Spark.
 """
 
 from __future__ import annotations

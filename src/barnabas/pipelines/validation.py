@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 from barnabas.core.errors import InvalidTopicException
 from barnabas.core.ids import check_topic_name
+from barnabas.pipelines.analysis import complaints
 from barnabas.pipelines.catalogue import CATALOGUE
 from barnabas.pipelines.ddl import schema_complaint
 from barnabas.pipelines.options import DURATION, Kind, Option, Plugin, Value, duration_ms
@@ -74,10 +75,15 @@ class InvalidSpec(Exception):
         self.problems = tuple(problems)
 
 
-def load(located: Located) -> PipelineSpec:
-    """The spec, or InvalidSpec with everything that is wrong with it."""
+def load(located: Located, *, is_whole: bool = True) -> PipelineSpec:
+    """The spec, or InvalidSpec with everything that is wrong with it.
+
+    It is not whole where functions will follow the transforms: what the sink gets is not known then.
+    """
     check = _Check(located)
     spec = check.spec()
+    if spec is not None:
+        check.columns(spec, is_whole=is_whole)
     if check.problems or spec is None:
         raise InvalidSpec(sorted(check.problems, key=lambda problem: (problem.line or 0, problem.option)))
     return spec
@@ -90,8 +96,8 @@ def master_complaint(master: str) -> str | None:
     return f"found {master!r}; expected {known}"
 
 
-def load_document(document: Value, file: str = "<spec>") -> PipelineSpec:
-    return load(Located(document, file))
+def load_document(document: Value, file: str = "<spec>", *, is_whole: bool = True) -> PipelineSpec:
+    return load(Located(document, file), is_whole=is_whole)
 
 
 class _Check:
@@ -143,6 +149,14 @@ class _Check:
             ),
             spark=Spark(spark["master"], {key: str(each) for key, each in (spark["conf"] or {}).items()}),
         )
+
+    def columns(self, spec: PipelineSpec, *, is_whole: bool) -> None:
+        sink = spec.sink if is_whole else None
+        for path, message, further in complaints(spec.source, spec.transforms, sink):
+            line = self._located.line(path)
+            # A query of several lines begins below its key.
+            place = line if line is None or not further else line + further + 1
+            self.problems.append(Problem(path, self._located.file, place, message))
 
     def section(self, document: Mapping[str, Value], name: str, rows: Sequence[Option]) -> dict[str, Value]:
         defaults = {row.name: row.default for row in rows}

@@ -55,7 +55,7 @@ def test_a_spec_survives_the_way_through_a_document() -> None:
             "name": "j",
             "source": {"type": "rate"},
             "transforms": [
-                {"type": "join", "on": "id", "source": {"type": "files", "path": "x", "format": "text"}}
+                {"type": "join", "on": "value", "source": {"type": "files", "path": "x", "format": "text"}}
             ],
             "sink": {"type": "console"},
         }
@@ -263,8 +263,11 @@ def test_a_slip_in_a_transform_is_heard_of_without_spark(
 )
 def test_sql_of_all_shapes_passes(query: str) -> None:
     document = {
-        "name": "p", "source": {"type": "rate"}, "transforms": [{"sql": query}], "sink": {"type": "console"},
-    }  # fmt: skip
+        "name": "p",
+        "source": {"type": "topic", "topics": "t", "schema": "id INT, tags ARRAY<STRING>, `c(` INT"},
+        "transforms": [{"sql": query}],
+        "sink": {"type": "console"},
+    }
     assert load_document(document).transforms[0]["query"] == query
 
 
