@@ -5,8 +5,9 @@ log twice), *reordered* (a producer's values in another order than it wrote them
 of one offset), *phantom* (seen by a reader, and gone), *skipped* and *backward* (a reader that was not given
 every record in its order), *aborted read* and *torn transaction* (a committed reader sees what was aborted,
 or part of what was committed), *copied wrongly* (not exactly once from an input to an output), *offset of a
-deleted topic* (one that a group would apply to the topic that came back under the name). What acks=1
-promises, and when anything may be acknowledged, is told by `acknowledgements`.
+deleted topic* (one that a group would apply to the topic that came back under the name), *stuck last stable
+offset* and *hanging transaction* (`stability`). What acks=1 promises, and when anything may be acknowledged,
+is told by `acknowledgements`.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from itertools import pairwise
 
 from tests.chaos.acknowledgements import acknowledged_out_of_time, lost_without_a_failover
 from tests.chaos.history import ALL_REPLICAS, History, Outcome, Place, Value, Write
+from tests.chaos.stability import hanging_transactions, stuck_last_stable_offsets
 
 Complaint = str
 
@@ -158,6 +160,8 @@ CHECKS: tuple[Callable[[History], Iterator[Complaint]], ...] = (
     lost_without_a_failover,
     acknowledged_out_of_time,
     offsets_of_deleted_topics,
+    stuck_last_stable_offsets,
+    hanging_transactions,
 )
 
 

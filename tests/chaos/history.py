@@ -89,6 +89,28 @@ class Life:
 
 
 @dataclass(slots=True)
+class OpenTransaction:
+    """A transaction as the leader of a partition knows it."""
+
+    producer_id: int
+    producer_epoch: int
+    first_offset: int
+    coordinator_state: str = ""
+    """What its coordinator says of it; nothing if none knows the producer."""
+
+
+@dataclass(slots=True)
+class Undecided:
+    """A partition whose end committed readers do not come to, long after everybody has stopped."""
+
+    topic: str
+    partition: int
+    last_stable_offset: int
+    high_watermark: int
+    open: list[OpenTransaction] = field(default_factory=list)
+
+
+@dataclass(slots=True)
 class History:
     writes: list[Write] = field(default_factory=list)
     readings: list[Reading] = field(default_factory=list)
@@ -104,3 +126,4 @@ class History:
     lives: list[Life] = field(default_factory=list)
     final_offsets: dict[str, dict[tuple[str, int], int]] = field(default_factory=dict)
     """What groups have committed in the end, by topic and partition."""
+    undecided: list[Undecided] = field(default_factory=list)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import random
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -93,6 +94,21 @@ def _kill_all(scene: Scene) -> None:
     scene.cluster.kill()
 
 
+def _restart_without_one(scene: Scene) -> None:
+    """What the others decide while it is down, they know only from their logs when it is back."""
+    missing = scene.any()
+    logger.info("kill -9 of broker %d, then of every other, which come back without it", missing.id)
+    missing.kill()
+    time.sleep(4)
+    others = [broker for broker in scene.cluster.brokers if broker is not missing]
+    for broker in others:
+        broker.kill()
+    for broker in others:
+        broker.launch()
+    for broker in others:
+        broker.wait_ready()
+
+
 def _pause(scene: Scene) -> None:
     """Longer than the session: when it goes on, it is a leader that was deposed and does not know it."""
     broker = scene.leader()
@@ -165,6 +181,7 @@ FAULTS = (
     Fault("kill any broker", _kill(Scene.any), 2),
     Fault("kill two brokers", _kill_two, 4),
     Fault("kill all brokers", _kill_all, 1),
+    Fault("restart without one", _restart_without_one, 4),
     Fault("pause a leader", _pause, 5),
     Fault("clean restart", _restart, 0.5),
     Fault("kill ZooKeeper", _kill_zookeeper, 4),

@@ -29,10 +29,12 @@ from barnabas.client.channel import Address
 from tests.chaos.checker import complaints_about
 from tests.chaos.direct_writing import DirectWriting
 from tests.chaos.history import History, Outcome
+from tests.chaos.lone_transactions import LoneTransactions
 from tests.chaos.namespaces import Lab, lab, why_not
 from tests.chaos.nemesis import FAULTS, Fault, Scene, heal, host_of, possible
 from tests.chaos.recreation import Recreating, settled_offsets
 from tests.chaos.replicas import differences, partition_directories
+from tests.chaos.stability import undecided
 from tests.chaos.workload import Copying, GroupReading, Worker, Writing, read_all
 from tests.support.cluster import Cluster, ClusterBroker
 from tests.support.zookeeper import ZooKeeper
@@ -42,6 +44,8 @@ logger = logging.getLogger("chaos")
 SOURCE, TARGET = "in", "out"
 SINGLE = "single"
 """Written with acks=1, at each broker directly."""
+LONE = "lone"
+"""Of one replica; written in transactions."""
 PARTITIONS = 4
 BROKER_PORT, ZOOKEEPER_PORT = 9092, 2181
 DISK_MIB = 256
@@ -168,6 +172,7 @@ def _torment(scene: Scene, options: argparse.Namespace) -> list[str]:
     copiers: list[Worker] = [
         Copying(f"copier-{n}", cluster.bootstrap, SOURCE, TARGET, history) for n in range(2)
     ]
+    copiers.append(LoneTransactions("lone", cluster.bootstrap, LONE, PARTITIONS, history))
     recreators: list[Worker] = [Recreating("recreator", cluster.bootstrap, history)]
     workers = [*writers, *readers, *copiers, *recreators]
     for worker in workers:
@@ -184,7 +189,9 @@ def _torment(scene: Scene, options: argparse.Namespace) -> list[str]:
         for worker in workers:
             logger.info("%s", worker.where())
         raise
-    for topic in (SOURCE, TARGET, SINGLE):
+    topics = (SOURCE, TARGET, SINGLE, LONE)
+    history.undecided = undecided(cluster.bootstrap, (*topics, "__consumer_offsets"))
+    for topic in topics:
         history.final |= read_all(
             cluster.bootstrap, topic, PARTITIONS, committed=False, epochs=history.epochs
         )
@@ -228,6 +235,7 @@ def _make_topics(bootstrap: str) -> None:
     admin = AdminClient({"bootstrap.servers": bootstrap})
     topics = [NewTopic(name, PARTITIONS, 3, config={"min.insync.replicas": "2"}) for name in (SOURCE, TARGET)]
     topics.append(NewTopic(SINGLE, PARTITIONS, 3, config={"min.insync.replicas": "1"}))
+    topics.append(NewTopic(LONE, PARTITIONS, 1, config={"min.insync.replicas": "1"}))
     for made in admin.create_topics(topics).values():
         made.result(30)
 

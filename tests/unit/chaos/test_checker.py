@@ -4,7 +4,17 @@ from __future__ import annotations
 
 import pytest
 from tests.chaos.checker import complaints_about
-from tests.chaos.history import History, Life, Outcome, Reading, Transaction, Value, Write
+from tests.chaos.history import (
+    History,
+    Life,
+    OpenTransaction,
+    Outcome,
+    Reading,
+    Transaction,
+    Undecided,
+    Value,
+    Write,
+)
 
 ONE, TWO, THREE = (Value("p", number) for number in range(3))
 
@@ -83,6 +93,18 @@ def _keep_offset(of: History) -> None:
     of.lives[0].is_over = True
 
 
+def _hang(of: History) -> None:
+    of.undecided.append(Undecided("out", 0, 2, 3, [OpenTransaction(7, 0, 2, "CompleteCommit")]))
+
+
+def _hang_unknown(of: History) -> None:
+    of.undecided.append(Undecided("out", 0, 2, 3, [OpenTransaction(7, 0, 2)]))
+
+
+def _stay_prepared(of: History) -> None:
+    of.undecided.append(Undecided("out", 0, 2, 3, [OpenTransaction(7, 0, 2, "PrepareCommit")]))
+
+
 @pytest.mark.parametrize(
     ("spoil", "kind"),
     [
@@ -100,12 +122,22 @@ def _keep_offset(of: History) -> None:
         (_tear, "not copied:"),
         (_copy_twice, "copied twice:"),
         (_keep_offset, "offset of a deleted topic:"),
+        (_hang, "stuck last stable offset:"),
+        (_hang, "hanging transaction:"),
+        (_hang_unknown, "hanging transaction:"),
+        (_stay_prepared, "stuck last stable offset:"),
     ],
 )
 def test_each_anomaly_is_found(spoil, kind: str) -> None:  # type: ignore[no-untyped-def]
     spoiled = history()
     spoil(spoiled)
     assert any(complaint.startswith(kind) for complaint in complaints_about(spoiled))
+
+
+def test_a_transaction_that_its_coordinator_is_at_work_on_does_not_hang() -> None:
+    late = history()
+    _stay_prepared(late)
+    assert not any(each.startswith("hanging") for each in complaints_about(late))
 
 
 def test_an_aborted_attempt_may_be_made_again() -> None:
