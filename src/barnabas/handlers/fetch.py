@@ -54,11 +54,12 @@ def handle_fetch(request: FetchRequest, context: RequestContext) -> FetchRespons
         )
     except KafkaError as error:
         return FetchResponse(error_code=error.code)
+    max_bytes = min(request.max_bytes, broker.settings.fetch_max_bytes)
     params = FetchParams(
         replica_id=replica_id,
         max_wait_ms=request.max_wait_ms,
-        min_bytes=request.min_bytes,
-        max_bytes=min(request.max_bytes, broker.settings.fetch_max_bytes),
+        min_bytes=min(request.min_bytes, max_bytes),  # more than the answer may hold never comes
+        max_bytes=max_bytes,
         read_committed=request.isolation_level == READ_COMMITTED,
         broker_epoch=NO_EPOCH if replica is None else replica.replica_epoch,
         rack_id=request.rack_id,

@@ -115,6 +115,18 @@ async def test_a_fetch_from_the_middle_of_a_batch_gets_the_whole_batch(broker: I
     assert (only.base_offset, only.last_offset) == (0, 2)
 
 
+async def test_the_brokers_limit_caps_what_a_reader_asks_for(tmp_path: Path) -> None:
+    """And a reader that wants more than that at once is not kept waiting for it."""
+    async with in_process_broker(tmp_path, fetch_max_bytes=1024) as broker:
+        assert await broker.create_topic("topic") == 0
+        for _ in range(8):
+            assert (await broker.produce("topic", bytes(300))).error_code == 0
+        request = fetch_request("topic", 0, max_bytes=1 << 20, min_bytes=1 << 16, max_wait_ms=PATIENCE_MS)
+        async with asyncio.timeout(60):
+            answer = await broker.ask(request, FetchResponse, BY_NAME_FETCH)
+        assert 300 < len(bytes(answer.responses[0].partitions[0].records)) <= 1024
+
+
 async def test_the_first_batch_comes_whole_however_small_the_limit(broker: InProcessBroker) -> None:
     await broker.produce("topic", bytes(100_000))
     await broker.produce("topic", b"next")

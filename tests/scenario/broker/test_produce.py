@@ -14,6 +14,7 @@ from barnabas.core.errors import (
     InvalidTopicException,
     NetworkException,
     UnknownTopicOrPartition,
+    UnsupportedCompressionType,
 )
 from barnabas.core.ids import INTERNAL_TOPICS
 from barnabas.protocol.messages.list_offsets import (
@@ -28,6 +29,8 @@ from barnabas.protocol.messages.produce import (
     ProduceResponse,
     TopicProduceData,
 )
+from barnabas.records.builder import build_batch
+from barnabas.records.compression import Codec
 from tests.support.in_process import BY_NAME_PRODUCE, InProcessBroker, in_process_broker, produce_request
 from tests.support.wire import batch
 
@@ -71,6 +74,20 @@ async def test_each_partition_gets_its_own_answer(broker: InProcessBroker) -> No
     assert await broker.read_all("topic", 0) == [b"good"]
     assert await broker.read_all("topic", 1) == []
     assert answer.throttle_time_ms == 0, "the field is there, and nobody is throttled"
+
+
+@pytest.mark.parametrize("codec", [codec for codec in Codec if codec is not Codec.NONE])
+async def test_zstd_is_taken_from_producers_that_readers_of_their_age_understand(
+    broker: InProcessBroker, codec: Codec
+) -> None:
+    records = bytes(build_batch([(None, b"value", (), 1_700_000_000_000)], codec=codec))
+    codes = {}
+    for version in range(3, 8):
+        answer = await broker.ask(request_of(-1, ("topic", 0, records)), ProduceResponse, version)
+        codes[version] = answer.responses[0].partition_responses[0].error_code
+    refused = UnsupportedCompressionType.code if codec is Codec.ZSTD else 0
+    assert codes == dict.fromkeys(range(3, 7), refused) | {7: 0}
+    assert len(await broker.read_all("topic", 0)) == list(codes.values()).count(0)
 
 
 @pytest.mark.parametrize("topic", sorted(INTERNAL_TOPICS))
