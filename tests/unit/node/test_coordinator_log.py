@@ -1,4 +1,4 @@
-"""A coordinator writes only while it leads, and in the epoch that it was elected in."""
+"""The replicas as a coordinator sees them: it writes under the epoch of its election, and under no other."""
 
 from __future__ import annotations
 
@@ -6,55 +6,91 @@ from pathlib import Path
 
 import pytest
 from tests.unit.replication.support import ME, OTHER, ZERO, Replicas
+from tests.unit.storage.support import batch
 
 from barnabas.core.errors import KafkaError, MessageTooLarge, NotLeaderOrFollower
 from barnabas.node.coordinator_log import ReplicatedLog
-from barnabas.records.builder import build_batch
 
 
-def record() -> bytearray:
-    return build_batch([(b"key", b"value", (), 0)])
+@pytest.fixture
+def replicas(tmp_path: Path) -> Replicas:
+    return Replicas(str(tmp_path))
 
 
-@pytest.mark.parametrize("epoch", [3, 5])
-def test_a_coordinator_of_another_epoch_cannot_append(tmp_path: Path, epoch: int) -> None:
-    replicas = Replicas(str(tmp_path))
-    replicas.lead(epoch=4)
+def records() -> bytearray:
+    return bytearray(batch((b"value",)))
+
+
+class Heard:
+    """What `await_replication` called back with, and how often."""
+
+    def __init__(self) -> None:
+        self.errors: list[KafkaError | None] = []
+
+    def __call__(self, error: KafkaError | None) -> None:
+        self.errors.append(error)
+
+
+@pytest.mark.parametrize("epoch", [4, 6], ids=["an election ago", "of an election that nobody held here"])
+def test_a_coordinator_of_another_epoch_cannot_append(replicas: Replicas, epoch: int) -> None:
+    partition = replicas.lead(epoch=5)
     log = ReplicatedLog(replicas)
-    assert log.append(ZERO, 4, record()) == 1
     with pytest.raises(NotLeaderOrFollower):
-        log.append(ZERO, epoch, record())
-    assert log.end_offset(ZERO) == 1
+        log.append(ZERO, epoch, records())
+    assert partition.log.log_end_offset == 0
+    assert log.append(ZERO, 5, records()) == 1
 
 
-def test_a_coordinator_of_another_epoch_hears_nothing_of_replication(tmp_path: Path) -> None:
-    replicas = Replicas(str(tmp_path))
-    replicas.lead(epoch=4)
+def test_a_coordinator_that_was_elected_again_cannot_go_on_as_the_former_one(replicas: Replicas) -> None:
+    """The same broker leads, but somebody else may have led in between and written what this one missed."""
+    replicas.lead(epoch=5)
     log = ReplicatedLog(replicas)
-    end_offset = log.append(ZERO, 4, record())
-    heard: list[KafkaError | None] = []
-    log.await_replication(ZERO, 4, end_offset, 1_000, heard.append)
-    log.await_replication(ZERO, 3, end_offset, 1_000, heard.append)
-    assert [type(each) for each in heard] == [type(None), NotLeaderOrFollower]
+    log.append(ZERO, 5, records())
+    partition = replicas.lead(epoch=6)
+    with pytest.raises(NotLeaderOrFollower):
+        log.append(ZERO, 5, records())
+    assert partition.log.log_end_offset == 1
 
 
-def test_an_answer_waits_for_the_isr(tmp_path: Path) -> None:
-    replicas = Replicas(str(tmp_path))
-    replicas.lead(epoch=4, isr=(ME, OTHER))
+def test_what_was_written_before_an_election_is_not_said_to_be_replicated_after_it(
+    replicas: Replicas,
+) -> None:
+    replicas.lead(epoch=5)
     log = ReplicatedLog(replicas)
-    heard: list[KafkaError | None] = []
-    log.await_replication(ZERO, 4, log.append(ZERO, 4, record()), 1_000, heard.append)
-    assert heard == []
+    end_offset = log.append(ZERO, 5, records())
+    replicas.lead(epoch=6)
+    heard = Heard()
+    log.await_replication(ZERO, 5, end_offset, 1_000, heard)
+    assert [type(error) for error in heard.errors] == [NotLeaderOrFollower]
+
+
+def test_who_waits_for_followers_hears_when_time_is_up(replicas: Replicas) -> None:
+    replicas.lead(epoch=5, isr=(ME, OTHER))
+    log = ReplicatedLog(replicas)
+    end_offset = log.append(ZERO, 5, records())
+    heard = Heard()
+    log.await_replication(ZERO, 5, end_offset, 1_000, heard)
+    assert heard.errors == []
     replicas.pass_time(1_001)
-    assert len(heard) == 1
-    assert isinstance(heard[0], KafkaError)
+    (error,) = heard.errors
+    assert error is not None
 
 
-def test_a_batch_has_the_size_that_the_topic_allows(tmp_path: Path) -> None:
-    replicas = Replicas(str(tmp_path), max_message_bytes=len(record()))
-    replicas.lead(epoch=4)
+def test_who_waits_for_followers_hears_of_the_next_election(replicas: Replicas) -> None:
+    replicas.lead(epoch=5, isr=(ME, OTHER))
     log = ReplicatedLog(replicas)
-    assert log.batch_bytes_max(ZERO) == len(record())
-    log.append(ZERO, 4, record())
+    end_offset = log.append(ZERO, 5, records())
+    heard = Heard()
+    log.await_replication(ZERO, 5, end_offset, 1_000, heard)
+    replicas.lead(epoch=6, isr=(ME, OTHER))
+    replicas.pass_time(1_001)
+    (error,) = heard.errors
+    assert error is not None, "what an earlier leader wrote may be gone"
+
+
+def test_more_than_the_topic_takes_is_refused(tmp_path: Path) -> None:
+    replicas = Replicas(str(tmp_path), max_message_bytes=100)
+    partition = replicas.lead(epoch=5)
     with pytest.raises(MessageTooLarge):
-        log.append(ZERO, 4, build_batch([(b"key", b"values", (), 0)]))
+        ReplicatedLog(replicas).append(ZERO, 5, bytearray(batch((bytes(100),))))
+    assert partition.log.log_end_offset == 0
