@@ -25,7 +25,16 @@ class CoordinatorRecord(Protocol):
 class Decision(Generic[R]):
     """`response` is None when somebody else answers, later: a member that waits for a rebalance."""
 
-    __slots__ = ("applied", "committed", "failed", "is_atomic", "is_replayed", "records", "response")
+    __slots__ = (
+        "applied",
+        "committed",
+        "failed",
+        "is_atomic",
+        "is_replayed",
+        "records",
+        "response",
+        "room_bytes",
+    )
 
     def __init__(
         self,
@@ -37,6 +46,7 @@ class Decision(Generic[R]):
         failed: Callable[[KafkaError], None] | None = None,
         is_replayed: bool = True,
         is_atomic: bool = True,
+        room_bytes: int = 0,
     ) -> None:
         self.response = response
         self.records = records
@@ -52,6 +62,9 @@ class Decision(Generic[R]):
         """True if the records make sense only together: they are one batch, and too many of them are
         refused. False if each stands for itself, as tombstones of offsets do: they are divided into as many
         batches as it takes, and should one of these fail, those before it have counted."""
+        self.room_bytes = room_bytes
+        """By how much the batch has to stay below what the log takes: what must be written later about the
+        same thing, and cannot be refused then, is larger by that."""
 
 
 NOTHING: Decision[None] = Decision()

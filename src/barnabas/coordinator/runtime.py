@@ -35,6 +35,7 @@ from barnabas.core.errors import (
     CoordinatorNotAvailable,
     KafkaError,
     KafkaStorageError,
+    MessageTooLarge,
     NotCoordinator,
     NotEnoughReplicas,
     NotEnoughReplicasAfterAppend,
@@ -413,6 +414,8 @@ class CoordinatorRuntime(Generic[S]):
         for records, batch in as_batches(
             decision.records, lambda: self._new_batch(producer), now_ms, bytes_max
         ):
+            if decision.room_bytes:
+                self._check_room(context, len(batch) + decision.room_bytes)
             end_offset = self._log.append(context.topic_partition, context.leader_epoch, batch)
             context.written_to = end_offset
             try:
@@ -427,6 +430,13 @@ class CoordinatorRuntime(Generic[S]):
                 decision.applied()
             except Exception as error:
                 raise self._replay_failed(context, error) from error
+
+    def _check_room(self, context: ShardContext[S], wanted_bytes: int) -> None:
+        bytes_max = self._log.batch_bytes_max(context.topic_partition)
+        if wanted_bytes > bytes_max:
+            raise MessageTooLarge(
+                f"{wanted_bytes} bytes are more than max.message.bytes of {self.topic}, {bytes_max}"
+            )
 
     def _new_batch(self, producer: Producer) -> BatchBuilder:
         return BatchBuilder(

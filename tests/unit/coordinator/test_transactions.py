@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from barnabas.coordinator.transaction.metadata import TransactionMetadata
+from barnabas.coordinator.transaction.metadata import TransactionMetadata, fenced, prepared
+from barnabas.coordinator.transaction.records import TransactionRecord
+from barnabas.coordinator.transaction.shard import PREPARE_ROOM_BYTES
 from barnabas.coordinator.transaction.states import (
     AT_REST,
     ONGOING,
@@ -40,8 +42,8 @@ def test_the_states_are_named_as_kafka_names_them() -> None:
         "Dead",
         "PrepareEpochFence",
     }
-    for prepared in PREPARED:
-        following = {state for state in TransactionState if TRANSITIONS.allows(prepared, state)}
+    for decided in PREPARED:
+        following = {state for state in TransactionState if TRANSITIONS.allows(decided, state)}
         assert len(following) == 1, "what is prepared can only be completed"
         assert following < AT_REST
 
@@ -326,6 +328,54 @@ def test_an_open_transaction_of_the_highest_epoch_is_aborted_under_it(version: i
     (marker,) = (marker for _, marker in t.markers.written if marker.producer_epoch == 32_767)
     assert marker.transaction_version < V2, "the partition would take it for a late one"
     assert t.init() == (1000, 0), "a new producer id, the first that this test gives"
+
+
+# A transaction that grows
+
+
+def many(count: int) -> list[TopicPartition]:
+    return [TopicPartition("a-topic", number) for number in range(count)]
+
+
+def test_a_transaction_grows_no_further_than_it_can_be_ended() -> None:
+    for bytes_max in range(2_000, 2_008):
+        t, producer = Transactions.at_epoch(32_766), (1000, 32_766)  # its end names the next producer id
+        t.log.bytes_max = bytes_max
+        count = 0
+        while (answer := t.add(producer, *many(count + 1), version=V2)) == "NONE":
+            count += 1
+        assert answer == "UNKNOWN_SERVER_ERROR", "it is not the producer's records that are too large"
+        assert count > 100
+        assert t.commit(producer, version=V2) == "NONE"
+        assert t.state() == "CompleteCommit"
+
+
+@pytest.mark.parametrize("version", [V1, V2])
+def test_the_prepare_record_needs_no_more_room_than_was_left_for_it(version: int) -> None:
+    largest = TransactionMetadata(
+        "t", 1 << 60, 32_766, 1, ONGOING, frozenset(many(10)), 1, 1, client_transaction_version=version
+    )
+    ended = prepared(
+        largest, is_commit=True, now_ms=1 << 60, client_transaction_version=V2, next_producer_id=1 << 62
+    )
+    sizes = [
+        len(TransactionRecord("t", each, is_flexible=True).encode()[1] or b"")
+        for each in (largest, ended, fenced(largest, 1 << 60))
+    ]
+    assert max(sizes) - sizes[0] <= PREPARE_ROOM_BYTES
+
+
+def test_one_that_has_outgrown_the_limit_keeps_no_other_from_its_timeout() -> None:
+    t = Transactions()
+    t.add(t.init("large", timeout_ms=1_000), *many(300), transactional_id="large")
+    for name in ("a", "b"):
+        t.add(t.init(name, timeout_ms=1_000), A, transactional_id=name)
+    t.log.bytes_max = 500
+    t.advance(20_000)
+    assert [t.state(name) for name in ("large", "a", "b")] == ["Ongoing", "CompleteAbort", "CompleteAbort"]
+    t.log.bytes_max = 1 << 20
+    t.advance(20_000)
+    assert t.state("large") == "CompleteAbort"
 
 
 # Markers that cannot be written at once

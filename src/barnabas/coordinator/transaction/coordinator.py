@@ -17,8 +17,16 @@ from barnabas.coordinator.transaction.settings import TransactionSettings
 from barnabas.coordinator.transaction.shard import TransactionShard
 from barnabas.coordinator.transaction.states import STATES_BY_NAME
 from barnabas.core.clock import Clock
-from barnabas.core.errors import ConcurrentTransactions, InvalidRequest, KafkaError, NotCoordinator
+from barnabas.core.errors import (
+    ConcurrentTransactions,
+    InvalidRequest,
+    KafkaError,
+    MessageTooLarge,
+    NotCoordinator,
+    UnknownServerError,
+)
 from barnabas.core.ids import TopicPartition
+from barnabas.core.sweeping import complain
 from barnabas.protocol.messages import describe_transactions, list_transactions
 from barnabas.protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
 from barnabas.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
@@ -63,7 +71,7 @@ class TransactionCoordinator:
         transactional_id: str,
         producer: ProducerIdAndEpoch,
         partitions: Collection[TopicPartition],
-        done: Callable[[KafkaError | None], None],
+        answer: Callable[[KafkaError | None], None],
         *,
         client_transaction_version: int,
     ) -> None:
@@ -71,10 +79,13 @@ class TransactionCoordinator:
 
         If the last transaction is still being completed, wait a moment for that."""
         if not transactional_id:
-            done(_no_id())
+            answer(_no_id())
             return
         added = frozenset(partitions)
         partition = self.partition_for(transactional_id)
+
+        def done(error: KafkaError | None) -> None:
+            answer(_too_many(transactional_id, error) if isinstance(error, MessageTooLarge) else error)
 
         def attempt(refuse: Callable[[KafkaError], None]) -> None:
             self.runtime.run(
@@ -270,6 +281,12 @@ def _listed(metadata: TransactionMetadata) -> list_transactions.TransactionState
         producer_id=metadata.producer_id,
         transaction_state=metadata.state.shown_as,
     )
+
+
+def _too_many(transactional_id: str, error: MessageTooLarge) -> KafkaError:
+    """The producer has sent nothing that is too large, and must not try it in smaller pieces."""
+    complain("adding partitions to transactional id", transactional_id, error)
+    return UnknownServerError(f"the transaction has too many partitions: {error.message}")
 
 
 def _no_id() -> KafkaError:

@@ -37,6 +37,9 @@ TIMEOUTS_PER_TURN = 50
 EXPIRED_PER_TURN = 2_000
 """What one turn of a sweep ends or forgets; the rest waits for a turn soon after."""
 NEXT_TURN_MS = 10.0
+PREPARE_ROOM_BYTES = 64
+"""By so much at most the Prepare record of a transaction is larger than the last one before it. A transaction
+that could not be prepared could not be ended, so it must not grow that far."""
 RECORDS_PER_STEP = 200
 
 
@@ -101,7 +104,7 @@ class TransactionShard:
         if metadata.state is ONGOING and partitions <= metadata.partitions:
             return Decision(True)
         after = with_partitions(metadata, partitions, self._clock.now_ms(), client_transaction_version)
-        return Decision(True, [self._record(after)])
+        return Decision(True, [self._record(after)], room_bytes=PREPARE_ROOM_BYTES)
 
     def await_completion(self, transactional_id: str, then: Callable[[], None]) -> Decision[None]:
         self._completions.wait(transactional_id, then)
