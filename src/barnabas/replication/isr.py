@@ -28,7 +28,7 @@ from barnabas.replication.remote_replica import NO_BROKER_EPOCH, RemoteReplica
 logger = logging.getLogger(__name__)
 
 RETRY_MS = 1_000
-"""The pause before a change is tried again when the store did not answer."""
+"""The pause before a change is tried again when the store did not answer, or did not know who was to join."""
 
 
 class IsrStore(Protocol):
@@ -58,11 +58,27 @@ class IsrKeeper:
         """Take in a follower that has caught up."""
         if self._store is None or partition.pending_isr is not None or not partition.has_lease:
             return
+        if partition.host.clock.monotonic_ms() < follower.refused_until_ms:
+            return
         logger.info("%s: broker %d joins the ISR", partition.topic_partition, follower.broker_id)
         self.expands.value += 1
         epoch = follower.broker_epoch
         joining = None if epoch == NO_BROKER_EPOCH else Joining(follower.broker_id, epoch)
         self._change(partition, partition.isr | {follower.broker_id}, joining)
+
+    def expel(self, partition: ReplicatedPartition, follower: RemoteReplica) -> None:
+        """Put out a member that has less than is committed: it has lost what it had."""
+        if self._store is None or partition.pending_isr is not None or not partition.has_lease:
+            return
+        logger.warning(
+            "%s: broker %d ends at %d, below the high watermark %d, and leaves the ISR",
+            partition.topic_partition,
+            follower.broker_id,
+            follower.end_offset,
+            partition.log.high_watermark,
+        )
+        self.shrinks.value += 1
+        self._change(partition, partition.isr - {follower.broker_id})
 
     def shrink_all(self, partitions: Iterable[ReplicatedPartition]) -> None:
         """Put out every follower that lags; called from time to time."""
@@ -112,6 +128,9 @@ class IsrKeeper:
                 self.failed.value += 1
                 logger.warning("%s: nobody joins the ISR: %s", partition.topic_partition, error)
                 if partition.pending_isr is pending:
+                    refused = pending.joining and partition.followers.get(BrokerId(pending.joining.broker_id))
+                    if refused:
+                        refused.refused_until_ms = partition.host.clock.monotonic_ms() + RETRY_MS
                     pending = partition.withdraw_isr(may_be_written=may_be_written)
             except (BadVersion, NoNode):
                 self.failed.value += 1

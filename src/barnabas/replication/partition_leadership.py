@@ -46,6 +46,8 @@ class PartitionHost:
     """A follower's fetch moved a watermark: who waits for that may go on."""
     may_join_isr: Callable[[ReplicatedPartition, RemoteReplica], None] = _ignore
     """A follower that is not in the ISR has caught up."""
+    lost_tail: Callable[[ReplicatedPartition, RemoteReplica], None] = _ignore
+    """A member of the ISR has less than is committed."""
 
 
 class PendingIsr(NamedTuple):

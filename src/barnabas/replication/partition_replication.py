@@ -9,6 +9,10 @@ the *maximal* ISR: a follower about to join holds the high watermark back before
 heard of it, and one about to leave holds it back until the store has. So whoever is elected
 from the ISR in the store has everything that was acknowledged. Who joins and leaves is decided
 here; telling the store is `isr`'s part.
+
+A member of the ISR has all that is committed. One that fetches from below the high watermark has lost it, as
+a machine does that lost power: it leaves at once, even if the controller did not notice that it was gone, so
+that it is not elected with what is left.
 """
 
 from __future__ import annotations
@@ -114,6 +118,8 @@ class ReplicatedPartition(LedPartition):
         )
         if broker_id not in self.maximal_isr and self.can_join_isr(follower):
             host.may_join_isr(self, follower)
+        elif fetch_offset < log.high_watermark and broker_id in self.isr:
+            host.lost_tail(self, follower)
         if self.maybe_advance_high_watermark() or not is_same_start:
             host.advanced(self)
 

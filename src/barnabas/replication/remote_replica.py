@@ -24,6 +24,7 @@ class RemoteReplica:
         "broker_id",
         "end_offset",
         "last_caught_up_ms",
+        "refused_until_ms",
         "start_offset",
     )
 
@@ -34,6 +35,8 @@ class RemoteReplica:
         """Unknown until it has fetched from this leader in this epoch."""
         self.start_offset = NO_OFFSET
         self.last_caught_up_ms = NEVER
+        self.refused_until_ms = NEVER
+        """Not proposed for the ISR before: the store did not know it as what it says it is."""
         self._last_fetch_ms = NEVER
         self._last_fetch_leader_end_offset = 0
 

@@ -98,6 +98,7 @@ class ReplicaManager(ReadableReplicas):
             lease=lease,
             advanced=self._follower_advanced,
             may_join_isr=self._isr.expand,
+            lost_tail=self._isr.expel,
         )
         if metadata is not None:
             self._host.is_live = metadata.is_live

@@ -57,6 +57,7 @@ def keep_isr(replicas: Replicas) -> tuple[Store, IsrKeeper]:
     store = Store()
     keeper = IsrKeeper(store, lambda partition: replicas._complete_all(partition.topic_partition), Metrics())
     replicas._host.may_join_isr = keeper.expand
+    replicas._host.lost_tail = keeper.expel
     return store, keeper
 
 
@@ -288,6 +289,43 @@ async def test_a_change_that_meets_an_unforeseen_error_is_written_again(
     assert partition.isr == {ME, OTHER}
 
 
+async def test_a_member_that_lost_its_tail_leaves_at_once(replicas: Replicas) -> None:
+    """It was started again after its machine lost power; elected now, it would lose what is committed."""
+    partition = lead(replicas)
+    store, keeper = keep_isr(replicas)
+    store.answers = [1, 2]
+    for _ in range(3):
+        replicas.append(partition)
+    fetched(partition, OTHER, 3)
+    fetched(partition, THIRD, 3)
+    assert partition.log.high_watermark == 3
+    fetched(partition, THIRD, 3)
+    assert partition.pending_isr is None
+    partition.update_follower(THIRD, 1, 0, broker_epoch=9)
+    await settled(keeper)
+    assert [each.isr for each in store.written] == [(ME, OTHER)]
+    partition.update_follower(THIRD, 2, 0, broker_epoch=9)
+    assert partition.pending_isr is None, "it is out"
+    partition.update_follower(THIRD, 3, 0, broker_epoch=9)
+    await settled(keeper)
+    assert partition.isr == set(ALL)
+
+
+async def test_a_follower_that_the_controller_says_is_gone_does_not_join(replicas: Replicas) -> None:
+    """Its last fetch may have been on its way for a while."""
+    partition = lead(replicas, isr=(ME, OTHER))
+    store, keeper = keep_isr(replicas)
+    store.answers = [1]
+    live = {ME, OTHER}
+    replicas._host.is_live = live.__contains__
+    fetched(partition, THIRD, 0)
+    assert partition.pending_isr is None
+    live.add(THIRD)
+    fetched(partition, THIRD, 0)
+    await settled(keeper)
+    assert partition.isr == set(ALL)
+
+
 async def test_a_refused_change_waits_for_the_controllers_word(replicas: Replicas) -> None:
     partition = lead(replicas)
     store, keeper = keep_isr(replicas)
@@ -350,6 +388,9 @@ async def test_a_follower_that_was_started_again_does_not_join(replicas: Replica
     assert partition.log.high_watermark == 1
     partition.update_follower(THIRD, 0, 0, broker_epoch=9)
     assert partition.pending_isr is None, "it has to catch up first"
+    partition.update_follower(THIRD, 1, 0, broker_epoch=9)
+    assert partition.pending_isr is None, "the store is not asked about it all the time"
+    replicas.clock.advance(isr_module.RETRY_MS)
     partition.update_follower(THIRD, 1, 0, broker_epoch=9)
     await settled(keeper)
     assert partition.isr == set(ALL)
