@@ -95,8 +95,9 @@ class MetadataCache:
         self.cluster_id = cluster_id
         self.controller_id: BrokerId = NO_LEADER
         self.generation = 0
-        self.on_topic_removed: list[Callable[[str], None]] = []
-        """Called with the name of a topic that is gone: what others remember of it means nothing now."""
+        self.on_topic_removed: list[Callable[[str, Uuid], None]] = []
+        """Called with the name and id of a topic that is gone: what others remember of it means nothing
+        now."""
         self._waiting: list[Callable[[], None]] = []
         self._topics: dict[str, TopicMetadata] = {}
         self._by_id: dict[Uuid, TopicMetadata] = {}
@@ -181,7 +182,7 @@ class MetadataCache:
             self._changed()
             for tell in self.on_topic_removed:
                 with sweeping("telling of the end of topic", name):
-                    tell(name)
+                    tell(name, former.topic_id)
         return former
 
     def put_brokers(self, brokers: Iterable[BrokerInfo]) -> None:

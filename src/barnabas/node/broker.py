@@ -141,7 +141,7 @@ class Broker:
         await configs.load()
 
         metadata = MetadataCache(self.cluster_id)
-        metadata.on_topic_removed.append(configs.remove_topic)
+        metadata.on_topic_removed.append(lambda topic, _: configs.remove_topic(topic))
         member = self._make_member(znodes, configs, metadata)
         log_manager = self._open_logs(configs)
         server = self._bind()

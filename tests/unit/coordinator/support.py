@@ -15,7 +15,7 @@ from barnabas.coordinator.runtime import CoordinatorRuntime, RuntimeSettings
 from barnabas.coordinator.timers import ShardTimers
 from barnabas.core.clock import ManualClock
 from barnabas.core.errors import KafkaError, MessageTooLarge, NotLeaderOrFollower, RequestTimedOut
-from barnabas.core.ids import TopicPartition, Uuid
+from barnabas.core.ids import ZERO_UUID, TopicPartition, Uuid
 from barnabas.core.metrics import Metrics
 from barnabas.core.scheduler import ManualScheduler
 from barnabas.protocol.messages.consumer_group_heartbeat import (
@@ -229,6 +229,12 @@ class Groups:
             self.timer.advance()
         self.clock.advance(target - self.clock.monotonic_ms())
         self.timer.advance()
+
+    def delete_topic(self, name: str) -> None:
+        known = self.topics.topic(name)
+        if known is not None:
+            self.topics.remove(name)
+        self.coordinator.topic_deleted(name, ZERO_UUID if known is None else known.topic_id)
 
     # Classic requests
 

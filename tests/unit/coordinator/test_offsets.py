@@ -260,7 +260,7 @@ def test_a_deleted_topic_takes_its_offsets_along() -> None:
     groups.commit(1, group="a")
     groups.commit(2, group="b", partition=5)
     groups.commit(3, group="b", topic="u")
-    groups.coordinator.topic_deleted("t")
+    groups.delete_topic("t")
     assert groups.fetch(group="a") == -1
     assert groups.fetch(group="b", partition=5) == -1
     assert groups.fetch(group="b", topic="u") == 3

@@ -57,7 +57,7 @@ def later(groups: Groups, ms: float) -> None:
 def test_the_offsets_of_a_deleted_topic_are_removed_in_as_many_batches_as_it_takes() -> None:
     groups = with_many_offsets("g", "h")
     before = len(groups.log.batches)
-    groups.coordinator.topic_deleted("t")
+    groups.delete_topic("t")
     check_gone(groups, "g", "h")
     assert len(groups.log.batches) > before + 1
 
@@ -96,7 +96,7 @@ def test_many_offsets_can_be_deleted_at_once() -> None:
 def test_a_deletion_lets_others_have_their_turn(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(offset_requests, "OFFSETS_PER_TURN", MANY // 4)
     groups = with_many_offsets("g")
-    groups.coordinator.topic_deleted("t")
+    groups.delete_topic("t")
     assert len(offsets(groups) - {-1}) == MANY - MANY // 4
     for _ in range(5):
         groups.scheduler.run_due()
@@ -119,7 +119,7 @@ def test_records_that_make_sense_only_together_are_refused_when_there_are_too_ma
 def test_tombstones_that_cannot_be_written_are_tried_again(error: KafkaError) -> None:
     groups = with_many_offsets("g")
     groups.log.error = error
-    groups.coordinator.topic_deleted("t")
+    groups.delete_topic("t")
     later(groups, RETRY_MS)
     later(groups, 2 * RETRY_MS)
     assert -1 not in offsets(groups)
@@ -131,7 +131,7 @@ def test_tombstones_that_cannot_be_written_are_tried_again(error: KafkaError) ->
 def test_what_was_committed_since_the_deletion_stays() -> None:
     groups = with_many_offsets("g")
     groups.log.error = NotEnoughReplicas("too few")
-    groups.coordinator.topic_deleted("t")
+    groups.delete_topic("t")
     groups.log.error = None
     groups.commit(7, partition=3)
     assert stage(groups, producer_id=1, offset=8) == 0
@@ -146,7 +146,7 @@ def test_a_deletion_waits_for_a_shard_that_is_being_loaded() -> None:
     groups = Groups(log=former.log)
     groups.log.leader_epoch = 1
     groups.runtime.elected(0, 1)
-    groups.coordinator.topic_deleted("t")
+    groups.delete_topic("t")
     groups.scheduler.run_due()
     check_gone(groups, "g")
 
@@ -154,7 +154,7 @@ def test_a_deletion_waits_for_a_shard_that_is_being_loaded() -> None:
 def test_a_deletion_is_forgotten_with_the_partition() -> None:
     groups = with_many_offsets("g")
     groups.log.error = NotEnoughReplicas("too few")
-    groups.coordinator.topic_deleted("t")
+    groups.delete_topic("t")
     groups.runtime.resigned(0)
     groups.log.error = None
     before = len(groups.log.batches)

@@ -192,8 +192,7 @@ class Story:
         if self.groups.topics.topic("u") is None:
             self.groups.topics.put("u", 2)
         elif self.random.random() < 0.5:
-            self.groups.topics.remove("u")
-            self.groups.coordinator.topic_deleted("u")
+            self.groups.delete_topic("u")
         else:
             self.groups.topics.put("t", self.random.randrange(1, 9))
 

@@ -455,7 +455,7 @@ def test_a_listener_that_fails_keeps_no_other_from_hearing_of_metadata() -> None
         raise Broken
 
     metadata.put_topic("topic", Uuid(bytes(15) + b"\x01"), [PartitionMetadata(0, (1,))])
-    metadata.on_topic_removed += [fail, heard.append]
+    metadata.on_topic_removed += [fail, lambda name, _: heard.append(name)]
     metadata.when_changed(fail)
     metadata.when_changed(lambda: heard.append("changed"))
     assert metadata.remove_topic("topic") is not None

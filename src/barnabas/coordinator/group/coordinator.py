@@ -27,6 +27,7 @@ from barnabas.core.errors import (
     RecordListTooLarge,
     UnknownMemberId,
 )
+from barnabas.core.ids import Uuid
 from barnabas.protocol.messages import consumer_group_describe
 from barnabas.protocol.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
@@ -301,10 +302,10 @@ class GroupCoordinator:
         else:
             self._run(request.group_id, lambda shard: shard.offset_requests.delete(request), respond, refuse)
 
-    def topic_deleted(self, topic: str) -> None:
+    def topic_deleted(self, topic: str, topic_id: Uuid) -> None:
         """Forget the offsets of a topic that is gone, in every shard."""
         self.runtime.carry_through(
-            lambda shard, end_offset: shard.offset_requests.topic_deleted(topic, end_offset)
+            lambda shard, end_offset: shard.offset_requests.topic_deleted(topic, topic_id, end_offset)
         )
 
     # Administration

@@ -1,7 +1,9 @@
 """Committed offsets as bytes: by far the most frequent record, so it has a codec of its own.
 
-The layouts are those of `record_schemas` (OffsetCommitKey 1, OffsetCommitValue 3, or 1 when the commit
-names the time it expires at). In memory a commit stays what it is in the log, eight bytes of where it
+The layouts are those of `record_schemas` (OffsetCommitKey 1; OffsetCommitValue 4 with the id of the topic, 3
+if that is not known, 1 when the commit names the time it expires at). A name alone does not say which topic
+is meant, as one may be deleted and another made under its name: an offset of another id counts for nothing.
+In memory a commit stays what it is in the log, eight bytes of where it
 stands there and then the value, and is read when somebody asks: most are never asked for, and a million
 byte strings do not concern the garbage collector.
 
@@ -17,6 +19,8 @@ from typing import Final, NamedTuple
 
 from barnabas.coordinator.group.record_schemas import OffsetCommitKey, OffsetCommitValue
 from barnabas.core.errors import InvalidRecord
+from barnabas.core.ids import ZERO_UUID, Uuid
+from barnabas.protocol.primitives import unsigned_varint
 from barnabas.records.batch import CODEC_MASK, HEADER_BYTES, RecordBatch
 from barnabas.records.record import inflate_payload
 from barnabas.records.varint import read_varint, read_varlong
@@ -30,6 +34,16 @@ _PLAIN: Final = struct.Struct(">qhqihq")
 _PLAIN_BYTES: Final = _PLAIN.size
 _VERSION_AT: Final = 9
 _PLAIN_VALUE_BYTES: Final = _PLAIN_BYTES - 8
+_NAMED: Final = struct.Struct(">qhqiBq3s16s")
+_NAMED_BYTES: Final = _NAMED.size
+_NAMED_VALUE_BYTES: Final = _NAMED_BYTES - 8
+_NAMED_HEAD: Final = struct.Struct(">hqi")
+_NO_METADATA: Final = 1
+_METADATA_AT: Final = 14
+"""In a value of version 4: the length of the metadata, plus one."""
+_TAGS_AT: Final = 23
+_TOPIC_ID_TAG: Final = b"\1\0\x10"
+"""One tagged field, number 0, of 16 bytes."""
 _VALUE_HEAD: Final = struct.Struct(">hqih")
 _EXPIRING_HEAD: Final = struct.Struct(">hqh")
 _TIMES: Final = struct.Struct(">qq")
@@ -48,6 +62,8 @@ class OffsetAndMetadata(NamedTuple):
     expire_timestamp_ms: int = NO_EXPIRY
     record_offset: int = -1
     """Where in the log it stands: of two commits the later one counts, in whatever order they are seen."""
+    topic_id: Uuid = ZERO_UUID
+    """The topic that it was committed for, if that was known."""
 
 
 Packed = bytes
@@ -102,6 +118,11 @@ def encode_value(value: OffsetAndMetadata) -> bytes:
             + metadata
             + _TIMES.pack(value.commit_timestamp_ms, value.expire_timestamp_ms)
         )
+    if value.topic_id != ZERO_UUID:
+        head = _NAMED_HEAD.pack(4, value.offset, value.leader_epoch) + unsigned_varint(len(metadata) + 1)
+        return b"".join(
+            (head, metadata, _TIME.pack(value.commit_timestamp_ms), _TOPIC_ID_TAG, value.topic_id)
+        )
     return (
         _VALUE_HEAD.pack(3, value.offset, value.leader_epoch, len(metadata))
         + metadata
@@ -132,6 +153,11 @@ def unpack(packed: Packed) -> OffsetAndMetadata:
     if len(packed) == _PLAIN_BYTES and packed[_VERSION_AT] == 3:
         record_offset, _, offset, leader_epoch, _, commit_timestamp = _PLAIN.unpack(packed)
         return OffsetAndMetadata(offset, leader_epoch, "", commit_timestamp, NO_EXPIRY, record_offset)
+    if _is_named(packed, _TIME.size):
+        record_offset, _, offset, leader_epoch, _, commit_timestamp, _, topic_id = _NAMED.unpack(packed)
+        return OffsetAndMetadata(
+            offset, leader_epoch, "", commit_timestamp, NO_EXPIRY, record_offset, Uuid(topic_id)
+        )
     (record_offset,) = _TIME.unpack_from(packed)
     (version,) = _LENGTH.unpack_from(packed, _TIME.size)
     decoded, _ = OffsetCommitValue.decode(packed, version, _TIME.size + _LENGTH.size)
@@ -142,7 +168,26 @@ def unpack(packed: Packed) -> OffsetAndMetadata:
         decoded.commit_timestamp,
         decoded.expire_timestamp,
         record_offset,
+        decoded.topic_id,
     )
+
+
+def _is_named(data: bytes, value_at: int) -> bool:
+    """Whether the value at this place has the layout of nearly all: no metadata, and a topic id."""
+    return (
+        len(data) - value_at == _NAMED_VALUE_BYTES
+        and data[value_at + 1] == 4
+        and data[value_at + _METADATA_AT] == _NO_METADATA
+        and data.startswith(_TOPIC_ID_TAG, value_at + _TAGS_AT)
+    )
+
+
+def is_of_another_topic(packed: Packed, topic_id: Uuid) -> bool:
+    """Whether the commit was made for another topic than this one; False if either is not known."""
+    if packed[_VERSION_AT] != 4 or topic_id == ZERO_UUID:
+        return False
+    committed = packed[-16:] if _is_named(packed, _TIME.size) else unpack(packed).topic_id
+    return committed not in (topic_id, ZERO_UUID)
 
 
 class RawRecord(NamedTuple):
@@ -188,7 +233,7 @@ class OffsetLoader:
                 partitions.pop(partition, None)
                 self._removed(*decode_key(key))
             else:
-                if len(value) != _PLAIN_VALUE_BYTES or value[1] != 3:
+                if not _is_named(value, 0) and (len(value) != _PLAIN_VALUE_BYTES or value[1] != 3):
                     decode_value(value)
                 partitions[partition] = _pack_offset(base_offset + offset_delta) + value
             left -= 1

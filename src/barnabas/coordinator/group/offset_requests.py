@@ -5,6 +5,9 @@ Requests come with topic names: whoever speaks topic ids is translated before an
 An offset expires when its group has been without members for the retention time; the clock starts when the
 group became empty or, for offsets without a group, at the commit. While a group has members only topics
 that it no longer reads expire. A group that has nothing left goes too.
+
+An offset that was committed for another topic than the one that has its name now is not shown, and goes with
+the next expiry: the coordinator that heard of the deletion may have been gone before it could remove it.
 """
 
 from __future__ import annotations
@@ -31,6 +34,7 @@ from barnabas.coordinator.group.offset_records import (
     OffsetAndMetadata,
     OffsetRecord,
     Packed,
+    is_of_another_topic,
     unpack,
 )
 from barnabas.coordinator.group.offset_store import OffsetStore
@@ -48,6 +52,7 @@ from barnabas.core.errors import (
     UnstableOffsetCommit,
     UnsupportedVersion,
 )
+from barnabas.core.ids import ZERO_UUID, Uuid
 from barnabas.core.sweeping import sweeping
 from barnabas.protocol.messages.offset_commit import (
     OffsetCommitRequest,
@@ -102,6 +107,7 @@ class OffsetRequests:
         group_id = request.group_id
         for topic in request.topics:
             name = topic.name
+            topic_id = self._topic_id(name) if topic.topic_id == ZERO_UUID else topic.topic_id
             answers: list[OffsetCommitResponsePartition] = []
             topics.append(OffsetCommitResponseTopic(name=name, topic_id=topic.topic_id, partitions=answers))
             for each in topic.partitions:
@@ -115,7 +121,12 @@ class OffsetRequests:
                     )
                     continue
                 value = OffsetAndMetadata(
-                    each.committed_offset, each.committed_leader_epoch, metadata, now_ms, expire_ms
+                    each.committed_offset,
+                    each.committed_leader_epoch,
+                    metadata,
+                    now_ms,
+                    expire_ms,
+                    topic_id=topic_id,
                 )
                 records.append(OffsetRecord(group_id, name, partition, value))
                 answers.append(OffsetCommitResponsePartition(partition_index=partition))
@@ -146,6 +157,7 @@ class OffsetRequests:
         records: list[OffsetRecord] = []
         topics: list[TxnOffsetCommitResponseTopic] = []
         for topic in request.topics:
+            topic_id = self._topic_id(topic.name) if topic.topic_id == ZERO_UUID else topic.topic_id
             answers: list[TxnOffsetCommitResponsePartition] = []
             topics.append(
                 TxnOffsetCommitResponseTopic(name=topic.name, topic_id=topic.topic_id, partitions=answers)
@@ -158,7 +170,11 @@ class OffsetRequests:
                     answer.error_code = OffsetMetadataTooLarge.code
                     continue
                 value = OffsetAndMetadata(
-                    each.committed_offset, each.committed_leader_epoch, metadata, now_ms
+                    each.committed_offset,
+                    each.committed_leader_epoch,
+                    metadata,
+                    now_ms,
+                    topic_id=topic_id,
                 )
                 records.append(OffsetRecord(request.group_id, topic.name, each.partition_index, value))
         return Decision(TxnOffsetCommitResponse(topics=topics), records)
@@ -188,6 +204,11 @@ class OffsetRequests:
             is_transactional=True,
         )
 
+    def _topic_id(self, name: str) -> Uuid:
+        """The topic that has this name now, as far as is known: one that is missing is not gone for that."""
+        topic = self._registry.topics.topic(name)
+        return ZERO_UUID if topic is None else topic.topic_id
+
     # Fetching
 
     def fetch(
@@ -198,23 +219,25 @@ class OffsetRequests:
         if isinstance(group, ConsumerGroup):
             check_consumer_fetch(group, request.member_id, request.member_epoch)
         committed = self._offsets.topics(group_id)
-        if request.topics is None:
-            wanted: Iterable[tuple[str, Iterable[int]]] = [
-                (name, list(found)) for name, found in committed.items()
-            ]
-        else:
-            wanted = [(topic.name, topic.partition_indexes) for topic in request.topics]
+        wanted: list[tuple[str, Iterable[int] | None]] = (
+            [(name, None) for name in committed]
+            if request.topics is None
+            else [(topic.name, topic.partition_indexes) for topic in request.topics]
+        )
         must_look = require_stable and self._offsets.has_open_transaction(group_id)
         topics: list[OffsetFetchResponseTopics] = []
-        for name, partitions in wanted:
+        for name, asked in wanted:
+            topic_id = self._topic_id(name)
             found = committed.get(name, {})
+            partitions = _known(found, topic_id) if asked is None else asked
             answers = [
                 self._unstable(partition)
                 if must_look and self._offsets.is_pending(group_id, name, partition)
-                else _fetched(partition, found.get(partition))
+                else _fetched(partition, found.get(partition), topic_id)
                 for partition in partitions
             ]
-            topics.append(OffsetFetchResponseTopics(name=name, partitions=answers))
+            if answers or asked is not None:
+                topics.append(OffsetFetchResponseTopics(name=name, partitions=answers))
         return Decision(OffsetFetchResponseGroup(group_id=group_id, topics=topics))
 
     def _unstable(self, partition: int) -> OffsetFetchResponsePartitions:
@@ -256,10 +279,11 @@ class OffsetRequests:
             for topic, partition in self._offsets.partitions_of(group_id)
         ]
 
-    def topic_deleted(self, topic: str, end_offset: int) -> Decision[bool]:
+    def topic_deleted(self, topic: str, topic_id: Uuid, end_offset: int) -> Decision[bool]:
         """Offsets of a topic that is gone mean nothing to one that comes back under its name; those that
         stand at `end_offset` or behind it were committed since. True when none is left."""
-        found = itertools.islice(self._offsets.partitions_of_topic(topic, end_offset), OFFSETS_PER_TURN)
+        known = self._offsets.partitions_of_topic(topic, topic_id, end_offset)
+        found = itertools.islice(known, OFFSETS_PER_TURN)
         records = [OffsetRecord(group, topic, partition, None) for group, partition in found]
         return Decision(len(records) < OFFSETS_PER_TURN, records, is_atomic=False)
 
@@ -290,24 +314,24 @@ class OffsetRequests:
         if not topics:
             return not self._offsets.has_open_transaction(group_id)
         since_ms = expiry_base_ms(group)
-        if since_ms is None:
-            return False
         now_ms = self._registry.clock.now_ms()
         is_all = True
         for topic, partitions in topics.items():
-            if group.is_subscribed_to(topic):
-                is_all = False
-                continue
+            topic_id = self._topic_id(topic)
+            is_read = group.is_subscribed_to(topic)
             for partition, packed in partitions.items():
-                if self._is_expired(unpack(packed), since_ms, now_ms) and not self._offsets.is_pending(
-                    group_id, topic, partition
-                ):
+                is_over = is_of_another_topic(packed, topic_id) or (
+                    not is_read and self._is_expired(unpack(packed), since_ms, now_ms)
+                )
+                if is_over and not self._offsets.is_pending(group_id, topic, partition):
                     records.append(OffsetRecord(group_id, topic, partition, None))
                 else:
                     is_all = False
         return is_all and not self._offsets.has_open_transaction(group_id)
 
-    def _is_expired(self, value: OffsetAndMetadata, since_ms: int, now_ms: int) -> bool:
+    def _is_expired(self, value: OffsetAndMetadata, since_ms: int | None, now_ms: int) -> bool:
+        if since_ms is None:
+            return False
         if value.expire_timestamp_ms != NO_EXPIRY:
             return now_ms >= value.expire_timestamp_ms
         base_ms = value.commit_timestamp_ms if since_ms == NO_TIMESTAMP else since_ms
@@ -383,8 +407,12 @@ def _check_offset_delete(group: Group) -> None:
         raise NonEmptyGroup(f"group {group.group_id} has members, and nobody knows what they read")
 
 
-def _fetched(partition: int, packed: Packed | None) -> OffsetFetchResponsePartitions:
-    if packed is None:
+def _known(found: dict[int, Packed], topic_id: Uuid) -> list[int]:
+    return [partition for partition, packed in found.items() if not is_of_another_topic(packed, topic_id)]
+
+
+def _fetched(partition: int, packed: Packed | None, topic_id: Uuid) -> OffsetFetchResponsePartitions:
+    if packed is None or is_of_another_topic(packed, topic_id):
         return OffsetFetchResponsePartitions(
             partition_index=partition, committed_offset=NO_OFFSET, metadata=""
         )

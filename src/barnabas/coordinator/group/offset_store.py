@@ -16,10 +16,12 @@ from barnabas.coordinator.group.offset_records import (
     OffsetRecord,
     Offsets,
     Packed,
+    is_of_another_topic,
     pack,
     record_offset_of,
     unpack,
 )
+from barnabas.core.ids import Uuid
 from barnabas.records.batch import NO_PRODUCER_ID
 
 
@@ -63,12 +65,17 @@ class OffsetStore:
                 seen.update((topic, partition) for partition in partitions)
         return iter(sorted(seen))
 
-    def partitions_of_topic(self, topic: str, end_offset: int) -> Iterator[tuple[str, int]]:
-        """(group, partition) of a topic where all that is known stands in the log before `end_offset`."""
+    def partitions_of_topic(self, topic: str, topic_id: Uuid, end_offset: int) -> Iterator[tuple[str, int]]:
+        """(group, partition) of a topic where nothing that is known is of another topic by the same name,
+        or stands in the log at `end_offset` or behind it."""
+
+        def is_of_it(packed: Packed) -> bool:
+            return record_offset_of(packed) < end_offset and not is_of_another_topic(packed, topic_id)
+
         for group, topics in self.committed.items():
             for partition, packed in topics.get(topic, {}).items():
                 staged = self._staged(group, topic, partition)
-                if all(record_offset_of(each) < end_offset for each in (packed, *staged)):
+                if is_of_it(packed) and all(map(is_of_it, staged)):
                     yield group, partition
         for group in self.open_transactions:
             known = self.topics(group).get(topic, {})
@@ -78,7 +85,7 @@ class OffsetStore:
                 for partition in self.pending[producer_id].get(group, {}).get(topic, ())
             }
             for partition in sorted(partitions - known.keys()):
-                if all(record_offset_of(each) < end_offset for each in self._staged(group, topic, partition)):
+                if all(map(is_of_it, self._staged(group, topic, partition))):
                     yield group, partition
 
     def _staged(self, group: str, topic: str, partition: int) -> Iterator[Packed]:

@@ -49,6 +49,7 @@ class OffsetCommitValue(Message, versions="0-4", flexible="4+"):
     metadata: str = string()
     commit_timestamp: int = int64()
     expire_timestamp: int = int64("1", default=-1, ignorable=True)
+    topic_id: Uuid = uuid("4+", ignorable=True, tag=0)
 
 
 class GroupMetadataKey(Message, versions="2"):

@@ -1,7 +1,8 @@
 """The records of the group coordinator: what is written, and how it is read back.
 
 A `GroupRecord` is a key and a value of `record_schemas`, or a key alone: a tombstone. Values are written in
-the newest version that every broker since Kafka 2.1 reads. A key of a version that we do not know was
+the newest version that every broker since Kafka 2.1 reads; offsets with the id of their topic are read by
+those since Kafka 3.5. A key of a version that we do not know was
 written by a newer broker; it is left alone.
 """
 
