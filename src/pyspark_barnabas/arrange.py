@@ -8,7 +8,7 @@ value. The shuffle then goes by that partition. It is what exactly-once costs.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, Final
 
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame
@@ -18,6 +18,8 @@ from pyspark_barnabas import options as parse
 from pyspark_barnabas.cluster import Cluster
 from pyspark_barnabas.options import OptionError, Options
 from pyspark_barnabas.partitioner import as_binary, murmur2
+
+QUERY_ID: Final = "sql.streaming.queryId"
 
 
 def exactly_once(df: DataFrame, *, tasks: Any = None, **options: Any) -> DataFrame:
@@ -31,13 +33,17 @@ def exactly_once(df: DataFrame, *, tasks: Any = None, **options: Any) -> DataFra
     if topic is None:
         raise OptionError("exactly_once needs the option topic: one topic, whose partitions are known")
     with Cluster(parse.cluster_config(Options(given))) as cluster:
-        found = cluster.partitions([topic])
-    if topic not in found:
-        raise OptionError(f"topic {topic} does not exist")
-    count = found[topic]
+        if not _is_in_batch(df):
+            cluster.reach()
+        count = cluster.writable_partitions(topic)
     chosen = df.withColumn("partition", _partition(df, count))
     writers = min(count, int(tasks)) if tasks else count
     return chosen.repartitionById(writers, F.pmod(F.col("partition"), F.lit(writers)).cast("int"))
+
+
+def _is_in_batch(df: DataFrame) -> bool:
+    """Of a query that runs: brokers may be away for a while."""
+    return not df.isStreaming and bool(df.sparkSession.sparkContext.getLocalProperty(QUERY_ID))
 
 
 def connector_options(given: Mapping[str, Any]) -> dict[str, str]:
@@ -78,7 +84,7 @@ def exactly_once_batch_writer(
     given = connector_options(options)
 
     def write(df: DataFrame, batch_id: int) -> None:
-        query_id = df.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId")
+        query_id = df.sparkSession.sparkContext.getLocalProperty(QUERY_ID)
         if not query_id:
             raise OptionError("exactly_once_batch_writer works inside foreachBatch of a streaming query")
         chosen = {**given, "delivery": "exactly-once", "queryId": query_id, "batchId": str(batch_id)}

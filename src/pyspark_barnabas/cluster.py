@@ -2,11 +2,16 @@
 
 A connection is opened when it is first needed and kept. Whatever may pass (a leader that moved, a
 coordinator that loads, a broker that restarts) is tried again with growing pauses until
-`retry_timeout_ms` is over; what cannot pass is raised at once.
+`retry_timeout_ms` is over; what cannot pass is raised at once. That a broker cannot be reached is said
+in the log when it is first noticed.
+
+Who begins something (a batch, a query) asks with `reach` whether there is a broker at all: an address
+that is wrong does not become right by waiting. Who is in the middle of something does not.
 """
 
 from __future__ import annotations
 
+import logging
 import random
 import time
 from collections import defaultdict
@@ -46,9 +51,22 @@ TRANSACTION: Final = 1
 
 BACKOFF_MS: Final = 20.0
 BACKOFF_MS_MAX: Final = 1_000.0
+FIRST_CONTACT_MS: Final = 1_000.0
+"""How long a broker that is just being started is waited for."""
+CONNECT_TIMEOUT_MS: Final = 4_000.0
+"""For an address that does not even refuse."""
+CREATE_PATIENCE_MS: Final = 3_000.0
+"""How long a topic that the broker creates may stay unknown."""
 LIST_OFFSETS_VERSION: Final = 7
 METADATA_VERSION: Final = 9
 """The last that speaks of topics by name alone."""
+
+
+_log = logging.getLogger(__name__)
+
+
+class NoBrokerAnswers(ConnectionError):
+    """Nobody is at the addresses that were given."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +79,10 @@ class ClusterConfig:
     retry_timeout_ms: float = 60_000
     security: Security = field(default_factory=Security)
 
+    @property
+    def servers(self) -> str:
+        return ",".join(map(str, self.bootstrap))
+
 
 class Cluster:
     def __init__(self, config: ClusterConfig, clock: Clock | None = None) -> None:
@@ -70,6 +92,7 @@ class Cluster:
         self._connections: dict[Endpoint, Connection] = {}
         self._leaders: dict[TopicPartition, int] = {}
         self._tls = config.security.context()
+        self._is_out_of_reach = False
 
     def __enter__(self) -> Self:
         return self
@@ -86,9 +109,27 @@ class Cluster:
 
     # -- who and where ------------------------------------------------------------------------
 
+    def reach(self) -> None:
+        """Raises NoBrokerAnswers, which says where nobody is, in about a second."""
+        deadline_ms = self.clock.monotonic_ms() + FIRST_CONTACT_MS
+        pause_ms = BACKOFF_MS
+        while True:
+            try:
+                self.any()
+            except NetworkException as error:
+                if self.clock.monotonic_ms() > deadline_ms:
+                    raise NoBrokerAnswers(
+                        f"no broker answers at {self.config.servers} ({error}). "
+                        "Is one running there, and is kafka.bootstrap.servers right?"
+                    ) from error
+            else:
+                return
+            pause_ms = pause(pause_ms)
+
     def topics(self) -> list[str]:
         """All that are not internal, by name."""
-        return sorted(row.name or "" for row in self._metadata(None).topics if not row.is_internal)
+        answer = self.retrying(lambda: self._metadata(None))
+        return sorted(row.name or "" for row in answer.topics if not row.is_internal)
 
     def partitions(self, topics: Iterable[str]) -> dict[str, int]:
         """How many partitions each topic has; topics that do not exist are left out."""
@@ -104,6 +145,27 @@ class Cluster:
             return found
 
         return self.retrying(attempt) if wanted else {}
+
+    def writable_partitions(self, topic: str) -> int:
+        """How many partitions a topic has that is to be written to; it is created where the broker may."""
+        deadline_ms = self.clock.monotonic_ms() + CREATE_PATIENCE_MS
+        pause_ms = BACKOFF_MS
+
+        def attempt() -> int | None:
+            (row,) = self._metadata([topic], create=True).topics
+            if row.error_code == UnknownTopicOrPartition.code:
+                return None
+            _raise_for(row.error_code, f"topic {topic}")
+            return len(row.partitions)
+
+        while (found := self.retrying(attempt)) is None:
+            if self.clock.monotonic_ms() > deadline_ms:
+                raise ValueError(
+                    f"topic {topic} does not exist, and the broker does not create topics by itself: "
+                    f"barnabas topic create {topic} --bootstrap {self.config.servers}"
+                )
+            pause_ms = pause(pause_ms)
+        return found
 
     def leader(self, place: TopicPartition) -> Connection:
         """A connection to the broker that leads a partition."""
@@ -152,17 +214,16 @@ class Cluster:
                 endpoint,
                 client_id=self.config.client_id,
                 timeout_ms=self.config.request_timeout_ms,
+                connect_timeout_ms=min(self.config.request_timeout_ms, CONNECT_TIMEOUT_MS),
                 tls=self._tls,
             )
             self._connections[endpoint] = connection
         return connection
 
-    def _metadata(self, topics: Collection[str] | None) -> MetadataResponse:
+    def _metadata(self, topics: Collection[str] | None, *, create: bool = False) -> MetadataResponse:
         rows = None if topics is None else [MetadataRequestTopic(name=name) for name in topics]
-        request = MetadataRequest(topics=rows, allow_auto_topic_creation=False)
-        answer = self.retrying(
-            lambda: self.any().ask(request, MetadataResponse, version_max=METADATA_VERSION)
-        )
+        request = MetadataRequest(topics=rows, allow_auto_topic_creation=create)
+        answer = self.any().ask(request, MetadataResponse, version_max=METADATA_VERSION)
         self._endpoints = {row.node_id: Endpoint(row.host, row.port) for row in answer.brokers}
         for topic in answer.topics:
             for row in topic.partitions:
@@ -234,12 +295,22 @@ class Cluster:
         pause_ms = BACKOFF_MS
         while True:
             try:
-                return attempt()
+                result = attempt()
             except KafkaError as error:
-                if not error.retriable or self.clock.monotonic_ms() + pause_ms > deadline_ms:
+                left_ms = deadline_ms - self.clock.monotonic_ms() - pause_ms
+                if not error.retriable or left_ms < 0:
                     raise
+                self._say(error, left_ms)
+            else:
+                self._is_out_of_reach = False
+                return result
             pause_ms = pause(pause_ms)
             self.forget_leaders()
+
+    def _say(self, error: KafkaError, left_ms: float) -> None:
+        if isinstance(error, NetworkException) and not self._is_out_of_reach:
+            self._is_out_of_reach = True
+            _log.warning("%s; trying for another %.0f s", error, left_ms / 1_000)
 
 
 def pause(pause_ms: float) -> float:

@@ -64,6 +64,7 @@ class BatchReader(DataSourceReader):
 
     def partitions(self) -> list[InputPartition]:
         with Cluster(self._config) as cluster:
+            cluster.reach()
             ranges = self._ranges(cluster)
         tasks = planning.plan(
             ranges, min_partitions=self._min_partitions, max_records_per_partition=self._max_records

@@ -164,10 +164,7 @@ class RowWriter:
 
     def _partitions(self, topic: str, columns: dict[str, Any]) -> Ints:
         if topic not in self._partition_counts:
-            found = self._cluster.partitions([topic])
-            if topic not in found:
-                raise ValueError(f"topic {topic} does not exist")
-            self._partition_counts[topic] = found[topic]
+            self._partition_counts[topic] = self._cluster.writable_partitions(topic)
         count = self._partition_counts[topic]
         keys = as_binary(columns["key"]) if "key" in columns else None
         self._sticky += 1

@@ -114,7 +114,10 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _opened(self) -> Cluster:
         if self._cluster is None:
-            self._cluster = Cluster(self._config)
+            # A query that begins hears at once of an address where nobody is; one that runs is patient.
+            cluster = Cluster(self._config)
+            cluster.reach()
+            self._cluster = cluster
         return self._cluster
 
     def _ask_latest(self) -> Offsets:

@@ -70,11 +70,17 @@ class Connection:
 
     @classmethod
     def connect(
-        cls, endpoint: Endpoint, *, client_id: str, timeout_ms: float, tls: ssl.SSLContext | None = None
+        cls,
+        endpoint: Endpoint,
+        *,
+        client_id: str,
+        timeout_ms: float,
+        connect_timeout_ms: float | None = None,
+        tls: ssl.SSLContext | None = None,
     ) -> Self:
         """A connection that knows what its broker speaks, or NETWORK_EXCEPTION that says why not."""
         try:
-            stream = socket.create_connection(endpoint, timeout_ms / 1_000)
+            stream = socket.create_connection(endpoint, (connect_timeout_ms or timeout_ms) / 1_000)
             stream.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             if tls is not None:
                 stream = tls.wrap_socket(stream, server_hostname=endpoint.host)
@@ -86,6 +92,7 @@ class Connection:
         except BaseException:
             connection.close()
             raise
+        stream.settimeout(timeout_ms / 1_000)
         return connection
 
     def close(self) -> None:
