@@ -10,7 +10,10 @@ those whose codecs their topics use.
 
 from pyspark_barnabas.arrange import exactly_once, exactly_once_batch_writer
 from pyspark_barnabas.engines import read, read_segments, read_stream
+from pyspark_barnabas.interpreter import use_this_python
 from pyspark_barnabas.source import BarnabasDataSource as DefaultSource
+
+use_this_python()
 
 __all__ = [
     "DefaultSource",
