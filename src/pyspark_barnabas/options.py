@@ -129,6 +129,14 @@ class Options:
             known = set(_SPELLING)
         if name in known:
             return
+        plain = name.removeprefix("kafka.").replace("_", ".")
+        if f"kafka.{plain}" != name and plain in KAFKA_OPTIONS | KAFKA_IGNORED:
+            raise OptionError(
+                f"unknown option {name!r}; Kafka's own settings begin with kafka.: kafka.{plain}"
+            )
+        if name.startswith("kafka.") and name.removeprefix("kafka.") in _SPELLING:
+            spelled = _SPELLING[name.removeprefix("kafka.")]
+            raise OptionError(f"unknown option {name!r}; it is {spelled}, without kafka.")
         close = difflib.get_close_matches(name, sorted(known), n=1)
         hint = f"; did you mean {_SPELLING.get(close[0], close[0])}?" if close else ""
         raise OptionError(f"unknown option {name!r}{hint}")

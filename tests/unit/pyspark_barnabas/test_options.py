@@ -36,6 +36,11 @@ def test_bootstrap_servers_may_be_several() -> None:
         ({"subscribed": "t"}, "did you mean subscribe"),
         ({"kafka.bootstrap.server": "t"}, "did you mean kafka.bootstrap.servers"),
         ({"kafka.sasl.mechanism": "PLAIN"}, "SASL"),
+        ({"bootstrap.servers": "h:1"}, r"begin with kafka\.: kafka\.bootstrap\.servers"),
+        ({"bootstrap_servers": "h:1"}, r"begin with kafka\.: kafka\.bootstrap\.servers"),
+        ({"group.id": "g"}, r"kafka\.group\.id"),
+        ({"kafka.subscribe": "t"}, "it is subscribe, without kafka"),
+        ({"kafka.startingoffsets": "t"}, "it is startingOffsets, without kafka"),
     ],
 )
 def test_an_unknown_name_is_refused(given: dict[str, str], message: str) -> None:
