@@ -81,3 +81,16 @@ def test_a_replica_leaves_the_isr_but_the_last_one_stays() -> None:
     assert without_replica(STATE, 1) == STATE._replace(leader=-1, isr=(2,), leader_epoch=5)
     alone = STATE._replace(isr=(1,))
     assert without_replica(alone, 1) == alone._replace(leader=-1, leader_epoch=5)
+
+
+def test_the_order_of_the_assignment_decides_and_not_that_of_the_isr() -> None:
+    state = PartitionState(1, 4, (3, 2, 1), 1)
+    elected = select_offline((1, 2, 3), state, {2, 3}, unclean=False)
+    assert elected is not None
+    assert (elected.leader, elected.isr) == (2, (3, 2))
+    reassigned = select_reassigned((2, 3), state, {2, 3})
+    assert reassigned is not None
+    assert reassigned.leader == 2
+    moved = select_for_controlled_shutdown((1, 2, 3), state, {1, 2, 3}, {1})
+    assert moved is not None
+    assert (moved.leader, moved.isr) == (2, (3, 2))

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+import pytest
+
+from barnabas.cluster.coordination import Operation, Result, SetData
 from barnabas.cluster.notification_znodes import DeleteTopicsZnode, IsrChangeZnode, ReassignPartitionsZnode
 from barnabas.cluster.topics import read_topic
-from barnabas.cluster.znodes import ReplicaAssignment, TopicZnode
+from barnabas.cluster.znodes import PartitionState, PartitionStateZnode, ReplicaAssignment, TopicZnode
 from barnabas.core.errors import (
     InvalidReplicaAssignment,
     InvalidReplicationFactor,
@@ -238,3 +243,43 @@ async def test_a_move_that_a_deletion_waits_for_may_be_cancelled(cluster: Cluste
     assert await controller.alter_partition_reassignments({T0: None}) == {T0: None}
     await cluster.settle()
     assert not await cluster.exists(TopicZnode.path("t"))
+
+
+async def test_a_move_is_not_over_while_a_replica_that_stays_is_out_of_sync(cluster: Cluster) -> None:
+    """The new replica has caught up, but the other one of the target has fallen behind."""
+    await four(cluster)
+    await cluster.create("t", {0: [2, 3]})
+    await cluster.active.controller.alter_partition_reassignments({T0: [3, 4]})
+    await cluster.settle()
+    await catch_up(cluster, 2, 4)
+    assert (await assignment(cluster)).is_being_reassigned
+    assert cluster.brokers[2].deleted == set()
+    await catch_up(cluster, 2, 4, 3)
+    assert await assignment(cluster) == ReplicaAssignment((3, 4))
+
+
+async def test_a_partition_has_a_leader_at_every_moment_of_its_move(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The leadership moves before the old leader is stopped: whoever takes over in between finds a leader."""
+    await four(cluster)
+    await cluster.create("t", {0: [2, 3]})
+    written: list[PartitionState] = []
+    session = cluster.members[1].session
+    multi = session.multi
+
+    async def noted(operations: Sequence[Operation]) -> list[Result]:
+        written.extend(
+            PartitionStateZnode.decode(each.data, 0)
+            for each in operations
+            if isinstance(each, SetData) and each.path == PartitionStateZnode.path("t", 0)
+        )
+        return await multi(operations)
+
+    monkeypatch.setattr(session, "multi", noted)
+    await cluster.active.controller.alter_partition_reassignments({T0: [3, 4]})
+    await cluster.settle()
+    await catch_up(cluster, 2, 3, 4)
+    assert await assignment(cluster) == ReplicaAssignment((3, 4))
+    assert written
+    assert {state.leader for state in written} == {2, 3}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path
@@ -231,3 +232,47 @@ async def test_the_settings_of_a_topic_go_with_its_name(
     await cluster.delete("t")
     assert remade
     assert await read_config(cluster.admin, ConfigZnode.TOPICS, "t") == {"retention.ms": "2000"}
+
+
+async def test_a_deletion_under_way_is_not_begun_again(
+    cluster: Cluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    await cluster.create("t", {0: [2, 3], 1: [2, 3]})
+    await cluster.create("u", {0: [2]})
+    cluster.brokers[3].is_reachable = False
+    await cluster.delete("t")
+    cluster.forget_requests()
+    await cluster.delete("u")
+    assert not await cluster.exists(TopicZnode.path("u"))
+    told = [
+        topic.topic_name
+        for request in cluster.brokers[2].of_kind(UpdateMetadataRequest)
+        for topic in request.topic_states
+    ]
+    assert set(told) == {"u"}
+    assert not [record for record in caplog.records if record.levelno >= logging.ERROR]
+
+
+async def test_a_new_controller_begins_no_deletion_that_cannot_end(cluster: Cluster) -> None:
+    """While a replica is out of reach the others stay as they are; then all go."""
+    await cluster.create("t", {0: [2, 3]})
+    await cluster.kill(3)
+    await cluster.delete("t")
+    cluster.forget_requests()
+    await cluster.kill(1)
+    assert "t" in cluster.term.context.topics_ineligible_for_deletion
+
+    def deletions(broker_id: int) -> list[TopicPartition]:
+        return [
+            TopicPartition(topic.topic_name, state.partition_index)
+            for request in cluster.brokers[broker_id].of_kind(StopReplicaRequest)
+            for topic in request.topic_states
+            for state in topic.partition_states
+            if state.delete_partition
+        ]
+
+    assert deletions(2) == []
+    await cluster.up(3)
+    await cluster.settle()
+    assert deletions(2) == deletions(3) == [T0]
+    await assert_gone(cluster, "t")
