@@ -90,9 +90,9 @@ class LeadershipOrders:
                     response.topics.append(by_topic[topic])
                 by_topic[topic].partition_errors.append(outcome)
                 orders.append((key, topic_id, state, outcome))
-            await self._apply_all(orders, request.broker_epoch)
             if request.type == FULL_LIST:
-                self._replicas.set_aside_strays({key for key, *_ in orders})
+                self._replicas.set_aside_strays({key: topic_id for key, topic_id, *_ in orders})
+            await self._apply_all(orders, request.broker_epoch)
             self._replicas.fetchers.close_idle()
             return response
 

@@ -14,7 +14,7 @@ On a single node that is all. In a cluster it also carries out the controller's 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Container, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
 from barnabas.cluster.metadata_cache import MetadataCache
@@ -249,15 +249,22 @@ class ReplicaManager(ReadableReplicas):
         if delete:
             self.log_manager.delete(topic_partition)
 
-    def set_aside_strays(self, known: Container[TopicPartition]) -> None:
-        """Put away the logs of partitions that the cluster no longer gives to this broker."""
-        found = [log.topic_partition for log in self.log_manager.logs()]
-        for topic_partition in (*found, *self.log_manager.damaged):
-            if topic_partition not in known:
-                logger.warning("%s is not assigned to this broker: its log is set aside", topic_partition)
-                self.stop_replica(topic_partition, delete=False)
-                self._partitions.pop(topic_partition, None)
+    def set_aside_strays(self, known: Mapping[TopicPartition, Uuid]) -> None:
+        """Put away the logs of partitions that the cluster no longer gives to this broker, and those of
+        former topics whose names were given again. The files are kept, under other names."""
+        strays = [each for each in self.log_manager.damaged if each not in known]
+        for log in self.log_manager.logs():
+            topic_id = known.get(log.topic_partition)
+            if topic_id is None or (log.topic_id is not None and topic_id not in (log.topic_id, ZERO_UUID)):
+                strays.append(log.topic_partition)
+        for topic_partition in strays:
+            logger.warning("%s is not assigned to this broker: its log is set aside", topic_partition)
+            self.stop_replica(topic_partition, delete=False)
+            self._partitions.pop(topic_partition, None)
+            try:
                 self.log_manager.set_aside_stray(topic_partition)
+            except KafkaStorageError as error:
+                logger.error("the log of %s could not be set aside: %s", topic_partition, error.message)
 
     def directory_failed(self, directory: LogDirectory) -> list[TopicPartition]:
         """A disk is gone, and its partitions with it: who waits for them is told at once."""

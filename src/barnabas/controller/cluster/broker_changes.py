@@ -133,6 +133,7 @@ class BrokerChanges:
         self._batch.add_update_metadata(started, context.partitions_with_leaders())
         # Before it follows anyone, a broker knows who lives.
         self._batch.flush()
+        self._batch.complete_lists(started)
         replicas = context.replicas_on_brokers(started)
         await self._replicas.change(
             [replica for replica in replicas if context.replica_may_become(replica, ReplicaStatus.ONLINE)],

@@ -42,6 +42,8 @@ class ControllerContext:
         self.topic_ids: dict[str, Uuid] = {}
         self.topic_names: dict[Uuid, str] = {}
         self.assignments: dict[str, dict[int, ReplicaAssignment]] = {}
+        self.unreadable_topics: set[str] = set()
+        """In the store, but nobody can tell what they are."""
         self.leadership: dict[TopicPartition, PartitionState] = {}
         self.partition_states: dict[TopicPartition, PartitionStatus] = {}
         self.replica_states: dict[PartitionReplica, ReplicaStatus] = {}

@@ -6,6 +6,10 @@ stopped after those that remain know of it. Where one event needs another order 
 the live brokers before it can follow one of them; a replica that was stopped is started again) the
 batch is flushed in between.
 
+The first LeaderAndIsr to a broker that came, or from a controller that is new, names everything that the
+broker has, and says so: what the broker has besides is stray (its replica was moved away, or its topic
+deleted, while the broker was gone). It says so only if that is certain.
+
 Every request carries the controller epoch and the epoch of the broker's registration: neither a
 former controller nor a message to a broker's former life has any effect.
 """
@@ -14,12 +18,13 @@ from __future__ import annotations
 
 import logging
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Protocol
 
 from barnabas.cluster.broker_znodes import BrokerInfo
 from barnabas.cluster.znodes import PartitionState
 from barnabas.controller.cluster.context import LEADER_DURING_DELETE, ControllerContext
+from barnabas.controller.cluster.replica_states import ReplicaStatus
 from barnabas.core.ids import ZERO_UUID, BrokerId, TopicPartition
 from barnabas.protocol.messages.leader_and_isr import (
     LeaderAndIsrLiveLeader,
@@ -47,6 +52,9 @@ from barnabas.protocol.schema import Message
 logger = logging.getLogger(__name__)
 
 SECURITY_PROTOCOLS: Mapping[str, int] = {"PLAINTEXT": 0, "SSL": 1, "SASL_PLAINTEXT": 2, "SASL_SSL": 3}
+
+CHANGES, ALL = 1, 2
+"""Whether a LeaderAndIsr names some of a broker's replicas, or every one of them."""
 
 Send = Callable[[int, Message, type[Message], Callable[[Message], None]], None]
 """Queue a request for a broker; its answer, if one ever comes, goes to the callable."""
@@ -85,6 +93,7 @@ class RequestBatch:
     def clear(self) -> None:
         self._leader_and_isr = defaultdict(dict)
         self._stop_replica = defaultdict(dict)
+        self._complete: set[int] = set()
         self._metadata_brokers: set[int] = set()
         self._metadata: dict[TopicPartition, UpdateMetadataPartitionState] = {}
 
@@ -121,6 +130,10 @@ class RequestBatch:
                 leader_recovery_state=state.leader_recovery_state,
             )
         self.add_update_metadata(self._context.live_or_shutting_down_broker_ids, (topic_partition,))
+
+    def complete_lists(self, broker_ids: Iterable[int]) -> None:
+        """What these brokers are told next of their replicas is meant to be all that they have."""
+        self._complete.update(broker_ids)
 
     def add_stop_replica(
         self, broker_ids: Iterable[int], topic_partition: TopicPartition, *, delete: bool
@@ -169,12 +182,14 @@ class RequestBatch:
         """Queue everything collected for its broker; for brokers that are gone there is nothing to say."""
         brokers = self._context.brokers
         leader_and_isr, self._leader_and_isr = self._leader_and_isr, defaultdict(dict)
+        complete, self._complete = self._complete, set()
         stop_replica, self._stop_replica = self._stop_replica, defaultdict(dict)
         metadata_brokers, self._metadata_brokers = self._metadata_brokers, set()
         metadata, self._metadata = self._metadata, {}
         for broker_id, states in leader_and_isr.items():
             if broker_id in brokers:
-                self._send_leader_and_isr(brokers[broker_id], states)
+                is_all = broker_id in complete and self._are_all(broker_id, states)
+                self._send_leader_and_isr(brokers[broker_id], states, ALL if is_all else CHANGES)
         if metadata_brokers:
             self._send_update_metadata(
                 [brokers[each] for each in sorted(metadata_brokers & brokers.keys())], metadata
@@ -183,8 +198,20 @@ class RequestBatch:
             if broker_id in brokers:
                 self._send_stop_replica(brokers[broker_id], stopped)
 
+    def _are_all(self, broker_id: int, states: Collection[TopicPartition]) -> bool:
+        """Whether a broker has no replicas but these. A topic that cannot be read may have some there."""
+        context = self._context
+        return not context.unreadable_topics and all(
+            replica.topic_partition in states
+            for replica in context.replicas_on_brokers((broker_id,))
+            if context.replica_states.get(replica) is not ReplicaStatus.DELETION_SUCCESSFUL
+        )
+
     def _send_leader_and_isr(
-        self, broker: BrokerInfo, states: Mapping[TopicPartition, LeaderAndIsrPartitionState]
+        self,
+        broker: BrokerInfo,
+        states: Mapping[TopicPartition, LeaderAndIsrPartitionState],
+        request_type: int,
     ) -> None:
         topics: dict[str, list[LeaderAndIsrPartitionState]] = defaultdict(list)
         for topic_partition, state in states.items():
@@ -194,6 +221,7 @@ class RequestBatch:
             controller_id=self._controller_id,
             controller_epoch=self._controller_epoch,
             broker_epoch=broker.epoch,
+            type=request_type,
             topic_states=[
                 LeaderAndIsrTopicState(
                     topic_name=topic, topic_id=topic_ids.get(topic, ZERO_UUID), partition_states=of_topic

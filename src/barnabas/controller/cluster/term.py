@@ -142,6 +142,7 @@ class Term:
         await self.deletion.startup(marked)
         self.batch.add_update_metadata(context.brokers)
         self.batch.flush()
+        self.batch.complete_lists(context.brokers)
         await self.replicas.startup()
         await self.partitions.startup()
         await self._go_on()

@@ -46,7 +46,11 @@ class TopicChanges:
             self._store, {TopicZnode.path(name): partial(self._modified, name) for name in names}
         )
         loaded = []
-        for name, info in (await self._store.read_topics(names)).items():
+        found = await self._store.read_topics(names)
+        unreadable = await self._store.existing_topics(name for name in names if name not in found)
+        self._context.unreadable_topics.difference_update(names)
+        self._context.unreadable_topics |= unreadable
+        for name, info in found.items():
             topic_id = info.topic_id or await self._give_id(name)
             self._context.put_topic_id(name, topic_id)
             for number, assignment in info.assignment.items():
@@ -65,6 +69,7 @@ class TopicChanges:
     async def process(self, present: Collection[str]) -> None:
         """Compare what topics there are with what is known."""
         context = self._context
+        context.unreadable_topics.intersection_update(present)
         for topic in context.assignments.keys() - set(present):
             logger.warning("topic %s disappeared from the store", topic)
             self._watching.forget(TopicZnode.path(topic))

@@ -8,7 +8,7 @@ import pytest
 
 from barnabas.cluster.broker_znodes import BrokerIdZnode, BrokerInfo, Endpoint
 from barnabas.cluster.notification_znodes import LogDirEventZnode
-from barnabas.cluster.znodes import PartitionState
+from barnabas.cluster.znodes import PartitionState, PartitionStateZnode, TopicZnode
 from barnabas.controller.cluster.replica_states import PartitionReplica, ReplicaStatus
 from barnabas.controller.cluster.store import Written
 from barnabas.core.errors import (
@@ -241,3 +241,85 @@ async def test_a_replica_that_knows_its_state_already_is_no_trouble(
 
 def test_the_error_of_a_lost_disk_is_that_of_storage() -> None:
     assert KafkaStorageError.code == 56
+
+
+# What a broker has, and what it has no more
+
+CHANGES, ALL = 1, 2
+
+
+def lists(cluster: Cluster, broker_id: int) -> list[tuple[int, set[TopicPartition]]]:
+    """The LeaderAndIsr requests that a broker got: of which type, and what they name."""
+    return [
+        (
+            request.type,
+            {
+                TopicPartition(topic.topic_name, state.partition_index)
+                for topic in request.topic_states
+                for state in topic.partition_states
+            },
+        )
+        for request in cluster.brokers[broker_id].of_kind(LeaderAndIsrRequest)
+    ]
+
+
+async def test_a_broker_that_comes_is_told_all_that_it_has(cluster: Cluster) -> None:
+    await cluster.create("t", {0: [2, 3], 1: [1, 2]})
+    await cluster.create("u", {0: [3, 1]})
+    await cluster.kill(3)
+    cluster.forget_requests()
+    await cluster.up(3)
+    await cluster.settle()
+    everything = {TopicPartition("t", 0), TopicPartition("u", 0)}
+    assert lists(cluster, 3) == [(ALL, everything)]
+    cluster.forget_requests()
+    await cluster.bounce(3)
+    assert lists(cluster, 3) == [(ALL, everything)]
+    cluster.forget_requests()
+    await cluster.create("v", {0: [3]})
+    assert lists(cluster, 3) == [(CHANGES, {TopicPartition("v", 0)})]
+
+
+async def test_a_new_controller_tells_every_broker_all_that_it_has(cluster: Cluster) -> None:
+    await cluster.create("t", {0: [2, 3], 1: [1, 2]})
+    cluster.forget_requests()
+    await cluster.kill(1)
+    assert lists(cluster, 2)[0] == (ALL, {TopicPartition("t", 0), TopicPartition("t", 1)})
+    assert lists(cluster, 3)[0] == (ALL, {TopicPartition("t", 0)})
+
+
+@pytest.mark.parametrize("path", [TopicZnode.path("t"), PartitionStateZnode.path("t", 0)])
+async def test_a_list_that_may_lack_something_is_not_called_complete(cluster: Cluster, path: str) -> None:
+    """A broker would put away a replica of what the controller cannot read."""
+    await cluster.create("t", {0: [2, 3]})
+    await cluster.create("u", {0: [2, 3]})
+    good, _ = await cluster.admin.get(path)
+    await cluster.admin.set(path, b"{")
+    await cluster.kill(1)
+    assert {kind for kind, _ in lists(cluster, 3)[1:]} <= {CHANGES}
+    cluster.forget_requests()
+    await cluster.bounce(3)
+    assert lists(cluster, 3) == [(CHANGES, {TopicPartition("u", 0)})]
+    await cluster.admin.set(path, good)
+    await cluster.settle()
+    await cluster.bounce(3)
+    cluster.forget_requests()
+    await cluster.bounce(3)
+    assert (ALL, {TopicPartition("t", 0), TopicPartition("u", 0)}) in lists(cluster, 3)
+
+
+async def test_everyone_hears_of_every_partition_from_a_new_controller(cluster: Cluster) -> None:
+    """Also of those that nobody can lead: a broker that knows nothing yet must not take them for deleted."""
+    await cluster.create("t", {0: [2, 3], 1: [3]})
+    await cluster.create("gone", {0: [1]})
+    cluster.forget_requests()
+    for broker in cluster.brokers.values():
+        broker.metadata.clear()
+    await cluster.kill(1)
+    for broker_id in (2, 3):
+        assert cluster.brokers[broker_id].metadata.keys() == {
+            TopicPartition("t", 0),
+            TopicPartition("t", 1),
+            TopicPartition("gone", 0),
+        }
+        assert cluster.brokers[broker_id].metadata[TopicPartition("gone", 0)].leader == -1
