@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from barnabas.client.channel import Address
 from barnabas.protocol.api_keys import ApiKey, request_class
-from barnabas.protocol.headers import encode_response, read_request_header
+from barnabas.protocol.headers import encode_response_in_slices, read_request_header
 from barnabas.protocol.messages.api_versions import ApiVersion, ApiVersionsResponse
 from barnabas.protocol.schema import Message
 
@@ -25,6 +25,15 @@ HANG_UP: Final = "hang up"
 
 Answer = Message | bytes | str
 Script = dict[ApiKey, Callable[[Any, int], Answer]]
+
+
+def _encoded(correlation_id: int, answer: Message, version: int) -> bytes:
+    slices = encode_response_in_slices(correlation_id, answer, version)
+    try:
+        while True:
+            next(slices)
+    except StopIteration as end:
+        return b"".join(end.value)
 
 
 class ScriptedBroker:
@@ -77,7 +86,7 @@ class ScriptedBroker:
         if isinstance(answer, bytes):
             body = answer
         else:
-            body = b"".join(encode_response(header.correlation_id, answer, header.api_version))  # type: ignore[arg-type]
+            body = _encoded(header.correlation_id, answer, header.api_version)
         writer.write(struct.pack(">i", len(body)) + body)
         return True
 

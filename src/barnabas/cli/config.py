@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from barnabas.cli.exits import NotFound
+from barnabas.cli.names import complete_key, complete_topic
 from barnabas.cli.output import print_json, print_table
 from barnabas.cli.pairs import parse_pairs
 from barnabas.cli.session import bootstrap_option, run
@@ -18,7 +19,7 @@ EVERY_BROKER = "default"
 """In place of a broker's id: the settings that hold for every broker."""
 
 _kind = click.argument("kind", type=click.Choice(["topic", "broker"]))
-_name = click.argument("name")
+_name = click.argument("name", shell_complete=complete_topic)
 
 
 @click.group()
@@ -29,7 +30,7 @@ def config() -> None:
 @config.command()
 @_kind
 @_name
-@click.argument("keys", nargs=-1)
+@click.argument("keys", nargs=-1, shell_complete=complete_key)
 @click.option("--all", "everything", is_flag=True, help="Show defaults too.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @bootstrap_option
@@ -75,7 +76,7 @@ def keys(word: str, as_json: bool) -> None:
 @config.command(name="set")
 @_kind
 @_name
-@click.argument("pairs", nargs=-1, metavar="[KEY=VALUE]...")
+@click.argument("pairs", nargs=-1, metavar="[KEY=VALUE]...", shell_complete=complete_key)
 @click.option("--delete", "removals", multiple=True, metavar="KEY", help="Return a setting to its default.")
 @bootstrap_option
 def set_(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime as dt
 import sys
 from collections.abc import Callable
 
@@ -10,21 +9,26 @@ import click
 
 from barnabas.cli.exits import Failure
 from barnabas.cli.json_records import dump_record
+from barnabas.cli.moments import parse_timestamp
+from barnabas.cli.names import complete_group, complete_topic
 from barnabas.cli.session import bootstrap_option, run
 from barnabas.client.channel import Address
 from barnabas.client.cluster_client import ClusterClient
 from barnabas.client.consumer import EARLIEST, LATEST, Consumer, Fetched, list_offsets
+from barnabas.client.group_member import GroupMember
 
 Render = Callable[[Fetched], bytes]
 
 
 @click.command()
-@click.argument("topic")
+@click.argument("topic", shell_complete=complete_topic)
 @click.option("--from-beginning", is_flag=True, help="Begin with the oldest record, not with the next.")
 @click.option("--offset", type=int, help="Begin at this offset; -N is N records before the end.")
 @click.option("--timestamp", metavar="ISO|MS", help="Begin with the first record of that time or later.")
 @click.option("--partition", "partitions", type=click.IntRange(min=0), multiple=True, metavar="N",
     help="Only this one; may be given several times.")  # fmt: skip
+@click.option("--group", metavar="NAME", shell_complete=complete_group,
+    help="Read as a member of this group: begin where it stands, and commit what was printed.")  # fmt: skip
 @click.option("--count", type=click.IntRange(min=1), metavar="N", help="Stop after so many records.")
 @click.option("--timeout", "timeout_s", type=click.FloatRange(min=0), metavar="SECONDS",
     help="Stop when nothing came for so long.")  # fmt: skip
@@ -39,6 +43,7 @@ def consume(
     offset: int | None,
     timestamp: str | None,
     partitions: tuple[int, ...],
+    group: str | None,
     count: int | None,
     timeout_s: float | None,
     committed: bool,
@@ -49,42 +54,79 @@ def consume(
 ) -> None:
     """Print the records of a topic, and follow it.
 
-    It begins with whatever is written next, and goes on until Ctrl-C, --count or --timeout.
+    It begins with whatever is written next, and goes on until Ctrl-C, --count or --timeout. With --group it
+    begins where the group stands; where that is nowhere, with what is written next, or --from-beginning.
     """
+    if group is not None and (partitions or offset is not None or timestamp is not None):
+        raise click.UsageError("--group begins where the group stands, in partitions that the group gives it")
     if sum((from_beginning, offset is not None, timestamp is not None)) > 1:
         raise click.UsageError("--from-beginning, --offset and --timestamp exclude each other")
-    since_ms = None if timestamp is None else _parse_timestamp(timestamp)
+    since_ms = None if timestamp is None else parse_timestamp(timestamp, "--timestamp")
     render: Render = _json_renderer(topic) if as_json else _text_renderer(keys, headers)
 
     async def action(cluster: ClusterClient) -> None:
         found = await cluster.topic(topic)
+        printer = Printer(cluster, render, count, timeout_s)
+        if group is not None:
+            await _consume_in_group(cluster, topic, group, printer, from_beginning, committed)
+            return
         indexes = sorted(set(partitions)) or [at.index for at in found.partitions]
         if indexes[-1] >= len(found.partitions):
             raise Failure(f"{topic} has partitions 0 to {len(found.partitions) - 1}, not {indexes[-1]}")
         positions = await _positions(cluster, topic, indexes, from_beginning, offset, since_ms)
         async with Consumer(cluster, topic, positions, read_committed=committed) as consumer:
-            await _print_records(cluster, consumer, render, count, timeout_s)
+            while not printer.is_done:
+                printer.print(await consumer.poll())
 
-    run(bootstrap, action, interrupted=0)
+    run(bootstrap, action)
 
 
-async def _print_records(
-    cluster: ClusterClient, consumer: Consumer, render: Render, count: int | None, timeout_s: float | None
-) -> None:
-    out = sys.stdout.buffer
-    left = count
-    last_ms = cluster.clock.monotonic_ms()
-    while left is None or left > 0:
-        records = await consumer.poll()
-        if left is not None:
-            records = records[:left]
-            left -= len(records)
+class Printer:
+    """Records on standard output, until there were enough or none came for too long."""
+
+    def __init__(
+        self, cluster: ClusterClient, render: Render, count: int | None, timeout_s: float | None
+    ) -> None:
+        self._clock = cluster.clock
+        self._render = render
+        self._left = count
+        self._timeout_s = timeout_s
+        self._last_ms = self._clock.monotonic_ms()
+        self.is_done = False
+
+    def begin_waiting(self) -> None:
+        """What came before, such as joining a group, was no silence of the topic."""
+        self._last_ms = self._clock.monotonic_ms()
+
+    def print(self, records: list[Fetched]) -> list[Fetched]:
+        """Those that were printed: at most as many as are still wanted."""
+        if self._left is not None:
+            records = records[: self._left]
+            self._left -= len(records)
         if records:
-            out.write(b"".join([render(each) for each in records]))
-            out.flush()
-            last_ms = cluster.clock.monotonic_ms()
-        elif timeout_s is not None and cluster.clock.monotonic_ms() - last_ms >= timeout_s * 1_000:
-            return
+            sys.stdout.buffer.write(b"".join([self._render(each) for each in records]))
+            sys.stdout.buffer.flush()
+            self._last_ms = self._clock.monotonic_ms()
+        quiet_ms = self._clock.monotonic_ms() - self._last_ms
+        is_quiet = not records and self._timeout_s is not None and quiet_ms >= self._timeout_s * 1_000
+        self.is_done = self._left == 0 or is_quiet
+        return records
+
+
+async def _consume_in_group(
+    cluster: ClusterClient, topic: str, group: str, printer: Printer, from_beginning: bool, committed: bool
+) -> None:
+    async with GroupMember(cluster, group, topic) as member:
+        while not printer.is_done:
+            partitions = await member.join()
+            positions = await list_offsets(cluster, topic, partitions, EARLIEST if from_beginning else LATEST)
+            positions |= await member.committed(partitions)
+            printer.begin_waiting()
+            async with Consumer(cluster, topic, positions, read_committed=committed) as consumer:
+                while not printer.is_done and not member.must_rejoin.is_set():
+                    printed = printer.print(await consumer.poll())
+                    if printed:
+                        await member.commit({each.partition: each.record.offset + 1 for each in printed})
 
 
 async def _positions(
@@ -111,18 +153,6 @@ async def _positions(
         if not starts[index] <= offset <= end:
             raise Failure(f"partition {index} of {topic} has offsets {starts[index]} to {end}, not {offset}")
     return dict.fromkeys(partitions, offset)
-
-
-def _parse_timestamp(text: str) -> int:
-    if text.isdecimal():
-        return int(text)
-    try:
-        moment = dt.datetime.fromisoformat(text)
-    except ValueError:
-        raise click.BadParameter(
-            f"{text!r} is neither milliseconds nor a date like 2026-01-31T12:00:00Z", param_hint="--timestamp"
-        ) from None
-    return int(moment.astimezone().timestamp() * 1_000)
 
 
 def _json_renderer(topic: str) -> Render:

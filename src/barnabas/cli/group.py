@@ -7,6 +7,7 @@ from datetime import datetime
 import click
 
 from barnabas.cli.exits import NotFound
+from barnabas.cli.names import complete_group
 from barnabas.cli.output import print_json, print_table
 from barnabas.cli.session import bootstrap_option, run
 from barnabas.client.channel import Address
@@ -41,7 +42,7 @@ def list_(as_json: bool, bootstrap: Bootstrap) -> None:
 
 
 @group.command()
-@click.argument("names", nargs=-1, required=True)
+@click.argument("names", nargs=-1, required=True, shell_complete=complete_group)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @bootstrap_option
 def describe(names: tuple[str, ...], as_json: bool, bootstrap: Bootstrap) -> None:
@@ -63,7 +64,7 @@ def describe(names: tuple[str, ...], as_json: bool, bootstrap: Bootstrap) -> Non
 
 
 @group.command(name="reset-offsets")
-@click.argument("name")
+@click.argument("name", shell_complete=complete_group)
 @click.option("--topic", "topics", multiple=True, metavar="TOPIC[:PARTITION,…]", help="Move only this.")
 @click.option("--to-earliest", is_flag=True, help="To the first record.")
 @click.option("--to-latest", is_flag=True, help="Past the last record.")
@@ -120,7 +121,7 @@ def reset_offsets(
 
 
 @group.command()
-@click.argument("names", nargs=-1, required=True)
+@click.argument("names", nargs=-1, required=True, shell_complete=complete_group)
 @bootstrap_option
 def delete(names: tuple[str, ...], bootstrap: Bootstrap) -> None:
     """Delete the groups NAMES, which must have no members, and their offsets."""

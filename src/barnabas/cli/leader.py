@@ -6,6 +6,7 @@ import sys
 
 import click
 
+from barnabas.cli.names import complete_topic
 from barnabas.cli.session import bootstrap_option, run
 from barnabas.client.admin import Admin
 from barnabas.client.channel import Address
@@ -23,7 +24,9 @@ def leader() -> None:
 
 
 @leader.command()
-@click.option("--topic", metavar="NAME", help="Only of this topic; else of all.")
+@click.option(
+    "--topic", metavar="NAME", shell_complete=complete_topic, help="Only of this topic; else of all."
+)
 @click.option("--partition", type=click.IntRange(min=0), metavar="N", help="Only this one of the topic.")
 @click.option(
     "--unclean",

@@ -13,6 +13,7 @@ COMMANDS = {
     "topic": ("barnabas.cli.topic:topic", "Create, list, describe, alter and delete topics."),
     "produce": ("barnabas.cli.produce:produce", "Write lines of standard input to a topic."),
     "consume": ("barnabas.cli.consume:consume", "Print the records of a topic, and follow it."),
+    "records": ("barnabas.cli.records:records", "Delete the oldest records of a topic."),
     "group": ("barnabas.cli.group:group", "List, describe and delete groups, and move their offsets."),
     "txn": ("barnabas.cli.txn:txn", "List and describe transactions, and end those that hang."),
     "config": ("barnabas.cli.config:config", "Show and change settings of topics and brokers."),

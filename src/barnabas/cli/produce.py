@@ -9,6 +9,7 @@ import click
 
 from barnabas.cli.exits import Failure
 from barnabas.cli.json_records import parse_record
+from barnabas.cli.names import complete_topic
 from barnabas.cli.pairs import parse_pairs
 from barnabas.cli.session import bootstrap_option, run
 from barnabas.cli.stdin_lines import LineTooLong, read_lines
@@ -24,7 +25,7 @@ ESCAPES = {"\\t": "\t", "\\n": "\n", "\\0": "\0"}
 
 
 @click.command()
-@click.argument("topic")
+@click.argument("topic", shell_complete=complete_topic)
 @click.option("--key-separator", metavar="SEP", help=r"What divides key from value on each line, e.g. '\t'.")
 @click.option("--header", "headers", multiple=True, metavar="KEY=VALUE", help="A header of every record.")
 @click.option("--partition", type=click.IntRange(min=0), metavar="N", help="Write to this partition only.")

@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 
 from barnabas.cli.moves import remove_throttles, start_moves, wait_for_moves
+from barnabas.cli.names import complete_topic
 from barnabas.cli.output import print_json, print_table
 from barnabas.cli.session import bootstrap_option, run
 from barnabas.client.admin import Admin
@@ -33,7 +34,14 @@ def reassign() -> None:
 
 
 @reassign.command()
-@click.option("--topic", "topics", multiple=True, metavar="NAME", help="Move the partitions of this topic.")
+@click.option(
+    "--topic",
+    "topics",
+    multiple=True,
+    metavar="NAME",
+    shell_complete=complete_topic,
+    help="Move the partitions of this topic.",
+)
 @click.option("--brokers", metavar="ID,ID,…", help="Where replicas may be; else on any live broker.")
 @click.option(
     "--replication-factor",
@@ -132,7 +140,14 @@ def status(as_json: bool, bootstrap: Bootstrap) -> None:
 
 
 @reassign.command()
-@click.option("--topic", "topics", multiple=True, metavar="NAME", help="Only the moves of this topic.")
+@click.option(
+    "--topic",
+    "topics",
+    multiple=True,
+    metavar="NAME",
+    shell_complete=complete_topic,
+    help="Only the moves of this topic.",
+)
 @bootstrap_option
 def cancel(topics: tuple[str, ...], bootstrap: Bootstrap) -> None:
     """Stop the moves that are under way and go back to where the partitions were."""

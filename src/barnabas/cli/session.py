@@ -43,14 +43,8 @@ def bootstrap_option(command: Callable[..., Any]) -> Callable[..., Any]:
 def run(
     bootstrap: tuple[Address, ...],
     action: Callable[[ClusterClient], Awaitable[T]],
-    *,
-    interrupted: int = INTERRUPTED,
 ) -> T:
-    """Connect, act, disconnect; errors become a line for a person and an exit code.
-
-    `interrupted` is the exit code of Ctrl-C, which is an orderly end for commands that have
-    no other.
-    """
+    """Connect, act, disconnect; errors become a line for a person and an exit code."""
 
     async def connected() -> T:
         cluster = ClusterClient(bootstrap, clock=SystemClock(), randomness=random.SystemRandom())
@@ -66,4 +60,4 @@ def run(
     except KafkaError as error:
         raise failure_for(error) from None
     except KeyboardInterrupt:
-        sys.exit(interrupted)
+        sys.exit(INTERRUPTED)

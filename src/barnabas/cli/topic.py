@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import Any
 
 import click
 
+from barnabas.cli.names import complete_topic
 from barnabas.cli.output import print_json, print_table
 from barnabas.cli.pairs import parse_pairs
 from barnabas.cli.session import bootstrap_option, run
 from barnabas.client.admin import Admin
 from barnabas.client.channel import Address
 from barnabas.client.cluster_client import ClusterClient, Topic
+from barnabas.client.partition_sizes import partition_sizes
 from barnabas.core.errors import TopicAlreadyExists, UnknownTopicOrPartition
 from barnabas.protocol.config_numbers import ResourceType
 
@@ -84,16 +87,18 @@ def list_(internal: bool, as_json: bool, bootstrap: Bootstrap) -> None:
 
 
 @topic.command()
-@click.argument("names", nargs=-1)
+@click.argument("names", nargs=-1, shell_complete=complete_topic)
+@click.option("--internal", is_flag=True, help="With no NAMES: show the broker's own topics too.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @bootstrap_option
-def describe(names: tuple[str, ...], as_json: bool, bootstrap: Bootstrap) -> None:
+def describe(names: tuple[str, ...], internal: bool, as_json: bool, bootstrap: Bootstrap) -> None:
     """Show partitions, replicas and settings of the topics NAMES, or of all."""
 
     async def action(cluster: ClusterClient) -> list[tuple[Topic, dict[str, str]]]:
         admin = Admin(cluster)
         topics = await (admin.describe_topics(names) if names else admin.list_topics())
-        return [(each, await _own_settings(admin, each.name)) for each in topics]
+        shown = [each for each in topics if names or internal or not each.is_internal]
+        return [(each, await _own_settings(admin, each.name)) for each in shown]
 
     described = run(bootstrap, action)
     if as_json:
@@ -113,7 +118,21 @@ def describe(names: tuple[str, ...], as_json: bool, bootstrap: Bootstrap) -> Non
 
 
 @topic.command()
-@click.argument("name")
+@click.argument("name", shell_complete=complete_topic)
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@bootstrap_option
+def offsets(name: str, as_json: bool, bootstrap: Bootstrap) -> None:
+    """Show the first and the next offset of every partition of NAME, and its size on its leader's disk."""
+    sizes = run(bootstrap, lambda cluster: partition_sizes(cluster, name))
+    if as_json:
+        print_json([asdict(each) for each in sizes])
+        return
+    rows = [(each.partition, each.start_offset, each.end_offset, each.size_bytes) for each in sizes]
+    print_table(("partition", "begins at", "next", "bytes"), [tuple(map(str, row)) for row in rows])
+
+
+@topic.command()
+@click.argument("name", shell_complete=complete_topic)
 @click.option(
     "--partitions", type=click.IntRange(min=1), metavar="N", help="The new number; it can only grow."
 )
@@ -144,7 +163,7 @@ def alter(
 
 
 @topic.command()
-@click.argument("names", nargs=-1, required=True)
+@click.argument("names", nargs=-1, shell_complete=complete_topic, required=True)
 @click.option("--if-exists", is_flag=True, help="Succeed if it does not exist.")
 @bootstrap_option
 def delete(names: tuple[str, ...], if_exists: bool, bootstrap: Bootstrap) -> None:

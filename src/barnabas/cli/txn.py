@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from barnabas.cli.exits import NotFound
+from barnabas.cli.names import complete_topic
 from barnabas.cli.output import print_json, print_table
 from barnabas.cli.session import bootstrap_option, run
 from barnabas.client.channel import Address
@@ -105,7 +106,7 @@ def hanging(topics: tuple[str, ...], as_json: bool, bootstrap: Bootstrap) -> Non
 
 
 @txn.command()
-@click.argument("topic")
+@click.argument("topic", shell_complete=complete_topic)
 @click.argument("partition", type=int)
 @click.option("--start-offset", type=int, required=True, help="Where the transaction began in the partition.")
 @bootstrap_option

@@ -139,6 +139,9 @@ class Consumer:
         for leader, partitions in by_leader.items():
             if leader not in self._fetches:
                 self._fetches[leader] = asyncio.create_task(self._fetch(topic, leader, partitions))
+        if not self._fetches:
+            await self._cluster.pause(MAX_WAIT_MS)  # no partition of one's own: as if nothing came
+            return []
         await asyncio.wait(self._fetches.values(), return_when=asyncio.FIRST_COMPLETED)
         records: list[Fetched] = []
         for leader in [leader for leader, fetch in self._fetches.items() if fetch.done()]:

@@ -135,7 +135,7 @@ class Groups:
                 each.group_instance_id,
                 each.client_id,
                 each.client_host,
-                _partitions(each.member_assignment) if row.protocol_type == CONSUMER else (),
+                assigned_partitions(each.member_assignment) if row.protocol_type == CONSUMER else (),
             )
             for each in row.members
         )
@@ -148,7 +148,7 @@ class Groups:
 
         async def attempt() -> dict[TopicPartition, int]:
             request = OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id=group_id, topics=None)])
-            answer = await self._ask(group_id, request, OffsetFetchResponse)
+            answer = await self.ask(group_id, request, OffsetFetchResponse)
             (row,) = answer.groups
             raise_for(row.error_code, None, f"offsets of group {group_id}")
             return {
@@ -162,20 +162,11 @@ class Groups:
 
     async def commit(self, group_id: str, offsets: Mapping[TopicPartition, int]) -> None:
         """Set the offsets of a group that has no members."""
-        by_topic: defaultdict[str, list[OffsetCommitRequestPartition]] = defaultdict(list)
-        for (topic, partition), offset in offsets.items():
-            by_topic[topic].append(
-                OffsetCommitRequestPartition(
-                    partition_index=partition, committed_offset=offset, committed_metadata=""
-                )
-            )
-        request = OffsetCommitRequest(
-            group_id=group_id,
-            topics=[OffsetCommitRequestTopic(name=name, partitions=rows) for name, rows in by_topic.items()],
-        )
+        await self.send_commit(group_id, commit_request(group_id, offsets))
 
+    async def send_commit(self, group_id: str, request: OffsetCommitRequest) -> None:
         async def attempt() -> None:
-            answer = await self._ask(group_id, request, OffsetCommitResponse)
+            answer = await self.ask(group_id, request, OffsetCommitResponse)
             for topic in answer.topics:
                 for each in topic.partitions:
                     raise_for(each.error_code, None, f"offset of {topic.name}-{each.partition_index}")
@@ -185,16 +176,26 @@ class Groups:
     async def delete(self, group_id: str) -> None:
         async def attempt() -> None:
             request = DeleteGroupsRequest(groups_names=[group_id])
-            (row,) = (await self._ask(group_id, request, DeleteGroupsResponse)).results
+            (row,) = (await self.ask(group_id, request, DeleteGroupsResponse)).results
             raise_for(row.error_code, None, f"group {group_id}")
 
         await self._cluster.retry(attempt)
 
-    async def _ask(self, group_id: str, request: Message, response_class: type[Response]) -> Response:
+    async def ask(
+        self,
+        group_id: str,
+        request: Message,
+        response_class: type[Response],
+        *,
+        timeout_ms: float | None = None,
+    ) -> Response:
+        """Ask the group's coordinator, once."""
         channel = await self._cluster.channel_to(await self._coordinator(group_id))
         # From version 10 on offsets are asked for by topic id; names say the same in one step less.
         by_name = isinstance(request, OffsetFetchRequest | OffsetCommitRequest)
-        return await channel.send(request, response_class, version_max=9 if by_name else None)
+        return await channel.send(
+            request, response_class, version_max=9 if by_name else None, timeout_ms=timeout_ms
+        )
 
     async def _coordinator(self, group_id: str) -> int:
         request = FindCoordinatorRequest(coordinator_keys=[group_id])
@@ -206,7 +207,30 @@ class Groups:
         return row.node_id
 
 
-def _partitions(assignment: bytes) -> tuple[TopicPartition, ...]:
+def commit_request(
+    group_id: str,
+    offsets: Mapping[TopicPartition, int],
+    *,
+    member_id: str = "",
+    generation_id: int = -1,
+) -> OffsetCommitRequest:
+    """Of a member in its generation, or (by default) from outside the group."""
+    by_topic: defaultdict[str, list[OffsetCommitRequestPartition]] = defaultdict(list)
+    for (topic, partition), offset in offsets.items():
+        by_topic[topic].append(
+            OffsetCommitRequestPartition(
+                partition_index=partition, committed_offset=offset, committed_metadata=""
+            )
+        )
+    return OffsetCommitRequest(
+        group_id=group_id,
+        member_id=member_id,
+        generation_id_or_member_epoch=generation_id,
+        topics=[OffsetCommitRequestTopic(name=name, partitions=rows) for name, rows in by_topic.items()],
+    )
+
+
+def assigned_partitions(assignment: bytes) -> tuple[TopicPartition, ...]:
     """What a classic consumer was assigned; nothing if the bytes say something else."""
     if len(assignment) < 2:
         return ()

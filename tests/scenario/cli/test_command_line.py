@@ -50,6 +50,19 @@ class Barnabas:
             return stderr.decode()
         return stdout.decode()
 
+    def complete(self, environment: dict[str, str]) -> str:
+        """What a shell gets when it asks for completions, as the script of `completion` makes it ask."""
+        entry = "from barnabas.cli.main import main; main()"
+        done = subprocess.run(
+            [sys.executable, "-c", entry],
+            env={**self._environment, **environment},
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=True,
+        )
+        return done.stdout
+
 
 @pytest.fixture
 def barnabas(bootstrap: str) -> Barnabas:
@@ -144,7 +157,7 @@ def test_consume_follows_until_it_is_interrupted(barnabas: Barnabas, topic: str)
             assert reader.stdout.readline() == f"{word}\n".encode()
         reader.send_signal(signal.SIGINT)
         stdout, stderr = reader.communicate(timeout=30)
-    assert (reader.returncode, stdout, stderr) == (0, b"", b"")
+    assert (reader.returncode, stdout, stderr) == (130, b"", b"")
 
 
 def test_produce_sends_lines_as_they_are_typed(barnabas: Barnabas, topic: str) -> None:
@@ -229,3 +242,73 @@ def test_two_brokers_do_not_share_an_address_or_a_directory(
         free = "PLAINTEXT://127.0.0.1:0"
         refused = barnabas("start", "--listener", free, "--data-dir", str(broker.data_directory), code=1)
         assert "another broker is running" in refused
+
+
+def test_partitions_show_offsets_and_sizes_and_lose_their_oldest_records(
+    barnabas: Barnabas, new_topic: TopicFactory
+) -> None:
+    topic = new_topic(partitions=2)
+    lines = "".join(json.dumps({"value": "v", "timestamp": 1_000_000 + each}) + "\n" for each in range(10))
+    barnabas("produce", topic, "--json", "--partition", "1", stdin=lines.encode())
+    empty, full = json.loads(barnabas("topic", "offsets", topic, "--json"))
+    assert empty == {"partition": 0, "start_offset": 0, "end_offset": 0, "size_bytes": 0}
+    assert (full["start_offset"], full["end_offset"], full["size_bytes"] > 0) == (0, 10, True)
+
+    one = ("records", "delete", topic, "--partition", "1", "--json")
+    assert json.loads(barnabas(*one, "--before-offset", "3")) == [{"partition": 1, "start_offset": 3}]
+    assert json.loads(barnabas(*one, "--before-time", "1000006")) == [{"partition": 1, "start_offset": 6}]
+    assert "OFFSET_OUT_OF_RANGE" in barnabas(*one, "--before-offset", "99", code=1)
+    everywhere = json.loads(barnabas("records", "delete", topic, "--all", "--json"))
+    assert everywhere == [{"partition": 0, "start_offset": 0}, {"partition": 1, "start_offset": 10}]
+    assert barnabas("topic", "offsets", topic).splitlines()[2].split()[1:3] == ["10", "10"]
+
+
+def test_a_group_divides_a_topic_and_remembers_where_it_stands(
+    barnabas: Barnabas, new_topic: TopicFactory
+) -> None:
+    topic = new_topic(partitions=2)
+    for partition in ("0", "1"):
+        barnabas("produce", topic, "--partition", partition, stdin=b"a\nb\nc\n")
+    member = ("consume", topic, "--group", f"readers-of-{topic}", "--from-beginning")
+    assert len(barnabas(*member, "--count", "4").split()) == 4
+    assert len(barnabas(*member, "--count", "2").split()) == 2
+    assert barnabas(*member, "--timeout", "1") == ""
+    with barnabas.start(*member) as one, barnabas.start(*member) as two:
+        # Only when both are members has each a partition to read.
+        group = f"readers-of-{topic}"
+        while len(json.loads(barnabas("group", "describe", group, "--json"))[0]["members"]) < 2:
+            pass
+        for partition, word in (("0", b"left\n"), ("1", b"right\n")):
+            barnabas("produce", topic, "--partition", partition, stdin=word)
+        assert one.stdout is not None
+        assert two.stdout is not None
+        assert {one.stdout.readline(), two.stdout.readline()} == {b"left\n", b"right\n"}
+        for reader in (one, two):
+            reader.send_signal(signal.SIGINT)
+        assert {reader.wait(30) for reader in (one, two)} == {130}
+    (about,) = json.loads(barnabas("group", "describe", group, "--json"))
+    assert (about["state"], [each["lag"] for each in about["offsets"]]) == ("Empty", [0, 0])
+
+
+def test_internal_topics_are_shown_when_asked_for(barnabas: Barnabas, topic: str) -> None:
+    barnabas("consume", topic, "--group", "maker-of-offsets", "--timeout", "0")
+    described = {each["name"] for each in json.loads(barnabas("topic", "describe", "--json"))}
+    assert topic in described
+    assert not any(name.startswith("__") for name in described)
+    everything = {each["name"] for each in json.loads(barnabas("topic", "describe", "--internal", "--json"))}
+    assert "__consumer_offsets" in everything
+
+
+def test_a_shell_completes_names(barnabas: Barnabas, topic: str) -> None:
+    def complete(*words: str, typed: str) -> list[str]:
+        environment = {
+            "_BARNABAS_COMPLETE": "bash_complete",
+            "COMP_WORDS": " ".join(["barnabas", *words, typed]),
+            "COMP_CWORD": str(len(words) + 1),
+        }
+        return [line.partition(",")[2] for line in barnabas.complete(environment).split()]
+
+    assert complete("topic", "describe", typed=topic[:-1]) == [topic]
+    assert complete("consume", typed=topic) == [topic]
+    assert complete("config", "get", "topic", topic, typed="retention.b") == ["retention.bytes"]
+    assert complete("consume", "--bootstrap", "127.0.0.1:1", typed=topic) == []

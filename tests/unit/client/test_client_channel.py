@@ -110,7 +110,7 @@ async def test_an_older_broker_is_asked_for_its_versions_again() -> None:
 
     async with scripted_broker({ApiKey.API_VERSIONS: old}) as broker:
         channel = await connect(broker)
-        assert asked == [4, 2]
+        assert asked == [5, 2]
         assert channel.api_versions == {ApiKey.API_VERSIONS: (0, 2)}
         await channel.finish()
 

@@ -1,0 +1,70 @@
+"""Names that a shell can complete: topics, groups and keys, asked of the broker while the user types.
+
+A broker that is not there, or slow, completes nothing: a prompt must not hang, nor show
+errors.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable, Sequence
+
+import click
+from click.shell_completion import CompletionItem
+
+from barnabas.cli.session import DEFAULT_BOOTSTRAP
+from barnabas.client.admin import Admin
+from barnabas.client.channel import Address
+from barnabas.client.cluster_client import ClusterClient, ClusterUnreachable
+from barnabas.client.groups import Groups
+from barnabas.core.clock import SystemClock
+from barnabas.core.errors import KafkaError
+
+PATIENCE_S = 2.0
+
+Ask = Callable[[ClusterClient], Awaitable[Sequence[str]]]
+
+
+def complete_topic(ctx: click.Context, _: click.Parameter, typed: str) -> list[CompletionItem]:
+    async def ask(cluster: ClusterClient) -> list[str]:
+        return [each.name for each in await Admin(cluster).list_topics() if not each.is_internal]
+
+    return _complete(ctx, typed, ask)
+
+
+def complete_group(ctx: click.Context, _: click.Parameter, typed: str) -> list[CompletionItem]:
+    async def ask(cluster: ClusterClient) -> list[str]:
+        return [each.group_id for each in await Groups(cluster).list()]
+
+    return _complete(ctx, typed, ask)
+
+
+def complete_key(_: click.Context, __: click.Parameter, typed: str) -> list[CompletionItem]:
+    """The keys of the broker's and of the topics' settings, which no broker needs to be asked for."""
+    from barnabas.node.config_keys import SECTIONS  # noqa: PLC0415 - only a completion needs the rows here
+    from barnabas.storage.log_config import TOPIC_KEYS  # noqa: PLC0415
+
+    known = {row.name for _, rows in SECTIONS for row in rows} | set(TOPIC_KEYS)
+    return [CompletionItem(each) for each in sorted(known) if each.startswith(typed)]
+
+
+def _complete(ctx: click.Context, typed: str, ask: Ask) -> list[CompletionItem]:
+    async def connected() -> Sequence[str]:
+        cluster = ClusterClient(_bootstrap(ctx), clock=SystemClock(), randomness=random.SystemRandom())
+        async with asyncio.timeout(PATIENCE_S), cluster:
+            return await ask(cluster)
+
+    try:
+        names = asyncio.run(connected())
+    except (KafkaError, ClusterUnreachable, TimeoutError, ValueError):
+        return []
+    return [CompletionItem(each) for each in sorted(names) if each.startswith(typed)]
+
+
+def _bootstrap(ctx: click.Context) -> tuple[Address, ...]:
+    """As the command itself would find it; a completion sees options before they are checked."""
+    text = ctx.params.get("bootstrap") or ctx.find_root().params.get("bootstrap") or DEFAULT_BOOTSTRAP
+    if not isinstance(text, str):
+        return tuple(text)
+    return tuple(Address.parse(part) for part in text.split(",") if part.strip())

@@ -1,0 +1,63 @@
+"""`barnabas records`: delete a topic's oldest records."""
+
+from __future__ import annotations
+
+import click
+
+from barnabas.cli.exits import Failure
+from barnabas.cli.moments import parse_timestamp
+from barnabas.cli.names import complete_topic
+from barnabas.cli.output import print_json, print_table
+from barnabas.cli.session import bootstrap_option, run
+from barnabas.client.channel import Address
+from barnabas.client.cluster_client import ClusterClient
+from barnabas.client.consumer import LATEST, list_offsets
+from barnabas.client.partition_sizes import delete_records
+
+
+@click.group()
+def records() -> None:
+    """Delete the oldest records of a topic."""
+
+
+@records.command()
+@click.argument("topic", shell_complete=complete_topic)
+@click.option("--before-offset", type=click.IntRange(min=0), metavar="N", help="Those before this offset.")
+@click.option("--before-time", metavar="ISO|MS", help="Those before the first of that time or later.")
+@click.option("--all", "everything", is_flag=True, help="All that are there now.")
+@click.option("--partition", "partitions", type=click.IntRange(min=0), multiple=True, metavar="N",
+    help="Only from this one; may be given several times.")  # fmt: skip
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@bootstrap_option
+def delete(
+    topic: str,
+    before_offset: int | None,
+    before_time: str | None,
+    everything: bool,
+    partitions: tuple[int, ...],
+    as_json: bool,
+    bootstrap: tuple[Address, ...],
+) -> None:
+    """Delete records from the beginning of TOPIC's partitions. They cannot be brought back."""
+    if sum((before_offset is not None, before_time is not None, everything)) != 1:
+        raise click.UsageError("say which: one of --before-offset, --before-time and --all")
+    since_ms = None if before_time is None else parse_timestamp(before_time, "--before-time")
+
+    async def action(cluster: ClusterClient) -> dict[int, int]:
+        found = await cluster.topic(topic)
+        indexes = sorted(set(partitions)) or [at.index for at in found.partitions]
+        if indexes[-1] >= len(found.partitions):
+            raise Failure(f"{topic} has partitions 0 to {len(found.partitions) - 1}, not {indexes[-1]}")
+        if before_offset is not None:
+            return await delete_records(cluster, topic, dict.fromkeys(indexes, before_offset))
+        before = await list_offsets(cluster, topic, indexes, LATEST)
+        if since_ms is not None:
+            later = await list_offsets(cluster, topic, indexes, since_ms)
+            before = {index: at if at >= 0 else before[index] for index, at in later.items()}
+        return await delete_records(cluster, topic, before)
+
+    starts = sorted(run(bootstrap, action).items())
+    if as_json:
+        print_json([{"partition": partition, "start_offset": start} for partition, start in starts])
+    else:
+        print_table(("partition", "begins at"), [(str(partition), str(start)) for partition, start in starts])

@@ -1,0 +1,240 @@
+"""One member of a consumer group that reads one topic, by the classic protocol.
+
+To join is to wait for the others: JoinGroup returns when everybody has come, and names a leader, which
+divides the partitions (here in ranges, as every Kafka client can) and hands them out with SyncGroup. From
+then on a heartbeat says that the member lives, and its answer when to join again. Offsets are committed under
+the generation in which they were read, so that a member which was taken for dead cannot move the group back.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
+from functools import partial
+from types import TracebackType
+from typing import Self, TypeVar
+
+from barnabas.client.cluster_client import ClusterClient, ClusterUnreachable, raise_for
+from barnabas.client.groups import Groups, assigned_partitions, commit_request
+from barnabas.core.errors import (
+    IllegalGeneration,
+    KafkaError,
+    MemberIdRequired,
+    RebalanceInProgress,
+    UnknownMemberId,
+)
+from barnabas.core.ids import TopicPartition
+from barnabas.protocol.messages.consumer_protocol import (
+    ConsumerProtocolAssignment,
+    ConsumerProtocolSubscription,
+)
+from barnabas.protocol.messages.consumer_protocol import TopicPartition as Assigned
+from barnabas.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from barnabas.protocol.messages.join_group import (
+    JoinGroupRequest,
+    JoinGroupRequestProtocol,
+    JoinGroupResponse,
+    JoinGroupResponseMember,
+)
+from barnabas.protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity
+from barnabas.protocol.messages.sync_group import (
+    SyncGroupRequest,
+    SyncGroupRequestAssignment,
+    SyncGroupResponse,
+)
+
+T = TypeVar("T")
+
+SESSION_TIMEOUT_MS = 45_000
+REBALANCE_TIMEOUT_MS = 60_000
+HEARTBEAT_INTERVAL_MS = 3_000
+CONSUMER = "consumer"
+RANGE = "range"
+VERSION_PREFIX = b"\0\0"
+"""Of what consumers say to each other: version 0 has all that is needed here."""
+
+_REJOIN = (IllegalGeneration, RebalanceInProgress, UnknownMemberId)
+
+
+class GroupMember:
+    """Use it as a context: leaving it leaves the group, so that the others need not wait for the session."""
+
+    def __init__(self, cluster: ClusterClient, group_id: str, topic: str) -> None:
+        self.must_rejoin = asyncio.Event()
+        """Set when the group's members change, or this one is no member any more."""
+        self._cluster = cluster
+        self._groups = Groups(cluster)
+        self._group_id = group_id
+        self._topic = topic
+        self._member_id = ""
+        self._generation_id = -1
+        self._heartbeats: asyncio.Task[None] | None = None
+        self._uncommitted: dict[int, int] = {}
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self._stop_heartbeats()
+        if self._member_id:
+            # Whoever is interrupted between reading and committing has still read.
+            with suppress(KafkaError, ClusterUnreachable):
+                await self.commit({})
+        if self._member_id:
+            request = LeaveGroupRequest(
+                group_id=self._group_id, members=[MemberIdentity(member_id=self._member_id)]
+            )
+            # The session ends by itself if the group cannot be told.
+            with suppress(KafkaError, ClusterUnreachable):
+                await self._groups.ask(self._group_id, request, LeaveGroupResponse)
+
+    async def join(self) -> list[int]:
+        """Enter the group, or come back to it; returns the partitions to read until `must_rejoin`."""
+        await self._stop_heartbeats()
+        while True:
+            try:
+                joined = await self._retrying(self._join)
+                partitions = await self._retrying(partial(self._sync, joined))
+            except _REJOIN as error:
+                if isinstance(error, UnknownMemberId):
+                    self._member_id = ""
+                continue
+            self.must_rejoin.clear()
+            self._heartbeats = asyncio.create_task(self._beat())
+            return partitions
+
+    async def commit(self, offsets: Mapping[int, int]) -> None:
+        """What was read before these offsets is done; a generation that is over commits nothing."""
+        self._uncommitted.update(offsets)
+        if not self._uncommitted:
+            return
+        by_partition = {
+            TopicPartition(self._topic, each): offset for each, offset in self._uncommitted.items()
+        }
+        request = commit_request(
+            self._group_id, by_partition, member_id=self._member_id, generation_id=self._generation_id
+        )
+        try:
+            await self._groups.send_commit(self._group_id, request)
+        except _REJOIN as error:
+            self._heard(error)
+        self._uncommitted.clear()
+
+    async def committed(self, partitions: Sequence[int]) -> dict[int, int]:
+        """Where the group stands in these partitions, as far as it stands anywhere."""
+        offsets = await self._groups.offsets(self._group_id)
+        found = {each: offsets.get(TopicPartition(self._topic, each)) for each in partitions}
+        return {each: offset for each, offset in found.items() if offset is not None}
+
+    async def _join(self) -> JoinGroupResponse:
+        subscription = VERSION_PREFIX + ConsumerProtocolSubscription(topics=[self._topic]).encode(0)
+        request = JoinGroupRequest(
+            group_id=self._group_id,
+            session_timeout_ms=SESSION_TIMEOUT_MS,
+            rebalance_timeout_ms=REBALANCE_TIMEOUT_MS,
+            member_id=self._member_id,
+            protocol_type=CONSUMER,
+            protocols=[JoinGroupRequestProtocol(name=RANGE, metadata=subscription)],
+        )
+        answer = await self._groups.ask(
+            self._group_id, request, JoinGroupResponse, timeout_ms=2 * REBALANCE_TIMEOUT_MS
+        )
+        if answer.error_code == MemberIdRequired.code:
+            self._member_id = request.member_id = answer.member_id
+            answer = await self._groups.ask(
+                self._group_id, request, JoinGroupResponse, timeout_ms=2 * REBALANCE_TIMEOUT_MS
+            )
+        raise_for(answer.error_code, None, f"joining group {self._group_id}")
+        self._member_id, self._generation_id = answer.member_id, answer.generation_id
+        return answer
+
+    async def _sync(self, joined: JoinGroupResponse) -> list[int]:
+        request = SyncGroupRequest(
+            group_id=self._group_id,
+            generation_id=self._generation_id,
+            member_id=self._member_id,
+            protocol_type=CONSUMER,
+            protocol_name=RANGE,
+            assignments=await self._divide(joined.members) if joined.leader == self._member_id else [],
+        )
+        answer = await self._groups.ask(
+            self._group_id, request, SyncGroupResponse, timeout_ms=2 * REBALANCE_TIMEOUT_MS
+        )
+        raise_for(answer.error_code, None, f"joining group {self._group_id}")
+        assigned = assigned_partitions(answer.assignment)
+        return [each.partition for each in assigned if each.topic == self._topic]
+
+    async def _divide(self, members: Sequence[JoinGroupResponseMember]) -> list[SyncGroupRequestAssignment]:
+        """As the leader: ranges of every topic, for those who asked for it."""
+        wanted: dict[str, list[str]] = {}
+        for each in sorted(members, key=lambda each: each.member_id):
+            subscription, _ = ConsumerProtocolSubscription.decode(each.metadata, 0, len(VERSION_PREFIX))
+            for topic in subscription.topics:
+                wanted.setdefault(topic, []).append(each.member_id)
+        shares: dict[str, list[Assigned]] = {each.member_id: [] for each in members}
+        for topic, member_ids in wanted.items():
+            count = len((await self._cluster.topic(topic)).partitions)
+            for member_id, partitions in in_ranges(count, member_ids).items():
+                shares[member_id].append(Assigned(topic=topic, partitions=partitions))
+        return [
+            SyncGroupRequestAssignment(
+                member_id=member_id,
+                assignment=VERSION_PREFIX + ConsumerProtocolAssignment(assigned_partitions=share).encode(0),
+            )
+            for member_id, share in shares.items()
+        ]
+
+    async def _beat(self) -> None:
+        request = HeartbeatRequest(
+            group_id=self._group_id, generation_id=self._generation_id, member_id=self._member_id
+        )
+        while not self.must_rejoin.is_set():
+            await asyncio.sleep(HEARTBEAT_INTERVAL_MS / 1_000)
+            try:
+                answer = await self._groups.ask(self._group_id, request, HeartbeatResponse)
+                raise_for(answer.error_code, None, f"group {self._group_id}")
+            except KafkaError as error:
+                self._heard(error)
+            except ClusterUnreachable:
+                continue  # the reader meets the same, and says so
+
+    def _heard(self, error: KafkaError) -> None:
+        if isinstance(error, UnknownMemberId):
+            self._member_id = ""
+        if isinstance(error, _REJOIN) or not error.retriable:
+            self.must_rejoin.set()
+
+    async def _stop_heartbeats(self) -> None:
+        if self._heartbeats is not None:
+            self._heartbeats.cancel()
+            await asyncio.gather(self._heartbeats, return_exceptions=True)
+            self._heartbeats = None
+
+    async def _retrying(self, attempt: Callable[[], Awaitable[T]]) -> T:
+        """Errors that pass are waited out, except those that mean to begin again from joining."""
+
+        async def guarded() -> T | KafkaError:
+            try:
+                return await attempt()
+            except _REJOIN as error:
+                return error
+
+        outcome = await self._cluster.retry(guarded)
+        if isinstance(outcome, KafkaError):
+            raise outcome
+        return outcome
+
+
+def in_ranges(partitions: int, member_ids: Sequence[str]) -> dict[str, list[int]]:
+    """Neighbouring partitions stay together; who comes first gets what does not divide."""
+    each, left = divmod(partitions, len(member_ids))
+    shares: dict[str, list[int]] = {}
+    first = 0
+    for place, member_id in enumerate(member_ids):
+        count = each + (place < left)
+        shares[member_id] = list(range(first, first + count))
+        first += count
+    return shares

@@ -1,0 +1,74 @@
+"""What lies in the partitions of a topic: their first and next offsets, and their size on disk."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from barnabas.client.cluster_client import ClusterClient, raise_for
+from barnabas.client.consumer import EARLIEST, LATEST, list_offsets
+from barnabas.protocol.messages.delete_records import (
+    DeleteRecordsPartition,
+    DeleteRecordsRequest,
+    DeleteRecordsResponse,
+    DeleteRecordsTopic,
+)
+from barnabas.protocol.messages.describe_log_dirs import (
+    DescribableLogDirTopic,
+    DescribeLogDirsRequest,
+    DescribeLogDirsResponse,
+)
+
+DELETE_TIMEOUT_MS = 30_000
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionSize:
+    partition: int
+    start_offset: int
+    end_offset: int
+    size_bytes: int
+
+
+async def partition_sizes(cluster: ClusterClient, topic: str) -> list[PartitionSize]:
+    """By partition; what compaction removed is within the offsets, and not in the size."""
+    partitions = (await cluster.topic(topic)).partitions
+    indexes = [each.index for each in partitions]
+    starts = await list_offsets(cluster, topic, indexes, EARLIEST)
+    ends = await list_offsets(cluster, topic, indexes, LATEST)
+    by_leader: defaultdict[int, list[int]] = defaultdict(list)
+    for each in partitions:
+        by_leader[each.leader_id].append(each.index)
+    sizes: dict[int, int] = {}
+    for leader, led in by_leader.items():
+        request = DescribeLogDirsRequest(topics=[DescribableLogDirTopic(topic=topic, partitions=led)])
+        answer = await cluster.send_to_broker(leader, request, DescribeLogDirsResponse)
+        for directory in answer.results:
+            for row in (row for each in directory.topics for row in each.partitions):
+                if not row.is_future_key:
+                    sizes[row.partition_index] = row.partition_size
+    return [PartitionSize(index, starts[index], ends[index], sizes.get(index, 0)) for index in indexes]
+
+
+async def delete_records(cluster: ClusterClient, topic: str, before: Mapping[int, int]) -> dict[int, int]:
+    """Delete what lies before an offset in each partition; returns their new first offsets."""
+
+    async def attempt() -> dict[int, int]:
+        found = await cluster.topic(topic)
+        by_leader: defaultdict[int, list[DeleteRecordsPartition]] = defaultdict(list)
+        for index, offset in before.items():
+            row = DeleteRecordsPartition(partition_index=index, offset=offset)
+            by_leader[found.partitions[index].leader_id].append(row)
+        starts: dict[int, int] = {}
+        for leader, rows in by_leader.items():
+            request = DeleteRecordsRequest(
+                topics=[DeleteRecordsTopic(name=topic, partitions=rows)], timeout_ms=DELETE_TIMEOUT_MS
+            )
+            answer = await cluster.send_to_broker(leader, request, DeleteRecordsResponse)
+            for at in answer.topics[0].partitions:
+                raise_for(at.error_code, None, f"deleting from partition {at.partition_index} of {topic}")
+                starts[at.partition_index] = at.low_watermark
+        return starts
+
+    return await cluster.retry(attempt)
