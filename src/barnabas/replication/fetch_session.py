@@ -7,7 +7,8 @@ next epoch, so a lost or repeated request is noticed and the reader starts over.
 A session of a follower does not even look at partitions without news: see `fetch_news`.
 
 A session costs memory, so their number is bounded. When all slots are taken, a new session
-replaces one that has not been used for a while, or a smaller one.
+replaces one that has not been used for a while, or a smaller one. A follower's session counts for more than
+any consumer's: consumers, however many, cannot make replication expensive.
 """
 
 from __future__ import annotations
@@ -244,7 +245,8 @@ class FetchSessions:
     def _open(
         self, asks: Sequence[FetchPartition], board: NewsBoard | None, *, uses_topic_ids: bool
     ) -> FetchSession | None:
-        if len(self._sessions) >= self._slots_max and not self._make_room(len(asks)):
+        is_from_follower = board is not None
+        if len(self._sessions) >= self._slots_max and not self._make_room(is_from_follower, len(asks)):
             return None
         session_id = NO_SESSION
         while session_id == NO_SESSION or session_id in self._sessions:
@@ -254,19 +256,23 @@ class FetchSessions:
         self._sessions[session_id] = session
         return session
 
-    def _make_room(self, size: int) -> bool:
+    def _make_room(self, is_from_follower: bool, size: int) -> bool:
         if not self._sessions:
             return False
         oldest = min(self._sessions.values(), key=lambda session: session.last_used_ms)
         if self._clock.monotonic_ms() - oldest.last_used_ms > IDLE_BEFORE_EVICTION_MS:
             victim = oldest
         else:
-            victim = min(self._sessions.values(), key=lambda session: len(session.partitions))
-            if len(victim.partitions) >= size:
+            victim = min(self._sessions.values(), key=_weight)
+            if _weight(victim) >= (is_from_follower, size):
                 return False
         self._close(victim.id)
         self._evictions.value += 1
         return True
+
+
+def _weight(session: FetchSession) -> tuple[bool, int]:
+    return session.board is not None, len(session.partitions)
 
 
 def next_epoch(epoch: int) -> int:

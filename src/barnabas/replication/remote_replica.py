@@ -42,9 +42,9 @@ class RemoteReplica:
 
     def reset(self, now_ms: float, leader_end_offset: int, *, is_new_epoch: bool, is_in_sync: bool) -> None:
         """This broker leads (again): what a former epoch knew of the follower's log counts no more,
-        a member of the ISR gets the full time to show that it keeps up, and nobody waits for others."""
+        a member of the ISR gets the full time to show that it keeps up, and nobody waits for others.
+        An earlier life of the follower stays over."""
         if is_new_epoch:
-            self.broker_epoch = NO_BROKER_EPOCH
             self.end_offset = self.start_offset = NO_OFFSET
         self._last_fetch_leader_end_offset = leader_end_offset
         self._last_fetch_ms = self.last_caught_up_ms = now_ms if is_in_sync else NEVER

@@ -7,6 +7,7 @@ from barnabas.core.errors import FetchSessionIdNotFound, FetchSessionTopicIdErro
 from barnabas.core.ids import ZERO_UUID, Uuid
 from barnabas.core.metrics import Metrics
 from barnabas.core.regions import FileRegion
+from barnabas.replication.fetch_news import NewsBoard
 from barnabas.replication.fetch_session import (
     EPOCH_MAX,
     IDLE_BEFORE_EVICTION_MS,
@@ -147,6 +148,24 @@ def test_when_all_slots_are_taken_only_a_larger_session_gets_in() -> None:
     assert sessions.full(ask("x")).session_id == 0
     assert sessions.full(ask("x"), ask("y")).session_id > 0
     sessions.next(large.session_id, 1)
+
+
+def test_a_follower_gets_in_and_no_consumer_takes_its_place() -> None:
+    clock = ManualClock()
+    cache = FetchSessions(1, clock, random.Random(1), Metrics(), NewsBoard())
+
+    def open_session(*asks: FetchPartition, is_from_follower: bool) -> int:
+        context = cache.context(0, 0, asks, (), uses_topic_ids=False, is_from_follower=is_from_follower)
+        return context.session_id
+
+    assert open_session(ask("a"), ask("b"), is_from_follower=False) > 0
+    follower = open_session(ask("a"), is_from_follower=True)
+    assert follower > 0, "however large the consumer's is"
+    assert open_session(ask("a"), ask("b"), ask("c"), is_from_follower=False) == 0
+    assert open_session(ask("a"), is_from_follower=True) == 0
+    assert open_session(ask("a"), ask("b"), is_from_follower=True) not in (0, follower), "a larger one"
+    clock.advance(IDLE_BEFORE_EVICTION_MS + 1)
+    assert open_session(ask("a"), is_from_follower=False) > 0, "nobody uses the follower's any more"
 
 
 def test_an_idle_session_makes_room_for_any_other() -> None:

@@ -146,6 +146,9 @@ def test_an_earlier_life_of_a_follower_is_refused(replicas: Replicas) -> None:
     partition.update_follower(OTHER, 0, 0, broker_epoch=8)
     with pytest.raises(NotLeaderOrFollower):
         partition.update_follower(OTHER, 0, 0, broker_epoch=7)
+    lead(replicas, epoch=1)
+    with pytest.raises(NotLeaderOrFollower):
+        partition.update_follower(OTHER, 0, 0, broker_epoch=7)
 
 
 def test_a_burst_of_appends_makes_nobody_lag() -> None:

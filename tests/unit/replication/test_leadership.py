@@ -13,7 +13,7 @@ from barnabas.protocol.messages.leader_and_isr import (
     LeaderAndIsrRequest,
     LeaderAndIsrTopicState,
 )
-from tests.unit.replication.support import ME, OTHER, TOPIC_ID, ZERO, Replicas, at, is_answered
+from tests.unit.replication.support import ME, OTHER, TOPIC_ID, ZERO, Replicas, at, fetch_params, is_answered
 from tests.unit.storage.support import batch
 
 BOTH = (ME, OTHER)
@@ -77,6 +77,41 @@ def test_a_leader_that_has_written_nothing_knows_where_the_epochs_before_it_ende
     assert partition.end_offset_for_epoch(5) == (2, 2), "nobody wrote between 2 and 7"
     assert partition.end_offset_for_epoch(2) == (2, 2)
     assert partition.end_offset_for_epoch(8) == (-1, -1)
+
+
+@pytest.mark.parametrize(
+    ("last_epoch", "offset", "diverging"),
+    [
+        pytest.param(0, 2, None, id="one history"),
+        pytest.param(0, 3, (0, 2), id="it has more of an epoch than we"),
+        pytest.param(3, 2, (0, 2), id="it has an epoch that we have not, though it is no longer than ours"),
+        pytest.param(3, 1, (0, 2), id="it has an epoch that we have not, and is shorter"),
+        pytest.param(5, 3, None, id="one history, with the present epoch"),
+    ],
+)
+def test_a_tail_that_is_not_ours_is_found_by_its_epoch(
+    replicas: Replicas, last_epoch: int, offset: int, diverging: tuple[int, int] | None
+) -> None:
+    partition = replicas.lead(epoch=0, isr=BOTH)
+    replicas.append(partition)
+    replicas.append(partition)
+    replicas.lead(epoch=5, isr=BOTH)
+    replicas.append(partition)
+    (read,) = replicas.read(fetch_params(replica_id=OTHER), [at(offset, last_fetched_epoch=last_epoch)])
+    assert read.diverging_epoch == diverging
+    known = partition.followers[OTHER].end_offset
+    assert known == (offset if diverging is None else -1), "what is not ours does not count"
+
+
+def test_a_fetch_that_waited_gets_nothing_for_a_replica_that_is_none_any_more(replicas: Replicas) -> None:
+    partition = replicas.lead(isr=BOTH)
+    replicas.append(partition)
+    params = fetch_params(replica_id=OTHER)
+    (read,) = replicas.read(params, [at(0)], is_first_try=False)
+    assert read.records is not None
+    replicas.lead(epoch=1, replicas=(ME,))
+    (read,) = replicas.read(params, [at(0)], is_first_try=False)
+    assert (read.error_code, read.records) == (NotLeaderOrFollower.code, None)
 
 
 def test_a_leader_of_an_empty_log_agrees_with_any_former_epoch(replicas: Replicas) -> None:
