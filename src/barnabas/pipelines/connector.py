@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame
 
 import pyspark_barnabas
 from barnabas.pipelines.run import PipelineFailed, Run
@@ -108,13 +108,3 @@ def wants_headers(part: Part, run: Run) -> bool:
 
 def client_options(given: Mapping[str, str]) -> dict[str, str]:
     return {name if name.startswith("kafka.") else f"kafka.{name}": value for name, value in given.items()}
-
-
-def require_class(spark: SparkSession, name: str, what: str, package: str) -> None:
-    """Say what to add to the class path, rather than let Spark say what it did not find."""
-    try:
-        spark._jvm.java.lang.Thread.currentThread().getContextClassLoader().loadClass(name)  # type: ignore[union-attr]
-    except Exception:  # noqa: BLE001 - Py4J wraps ClassNotFoundException in a class of its own
-        raise PipelineFailed(
-            f"{what} is not on Spark's class path; add {package} to spark.jars.packages"
-        ) from None

@@ -353,7 +353,7 @@ class _Check:
         updates = [
             at for at, part in enumerate(transforms) if part.type == "window" and part["emit"] == "updates"
         ]
-        if updates and sink.type in ("files", "delta", "iceberg"):
+        if updates and sink.type == "files":
             self.complain(
                 ("transforms", updates[0]), f"sink {sink.type} only adds rows; expected emit: final"
             )

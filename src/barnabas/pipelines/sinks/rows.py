@@ -67,28 +67,7 @@ CONSOLE = Plugin(
     "barnabas.pipelines.sinks.console:write", primary="rows", connect_class="ConsoleSink",
 )  # fmt: skip
 
-_TABLE = (
-    Option("path", Kind.TEXT, None, "Directory of the table."),
-    Option("table", Kind.TEXT, None, "Name of the table in the catalogue."),
-    Option("partition_by", Kind.LIST, None, "Columns that become directories."),
-    Option("format_options", Kind.MAP, None, "Further options of the table format."),
-)
+SINKS = {plugin.name: plugin for plugin in (TOPIC, FILES, JDBC, CONSOLE)}
 
-
-def _table_complaints(options: Mapping[str, Value]) -> list[str]:
-    if bool(options.get("path")) == bool(options.get("table")):
-        return ["a table sink takes exactly one of 'path' and 'table'"]
-    return []
-
-
-DELTA = Plugin("sink", "delta", "A Delta Lake table; needs its jar on Spark's class path.", _TABLE,
-               "barnabas.pipelines.sinks.tables:write_delta", primary="path", connect_class="DeltaSink",
-               check=_table_complaints)  # fmt: skip
-ICEBERG = Plugin("sink", "iceberg", "An Iceberg table; needs its jar on Spark's class path.", _TABLE,
-                 "barnabas.pipelines.sinks.tables:write_iceberg", primary="table", connect_class="IcebergSink",
-                 check=_table_complaints)  # fmt: skip
-
-SINKS = {plugin.name: plugin for plugin in (TOPIC, FILES, JDBC, CONSOLE, DELTA, ICEBERG)}
-
-EXACTLY_ONCE_SINKS = frozenset({"topic", "files", "jdbc", "delta"})
+EXACTLY_ONCE_SINKS = frozenset({"topic", "files", "jdbc"})
 """Sinks that recognise a micro-batch they have seen; all others may write one twice."""
