@@ -35,7 +35,7 @@ from barnabas.handlers.context import RequestContext
 from barnabas.handlers.leader_hints import add_leader_hints
 from barnabas.handlers.registry import Api
 from barnabas.handlers.topic_ids import topic_name
-from barnabas.handlers.transactional_produce import NONE_REFUSED, Refused, admit_transactional
+from barnabas.handlers.transactional_produce import Admission, admit_transactional
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.messages.produce import (
     BatchIndexAndErrorMessage,
@@ -90,16 +90,18 @@ class _Outcome:
 
 def handle_produce(request: ProduceRequest, context: RequestContext) -> None:
     if request.transactional_id is None:
-        _append_and_answer(request, context, NONE_REFUSED)
+        _append_and_answer(request, context, None)
     else:
-        admit_transactional(request, context, lambda refused: _append_and_answer(request, context, refused))
+        admit_transactional(
+            request, context, lambda admission: _append_and_answer(request, context, admission)
+        )
 
 
-def _append_and_answer(request: ProduceRequest, context: RequestContext, refused: Refused) -> None:
+def _append_and_answer(request: ProduceRequest, context: RequestContext, admission: Admission | None) -> None:
     """The producer is answered first, then the readers that its records wake up."""
     replicas = context.broker.replicas
     required_acks = request.acks
-    outcome = _append_all(request, context, refused)
+    outcome = _append_all(request, context, admission)
     if required_acks == 0:
         if outcome.failed:
             context.exchange.close("a produce request with acks=0 failed")
@@ -124,7 +126,7 @@ def _answer(response: ProduceResponse, context: RequestContext) -> None:
     context.respond(response)
 
 
-def _append_all(request: ProduceRequest, context: RequestContext, refused: Refused) -> _Outcome:
+def _append_all(request: ProduceRequest, context: RequestContext, admission: Admission | None) -> _Outcome:
     outcome = _Outcome()
     required_acks = request.acks
     by_id = context.api_version >= 13
@@ -145,7 +147,7 @@ def _append_all(request: ProduceRequest, context: RequestContext, refused: Refus
             try:
                 if refusal is not None:
                     raise refusal
-                partition, info = _append(name, data, required_acks, context, refused)
+                partition, info = _append(name, data, required_acks, context, admission)
             except Exception as error:  # noqa: BLE001 - each partition has its own answer
                 outcome.failed = True
                 answers.append(_refused(data, error, name, context.broker.replicas))
@@ -183,7 +185,7 @@ def _append(
     data: PartitionProduceData,
     required_acks: int,
     context: RequestContext,
-    refused: Refused,
+    admission: Admission | None,
 ) -> tuple[Partition, AppendInfo]:
     if not -1 <= required_acks <= 1:
         raise InvalidRequiredAcks(f"acks must be -1, 0 or 1, not {required_acks}")
@@ -196,10 +198,8 @@ def _append(
         raise InvalidRecord("a produce request has one record batch per partition, this one has none")
     assert isinstance(records, memoryview)
     partition = context.broker.replicas.partition(topic, data.index)
-    if refused:
-        error = refused.get(partition.topic_partition)
-        if error is not None:
-            raise error
+    if admission is not None:
+        admission.check(partition.topic_partition, records)
     if context.api_version < 7:
         records = _from_old_producer(records, context.api_version, partition)
     return partition, partition.append(records, required_acks)

@@ -14,7 +14,7 @@ the connection waits, so that the producer's next request cannot overtake this o
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import NamedTuple
 
 from barnabas.coordinator.transaction.rules import ProducerIdAndEpoch
@@ -45,36 +45,53 @@ Refused = Mapping[TopicPartition, KafkaError]
 NONE_REFUSED: Refused = {}
 
 
-class _Unchecked(NamedTuple):
-    """The partitions that the coordinator has to be asked about, and who writes to them."""
+class Admission:
+    """Which of the request's partitions may be written to, asked when that is done."""
 
-    partitions: list[TopicPartition]
-    producers: set[ProducerIdAndEpoch]
+    __slots__ = ("_refused", "_verification")
+
+    def __init__(self, refused: Refused, verification: Verification | None) -> None:
+        self._refused = refused
+        self._verification = verification
+
+    def check(self, topic_partition: TopicPartition, records: memoryview) -> None:
+        error = self._refused.get(topic_partition)
+        if error is not None:
+            raise error
+        if self._verification is not None and _is_transactional(records):
+            self._verification.check(topic_partition)
+
+
+class _Write(NamedTuple):
+    """A transactional write of the request to a partition that is led here."""
+
+    partition: TopicPartition
+    producer: ProducerIdAndEpoch
+    is_ongoing: bool
 
 
 def admit_transactional(
-    request: ProduceRequest, context: RequestContext, admit: Callable[[Refused], None]
+    request: ProduceRequest, context: RequestContext, admit: Callable[[Admission | None], None]
 ) -> None:
-    """Call `admit` with the partitions that may not be written to, now or later."""
-    unchecked = _unchecked(request, context)
-    if not unchecked.partitions:
-        admit(NONE_REFUSED)
+    """Call `admit`, now or later; with nothing where every write is known to be part of its transaction."""
+    writes = list(_writes(request, context))
+    unchecked = [each for each in writes if not each.is_ongoing]
+    if not unchecked:
+        admit(None)
         return
-    if len(unchecked.producers) > 1:
+    partitions = [each.partition for each in unchecked]
+    producer, *others = {each.producer for each in unchecked}
+    if others:
         error = InvalidProducerIdMapping("the records of one request come from several producers")
-        admit(dict.fromkeys(unchecked.partitions, error))
+        admit(Admission(dict.fromkeys(partitions, error), None))
         return
-    (producer,) = unchecked.producers
-    verification = Verification(context.broker.replicas, producer)
-    for each in unchecked.partitions:
-        verification.begin(each)
-
-    def admit_verified(refused: Refused) -> None:
-        void = [each for each in unchecked.partitions if each not in refused and verification.is_void(each)]
-        admit({**refused, **dict.fromkeys(void, _not_in_transaction(context))} if void else refused)
-
-    answer = _Answer(admit_verified)
-    _ask(request, context, unchecked.partitions, producer, answer)
+    verification = None
+    if _is_verified(context):
+        verification = Verification(context.broker.replicas, _not_in_transaction(context))
+        for each in writes:
+            verification.begin(each.partition, each.producer)
+    answer = _Answer(lambda refused: admit(Admission(refused, verification)))
+    _ask(request, context, partitions, producer, answer)
     if not answer.is_given:
         _keep_records(request)
         context.exchange.hold()
@@ -106,8 +123,7 @@ class _Answer:
             self._admit(self._refused)
 
 
-def _unchecked(request: ProduceRequest, context: RequestContext) -> _Unchecked:
-    found = _Unchecked([], set())
+def _writes(request: ProduceRequest, context: RequestContext) -> Iterator[_Write]:
     replicas = context.broker.replicas
     by_id = context.api_version >= VERSION_WITH_TOPIC_IDS
     for topic in request.topic_data:
@@ -116,22 +132,29 @@ def _unchecked(request: ProduceRequest, context: RequestContext) -> _Unchecked:
             continue
         for data in topic.partition_data:
             records = data.records
-            if (
-                not isinstance(records, memoryview)
-                or len(records) < HEADER_BYTES
-                or records[MAGIC_AT] != MAGIC
-                or not records[ATTRIBUTES_AT + 1] & TRANSACTIONAL_FLAG
-            ):
+            if not isinstance(records, memoryview) or not _is_transactional(records):
                 continue
             producer = ProducerIdAndEpoch(*_PRODUCER.unpack_from(records, PRODUCER_ID_AT))
             try:
                 log = replicas.partition(name, data.index).log
             except KafkaError:
                 continue  # the append will say so
-            if not log.has_ongoing_transaction(*producer):
-                found.partitions.append(TopicPartition(name, data.index))
-                found.producers.add(producer)
-    return found
+            yield _Write(TopicPartition(name, data.index), producer, log.has_ongoing_transaction(*producer))
+
+
+def _is_transactional(records: memoryview) -> bool:
+    return (
+        len(records) >= HEADER_BYTES
+        and records[MAGIC_AT] == MAGIC
+        and bool(records[ATTRIBUTES_AT + 1] & TRANSACTIONAL_FLAG)
+    )
+
+
+def _is_verified(context: RequestContext) -> bool:
+    return (
+        context.api_version >= VERSION_WITH_IMPLICIT_ADD
+        or context.broker.settings.transaction_partition_verification_enable
+    )
 
 
 def _not_in_transaction(context: RequestContext) -> KafkaError:
@@ -162,7 +185,7 @@ def _ask(
         membership.add_partitions(
             transactional_id, producer, partitions, added, client_transaction_version=EPOCH_BUMP_VERSION
         )
-    elif context.broker.settings.transaction_partition_verification_enable:
+    elif _is_verified(context):
         membership.verify(transactional_id, producer, partitions, verified, refuse)
     else:
         answer.give(NONE_REFUSED)

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from contextlib import suppress
 
 from barnabas.coordinator.group.coordinator import OFFSETS_TOPIC
+from barnabas.coordinator.runtime import as_coordinator_error
 from barnabas.coordinator.transaction.rules import ProducerIdAndEpoch
 from barnabas.coordinator.transaction.settings import EPOCH_BUMP_VERSION
 from barnabas.core.errors import (
@@ -109,16 +110,14 @@ def _commit(
     producer = ProducerIdAndEpoch(request.producer_id, request.producer_epoch)
     partition = TopicPartition(OFFSETS_TOPIC, broker.groups.partition_for(request.group_id))
 
-    verification = Verification(broker.replicas, producer)
-    with suppress(KafkaError):  # the group's coordinator will say so
-        verification.begin(partition)
-
-    def refuse_outside() -> None:
-        refuse(not_in_transaction(knows_abortable=context.api_version >= VERSION_WITH_ABORTABLE))
+    outside = not_in_transaction(knows_abortable=context.api_version >= VERSION_WITH_ABORTABLE)
+    verification = Verification(broker.replicas, outside)
 
     def commit() -> None:
-        if verification.is_void(partition):
-            refuse_outside()
+        try:
+            verification.check(partition)
+        except KafkaError as error:
+            refuse(as_coordinator_error(error))
         else:
             broker.groups.commit_transactional_offsets(request, context.api_version, respond)
 
@@ -126,8 +125,10 @@ def _commit(
         commit() if error is None else refuse(error)
 
     def verified(missing: frozenset[TopicPartition]) -> None:
-        refuse_outside() if missing else commit()
+        refuse(outside) if missing else commit()
 
+    with suppress(KafkaError):  # who it is that asks is looked at first
+        verification.begin(partition, producer)
     if context.api_version >= VERSION_WITH_EPOCH_BUMP:
         broker.transaction_membership.add_partitions(
             request.transactional_id,

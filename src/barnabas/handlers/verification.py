@@ -5,44 +5,53 @@ transaction before the answer is here, and the marker may be in the log already:
 transaction that nobody ends. So a guard is taken from the log before the question leaves, and looked at when
 the write is made (KIP-890). Nothing comes between that look and the append, since both are one turn of the
 loop.
+
+A request waits as a whole. So guards are taken for all of its partitions, also for those whose transaction is
+open and which nobody was asked about; and one that was not led here when the request came is not written to
+when it is.
 """
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from barnabas.coordinator.transaction.rules import ProducerIdAndEpoch
-from barnabas.core.errors import KafkaError
+from barnabas.core.errors import KafkaError, NotLeaderOrFollower
 from barnabas.core.ids import TopicPartition
 from barnabas.replication.replica_manager import ReplicaManager
 from barnabas.storage.producer_state import VerificationGuard
 
 
+class _Guarded(NamedTuple):
+    producer: ProducerIdAndEpoch
+    guard: VerificationGuard
+
+
 class Verification:
-    """The partitions that one producer's write waits for."""
+    """The partitions of a request that waits, each with who writes to it."""
 
-    __slots__ = ("_guards", "_producer", "_replicas")
+    __slots__ = ("_guarded", "_outside", "_replicas")
 
-    def __init__(self, replicas: ReplicaManager, producer: ProducerIdAndEpoch) -> None:
+    def __init__(self, replicas: ReplicaManager, outside: KafkaError) -> None:
+        """`outside` is what a write hears whose transaction has ended."""
         self._replicas = replicas
-        self._producer = producer
-        self._guards: dict[TopicPartition, VerificationGuard] = {}
+        self._outside = outside
+        self._guarded: dict[TopicPartition, _Guarded] = {}
 
-    def begin(self, topic_partition: TopicPartition) -> None:
-        """The coordinator is going to be asked about a partition that is led here."""
+    def begin(self, topic_partition: TopicPartition, producer: ProducerIdAndEpoch) -> None:
+        """The request is going to wait; raises if the partition is not here."""
         log = self._replicas.partition(*topic_partition).log
-        self._guards[topic_partition] = log.producers.guard(self._producer.producer_id)
+        self._guarded[topic_partition] = _Guarded(producer, log.producers.guard(producer.producer_id))
 
-    def is_void(self, topic_partition: TopicPartition) -> bool:
-        """Whether what the coordinator said is about a transaction that is over in this log.
-
-        A transaction that is open in the log was verified by whoever opened it."""
-        guard = self._guards.get(topic_partition)
-        if guard is None:
-            return False
-        try:
-            producers = self._replicas.partition(*topic_partition).log.producers
-        except KafkaError:
-            return False  # the append will say so
-        return not (
-            producers.stands(self._producer.producer_id, guard)
-            or producers.has_ongoing_transaction(*self._producer)
-        )
+    def check(self, topic_partition: TopicPartition) -> None:
+        """Raise unless the partition may be written to now."""
+        guarded = self._guarded.get(topic_partition)
+        if guarded is None:
+            raise NotLeaderOrFollower(f"{topic_partition} was not led here when the request came")
+        producers = self._replicas.partition(*topic_partition).log.producers
+        # A transaction that is open in the log was verified by whoever opened it.
+        if not (
+            producers.stands(guarded.producer.producer_id, guarded.guard)
+            or producers.has_ongoing_transaction(*guarded.producer)
+        ):
+            raise self._outside

@@ -24,6 +24,7 @@ from barnabas.core.errors import (
     error_for,
 )
 from barnabas.core.ids import NO_LEADER, BrokerId, TopicPartition
+from barnabas.core.sweeping import complain
 from barnabas.node.peers import Peers
 from barnabas.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnRequest,
@@ -76,11 +77,16 @@ class ClusterTransactionMembership:
                 codes = await self._ask(
                     coordinator_id, transactional_id, producer, partitions, verify_only=False
                 )
-            except KafkaError as error:
+            except Exception as error:  # noqa: BLE001 - the producer waits for an answer, whatever it is
                 done(_unavailable(error))
                 return
             refused = next((code for code in codes.values() if code != NONE), NONE)
-            done(error_for(refused) if refused else None)
+            if refused:
+                done(error_for(refused))
+            elif any(each not in codes for each in partitions):
+                done(CoordinatorNotAvailable("the coordinator has not answered for every partition"))
+            else:
+                done(None)
 
         self._start(ask())
 
@@ -102,7 +108,7 @@ class ClusterTransactionMembership:
                 codes = await self._ask(
                     coordinator_id, transactional_id, producer, partitions, verify_only=True
                 )
-            except KafkaError as error:
+            except Exception as error:  # noqa: BLE001 - the producer waits for an answer, whatever it is
                 refuse(_unavailable(error))
                 return
             others = [code for code in codes.values() if code not in (NONE, TransactionAbortable.code)]
@@ -165,6 +171,9 @@ class ClusterTransactionMembership:
         future.add_done_callback(self._asking.discard)
 
 
-def _unavailable(error: KafkaError) -> KafkaError:
+def _unavailable(error: Exception) -> KafkaError:
     """That the coordinator could not be asked is no fault of the producer's."""
-    return CoordinatorNotAvailable(error.message)
+    if isinstance(error, KafkaError):
+        return CoordinatorNotAvailable(error.message)
+    complain("asking a transaction coordinator", "", error)
+    return CoordinatorNotAvailable("the coordinator could not be asked")

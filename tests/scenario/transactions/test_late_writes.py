@@ -11,7 +11,10 @@ import pytest
 
 from barnabas.client.channel import Channel
 from barnabas.coordinator.transaction.coordinator import TransactionCoordinator
+from barnabas.core.errors import NotLeaderOrFollower, name_of
 from barnabas.node.transactions import LocalMarkers
+from barnabas.protocol.messages.produce import ProduceRequest, ProduceResponse
+from barnabas.replication.replica_manager import ReplicaManager
 from tests.scenario.transactions.test_transactional_requests import (
     DEADLINE_S,
     SETTINGS,
@@ -141,6 +144,60 @@ async def test_a_write_that_was_verified_before_the_end_comes_too_late_after_it(
     assert await writing == refusal
     assert await is_all_decided(broker), "a transaction is open that nobody will end"
     assert await committed(broker) == []
+
+
+def to_both(producer: HandProducer, first: bytes, second: bytes) -> ProduceRequest:
+    request = producer.produce_request("topic", first)
+    request.topic_data += producer.produce_request("topic", second, partition=1).topic_data
+    return request
+
+
+async def test_what_waits_beside_an_open_transaction_comes_too_late_with_it(
+    broker: InProcessBroker, producer: HandProducer, late: HandProducer, coordinator_answers: Held
+) -> None:
+    """Nobody was asked about the partition in which the transaction is open, but the request waits as one."""
+    assert await producer.add("topic", 0, 1) == "NONE"
+    assert await late.produce("topic", b"in time") == "NONE"
+    coordinator_answers.is_holding = True
+    request = to_both(late, b"late", b"late")
+    writing = asyncio.create_task(late.channel.send(request, ProduceResponse, version_max=V1_PRODUCE))
+    await coordinator_answers.until_held()
+    coordinator_answers.is_holding = False
+    assert await producer.end(commit=True, version=V1_END) == "NONE"
+    await until_state(broker, "CompleteCommit")
+    coordinator_answers.release()
+    codes = [each.partition_responses[0].error_code for each in (await writing).responses]
+    assert [name_of(code) for code in codes] == ["TRANSACTION_ABORTABLE"] * 2
+    for partition in (0, 1):
+        part = await broker.fetch("topic", 0, partition=partition, max_wait_ms=0, isolation_level=1)
+        assert part.last_stable_offset == part.high_watermark
+    assert await committed(broker) == [b"in time"]
+
+
+async def test_a_partition_that_is_led_here_only_since_the_request_came_is_not_written_to(
+    broker: InProcessBroker,
+    producer: HandProducer,
+    late: HandProducer,
+    coordinator_answers: Held,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    assert await producer.add("topic", 0, 1) == "NONE"
+    find, is_led = ReplicaManager.partition, False
+
+    def partition(self: Any, topic: str, number: int) -> Any:
+        if (topic, number) == ("topic", 1) and not is_led:
+            raise NotLeaderOrFollower("not yet")
+        return find(self, topic, number)
+
+    monkeypatch.setattr(ReplicaManager, "partition", partition)
+    coordinator_answers.is_holding = True
+    request = to_both(late, b"0", b"1")
+    writing = asyncio.create_task(late.channel.send(request, ProduceResponse, version_max=V1_PRODUCE))
+    await coordinator_answers.until_held()
+    is_led = True
+    coordinator_answers.release()
+    codes = [each.partition_responses[0].error_code for each in (await writing).responses]
+    assert [name_of(code) for code in codes] == ["NONE", "NOT_LEADER_OR_FOLLOWER"]
 
 
 async def test_a_write_that_joined_a_transaction_comes_too_late_after_its_end(

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from barnabas.coordinator.decision import Decision
 from barnabas.coordinator.transaction.metadata import TransactionMetadata, fenced, prepared
 from barnabas.coordinator.transaction.records import TransactionRecord
-from barnabas.coordinator.transaction.shard import PREPARE_ROOM_BYTES
+from barnabas.coordinator.transaction.shard import PREPARE_ROOM_BYTES, TransactionShard
 from barnabas.coordinator.transaction.states import (
     AT_REST,
     ONGOING,
@@ -328,6 +329,26 @@ def test_an_open_transaction_of_the_highest_epoch_is_aborted_under_it(version: i
     (marker,) = (marker for _, marker in t.markers.written if marker.producer_epoch == 32_767)
     assert marker.transaction_version < V2, "the partition would take it for a late one"
     assert t.init() == (1000, 0), "a new producer id, the first that this test gives"
+
+
+def test_a_completion_that_fails_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[str] = []
+    complete = TransactionShard._complete
+
+    def failing(self: TransactionShard, transactional_id: str) -> Decision[None]:
+        calls.append(transactional_id)
+        if len(calls) == 1:
+            raise RuntimeError("nobody expected this")
+        return complete(self, transactional_id)
+
+    monkeypatch.setattr(TransactionShard, "_complete", failing)
+    t = Transactions()
+    producer = t.init()
+    t.add(producer, A)
+    assert t.commit(producer) == "NONE"
+    assert t.state() == "PrepareCommit"
+    t.advance(10_000)
+    assert t.state() == "CompleteCommit"
 
 
 # A transaction that grows

@@ -128,7 +128,10 @@ class Completions:
             )
         else:
             del self._telling[transactional_id]
-            self._timers.run(lambda: self._complete(transactional_id))
+            self._timers.run(
+                lambda: self._complete(transactional_id),
+                lambda: self.start_later(transactional_id, RETRY_MS_MAX),
+            )
 
     def _tell_again(
         self, metadata: TransactionMetadata, left: set[TopicPartition], retry_ms: float

@@ -1,0 +1,110 @@
+"""A leader asks the coordinator of a transaction: every question is answered, and only a yes is a yes."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from barnabas.cluster.metadata_cache import MetadataCache, PartitionMetadata
+from barnabas.coordinator.transaction.coordinator import TRANSACTION_TOPIC
+from barnabas.coordinator.transaction.rules import ProducerIdAndEpoch
+from barnabas.core.errors import BrokerNotAvailable, ProducerFenced, TransactionAbortable, name_of
+from barnabas.core.ids import BrokerId, TopicPartition, Uuid
+from barnabas.node.transaction_membership import ClusterTransactionMembership
+from barnabas.protocol.messages.add_partitions_to_txn import (
+    AddPartitionsToTxnPartitionResult,
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnResponse,
+    AddPartitionsToTxnResult,
+    AddPartitionsToTxnTopicResult,
+)
+
+ME, OTHER = BrokerId(1), BrokerId(2)
+PRODUCER = ProducerIdAndEpoch(7, 0)
+PARTITIONS = [TopicPartition("topic", 0), TopicPartition("topic", 1)]
+Ask = Callable[[Any], Any]
+
+
+def answered(codes: dict[int, int]) -> AddPartitionsToTxnResponse:
+    rows = [
+        AddPartitionsToTxnPartitionResult(partition_index=number, partition_error_code=code)
+        for number, code in codes.items()
+    ]
+    topic = AddPartitionsToTxnTopicResult(name="topic", results_by_partition=rows)
+    return AddPartitionsToTxnResponse(
+        results_by_transaction=[AddPartitionsToTxnResult(transactional_id="tx", topic_results=[topic])]
+    )
+
+
+def membership(answer: Ask) -> ClusterTransactionMembership:
+    """The coordinator is on the other broker, which answers like this."""
+
+    async def send(broker: int, request: AddPartitionsToTxnRequest, _: object) -> AddPartitionsToTxnResponse:
+        assert broker == OTHER
+        found = answer(request)
+        assert isinstance(found, AddPartitionsToTxnResponse)
+        return found
+
+    metadata = MetadataCache("cluster")
+    metadata.put_topic(
+        TRANSACTION_TOPIC, Uuid(bytes(15) + b"1"), [PartitionMetadata(0, (1, 2), leader=OTHER)]
+    )
+    return ClusterTransactionMembership(
+        ME,
+        cast("Any", SimpleNamespace(partition_for=lambda _: 0)),
+        metadata,
+        cast("Any", SimpleNamespace(send=send)),
+    )
+
+
+async def added(answer: Ask) -> str:
+    heard: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+    membership(answer).add_partitions(
+        "tx", PRODUCER, PARTITIONS, heard.set_result, client_transaction_version=2
+    )
+    error = await asyncio.wait_for(heard, 30)
+    return "NONE" if error is None else name_of(error.code)
+
+
+async def verified(answer: Ask) -> str | frozenset[TopicPartition]:
+    heard: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+    membership(answer).verify(
+        "tx", PRODUCER, PARTITIONS, heard.set_result, lambda error: heard.set_result(name_of(error.code))
+    )
+    found: str | frozenset[TopicPartition] = await asyncio.wait_for(heard, 30)
+    return found
+
+
+async def test_a_yes_for_every_partition_is_a_yes() -> None:
+    assert await added(lambda _: answered({0: 0, 1: 0})) == "NONE"
+    assert await verified(lambda _: answered({0: 0, 1: 0})) == frozenset()
+
+
+@pytest.mark.parametrize("codes", [{}, {0: 0}, {1: 0}])
+async def test_a_partition_that_the_answer_leaves_out_is_not_part_of_the_transaction(
+    codes: dict[int, int],
+) -> None:
+    assert await added(lambda _: answered(codes)) == "COORDINATOR_NOT_AVAILABLE"
+    assert await verified(lambda _: answered(codes)) == {
+        each for each in PARTITIONS if each.partition not in codes
+    }
+
+
+async def test_a_no_for_one_is_a_no() -> None:
+    assert await added(lambda _: answered({0: 0, 1: ProducerFenced.code})) == "PRODUCER_FENCED"
+    assert await verified(lambda _: answered({0: 0, 1: ProducerFenced.code})) == "PRODUCER_FENCED"
+    abortable = TransactionAbortable.code
+    assert await verified(lambda _: answered({0: 0, 1: abortable})) == {PARTITIONS[1]}
+
+
+@pytest.mark.parametrize("failure", [BrokerNotAvailable("it is down"), RuntimeError("nobody expected this")])
+async def test_a_coordinator_that_cannot_be_asked_leaves_nobody_waiting(failure: Exception) -> None:
+    def fail(_: object) -> None:
+        raise failure
+
+    assert await added(fail) == "COORDINATOR_NOT_AVAILABLE"
+    assert await verified(fail) == "COORDINATOR_NOT_AVAILABLE"
