@@ -11,7 +11,6 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from barnabas.core.ids import TopicPartition
-from barnabas.storage.batch_scan import GarbledLog
 from barnabas.storage.environment import LogDirectory
 
 
@@ -22,7 +21,3 @@ class DamagedLog(NamedTuple):
     reason: str
     checkpointed: Mapping[str, int]
     """By the name of the checkpoint file: what was known of it, to be known again once it is repaired."""
-
-
-def is_damage(error: BaseException) -> bool:
-    return isinstance(error, GarbledLog) or isinstance(error.__cause__, GarbledLog)

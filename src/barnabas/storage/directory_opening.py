@@ -2,11 +2,13 @@
 
 The marker of a clean shutdown says that every file is whole, and the logs are opened as they are. Without it
 they are recovered from their recovery points, in threads: recovery reads the disk, and nothing else runs yet.
-A log that makes no sense is found damaged, and the others are opened all the same (`damaged_log`).
+A log that makes no sense is found damaged, and the others are opened all the same (`damaged_log`). One for
+which there was no file descriptor is opened when the others are done with theirs.
 """
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
@@ -15,14 +17,17 @@ from barnabas.core.errors import KafkaStorageError
 from barnabas.core.ids import TopicPartition
 from barnabas.storage import checkpoints
 from barnabas.storage.batch_scan import GarbledLog
-from barnabas.storage.damaged_log import DamagedLog, is_damage
+from barnabas.storage.damaged_log import DamagedLog
 from barnabas.storage.directory_properties import read_clean_shutdown, remove_clean_shutdown
 from barnabas.storage.environment import Environment, LogDirectory
+from barnabas.storage.failures import Reach, reach_of
 from barnabas.storage.files import Files
 from barnabas.storage.log import Log
 from barnabas.storage.log_config import LogConfig
 from barnabas.storage.log_loader import open_log
 from barnabas.storage.names import is_half_moved, is_marked_for_deletion, parse_log_directory
+
+_log = logging.getLogger(__name__)
 
 
 class DirectoryContents(NamedTuple):
@@ -81,14 +86,27 @@ def open_logs(
 ) -> Iterator[Log | DamagedLog]:
     """The logs, one by one as they are open: who takes them can let go of them if a later one fails."""
 
+    postponed: list[tuple[TopicPartition, str]] = []
+
     def load(found: tuple[TopicPartition, str]) -> Log | DamagedLog:
         return _load(*found, directory, contents, config_of(found[0].topic), environment)
 
+    def load_or_postpone(found: tuple[TopicPartition, str]) -> Log | DamagedLog | None:
+        try:
+            return load(found)
+        except (OSError, KafkaStorageError) as error:
+            if reach_of(error) is not Reach.REQUEST:
+                raise
+            _log.warning("%s/%s is opened later: %s", directory.path, found[1], error)
+            postponed.append(found)
+            return None
+
     if contents.is_clean:
-        yield from map(load, contents.logs)
+        yield from filter(None, map(load_or_postpone, contents.logs))
     elif contents.logs:
         with ThreadPoolExecutor(threads, thread_name_prefix="log-recovery") as pool:
-            yield from pool.map(load, contents.logs)
+            yield from filter(None, pool.map(load_or_postpone, contents.logs))
+    yield from map(load, postponed)
 
 
 def _load(
@@ -116,6 +134,6 @@ def _load(
             was_compacted=checkpoints.CLEANED_OFFSETS in checkpointed,
         )
     except (GarbledLog, KafkaStorageError) as error:
-        if not is_damage(error):
+        if reach_of(error) is not Reach.LOG:
             raise
         return DamagedLog(partition, directory, path, str(error), checkpointed)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -11,6 +10,7 @@ from threading import Lock
 from barnabas.core.clock import Clock
 from barnabas.core.ids import Randomness
 from barnabas.core.scheduler import Background, Scheduler
+from barnabas.storage.failures import Reach, reach_of
 from barnabas.storage.files import Files
 
 PRODUCER_ID_EXPIRATION_MS = 24 * 60 * 60 * 1000
@@ -32,13 +32,15 @@ class LogDirectory:
     """The newest version of each checkpoint file that is on disk."""
 
     def fail(self, error: BaseException) -> None:
-        """Take the directory offline; the first call tells everyone.
-
-        Too many open files is no failure of the disk: nothing was written, and it passes."""
-        if self.failure is not None:
-            return
-        if isinstance(error, OSError) and error.errno in (errno.EMFILE, errno.ENFILE):
+        """Something could not be done: the directory goes offline if it is the disk that failed."""
+        if self.failure is None and reach_of(error) is Reach.REQUEST:
             _log.error("no file could be opened in %s: %s", self.path, error)
+        else:
+            self.take_offline(error)
+
+    def take_offline(self, error: BaseException) -> None:
+        """The first call tells everyone."""
+        if self.failure is not None:
             return
         self.failure = error
         _log.error("log directory %s goes offline: %s", self.path, error)

@@ -1,13 +1,64 @@
-"""How far an error reaches: one of the disk takes its directory offline, one of a log is that log's alone."""
+"""How far an error reaches. Here it is decided, and nowhere else.
+
+An error of the disk takes the log directory offline: nobody knows what the disk holds, so nothing is tried
+again. Bytes that make no sense, though the disk gave them readily, put their log out of service alone. Want
+of file descriptors is no failure of a disk: nothing was written, and it passes. So whoever asked is refused
+and may ask again (`LogDirectory.fail` leaves the directory in service), and what nobody would ask for again
+is tried until it is done (`keep_trying`). Where neither can be, as at the start and at the end, the
+directory goes offline after all (`LogDirectory.take_offline`): what could not be read, or was not written,
+must not be taken for what is there.
+"""
 
 from __future__ import annotations
 
+import errno
+from collections.abc import Callable
+from enum import Enum
+from typing import TYPE_CHECKING, Final
+
 from barnabas.core.errors import KafkaStorageError
-from barnabas.storage.environment import LogDirectory
+from barnabas.storage.batch_scan import GarbledLog
+
+if TYPE_CHECKING:
+    from barnabas.storage.environment import Environment, LogDirectory
+
+_PASSING: Final = frozenset({errno.EMFILE, errno.ENFILE})
+RETRY_MS: Final = 100.0
+
+
+class Reach(Enum):
+    DIRECTORY = "directory"
+    LOG = "log"
+    REQUEST = "request"
+
+
+def reach_of(error: BaseException) -> Reach:
+    """What the error, or the one that it was made from, is a failure of."""
+    for each in (error, error.__cause__):
+        if isinstance(each, GarbledLog):
+            return Reach.LOG
+        if isinstance(each, OSError) and each.errno in _PASSING:
+            return Reach.REQUEST
+    return Reach.DIRECTORY
+
+
+def keep_trying(environment: Environment, directory: LogDirectory, work: Callable[[], object]) -> None:
+    """Do the work off the loop, as often as it takes; a failing disk is the end of it."""
+
+    def attempt() -> None:
+        if directory.failure is None:
+            environment.background.submit(work, lambda _: None, failed)
+
+    def failed(error: BaseException) -> None:
+        directory.fail(error)
+        if reach_of(error) is Reach.REQUEST:
+            environment.scheduler.after(RETRY_MS, attempt)
+
+    attempt()
 
 
 class offline_on_error:  # noqa: N801 - read as a statement
-    """An I/O error inside takes the directory offline and goes no further."""
+    """An I/O error inside takes the directory offline, whatever it is, and goes no further."""
 
     def __init__(self, directory: LogDirectory) -> None:
         self._directory = directory
@@ -18,5 +69,5 @@ class offline_on_error:  # noqa: N801 - read as a statement
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> bool:
         if not isinstance(error, OSError | KafkaStorageError):
             return False
-        self._directory.fail(error)
+        self._directory.take_offline(error)
         return True

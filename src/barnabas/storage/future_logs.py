@@ -13,6 +13,7 @@ from __future__ import annotations
 from barnabas.core.errors import KafkaStorageError
 from barnabas.core.ids import TopicPartition
 from barnabas.storage.environment import Environment, LogDirectory
+from barnabas.storage.failures import keep_trying
 from barnabas.storage.files import Files
 from barnabas.storage.log import Log
 from barnabas.storage.log_loader import open_log
@@ -69,9 +70,11 @@ class FutureLogs:
         future.update_config(old.config)
         future.update_high_watermark(old.high_watermark)
         future.maybe_increment_log_start_offset(old.log_start_offset, "as in the log it was made from")
+        own_name = future.directory
         try:
             files.replace(f"{old.directory}/{SUPERSEDED}", b"")
         except OSError as error:
+            self._take_back(old)
             old.log_directory.fail(error)
             raise KafkaStorageError(f"moving {topic_partition}: {error}") from error
         try:
@@ -79,9 +82,23 @@ class FutureLogs:
             files.sync_directory(home.path)
         except OSError as error:
             home.fail(error)
+            if home.failure is None and future.directory != own_name:
+                future.rename_to(own_name)
+            self._take_back(old)
             raise KafkaStorageError(f"moving {topic_partition}: {error}") from error
         del self._futures[topic_partition]
         return future
+
+    def _take_back(self, old: Log) -> None:
+        """The log stays what it is, and goes on: were its mark to stay, a start would prefer a copy to it
+        that lacks whatever is written from here on."""
+        files, directory = self._environment.files, old.directory
+        try:
+            unmark(files, directory)
+            files.sync_directory(directory)
+        except OSError as error:
+            old.log_directory.fail(error)
+            keep_trying(self._environment, old.log_directory, lambda: files.sync_directory(directory))
 
     def release(self) -> None:
         for future in self._futures.values():

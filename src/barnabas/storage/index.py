@@ -16,6 +16,7 @@ import struct
 from bisect import bisect_right
 from typing import ClassVar
 
+from barnabas.storage.failures import Reach, reach_of
 from barnabas.storage.files import Files, ReadBuffer
 
 TAIL_BYTES_MAX = 64 * 1024
@@ -77,10 +78,18 @@ class SparseIndex:
         if entries >= self._base_entries:
             del self._tail[(entries - self._base_entries) * self.entry.size :]
             return
+        kept = bytes(self._mapped()[: entries * self.entry.size]) if entries else b""
+        try:
+            self._files.open(self.path).truncate(len(kept))
+        except OSError as error:
+            if reach_of(error) is not Reach.REQUEST:
+                raise
+            self.restart()  # the file is brought up to date when the segment is closed
+            self._tail += kept
+            return
         self._tail.clear()
         self._base = None
         self._base_entries = entries
-        self._files.open(self.path).truncate(entries * self.entry.size)
 
     def spill(self) -> None:
         """Move the tail into the file."""
@@ -93,6 +102,14 @@ class SparseIndex:
             self._base_entries += written // self.entry.size
             self._tail.clear()
             self._base = None
+
+    def _spill_if_possible(self) -> None:
+        """The entries may as well stay in memory until a file can be opened again."""
+        try:
+            self.spill()
+        except OSError as error:
+            if reach_of(error) is not Reach.REQUEST:
+                raise
 
     def create(self) -> None:
         """Make the file exist and complete, so that other brokers find the segment in order."""
@@ -142,7 +159,7 @@ class SparseIndex:
         tail = self._tail
         tail += self.entry.pack(first, second)
         if len(tail) >= TAIL_BYTES_MAX and not self._is_restarted:
-            self.spill()
+            self._spill_if_possible()
 
     def _mapped(self) -> ReadBuffer:
         base = self._base

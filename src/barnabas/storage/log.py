@@ -122,6 +122,9 @@ class Log(ReadableLog):
             self._segment_index_bytes,
         ):
             segment = self.roll(batches[0].base_offset)
+        if last.is_control or len(batches) > 1:
+            with self._guarded("reading the transaction index"):
+                segment.transaction_index.load()
         try:
             segment.append(data, batches, max_timestamp, offset_of_max_timestamp, self._index_interval_bytes)
         except OSError as error:
@@ -129,7 +132,16 @@ class Log(ReadableLog):
             self.fail(error)
             raise KafkaStorageError(f"appending to {self.topic_partition}: {error}") from error
         previous_end_offset = self.log_end_offset
-        self.log_end_offset = next_offset
+        self._note_written(segment, batches)
+        if next_offset - self.recovery_point >= self._flush_messages:
+            if not self.is_flush_due:
+                self.is_flush_due = True
+                self._acknowledgeable = previous_end_offset
+            self._flush_soon()
+
+    def _note_written(self, segment: Segment, batches: list[RecordBatch]) -> None:
+        """The batches are in the file: whatever else is known of the log must say so from here on."""
+        self.log_end_offset = batches[-1].last_offset + 1
         epochs = self.leader_epochs
         for batch in batches:
             if batch.leader_epoch != epochs.latest_epoch and batch.leader_epoch >= 0:
@@ -137,11 +149,6 @@ class Log(ReadableLog):
             completed = self.producers.apply(batch, batch.base_offset)
             if completed is not None:
                 self._complete_transaction(segment, completed)
-        if next_offset - self.recovery_point >= self._flush_messages:
-            if not self.is_flush_due:
-                self.is_flush_due = True
-                self._acknowledgeable = previous_end_offset
-            self._flush_soon()
 
     def _duplicate(self, duplicate: BatchMetadata) -> AppendInfo:
         return AppendInfo(

@@ -244,6 +244,8 @@ class _Loader:
             self._verify(suspect, epochs, producers)
         if self.segments:
             self.segments[-1].offset_index.grow_again()
+        for segment in self.segments:
+            segment.release()  # a log that nobody talks to has no file open
         return self._start_over_if_lost(epochs, producers, log_start_offset)
 
     def _producers(self) -> ProducerState:

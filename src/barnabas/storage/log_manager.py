@@ -28,7 +28,7 @@ from barnabas.storage.directory_checkpoints import DirectoryCheckpoints
 from barnabas.storage.directory_opening import open_logs, read_contents
 from barnabas.storage.directory_properties import write_clean_shutdown
 from barnabas.storage.environment import Environment, LogDirectory
-from barnabas.storage.failures import offline_on_error
+from barnabas.storage.failures import keep_trying, offline_on_error
 from barnabas.storage.files import Held
 from barnabas.storage.future_logs import FutureLogs, is_superseded, unmark
 from barnabas.storage.group_commit import GroupCommit
@@ -39,6 +39,7 @@ from barnabas.storage.names import DELETE_DIRECTORY, STRAY_DIRECTORY, renamed_di
 from barnabas.storage.removal import remove_later
 
 LOCK = ".lock"
+CLOSED_AT_ONCE = 100
 _NONE_UNUSABLE: Mapping[str, OSError] = MappingProxyType({})
 
 _log = logging.getLogger(__name__)
@@ -90,7 +91,7 @@ class LogManager:
         self._timers: list[Cancellable] = []
         self._futures = FutureLogs(environment)
         self._checkpoints = DirectoryCheckpoints(environment, self._logs, self.damaged)
-        self._group_commit = GroupCommit(environment.background, on_flushed)
+        self._group_commit = GroupCommit(environment.background, on_flushed, environment.scheduler)
         self.cleaner = LogCleaner(
             settings.cleaner,
             environment,
@@ -152,7 +153,7 @@ class LogManager:
                 self._environment.files.make_directory(path)
                 self._locks.append(self._environment.files.lock(f"{path}/{LOCK}"))
             except OSError as error:
-                directory.fail(error)
+                directory.take_offline(error)
         if not self.live_directories:
             raise KafkaStorageError("none of the log directories can be used")
         for directory in self.live_directories:
@@ -328,12 +329,23 @@ class LogManager:
                 log.rename_to(new)
             else:
                 self._environment.files.rename(log.directory, new)
-            self._environment.files.sync_directory(home.path)
         except OSError as error:
-            home.fail(error)
+            home.take_offline(error)
             raise KafkaStorageError(f"deleting {topic_partition}: {error}") from error
+        self._sync_names_of(home)
         if suffix == DELETE_DIRECTORY:
             remove_later(self._environment, new, delay_ms=delay_ms)
+
+    def _sync_names_of(self, home: LogDirectory) -> None:
+        """A log has another name already, so nobody would ask for this again."""
+        files, path = self._environment.files, home.path
+        try:
+            files.sync_directory(path)
+        except OSError as error:
+            home.fail(error)
+            if home.failure is not None:
+                raise KafkaStorageError(f"renaming a log in {path}: {error}") from error
+            keep_trying(self._environment, home, lambda: files.sync_directory(path))
 
     # -- moving -------------------------------------------------------------------------------
 
@@ -359,7 +371,9 @@ class LogManager:
         log = self._futures.rename_into_place(self._logs[topic_partition])
         self._set_aside(topic_partition, DELETE_DIRECTORY)
         self._add(log)
-        self._checkpoints.write_recovery_points_now([log.log_directory])
+        # Without them a crash would verify all of it, and bring back what was deleted by its start offset.
+        self._checkpoints.write_soon(checkpoints.RECOVERY_POINTS, [log.log_directory])
+        self._checkpoints.write_soon(checkpoints.LOG_START_OFFSETS, [log.log_directory])
         return log
 
     def _directory_failed(self, directory: LogDirectory) -> None:
@@ -446,15 +460,17 @@ class LogManager:
 
     def _close_logs(self, directory: LogDirectory) -> None:
         """Close them in threads: syncing many files takes long, and syncs at the same time share
-        their way to the disk."""
+        their way to the disk. Some at a time: each that is not on disk yet has its files open."""
         logs = [log for log in self._logs.values() if log.log_directory is directory]
         threads = self._settings.recovery_threads_per_directory
         with ThreadPoolExecutor(threads, thread_name_prefix="log-close") as pool:
-            futures = [(log, pool.submit(work)) for log in logs if (work := log.plan_close()) is not None]
-            for log, future in futures:
-                log.flush_completed(future.result())
-        for log in logs:
-            log.release()
+            for first in range(0, len(logs), CLOSED_AT_ONCE):
+                some = logs[first : first + CLOSED_AT_ONCE]
+                works = [(log, work) for log in some if (work := log.plan_close()) is not None]
+                for log, future in [(log, pool.submit(work)) for log, work in works]:
+                    log.flush_completed(future.result())
+                for log in some:
+                    log.release()
 
     def abandon(self) -> None:
         """Let go of everything without writing: what a crash does, but for the locks."""

@@ -61,6 +61,7 @@ class ReadableLog(SegmentedLog):
                 return FetchData(offset, b"")
             position, batch_bytes = located
             available_bytes = self._end_position(segment, upper_offset) - position
+            file = segment.file
         except OSError as error:
             self.fail(error)
             raise KafkaStorageError(f"reading {self.topic_partition}: {error}") from error
@@ -71,7 +72,7 @@ class ReadableLog(SegmentedLog):
             return FetchData(offset, b"", is_first_batch_incomplete=max_bytes < batch_bytes)
         return FetchData(
             offset,
-            FileRegion(segment.file, position, length),
+            FileRegion(file, position, length),
             segment_base_offset=segment.base_offset,
             is_first_batch_incomplete=max_bytes < batch_bytes,
         )
@@ -94,11 +95,13 @@ class ReadableLog(SegmentedLog):
         segment = self.segments.floor(data.segment_base_offset)
         if segment is None:
             return self.log_end_offset
-        try:
-            found = segment.offset_index.offset_after(data.records.position + data.records.length)
-        except CorruptIndex as error:
-            segment.rebuild_indexes(str(error))
-            found = segment.offset_index.offset_after(data.records.position + data.records.length)
+        end_position = data.records.position + data.records.length
+        with self._guarded("searching the index"):
+            try:
+                found = segment.offset_index.offset_after(end_position)
+            except CorruptIndex as error:
+                segment.rebuild_indexes(str(error))
+                found = segment.offset_index.offset_after(end_position)
         if found is not None:
             return found
         following = self.segments.following(segment)

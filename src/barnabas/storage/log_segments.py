@@ -30,14 +30,13 @@ class SegmentedLog(FlushingLog):
             return active
         self.sync_cut()
         with self._guarded("rolling"):
+            # The new segment comes last: when it is there, nothing can fail any more.
             active.seal()
+            self.producers.end_offset = base_offset
+            snapshot = producer_recovery.write_snapshot(self._environment, self.directory, self.producers)
             segment = self._new_segment(base_offset).create()
             self.segments.add(segment)
-            self.producers.end_offset = base_offset
-            self._pending_paths.extend(active.existing_paths()[1:])
-            self._pending_paths.append(
-                producer_recovery.write_snapshot(self._environment, self.directory, self.producers)
-            )
+            self._pending_paths.extend([*active.existing_paths()[1:], snapshot])
             self._directory_changes += 1
         self._flush_soon()
         return segment
@@ -117,23 +116,25 @@ class SegmentedLog(FlushingLog):
         if offset < self.segments.first.base_offset:
             self.truncate_fully_and_start_at(offset)
             return True
+        target = self.segments.floor(offset)
+        assert target is not None
         with self._guarded("truncating"):
-            beyond = [
-                segment for segment in self.segments.starting_from(offset) if segment.base_offset > offset
-            ]
+            # First what has to be read and opened: it may be refused. Then all that changes.
+            end_position = target.prepare_cut(offset)
+            producers = self._producers_at(offset, target)
+            cut = CutWork(self._environment.files, target.file, self.directory)
+            beyond = [each for each in self.segments.starting_from(offset) if each.base_offset > offset]
             if beyond:
                 self._delete_segments(beyond)
-            active = self.segments.active
-            self.unsynced_cut = CutWork(
-                self._environment.files, active.file, self.directory if beyond else None
-            )
+            else:
+                cut.directory = None
+            self.unsynced_cut = cut
             self._directory_changes += 1  # so that a flush, and the end, sync it as well
-            active.truncate_to(offset)
+            target.truncate_to(offset, end_position)
         self._truncated(offset)
         self.log_start_offset = min(self.log_start_offset, offset)
         self.leader_epochs.truncate_from_end(offset)
-        with self._guarded("rebuilding producer state"):
-            self._reload_producers()
+        self.producers = producers
         self.update_high_watermark(self.high_watermark)
         if not is_sync_deferred:
             self.sync_cut()
@@ -177,19 +178,22 @@ class SegmentedLog(FlushingLog):
         self._acknowledgeable = min(self._acknowledgeable, offset)
         self.generation += 1
 
-    def _reload_producers(self) -> None:
+    def _producers_at(self, offset: int, segment: Segment) -> ProducerState:
+        """As the log will know them when it ends at `offset`, which lies in `segment`."""
         environment = self._environment
+        found = segment.find(offset)
+        end_offset = offset if found is None else min(offset, found.base_offset)
         names = [entry.name for entry in environment.files.list(self.directory)]
-        self.producers = producer_recovery.load_newest_snapshot(
+        producers = producer_recovery.load_newest_snapshot(
             environment,
             self.directory,
             producer_recovery.snapshot_offsets(names),
-            at_most=self.log_end_offset,
+            at_most=end_offset,
             at_least=self.segments.first.base_offset,
         )
-        producer_recovery.replay(
-            self.producers, self.segments.since(self.producers.end_offset), end_offset=self.log_end_offset
-        )
+        producer_recovery.replay(producers, self.segments.since(producers.end_offset), end_offset=end_offset)
+        producers.end_offset = offset
+        return producers
 
     def _new_segment(self, base_offset: int) -> Segment:
         jitter_ms = self.config.segment_jitter_ms

@@ -140,7 +140,6 @@ class Segment:
         written = (self._file or self.file).write_at(position, data)
         if written != length:
             raise OSError(f"{self.path(LOG)}: {written} of {length} bytes written")
-        self.size_bytes = position + length
         if max_timestamp > known_max:
             self._max_timestamp = known_max = max_timestamp
             self._offset_of_max_timestamp = offset_of_max_timestamp
@@ -152,6 +151,7 @@ class Segment:
             self.time_index.maybe_append(known_max, self._offset_of_max_timestamp)
             since = 0
         self.bytes_since_last_index_entry = since + length
+        self.size_bytes = position + length
         offsets, positions = self._recent_offsets, self._recent_positions
         for batch in batches:
             offsets.append(batch.base_offset + batch.last_offset_delta)
@@ -347,16 +347,20 @@ class Segment:
 
     # -- changing -----------------------------------------------------------------------------
 
-    def truncate_to(self, offset: int) -> int:
-        """Cut off the batch that holds `offset` and all behind it; returns the bytes removed."""
+    def prepare_cut(self, offset: int) -> int:
+        """Open and read all that `truncate_to` needs; where the batch that holds `offset` starts."""
         found = self.find(offset)
+        self.time_index.last()
+        self.transaction_index.load()
+        return self.size_bytes if found is None else found.position
+
+    def truncate_to(self, offset: int, end_position: int) -> None:
+        """Cut off the batch that holds `offset`, at `end_position`, and all behind it."""
         self.offset_index.truncate_to(offset)
         self.time_index.truncate_to(offset)
         self.transaction_index.truncate_to(offset)
-        removed = 0 if found is None else self.size_bytes - found.position
-        if found is not None:
-            self.cut(found.position)
-        return removed
+        if end_position < self.size_bytes:
+            self.cut(end_position)
 
     def cut(self, size_bytes: int) -> None:
         """Keep the first `size_bytes` of the file; the indexes are the caller's business."""
@@ -380,6 +384,7 @@ class Segment:
         last_batch = self._last_batch()
         if last_batch is not None:
             self.offset_index.maybe_append(*last_batch)
+        self.transaction_index.save()
         self.offset_index.create()
         self.time_index.create()
 

@@ -12,6 +12,7 @@ import struct
 from bisect import bisect_left
 from typing import TYPE_CHECKING, NamedTuple
 
+from barnabas.storage.failures import Reach, reach_of
 from barnabas.storage.files import Files
 from barnabas.storage.index import CorruptIndex
 from barnabas.storage.producer_state import CompletedTransaction, ProducerState
@@ -39,13 +40,17 @@ class AbortedTransaction(NamedTuple):
 
 
 class TransactionIndex:
-    __slots__ = ("_entries", "_files", "base_offset", "path")
+    __slots__ = ("_entries", "_files", "_is_file_longer", "_unsaved", "base_offset", "path")
 
     def __init__(self, files: Files, path: str, base_offset: int, *, file_bytes: int = 0) -> None:
         self.path = path
         self.base_offset = base_offset
         self._files = files
         self._entries: list[AbortedTransactionEntry] | None = None if file_bytes else []
+        self._unsaved = 0
+        """So many of the last entries are not in the file yet, because it could not be opened."""
+        self._is_file_longer = False
+        """It still has entries that were dropped."""
 
     @property
     def entries(self) -> list[AbortedTransactionEntry]:
@@ -53,13 +58,39 @@ class TransactionIndex:
             self._entries = parse_transaction_index(self._files.read(self.path), self.path)
         return self._entries
 
+    def load(self) -> None:
+        """Have the entries at hand: the next `append` will need them, and must not fail then."""
+        assert self.entries is not None
+
     def append(self, entry: AbortedTransactionEntry) -> None:
         entries = self.entries
         assert not entries or entries[-1].last_offset < entry.last_offset
-        file = self._files.open(self.path, create=True)
-        if file.write_at(len(entries) * ENTRY.size, ENTRY.pack(VERSION, *entry)) != ENTRY.size:
-            raise OSError(f"short write to {self.path}")
         entries.append(entry)
+        self._unsaved += 1
+        self._save_if_possible()
+
+    def _save_if_possible(self) -> None:
+        """The log has changed already, so nobody may be refused any more; closing the segment tries again."""
+        try:
+            self.save()
+        except OSError as error:
+            if reach_of(error) is not Reach.REQUEST:
+                raise
+
+    def save(self) -> None:
+        """Bring the file up to date."""
+        if not (self._unsaved or self._is_file_longer):
+            return
+        entries = self.entries
+        saved = len(entries) - self._unsaved
+        content = b"".join(ENTRY.pack(VERSION, *entry) for entry in entries[saved:])
+        file = self._files.open(self.path, create=True)
+        if self._is_file_longer:
+            file.truncate(saved * ENTRY.size)
+        if content and file.write_at(saved * ENTRY.size, content) != len(content):
+            raise OSError(f"short write to {self.path}")
+        self._unsaved = 0
+        self._is_file_longer = False
 
     def collect(self, fetch_offset: int, upper_offset: int, into: list[AbortedTransaction]) -> bool:
         """Add those that overlap `[fetch_offset, upper_offset)`; True when no later segment can."""
@@ -76,8 +107,11 @@ class TransactionIndex:
         """Drop the transactions whose marker is at `offset` or beyond."""
         kept = bisect_left(self.entries, offset, key=lambda entry: entry.last_offset)
         if kept < len(self.entries):
+            saved = len(self.entries) - self._unsaved
+            self._unsaved = max(0, kept - saved)
+            self._is_file_longer = self._is_file_longer or kept < saved
             del self.entries[kept:]
-            self._files.open(self.path).truncate(kept * ENTRY.size)
+            self._save_if_possible()
 
     def check(self) -> None:
         """Raise CorruptIndex when the entries cannot be right."""
@@ -89,6 +123,8 @@ class TransactionIndex:
 
     def reset(self) -> None:
         self._entries = []
+        self._unsaved = 0
+        self._is_file_longer = False
         if self._files.exists(self.path):
             self._files.open(self.path).truncate(0)
 

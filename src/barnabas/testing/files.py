@@ -227,6 +227,9 @@ class PowerCutFiles:
 
     def sync_directory(self, directory: str) -> None:
         self.check("sync_directory", directory)
+        self._make_durable(directory)
+
+    def _make_durable(self, directory: str) -> None:
         for change in self._pending.pop(directory, []):
             change.apply(self._durable_files, self._durable_directories)
 
@@ -243,7 +246,7 @@ class PowerCutFiles:
                 directories.add(new + path[len(old) :])
 
         for path in [p for p in self._pending if p == old or p.startswith(f"{old}/")]:
-            self.sync_directory(path)  # a moved directory takes its entries along
+            self._make_durable(path)  # a moved directory takes its entries along
         self._change(_parent(new), apply)
 
     def unlink(self, path: str) -> None:

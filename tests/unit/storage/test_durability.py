@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Callable
 
 import pytest
@@ -140,6 +141,29 @@ def test_a_failed_sync_acknowledges_nothing(files: PowerCutFiles) -> None:
     assert flushed == []
     assert bench.log_directory.failure is not None
     assert log.durable_end_offset == 0
+
+
+def test_a_flush_for_want_of_a_descriptor_is_tried_until_it_is_done(files: PowerCutFiles) -> None:
+    bench = Bench("/disk", files, flush_messages=1)
+    flushed: list[Log] = []
+    log = bench.open()
+    log.request_flush = GroupCommit(bench.environment.background, flushed.append, bench.scheduler).request
+    left = [OSError(errno.EMFILE, "Too many open files")] * 2
+
+    def before(happening: str, path: str) -> None:
+        if left and happening == "sync_directory" and path.endswith("topic-0"):
+            raise left.pop()
+
+    files.before = before
+    produce(log)
+    assert log.durable_end_offset == 0
+    produce(log)
+    for _ in range(2):
+        assert flushed == []
+        bench.clock.advance(1_000)
+        bench.scheduler.run_due()
+    assert (flushed, log.durable_end_offset, log.recovery_point) == ([log], 2, 2)
+    assert bench.log_directory.failure is None
 
 
 def test_a_failed_roll_takes_the_directory_offline(files: PowerCutFiles) -> None:

@@ -382,6 +382,23 @@ def test_a_cut_is_on_disk_before_something_takes_the_place_of_what_is_gone(seed:
     assert [b.leader_epoch for b in read_batches(log)] in ([1, 1], [1, 1, 2])
 
 
+@pytest.mark.parametrize("is_clean", [True, False])
+def test_logs_that_nobody_talks_to_have_no_file_open(tmp_path: Path, is_clean: bool) -> None:
+    broker = Broker(str(tmp_path), segment_bytes=300, index_interval_bytes=0)
+    manager = broker.start()
+    for number in range(20):
+        for _ in range(3):
+            produce(manager.get_or_create(partition(number)), 2)
+    if is_clean:
+        manager.close()
+    else:
+        manager.abandon()
+    before = len(list(Path("/proc/self/fd").iterdir()))
+    manager = broker.start()
+    assert len(list(Path("/proc/self/fd").iterdir())) <= before + 1, "only the lock of the directory"
+    manager.abandon()
+
+
 def test_settings_reach_the_logs_of_their_topic(tmp_path: Path) -> None:
     manager = Broker(str(tmp_path)).start()
     log, other = manager.get_or_create(partition(0)), manager.get_or_create(partition(0, "other"))

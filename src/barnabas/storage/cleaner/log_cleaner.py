@@ -21,6 +21,7 @@ from barnabas.storage.cleaner.cleaning import Cleaning, CleaningAborted, Tools
 from barnabas.storage.cleaner.course import Course
 from barnabas.storage.cleaner.pacing import Pace, Throttle
 from barnabas.storage.environment import Environment, LogDirectory
+from barnabas.storage.failures import Reach, reach_of
 from barnabas.storage.log import Log
 
 IO_BUFFER_BYTES_MIN = 64 * 1024
@@ -181,8 +182,8 @@ class LogCleaner:
                 continue
             try:
                 found = log_to_clean(log, self._clean_to.get(log.topic_partition), now_ms)
-            except OSError as error:
-                log.fail(error)
+            except (OSError, KafkaError) as error:
+                self._failed(log, error)
                 continue
             except Exception as error:  # noqa: BLE001 - the other logs have their turn
                 self._failed(log, error)
@@ -255,7 +256,7 @@ class LogCleaner:
         is_gone = log.is_closed or log.log_directory.failure is not None
         if isinstance(error, CleaningAborted) or is_gone:
             _log.info("compaction of %s was given up: %s", log.topic_partition, error)
-        elif isinstance(error, OSError):
+        elif isinstance(error, OSError) or reach_of(error) is Reach.REQUEST:
             log.fail(error)
         else:
             self._uncleanable.add(log)

@@ -1,0 +1,163 @@
+"""Want of file descriptors, at every moment at which one is needed: who asks is refused and may ask again.
+
+Nothing is lost by it, nothing is there twice, and no directory goes offline that could go on.
+"""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from barnabas.core.errors import KafkaStorageError
+from barnabas.storage.log import Log
+from barnabas.storage.log_manager import LogManager
+from barnabas.testing.files import PowerCutFiles
+from tests.unit.storage.support import end_transaction, produce, read_batches
+from tests.unit.storage.test_log_manager import Broker, partition
+
+ZERO, ONE = partition(0), partition(1)
+NEEDS_DESCRIPTOR = frozenset({"open", "map", "list", "sync_directory"})
+
+
+class Shortage:
+    """Refuses one descriptor: the `number`th that is asked for once it is armed."""
+
+    def __init__(self, files: PowerCutFiles) -> None:
+        self.left = -1
+        files.before = self
+
+    def __call__(self, operation: str, path: str) -> None:
+        if operation in NEEDS_DESCRIPTOR and self.left >= 0:
+            self.left -= 1
+            if self.left < 0:
+                raise OSError(errno.EMFILE, "Too many open files", path)
+
+
+class Story:
+    """A broker with two logs, told step by step; a step that is refused is taken again."""
+
+    def __init__(self) -> None:
+        self.files = PowerCutFiles()
+        self.shortage = Shortage(self.files)
+        self.broker = Broker("/disk", files=self.files, segment_bytes=600, index_interval_bytes=0)
+        self.manager = self.broker.start()
+        self.sequence = 0
+        self.refusals = 0
+
+    def steps(self) -> Iterator[Callable[[], object]]:
+        manager = self.manager
+        yield lambda: manager.get_or_create(ZERO)
+        yield lambda: manager.get_or_create(ONE)
+        for number in range(8):
+            yield self.write
+            if number % 3 == 2:
+                yield self.abort
+        yield manager.flush_dirty_logs
+        yield lambda: self.log.read(0, 100, upper_offset=self.log.log_end_offset)
+        yield lambda: self.log.aborted_transactions(0, self.log.log_end_offset)
+        yield lambda: manager.truncate_to({ZERO: 9})
+        yield self.write
+        yield self.raise_start
+        yield lambda: produce(manager.get_or_create(ONE))
+        yield lambda: manager.delete(ONE)
+        yield lambda: produce(manager.get_or_create(ONE))
+        yield self.write
+        yield self.abort
+        yield manager.checkpoint_recovery_points
+        yield manager.apply_retention
+
+    @property
+    def log(self) -> Log:
+        found = self.manager.get(ZERO)
+        assert found is not None
+        return found
+
+    def write(self) -> None:
+        produce(self.log, 2, epoch=self.log.log_end_offset // 7, producer_id=9, **self.transactional())
+
+    def abort(self) -> None:
+        end_transaction(self.log, 9, commit=False, epoch=self.log.log_end_offset // 7)
+
+    def transactional(self) -> dict[str, int]:
+        entries = [entry for entry in self.log.active_producers() if entry.producer_id == 9]
+        sequence = entries[0].last_sequence + 1 if entries else 0
+        return {"producer_epoch": 0, "base_sequence": sequence, "is_transactional": True}
+
+    def raise_start(self) -> None:
+        self.log.advance_high_watermark(self.log.log_end_offset)
+        self.log.maybe_increment_log_start_offset(5, "test")
+
+    def tell(self) -> None:
+        for step in self.steps():
+            while True:
+                try:
+                    step()
+                    break
+                except KafkaStorageError:
+                    self.refusals += 1
+                    assert self.refusals < 3, "a refusal that does not pass"
+            self.broker.clock.advance(1_000)
+            self.broker.scheduler.run_due()
+
+
+def facts(manager: LogManager) -> list[object]:
+    found: list[object] = []
+    for log in sorted(manager.logs(), key=lambda log: log.topic_partition):
+        log.advance_high_watermark(log.log_end_offset)
+        found += (
+            [bytes(batch.view()) for batch in read_batches(log)],
+            (log.log_start_offset, log.log_end_offset, log.first_unstable_offset),
+            sorted(map(repr, log.active_producers())),
+            log.aborted_transactions(log.log_start_offset, log.log_end_offset),
+            log.leader_epochs.entries,
+        )
+    return found
+
+
+def untroubled() -> list[object]:
+    story = Story()
+    story.tell()
+    return facts(story.manager)
+
+
+EXPECTED = untroubled()
+
+
+@pytest.mark.parametrize("number", range(110))
+def test_a_refused_descriptor_is_a_refused_request(number: int) -> None:
+    story = Story()
+    story.shortage.left = number
+    story.tell()
+    story.shortage.left = -1
+    assert story.broker.failed == []
+    assert facts(story.manager) == EXPECTED
+    story.manager.close()
+    manager = story.broker.start()
+    assert story.broker.failed == []
+    assert manager.had_clean_shutdown == {"/disk": True}
+    assert facts(manager) == EXPECTED
+
+
+@pytest.mark.parametrize("is_clean", [True, False])
+@pytest.mark.parametrize("number", range(40))
+def test_a_log_that_cannot_be_opened_at_once_is_opened_later(number: int, is_clean: bool) -> None:
+    story = Story()
+    story.tell()
+    if is_clean:
+        story.manager.close()
+    else:
+        story.log.flush()
+        story.manager.checkpoint_log_start_offsets()
+        story.manager.abandon()
+    story.shortage.left = number
+    try:
+        manager = story.broker.start()
+    except KafkaStorageError:
+        assert story.broker.failed == ["/disk"], "a start that cannot be told is no start"
+        story.shortage.left = -1
+        story.files.locks.clear()
+        manager = story.broker.start()
+    story.shortage.left = -1
+    assert facts(manager) == EXPECTED
