@@ -182,9 +182,6 @@ class LogCleaner:
                 continue
             try:
                 found = log_to_clean(log, self._clean_to.get(log.topic_partition), now_ms)
-            except (OSError, KafkaError) as error:
-                self._failed(log, error)
-                continue
             except Exception as error:  # noqa: BLE001 - the other logs have their turn
                 self._failed(log, error)
                 continue
