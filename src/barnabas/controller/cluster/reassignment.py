@@ -4,7 +4,9 @@ The new replicas are added first; the partition then has old and new ones. When 
 are in sync, the leadership moves if it must, and the replicas that are not in the target are stopped
 and deleted. The course of a move is written in the topic's znode (what is being added, what
 removed), so it survives the controller. Cancelling is moving back to where the partition came from;
-a new target while one is under way starts from the origin, never from the half-moved set.
+a new target while one is under way starts from the origin, never from the half-moved set. Replicas
+that are given up that way may be the only ones in sync, if those of the origin fell behind: then
+nobody may take their place, and the change is refused.
 """
 
 from __future__ import annotations
@@ -194,12 +196,40 @@ class Reassignment:
         context = self._context
         current = context.assignment(partition)
         if current != move:
+            unneeded = [replica for replica in current.replicas if replica not in move.replicas]
+            if unneeded:
+                await self._find_heir(partition, move, unneeded)
             await self._write_assignment(partition, move)
             context.put_assignment(partition, move)
-            unneeded = [replica for replica in current.replicas if replica not in move.replicas]
             await self._stop_replicas(partition, unneeded)
         context.partitions_being_reassigned.add(partition)
         await self._watch_isr(partition)
+
+    async def _find_heir(
+        self, partition: TopicPartition, move: ReplicaAssignment, unneeded: Collection[int]
+    ) -> None:
+        """Let a replica that stays lead, if the leader is given up; INVALID_REPLICA_ASSIGNMENT if what is in
+        sync would all be given up. The leadership goes first: whoever takes over in between finds a leader
+        that is one of the replicas."""
+        context = self._context
+        state = (await self._store.read_states((partition,))).get(partition)
+        if state is None:
+            return
+        context.leadership[partition] = state
+        staying = [replica for replica in move.replicas if replica in state.isr]
+        online = [replica for replica in staying if context.is_replica_online(replica, partition)]
+        if not (online if state.leader in unneeded else staying):
+            raise InvalidReplicaAssignment(
+                f"of {partition} only {[each for each in state.isr if each in unneeded]} are in sync"
+            )
+        if state.leader in unneeded:
+            former = context.assignment(partition)
+            context.put_assignment(partition, move)
+            outcomes = await self._partitions.bring_online((partition,), Election.OFFLINE)
+            context.put_assignment(partition, former)
+            outcome = outcomes.get(partition)
+            if isinstance(outcome, KafkaError):
+                raise outcome
 
     async def _start_replicas(self, partition: TopicPartition, move: ReplicaAssignment) -> None:
         added = [PartitionReplica(partition, replica) for replica in move.adding_replicas]
@@ -224,11 +254,16 @@ class Reassignment:
         await self._deletion.resume_topics({partition.topic})
 
     async def _is_complete(self, partition: TopicPartition, move: ReplicaAssignment) -> bool:
-        """Everyone in the target is in sync."""
+        """Everyone in the target is in sync, and there is one to lead."""
         if not move.is_being_reassigned:
             return True
+        target = target_replicas(move)
         state = (await self._store.read_states((partition,))).get(partition)
-        return state is not None and set(target_replicas(move)) <= set(state.isr)
+        return (
+            state is not None
+            and set(target) <= set(state.isr)
+            and any(self._context.is_replica_online(replica, partition) for replica in target)
+        )
 
     async def _move_leader(self, partition: TopicPartition, final: ReplicaAssignment) -> None:
         state = self._context.leadership.get(partition)

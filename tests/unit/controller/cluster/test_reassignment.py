@@ -283,3 +283,99 @@ async def test_a_partition_has_a_leader_at_every_moment_of_its_move(
     assert await assignment(cluster) == ReplicaAssignment((3, 4))
     assert written
     assert {state.leader for state in written} == {2, 3}
+
+
+# What a move must not cost
+
+
+async def led_by_a_newcomer(cluster: Cluster, *isr: int) -> None:
+    """t-0 is on its way from 2 and 3 to 4, which is in sync, and leads since 2 and then 3 were gone."""
+    await four(cluster)
+    await cluster.up(5)
+    await cluster.create("t", {0: [2, 3]})
+    await cluster.active.controller.alter_partition_reassignments({T0: [4, 5]})
+    await cluster.settle()
+    await catch_up(cluster, 2, 3, 4)
+    await cluster.kill(2)
+    await cluster.kill(3)
+    assert (await cluster.state("t")).leader == 4
+    for broker_id in (2, 3):
+        await cluster.up(broker_id)
+    await cluster.settle()
+    await catch_up(cluster, *isr)
+
+
+async def test_the_last_replica_in_sync_is_not_given_up_for_a_cancelled_move(cluster: Cluster) -> None:
+    """What was written since the old ones were gone is on the new one alone."""
+    await led_by_a_newcomer(cluster, 4)
+    controller = cluster.active.controller
+    refused = await controller.alter_partition_reassignments({T0: None})
+    assert isinstance(refused[T0], InvalidReplicaAssignment)
+    await cluster.settle()
+    assert cluster.brokers[4].deleted == set()
+    assert (await cluster.state("t")).leader == 4
+    assert (await assignment(cluster)).is_being_reassigned
+    await catch_up(cluster, 4, 2)
+    assert await controller.alter_partition_reassignments({T0: None}) == {T0: None}
+    await cluster.settle()
+    state = await cluster.state("t")
+    assert (state.leader, state.isr) == (2, (2,))
+    assert cluster.brokers[4].deleted == {T0}
+
+
+async def test_the_last_replica_in_sync_is_not_given_up_for_another_target(cluster: Cluster) -> None:
+    await led_by_a_newcomer(cluster, 4)
+    controller = cluster.active.controller
+    refused = await controller.alter_partition_reassignments({T0: [2, 5]})
+    assert isinstance(refused[T0], InvalidReplicaAssignment)
+    assert cluster.brokers[4].deleted == set()
+    assert await controller.alter_partition_reassignments({T0: [4, 2]}) == {T0: None}
+
+
+async def test_a_leader_that_another_target_gives_up_has_an_heir(cluster: Cluster) -> None:
+    """The move goes on under a leader that stays, and no moment is without one."""
+    await led_by_a_newcomer(cluster, 4, 3)
+    controller = cluster.active.controller
+    assert await controller.alter_partition_reassignments({T0: [3, 5]}) == {T0: None}
+    await cluster.settle()
+    state = await cluster.state("t")
+    assert (state.leader, state.isr) == (3, (3,))
+    assert cluster.brokers[4].deleted == {T0}
+    assert cluster.brokers[5].roles[T0].leader == 3
+    assert cluster.brokers[1].metadata[T0].leader == 3
+    await catch_up(cluster, 3, 5)
+    assert await assignment(cluster) == ReplicaAssignment((3, 5))
+
+
+async def test_the_leader_goes_before_its_replica_is_taken_out_of_the_assignment(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A controller that takes over in between finds a leader that is one of the replicas."""
+    await led_by_a_newcomer(cluster, 4, 3)
+    session = cluster.active.session
+    multi = session.multi
+
+    async def checked(operations: Sequence[Operation]) -> list[Result]:
+        results = await multi(operations)
+        state, replicas = await cluster.state("t"), (await assignment(cluster)).replicas
+        assert state.leader in replicas, (state, replicas)
+        return results
+
+    monkeypatch.setattr(session, "multi", checked)
+    assert await cluster.active.controller.alter_partition_reassignments({T0: [3, 5]}) == {T0: None}
+
+
+async def test_a_move_to_brokers_that_are_gone_is_not_over(cluster: Cluster) -> None:
+    """A leader that has not heard of a death may write the dead one into the ISR once more."""
+    await four(cluster)
+    await cluster.create("t", {0: [2]})
+    await cluster.active.controller.alter_partition_reassignments({T0: [4]})
+    await cluster.settle()
+    await cluster.kill(4)
+    await catch_up(cluster, 2, 4, notify=True)
+    assert (await cluster.state("t")).leader == 2
+    assert cluster.brokers[2].deleted == set()
+    await cluster.up(4)
+    await cluster.settle()
+    assert (await cluster.state("t")).leader == 4
+    assert cluster.brokers[2].deleted == {T0}
