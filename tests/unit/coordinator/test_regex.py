@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from barnabas.coordinator.group.regex import Regex
+from barnabas.coordinator.group.regex import Regex, compile_regex
 from barnabas.core.errors import InvalidRegularExpression
 
 NAMES = ["", "a", "b", "ab", "ba", "aab", "abab", "A", "aB", "a-b", "a.b", "a_1", "log-7", "12", "c" * 9]
@@ -60,3 +60,41 @@ def test_a_pattern_made_to_be_slow_is_not() -> None:
     started = time.perf_counter()
     assert not Regex("(a|aa|a*)*(a+)+b").matches(text)
     assert time.perf_counter() - started < 30
+
+
+@pytest.mark.parametrize(
+    "pattern",
+    [
+        "(){1000}{1000}",
+        "a+*",
+        "a{2}{3}",
+        "a" + "{1}" * 1_000,
+        "(?i)" * 900 + "a{1000}" * 5,
+    ],
+)
+def test_repetitions_of_repetitions_and_too_many_states_are_refused(pattern: str) -> None:
+    with pytest.raises(InvalidRegularExpression):
+        Regex(pattern)
+
+
+def test_nothing_can_be_repeated_without_end() -> None:
+    """Nested groups that match nothing make no states; building them is not repeated either."""
+    assert Regex("((((){1000}){1000}){1000}){1000}").matches("")
+
+
+def test_a_pattern_that_costs_too_much_is_refused() -> None:
+    """Every character leads to every one of thousands of states."""
+    pattern = ".{0,1000}x"
+    names = [f"{number:025d}" for number in range(500)]
+    costly = compile_regex(pattern)
+    with pytest.raises(InvalidRegularExpression):
+        [costly.matches(name) for name in names]
+    assert compile_regex(pattern).matches("yx"), "the next question has a budget of its own"
+    usual = compile_regex(r"[a-z0-9.]*\d{3}")
+    assert all(usual.matches(name) for name in names)
+
+
+def test_ten_thousand_names_are_within_the_budget() -> None:
+    names = [f"{kind}.team-{number % 50}.v{number}" for number in range(3_334) for kind in ("a", "b", "c")]
+    usual = compile_regex(r"(a|b)\.team-(\d|1\d)\.v\d+")
+    assert sum(usual.matches(name) for name in names) > 100

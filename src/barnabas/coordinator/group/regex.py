@@ -8,6 +8,10 @@ do not exist in RE2 either. Patterns match whole names.
 
 A pattern becomes a nondeterministic automaton; matching follows all its states at once and remembers each
 set of states it met with each character, so the second name is cheap.
+
+Linear is not yet little: a pattern of thousands of states, against thousands of names, would keep the loop for
+seconds. So the states that are visited on behalf of one question are counted, and a pattern that needs too many
+is refused. What is remembered is bounded by the same measure.
 """
 
 from __future__ import annotations
@@ -21,9 +25,13 @@ from barnabas.core.errors import InvalidRegularExpression
 PATTERN_LENGTH_MAX: Final = 4_096
 REPEAT_MAX: Final = 1_000
 NESTING_MAX: Final = 100
-STATES_MAX: Final = 20_000
-REMEMBERED_MAX: Final = 10_000
-"""Sets of states that are remembered; more are forgotten and found again."""
+STATES_MAX: Final = 4_000
+REMEMBERED_STATES_MAX: Final = 50_000
+"""States in all sets that are remembered; more are forgotten and found again."""
+VISITS_MAX: Final = 200_000
+"""States that may be visited to match all names, besides what is remembered; tens of milliseconds."""
+CACHED_MAX: Final = 64
+"""Patterns that are kept compiled."""
 
 _DIGITS: Final = frozenset("0123456789")
 _WORD: Final = frozenset("0123456789_abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ")
@@ -68,10 +76,12 @@ class Regex:
         if len(pattern) > PATTERN_LENGTH_MAX:
             raise InvalidRegularExpression(f"a pattern has at most {PATTERN_LENGTH_MAX} characters")
         self._states: list[_State] = []
+        self._visits = 0
         self._accept = self._new()
         self._first = _Parser(pattern, self).parse(self._accept)
         self._start = self._closure({self._first}, at_start=True)
         self._remembered: dict[tuple[frozenset[int], str], frozenset[int]] = {}
+        self._remembered_states = 0
 
     def _new(self) -> int:
         if len(self._states) >= STATES_MAX:
@@ -99,8 +109,13 @@ class Regex:
 
     # Matching
 
+    def begin(self) -> Regex:
+        """What is matched from now on is one question, and has its own budget."""
+        self._visits = 0
+        return self
+
     def matches(self, text: str) -> bool:
-        """Whether the pattern matches all of `text`."""
+        """Whether the pattern matches all of `text`; INVALID_REGULAR_EXPRESSION if it has cost too much."""
         current = self._start
         remembered = self._remembered
         for character in text:
@@ -108,8 +123,10 @@ class Regex:
             found = remembered.get(key)
             if found is None:
                 found = self._step(current, character)
-                if len(remembered) >= REMEMBERED_MAX:
+                self._remembered_states += 1 + len(found)
+                if self._remembered_states > REMEMBERED_STATES_MAX:
                     remembered.clear()
+                    self._remembered_states = 1 + len(found)
                 remembered[key] = found
             if not found:
                 return False
@@ -136,6 +153,9 @@ class Regex:
             if (state.at_start and not at_start) or (state.at_end and not at_end):
                 continue
             waiting.extend(state.branches)
+        self._visits += len(found)
+        if self._visits > VISITS_MAX:
+            raise InvalidRegularExpression("the pattern costs too much to match")
         return frozenset(found)
 
 
@@ -189,14 +209,19 @@ class _Parser:
 
     def _repeated(self) -> _Node:
         node = self._atom()
-        while self._peek() in ("*", "+", "?", "{") and self._peek():
-            bounds = self._bounds()
-            if bounds is None:
-                break
-            if self._peek() == "?":
-                self._take()
-            node = ("repeat", (node, *bounds))
-        return node
+        bounds = self._bounds() if self._is_repetition() else None
+        if bounds is None:
+            return node
+        if self._peek() == "?":
+            self._take()
+        start = self._position
+        if self._is_repetition() and self._bounds() is not None:
+            raise self._wrong("a repetition of a repetition")
+        self._position = start
+        return ("repeat", (node, *bounds))
+
+    def _is_repetition(self) -> bool:
+        return self._peek() in tuple("*+?{")
 
     def _bounds(self) -> tuple[int, int | None] | None:
         start = self._position
@@ -386,11 +411,18 @@ class _Parser:
             for _ in range(most - least):
                 following = regex.branch(following, self._build(node, following))
         for _ in range(least):
-            following = self._build(node, following)
+            built = self._build(node, following)
+            if built == following:
+                break  # nothing, however often
+            following = built
         return following
 
 
-@lru_cache(maxsize=256)
-def compile_regex(pattern: str) -> Regex:
-    """INVALID_REGULAR_EXPRESSION if it cannot be understood."""
+@lru_cache(maxsize=CACHED_MAX)
+def _compiled(pattern: str) -> Regex:
     return Regex(pattern)
+
+
+def compile_regex(pattern: str) -> Regex:
+    """For one question; INVALID_REGULAR_EXPRESSION if the pattern cannot be understood."""
+    return _compiled(pattern).begin()
