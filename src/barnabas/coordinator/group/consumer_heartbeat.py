@@ -66,7 +66,7 @@ class ConsumerHeartbeat:
             return self._leave(request)
         is_joining = request.member_epoch == JOIN_EPOCH
         records: list[GroupRecord] = []
-        group = self._conversion.consumer_group(request.group_id, records, may_create=is_joining)
+        group, converted = self._conversion.consumer_group(request.group_id, records, may_create=is_joining)
         self._check_room(group, request.member_id)
         member_id = request.member_id or self._registry.new_uuid()
         owned = None if request.topic_partitions is None else _as_assignment(request.topic_partitions)
@@ -74,21 +74,21 @@ class ConsumerHeartbeat:
         update.member = self._as_requested(update.former, request, caller)
         former = update.former
         member = self._updates.carry_out(update, owned)
-        return (
-            Decision(
-                self._response(request, former, member),
-                update.records,
-                applied=lambda: self.expect_progress(request.group_id, member),
-            )
-            if update.records
-            else self._unchanged(request, former, member)
-        )
 
-    def _unchanged(
-        self, request: ConsumerGroupHeartbeatRequest, former: ConsumerMember, member: ConsumerMember
-    ) -> Decision[ConsumerGroupHeartbeatResponse]:
+        def applied() -> None:
+            self._updates.applied(update)
+            if converted is not None:
+                self._conversion.upgraded(converted)
+                for each in group.classic_members:
+                    self.expect_classic_heartbeat(request.group_id, each)
+            self.expect_progress(request.group_id, member)
+
+        response = self._response(request, former, member)
+        if update.records:
+            return Decision(response, update.records, applied=applied)
+        self._updates.applied(update)
         self.expect_heartbeat(request.group_id, member.member_id)
-        return Decision(self._response(request, former, member))
+        return Decision(response)
 
     # Checks
 
@@ -279,6 +279,11 @@ class ConsumerHeartbeat:
             is_retried=True,
         )
 
+    def expect_classic_heartbeat(self, group_id: str, member: ConsumerMember) -> None:
+        """A member that speaks the classic protocol has the session that it asked for."""
+        assert member.classic is not None
+        self.expect_heartbeat(group_id, member.member_id, member.classic.session_timeout_ms)
+
     def expect_progress(self, group_id: str, member: ConsumerMember) -> None:
         """The next heartbeat, and within the rebalance timeout the revocation that it was asked for."""
         self.expect_heartbeat(group_id, member.member_id)
@@ -318,8 +323,8 @@ class ConsumerHeartbeat:
     def loaded(self, group: ConsumerGroup) -> None:
         """After a replay everybody has a whole session to report."""
         for member in group.members.values():
-            if member.classic is not None:
-                self.expect_heartbeat(group.group_id, member.member_id, member.classic.session_timeout_ms)
+            if member.is_classic:
+                self.expect_classic_heartbeat(group.group_id, member)
             else:
                 self.expect_progress(group.group_id, member)
 

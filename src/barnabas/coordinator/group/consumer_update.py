@@ -34,6 +34,9 @@ class Update:
     records: list[GroupRecord] = field(default_factory=list)
     gone: frozenset[str] = frozenset()
     """Members that leave by this change, or whose place the member takes."""
+    regexes_seen: dict[str, tuple[int, int]] = field(default_factory=dict)
+    seen_generation: int | None = None
+    """What was looked at on the way; it counts once the change is made."""
 
     def members(self) -> dict[str, ConsumerMember]:
         """The members as they will be."""
@@ -66,6 +69,17 @@ class ConsumerUpdates:
             target_epoch = group.assignment_epoch
         return self._reconcile(update, target_epoch, target, owned)
 
+    def applied(self, update: Update) -> None:
+        """The records are part of the state, or there are none: what was looked at need not be looked at
+        again. Had they not been written, it would."""
+        group = self._registry.find_consumer(update.group.group_id)
+        if group is None:
+            return
+        seen = {**group.regexes_seen, **update.regexes_seen}
+        group.regexes_seen = {regex: seen[regex] for regex in group.regexes if regex in seen}
+        if update.seen_generation is not None:
+            group.seen_generation = update.seen_generation
+
     def _note_subscription(self, update: Update) -> bool:
         """Write the member down if anything about it is new; True if the assignment depends on it."""
         former, member = update.former, update.member
@@ -92,6 +106,8 @@ class ConsumerUpdates:
     def _match(self, update: Update, regex: str) -> bool:
         group = update.group
         present = group.regexes.get(regex)
+        if present is not None and self._is_blind:
+            return False
         now_ms = self._clock.now_ms()
         generation = self._topics.generation
         seen_generation, seen_ms = group.regexes_seen.get(regex, (-1, 0))
@@ -100,7 +116,7 @@ class ConsumerUpdates:
             return False
         matches = compile_regex(regex).matches
         topics = frozenset(name for name in self._topics.topic_names() if matches(name))
-        group.regexes_seen[regex] = (generation, now_ms)
+        update.regexes_seen[regex] = (generation, now_ms)
         if present is not None and present.topics == topics:
             return False
         resolved = ResolvedRegex(topics, generation, now_ms)
@@ -121,26 +137,26 @@ class ConsumerUpdates:
         if has_changed:
             epoch += 1
             update.records.append(group.epoch_record(epoch))
-        if not self._has_stale_regex(update):
-            self._saw_metadata(group.group_id)
+        if not self._has_stale_regex(update) and not self._is_blind:
+            update.seen_generation = self._topics.generation
         return epoch, topics
 
     def _has_stale_regex(self, update: Update) -> bool:
         """An expression that was matched too recently to be matched again; somebody must come back."""
-        group = update.group
-        return any(
-            group.regexes_seen.get(regex, (-1, 0))[0] != self._topics.generation for regex in group.regexes
-        )
+        seen = {**update.group.regexes_seen, **update.regexes_seen}
+        return any(seen.get(regex, (-1, 0))[0] != self._topics.generation for regex in update.group.regexes)
 
-    def _saw_metadata(self, group_id: str) -> None:
-        group = self._registry.find_consumer(group_id)
-        if group is not None:
-            group.seen_generation = self._topics.generation
+    @property
+    def _is_blind(self) -> bool:
+        """No topic is known, not even the coordinator's own: this broker has not been told yet."""
+        return not self._topics.topic_names()
 
     def subscribed_topics(
         self, group: ConsumerGroup, members: Collection[ConsumerMember]
     ) -> dict[str, SubscribedTopic]:
         """The topics that the members read and that exist."""
+        if self._is_blind:
+            return group.topics
         names: set[str] = set()
         for member in members:
             names |= group.topics_of(member)

@@ -45,21 +45,24 @@ class Conversion:
         self._rebalance = rebalance
         self._policy = registry.settings.migration_policy
 
-    def consumer_group(self, group_id: str, records: list[GroupRecord], *, may_create: bool) -> ConsumerGroup:
-        """The group that a member of the consumer protocol means, made or converted if it may be."""
+    def consumer_group(
+        self, group_id: str, records: list[GroupRecord], *, may_create: bool
+    ) -> tuple[ConsumerGroup, ClassicGroup | None]:
+        """The group that a member of the consumer protocol means, made or converted if it may be. A group
+        that was converted comes with what it was: once the records count, call `upgraded` with that."""
         group = self._registry.groups.get(group_id)
         if isinstance(group, ConsumerGroup):
-            return group
+            return group, None
         if not may_create:
             raise GroupIdNotFound(f"there is no consumer group {group_id}")
         if group is None:
-            return ConsumerGroup(group_id)
+            return ConsumerGroup(group_id), None
         if group.is_empty:
             records += group.tombstones()
-            return ConsumerGroup(group_id)
+            return ConsumerGroup(group_id), None
         if not self._may_upgrade(group):
             raise GroupIdNotFound(f"group {group_id} is a classic group with members")
-        return self._upgrade(group, records)
+        return self._upgrade(group, records), group
 
     # Up
 
@@ -77,6 +80,12 @@ class Conversion:
             raise GroupIdNotFound(
                 f"group {classic.group_id} cannot be converted: its members' subscriptions cannot be read"
             ) from None
+        records += classic.tombstones()
+        records += group.records()
+        return group
+
+    def upgraded(self, classic: ClassicGroup) -> None:
+        """Nobody waits for a classic rebalance any more: who does is to join again."""
         logger.info("group %s is converted to the consumer protocol", classic.group_id)
         for member in list(classic.members.values()):
             code = RebalanceInProgress.code
@@ -86,9 +95,6 @@ class Conversion:
             classic.complete_sync(member, SyncGroupResponse(error_code=code))
         self._registry.timers.cancel(join_key(classic.group_id))
         self._registry.timers.cancel(sync_key(classic.group_id))
-        records += classic.tombstones()
-        records += group.records()
-        return group
 
     # Down
 

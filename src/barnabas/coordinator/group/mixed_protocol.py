@@ -107,7 +107,14 @@ class MixedProtocol:
             protocol_type=CONSUMER_PROTOCOL_TYPE,
             protocol_name=names[0],
         )
-        return Decision(response, update.records, committed=lambda: self._joined(group.group_id, member))
+        if not update.records:
+            self._updates.applied(update)
+        return Decision(
+            response,
+            update.records,
+            applied=lambda: self._updates.applied(update),
+            committed=lambda: self._joined(group.group_id, member),
+        )
 
     def _identify(
         self, group: ConsumerGroup, request: JoinGroupRequest, member_id: str, records: list[GroupRecord]

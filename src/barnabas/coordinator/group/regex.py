@@ -9,9 +9,9 @@ do not exist in RE2 either. Patterns match whole names.
 A pattern becomes a nondeterministic automaton; matching follows all its states at once and remembers each
 set of states it met with each character, so the second name is cheap.
 
-Linear is not yet little: a pattern of thousands of states, against thousands of names, would keep the loop for
-seconds. So the states that are visited on behalf of one question are counted, and a pattern that needs too many
-is refused. What is remembered is bounded by the same measure.
+Linear is not yet little: a pattern of thousands of states, against thousands of names, would keep the loop
+for seconds. So the states that are visited on behalf of one question are counted, and a pattern that needs
+too many is refused. What is remembered is bounded by the same measure.
 """
 
 from __future__ import annotations

@@ -1,0 +1,106 @@
+"""What meets a group of the consumer protocol between two of its steps: writes that fail, members that die
+while their group is converted, metadata that is not there yet."""
+
+from __future__ import annotations
+
+from barnabas.coordinator.group.migration import MigrationPolicy
+from barnabas.core.errors import (
+    GroupMaxSizeReached,
+    NotEnoughReplicas,
+    RebalanceInProgress,
+    UnknownMemberId,
+)
+from tests.unit.coordinator.support import Groups
+from tests.unit.coordinator.test_consumer_groups import assigned, subscription, upgraded
+
+UPGRADE = MigrationPolicy.UPGRADE
+
+
+# Conversions
+
+
+def test_a_classic_member_that_dies_during_the_upgrade_is_removed() -> None:
+    groups, topic, old = upgraded(UPGRADE)
+    for _ in range(5):
+        groups.advance(10_000)
+        assert groups.beat("new", 2).error_code == 0
+    groups.advance(10_000)
+    assert groups.settle() == {"new": {topic: [0, 1, 2, 3]}}
+    assert groups.heartbeat(old, 1) == UnknownMemberId.code
+
+
+def test_an_upgrade_that_cannot_be_written_leaves_a_group_that_comes_together() -> None:
+    groups = Groups(migration_policy=UPGRADE)
+    groups.topics.put("t", 4)
+    member, joined = groups.enter(protocols=subscription("t"))
+    groups.log.error = NotEnoughReplicas("too few")
+    assert groups.beat("new", 0, topics=["t"]).error_code != 0
+    groups.log.error = None
+    assert not joined.is_given
+    groups.advance(3_000)
+    assert (joined.error_code, joined.value.generation_id) == (0, 1)
+    assert groups.sync(member, 1, {member: assigned(0)}).error_code == 0
+
+
+def test_an_upgrade_that_is_refused_leaves_a_group_that_comes_together() -> None:
+    groups = Groups(migration_policy=UPGRADE, consumer_max_size=1)
+    groups.topics.put("t", 4)
+    member, joined = groups.enter(protocols=subscription("t"))
+    assert groups.beat("new", 0, topics=["t"]).error_code == GroupMaxSizeReached.code
+    groups.advance(3_000)
+    assert (joined.error_code, joined.value.generation_id) == (0, 1)
+    assert groups.sync(member, 1, {member: assigned(0)}).error_code == 0
+
+
+def test_members_that_wait_when_their_group_is_upgraded_are_told() -> None:
+    groups = Groups(migration_policy=UPGRADE)
+    groups.topics.put("t", 4)
+    member, joined = groups.enter(protocols=subscription("t"), session_ms=60_000)
+    assert groups.beat("new", 0, topics=["t"]).error_code == 0
+    assert joined.error_code == RebalanceInProgress.code
+    groups.advance(10_000)
+    assert groups.shard.groups["g"].type_name == "consumer"
+    again = groups.join(member=member, protocols=subscription("t"), session_ms=60_000)
+    assert again.error_code == 0
+    assert groups.sync(member, again.value.generation_id).error_code == 0
+
+
+# Writes that fail
+
+
+def test_a_change_of_topics_that_could_not_be_written_is_noticed_again() -> None:
+    groups = Groups()
+    topic = groups.topics.put("t", 2)
+    groups.beat("m", 0, topics=["t"])
+    groups.topics.put("t", 4)
+    groups.log.error = NotEnoughReplicas("too few")
+    assert groups.beat("m", 1, owned={topic: [0, 1]}).error_code != 0
+    groups.log.error = None
+    assert groups.settle() == {"m": {topic: [0, 1, 2, 3]}}
+
+
+def test_a_regular_expression_whose_topics_could_not_be_written_is_matched_again() -> None:
+    groups = Groups()
+    first = groups.topics.put("log-1", 1)
+    groups.beat("m", 0, topics=[], regex="log-.*")
+    second = groups.topics.put("log-2", 1)
+    groups.advance(20_000)
+    groups.log.error = NotEnoughReplicas("too few")
+    assert groups.beat("m", 1, owned={first: [0]}).error_code != 0
+    groups.log.error = None
+    assert groups.settle() == {"m": {first: [0], second: [0]}}
+
+
+# Metadata
+
+
+def test_a_coordinator_that_has_heard_of_no_topic_takes_nothing_away() -> None:
+    groups = Groups()
+    topic = groups.topics.put("t", 2)
+    groups.beat("m", 0, topics=["t"])
+    after = Groups(log=groups.log)
+    answer = after.beat("m", 1, owned={topic: [0, 1]})
+    assert (answer.error_code, answer.member_epoch, answer.assignment) == (0, 1, None)
+    after.topics._topics["t"] = after.topics.Topic("t", topic, 4)
+    after.topics.generation += 1
+    assert after.settle() == {"m": {topic: [0, 1, 2, 3]}}
