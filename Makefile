@@ -16,10 +16,12 @@ $(BIN)/python:
 
 # What a broker needs is little; what the tests need comes on top.
 $(VENV)/.run: pyproject.toml constraints.txt | $(BIN)/python
+	@echo "installing what a broker needs into $(VENV): less than a minute on a fast line …"
 	$(PIP) -e .
 	touch $@
 
 $(VENV)/.dev: pyproject.toml constraints.txt | $(BIN)/python
+	@echo "installing Spark and what the tests need into $(VENV): 500 MB, some minutes the first time …"
 	$(PIP) -e '.[dev,zookeeper,spark,formats,postgres]'
 	touch $@ $(VENV)/.run
 
@@ -28,6 +30,7 @@ run: $(VENV)/.run  ## start a broker on 127.0.0.1:9092
 	$(BIN)/barnabas start
 
 $(VENV)/.spark: pyproject.toml constraints.txt | $(BIN)/python
+	@echo "installing Spark into $(VENV): 400 MB, two minutes or more the first time …"
 	$(PIP) -e '.[spark,zookeeper]'
 	touch $@ $(VENV)/.run
 

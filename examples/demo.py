@@ -25,6 +25,7 @@ from rich.console import Console
 from rich.live import Live
 from rich.table import Table
 
+from barnabas.cli.stages import Stages
 from barnabas.client.channel import Address
 from barnabas.client.cluster_client import ClusterClient
 from barnabas.client.consumer import EARLIEST, Consumer, list_offsets
@@ -194,18 +195,27 @@ def show(
                 running[at] = _start(pipeline.run, latest)
             if end is None and (stream.windows or now - begun > FIRST_RESULTS_SECONDS_MAX):
                 end = now + seconds
-            when = "waiting for the first counts …" if end is None else f"{end - now:.0f} s left"
+            when = f"{end - now:.0f} s left" if end is not None else _waited_for(latest, now - begun)
             live.update(chart(stream, latest, when))
             time.sleep(0.5)
 
 
+def _waited_for(latest: dict[str, Progress], seconds: float) -> str:
+    """Why there are no counts yet."""
+    what = "the first counts" if latest else "Spark's first micro-batches"
+    return f"waiting for {what}, {seconds:.0f} s …"
+
+
 def main() -> int:
     console = Console()
+    stages = Stages("demo")
     seconds = float(os.environ.get("DEMO_SECONDS", "60"))
     with ExitStack() as stack:
         scratch = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="barnabas-demo-")))
         broker = stack.enter_context(run_broker())
-        console.print(f"a broker listens on {broker.bootstrap}; starting Spark, which takes some seconds …")
+        console.print(f"a broker listens on {broker.bootstrap}")
+        stages.enter("starting Spark, which takes some seconds")
+        stack.callback(stages.leave)
         try:
             spark = open_session(None, {}, name="demo")
         except SparkMissing as error:
@@ -216,6 +226,7 @@ def main() -> int:
         stack.callback(stream.stop)
         stream.start()
         stream.ready.wait()
+        stages.leave()
         if not demonstrate(console, spark, stream, scratch, seconds):
             return 1
     console.print("the broker, Spark and every file are gone.")

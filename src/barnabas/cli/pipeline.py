@@ -8,15 +8,18 @@ import signal
 import sys
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from barnabas.cli.exits import INTERRUPTED, Failure, InvalidSettings, Unreachable
+from barnabas.cli.exits import INTERRUPTED, Failure, InvalidSettings, NotFound, Unreachable
 from barnabas.cli.output import print_json, print_table
 from barnabas.cli.pipeline_client import ask, path_of
 from barnabas.cli.session import bootstrap_option
+from barnabas.cli.stages import Stages
 from barnabas.client.channel import Address
 from barnabas.client.cluster_client import ClusterUnreachable
 from barnabas.core.clock import SystemClock
@@ -25,9 +28,12 @@ from barnabas.core.extras import install_command
 if TYPE_CHECKING:
     from barnabas.pipelines.progress import Progress
     from barnabas.pipelines.spec import PipelineSpec
+    from barnabas.pipelines.yaml_source import Located
 
 DEFAULT_URL = "http://127.0.0.1:8083"
 
+ENDING_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+ENDED = "stopped; it goes on from here when it is run again"
 STOP_PATIENCE_MS = 60_000
 STOP_POLL_S = 0.2
 
@@ -69,17 +75,16 @@ def pipeline() -> None:
 @click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path))
 def validate(files: tuple[Path, ...]) -> None:
     """Say what is wrong with specs, before any Spark starts."""
-    failed = False
+    failed = 0
     for file in files:
         try:
             spec = _load(file)
-        except InvalidSettings as error:
-            failed = True
+        except (InvalidSettings, NotFound) as error:
+            failed = failed or error.exit_code
             click.echo(error.message, err=True)
         else:
             click.echo(f"{file}: {spec.name} is valid: {describe(spec)}")
-    if failed:
-        sys.exit(InvalidSettings.exit_code)
+    sys.exit(failed)
 
 
 @pipeline.command()
@@ -102,35 +107,42 @@ def run(
     Python modules beside FILE are found.
     """
     _find_modules_in(file.parent)
-    spec = _load(file, runs_here=True)
+    spec, located = _loaded(file, runs_here=True)
     if master is not None:
         _check_master(master)
-    from barnabas.pipelines.reasons import reason_of  # noqa: PLC0415 - a plain install stops before
-    from barnabas.pipelines.run import PipelineFailed, Run  # noqa: PLC0415
-    from barnabas.pipelines.secrets import resolve  # noqa: PLC0415
-    from barnabas.pipelines.session import SparkMissing, open_session  # noqa: PLC0415
-
     generation = _generation(state, spec.name, is_from_scratch=from_scratch)
     click.echo(f"{spec.name}: {describe(spec)}", err=True)
-    ending = _Ending()
-    try:
-        signal.signal(signal.SIGTERM, ending.hear)
+    stages = Stages(spec.name, quiet=quiet)
+    ending = _Ending(stages)
+    addresses = ",".join(map(str, bootstrap))
+    with _told(spec, located), ending:
+        from barnabas.pipelines.reach import check_topics  # noqa: PLC0415 - a plain install stops before
+        from barnabas.pipelines.run import Run  # noqa: PLC0415
+        from barnabas.pipelines.secrets import resolve  # noqa: PLC0415
+        from barnabas.pipelines.session import open_session  # noqa: PLC0415
+
+        stages.enter(f"asking the broker at {addresses}")
+        check_topics(spec, addresses)
+        stages.enter("starting Spark, which takes some seconds")
         session = open_session(resolve(master or spec.spark.master), resolve(spec.spark.conf), name=spec.name)
-        signal.signal(signal.SIGINT, ending.hear)  # Spark's own would tear the link to its JVM
+        ending.listen()  # Spark's own handler would tear the link to its JVM
         from barnabas.pipelines.runner import run_pipeline  # noqa: PLC0415
 
-        place = Run(session, spec, ",".join(map(str, bootstrap)), state, generation)
-        run_pipeline(place, _printer(quiet=quiet), stopped=ending.stopped)
-    except (PipelineFailed, SparkMissing) as error:
-        raise Failure(str(error)) from None
-    except Exception as error:  # noqa: BLE001 - whatever Spark says, a person gets its one sentence
-        raise Failure(reason_of(error, spec)) from None
-    except KeyboardInterrupt:
-        sys.exit(INTERRUPTED)
+        stages.enter("putting the pipeline together")
+        show = _printer(stages, quiet=quiet)
+        ending.is_starting = False
+        run_pipeline(
+            Run(session, spec, addresses, state, generation),
+            show,
+            stopped=ending.stopped,
+            on_running=lambda: stages.enter("waiting for the first micro-batch"),
+        )
+        stages.leave()
+        session.stop()
     if not ending.stopped.is_set():
         click.echo(f"{spec.name}: done", err=True)
         return
-    click.echo(f"{spec.name}: stopped; it goes on from here when it is run again", err=True)
+    click.echo(f"{spec.name}: {ENDED}", err=True)
     sys.exit(INTERRUPTED if ending.is_interrupted else 0)
 
 
@@ -300,17 +312,69 @@ def offsets(name: str, reset: bool, changes: tuple[str, ...], as_json: bool, url
 
 
 class _Ending:
-    """SIGINT and SIGTERM ask for an orderly end; whoever asks twice gets one at once."""
+    """SIGINT and SIGTERM ask for an orderly end; whoever asks twice gets one at once.
 
-    def __init__(self) -> None:
+    Until the pipeline runs there is nothing to bring in order: the process leaves there and then, and
+    its JVM with it, which goes when its standard input ends. An exception through Spark's half-open
+    link would only be told by everyone it passes.
+    """
+
+    def __init__(self, stages: Stages) -> None:
         self.stopped = threading.Event()
         self.is_interrupted = False
+        self.is_starting = True
+        self._stages = stages
+        self._before: dict[signal.Signals, Any] = {}
+
+    def listen(self) -> None:
+        for number in ENDING_SIGNALS:
+            signal.signal(number, self.hear)
 
     def hear(self, number: int, _: object) -> None:
-        if self.stopped.is_set():
-            raise KeyboardInterrupt
+        if self.is_starting or self.stopped.is_set():
+            self._leave(number)
         self.is_interrupted = number == signal.SIGINT
         self.stopped.set()
+        self._stages.enter("stopping after the micro-batch that is under way; once more stops at once")
+
+    def _leave(self, number: int) -> None:
+        self._stages.leave()
+        os.write(2, f"barnabas: {'interrupted' if number == signal.SIGINT else 'stopped'}\n".encode())
+        os._exit(INTERRUPTED if number == signal.SIGINT else 0)
+
+    def __enter__(self) -> None:
+        self._before = {number: signal.getsignal(number) for number in ENDING_SIGNALS}
+        self.listen()
+
+    def __exit__(self, *_: object) -> None:
+        self._stages.leave()
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+
+
+@contextmanager
+def _told(spec: PipelineSpec, located: Located) -> Iterator[None]:
+    """Whatever goes wrong becomes one line, with its place in the file where that is known."""
+    from barnabas.pipelines.reach import BrokerMissing, TopicMissing  # noqa: PLC0415 - a plain install stops before
+    from barnabas.pipelines.reasons import reason_of, scrub  # noqa: PLC0415
+    from barnabas.pipelines.run import PipelineFailed, PipelineInvalid  # noqa: PLC0415
+    from barnabas.pipelines.session import SparkMissing  # noqa: PLC0415
+
+    try:
+        yield
+    except BrokerMissing as error:
+        raise Unreachable(f"{error}: is a broker running? start one with 'barnabas start'") from None
+    except PipelineFailed as error:
+        text = scrub(str(error), spec)
+        if error.path:
+            line = located.line(error.path)
+            text = f"{located.file}{'' if line is None else f':{line}'}: {text}"
+        kinds = ((TopicMissing, NotFound), (PipelineInvalid, InvalidSettings))
+        raise next((made for kind, made in kinds if isinstance(error, kind)), Failure)(text) from None
+    except SparkMissing as error:
+        raise Failure(str(error)) from None
+    except Exception as error:  # noqa: BLE001 - whatever Spark says, a person gets its one sentence
+        raise Failure(reason_of(error, spec)) from None
 
 
 def describe(spec: PipelineSpec) -> str:
@@ -344,7 +408,11 @@ def _generation(state: str, name: str, *, is_from_scratch: bool) -> int:
     return last + 1 if is_from_scratch else max(last, 0)
 
 
-def _load(file: Path, *, runs_here: bool = False) -> PipelineSpec:
+def _load(file: Path) -> PipelineSpec:
+    return _loaded(file)[0]
+
+
+def _loaded(file: Path, *, runs_here: bool = False) -> tuple[PipelineSpec, Located]:
     try:
         from barnabas.pipelines.validation import InvalidSpec, load  # noqa: PLC0415 - rarely needed
         from barnabas.pipelines.yaml_source import UnreadableSpec, read_yaml  # noqa: PLC0415
@@ -357,7 +425,9 @@ def _load(file: Path, *, runs_here: bool = False) -> PipelineSpec:
             from barnabas.pipelines.preflight import check_machine  # noqa: PLC0415 - only here
 
             check_machine(spec, located)
-        return spec
+        return spec, located
+    except FileNotFoundError as error:
+        raise NotFound(f"{file}: {error.strerror}") from None
     except OSError as error:
         raise InvalidSettings(f"{file}: {error.strerror}") from None
     except (InvalidSpec, UnreadableSpec) as error:
@@ -386,13 +456,14 @@ class _InvalidSpec(InvalidSettings):
         click.echo(self.message, file=file, err=file is None)
 
 
-def _printer(*, quiet: bool) -> Any:
+def _printer(stages: Stages, *, quiet: bool) -> Any:
     from barnabas.pipelines.progress import progress_line  # noqa: PLC0415
 
     total = 0
 
     def show(progress: Progress) -> None:
         nonlocal total
+        stages.leave()
         total += progress.records
         if quiet:
             return

@@ -16,9 +16,11 @@ from collections.abc import Mapping
 from typing import IO, Any
 
 from barnabas.pipelines.progress import Progress
+from barnabas.pipelines.reach import check_topics
 from barnabas.pipelines.reasons import reason_of, scrub
-from barnabas.pipelines.run import PipelineFailed, Run
-from barnabas.pipelines.session import open_session
+from barnabas.pipelines.run import PipelineFailed, PipelineInvalid, Run
+from barnabas.pipelines.secrets import UnresolvedSecret
+from barnabas.pipelines.session import SparkMissing, open_session
 from barnabas.pipelines.spec import PipelineSpec
 from barnabas.pipelines.validation import load_document
 
@@ -70,26 +72,34 @@ class Driver:
             self.say("progress", name=name, attempt=attempt, progress=progress.to_document())
 
         error: str | None = None
+        is_final = False
         try:
+            check_topics(spec, order["bootstrap"])
             run_pipeline(
                 run,
                 on_progress,
                 stopped=stop,
                 on_running=lambda: self.say("running", name=name, attempt=attempt),
             )
-        except PipelineFailed as failure:
+        except (PipelineFailed, UnresolvedSecret) as failure:
             error = scrub(str(failure), spec)
+            is_final = isinstance(failure, (PipelineInvalid, UnresolvedSecret))
         except Exception as failure:  # noqa: BLE001 - whatever it is, the pipeline has failed by it
             sys.stderr.write(scrub(traceback.format_exc(), spec))
             error = reason_of(failure, spec)
-        self.say("ended", name=name, attempt=attempt, error=error)
+        self.say("ended", name=name, attempt=attempt, error=error, is_final=is_final)
 
 
 def main() -> None:
     settings = json.loads(sys.stdin.readline())
     news = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
-    driver = Driver(news, settings.get("master"), settings.get("conf") or {})
+    try:
+        driver = Driver(news, settings.get("master"), settings.get("conf") or {})
+    except SparkMissing as error:
+        news.write(json.dumps({"event": "unable", "error": str(error)}) + "\n")
+        news.close()
+        sys.exit(1)
     driver.say("ready")
     try:
         for line in sys.stdin:

@@ -79,10 +79,13 @@ class DriverProcesses:
         task.add_done_callback(self._tasks.discard)
 
     async def _serve(self, process: _Process, key: str) -> None:
+        is_final = False
         try:
             reason = await process.serve()
+            is_final = process.unable is not None
         except (OSError, UnresolvedSecret) as error:
             reason = f"the driver could not be started: {error}"
+            is_final = isinstance(error, UnresolvedSecret)
         except Exception as error:
             # Its pipelines are not watched any more, so they must not seem to run.
             log.exception("the news of a driver cannot be followed")
@@ -91,12 +94,14 @@ class DriverProcesses:
             del self._processes[key]
         assert self.supervisor is not None
         for name, attempt in list(process.pipelines.items()):
-            self.supervisor.on_ended(name, attempt, reason)
+            self.supervisor.on_ended(name, attempt, reason, is_final=is_final)
 
     def news(self, process: _Process, event: Mapping[str, Any]) -> None:
         assert self.supervisor is not None
         kind = event["event"]
-        if kind == "ready":
+        if kind == "unable":
+            process.unable = event["error"]
+        if kind in ("ready", "unable"):
             return
         name, attempt = event["name"], event["attempt"]
         if kind == "running":
@@ -106,7 +111,7 @@ class DriverProcesses:
         elif kind == "ended":
             if process.pipelines.get(name) == attempt:
                 del process.pipelines[name]
-            self.supervisor.on_ended(name, attempt, event["error"])
+            self.supervisor.on_ended(name, attempt, event["error"], is_final=event.get("is_final", False))
             if not process.pipelines:
                 process.end_input()
 
@@ -115,6 +120,8 @@ class _Process:
     def __init__(self, owner: DriverProcesses, settings: Mapping[str, Any]) -> None:
         self.pipelines: dict[str, int] = {}
         self.is_over = False
+        self.unable: str | None = None
+        """Why no driver can run here, whatever is tried."""
         self._owner = owner
         self._settings = settings
         self._orders: asyncio.Queue[str | None] = asyncio.Queue()
@@ -164,6 +171,8 @@ class _Process:
             listening.cancel()
             if process.returncode is None:
                 process.kill()
+        if self.unable is not None:
+            return self.unable
         return f"the driver process ended with code {code}" + (f": {last}" if last else "")
 
     async def _feed(self, stdin: asyncio.StreamWriter) -> None:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Self
 
 from barnabas.pipelines.progress import Progress
+from barnabas.pipelines.reach import check_topics
 from barnabas.pipelines.run import Run
 from barnabas.pipelines.session import open_session
 from barnabas.pipelines.spec import PipelineSpec
@@ -74,5 +75,6 @@ class Pipeline:
         run_pipeline(self._run(spark), on_progress, self._functions)
 
     def _run(self, spark: SparkSession | None) -> Run:
+        check_topics(self.spec, self._bootstrap)
         session = spark or open_session(self.spec.spark.master, self.spec.spark.conf, name=self.spec.name)
         return Run(session, self.spec, self._bootstrap, self._state)

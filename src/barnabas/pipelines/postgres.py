@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
 
-from barnabas.pipelines.run import PipelineFailed, Run
+from barnabas.pipelines.run import PipelineFailed, Run, Unavailable
 from barnabas.pipelines.spec import Part
 
 PORT = 5432
@@ -36,7 +36,7 @@ class Database:
                 user=self.user, host=self.host, port=self.port, database=self.name, password=self.password
             )
         except pg8000.dbapi.Error as error:
-            raise PipelineFailed(f"no connection to {self}: {_message(error)}") from None
+            raise Unavailable(f"no connection to {self}: {_message(error)}") from None
 
     @contextmanager
     def transaction(self) -> Iterator[Any]:

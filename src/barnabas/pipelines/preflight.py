@@ -14,25 +14,50 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path as FilePath
 
+from barnabas.core.extras import install_command
 from barnabas.pipelines.options import Value
 from barnabas.pipelines.secrets import UnresolvedSecret, has_reference, resolve
-from barnabas.pipelines.spec import PipelineSpec
+from barnabas.pipelines.spec import Part, PipelineSpec
 from barnabas.pipelines.validation import InvalidSpec, Problem
 from barnabas.pipelines.yaml_source import Located, Path
 
+_PACKAGES = (
+    ("jdbc", "pg8000", "postgres"),
+    ("avro", "fastavro", "formats"),
+    ("protobuf", "google.protobuf", "formats"),
+)
 PACKED = "spark.submit.pyFiles"
 """Modules come with Spark's start; nothing can be said of them before."""
 
 
 def check_machine(spec: PipelineSpec, located: Located) -> None:
     """Raises InvalidSpec with everything that is missing here."""
-    complaints = [*_unresolved(located.document, ())]
+    complaints = [*_unresolved(located.document, ()), *_missing_packages(spec)]
     if PACKED not in spec.spark.conf:
         complaints += _missing_functions(spec)
     if complaints:
         raise InvalidSpec(
             [Problem(path, located.file, located.line(path), message) for path, message in complaints]
         )
+
+
+def _missing_packages(spec: PipelineSpec) -> Iterator[tuple[Path, str]]:
+    """What a part needs beyond Spark, and is an extra of the installation."""
+    parts: list[tuple[Path, Part]] = [(("source",), spec.source), (("sink",), spec.sink)]
+    parts += [
+        (("transforms", at), part["source"]) for at, part in enumerate(spec.transforms) if part.type == "join"
+    ]
+    for path, part in parts:
+        for kind, package, extra in _PACKAGES:
+            if kind in (part.type, part.get("format")) and not _is_installed(package):
+                yield path, f"{kind} needs the package {package}: {install_command(extra)}"
+
+
+def _is_installed(package: str) -> bool:
+    try:
+        return importlib.util.find_spec(package) is not None
+    except ModuleNotFoundError:
+        return False
 
 
 def _missing_functions(spec: PipelineSpec) -> Iterator[tuple[Path, str]]:

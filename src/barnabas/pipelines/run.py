@@ -20,6 +20,19 @@ RESERVED = ("_key", "_topic", "_partition", "_offset", "_timestamp", "_headers")
 class PipelineFailed(Exception):
     """A pipeline cannot be put together or go on; the message is for a person."""
 
+    def __init__(self, message: str, path: tuple[str | int, ...] = ()) -> None:
+        super().__init__(message)
+        self.path = path
+        """Of what is at fault in the spec, where that is known."""
+
+
+class Unavailable(PipelineFailed):
+    """Something is not there that may come: a broker, a database, a topic, the first record."""
+
+
+class PipelineInvalid(PipelineFailed):
+    """A pipeline that cannot be put together: no further attempt will do better."""
+
 
 @dataclass(frozen=True, slots=True)
 class Run:

@@ -15,7 +15,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from pyspark.errors import PySparkException, StreamingQueryException
+from pyspark.errors import AnalysisException, PySparkException, StreamingQueryException
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.listener import (
     QueryIdleEvent,
@@ -30,7 +30,8 @@ from barnabas.pipelines.errors import dead_letters
 from barnabas.pipelines.progress import Progress, progress_of
 from barnabas.pipelines.quarantine import quarantine_more, with_quarantine
 from barnabas.pipelines.reasons import reason_of
-from barnabas.pipelines.run import PipelineFailed, Rows, Run
+from barnabas.pipelines.run import PipelineFailed, PipelineInvalid, Rows, Run, Unavailable
+from barnabas.pipelines.secrets import UnresolvedSecret
 from barnabas.pipelines.sinks.records import stream_letters
 from barnabas.pipelines.spec import PipelineSpec, Tolerance
 from pyspark_barnabas import DefaultSource
@@ -160,11 +161,26 @@ def start_pipeline(
     run.spark.streams.addListener(watch)
     try:
         return RunningPipeline(run, _start(run, functions), watch)
-    except BaseException:
+    except BaseException as error:
         for query in run.spark.streams.active:
             query.stop()
         run.spark.streams.removeListener(watch)
+        if (invalid := _invalid(error, run)) is not None:
+            raise invalid from error
         raise
+
+
+def _invalid(error: BaseException, run: Run) -> PipelineInvalid | None:
+    """What was found before anything ran is found again by every further attempt, but for what may come."""
+    if isinstance(error, PipelineFailed):
+        return None if isinstance(error, Unavailable) else PipelineInvalid(str(error), error.path)
+    if isinstance(error, UnresolvedSecret):
+        return PipelineInvalid(str(error))
+    # A source in Python that cannot reach its brokers is told by Spark in the same way.
+    is_sparks = isinstance(error, AnalysisException) and not (error.getCondition() or "PYTHON").startswith(
+        "PYTHON"
+    )
+    return PipelineInvalid(reason_of(error, run.spec)) if is_sparks else None
 
 
 def _activate(spark: SparkSession) -> None:
@@ -230,8 +246,12 @@ def _transformed(rows: DataFrame, run: Run, functions: Sequence[Function]) -> Da
 
 
 def apply_transforms(rows: DataFrame, run: Run) -> DataFrame:
-    for part in run.spec.transforms:
-        rows = implementation(CATALOGUE["transform"][part.type])(rows, part, run)
+    for at, part in enumerate(run.spec.transforms):
+        try:
+            rows = implementation(CATALOGUE["transform"][part.type])(rows, part, run)
+        except AnalysisException as error:
+            path = ("transforms", at)
+            raise PipelineFailed(f"transforms.{at}: {reason_of(error, run.spec)}", path) from None
     return rows
 
 

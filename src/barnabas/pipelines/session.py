@@ -7,6 +7,7 @@ them, and on a cluster only what is said there counts.
 
 from __future__ import annotations
 
+import logging
 import os
 import shutil
 import sys
@@ -38,6 +39,7 @@ def open_session(master: str | None, conf: Mapping[str, str], *, name: str) -> S
         ) from None
     if shutil.which("java") is None and "JAVA_HOME" not in os.environ:
         raise SparkMissing("Spark needs Java 17: there is no java on the PATH, and JAVA_HOME is not set")
+    quiet_loggers()
     settings = {**session_defaults(master), **conf}
     _prepare_environment(settings)
     builder = SparkSession.builder.appName(name)
@@ -48,6 +50,18 @@ def open_session(master: str | None, conf: Mapping[str, str], *, name: str) -> S
         session = builder.getOrCreate()
     session.sparkContext.setLogLevel(conf.get("spark.log.level", "FATAL"))
     return session
+
+
+def quiet_loggers() -> None:
+    """Spark's Python logs every error of a query as JSON, and Py4J every broken call, before they are raised.
+
+    Whoever catches them says it in one sentence.
+    """
+    from pyspark.logger import PySparkLogger  # noqa: PLC0415 - as above
+
+    for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
+        PySparkLogger.getLogger(name).disabled = True
+    logging.getLogger("py4j").setLevel(logging.CRITICAL + 1)
 
 
 def _prepare_environment(settings: Mapping[str, str]) -> None:

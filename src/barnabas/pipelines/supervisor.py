@@ -172,8 +172,11 @@ class Supervisor:
         if progress.records:
             pipeline.failures = 0
 
-    def on_ended(self, name: str, attempt: int, error: str | None) -> None:
-        """The query is over: stopped as told, at the end of its input, or failed."""
+    def on_ended(self, name: str, attempt: int, error: str | None, *, is_final: bool = False) -> None:
+        """The query is over: stopped as told, at the end of its input, or failed.
+
+        A failure that is final would come again at every attempt: none is made.
+        """
         pipeline = self._current(name, attempt)
         if pipeline is None or pipeline.state not in _AT_WORK:
             return
@@ -182,13 +185,13 @@ class Supervisor:
         elif error is None:
             self._enter(pipeline, State.FINISHED)
         else:
-            self._failed(pipeline, error)
+            self._failed(pipeline, error, is_final=is_final)
         self._forget_if_gone(pipeline)
 
-    def _failed(self, pipeline: Supervised, error: str) -> None:
+    def _failed(self, pipeline: Supervised, error: str, *, is_final: bool) -> None:
         pipeline.failures += 1
         pipeline.last_error = error
-        if pipeline.failures > pipeline.spec.restart.max_attempts:
+        if is_final or pipeline.failures > pipeline.spec.restart.max_attempts:
             self._enter(pipeline, State.FAILED)
             return
         self._enter(pipeline, State.RESTARTING)

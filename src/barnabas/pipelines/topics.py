@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import random
 from collections.abc import Iterable, Mapping
 
@@ -11,7 +10,8 @@ from barnabas.client.channel import Address
 from barnabas.client.cluster_client import ClusterClient, ClusterUnreachable
 from barnabas.core.clock import SystemClock
 from barnabas.core.errors import KafkaError, TopicAlreadyExists
-from barnabas.pipelines.run import PipelineFailed
+from barnabas.pipelines.reach import run_apart
+from barnabas.pipelines.run import Unavailable
 
 
 def ensure_topics(
@@ -21,11 +21,11 @@ def ensure_topics(
     if options.get("kafka.security.protocol", "PLAINTEXT") != "PLAINTEXT":
         return
     try:
-        asyncio.run(_ensure(options["kafka.bootstrap.servers"], list(names), configs or {}))
+        run_apart(_ensure(options["kafka.bootstrap.servers"], list(names), configs or {}))
     except ClusterUnreachable as error:
-        raise PipelineFailed(f"no broker can be reached: {error}") from None
+        raise Unavailable(f"no broker can be reached: {error}") from None
     except KafkaError as error:
-        raise PipelineFailed(f"a topic cannot be made: {error.message}") from None
+        raise Unavailable(f"a topic cannot be made: {error.message}") from None
 
 
 async def _ensure(bootstrap: str, names: list[str], configs: Mapping[str, str]) -> None:

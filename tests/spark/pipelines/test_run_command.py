@@ -116,6 +116,34 @@ def test_a_column_that_is_not_there_is_told_in_one_line(
     assert (ended.returncode, ended.stderr) == (2, told)
 
 
+def test_what_only_spark_can_find_is_told_in_one_line_with_its_place(
+    command: Command, new_topic: TopicFactory
+) -> None:
+    command.write(new_topic(), new_topic(), "transforms:\n  - filter: uper(id) = '1'\n")
+    ended = command.run()
+    assert ended.returncode == 2, ended.stderr
+    *stages, last = ended.stderr.splitlines()
+    place = f"barnabas: {command.spec}:5: transforms.0: [UNRESOLVED_ROUTINE]"
+    assert last.startswith(place), ended.stderr
+    assert all(line.startswith("copy: ") for line in stages), ended.stderr
+    assert any("starting Spark" in line for line in stages)
+
+
+def test_an_interrupt_while_spark_starts_ends_it_at_once_and_in_silence(
+    command: Command, new_topic: TopicFactory
+) -> None:
+    command.write(new_topic(), new_topic())
+    for stage in ("starting Spark", "putting the pipeline together"):
+        running = ServerProcess(
+            command.words, is_ready=lambda line, stage=stage: stage in line, environment=command.environment
+        )
+        running.wait_ready(PATIENCE_S)
+        os.killpg(running.pid, signal.SIGINT)
+        assert running.wait(PATIENCE_S) == 130, running.output_text()
+        assert "Traceback" not in running.output_text()
+        assert "py4j" not in running.output_text()
+
+
 def test_executors_of_a_cluster_get_what_was_packed_for_them(
     command: Command, bootstrap: str, new_topic: TopicFactory, tmp_path: Path
 ) -> None:

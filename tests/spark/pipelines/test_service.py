@@ -52,7 +52,7 @@ class Service:
             found = self.status(name)
             if found["state"] == state and found["records"] >= records:
                 return found
-            assert found["state"] != "FAILED", found
+            assert found["state"] != "FAILED" or state == "FAILED", found
             time.sleep(0.5)
         raise AssertionError(f"{found}, not {state} with {records} records")
 
@@ -88,7 +88,7 @@ def test_a_pipeline_runs_pauses_survives_its_driver_and_begins_again(
     source, out = new_topic(), new_topic()
     produce(bootstrap, source, [{"id": at} for at in range(10)])
     spec = copying(source, out, tmp_path)
-    assert service.cli("start", str(spec)) == "started copy\n"
+    assert service.cli("start", str(spec)) == "started copy: it begins at the earliest offsets\n"
     assert service.wait("copy", "RUNNING", records=10)["delivery"] == "exactly-once"
     assert "copy" in service.cli("list")
     service.cli("pause", "copy")
@@ -113,6 +113,12 @@ def test_a_pipeline_runs_pauses_survives_its_driver_and_begins_again(
     assert sorted(each.json["id"] for each in consume(bootstrap, out)) == [*range(14), 14, 14, 15, 15]
     service.cli("delete", "copy")
     assert "copy" not in service.cli("list")
+
+    spec.write_text(spec.read_text() + "transforms:\n  - filter: uper(id) = '1'\n")
+    assert "it begins at the earliest" in service.cli("start", str(spec))
+    failed = service.wait("copy", "FAILED")
+    assert (failed["restarts"], failed["failures"], failed["generation"]) == (0, 1, 2)
+    assert failed["last_error"].startswith("transforms.0: [UNRESOLVED_ROUTINE]")
 
 
 @pytest.mark.kill_matrix

@@ -46,3 +46,32 @@ async def test_a_driver_whose_news_makes_no_sense_has_failed(monkeypatch: Any) -
     pipeline = supervisor.pipelines["p"]
     assert pipeline.state is State.RESTARTING
     assert pipeline.last_error == "the news of the driver could not be followed: a line is too long"
+
+
+async def served(monkeypatch: Any, serve: Any) -> Supervisor:
+    monkeypatch.setattr(drivers._Process, "serve", serve)
+    clock = ManualClock()
+    processes = DriverProcesses("broker:1", "state", None)
+    supervisor = processes.supervisor = Supervisor(processes, ManualScheduler(clock), clock)
+    supervisor.put(SPEC, Target.RUNNING, 0)
+    await asyncio.gather(*processes._tasks, return_exceptions=True)
+    return supervisor
+
+
+async def test_a_machine_without_spark_is_not_asked_again(monkeypatch: Any) -> None:
+    async def serve(process: Any) -> str:
+        process._owner.news(process, {"event": "unable", "error": "running pipelines needs Spark"})
+        return str(process.unable)
+
+    pipeline = (await served(monkeypatch, serve)).pipelines["p"]
+    assert (pipeline.state, pipeline.last_error) == (State.FAILED, "running pipelines needs Spark")
+
+
+async def test_a_failure_that_is_final_is_handed_on_as_such(monkeypatch: Any) -> None:
+    async def serve(process: Any) -> str:
+        told = {"event": "ended", "name": "p", "attempt": 1, "error": "no such column", "is_final": True}
+        process._owner.news(process, told)
+        return "the driver process ended with code 0"
+
+    pipeline = (await served(monkeypatch, serve)).pipelines["p"]
+    assert (pipeline.state, pipeline.last_error) == (State.FAILED, "no such column")

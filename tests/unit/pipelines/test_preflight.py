@@ -71,3 +71,10 @@ def test_every_reference_that_leads_nowhere_is_told(monkeypatch: pytest.MonkeyPa
         "p.yaml:7: sink.path: ${env:NOT_HERE}: there is no such environment variable",
         "p.yaml:9: spark.master: ${file:/nowhere/at.all}: No such file or directory",
     ]
+
+
+def test_a_driver_that_is_not_installed_is_told_with_its_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("barnabas.pipelines.preflight._is_installed", lambda package: package != "pg8000")
+    sink = "{type: jdbc, url: 'postgresql://db/shop', table: t, mode: insert}"
+    (complaint,) = problems(f"name: p\nsource: {{type: rate}}\nsink: {sink}\n")
+    assert complaint.startswith("p.yaml:3: sink: jdbc needs the package pg8000: ")

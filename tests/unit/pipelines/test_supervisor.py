@@ -262,3 +262,13 @@ def test_a_retry_that_was_due_does_not_come_after_letting_go() -> None:
     world.pass_time(60_000)
     assert world.pipeline.state is State.UNASSIGNED
     assert len(world.drivers.orders) == 1
+
+
+def test_what_cannot_succeed_is_not_tried_again(world: World) -> None:
+    world.running()
+    world.supervisor.on_ended("p", 1, "there is no column 'idd'", is_final=True)
+    assert world.pipeline.state is State.FAILED
+    world.pass_time(1_000_000)
+    assert world.drivers.orders == ["start p generation 0 attempt 1"]
+    world.supervisor.restart("p")
+    assert world.pipeline.state is State.STARTING

@@ -14,7 +14,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - the name that Spark's users know
 from pyspark.sql.types import StringType, StructField, StructType
 
-from barnabas.pipelines.run import RESERVED, PipelineFailed, Rows, Run
+from barnabas.pipelines.run import RESERVED, PipelineFailed, Rows, Run, Unavailable
 from barnabas.pipelines.spec import Part, Tolerance
 from barnabas.pipelines.transforms.columns import quoted
 
@@ -98,9 +98,7 @@ def inferred(part: Part, run: Run, samples: Samples) -> StructType:
     values = [value.decode("utf-8", "replace") for value in samples(part["samples"])]
     found = run.spark.read.json(run.spark.sparkContext.parallelize(values, 1), mode="DROPMALFORMED").schema
     if not found.fields:
-        raise PipelineFailed(
-            "there are no JSON records yet to infer a schema from; give the source a 'schema'"
-        )
+        raise Unavailable("there are no JSON records yet to infer a schema from; give the source a 'schema'")
     run.spark.range(1).select(F.lit(found.toDDL()).alias("ddl")).coalesce(1).write.text(place)
     return found
 

@@ -1,0 +1,86 @@
+"""What `barnabas pipeline run` can say without Spark it says at once, in a line, with an exit code."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from barnabas.cli.main import cli
+from barnabas.client.admin import Admin
+from barnabas.client.channel import Address
+from barnabas.client.cluster_client import ClusterClient
+from barnabas.core.clock import SystemClock
+from tests.support.ports import free_port
+
+pytest.importorskip("yaml", reason="PyYAML is not installed")
+
+SPEC = """\
+name: copy
+source:
+  type: topic
+  topics: [ordres]
+  schema: id BIGINT
+sink: {type: console}
+"""
+
+
+@pytest.fixture
+def spec(tmp_path: Path) -> Path:
+    file = tmp_path / "copy.yaml"
+    file.write_text(SPEC)
+    return file
+
+
+def run(spec: Path, bootstrap: str) -> Result:
+    ended = CliRunner().invoke(
+        cli, ["--bootstrap", bootstrap, "pipeline", "run", str(spec), "--state", str(spec.parent / "state")]
+    )
+    assert "starting Spark" not in ended.output
+    return ended
+
+
+def test_a_broker_that_is_not_there(spec: Path) -> None:
+    place = f"127.0.0.1:{free_port()}"
+    ended = run(spec, place)
+    assert ended.exit_code == 3, ended.output
+    *_, asked, told = ended.output.splitlines()
+    assert asked == f"copy: asking the broker at {place} …"
+    assert told.startswith(f"barnabas: cannot reach {place} (connection refused): is a broker running?")
+
+
+def test_a_source_with_a_broker_of_its_own_that_is_not_there(spec: Path, pipelines_broker: str) -> None:
+    place = f"127.0.0.1:{free_port()}"
+    spec.write_text(SPEC.replace("  schema", f"  bootstrap.servers: {place}\n  schema"))
+    ended = run(spec, pipelines_broker)
+    assert (ended.exit_code, place in ended.output) == (3, True), ended.output
+    # TLS is not spoken before Spark is there, but somebody must be at the door.
+    spec.write_text(
+        SPEC.replace("  schema", f"  bootstrap: {place}\n  kafka: {{security.protocol: SSL}}\n  schema")
+    )
+    assert run(spec, pipelines_broker).exit_code == 3
+
+
+def test_a_topic_that_is_not_there(spec: Path, pipelines_broker: str) -> None:
+    async def make() -> None:
+        async with ClusterClient(
+            [Address.parse(pipelines_broker)], clock=SystemClock(), randomness=random.Random(1)
+        ) as cluster:
+            await Admin(cluster).create_topic("orders", partitions=1, configs={})
+
+    asyncio.run(make())
+    ended = run(spec, pipelines_broker)
+    assert ended.exit_code == 4, ended.output
+    assert ended.output.splitlines()[-1] == (
+        f"barnabas: {spec}:2: source.topics: there is no topic 'ordres'; did you mean 'orders'?"
+        " (make it with 'barnabas topic create ordres')"
+    )
+
+
+def test_a_file_that_is_not_there(tmp_path: Path) -> None:
+    for command in ("run", "validate"):
+        ended = CliRunner().invoke(cli, ["pipeline", command, str(tmp_path / "none.yaml")])
+        assert (ended.exit_code, "No such file" in ended.output) == (4, True), ended.output
