@@ -66,6 +66,10 @@ class Family:
         self.members: dict[Labels, Counter | Gauge | Histogram] = {}
 
 
+TOTAL_SUFFIX = "_total"
+"""Of counters, and of nothing else: readers of the page go by it."""
+
+
 class Metrics:
     """The registry: hands out metrics by name and labels, renders them all."""
 
@@ -100,6 +104,7 @@ class Metrics:
     def _family(self, name: str, kind: str, doc: str) -> Family:
         family = self._families.setdefault(name, Family(name, kind, doc))
         assert family.kind == kind, f"{name} is a {family.kind}"
+        assert (kind == "counter") == name.endswith(TOTAL_SUFFIX), f"{name} is the name of another kind"
         return family
 
     def _member(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from barnabas.core.metrics import Metrics, render_prometheus
+from barnabas.core.metrics import TOTAL_SUFFIX, Metrics, render_prometheus
 from barnabas.pipelines.supervisor import State, Supervised, Supervisor
 
 _ROWS: tuple[tuple[str, str, Callable[[Supervised], float]], ...] = (
@@ -27,5 +27,8 @@ def render_metrics(supervisor: Supervisor) -> str:
     for name, pipeline in sorted(supervisor.pipelines.items()):
         for metric, doc, read in _ROWS:
             value = float(read(pipeline))
+            if metric.endswith(TOTAL_SUFFIX):
+                metrics.counter(metric, doc, pipeline=name).value = int(value)
+                continue
             metrics.gauge(metric, doc, lambda value=value: value, pipeline=name)  # type: ignore[misc]
     return render_prometheus(metrics)

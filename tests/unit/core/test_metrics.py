@@ -1,3 +1,5 @@
+import pytest
+
 from barnabas.core.metrics import Metrics, render_prometheus
 
 
@@ -19,14 +21,22 @@ def test_every_kind_is_rendered_in_the_prometheus_format() -> None:
 
 def test_the_same_name_and_labels_are_the_same_metric() -> None:
     metrics = Metrics()
-    assert metrics.counter("a", "", x="1") is metrics.counter("a", "", x="1")
-    assert metrics.counter("a", "", x="1") is not metrics.counter("a", "", x="2")
+    assert metrics.counter("a_total", "", x="1") is metrics.counter("a_total", "", x="1")
+    assert metrics.counter("a_total", "", x="1") is not metrics.counter("a_total", "", x="2")
 
 
 def test_a_forgotten_topic_leaves_nothing_behind() -> None:
     metrics = Metrics()
-    metrics.counter("in", "", topic="gone").value += 1
-    metrics.counter("in", "", topic="kept").value += 1
+    metrics.counter("in_total", "", topic="gone").value += 1
+    metrics.counter("in_total", "", topic="kept").value += 1
     metrics.forget(topic="gone")
     assert "gone" not in render_prometheus(metrics)
     assert "kept" in render_prometheus(metrics)
+
+
+def test_a_name_tells_whether_it_counts() -> None:
+    metrics = Metrics()
+    with pytest.raises(AssertionError, match="another kind"):
+        metrics.gauge("hits_total", "", lambda: 1.0)
+    with pytest.raises(AssertionError, match="another kind"):
+        metrics.counter("hits", "")
