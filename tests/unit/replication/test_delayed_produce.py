@@ -123,6 +123,15 @@ def test_case_b2_an_isr_that_shrank_after_the_append_is_told(tmp_path: Path, dis
     assert answer.error_code == NotEnoughReplicasAfterAppend.code
 
 
+def test_acks_one_does_not_ask_how_many_are_in_sync(tmp_path: Path, disk: ManualBackground) -> None:
+    replicas = Replicas(str(tmp_path), background=disk, flush_messages=1, min_insync_replicas=2)
+    partition = replicas.lead(isr=(ME,))
+    answer = replicas.await_ack(partition, replicas.append(partition, acks=1), 1)
+    assert not is_answered(answer)
+    disk.run_one()
+    assert (is_answered(answer), answer.error_code) == (True, 0)
+
+
 def test_an_isr_below_the_minimum_refuses_acks_all_and_takes_the_others(tmp_path: Path) -> None:
     replicas = Replicas(str(tmp_path), min_insync_replicas=2)
     partition = replicas.lead(isr=(ME,))

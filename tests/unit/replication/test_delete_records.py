@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from barnabas.core.errors import NotLeaderOrFollower, OffsetOutOfRange, PolicyViolation, RequestTimedOut
+from barnabas.core.ids import BrokerId
 from barnabas.replication.delayed_delete_records import PendingDeletion
-from tests.unit.replication.support import ME, ZERO, Answer, Replicas
+from tests.unit.replication.support import ME, OTHER, ZERO, Answer, Replicas
 
 
 @pytest.fixture
@@ -55,6 +56,22 @@ def test_a_lost_leadership_and_a_timeout_are_answers_too(replicas: Replicas) -> 
     replicas.stop_replica(ZERO, delete=False)
     assert answered == ["late", "lost"]
     assert lost.error_code == NotLeaderOrFollower.code
+
+
+def test_followers_that_live_are_waited_for_and_others_are_not(replicas: Replicas) -> None:
+    third = BrokerId(3)
+    replicas._host.is_live = lambda broker_id: broker_id != third
+    partition = replicas.lead(isr=(ME, OTHER), replicas=(ME, OTHER, third))
+    replicas.append(partition, b"a", b"b")
+    partition.update_follower(third, 0, 0)
+    partition.update_follower(OTHER, 2, 0)
+    partition.delete_records_before(2)
+    answer, answered = Answer(), []
+    replicas.delete_records(100, [PendingDeletion(partition, 2, answer)], lambda: answered.append(1))
+    assert answered == []
+    partition.update_follower(OTHER, 2, 2)
+    assert answered == [1]
+    assert (answer.error_code, answer.low_watermark) == (0, 2)
 
 
 def test_only_committed_records_of_a_topic_with_deletion_can_be_deleted(tmp_path: Path) -> None:

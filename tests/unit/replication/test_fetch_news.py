@@ -202,6 +202,36 @@ def test_a_follower_with_everything_stays_caught_up_while_nothing_happens(replic
     assert partition.lagging_members() == {OTHER}
 
 
+def test_a_follower_that_registered_anew_is_known_by_its_new_epoch(replicas: Replicas) -> None:
+    """It has everything, so nothing else would make us look at it; it joins the ISR by this epoch."""
+    partition = lead(replicas)
+    follower = Follower(replicas, of_epoch(0))
+    for epoch in (8, 9):
+        follower.params = fetch_params(replica_id=OTHER, broker_epoch=epoch)
+        follower.fetch(of_epoch(0))
+        replicas.pass_time(500)
+        assert partition.followers[OTHER].broker_epoch == epoch
+    follower.params = fetch_params(replica_id=OTHER, broker_epoch=10)
+    follower.session.mark_all()
+    follower.fetch()
+    assert partition.followers[OTHER].broker_epoch == 10
+
+
+def test_a_follower_with_everything_is_looked_at_until_it_is_in_the_isr(replicas: Replicas) -> None:
+    """It could not join when it caught up, and fetches nothing more."""
+    joined: list[BrokerId] = []
+    replicas.lead(ZERO, isr=(ME,), replicas=BOTH)
+    replicas._host.may_join_isr = lambda _, follower: joined.append(follower.broker_id)
+    replicas._host.is_live = lambda _: False
+    follower = Follower(replicas, of_epoch(0))
+    follower.fetch()
+    replicas.pass_time(500)
+    assert joined == []
+    replicas._host.is_live = lambda _: True
+    follower.fetch()
+    assert joined == [OTHER]
+
+
 def test_a_busy_partition_does_not_keep_the_others_waiting(replicas: Replicas) -> None:
     zero, one = lead(replicas, ZERO), lead(replicas, ONE)
     follower = Follower(replicas, of_epoch(0, ZERO), of_epoch(0, ONE))
