@@ -97,12 +97,14 @@ def _kill_all(scene: Scene) -> None:
 def _restart_without_one(scene: Scene) -> None:
     """What the others decide while it is down, they know only from their logs when it is back."""
     missing = scene.any()
-    logger.info("kill -9 of broker %d, then of every other, which come back without it", missing.id)
+    logger.info(
+        "kill -9 of broker %d, then a clean stop of all others, which come back without it", missing.id
+    )
     missing.kill()
     time.sleep(4)
     others = [broker for broker in scene.cluster.brokers if broker is not missing]
     for broker in others:
-        broker.kill()
+        broker.terminate()
     for broker in others:
         broker.launch()
     for broker in others:
