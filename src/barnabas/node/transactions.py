@@ -212,9 +212,13 @@ def make_transaction_coordinator(
     )
     replicas.tell_leadership(runtime)
 
-    def partition_count() -> int:
+    def partition_count() -> int | None:
+        """What the topic will be made with, as long as there is none. One that is led here exists, whether
+        the controller has told of it or not, and may have been made with another number."""
         topic = metadata.topic(TRANSACTION_TOPIC)
-        return config.transaction_state_log_num_partitions if topic is None else len(topic.partitions)
+        if topic is not None:
+            return len(topic.partitions)
+        return None if runtime.partitions() else config.transaction_state_log_num_partitions
 
     return TransactionCoordinator(runtime, settings, clock, partition_count)
 

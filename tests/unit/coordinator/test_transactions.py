@@ -331,6 +331,19 @@ def test_an_open_transaction_of_the_highest_epoch_is_aborted_under_it(version: i
     assert t.init() == (1000, 0), "a new producer id, the first that this test gives"
 
 
+def test_nobody_is_served_while_it_is_unknown_which_partition_an_id_belongs_to() -> None:
+    """A shard of another partition knows nothing of the id, and would give it to a second producer."""
+    t = Transactions()
+    producer = t.init()
+    t.add(producer, A)
+    t.coordinator._partition_count = lambda: None
+    assert t.refused_init() == "NOT_COORDINATOR"
+    assert t.add(producer, A) == "NOT_COORDINATOR"
+    assert t.commit(producer) == "NOT_COORDINATOR"
+    assert t.verify(producer, A) == "NOT_COORDINATOR"
+    assert t.state() == "Ongoing"
+
+
 def test_a_completion_that_fails_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
     calls: list[str] = []
     complete = TransactionShard._complete

@@ -32,6 +32,7 @@ from barnabas.protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
 from barnabas.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 
 TRANSACTION_TOPIC = "__transaction_state"
+NO_PARTITION = -1
 
 
 class TransactionCoordinator:
@@ -40,7 +41,7 @@ class TransactionCoordinator:
         runtime: CoordinatorRuntime[TransactionShard],
         settings: TransactionSettings,
         clock: Clock,
-        partition_count: Callable[[], int],
+        partition_count: Callable[[], int | None],
     ) -> None:
         self.runtime = runtime
         self.settings = settings
@@ -48,7 +49,9 @@ class TransactionCoordinator:
         self._partition_count = partition_count
 
     def partition_for(self, transactional_id: str) -> int:
-        return partition_of(transactional_id, self._partition_count())
+        """The partition that the id belongs to; none that exists while nobody can say how many there are."""
+        count = self._partition_count()
+        return NO_PARTITION if count is None else partition_of(transactional_id, count)
 
     def init_producer_id(
         self, request: InitProducerIdRequest, respond: Callable[[InitProducerIdResponse], None]

@@ -1,0 +1,43 @@
+"""Which partition a transactional id belongs to: by the topic there is, never by the one there would be."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+from barnabas.cluster.metadata_cache import MetadataCache, PartitionMetadata
+from barnabas.coordinator.routing import partition_of
+from barnabas.coordinator.transaction.coordinator import NO_PARTITION, TRANSACTION_TOPIC
+from barnabas.core.clock import ManualClock
+from barnabas.core.ids import Uuid
+from barnabas.core.metrics import Metrics
+from barnabas.core.scheduler import ManualScheduler
+from barnabas.node.broker_config import BrokerConfig
+from barnabas.node.transactions import make_transaction_coordinator
+from barnabas.purgatory.timer import Timer
+
+
+def test_a_topic_that_is_led_here_and_not_yet_heard_of_has_no_number_of_partitions(tmp_path: Path) -> None:
+    config = BrokerConfig.load(
+        {"log.dirs": str(tmp_path), "transaction.state.log.num.partitions": "7", "broker.id": "1"}
+    )
+    clock, metadata = ManualClock(), MetadataCache("cluster")
+    coordinator = make_transaction_coordinator(
+        config,
+        cast("Any", SimpleNamespace(tell_leadership=lambda _: None)),
+        metadata,
+        cast("Any", None),
+        lambda: 0,
+        lambda *_: None,
+        clock=clock,
+        scheduler=ManualScheduler(clock),
+        timer=Timer(clock),
+        metrics=Metrics(),
+    )
+    assert coordinator.partition_for("id") == partition_of("id", 7), "it will be made like that"
+    coordinator.runtime.elected(3, 0)
+    assert coordinator.partition_for("id") == NO_PARTITION
+    partitions = [PartitionMetadata(number, (1,)) for number in range(50)]
+    metadata.put_topic(TRANSACTION_TOPIC, Uuid(bytes(15) + b"1"), partitions)
+    assert coordinator.partition_for("id") == partition_of("id", 50)
