@@ -10,6 +10,10 @@ but by its records.
 
 What happens from time to time is asked for by `every`: its next run is arranged before this one begins, so
 nothing that a run meets can be the last that is heard of it.
+
+A shard that is thrown away may still be told how something ended that it began. Its timers are closed then:
+nothing is arranged or run any more, since the partition may have a new shard already, by which it would be
+taken for that one's.
 """
 
 from __future__ import annotations
@@ -71,24 +75,26 @@ class ShardTimers:
     def schedule(
         self, key: Hashable, delay_ms: float, operation: Operation, *, is_retried: bool = False
     ) -> None:
-        former = self._tasks.get(key)
-        if former is not None:
-            former.cancel()
-        task = self._tasks[key] = _Task(self, key, delay_ms, operation, is_retried=is_retried)
-        self._timer.add(task)
+        self._put(_Task(self, key, delay_ms, operation, is_retried=is_retried))
 
     def every(
         self, key: Hashable, period_ms: float, operation: Operation, *, delay_ms: float | None = None
     ) -> None:
         """Run the operation again and again; with `delay_ms`, the first time after that."""
-        self.cancel(key)
         delay_ms = period_ms if delay_ms is None else delay_ms
-        task = self._tasks[key] = _Task(self, key, delay_ms, operation, is_retried=False, period_ms=period_ms)
+        self._put(_Task(self, key, delay_ms, operation, is_retried=False, period_ms=period_ms))
+
+    def _put(self, task: _Task) -> None:
+        if self._is_closed:
+            return
+        self.cancel(task.key)
+        self._tasks[task.key] = task
         self._timer.add(task)
 
     def run(self, operation: Operation, failed: Callable[[], None] = lambda: None) -> None:
         """Run an operation now; `failed` is called if it fails or cannot be written."""
-        self._run(operation, failed)
+        if not self._is_closed:
+            self._run(operation, failed)
 
     def retry(self, failed: _Task) -> None:
         if failed.is_retried and not self._is_closed and failed.key not in self._tasks:

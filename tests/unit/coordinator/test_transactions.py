@@ -344,6 +344,33 @@ def test_nobody_is_served_while_it_is_unknown_which_partition_an_id_belongs_to()
     assert t.state() == "Ongoing"
 
 
+def test_a_shard_that_was_thrown_away_does_nothing_any_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A replay fails in the middle of a sweep: the partition has another shard when the sweep goes on."""
+    monkeypatch.setattr("barnabas.coordinator.transaction.shard.TIMEOUTS_PER_TURN", 1)
+    t = Transactions()
+    for name in ("a", "b", "c"):
+        t.add(t.init(name, timeout_ms=1_000), A, transactional_id=name)
+    ((_, former),) = t.runtime.active_shards()
+
+    def broken(*_: object) -> None:
+        raise RuntimeError("the replay breaks")
+
+    monkeypatch.setattr(former, "replay", broken)
+    ran: list[object] = []
+    sweep = former.abort_timed_out
+    t.advance(10_001)
+    t.scheduler.run_due()
+    ((_, shard),) = t.runtime.active_shards()
+    assert shard is not former
+    monkeypatch.setattr(former, "_time_out", lambda _: ran.append(former))
+    former._timers.run(sweep)
+    former._completions.start_later("b", 0)
+    t.advance(60_000)
+    assert ran == []
+    assert {each.state.shown_as for each in t.known.values()} == {"CompleteAbort"}
+    assert Transactions(t.log).known.keys() == t.known.keys()
+
+
 def test_a_completion_that_fails_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
     calls: list[str] = []
     complete = TransactionShard._complete
