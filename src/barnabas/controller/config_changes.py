@@ -8,12 +8,16 @@ valid.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from barnabas.core.config import ConfigType, Definition, Update
 from barnabas.core.errors import InvalidConfig, InvalidRequest
 from barnabas.protocol.config_numbers import ConfigOperation
+
+NAMED_MAX = 100
+"""Keys that a complaint names: a request may have a hundred thousand."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,9 +91,11 @@ def _changed_list(keys: Definition, current: Mapping[str, str], change: Change) 
     before = _words(current.get(change.name, key.render(key.default) or ""))
     given = _words(change.value or "")
     if change.operation is ConfigOperation.APPEND:
-        after = before + [word for word in given if word not in before]
+        known = set(before)
+        after = before + [word for word in given if word not in known]
     else:
-        after = [word for word in before if word not in given]
+        unwanted = set(given)
+        after = [word for word in before if word not in unwanted]
     return ",".join(after)
 
 
@@ -99,10 +105,10 @@ def _words(text: str) -> list[str]:
 
 def _refuse_duplicates(names: Sequence[str]) -> None:
     if len(set(names)) != len(names):
-        repeated = sorted({name for name in names if names.count(name) > 1})
-        raise InvalidRequest(f"duplicate config keys: {', '.join(repeated)}")
+        repeated = sorted(name for name, times in Counter(names).items() if times > 1)
+        raise InvalidRequest(f"duplicate config keys: {', '.join(repeated[:NAMED_MAX])}")
 
 
 def _refuse_nulls(names: Sequence[str]) -> None:
     if names:
-        raise InvalidRequest(f"null value not supported for: {', '.join(names)}")
+        raise InvalidRequest(f"null value not supported for: {', '.join(names[:NAMED_MAX])}")

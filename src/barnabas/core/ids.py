@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import base64
 import re
+import struct
+from operator import mul
 from typing import NamedTuple, NewType, Protocol, Self
 
 from barnabas.core.errors import InvalidTopicException
@@ -90,10 +92,17 @@ def check_topic_name(name: str) -> None:
         )
 
 
+_POWERS_OF_31 = [31**exponent & 0xFFFFFFFF for exponent in range(63, -1, -1)]
+"""The highest first: a name of thirty thousand characters is hashed in blocks."""
+
+
 def java_hash(text: str) -> int:
     """`String.hashCode` of Java: the partition of a group or a transactional id depends on it."""
     value = 0
     encoded = text.encode("utf-16-be", "surrogatepass")
-    for index in range(0, len(encoded), 2):
-        value = (31 * value + (encoded[index] << 8 | encoded[index + 1])) & 0xFFFFFFFF
+    units = struct.unpack(f">{len(encoded) // 2}H", encoded)
+    for start in range(0, len(units), len(_POWERS_OF_31)):
+        block = units[start : start + len(_POWERS_OF_31)]
+        powers = _POWERS_OF_31[-len(block) :]
+        value = (value * 31 * powers[0] + sum(map(mul, block, powers))) & 0xFFFFFFFF
     return value - (1 << 32) if value & 0x80000000 else value

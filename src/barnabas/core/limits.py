@@ -46,6 +46,9 @@ BYTES_MAX = 16 * 1024 * 1024
 REQUEST_ELEMENTS_MAX = 100_000
 """Elements of all arrays of a request together, tagged fields included. Each becomes an object."""
 
+DECISION_ELEMENTS_MAX = 30_000
+"""The same for what a coordinator decides in one go and writes in one batch, which holds no more anyway."""
+
 ORDER_ELEMENTS_MAX = 1_000_000
 """The same for what a controller tells brokers: all partitions of a cluster, with their replicas."""
 

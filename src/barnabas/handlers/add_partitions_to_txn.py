@@ -20,6 +20,7 @@ from barnabas.core.errors import (
     UnknownTopicOrPartition,
 )
 from barnabas.core.ids import TopicPartition
+from barnabas.core.limits import DECISION_ELEMENTS_MAX
 from barnabas.handlers.context import RequestContext
 from barnabas.handlers.registry import Api
 from barnabas.handlers.transaction_errors import fenced_code
@@ -164,5 +165,8 @@ def _topic_results(
 
 
 ADD_PARTITIONS_TO_TXN = Api(
-    ApiKey.ADD_PARTITIONS_TO_TXN, versions=range(6), handle=handle_add_partitions_to_txn
+    ApiKey.ADD_PARTITIONS_TO_TXN,
+    versions=range(6),
+    handle=handle_add_partitions_to_txn,
+    elements_max=DECISION_ELEMENTS_MAX,
 )

@@ -35,7 +35,7 @@ async def handle_alter_configs(request: AlterConfigsRequest, context: RequestCon
                 resource_type=asked.resource_type,
                 resource_name=asked.resource_name,
             )
-            for asked, code, message in await alter_each(request.resources, alter)
+            for asked, code, message in await alter_each(request.resources, alter, context)
         ]
     )
 

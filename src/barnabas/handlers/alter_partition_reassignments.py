@@ -7,7 +7,7 @@ nothing to cancel.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
 
 from barnabas.controller.cluster.controller import KafkaController
 from barnabas.core.errors import (
@@ -32,20 +32,23 @@ from barnabas.protocol.messages.alter_partition_reassignments import (
 
 def handle_alter_partition_reassignments(
     request: AlterPartitionReassignmentsRequest, context: RequestContext
-) -> AlterPartitionReassignmentsResponse | None:
+) -> Generator[None, None, AlterPartitionReassignmentsResponse | None]:
     controller = context.broker.controller
     if controller is not None:
         context.answer_with(_alter_in_cluster(request, controller))
         return None
+    responses = []
+    for topic in request.topics:
+        partitions = []
+        for each in topic.partitions:
+            partitions.append(_answer(topic.name, each, context))
+            yield
+        responses.append(ReassignableTopicResponse(name=topic.name, partitions=partitions))
+        yield
     return AlterPartitionReassignmentsResponse(
         allow_replication_factor_change=request.allow_replication_factor_change,
         error_message=None,
-        responses=[
-            ReassignableTopicResponse(
-                name=topic.name, partitions=[_answer(topic.name, each, context) for each in topic.partitions]
-            )
-            for topic in request.topics
-        ],
+        responses=responses,
     )
 
 

@@ -7,6 +7,8 @@ DescribeLogDirs shows how far it is.
 
 from __future__ import annotations
 
+from collections.abc import Generator
+
 from barnabas.core.errors import NONE
 from barnabas.core.ids import TopicPartition
 from barnabas.handlers.context import RequestContext
@@ -23,14 +25,16 @@ from barnabas.protocol.messages.alter_replica_log_dirs import (
 
 def handle_alter_replica_log_dirs(
     request: AlterReplicaLogDirsRequest, context: RequestContext
-) -> AlterReplicaLogDirsResponse:
+) -> Generator[None, None, AlterReplicaLogDirsResponse]:
     results: dict[str, AlterReplicaLogDirTopicResult] = {}
     for directory in request.dirs:
         for topic in directory.topics:
+            yield
             result = results.setdefault(
                 topic.name, AlterReplicaLogDirTopicResult(topic_name=topic.name, partitions=[])
             )
             for index in topic.partitions:
+                yield
                 code = _move(TopicPartition(topic.name, index), directory.path, context)
                 result.partitions.append(
                     AlterReplicaLogDirPartitionResult(partition_index=index, error_code=code)

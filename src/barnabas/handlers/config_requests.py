@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Protocol, TypeVar
 
 from barnabas.core.errors import InvalidRequest, KafkaError
+from barnabas.handlers.context import RequestContext
 from barnabas.handlers.failures import as_kafka_error, code_and_message
 
 
@@ -22,12 +23,13 @@ R = TypeVar("R", bound=Resource)
 
 
 async def alter_each(
-    resources: Sequence[R], alter: Callable[[R], Awaitable[None]]
+    resources: Sequence[R], alter: Callable[[R], Awaitable[None]], context: RequestContext
 ) -> list[tuple[R, int, str | None]]:
     """Call `alter` for each resource; with each comes its error code and message."""
     times = Counter((resource.resource_type, resource.resource_name) for resource in resources)
     results = []
     for resource in resources:
+        await context.breathe()
         failure: KafkaError | None = None
         if times[resource.resource_type, resource.resource_name] > 1:
             failure = InvalidRequest("each resource must appear at most once")

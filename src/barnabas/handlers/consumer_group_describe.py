@@ -4,24 +4,25 @@ from __future__ import annotations
 
 from barnabas.handlers.authorized_operations import GROUP_OPERATIONS
 from barnabas.handlers.context import RequestContext
+from barnabas.handlers.in_chunks import ask_in_chunks
 from barnabas.handlers.registry import Api
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.messages.consumer_group_describe import (
     ConsumerGroupDescribeRequest,
     ConsumerGroupDescribeResponse,
-    DescribedGroup,
 )
 
 
-def handle_consumer_group_describe(request: ConsumerGroupDescribeRequest, context: RequestContext) -> None:
-    def respond(groups: list[DescribedGroup]) -> None:
-        if request.include_authorized_operations:
-            for group in groups:
-                if not group.error_code:
-                    group.authorized_operations = GROUP_OPERATIONS
-        context.respond(ConsumerGroupDescribeResponse(groups=groups))
-
-    context.broker.groups.describe_consumer_groups(request.group_ids, respond)
+async def handle_consumer_group_describe(
+    request: ConsumerGroupDescribeRequest, context: RequestContext
+) -> ConsumerGroupDescribeResponse:
+    wanted = list(dict.fromkeys(request.group_ids))
+    groups = await ask_in_chunks(wanted, context.broker.groups.describe_consumer_groups, context)
+    if request.include_authorized_operations:
+        for group in groups:
+            if not group.error_code:
+                group.authorized_operations = GROUP_OPERATIONS
+    return ConsumerGroupDescribeResponse(groups=groups)
 
 
 CONSUMER_GROUP_DESCRIBE = Api(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from barnabas.core.errors import UnsupportedVersion
+from barnabas.core.limits import DECISION_ELEMENTS_MAX
 from barnabas.handlers.context import RequestContext
 from barnabas.handlers.group_callers import caller_of
 from barnabas.handlers.registry import Api
@@ -18,5 +19,8 @@ def handle_consumer_group_heartbeat(request: ConsumerGroupHeartbeatRequest, cont
 
 
 CONSUMER_GROUP_HEARTBEAT = Api(
-    ApiKey.CONSUMER_GROUP_HEARTBEAT, versions=range(2), handle=handle_consumer_group_heartbeat
+    ApiKey.CONSUMER_GROUP_HEARTBEAT,
+    versions=range(2),
+    handle=handle_consumer_group_heartbeat,
+    elements_max=DECISION_ELEMENTS_MAX,
 )

@@ -6,14 +6,16 @@ without either knowing the other.
 
 from __future__ import annotations
 
-from collections.abc import Coroutine, Generator, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Sequence
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
+from barnabas.core.limits import TURN_MS_MAX
 from barnabas.core.regions import FileRegion
 
 if TYPE_CHECKING:
     from barnabas.handlers.services import Services
 
+T = TypeVar("T")
 Part = bytes | bytearray | memoryview | FileRegion
 
 
@@ -46,6 +48,7 @@ class Exchange(Protocol):
     def close(self, reason: str, /) -> None: ...
     def hold(self) -> None: ...
     def keep(self, frame: memoryview, /) -> memoryview: ...
+    def keep_piece(self, piece: memoryview, /) -> memoryview: ...
 
 
 class Finisher(Protocol):
@@ -54,7 +57,13 @@ class Finisher(Protocol):
     def finish(self, context: RequestContext, response: Any) -> None: ...
     def finish_unanswered(self, context: RequestContext) -> None: ...
     def finish_later(self, context: RequestContext, work: Coroutine[Any, Any, Any]) -> None: ...
-    def finish_in_slices(self, context: RequestContext, work: Generator[None, None, Any]) -> None: ...
+    def finish_in_slices(
+        self,
+        context: RequestContext,
+        work: Generator[None, None, Any],
+        waits: Callable[[], None] | None = None,
+    ) -> None: ...
+    def later(self) -> Awaitable[None]: ...
     def fail(self, context: RequestContext, error: Exception) -> None: ...
 
 
@@ -63,11 +72,13 @@ class RequestContext:
 
     __slots__ = (
         "_finisher",
+        "_turn_ms",
         "api_version",
         "broker",
         "client_id",
         "correlation_id",
         "exchange",
+        "keeps_records",
         "local_end_ms",
         "started_ms",
     )
@@ -89,7 +100,9 @@ class RequestContext:
         self.client_id = client_id
         self.started_ms = started_ms
         self.local_end_ms = 0.0
+        self.keeps_records = False
         self._finisher = finisher
+        self._turn_ms = started_ms
 
     def respond(self, response: Any) -> None:
         """Answer a request whose handler returned None."""
@@ -103,9 +116,31 @@ class RequestContext:
         """Answer with an error, where a late answer could not be made; nobody else would."""
         self._finisher.fail(self, error)
 
-    def answer_in_slices(self, work: Generator[None, None, Any]) -> None:
-        """Answer with what `work` returns (None: it answers by itself), in as many turns as it needs."""
-        self._finisher.finish_in_slices(self, work)
+    def answer_in_slices(
+        self, work: Generator[None, None, Any], waits: Callable[[], None] | None = None
+    ) -> None:
+        """Answer with what `work` returns (None: it answers by itself), in as many turns as it needs.
+
+        `waits` is called if one turn is not enough: the frame of the request is gone after it.
+        """
+        self._finisher.finish_in_slices(self, work, waits)
+
+    async def spread(self, work: Generator[None, None, T]) -> T:
+        """What `work` returns, for a handler that is a coroutine."""
+        while True:
+            try:
+                next(work)
+            except StopIteration as end:
+                result: T = end.value
+                return result
+            await self.breathe()
+
+    async def breathe(self) -> None:
+        """Stand aside for a while, if this handler has had its share of the turn."""
+        now_ms = self.broker.clock.monotonic_ms()
+        if now_ms - self._turn_ms > TURN_MS_MAX:
+            await self._finisher.later()
+            self._turn_ms = self.broker.clock.monotonic_ms()
 
     def answer_with(self, work: Coroutine[Any, Any, Any]) -> None:
         """Answer with what `work` returns, once it is done; the connection waits for it."""

@@ -24,6 +24,7 @@ async def handle_create_partitions(
     results: dict[str, CreatePartitionsTopicResult] = {}
     deadline = Deadline(context, request.timeout_ms)
     for topic in request.topics:
+        await context.breathe()
         failure: KafkaError | None = None
         if topic.name in twice:
             failure = InvalidRequest("the request names this topic more than once")

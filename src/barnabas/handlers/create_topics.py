@@ -28,6 +28,7 @@ async def handle_create_topics(request: CreateTopicsRequest, context: RequestCon
     results: dict[str, CreatableTopicResult] = {}
     deadline = Deadline(context, request.timeout_ms)
     for topic in request.topics:
+        await context.breathe()
         if topic.name in twice:
             failure = InvalidRequest("the request names this topic more than once")
             results[topic.name] = _failed(topic.name, failure)

@@ -6,6 +6,8 @@ comes when all replicas have done so.
 
 from __future__ import annotations
 
+from collections.abc import Generator
+
 from barnabas.core.errors import InvalidTopicException
 from barnabas.core.ids import INTERNAL_TOPICS
 from barnabas.handlers.context import RequestContext
@@ -23,16 +25,18 @@ from barnabas.replication.delayed_delete_records import PendingDeletion
 
 def handle_delete_records(
     request: DeleteRecordsRequest, context: RequestContext
-) -> DeleteRecordsResponse | None:
+) -> Generator[None, None, DeleteRecordsResponse | None]:
     replicas = context.broker.replicas
     topics: list[DeleteRecordsTopicResult] = []
     pending: list[PendingDeletion] = []
     for topic in request.topics:
+        yield
         if not topic.partitions:
             continue
         results: list[DeleteRecordsPartitionResult] = []
         # Of a partition that is named twice only the last offset counts.
         for ask in {each.partition_index: each for each in topic.partitions}.values():
+            yield
             result = DeleteRecordsPartitionResult(partition_index=ask.partition_index, low_watermark=-1)
             results.append(result)
             try:

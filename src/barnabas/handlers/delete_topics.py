@@ -36,6 +36,7 @@ async def handle_delete_topics(request: DeleteTopicsRequest, context: RequestCon
     results = []
     deadline = Deadline(context, request.timeout_ms)
     for topic in topics:
+        await context.breathe()
         asked_for = times.pop(_identity(topic, context), 0)
         if not asked_for:
             continue  # answered where it was first named

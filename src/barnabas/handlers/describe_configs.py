@@ -7,6 +7,8 @@ empty broker name stands for what is set for all brokers. Kafka 4 dropped v0; th
 
 from __future__ import annotations
 
+from collections.abc import Generator
+
 from barnabas.controller.config_layers import ConfigEntry
 from barnabas.controller.configs import ConfigResource
 from barnabas.handlers.context import RequestContext
@@ -26,11 +28,11 @@ from barnabas.protocol.messages.describe_configs import (
 
 def handle_describe_configs(
     request: DescribeConfigsRequest, context: RequestContext
-) -> DescribeConfigsResponse | None:
+) -> Generator[None, None, DescribeConfigsResponse | None]:
     if context.broker.controller is not None:
         context.answer_with(_describe_in_cluster(request, context))
         return None
-    return _describe_all(request, context)
+    return (yield from _describe_all(request, context))
 
 
 async def _describe_in_cluster(
@@ -39,13 +41,24 @@ async def _describe_in_cluster(
     """A broker of a cluster may be asked about topics that it has nothing of."""
     topics = [asked.resource_name for asked in request.resources if asked.resource_type == ResourceType.TOPIC]
     await context.broker.configs.find_topics([name for name in topics if name in context.broker.metadata])
-    return _describe_all(request, context)
+    return await context.spread(_describe_all(request, context))
 
 
-def _describe_all(request: DescribeConfigsRequest, context: RequestContext) -> DescribeConfigsResponse:
-    return DescribeConfigsResponse(
-        results=[_describe(resource, request, context) for resource in request.resources]
-    )
+def _describe_all(
+    request: DescribeConfigsRequest, context: RequestContext
+) -> Generator[None, None, DescribeConfigsResponse]:
+    """A resource that is named again has the same answer, not another one like it: a broker has
+    hundreds of keys, and a request may name it a hundred thousand times."""
+    known: dict[tuple[int, str, tuple[str, ...] | None], DescribeConfigsResult] = {}
+    results = []
+    for asked in request.resources:
+        keys = None if asked.configuration_keys is None else tuple(asked.configuration_keys)
+        name = (asked.resource_type, asked.resource_name, keys)
+        if name not in known:
+            known[name] = _describe(asked, request, context)
+        results.append(known[name])
+        yield
+    return DescribeConfigsResponse(results=results)
 
 
 def _describe(

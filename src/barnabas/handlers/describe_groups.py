@@ -8,10 +8,10 @@ from __future__ import annotations
 from barnabas.core.errors import GroupIdNotFound
 from barnabas.handlers.authorized_operations import GROUP_OPERATIONS
 from barnabas.handlers.context import RequestContext
+from barnabas.handlers.in_chunks import ask_in_chunks
 from barnabas.handlers.registry import Api
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.messages.describe_groups import (
-    DescribedGroup,
     DescribeGroupsRequest,
     DescribeGroupsResponse,
 )
@@ -20,18 +20,19 @@ VERSION_WITH_NOT_FOUND = 6
 DEAD = "Dead"
 
 
-def handle_describe_groups(request: DescribeGroupsRequest, context: RequestContext) -> None:
-    def respond(groups: list[DescribedGroup]) -> None:
-        for group in groups:
-            if group.error_code == GroupIdNotFound.code:
-                group.group_state = DEAD
-                if context.api_version < VERSION_WITH_NOT_FOUND:
-                    group.error_code = 0
-            elif request.include_authorized_operations and not group.error_code:
-                group.authorized_operations = GROUP_OPERATIONS
-        context.respond(DescribeGroupsResponse(groups=groups))
-
-    context.broker.groups.describe_groups(request.groups, respond)
+async def handle_describe_groups(
+    request: DescribeGroupsRequest, context: RequestContext
+) -> DescribeGroupsResponse:
+    wanted = list(dict.fromkeys(request.groups))
+    groups = await ask_in_chunks(wanted, context.broker.groups.describe_groups, context)
+    for group in groups:
+        if group.error_code == GroupIdNotFound.code:
+            group.group_state = DEAD
+            if context.api_version < VERSION_WITH_NOT_FOUND:
+                group.error_code = 0
+        elif request.include_authorized_operations and not group.error_code:
+            group.authorized_operations = GROUP_OPERATIONS
+    return DescribeGroupsResponse(groups=groups)
 
 
 DESCRIBE_GROUPS = Api(ApiKey.DESCRIBE_GROUPS, versions=range(7), handle=handle_describe_groups)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections import defaultdict
+from collections.abc import Generator
 from pathlib import Path
 
 from barnabas.core.errors import KafkaStorageError
@@ -29,7 +30,7 @@ from barnabas.storage.log_manager import LogManager
 
 def handle_describe_log_dirs(
     request: DescribeLogDirsRequest, context: RequestContext
-) -> DescribeLogDirsResponse:
+) -> Generator[None, None, DescribeLogDirsResponse]:
     manager = context.broker.replicas.log_manager
     asked: set[TopicPartition] | None = None
     if request.topics is not None:
@@ -38,12 +39,16 @@ def handle_describe_log_dirs(
     for log in (*manager.logs(), *manager.futures()):
         if asked is None or log.topic_partition in asked:
             logs[log.log_directory.path].append(log)
-    return DescribeLogDirsResponse(
-        results=[_describe(directory, logs[directory.path], manager) for directory in manager.directories]
-    )
+    results = []
+    for directory in manager.directories:
+        result = yield from _describe(directory, logs[directory.path], manager)
+        results.append(result)
+    return DescribeLogDirsResponse(results=results)
 
 
-def _describe(directory: LogDirectory, logs: list[Log], manager: LogManager) -> DescribeLogDirsResult:
+def _describe(
+    directory: LogDirectory, logs: list[Log], manager: LogManager
+) -> Generator[None, None, DescribeLogDirsResult]:
     path = str(Path(directory.path).absolute())
     if directory.failure is not None:
         return DescribeLogDirsResult(error_code=KafkaStorageError.code, log_dir=path)
@@ -53,6 +58,7 @@ def _describe(directory: LogDirectory, logs: list[Log], manager: LogManager) -> 
         return DescribeLogDirsResult(error_code=KafkaStorageError.code, log_dir=path)
     by_topic: defaultdict[str, list[DescribeLogDirsPartition]] = defaultdict(list)
     for log in logs:
+        yield
         by_topic[log.topic_partition.topic].append(
             DescribeLogDirsPartition(
                 partition_index=log.topic_partition.partition,

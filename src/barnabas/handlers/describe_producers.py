@@ -5,6 +5,8 @@ What the leader of a partition remembers of its idempotent and transactional pro
 
 from __future__ import annotations
 
+from collections.abc import Generator
+
 from barnabas.core.errors import KafkaError
 from barnabas.core.ids import TopicPartition, check_topic_name
 from barnabas.handlers.context import RequestContext
@@ -22,19 +24,20 @@ from barnabas.storage.producer_state import ProducerEntry
 
 def handle_describe_producers(
     request: DescribeProducersRequest, context: RequestContext
-) -> DescribeProducersResponse:
-    return DescribeProducersResponse(
-        topics=[
-            TopicResponse(
-                name=topic.name,
-                partitions=[
-                    _describe(TopicPartition(topic.name, partition), context)
-                    for partition in topic.partition_indexes
-                ],
-            )
-            for topic in request.topics
-        ]
-    )
+) -> Generator[None, None, DescribeProducersResponse]:
+    known: dict[TopicPartition, PartitionResponse] = {}
+    topics = []
+    for topic in request.topics:
+        partitions = []
+        for index in topic.partition_indexes:
+            topic_partition = TopicPartition(topic.name, index)
+            if topic_partition not in known:  # one that is named again has the same answer
+                known[topic_partition] = _describe(topic_partition, context)
+            partitions.append(known[topic_partition])
+            yield
+        topics.append(TopicResponse(name=topic.name, partitions=partitions))
+        yield
+    return DescribeProducersResponse(topics=topics)
 
 
 def _describe(topic_partition: TopicPartition, context: RequestContext) -> PartitionResponse:

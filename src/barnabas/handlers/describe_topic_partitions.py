@@ -6,7 +6,7 @@ of the next page; at most `max.request.partition.size.limit` partitions go into 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
 
 from barnabas.cluster.metadata_cache import MetadataCache, PartitionMetadata, TopicMetadata
 from barnabas.core.errors import (
@@ -31,7 +31,7 @@ from barnabas.protocol.messages.describe_topic_partitions import (
 
 def handle_describe_topic_partitions(
     request: DescribeTopicPartitionsRequest, context: RequestContext
-) -> DescribeTopicPartitionsResponse:
+) -> Generator[None, None, DescribeTopicPartitionsResponse]:
     metadata = context.broker.metadata
     asked = {topic.name for topic in request.topics}
     if not _is_valid(request.cursor, asked):
@@ -44,6 +44,7 @@ def handle_describe_topic_partitions(
     )
     response = DescribeTopicPartitionsResponse()
     for name in sorted(asked or metadata.topic_names()):
+        yield
         if name < start_topic:
             continue
         if left == 0:

@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from typing import Any
 
 from barnabas.core.clock import Clock
@@ -160,14 +160,26 @@ class Binding:
         else:
             self.finish(context, response)
 
-    def finish_in_slices(self, context: RequestContext, work: Work) -> None:
+    def finish_in_slices(
+        self, context: RequestContext, work: Work, waits: Callable[[], None] | None = None
+    ) -> None:
         """Run `work` in this turn and those that it needs, then answer with what it returns."""
+
+        def hold() -> None:
+            context.exchange.hold()
+            if waits is not None:
+                waits()
+
         self._slices.run(
             work,
             lambda response: self._finish_work(context, response),
             lambda error: self.fail(context, error),
-            context.exchange.hold,
+            hold,
         )
+
+    def later(self) -> asyncio.Future[None]:
+        """When a coroutine may go on that has had its share of a turn."""
+        return self._slices.later()
 
     def _finish_work(self, context: RequestContext, response: Any) -> None:
         if response is None:

@@ -8,7 +8,7 @@ its log directory is offline, nobody can lead.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Generator, Iterable
 
 from barnabas.cluster.znodes import PartitionState
 from barnabas.controller.cluster.controller import KafkaController
@@ -41,14 +41,14 @@ _PREFERRED, _UNCLEAN = 0, 1
 
 def handle_elect_leaders(
     request: ElectLeadersRequest, context: RequestContext
-) -> ElectLeadersResponse | None:
+) -> Generator[None, None, ElectLeadersResponse | None]:
     if request.election_type not in (_PREFERRED, _UNCLEAN):
         return _refused(request, InvalidRequest(f"election type {request.election_type} is not known"))
     controller = context.broker.controller
     if controller is not None:
         context.answer_with(_elect_in_cluster(request, context, controller))
         return None
-    return _elect_alone(request, context)
+    return (yield from _elect_alone(request, context))
 
 
 async def _elect_in_cluster(
@@ -101,17 +101,23 @@ async def _wait_for_leaders(
             outcomes[each] = RequestTimedOut(f"this broker has not heard of the new leader of {each}")
 
 
-def _elect_alone(request: ElectLeadersRequest, context: RequestContext) -> ElectLeadersResponse:
+def _elect_alone(
+    request: ElectLeadersRequest, context: RequestContext
+) -> Generator[None, None, ElectLeadersResponse]:
     metadata = context.broker.metadata
     asked: dict[str, list[int]] = {}
     if request.topic_partitions is None:
         asked = {topic.name: [p.partition for p in topic.partitions] for topic in metadata.topics()}
     else:
         for each in request.topic_partitions:
+            yield
             asked.setdefault(each.topic, []).extend(each.partitions)
     results = []
     for topic, partitions in asked.items():
-        errors = [(p, _elect(TopicPartition(topic, p), request.election_type, context)) for p in partitions]
+        errors = []
+        for p in partitions:
+            errors.append((p, _elect(TopicPartition(topic, p), request.election_type, context)))
+            yield
         if request.topic_partitions is None:
             # Of all partitions only those are named whose election was needed.
             errors = [(p, error) for p, error in errors if not isinstance(error, ElectionNotNeeded)]

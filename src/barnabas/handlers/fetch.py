@@ -12,7 +12,7 @@ read from followers too (KIP-392), and one that names its rack may be sent to a 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Generator, Sequence
 from functools import partial
 
 from barnabas.core.errors import KafkaError, UnknownTopicId, UnknownTopicOrPartition
@@ -28,35 +28,100 @@ from barnabas.protocol.messages.fetch import (
     FetchableTopicResponse,
     FetchRequest,
     FetchResponse,
+    FetchTopic,
     PartitionData,
 )
+from barnabas.protocol.messages.fetch import FetchPartition as AskedPartition
 from barnabas.replication.fetch_session import FetchContext, SessionKey
 from barnabas.replication.fetching import NO_EPOCH, FetchParams, FetchPartition, PartitionRead
 
 READ_COMMITTED = 1
+MANY = 100
+"""Partitions that are asked for in one go; more are read, and answered, a few at a time."""
 VERSION_WITH_RACK = 11
 _NOT_FOUND = frozenset({UnknownTopicOrPartition.code, UnknownTopicId.code})
 
 
 def handle_fetch(request: FetchRequest, context: RequestContext) -> FetchResponse | None:
-    broker = context.broker
+    topics = request.topics
+    if len(topics) > MANY or (topics and any(len(topic.partitions) > MANY for topic in topics)):
+        context.answer_in_slices(_fetch_many(request, context))
+        return None
     uses_topic_ids = context.api_version >= 13
-    replica = request.replica_state
-    replica_id = request.replica_id if replica is None else replica.replica_id
+    asks = [
+        ask
+        for topic in topics
+        for ask in _asks(topic, topic.partitions, context, uses_topic_ids=uses_topic_ids)
+    ]
     try:
-        fetch = broker.fetch_sessions.context(
-            request.session_id,
-            request.session_epoch,
-            _asks(request, context, uses_topic_ids=uses_topic_ids),
-            _forgotten(request, uses_topic_ids=uses_topic_ids),
-            uses_topic_ids=uses_topic_ids,
-            is_from_follower=replica_id >= 0,
-        )
+        fetch = _fetch_context(request, context, asks)
     except KafkaError as error:
         return FetchResponse(error_code=error.code)
-    max_bytes = min(request.max_bytes, broker.settings.fetch_max_bytes)
-    params = FetchParams(
-        replica_id=replica_id,
+    params = _params(request, context)
+    respond = _responding(fetch, params, context)
+    replicas = context.broker.replicas
+    session = fetch.following
+    if session is not None:
+        replicas.follow(params, session, respond)
+    else:
+        replicas.fetch(params, fetch.asks, partial(respond, fetch.asks))
+    return None
+
+
+def _fetch_many(
+    request: FetchRequest, context: RequestContext
+) -> Generator[None, None, FetchResponse | None]:
+    """The same, a few partitions at a time. A follower's session is read as a whole: see `follow`."""
+    asks: list[FetchPartition] = []
+    for topic in request.topics:
+        for start in range(0, len(topic.partitions), MANY):
+            some = topic.partitions[start : start + MANY]
+            asks += _asks(topic, some, context, uses_topic_ids=context.api_version >= 13)
+            yield
+    try:
+        fetch = _fetch_context(request, context, asks)
+    except KafkaError as error:
+        return FetchResponse(error_code=error.code)
+    params = _params(request, context)
+    respond = _responding(fetch, params, context)
+    replicas = context.broker.replicas
+    session = fetch.following
+    if session is not None:
+        replicas.follow(params, session, respond)
+    else:
+        asks = list(fetch.asks)
+        reads = yield from replicas.read_in_slices(params, asks)
+        replicas.answer_or_wait(params, asks, reads, partial(respond, asks))
+    return None
+
+
+def _fetch_context(
+    request: FetchRequest, context: RequestContext, asks: list[FetchPartition]
+) -> FetchContext:
+    if len(asks) > 1:
+        by_key = {ask.session_key: ask for ask in asks}
+        if len(by_key) < len(asks):
+            asks = list(by_key.values())  # of a partition asked for twice the last counts
+    uses_topic_ids = context.api_version >= 13
+    return context.broker.fetch_sessions.context(
+        request.session_id,
+        request.session_epoch,
+        asks,
+        _forgotten(request, uses_topic_ids=uses_topic_ids),
+        uses_topic_ids=uses_topic_ids,
+        is_from_follower=_replica_id(request) >= 0,
+    )
+
+
+def _replica_id(request: FetchRequest) -> int:
+    return request.replica_id if request.replica_state is None else request.replica_state.replica_id
+
+
+def _params(request: FetchRequest, context: RequestContext) -> FetchParams:
+    replica = request.replica_state
+    max_bytes = min(request.max_bytes, context.broker.settings.fetch_max_bytes)
+    return FetchParams(
+        replica_id=_replica_id(request),
         max_wait_ms=request.max_wait_ms,
         min_bytes=min(request.min_bytes, max_bytes),  # more than the answer may hold never comes
         max_bytes=max_bytes,
@@ -66,26 +131,32 @@ def handle_fetch(request: FetchRequest, context: RequestContext) -> FetchRespons
         may_read_from_follower=context.api_version >= VERSION_WITH_RACK,
     )
 
+
+def _responding(
+    fetch: FetchContext, params: FetchParams, context: RequestContext
+) -> Callable[[Sequence[FetchPartition], list[PartitionRead]], None]:
+    """What answers the request, now or later."""
+
     def respond(asks: Sequence[FetchPartition], reads: list[PartitionRead]) -> None:
+        work = _response(fetch, asks, reads, context, is_from_follower=params.is_from_follower)
+        if len(reads) > MANY:
+            context.answer_in_slices(work)
+            return
         try:
-            response = _response(fetch, asks, reads, context, is_from_follower=params.is_from_follower)
-            if context.api_version >= 16 and any(read.error_code for read in reads):
-                add_fetch_leader_hints(response, context, with_endpoints=not params.is_from_follower)
+            next(work)
+        except StopIteration as end:
+            context.respond(end.value)
         except Exception as error:  # noqa: BLE001 - the reader waits for an answer, whatever it is
             context.fail(error)
-        else:
-            context.respond(response)
 
-    session = fetch.following
-    if session is not None:
-        broker.replicas.follow(params, session, respond)
-    else:
-        broker.replicas.fetch(params, fetch.asks, partial(respond, fetch.asks))
-    return None
+    return respond
 
 
-def _asks(request: FetchRequest, context: RequestContext, *, uses_topic_ids: bool) -> list[FetchPartition]:
-    asks = [
+def _asks(
+    topic: FetchTopic, partitions: Sequence[AskedPartition], context: RequestContext, *, uses_topic_ids: bool
+) -> list[FetchPartition]:
+    name = topic_name(context, topic.topic_id) if uses_topic_ids else topic.topic
+    return [
         FetchPartition(
             name,
             topic.topic_id,
@@ -96,15 +167,8 @@ def _asks(request: FetchRequest, context: RequestContext, *, uses_topic_ids: boo
             ask.last_fetched_epoch,
             ask.log_start_offset,
         )
-        for topic in request.topics
-        for name in (topic_name(context, topic.topic_id) if uses_topic_ids else topic.topic,)
-        for ask in topic.partitions
+        for ask in partitions
     ]
-    if len(asks) > 1:
-        by_key = {ask.session_key: ask for ask in asks}
-        if len(by_key) < len(asks):
-            return list(by_key.values())  # of a partition asked for twice the last counts
-    return asks
 
 
 def _forgotten(request: FetchRequest, *, uses_topic_ids: bool) -> list[SessionKey]:
@@ -122,14 +186,15 @@ def _response(
     context: RequestContext,
     *,
     is_from_follower: bool,
-) -> FetchResponse:
+) -> Generator[None, None, FetchResponse]:
+    """Does not stop before it has more than MANY partitions."""
     metrics_of = context.broker.replicas.metrics_of
     topics: list[FetchableTopicResponse] = []
     current: FetchableTopicResponse | None = None
     sent = fetch.to_send(asks, reads)
     if any(read.error_code for _, read in sent):
         sent = _not_found_last(sent, uses_topic_ids=context.api_version >= 13)
-    for ask, read in sent:
+    for count, (ask, read) in enumerate(sent, start=1):
         name, index = ask.topic_partition
         if current is None or current.topic != name or current.topic_id != ask.topic_id:
             current = FetchableTopicResponse(topic=name, topic_id=ask.topic_id, partitions=[])
@@ -139,7 +204,12 @@ def _response(
             fit_for_old_consumer(current.partitions[-1], ask, context)
         if read.records is not None and not is_from_follower:
             metrics_of(name).bytes_out.value += read.records.length
-    return FetchResponse(session_id=fetch.session_id, responses=topics)
+        if count > MANY:
+            yield
+    response = FetchResponse(session_id=fetch.session_id, responses=topics)
+    if context.api_version >= 16 and any(read.error_code for read in reads):
+        add_fetch_leader_hints(response, context, with_endpoints=not is_from_follower)
+    return response
 
 
 def _not_found_last(

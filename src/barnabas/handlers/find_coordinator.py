@@ -7,6 +7,8 @@ Since version 4 one request asks for many keys.
 
 from __future__ import annotations
 
+from collections.abc import Generator
+
 from barnabas.coordinator.group.coordinator import OFFSETS_TOPIC
 from barnabas.coordinator.routing import partition_of
 from barnabas.coordinator.transaction.coordinator import TRANSACTION_TOPIC
@@ -29,12 +31,12 @@ VERSION_WITH_MANY_KEYS = 4
 
 def handle_find_coordinator(
     request: FindCoordinatorRequest, context: RequestContext
-) -> FindCoordinatorResponse | None:
+) -> Generator[None, None, FindCoordinatorResponse | None]:
     topic = TOPICS.get(request.key_type)
     if topic is not None and topic not in context.broker.metadata:
         context.answer_with(_make_topic_and_answer(topic, request, context))
         return None
-    return _answer(request, context)
+    return (yield from _answer(request, context))
 
 
 async def _make_topic_and_answer(
@@ -44,10 +46,12 @@ async def _make_topic_and_answer(
         await context.broker.internal_topics.ensure(topic)
     except Exception as error:  # noqa: BLE001 - the client is told to try again, whatever it was
         as_kafka_error(error, f"creating {topic}")
-    return _answer(request, context)
+    return await context.spread(_answer(request, context))
 
 
-def _answer(request: FindCoordinatorRequest, context: RequestContext) -> FindCoordinatorResponse:
+def _answer(
+    request: FindCoordinatorRequest, context: RequestContext
+) -> Generator[None, None, FindCoordinatorResponse]:
     if context.api_version < VERSION_WITH_MANY_KEYS:
         found = _coordinator(request.key_type, request.key, context)
         return FindCoordinatorResponse(
@@ -58,9 +62,11 @@ def _answer(request: FindCoordinatorRequest, context: RequestContext) -> FindCoo
             host=found.host,
             port=found.port,
         )
-    return FindCoordinatorResponse(
-        coordinators=[_coordinator(request.key_type, key, context) for key in request.coordinator_keys]
-    )
+    coordinators = []
+    for key in request.coordinator_keys:
+        coordinators.append(_coordinator(request.key_type, key, context))
+        yield
+    return FindCoordinatorResponse(coordinators=coordinators)
 
 
 def _coordinator(key_type: int, key: str, context: RequestContext) -> Coordinator:

@@ -38,7 +38,7 @@ async def handle_incremental_alter_configs(
                 resource_type=asked.resource_type,
                 resource_name=asked.resource_name,
             )
-            for asked, code, message in await alter_each(request.resources, alter)
+            for asked, code, message in await alter_each(request.resources, alter, context)
         ]
     )
 

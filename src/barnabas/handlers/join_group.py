@@ -6,6 +6,7 @@ only the generation.
 
 from __future__ import annotations
 
+from barnabas.core.limits import DECISION_ELEMENTS_MAX
 from barnabas.handlers.context import RequestContext
 from barnabas.handlers.group_callers import caller_of
 from barnabas.handlers.registry import Api
@@ -26,4 +27,9 @@ def handle_join_group(request: JoinGroupRequest, context: RequestContext) -> Non
     context.broker.groups.join(request, caller_of(context), respond)
 
 
-JOIN_GROUP = Api(ApiKey.JOIN_GROUP, versions=range(10), handle=handle_join_group)
+JOIN_GROUP = Api(
+    ApiKey.JOIN_GROUP,
+    versions=range(10),
+    handle=handle_join_group,
+    elements_max=DECISION_ELEMENTS_MAX,
+)

@@ -6,6 +6,7 @@ its own.
 
 from __future__ import annotations
 
+from barnabas.core.limits import DECISION_ELEMENTS_MAX
 from barnabas.handlers.context import RequestContext
 from barnabas.handlers.registry import Api
 from barnabas.protocol.api_keys import ApiKey
@@ -27,4 +28,9 @@ def handle_leave_group(request: LeaveGroupRequest, context: RequestContext) -> N
     context.broker.groups.leave(request, respond)
 
 
-LEAVE_GROUP = Api(ApiKey.LEAVE_GROUP, versions=range(6), handle=handle_leave_group)
+LEAVE_GROUP = Api(
+    ApiKey.LEAVE_GROUP,
+    versions=range(6),
+    handle=handle_leave_group,
+    elements_max=DECISION_ELEMENTS_MAX,
+)

@@ -10,6 +10,7 @@ Version 0 knew no offsets of records by time: it lists where segments begin, new
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Generator
 from typing import NamedTuple
 
 from barnabas.core.errors import (
@@ -65,8 +66,15 @@ class Found(NamedTuple):
 NOTHING = Found(-1, -1, -1)
 
 
-def handle_list_offsets(request: ListOffsetsRequest, context: RequestContext) -> ListOffsetsResponse:
-    asked = Counter((topic.name, ask.partition_index) for topic in request.topics for ask in topic.partitions)
+def handle_list_offsets(
+    request: ListOffsetsRequest, context: RequestContext
+) -> Generator[None, None, ListOffsetsResponse]:
+    asked: Counter[tuple[str, int]] = Counter()
+    for topic in request.topics:
+        yield
+        for ask in topic.partitions:
+            asked[topic.name, ask.partition_index] += 1
+            yield
     topics: dict[str, ListOffsetsTopicResponse] = {}
     for topic in request.topics:
         for ask in topic.partitions:
@@ -74,6 +82,7 @@ def handle_list_offsets(request: ListOffsetsRequest, context: RequestContext) ->
             if times:
                 answers = topics.setdefault(topic.name, ListOffsetsTopicResponse(name=topic.name)).partitions
                 answers.append(_answer(topic.name, ask, request, context, is_repeated=times > 1))
+            yield
     return ListOffsetsResponse(topics=list(topics.values()))
 
 

@@ -8,9 +8,9 @@ topic is made and the answer already names its leaders.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
 
-from barnabas.cluster.metadata_cache import MetadataCache, TopicMetadata
+from barnabas.cluster.metadata_cache import MetadataCache, PartitionMetadata, TopicMetadata
 from barnabas.core.errors import (
     InvalidRequest,
     InvalidTopicException,
@@ -34,12 +34,19 @@ from barnabas.protocol.messages.metadata import (
     MetadataResponseTopic,
 )
 
+PARTITIONS_PER_STEP = 64
 
-def handle_metadata(request: MetadataRequest, context: RequestContext) -> MetadataResponse | None:
+
+def handle_metadata(
+    request: MetadataRequest, context: RequestContext
+) -> Generator[None, None, MetadataResponse | None]:
     metadata = context.broker.metadata
     asked = request.topics
     if asked is None or (not asked and context.api_version == 0):
-        topics = [_topic(topic, metadata) for topic in metadata.topics()]
+        topics = []
+        for topic in list(metadata.topics()):
+            described = yield from _topic(topic, metadata)
+            topics.append(described)
         return _response(request, context, topics)
     if not _is_askable(asked, context.api_version):
         return MetadataResponse(topics=[_refused(topic) for topic in asked], error_code=InvalidRequest.code)
@@ -52,14 +59,15 @@ def handle_metadata(request: MetadataRequest, context: RequestContext) -> Metada
     if missing and may_create:
         context.answer_with(_create_and_answer(missing, request, context))
         return None
-    return _response(request, context, _asked_topics(asked, context, {}))
+    return _response(request, context, (yield from _asked_topics(asked, context, {})))
 
 
 async def _create_and_answer(
     missing: Sequence[str], request: MetadataRequest, context: RequestContext
 ) -> MetadataResponse:
     failures = await context.broker.topics.auto_create(missing)
-    return _response(request, context, _asked_topics(request.topics or [], context, failures))
+    work = _asked_topics(request.topics or [], context, failures)
+    return _response(request, context, await context.spread(work))
 
 
 def _is_askable(asked: Sequence[MetadataRequestTopic], api_version: int) -> bool:
@@ -77,12 +85,13 @@ def _refused(topic: MetadataRequestTopic) -> MetadataResponseTopic:
 
 def _asked_topics(
     asked: Sequence[MetadataRequestTopic], context: RequestContext, failures: dict[str, KafkaError]
-) -> list[MetadataResponseTopic]:
+) -> Generator[None, None, list[MetadataResponseTopic]]:
     metadata = context.broker.metadata
     answers: dict[object, MetadataResponseTopic] = {}
     # Names beside ids are not looked at.
     asked = [topic for topic in asked if topic.topic_id != ZERO_UUID] or asked
     for topic in asked:
+        yield
         if topic.topic_id != ZERO_UUID:
             known = metadata.topic_by_id(topic.topic_id)
             if known is None:
@@ -95,7 +104,8 @@ def _asked_topics(
             name = topic.name or ""
             known = metadata.topic(name)
         if known is not None:
-            answers[name] = _topic(known, metadata)
+            if name not in answers:
+                answers[name] = yield from _topic(known, metadata)
         else:
             code = failures[name].code if name in failures else _code_of_missing(name)
             answers[name] = MetadataResponseTopic(
@@ -112,24 +122,27 @@ def _code_of_missing(name: str) -> int:
     return UnknownTopicOrPartition.code
 
 
-def _topic(topic: TopicMetadata, metadata: MetadataCache) -> MetadataResponseTopic:
-    offline_replicas = metadata.offline_replicas
+def _topic(topic: TopicMetadata, metadata: MetadataCache) -> Generator[None, None, MetadataResponseTopic]:
+    partitions: list[MetadataResponsePartition] = []
+    for start in range(0, len(topic.partitions), PARTITIONS_PER_STEP):
+        partitions += [
+            _partition(each, metadata) for each in topic.partitions[start : start + PARTITIONS_PER_STEP]
+        ]
+        yield
     return MetadataResponseTopic(
-        name=topic.name,
-        topic_id=topic.topic_id,
-        is_internal=topic.is_internal,
-        partitions=[
-            MetadataResponsePartition(
-                error_code=0 if partition.leader != NO_LEADER else LeaderNotAvailable.code,
-                partition_index=partition.partition,
-                leader_id=partition.leader,
-                leader_epoch=partition.leader_epoch,
-                replica_nodes=list(partition.replicas),
-                isr_nodes=list(partition.isr),
-                offline_replicas=offline_replicas(partition),
-            )
-            for partition in topic.partitions
-        ],
+        name=topic.name, topic_id=topic.topic_id, is_internal=topic.is_internal, partitions=partitions
+    )
+
+
+def _partition(partition: PartitionMetadata, metadata: MetadataCache) -> MetadataResponsePartition:
+    return MetadataResponsePartition(
+        error_code=0 if partition.leader != NO_LEADER else LeaderNotAvailable.code,
+        partition_index=partition.partition,
+        leader_id=partition.leader,
+        leader_epoch=partition.leader_epoch,
+        replica_nodes=list(partition.replicas),
+        isr_nodes=list(partition.isr),
+        offline_replicas=metadata.offline_replicas(partition),
     )
 
 

@@ -7,6 +7,7 @@ Version 10 names topics by id. Version 0 is older than the coordinator: see `sto
 from __future__ import annotations
 
 from barnabas.core.errors import UnknownTopicId, UnknownTopicOrPartition
+from barnabas.core.limits import DECISION_ELEMENTS_MAX
 from barnabas.handlers.context import RequestContext
 from barnabas.handlers.group_callers import caller_of
 from barnabas.handlers.registry import Api
@@ -82,4 +83,9 @@ def _merge(topics: list[OffsetCommitResponseTopic], refused: list[OffsetCommitRe
             same.partitions.extend(topic.partitions)
 
 
-OFFSET_COMMIT = Api(ApiKey.OFFSET_COMMIT, versions=range(11), handle=handle_offset_commit)
+OFFSET_COMMIT = Api(
+    ApiKey.OFFSET_COMMIT,
+    versions=range(11),
+    handle=handle_offset_commit,
+    elements_max=DECISION_ELEMENTS_MAX,
+)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from barnabas.core.errors import UnknownTopicOrPartition
+from barnabas.core.limits import DECISION_ELEMENTS_MAX
 from barnabas.handlers.context import RequestContext
 from barnabas.handlers.registry import Api
 from barnabas.protocol.api_keys import ApiKey
@@ -39,4 +40,9 @@ def handle_offset_delete(request: OffsetDeleteRequest, context: RequestContext) 
     context.broker.groups.delete_offsets(request, respond)
 
 
-OFFSET_DELETE = Api(ApiKey.OFFSET_DELETE, versions=range(1), handle=handle_offset_delete)
+OFFSET_DELETE = Api(
+    ApiKey.OFFSET_DELETE,
+    versions=range(1),
+    handle=handle_offset_delete,
+    elements_max=DECISION_ELEMENTS_MAX,
+)

@@ -7,8 +7,11 @@ group, so every partition carries it. Version 0 is older than the coordinator: s
 
 from __future__ import annotations
 
+from collections.abc import Callable, Generator, Iterable
+
 from barnabas.core.errors import UnknownTopicId
 from barnabas.handlers.context import RequestContext
+from barnabas.handlers.offset_fetch_pieces import fetch_in_pieces, is_large
 from barnabas.handlers.registry import Api
 from barnabas.handlers.stored_offsets import fetch_stored_offsets
 from barnabas.protocol.api_keys import ApiKey
@@ -29,110 +32,131 @@ VERSION_WITH_GROUPS = 8
 VERSION_WITH_TOPIC_IDS = 10
 NO_OFFSET = -1
 
+Shaped = Callable[[list[OffsetFetchResponseGroup]], Generator[None, None, OffsetFetchResponse]]
 
-def handle_offset_fetch(request: OffsetFetchRequest, context: RequestContext) -> None:
+
+def handle_offset_fetch(request: OffsetFetchRequest, context: RequestContext) -> Generator[None, None, None]:
     if context.api_version == 0:
         context.answer_with(fetch_stored_offsets(request, context))
-    elif context.api_version < VERSION_WITH_GROUPS:
-        _fetch_one_group(request, context)
-    elif context.api_version < VERSION_WITH_TOPIC_IDS:
-        context.broker.groups.fetch_offsets(
-            request.groups,
-            require_stable=request.require_stable,
-            respond=lambda groups: context.respond(OffsetFetchResponse(groups=groups)),
-        )
+        return
+    unknown: list[list[OffsetFetchResponseTopics]] = []
+    groups = [_only_group(request)] if context.api_version < VERSION_WITH_GROUPS else request.groups
+    if context.api_version >= VERSION_WITH_TOPIC_IDS:
+        for group in groups:
+            missing = yield from _names_for_ids(group, context)
+            unknown.append(missing)
+            yield
+
+    def shaped(found: list[OffsetFetchResponseGroup]) -> Generator[None, None, OffsetFetchResponse]:
+        if context.api_version < VERSION_WITH_GROUPS:
+            return _as_one_group(found[0], request, context.api_version)
+        if context.api_version < VERSION_WITH_TOPIC_IDS:
+            return _as_groups(found)
+        return _as_groups_by_id(found, unknown, context)
+
+    if is_large(groups):
+        context.answer_with(_fetch_large(groups, request, context, shaped))
     else:
-        _fetch_by_id(request, context)
+        context.broker.groups.fetch_offsets(
+            groups,
+            require_stable=request.require_stable,
+            respond=lambda found: context.answer_in_slices(shaped(found)),
+        )
 
 
-def _fetch_one_group(request: OffsetFetchRequest, context: RequestContext) -> None:
-    def respond(groups: list[OffsetFetchResponseGroup]) -> None:
-        context.respond(_as_one_group(groups[0], request, context.api_version))
+async def _fetch_large(
+    groups: list[OffsetFetchRequestGroup],
+    request: OffsetFetchRequest,
+    context: RequestContext,
+    shaped: Shaped,
+) -> OffsetFetchResponse:
+    found = await fetch_in_pieces(groups, context, require_stable=request.require_stable)
+    return await context.spread(shaped(found))
 
-    asked = request.topics
+
+def _only_group(request: OffsetFetchRequest) -> OffsetFetchRequestGroup:
+    """Up to version 7 the request is about one group, which is asked for as later versions do."""
     topics = (
         None
-        if asked is None
-        else [OffsetFetchRequestTopics(name=t.name, partition_indexes=t.partition_indexes) for t in asked]
+        if request.topics is None
+        else [
+            OffsetFetchRequestTopics(name=each.name, partition_indexes=each.partition_indexes)
+            for each in request.topics
+        ]
     )
-    context.broker.groups.fetch_offsets(
-        [OffsetFetchRequestGroup(group_id=request.group_id, topics=topics)],
-        require_stable=request.require_stable,
-        respond=respond,
-    )
+    return OffsetFetchRequestGroup(group_id=request.group_id, topics=topics)
 
 
 def _as_one_group(
     group: OffsetFetchResponseGroup, request: OffsetFetchRequest, api_version: int
-) -> OffsetFetchResponse:
+) -> Generator[None, None, OffsetFetchResponse]:
     if group.error_code and api_version < VERSION_WITH_GROUP_ERROR:
-        return OffsetFetchResponse(
-            topics=[
-                OffsetFetchResponseTopic(
-                    name=topic.name,
-                    partitions=[
-                        OffsetFetchResponsePartition(
-                            partition_index=partition,
-                            committed_offset=NO_OFFSET,
-                            metadata="",
-                            error_code=group.error_code,
-                        )
-                        for partition in topic.partition_indexes
-                    ],
+        code, group = group.error_code, OffsetFetchResponseGroup()
+        for topic in request.topics or ():
+            refused = yield from _refused(topic.partition_indexes, code)
+            group.topics.append(OffsetFetchResponseTopics(name=topic.name, partitions=refused))
+    topics = []
+    for answered in group.topics:
+        partitions = []
+        for each in answered.partitions:
+            partitions.append(
+                OffsetFetchResponsePartition(
+                    partition_index=each.partition_index,
+                    committed_offset=each.committed_offset,
+                    committed_leader_epoch=each.committed_leader_epoch,
+                    metadata=each.metadata,
+                    error_code=each.error_code,
                 )
-                for topic in request.topics or ()
-            ]
-        )
-    return OffsetFetchResponse(
-        error_code=group.error_code,
-        topics=[
-            OffsetFetchResponseTopic(
-                name=topic.name,
-                partitions=[
-                    OffsetFetchResponsePartition(
-                        partition_index=each.partition_index,
-                        committed_offset=each.committed_offset,
-                        committed_leader_epoch=each.committed_leader_epoch,
-                        metadata=each.metadata,
-                        error_code=each.error_code,
-                    )
-                    for each in topic.partitions
-                ],
             )
-            for topic in group.topics
-        ],
-    )
+            yield
+        topics.append(OffsetFetchResponseTopic(name=answered.name, partitions=partitions))
+        yield
+    return OffsetFetchResponse(error_code=group.error_code, topics=topics)
 
 
-def _fetch_by_id(request: OffsetFetchRequest, context: RequestContext) -> None:
-    """Ids become names before the coordinator is asked, and names ids after it has answered."""
-    metadata = context.broker.metadata
-    unknown: list[list[OffsetFetchResponseTopics]] = []
-    for group in request.groups:
-        missing: list[OffsetFetchResponseTopics] = []
-        unknown.append(missing)
-        if group.topics is None:
-            continue
-        known_topics: list[OffsetFetchRequestTopics] = []
+def _as_groups(found: list[OffsetFetchResponseGroup]) -> Generator[None, None, OffsetFetchResponse]:
+    yield
+    return OffsetFetchResponse(groups=found)
+
+
+def _names_for_ids(
+    group: OffsetFetchRequestGroup, context: RequestContext
+) -> Generator[None, None, list[OffsetFetchResponseTopics]]:
+    """Ids become names before the coordinator is asked; the answer to those that nobody knows."""
+    missing: list[OffsetFetchResponseTopics] = []
+    if group.topics is None:
+        return missing
+    known_topics: list[OffsetFetchRequestTopics] = []
+    for topic in group.topics:
+        known = context.broker.metadata.topic_by_id(topic.topic_id)
+        if known is None:
+            refused = yield from _refused(topic.partition_indexes, UnknownTopicId.code)
+            missing.append(OffsetFetchResponseTopics(topic_id=topic.topic_id, partitions=refused))
+        else:
+            topic.name = known.name
+            known_topics.append(topic)
+        yield
+    group.topics = known_topics
+    return missing
+
+
+def _as_groups_by_id(
+    found: list[OffsetFetchResponseGroup],
+    unknown: list[list[OffsetFetchResponseTopics]],
+    context: RequestContext,
+) -> Generator[None, None, OffsetFetchResponse]:
+    """Names become ids after the coordinator has answered."""
+    for group, missing in zip(found, unknown, strict=True):
+        topics = []
         for topic in group.topics:
-            known = metadata.topic_by_id(topic.topic_id)
-            if known is None:
-                missing.append(_unknown(topic))
-            else:
-                topic.name = known.name
-                known_topics.append(topic)
-        group.topics = known_topics
-
-    def respond(groups: list[OffsetFetchResponseGroup]) -> None:
-        for group, missing in zip(groups, unknown, strict=True):
-            group.topics = [topic for topic in group.topics if _name_by_id(topic, context)]
-            if not group.error_code:
-                group.topics.extend(missing)
-        context.respond(OffsetFetchResponse(groups=groups))
-
-    context.broker.groups.fetch_offsets(
-        request.groups, require_stable=request.require_stable, respond=respond
-    )
+            if _name_by_id(topic, context):
+                topics.append(topic)
+            yield
+        if not group.error_code:
+            topics.extend(missing)
+        group.topics = topics
+        yield
+    return OffsetFetchResponse(groups=found)
 
 
 def _name_by_id(topic: OffsetFetchResponseTopics, context: RequestContext) -> bool:
@@ -144,19 +168,18 @@ def _name_by_id(topic: OffsetFetchResponseTopics, context: RequestContext) -> bo
     return True
 
 
-def _unknown(topic: OffsetFetchRequestTopics) -> OffsetFetchResponseTopics:
-    return OffsetFetchResponseTopics(
-        topic_id=topic.topic_id,
-        partitions=[
+def _refused(
+    partitions: Iterable[int], code: int
+) -> Generator[None, None, list[OffsetFetchResponsePartitions]]:
+    answers = []
+    for partition in partitions:
+        answers.append(
             OffsetFetchResponsePartitions(
-                partition_index=partition,
-                committed_offset=NO_OFFSET,
-                metadata="",
-                error_code=UnknownTopicId.code,
+                partition_index=partition, committed_offset=NO_OFFSET, metadata="", error_code=code
             )
-            for partition in topic.partition_indexes
-        ],
-    )
+        )
+        yield
+    return answers
 
 
 OFFSET_FETCH = Api(ApiKey.OFFSET_FETCH, versions=range(11), handle=handle_offset_fetch)

@@ -6,6 +6,8 @@ have read were truncated away; followers use it to find where their log leaves t
 
 from __future__ import annotations
 
+from collections.abc import Generator
+
 from barnabas.core.errors import KafkaError
 from barnabas.handlers.context import RequestContext
 from barnabas.handlers.registry import Api
@@ -21,16 +23,16 @@ from barnabas.protocol.messages.offset_for_leader_epoch import (
 
 def handle_offset_for_leader_epoch(
     request: OffsetForLeaderEpochRequest, context: RequestContext
-) -> OffsetForLeaderEpochResponse:
-    return OffsetForLeaderEpochResponse(
-        topics=[
-            OffsetForLeaderTopicResult(
-                topic=topic.topic,
-                partitions=[_answer(topic.topic, ask, context) for ask in topic.partitions],
-            )
-            for topic in request.topics
-        ]
-    )
+) -> Generator[None, None, OffsetForLeaderEpochResponse]:
+    topics = []
+    for topic in request.topics:
+        partitions = []
+        for ask in topic.partitions:
+            partitions.append(_answer(topic.topic, ask, context))
+            yield
+        topics.append(OffsetForLeaderTopicResult(topic=topic.topic, partitions=partitions))
+        yield
+    return OffsetForLeaderEpochResponse(topics=topics)
 
 
 def _answer(topic: str, ask: OffsetForLeaderPartition, context: RequestContext) -> EpochEndOffset:

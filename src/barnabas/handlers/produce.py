@@ -13,6 +13,7 @@ one comparison.
 from __future__ import annotations
 
 import logging
+from collections.abc import Generator
 from contextlib import suppress
 
 from barnabas.core.errors import (
@@ -35,7 +36,7 @@ from barnabas.handlers.context import RequestContext
 from barnabas.handlers.leader_hints import add_leader_hints
 from barnabas.handlers.registry import Api
 from barnabas.handlers.topic_ids import topic_name
-from barnabas.handlers.transactional_produce import Admission, admit_transactional
+from barnabas.handlers.transactional_produce import Admission, admit_transactional, keep_records
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.messages.produce import (
     BatchIndexAndErrorMessage,
@@ -98,10 +99,32 @@ def handle_produce(request: ProduceRequest, context: RequestContext) -> None:
 
 
 def _append_and_answer(request: ProduceRequest, context: RequestContext, admission: Admission | None) -> None:
+    """Of several partitions as many as the turn has time for, the others in later ones."""
+    outcome = _Outcome()
+    work = _append_all(request, context, admission, outcome)
+    topics = request.topic_data
+    if len(topics) == 1 and len(topics[0].partition_data) == 1:
+        for _ in work:
+            pass
+        _answer_for(outcome, request, context)
+    else:
+        context.answer_in_slices(
+            _append_and_answer_in_slices(work, outcome, request, context),
+            lambda: keep_records(request, context),
+        )
+
+
+def _append_and_answer_in_slices(
+    work: Generator[None, None, None], outcome: _Outcome, request: ProduceRequest, context: RequestContext
+) -> Generator[None, None, None]:
+    yield from work
+    _answer_for(outcome, request, context)
+
+
+def _answer_for(outcome: _Outcome, request: ProduceRequest, context: RequestContext) -> None:
     """The producer is answered first, then the readers that its records wake up."""
     replicas = context.broker.replicas
     required_acks = request.acks
-    outcome = _append_all(request, context, admission)
     if required_acks == 0:
         if outcome.failed:
             context.exchange.close("a produce request with acks=0 failed")
@@ -126,12 +149,14 @@ def _answer(response: ProduceResponse, context: RequestContext) -> None:
     context.respond(response)
 
 
-def _append_all(request: ProduceRequest, context: RequestContext, admission: Admission | None) -> _Outcome:
-    outcome = _Outcome()
+def _append_all(
+    request: ProduceRequest, context: RequestContext, admission: Admission | None, outcome: _Outcome
+) -> Generator[None, None, None]:
     required_acks = request.acks
     by_id = context.api_version >= 13
     refusal = _refusal(request)
     for topic in request.topic_data:
+        yield
         partition_data = topic.partition_data
         if len(partition_data) != 1:
             if not partition_data:
@@ -144,6 +169,7 @@ def _append_all(request: ProduceRequest, context: RequestContext, admission: Adm
             TopicProduceResponse(name=topic.name, topic_id=topic.topic_id, partition_responses=answers)
         )
         for data in partition_data:
+            yield
             try:
                 if refusal is not None:
                     raise refusal
@@ -162,7 +188,6 @@ def _append_all(request: ProduceRequest, context: RequestContext, admission: Adm
             outcome.touched.append(partition)
             if required_acks and not partition.is_acknowledged(info.last_offset + 1, required_acks):
                 outcome.pending.append(PendingAck(partition, info.last_offset + 1, answer))
-    return outcome
 
 
 def _refusal(request: ProduceRequest) -> KafkaError | None:

@@ -30,6 +30,11 @@ class _Queued(NamedTuple):
     failed: Callable[[Exception], None]
 
 
+def _nothing() -> Work:
+    return
+    yield
+
+
 class Slices:
     """Runs generators, a little of one of them in each turn."""
 
@@ -54,6 +59,18 @@ class Slices:
         waits()
         self._queue.append(queued)
         self._schedule()
+
+    def later(self) -> asyncio.Future[None]:
+        """For a coroutine: done when it is its turn to go on for a while."""
+        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+        def come(_: object) -> None:
+            if not turn.done():
+                turn.set_result(None)
+
+        self._queue.append(_Queued(_nothing(), come, come))
+        self._schedule()
+        return turn
 
     @property
     def waiting(self) -> int:

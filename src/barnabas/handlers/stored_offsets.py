@@ -58,6 +58,7 @@ async def _commit(
     group: str, topic: str, partition: OffsetCommitRequestPartition, context: RequestContext
 ) -> int:
     index = partition.partition_index
+    await context.breathe()
     try:
         _check(group, topic, index, context)
         if len(partition.committed_metadata or "") > context.broker.settings.offset_metadata_max_bytes:
@@ -85,6 +86,7 @@ async def fetch_stored_offsets(request: OffsetFetchRequest, context: RequestCont
 
 async def _fetch(group: str, topic: str, index: int, context: RequestContext) -> OffsetFetchResponsePartition:
     answer = OffsetFetchResponsePartition(partition_index=index, committed_offset=NO_OFFSET, metadata="")
+    await context.breathe()
     try:
         _check(group, topic, index, context)
         offset = await read_consumer_offset(context.broker.znodes, group, topic, index)

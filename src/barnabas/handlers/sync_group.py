@@ -7,6 +7,7 @@ is stored.
 from __future__ import annotations
 
 from barnabas.core.errors import InconsistentGroupProtocol
+from barnabas.core.limits import DECISION_ELEMENTS_MAX
 from barnabas.handlers.context import RequestContext
 from barnabas.handlers.registry import Api
 from barnabas.protocol.api_keys import ApiKey
@@ -23,4 +24,9 @@ def handle_sync_group(request: SyncGroupRequest, context: RequestContext) -> Non
     context.broker.groups.sync(request, context.respond)
 
 
-SYNC_GROUP = Api(ApiKey.SYNC_GROUP, versions=range(6), handle=handle_sync_group)
+SYNC_GROUP = Api(
+    ApiKey.SYNC_GROUP,
+    versions=range(6),
+    handle=handle_sync_group,
+    elements_max=DECISION_ELEMENTS_MAX,
+)

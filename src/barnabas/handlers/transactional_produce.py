@@ -14,7 +14,7 @@ the connection waits, so that the producer's next request cannot overtake this o
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from barnabas.coordinator.transaction.rules import ProducerIdAndEpoch
@@ -77,7 +77,8 @@ def admit_transactional(
     writes = list(_writes(request, context))
     unchecked = [each for each in writes if not each.is_ongoing]
     if not unchecked:
-        admit(None)
+        # Several partitions may be written in several turns of the loop: a marker may come in between.
+        admit(Admission(NONE_REFUSED, _guarded(writes, context)) if len(writes) > 1 else None)
         return
     partitions = [each.partition for each in unchecked]
     producer, *others = {each.producer for each in unchecked}
@@ -85,17 +86,22 @@ def admit_transactional(
         error = InvalidProducerIdMapping("the records of one request come from several producers")
         admit(Admission(dict.fromkeys(partitions, error), None))
         return
-    verification = None
-    if _is_verified(context):
-        verification = Verification(context.broker.replicas, _not_in_transaction(context))
-        for each in writes:
-            verification.begin(each.partition, each.producer)
+    verification = _guarded(writes, context)
     answer = _Answer(lambda refused: admit(Admission(refused, verification)))
     _ask(request, context, partitions, producer, answer)
     if not answer.is_given:
-        _keep_records(request)
+        keep_records(request, context)
         context.exchange.hold()
     answer.may_pass()
+
+
+def _guarded(writes: Sequence[_Write], context: RequestContext) -> Verification | None:
+    if not _is_verified(context):
+        return None
+    verification = Verification(context.broker.replicas, _not_in_transaction(context))
+    for each in writes:
+        verification.begin(each.partition, each.producer)
+    return verification
 
 
 class _Answer:
@@ -191,8 +197,12 @@ def _ask(
         answer.give(NONE_REFUSED)
 
 
-def _keep_records(request: ProduceRequest) -> None:
+def keep_records(request: ProduceRequest, context: RequestContext) -> None:
+    """The records are views of the network's buffer, which is used for something else after this turn."""
+    if context.keeps_records:
+        return
+    context.keeps_records = True
     for topic in request.topic_data:
         for data in topic.partition_data:
             if isinstance(data.records, memoryview):
-                data.records = memoryview(bytearray(data.records))
+                data.records = context.exchange.keep_piece(data.records)

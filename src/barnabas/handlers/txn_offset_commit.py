@@ -23,6 +23,7 @@ from barnabas.core.errors import (
     UnknownTopicOrPartition,
 )
 from barnabas.core.ids import TopicPartition
+from barnabas.core.limits import DECISION_ELEMENTS_MAX
 from barnabas.handlers.context import RequestContext
 from barnabas.handlers.registry import Api
 from barnabas.handlers.transaction_errors import as_write_error, not_in_transaction
@@ -165,4 +166,9 @@ def _refused(
     )
 
 
-TXN_OFFSET_COMMIT = Api(ApiKey.TXN_OFFSET_COMMIT, versions=range(7), handle=handle_txn_offset_commit)
+TXN_OFFSET_COMMIT = Api(
+    ApiKey.TXN_OFFSET_COMMIT,
+    versions=range(7),
+    handle=handle_txn_offset_commit,
+    elements_max=DECISION_ELEMENTS_MAX,
+)

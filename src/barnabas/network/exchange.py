@@ -51,13 +51,14 @@ received over afterwards, unless `Exchange.keep` is asked. It is writable, and n
 
 
 class Exchange:
-    __slots__ = ("close_reason", "connection", "held", "parts", "received_ms")
+    __slots__ = ("close_reason", "connection", "held", "kept", "parts", "received_ms")
 
     def __init__(self, connection: AnswerSink, received_ms: float) -> None:
         self.connection = connection
         self.received_ms = received_ms
         self.parts: Sequence[Part] | None = None
         self.held = False
+        self.kept = False
         self.close_reason: str | None = None
 
     def respond(self, parts: Sequence[Part]) -> None:
@@ -90,5 +91,11 @@ class Exchange:
             self.connection.hold()
 
     def keep(self, frame: memoryview) -> memoryview:
-        """The frame that is being dispatched, valid for as long as anybody holds the result."""
-        return self.connection.keep(frame)
+        """The whole frame that is being dispatched, valid for as long as anybody holds the result."""
+        kept = self.connection.keep(frame)
+        self.kept = True
+        return kept
+
+    def keep_piece(self, piece: memoryview) -> memoryview:
+        """The same for a piece of it, such as the records of one partition."""
+        return piece if self.kept else self.connection.keep(piece)

@@ -26,8 +26,9 @@ from barnabas.storage.log_manager import DuplicateLog
 
 logger = logging.getLogger(__name__)
 
-GC_THRESHOLDS = (50_000, 20, 50)
-"""Requests leave almost no cycles behind, so the collector may look rarely."""
+GC_THRESHOLDS = (20_000, 5, 500)
+"""Requests leave almost no cycles behind, so the collector may look rarely. It stops the loop while it looks
+at what is young, a hundred thousand objects at most: a large request makes as many and keeps them."""
 
 
 class StartupFailed(Exception):

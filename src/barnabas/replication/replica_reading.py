@@ -6,7 +6,7 @@ A fetch is tried at once; one that has to wait goes to the purgatory and is read
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
 
 from barnabas.cluster.metadata_cache import MetadataCache
 from barnabas.core.clock import Clock
@@ -57,7 +57,16 @@ class ReadableReplicas(WaitingReplicas):
     ) -> None:
         """Read, and answer at once when nothing should wait, nothing is asked, there is enough,
         or something went wrong; otherwise once there is enough or time is up."""
-        reads = self.read(params, asks)
+        self.answer_or_wait(params, asks, self.read(params, asks), respond)
+
+    def answer_or_wait(
+        self,
+        params: FetchParams,
+        asks: Sequence[FetchPartition],
+        reads: list[PartitionRead],
+        respond: Callable[[list[PartitionRead]], None],
+    ) -> None:
+        """`fetch`, after the first try of reading."""
         if params.max_wait_ms <= 0 or not asks or _is_enough(reads, params.min_bytes):
             respond(reads)
             return
@@ -124,6 +133,22 @@ class ReadableReplicas(WaitingReplicas):
             if read.records is not None:
                 left_bytes -= read.records.length
                 min_one_batch = False
+        return reads
+
+    def read_in_slices(
+        self, params: FetchParams, asks: Sequence[FetchPartition]
+    ) -> Generator[None, None, list[PartitionRead]]:
+        """The same for a consumer of very many partitions, with a stop after each."""
+        reads: list[PartitionRead] = []
+        left_bytes = params.max_bytes
+        for ask in asks:
+            share_bytes = min(ask.max_bytes, left_bytes)
+            is_first = left_bytes == params.max_bytes
+            read = self._read_one(params, ask, share_bytes, min_one_batch=is_first, is_first_try=True)
+            reads.append(read)
+            if read.records is not None:
+                left_bytes -= read.records.length
+            yield
         return reads
 
     def _is_still_caught_up(self, ask: FetchPartition, params: FetchParams) -> bool:

@@ -45,3 +45,12 @@ def test_a_uuid_has_sixteen_bytes() -> None:
 )
 def test_java_hash_is_string_hash_code(text: str, expected: int) -> None:
     assert java_hash(text) == expected
+
+
+@pytest.mark.parametrize("length", [0, 1, 63, 64, 65, 127, 128, 129, 30_000])
+def test_java_hash_of_long_names(length: int) -> None:
+    text = "".join(chr(32 + each * 7 % 9_000) for each in range(length))
+    value = 0
+    for character in text:
+        value = (31 * value + ord(character)) & 0xFFFFFFFF
+    assert java_hash(text) & 0xFFFFFFFF == value

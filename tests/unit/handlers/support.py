@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Coroutine, Sequence
+import asyncio
+from collections.abc import Callable, Coroutine, Generator, Sequence
 from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any
@@ -47,6 +48,12 @@ class FakeExchange:
     def hold(self) -> None:
         raise AssertionError("the dispatcher holds the connection, not the handler")
 
+    def keep(self, frame: memoryview, /) -> memoryview:
+        raise AssertionError("the dispatcher keeps frames, not the handler")
+
+    def keep_piece(self, piece: memoryview, /) -> memoryview:
+        return piece
+
 
 class Finisher:
     """Keeps the work that a handler leaves for later."""
@@ -59,6 +66,17 @@ class Finisher:
 
     def finish_later(self, context: RequestContext, work: Coroutine[Any, Any, Any]) -> None:
         self.work = work
+
+    def finish_in_slices(
+        self,
+        context: RequestContext,
+        work: Generator[None, None, Any],
+        waits: Callable[[], None] | None = None,
+    ) -> None:
+        raise AssertionError("administrative handlers return their answers")
+
+    async def later(self) -> None:
+        await asyncio.sleep(0)
 
 
 class Broker(Admin):
@@ -118,7 +136,17 @@ class Broker(Admin):
         response = api.handle(request, context)
         if api.is_async:
             return await response
+        if api.is_sliced:
+            response = run(response)
         if response is None:
             assert finisher.work is not None
             return await finisher.work
         return response
+
+
+def run(work: Generator[None, None, Any]) -> Any:
+    while True:
+        try:
+            next(work)
+        except StopIteration as end:
+            return end.value

@@ -16,6 +16,7 @@ from barnabas.protocol.messages.delete_records import (
     DeleteRecordsRequest,
     DeleteRecordsTopic,
 )
+from tests.unit.handlers.support import run
 from tests.unit.replication.support import Replicas
 
 
@@ -26,7 +27,7 @@ def test_records_of_internal_topics_stay(tmp_path: Path, topic: str) -> None:
     replicas.append(partition, b"state")
     context: Any = SimpleNamespace(broker=SimpleNamespace(replicas=replicas))
     ask = DeleteRecordsTopic(name=topic, partitions=[DeleteRecordsPartition(partition_index=0, offset=1)])
-    answer = handle_delete_records(DeleteRecordsRequest(topics=[ask], timeout_ms=0), context)
+    answer = run(handle_delete_records(DeleteRecordsRequest(topics=[ask], timeout_ms=0), context))
     assert answer is not None
     assert answer.topics[0].partitions[0].error_code == InvalidTopicException.code
     assert partition.log.log_start_offset == 0

@@ -61,6 +61,9 @@ class Exchange:
         self.kept = True
         return memoryview(bytes(frame))
 
+    def keep_piece(self, piece: memoryview, /) -> memoryview:
+        return piece
+
 
 def handle(request: MetadataRequest, context: RequestContext) -> Generator[None, None, MetadataResponse]:
     topics = []

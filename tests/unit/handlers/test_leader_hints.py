@@ -19,6 +19,7 @@ from barnabas.protocol.messages.produce import (
 )
 from tests.support.background import ManualBackground
 from tests.support.wire import batch
+from tests.unit.handlers.support import run
 from tests.unit.replication.support import OTHER, ZERO, Replicas
 
 ONE = TopicPartition(ZERO.topic, 1)
@@ -35,6 +36,7 @@ class Cluster:
             api_version=version,
             client_id="test",
             respond=self.answers.append,
+            answer_in_slices=lambda work, _waits: run(work),
             exchange=SimpleNamespace(connection=None),
             broker=SimpleNamespace(
                 replicas=replicas,

@@ -1,0 +1,184 @@
+"""What a request may ask for a hundred thousand times is not done a hundred thousand times in one turn."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from barnabas.core.clock import ManualClock
+from barnabas.core.limits import TURN_MS_MAX
+from barnabas.handlers.context import RequestContext
+from barnabas.handlers.describe_configs import DESCRIBE_CONFIGS
+from barnabas.handlers.in_chunks import CHUNK, ask_in_chunks
+from barnabas.handlers.metadata import METADATA
+from barnabas.handlers.offset_fetch_pieces import PARTITIONS_AT_ONCE_MAX, fetch_in_pieces, is_large
+from barnabas.handlers.table import CLUSTER_APIS
+from barnabas.protocol.api_keys import ApiKey, request_class
+from barnabas.protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
+from barnabas.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+from barnabas.protocol.messages.offset_fetch import (
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopics,
+    OffsetFetchResponseGroup,
+    OffsetFetchResponsePartitions,
+    OffsetFetchResponseTopics,
+)
+from tests.unit.handlers.support import Broker, FakeExchange, Finisher
+
+INLINE = {
+    ApiKey.PRODUCE: "in slices when there are several partitions",
+    ApiKey.FETCH: "in slices when there are many partitions",
+    ApiKey.JOIN_GROUP: "one decision about one group",
+    ApiKey.SYNC_GROUP: "one decision about one group",
+    ApiKey.LEAVE_GROUP: "one decision about one group",
+    ApiKey.CONSUMER_GROUP_HEARTBEAT: "one decision about one group",
+    ApiKey.OFFSET_COMMIT: "one batch of one group",
+    ApiKey.TXN_OFFSET_COMMIT: "one batch of one group",
+    ApiKey.OFFSET_DELETE: "one batch of one group",
+    ApiKey.ADD_PARTITIONS_TO_TXN: "one record of one transaction",
+    ApiKey.LIST_GROUPS: "the elements are filters",
+    ApiKey.LIST_TRANSACTIONS: "the elements are filters",
+    ApiKey.LIST_CONFIG_RESOURCES: "the elements are filters",
+    ApiKey.LIST_PARTITION_REASSIGNMENTS: "what is under way is looked up, not what is asked for",
+    ApiKey.WRITE_TXN_MARKERS: "of a coordinator",
+    ApiKey.UPDATE_METADATA: "of the controller",
+}
+"""Handlers of requests with arrays that do their work in one turn, and why they may."""
+
+
+def has_array(key: ApiKey) -> bool:
+    return any(field.kind.element is not None for field in request_class(key).__schema__.fields)
+
+
+@pytest.mark.parametrize(
+    "api", [api for api in CLUSTER_APIS if has_array(api.key)], ids=lambda api: api.key.name
+)
+def test_handlers_of_many_elements_stand_aside(api: Any) -> None:
+    assert (api.is_sliced or api.is_async) != (api.key in INLINE)
+
+
+class Asked:
+    """A context whose clock moves by hand, and a coordinator that counts what it is asked at once."""
+
+    def __init__(self) -> None:
+        self.clock = ManualClock()
+        self.breaths = 0
+        finisher: Any = Finisher()
+        finisher.later = self._later
+        broker: Any = SimpleNamespace(clock=self.clock, groups=self)
+        self.context = RequestContext(broker, FakeExchange(), 1, 1, "test", 0.0, finisher)
+        self.sizes: list[int] = []
+
+    async def _later(self) -> None:
+        self.breaths += 1
+
+    def ask(self, items: Sequence[int], respond: Callable[[list[int]], None]) -> None:
+        self.sizes.append(len(items))
+        self.clock.advance(ms=TURN_MS_MAX + 1)
+        asyncio.get_running_loop().call_soon(respond, [-item for item in items])
+
+    def fetch_offsets(
+        self, groups: Sequence[OffsetFetchRequestGroup], *, require_stable: bool, respond: Any
+    ) -> None:
+        assert require_stable
+        self.clock.advance(ms=TURN_MS_MAX + 1)
+        self.sizes += [
+            sum(1 + len(topic.partition_indexes) for topic in group.topics or ()) for group in groups
+        ]
+        respond([self._answer(group) for group in groups])
+
+    def _answer(self, group: OffsetFetchRequestGroup) -> OffsetFetchResponseGroup:
+        if group.group_id == "loading":
+            return OffsetFetchResponseGroup(group_id=group.group_id, error_code=14)
+        return OffsetFetchResponseGroup(
+            group_id=group.group_id,
+            topics=[
+                OffsetFetchResponseTopics(
+                    name=topic.name,
+                    partitions=[
+                        OffsetFetchResponsePartitions(
+                            partition_index=each, committed_offset=each, metadata=""
+                        )
+                        for each in topic.partition_indexes
+                    ],
+                )
+                for topic in group.topics or ()
+            ],
+        )
+
+
+async def test_a_coordinator_is_asked_in_chunks_with_a_breath_between() -> None:
+    asked = Asked()
+    items = list(range(10 * CHUNK + 3))
+    assert await ask_in_chunks(items, asked.ask, asked.context) == [-item for item in items]
+    assert asked.sizes == [CHUNK] * 10 + [3]
+    assert asked.breaths == 11
+
+
+def group_of(topics: dict[str, int], group_id: str = "g") -> OffsetFetchRequestGroup:
+    return OffsetFetchRequestGroup(
+        group_id=group_id,
+        topics=[
+            OffsetFetchRequestTopics(name=name, partition_indexes=list(range(count)))
+            for name, count in topics.items()
+        ],
+    )
+
+
+@pytest.mark.parametrize(
+    "topics",
+    [{"wide": 25_000}, {f"t{each}": 1 for each in range(5_000)}, {f"t{each}": 999 for each in range(9)}],
+    ids=["one wide topic", "many topics", "topics that nearly fill a piece"],
+)
+async def test_offsets_of_many_partitions_are_fetched_in_pieces(topics: dict[str, int]) -> None:
+    asked = Asked()
+    group = group_of(topics)
+    assert is_large([group])
+    (answer,) = await fetch_in_pieces([group], asked.context, require_stable=True)
+    assert max(asked.sizes) <= PARTITIONS_AT_ONCE_MAX + 1
+    assert asked.breaths == len(asked.sizes) > 1
+    found = {topic.name: [each.partition_index for each in topic.partitions] for topic in answer.topics}
+    assert found == {name: list(range(count)) for name, count in topics.items()}
+    assert len(answer.topics) == len(topics)
+
+
+async def test_all_offsets_of_a_group_are_read_once_however_often_it_is_named() -> None:
+    asked = Asked()
+    groups = [OffsetFetchRequestGroup(group_id="g", topics=None)] * 500
+    assert is_large(groups)
+    answers = await fetch_in_pieces(groups, asked.context, require_stable=True)
+    assert len(answers) == 500
+    assert len(asked.sizes) == 1
+
+
+async def test_the_error_of_a_group_is_its_answer() -> None:
+    asked = Asked()
+    (answer,) = await fetch_in_pieces(
+        [group_of({"wide": 5_000}, "loading")], asked.context, require_stable=True
+    )
+    assert answer.error_code == 14
+    assert len(asked.sizes) == 1
+
+
+async def test_a_resource_that_is_named_again_is_not_described_again(broker: Broker) -> None:
+    resource = DescribeConfigsResource(resource_type=4, resource_name="", configuration_keys=None)
+    request = DescribeConfigsRequest(resources=[resource] * 1_000)
+    calls = []
+    describe = broker.configs.describe
+    broker.configs.describe = lambda resource: calls.append(resource) or describe(resource)  # type: ignore[method-assign, func-returns-value]
+    answer = await broker.ask(DESCRIBE_CONFIGS, request)
+    assert len(answer.results) == 1_000
+    assert len(calls) == 1
+
+
+async def test_metadata_of_ten_thousand_topics_is_legal(broker: Broker) -> None:
+    names = [f"topic-{each}" for each in range(10_000)]
+    request = MetadataRequest(
+        topics=[MetadataRequestTopic(name=name) for name in names], allow_auto_topic_creation=False
+    )
+    answer = await broker.ask(METADATA, request, version=8)
+    assert [topic.name for topic in answer.topics] == names
