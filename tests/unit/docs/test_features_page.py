@@ -13,6 +13,8 @@ REPOSITORY = Path(__file__).resolve().parents[3]
 PAGE = (REPOSITORY / "docs" / "FEATURES.md").read_text(encoding="utf-8")
 PROOF = re.compile(r"`(tests/[\w/]+\.py)::(\w+)`")
 STATEMENT = re.compile(r"^- .*(?:\n {2}.*)*", re.MULTILINE)
+NOTED = re.compile(r"`(tests/[\w/]+\.py)::(\w+)`(?: \(`make ([\w-]+)`\))?")
+MAKEFILE = (REPOSITORY / "Makefile").read_text(encoding="utf-8")
 STATES = ("- **done** ", "- **not yet** ")
 
 
@@ -38,6 +40,46 @@ def test_every_statement_has_a_state_and_what_is_done_has_a_proof() -> None:
         assert statement.startswith(STATES), statement
         if statement.startswith("- **done** "):
             assert PROOF.search(statement), f"not proven: {statement}"
+
+
+def left_out_by_make_test() -> frozenset[str]:
+    """The markers whose tests `make test` does not run."""
+    recipe = re.search(r"^test:.*\n((?:\t.*\n)+)", MAKEFILE, re.MULTILINE)
+    assert recipe is not None
+    return frozenset(re.findall(r"not (\w+)", recipe[1]))
+
+
+@cache
+def markers_of(path: str) -> dict[str, frozenset[str]]:
+    """By test: the names of its own markers, those with a name in the file included, and of its file's."""
+    tree = ast.parse((REPOSITORY / path).read_text(encoding="utf-8"))
+    named = {
+        ast.unparse(node.targets[0]): ast.unparse(node.value)
+        for node in tree.body
+        if isinstance(node, ast.Assign) and "mark." in ast.unparse(node.value)
+    }
+    kinds = (ast.FunctionDef, ast.AsyncFunctionDef)
+    found = {}
+    for node in tree.body:
+        if isinstance(node, kinds):
+            decorators = [ast.unparse(each) for each in node.decorator_list]
+            sources = [
+                *decorators,
+                *(named.get(each, "") for each in decorators),
+                named.get("pytestmark", ""),
+            ]
+            found[node.name] = frozenset(re.findall(r"mark\.(\w+)", " ".join(sources)))
+    return found
+
+
+@pytest.mark.parametrize("proof", sorted(set(NOTED.findall(PAGE))), ids="::".join)
+def test_a_proof_that_make_test_does_not_run_names_the_command_that_does(proof: tuple[str, str, str]) -> None:
+    path, name, command = proof
+    is_left_out = not left_out_by_make_test().isdisjoint(markers_of(path)[name])
+    if not is_left_out:
+        assert not command, "`make test` runs it"
+        return
+    assert re.search(rf"^{re.escape(command or 'none')}:", MAKEFILE, re.MULTILINE), "which command runs it?"
 
 
 def test_everything_in_backticks_that_looks_like_a_test_is_understood() -> None:
