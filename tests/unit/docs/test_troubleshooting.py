@@ -1,0 +1,60 @@
+"""docs/TROUBLESHOOTING.md quotes messages; each must stand in the source as it is quoted."""
+
+from __future__ import annotations
+
+import ast
+import re
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+REPOSITORY = Path(__file__).resolve().parents[3]
+PAGE = REPOSITORY / "docs" / "TROUBLESHOOTING.md"
+SOURCES = REPOSITORY / "src"
+
+QUOTED = [
+    line.split("` |", 1)[0].removeprefix("| `")
+    for line in PAGE.read_text().splitlines()
+    if line.startswith("| `")
+]
+
+
+def _text(node: ast.AST) -> str | None:
+    """A string of the source, with `…` wherever a value is put in."""
+    if isinstance(node, ast.Constant) and isinstance(node.value, str):
+        return node.value
+    if isinstance(node, ast.JoinedStr):
+        parts = (each.value if isinstance(each, ast.Constant) else "…" for each in node.values)
+        return "".join(map(str, parts))
+    return None
+
+
+@cache
+def strings() -> frozenset[str]:
+    found = set()
+    for path in SOURCES.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            text = _text(node)
+            if text:
+                found.add(" ".join(text.split()))
+    return frozenset(found)
+
+
+def stands_in_the_source(quoted: str) -> bool:
+    # A value may be put in where the page has a word: the source is as general as it likes.
+    pattern = re.compile(".*?".join(map(re.escape, quoted.split("…"))))
+    return any(pattern.search(text) for text in strings())
+
+
+def test_the_page_is_not_empty() -> None:
+    assert len(QUOTED) > 30
+
+
+@pytest.mark.parametrize("quoted", QUOTED)
+def test_each_message_stands_in_the_source(quoted: str) -> None:
+    assert stands_in_the_source(quoted)
+
+
+def test_a_message_that_nobody_says_is_noticed() -> None:
+    assert not stands_in_the_source("the castle … is closed to land surveyors")
