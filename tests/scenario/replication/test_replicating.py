@@ -7,6 +7,7 @@ from pathlib import Path
 
 from barnabas.cluster.isr_store import Joining
 from barnabas.core.errors import NotEnoughReplicas, NotEnoughReplicasAfterAppend, NotLeaderOrFollower
+from barnabas.core.ids import BrokerId
 from tests.scenario.replication.support import ONE, ZERO, eventually, trio
 
 
@@ -59,7 +60,7 @@ async def test_a_lagging_follower_leaves_the_isr_and_comes_back(tmp_path: Path) 
         leader = cluster[1].partition()
         cluster.cut_link(3, 1)
         waiting = asyncio.create_task(cluster[1].produce(b"value"))
-        await eventually(lambda: cluster[1].end() == 2 and cluster[2].end() == 2)
+        await eventually(lambda: cluster[1].end() == 2 and leader.followers[BrokerId(2)].end_offset == 2)
         cluster[1].settings.replica_lag_time_max_ms = 0
         leader.followers[3].last_caught_up_ms = float("-inf")
         cluster.store.gate = asyncio.Event()

@@ -16,6 +16,8 @@ from barnabas.replication.fetch_state import FollowedPartition
 from barnabas.replication.partition import Partition
 from barnabas.replication.replica_fetcher import ReplicaFetcher
 from tests.unit.replication.support import ME, OTHER, TOPIC_ID, ZERO, Replicas
+from tests.unit.replication.test_leadership import order
+from tests.unit.storage.support import batch
 
 BOTH = (ME, OTHER)
 NO_CHANNEL = cast("Channel", None)
@@ -78,3 +80,33 @@ async def test_offsets_that_were_asked_of_a_former_leader_cut_nothing(
     await fetcher._find_offsets(NO_CHANNEL, [lost])
     assert partition.log.log_end_offset == 2
     assert fetcher._followed.get(ZERO) is not lost
+
+
+async def test_records_of_a_former_epoch_end_the_following(replicas: Replicas) -> None:
+    partition, fetcher = follow(replicas, 0)
+    former = fetcher._followed[ZERO]
+    partition.become_follower(OTHER, 1, BOTH, BOTH)
+    fetcher._take(former, fetch.PartitionData(records=memoryview(batch([b"late"]))))
+    assert partition.log.log_end_offset == 0
+    assert len(fetcher) == 0, "whoever ordered the new epoch begins to follow in it"
+
+
+async def test_the_start_of_a_log_does_not_pass_what_is_committed_here(replicas: Replicas) -> None:
+    """The leader has deleted records that we have yet to fetch, or to hear that they are committed."""
+    replicas.append(replicas.lead(epoch=0, isr=BOTH), b"a", b"b")
+    partition, fetcher = follow(replicas, 1)
+    followed = fetcher._followed[ZERO]
+    fetcher._take(followed, fetch.PartitionData(high_watermark=1, log_start_offset=2))
+    assert (partition.log.high_watermark, partition.log.log_start_offset) == (1, 0)
+    assert followed.failures == 0
+    fetcher._take(followed, fetch.PartitionData(high_watermark=2, log_start_offset=2))
+    assert (partition.log.high_watermark, partition.log.log_start_offset) == (2, 2)
+
+
+async def test_who_is_elected_follows_nobody(replicas: Replicas) -> None:
+    assert await order(replicas, OTHER, 0) == 0
+    fetcher = replicas.fetchers._home[ZERO]
+    assert len(fetcher) == 1
+    assert await order(replicas, ME, 1) == 0
+    assert len(fetcher) == 0
+    assert ZERO not in replicas.fetchers._home
