@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
-from barnabas.core.errors import FencedInstanceId, NotEnoughReplicas, RebalanceInProgress, UnknownMemberId
+from barnabas.core.errors import (
+    FencedInstanceId,
+    NotCoordinator,
+    NotEnoughReplicas,
+    RebalanceInProgress,
+    UnknownMemberId,
+)
 from tests.unit.coordinator.support import Answer, Groups, generation_of
 
 
@@ -152,3 +158,56 @@ def test_an_assignment_that_is_not_replicated_in_time_makes_the_group_assign_aga
     groups.log.replicate()
     assert groups.state() == "PreparingRebalance"
     assert groups.join(member=leader).value.generation_id == 2
+
+
+# What a group knows of its members
+
+
+def test_a_group_without_members_has_no_leader() -> None:
+    groups = Groups()
+    (member,), _ = groups.stable_group(1)
+    groups.leave(member)
+    for each in (groups, Groups(log=groups.log)):
+        group = each.shard.registry.find_classic("g")
+        assert group is not None
+        assert (group.state.value, group.leader_id) == ("Empty", None)
+
+
+def test_members_may_change_their_protocols_together() -> None:
+    groups = Groups()
+    (leader, other), _ = groups.stable_group(2, protocols=(("range", b""), ("sticky", b"")))
+    joins = [groups.join(member=each, protocols=(("sticky", b""),)) for each in (leader, other)]
+    assert [each.value.protocol_name for each in joins] == ["sticky", "sticky"]
+
+
+def test_a_static_member_that_comes_back_with_another_protocol_makes_the_group_assign_again() -> None:
+    groups = Groups()
+    both, one = (("range", b""), ("sticky", b"")), (("sticky", b""),)
+    first = groups.join(instance="i", protocols=both)
+    groups.advance(3_000)
+    groups.sync(first.value.member_id, 1, {}, instance="i")
+    back = groups.join(instance="i", protocols=one)
+    assert (back.value.generation_id, back.value.protocol_name) == (2, "sticky")
+    assert not back.value.skip_assignment
+
+
+# The life of a coordinator
+
+
+def test_members_that_died_with_their_coordinator_are_removed_by_the_next() -> None:
+    groups = Groups()
+    groups.stable_group(1, session_ms=10_000)
+    after = Groups(log=groups.log)
+    after.advance(9_999)
+    assert after.state() == "Stable"
+    after.advance(1)
+    assert after.state() == "Empty"
+
+
+def test_who_waits_for_an_assignment_is_sent_to_the_new_coordinator() -> None:
+    groups = Groups()
+    entered = [groups.enter() for _ in range(2)]
+    groups.advance(9_000)
+    waiting = groups.sync(entered[1][0], 1)
+    groups.runtime.resigned(0)
+    assert waiting.error_code == NotCoordinator.code

@@ -104,3 +104,57 @@ def test_a_coordinator_that_has_heard_of_no_topic_takes_nothing_away() -> None:
     after.topics._topics["t"] = after.topics.Topic("t", topic, 4)
     after.topics.generation += 1
     assert after.settle() == {"m": {topic: [0, 1, 2, 3]}}
+
+
+def test_a_regular_expression_is_not_matched_more_often_than_it_may() -> None:
+    groups = Groups()
+    first = groups.topics.put("log-1", 1)
+    groups.beat("m", 0, topics=[], regex="log-.*")
+    second = groups.topics.put("log-2", 1)
+    groups.advance(9_000)
+    assert groups.settle() == {"m": {first: [0]}}
+    groups.advance(1_000)
+    assert groups.settle() == {"m": {first: [0], second: [0]}}
+
+
+def test_an_expression_that_nobody_uses_is_forgotten() -> None:
+    groups = Groups()
+    groups.topics.put("log-1", 1)
+    groups.beat("m", 0, topics=[], regex="log-.*")
+    assert groups.beat("m", 1, regex="log-1").error_code == 0
+    for each in (groups, Groups(log=groups.log)):
+        group = each.shard.registry.find_consumer("g")
+        assert group is not None
+        assert group.regexes.keys() == {"log-1"}
+        assert group.regexes_seen.keys() <= {"log-1"}
+
+
+# Revocation
+
+
+def test_the_next_coordinator_waits_no_longer_for_a_revocation() -> None:
+    groups = Groups()
+    topic = groups.topics.put("t", 4)
+    groups.beat("m", 0, topics=["t"], rebalance_ms=20_000)
+    groups.beat("n", 0, topics=["t"])
+    groups.beat("m", 1, owned={topic: [0, 1, 2, 3]})
+    after = Groups(log=groups.log, topics=groups.topics)
+    for _ in range(2):
+        after.advance(9_000)
+        assert after.beat("m", 1, owned={topic: [0, 1, 2, 3]}).error_code == 0
+        assert after.beat("n", 2).error_code == 0
+    after.advance(2_000)
+    assert after.beat("m", 1, owned={topic: [0, 1, 2, 3]}).error_code == UnknownMemberId.code
+    assert after.settle() == {"n": {topic: [0, 1, 2, 3]}}
+
+
+def test_a_static_member_that_goes_for_a_while_frees_what_it_was_to_give_up() -> None:
+    groups = Groups()
+    topic = groups.topics.put("t", 4)
+    groups.beat("m", 0, topics=["t"], instance="i")
+    groups.beat("n", 0, topics=["t"])
+    groups.beat("m", 1, owned={topic: [0, 1, 2, 3]}, instance="i")
+    assert groups.beat("m", -2, instance="i").error_code == 0
+    answer = groups.beat("n", 2)
+    assert answer.assignment is not None
+    assert [each.partitions for each in answer.assignment.topic_partitions] == [[2, 3]]
