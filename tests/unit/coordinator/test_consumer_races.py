@@ -65,6 +65,25 @@ def test_members_that_wait_when_their_group_is_upgraded_are_told() -> None:
     assert groups.sync(member, again.value.generation_id).error_code == 0
 
 
+def test_a_classic_member_that_asked_for_its_assignment_stays() -> None:
+    groups = Groups()
+    groups.topics.put("t", 4)
+    groups.beat("new", 0, topics=["t"], instance="i")
+    asked = groups.join(protocols=subscription("t"), session_ms=30_000, rebalance_ms=40_000)
+    member = asked.value.member_id
+    how = {"protocols": subscription("t"), "session_ms": 30_000, "rebalance_ms": 40_000}
+    groups.join(member=member, **how)
+    groups.settle()
+    # Each heartbeat that is answered so gives it a time to join again, which ends when it does.
+    while groups.heartbeat(member, 2) == RebalanceInProgress.code:
+        groups.join(member=member, **how)
+        assert groups.sync(member, 2).error_code == 0
+    for _ in range(5):
+        groups.advance(10_000)
+        assert groups.beat("new", 2, instance="i").error_code == 0
+        assert groups.heartbeat(member, 2) == 0
+
+
 # Writes that fail
 
 
@@ -127,6 +146,20 @@ def test_an_expression_that_nobody_uses_is_forgotten() -> None:
         assert group is not None
         assert group.regexes.keys() == {"log-1"}
         assert group.regexes_seen.keys() <= {"log-1"}
+
+
+# Offsets
+
+
+def test_offsets_of_topics_that_a_group_reads_do_not_expire() -> None:
+    groups = Groups(offsets_retention_ms=20_000, offsets_retention_check_interval_ms=1_000)
+    for name in ("log-1", "named", "left"):
+        groups.topics.put(name, 1)
+    groups.beat("m", 0, topics=["named"], regex="log-.*")
+    for name in ("log-1", "named", "left"):
+        assert groups.commit(1, member="m", generation=1, topic=name) == 0
+    groups.advance(30_000)
+    assert [groups.fetch(topic=name) for name in ("log-1", "named", "left")] == [1, 1, -1]
 
 
 # Revocation

@@ -17,6 +17,7 @@ from barnabas.coordinator.group.classic_group import ClassicGroup, GroupState
 from barnabas.coordinator.group.consumer_group import ConsumerGroup
 from barnabas.coordinator.group.migration import MigrationPolicy
 from barnabas.coordinator.group.shard import GroupShard
+from barnabas.core.errors import NotEnoughReplicas
 from barnabas.records.batch import RecordBatch
 from barnabas.records.builder import build_batch
 from barnabas.records.record import iterate_records
@@ -25,6 +26,7 @@ from tests.unit.coordinator.test_consumer_groups import subscription
 from tests.unit.coordinator.test_offsets import delete, end, stage
 
 GROUPS = ("g", "h", "k")
+FAILED_WRITES = 0.1
 SETTINGS = {
     "migration_policy": MigrationPolicy.BIDIRECTIONAL,
     "offsets_retention_ms": 120_000,
@@ -65,7 +67,10 @@ class Story:
                 self.pass_time,
             ]
         )
+        if self.random.random() < FAILED_WRITES:
+            self.groups.log.error = NotEnoughReplicas("too few")
         what(self.random.choice(GROUPS))
+        self.groups.log.error = None
         self.check_owners()
 
     def classic(self, group: str) -> ClassicGroup | None:
@@ -180,7 +185,7 @@ class Story:
             self.open_producers.add(producer)
 
     def end(self, group: str) -> None:
-        if self.open_producers:
+        if self.open_producers and self.groups.log.error is None:
             producer = self.some(self.open_producers)
             self.open_producers.discard(producer)
             end(self.groups, producer, commit=self.random.random() < 0.6)
