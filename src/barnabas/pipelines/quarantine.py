@@ -7,6 +7,10 @@ themselves, in halves and halves of halves, without writing anything, until thos
 found. They are noted beside the checkpoint and become dead letters when the batch is run again:
 same batch, same offsets, so that what exactly-once promises still holds.
 
+Beside a sink that is no topic, dead letters have a query of their own, which may have passed these
+records by before anyone knew of them. There they are written at once, before they are noted, in a
+transaction that is known by how many were noted before; that query leaves them out.
+
 If all of the batch's records pass, it was not their fault (a broker or a database was away), and
 nothing is noted.
 """
@@ -14,7 +18,7 @@ nothing is noted.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -22,13 +26,16 @@ from pyspark.errors import PySparkException
 from pyspark.sql import functions as F  # noqa: N812 - the name that Spark's users know
 
 from barnabas.pipelines.catalogue import CATALOGUE, implementation
+from barnabas.pipelines.errors import dead_letters
+from barnabas.pipelines.notes import read_note, write_note
 from barnabas.pipelines.progress import partition_offsets
 from barnabas.pipelines.reasons import reason_of
 from barnabas.pipelines.run import Run
+from barnabas.pipelines.sinks.records import write_letters
 from barnabas.pipelines.spec import Part, Tolerance
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import Column, DataFrame
 
 POISON_MAX = 50
 """More than this in one micro-batch is no accident: the pipeline fails."""
@@ -55,7 +62,7 @@ def with_quarantine(run: Run) -> Run:
     """`run`, with the records that were set aside earlier."""
     if not can_quarantine(run):
         return run
-    text = _read(run, run.checkpoint("quarantine"))
+    text = read_note(run, run.checkpoint("quarantine"))
     return replace(run, quarantine={} if text is None else json.loads(text))
 
 
@@ -72,10 +79,51 @@ def quarantine_more(run: Run, transform: Callable[[DataFrame], DataFrame]) -> bo
         return False
     if not found:
         return False
+    if has_letters_apart(run):
+        _write_letters(run, found)
     noted = json.dumps({**run.quarantine, **found})
-    frame = run.spark.range(1).select(F.lit(noted).alias("noted")).coalesce(1)
-    frame.write.mode("overwrite").text(run.checkpoint("quarantine"))
+    write_note(run, run.checkpoint("quarantine"), noted)
     return True
+
+
+def has_letters_apart(run: Run) -> bool:
+    return run.spec.sink.type != "topic"
+
+
+def without_quarantined(bad: DataFrame, run: Run) -> DataFrame:
+    """Of records that could not be read, those that are not written by `quarantine_more`."""
+    if not run.quarantine or "offset" not in bad.columns:
+        return bad
+    return bad.where(~_place_of_row().isin(*run.quarantine))
+
+
+def _write_letters(run: Run, found: Mapping[str, str]) -> None:
+    begin, end = _bounds(spans(found))
+    given = {**run.spec.source.options, "starting_offsets": begin, "starting_timestamp": None}
+    source = Part("topic", {**given, "ending_offsets": end})
+    aside = replace(run, quarantine=found, is_main_source=False)
+    bad = implementation(CATALOGUE["source"]["topic"])(source, aside, streaming=False).bad
+    assert bad is not None, "there is a dead-letter topic"
+    about = json.loads(read_note(run, f"{run.checkpoint()}/metadata") or "{}")
+    bad = bad.where(_place_of_row().isin(*found))
+    write_letters(dead_letters(bad, run), run, str(about["id"]), len(run.quarantine))
+
+
+def spans(records: Iterable[str]) -> list[Range]:
+    """Of each partition the range that all of its records are in."""
+    found: dict[tuple[str, int], Range] = {}
+    for record in records:
+        topic, number, at = record.rsplit("/", 2)
+        partition, offset = int(number), int(at)
+        known = found.get((topic, partition), Range(topic, partition, offset, offset + 1))
+        found[topic, partition] = known._replace(
+            begin=min(known.begin, offset), end=max(known.end, offset + 1)
+        )
+    return list(found.values())
+
+
+def _place_of_row() -> Column:
+    return F.concat_ws("/", "topic", "partition", "offset")
 
 
 def poison(ranges: Sequence[Range], failure: Callable[[Sequence[Range]], str | None]) -> dict[str, str]:
@@ -176,7 +224,7 @@ def _batches(run: Run, kind: str) -> list[int]:
 
 
 def _journal(run: Run, batch_id: int) -> dict[str, Any]:
-    text = _read(run, f"{run.checkpoint()}/offsets/{batch_id}")
+    text = read_note(run, f"{run.checkpoint()}/offsets/{batch_id}")
     for line in (text or "").splitlines()[2:]:
         try:
             found = json.loads(line)
@@ -185,13 +233,3 @@ def _journal(run: Run, batch_id: int) -> dict[str, Any]:
         if isinstance(found, dict) and partition_offsets(found):
             return found
     return {}
-
-
-def _read(run: Run, location: str) -> str | None:
-    try:
-        rows = run.spark.read.text(location, wholetext=True).collect()
-    except PySparkException as error:
-        if "PATH_NOT_FOUND" in str(error):
-            return None
-        raise
-    return str(rows[0][0]).rstrip("\n") if rows else None

@@ -28,12 +28,18 @@ from pyspark.sql.streaming.listener import (
 from barnabas.pipelines.catalogue import CATALOGUE, implementation
 from barnabas.pipelines.errors import dead_letters
 from barnabas.pipelines.progress import Progress, progress_of
-from barnabas.pipelines.quarantine import quarantine_more, with_quarantine
+from barnabas.pipelines.quarantine import (
+    has_letters_apart,
+    quarantine_more,
+    with_quarantine,
+    without_quarantined,
+)
 from barnabas.pipelines.reasons import reason_of
 from barnabas.pipelines.run import PipelineFailed, PipelineInvalid, Rows, Run, Unavailable
 from barnabas.pipelines.secrets import UnresolvedSecret
 from barnabas.pipelines.sinks.records import stream_letters
 from barnabas.pipelines.spec import PipelineSpec, Tolerance
+from barnabas.pipelines.starts import with_start
 from pyspark_barnabas import DefaultSource
 
 if TYPE_CHECKING:
@@ -156,7 +162,7 @@ def start_pipeline(
     if spec.errors.tolerance is Tolerance.ALL:
         # A value that does not convert becomes null rather than the end of the micro-batch.
         run.spark.conf.set("spark.sql.ansi.enabled", "false")
-    run = with_quarantine(run)
+    run = with_quarantine(with_start(run))
     watch = _Watch(spec, on_progress)
     run.spark.streams.addListener(watch)
     try:
@@ -223,7 +229,10 @@ def run_pipeline(
 def _start(run: Run, functions: Sequence[Function]) -> list[StreamingQuery]:
     spec = run.spec
     read, rows = build(run, functions, streaming=True)
-    letters = None if read.bad is None else dead_letters(read.bad, run)
+    bad = read.bad
+    if bad is not None and has_letters_apart(run):
+        bad = without_quarantined(bad, run)
+    letters = None if bad is None else dead_letters(bad, run)
     writing = implementation(CATALOGUE["sink"][spec.sink.type])(rows, letters, spec.sink, run)
     queries = [_begin(writing.writer.outputMode(spec.output_mode), run, spec.name, "checkpoint")]
     if letters is not None and not writing.took_letters:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -11,7 +12,7 @@ from tests.support.fixtures import TopicFactory
 from tests.support.topics import consume, produce
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
 
 # Making a Python function for Spark asks for pandas, of which Spark does not know the newest yet.
 pytestmark = pytest.mark.filterwarnings("ignore:PySpark does not yet fully support pandas")
@@ -43,3 +44,25 @@ def test_a_record_that_breaks_a_function_becomes_a_dead_letter_and_the_batch_is_
     assert dead.json == {"n": 0}
     assert dead.headers["__connect.errors.offset"] == b"8"
     assert b"ZeroDivisionError" in dead.headers["__connect.errors.exception.message"]
+
+
+def test_beside_a_sink_that_is_no_topic_it_becomes_a_dead_letter_too(
+    run_spec: RunSpec, bootstrap: str, new_topic: TopicFactory, spark: SparkSession, tmp_path: Path
+) -> None:
+    """The query of the dead letters may have passed the record by before anyone knew that it breaks."""
+    source, letters = new_topic(), new_topic()
+    produce(bootstrap, source, [{"n": 0}, b"junk", *({"n": at % 9} for at in range(1, 12))])
+    spec: dict[str, Any] = {
+        "name": "poison-files",
+        "source": {"type": "topic", "topics": source, "schema": "n INT"},
+        "sink": {"type": "files", "path": str(tmp_path / "lake")},
+        "errors": {"tolerance": "all", "dead_letter_topic": letters},
+    }
+    run_spec(spec, functions=[divide])
+    rows = spark.read.parquet(str(tmp_path / "lake")).collect()
+    assert sorted(row["n"] for row in rows) == [1, 1, 2, 2, 3, 4, 5, 6, 7, 8]
+    found = {each.headers["__connect.errors.offset"]: each for each in consume(bootstrap, letters)}
+    assert sorted(found) == [b"0", b"1", b"10"]
+    assert len(consume(bootstrap, letters)) == 3
+    assert found[b"10"].json == found[b"0"].json == {"n": 0}
+    assert b"ZeroDivisionError" in found[b"10"].headers["__connect.errors.exception.message"]

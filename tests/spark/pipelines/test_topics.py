@@ -87,6 +87,21 @@ def test_too_large_a_share_of_bad_records_stops_the_pipeline(
         })  # fmt: skip
 
 
+def test_latest_is_looked_up_once(run_spec: RunSpec, bootstrap: str, new_topic: TopicFactory) -> None:
+    """What comes after the first start is read, though no batch was made before the second."""
+    source, out = new_topic(partitions=2), new_topic()
+    produce(bootstrap, source, [{"id": 1}])
+    spec: dict[str, Any] = {
+        "name": "latest",
+        "source": {"type": "topic", "topics": source, "schema": "id BIGINT", "starting_offsets": "latest"},
+        "sink": {"type": "topic", "topic": out},
+    }
+    run_spec(spec)
+    produce(bootstrap, source, [{"id": at} for at in range(2, 9)])
+    run_spec(spec)
+    assert sorted(each.json["id"] for each in consume(bootstrap, out)) == [*range(2, 9)]
+
+
 def test_files_are_partitioned_few_and_written_once(
     run_spec: RunSpec, bootstrap: str, new_topic: TopicFactory, tmp_path: Path
 ) -> None:

@@ -6,7 +6,7 @@ import pytest
 
 pytest.importorskip("pyspark", reason="PySpark is not installed")
 
-from barnabas.pipelines.quarantine import POISON_MAX, Range, TooMuchPoison, halves, poison
+from barnabas.pipelines.quarantine import POISON_MAX, Range, TooMuchPoison, halves, poison, spans
 
 
 class Batch:
@@ -49,3 +49,8 @@ def test_halves_share_all_and_are_never_empty() -> None:
     assert left == [Range("t", 0, 5, 6), Range("t", 1, 10, 11), Range("u", 0, 0, 2)]
     assert right == [Range("u", 0, 2, 7)]
     assert halves([Range("t", 0, 0, 2)], 2) == ([Range("t", 0, 0, 1)], [Range("t", 0, 1, 2)])
+
+
+def test_records_of_a_partition_are_spanned() -> None:
+    found = spans(["a/0/7", "a/1/3", "a/0/2", "b/c/0/5"])
+    assert found == [Range("a", 0, 2, 8), Range("a", 1, 3, 4), Range("b/c", 0, 5, 6)]

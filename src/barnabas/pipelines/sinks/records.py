@@ -56,6 +56,16 @@ def stream_letters(letters: DataFrame, run: Run) -> DataStreamWriter:
     return union.writeStream.format("barnabas").options(**chosen)
 
 
+def write_letters(letters: DataFrame, run: Run, query_id: str, number: int) -> None:
+    """Dead letters that no query will see, at once; `number` grows from one time to the next."""
+    outputs = [Records(letters, run.spec.errors.dead_letter_topic)]
+    options = {"kafka.bootstrap.servers": run.bootstrap}
+    union, chosen = _joined(outputs, options, run, f"{run.spec.group_id}-quarantine")
+    if run.spec.delivery is Delivery.EXACTLY_ONCE:
+        chosen |= {"queryId": query_id, "batchId": str(number)}
+    union.write.format("barnabas").mode("append").options(**chosen).save()
+
+
 def _batch_writer(options: dict[str, str], run: Run) -> Callable[[DataFrame, int], None]:
     """Spark lets no Python sink have rows that replace earlier ones; as a batch each, it does."""
     checkpoint = run.checkpoint("checkpoint")
