@@ -55,7 +55,13 @@ class Driver:
             "pipeline_id": pipeline.pipeline_id,
             "checkpoint": str(pipeline.directory / "checkpoint"),
             "batch_records": pipeline.batch_records,
-            "settings": dict(settings or {}),
+            "settings": {
+                # Executors on other hosts do not inherit the driver's environment.
+                f"spark.executorEnv.{hooks.POINT}": point,
+                f"spark.executorEnv.{hooks.DIES}": dies,
+                f"spark.executorEnv.{hooks.DIRECTORY}": str(self._signals),
+                **(settings or {}),
+            },
             "directory": str(self._signals),
             "master": master,
         }

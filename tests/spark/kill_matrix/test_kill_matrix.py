@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.spark.kill_matrix.harness import Pipeline
+from tests.spark.kill_matrix.two_hosts import SPECULATION, standalone_spark
 from tests.support.broker import Broker
 from tests.support.fixtures import TopicFactory
 from tests.support.spark import require_spark
@@ -177,6 +178,19 @@ def test_a_task_that_dies_between_its_flushes_is_run_again(pipeline: Pipeline, r
 @pytest.mark.parametrize("point", TASK_POINTS)
 def test_a_task_that_dies_anywhere_is_run_again(pipeline: Pipeline, row_bytes: int, point: str) -> None:
     pipeline.run_through(dies=f"{point}:3", master=TASKS_RUN_AGAIN)
+    pipeline.check_exactly_once()
+
+
+@full
+@pytest.mark.parametrize("row_bytes", [100, 400_000])
+@pytest.mark.parametrize("point", TASK_POINTS)
+def test_a_speculative_copy_that_is_faster_counts_alone(
+    pipeline: Pipeline, tmp_path: Path, row_bytes: int, point: str
+) -> None:
+    """The task that stands still is copied; when the copy has won, Spark ends the first attempt."""
+    with standalone_spark(tmp_path) as master:
+        driver, _ = pipeline.start_until(point, master=master, settings=SPECULATION)
+        assert driver.wait_end() == 0, f"the query failed:\n{driver.output}"
     pipeline.check_exactly_once()
 
 
