@@ -8,18 +8,17 @@ value. The shuffle then goes by that partition. It is what exactly-once costs.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, Final
+from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - as everyone calls it
 
 from pyspark_barnabas import options as parse
+from pyspark_barnabas.batch_names import QUERY_ID
 from pyspark_barnabas.cluster import Cluster
 from pyspark_barnabas.options import OptionError, Options
 from pyspark_barnabas.partitioner import as_binary, murmur2
-
-QUERY_ID: Final = "sql.streaming.queryId"
 
 
 def exactly_once(df: DataFrame, *, tasks: Any = None, **options: Any) -> DataFrame:

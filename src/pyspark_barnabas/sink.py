@@ -34,13 +34,10 @@ so a driver that was replaced cannot come back this way.
 
 from __future__ import annotations
 
-import json
 import logging
-import posixpath
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, Final
 
 import pyarrow as pa
@@ -55,7 +52,9 @@ from pyspark_barnabas import copying, markers
 from pyspark_barnabas import options as parse
 from pyspark_barnabas import txn as transactions
 from pyspark_barnabas.attempts import Attempt
+from pyspark_barnabas.batch_names import BATCH_ID, QUERY_ID, batch_marker, last_committed_batch
 from pyspark_barnabas.cluster import Cluster
+from pyspark_barnabas.journal import journaled_offsets, known_offsets
 from pyspark_barnabas.lanes import Written
 from pyspark_barnabas.options import OptionError, Options
 from pyspark_barnabas.rows import RowWriter
@@ -64,10 +63,7 @@ from pyspark_barnabas.writer import row_options
 
 TRANSACTION_TIMEOUT_MS: Final = 900_000
 """The longest that brokers allow by default."""
-MARKER: Final = "barnabas-batch"
 ONE_WRITER_EACH: Final = "give each output partition one writer with pyspark_barnabas.exactly_once(df, ...)"
-QUERY_ID: Final = "sql.streaming.queryId"
-BATCH_ID: Final = "streaming.sql.batchId"
 
 _log = logging.getLogger(__name__)
 
@@ -84,24 +80,6 @@ class TransactionPart(WriterCommitMessage):
     """In the transaction."""
     staged: Written | None = None
     """Beside it, and later than what is in it."""
-
-
-def batch_marker(query_id: str, batch_id: int) -> str:
-    return f"{MARKER}:{query_id}:{batch_id}"
-
-
-def last_committed_batch(cluster: Cluster, group: str, query_id: str, marker_topic: str | None = None) -> int:
-    """The last batch of the query whose transaction was committed; -1 when there is none."""
-    found = transactions.committed_metadata(cluster, group).values()
-    last = max((_batch_of(metadata, query_id) for _, metadata in found), default=-1)
-    if last < 0 and marker_topic is not None:
-        last = _batch_of(markers.last_kept(cluster, marker_topic, group), query_id)
-    return last
-
-
-def _batch_of(marker: str, query_id: str) -> int:
-    prefix = batch_marker(query_id, 0).removesuffix("0")
-    return int(marker.removeprefix(prefix)) if marker.startswith(prefix) else -1
 
 
 class _Sink:
@@ -285,14 +263,6 @@ def _sources(parts: Sequence[TransactionPart]) -> dict[TopicPartition, list[Writ
     return found
 
 
-def known_offsets(cluster: Cluster, offsets: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
-    """Those of partitions that this cluster has: a source may be on another, or deleted since it was read."""
-    counts = cluster.partitions(place.topic for place in offsets)
-    return {
-        place: offset for place, offset in offsets.items() if place.partition < counts.get(place.topic, 0)
-    }
-
-
 def _check_one_writer_each(parts: Sequence[TransactionPart]) -> None:
     writers: dict[TopicPartition, int] = {}
     for number, part in enumerate(parts):
@@ -301,23 +271,3 @@ def _check_one_writer_each(parts: Sequence[TransactionPart]) -> None:
         for place in part.records:
             if writers.setdefault(place, number) != number:
                 raise OptionError(f"two tasks wrote to {place}: {ONE_WRITER_EACH}")
-
-
-def journaled_offsets(checkpoint: str, batch_id: int) -> dict[TopicPartition, int]:
-    """Where a batch ends in its topics, from Spark's own journal; sources of other kinds are left out."""
-    location = checkpoint if "://" in checkpoint else str(Path(checkpoint.removeprefix("file:")).absolute())
-    files, root = pa.fs.FileSystem.from_uri(location)
-    with files.open_input_stream(posixpath.join(root, "offsets", str(batch_id))) as stream:
-        lines = stream.read().decode().splitlines()
-    found: dict[TopicPartition, int] = {}
-    for line in lines[2:]:
-        try:
-            tree = json.loads(line)
-            found |= {
-                TopicPartition(topic, int(partition)): int(offset)
-                for topic, rows in tree.items()
-                for partition, offset in rows.items()
-            }
-        except (ValueError, AttributeError, TypeError):
-            continue
-    return found

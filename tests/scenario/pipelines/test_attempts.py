@@ -27,12 +27,13 @@ from barnabas.core.errors import InvalidProducerEpoch, KafkaError, ProducerFence
 from barnabas.core.ids import TopicPartition
 from barnabas.testing.broker import run_broker
 from pyspark_barnabas import copying, rows, txn
+from pyspark_barnabas.batch_names import BATCH_ID, QUERY_ID
 from pyspark_barnabas.cluster import LATEST, READ_COMMITTED, Cluster, ClusterConfig
 from pyspark_barnabas.copying import RowsNotFound
 from pyspark_barnabas.fetch import FetchOptions, OffsetRange, read_range
 from pyspark_barnabas.lanes import Stretch
 from pyspark_barnabas.options import OptionError, Options
-from pyspark_barnabas.sink import BATCH_ID, QUERY_ID, ExactlyOnceStreamWriter, TransactionPart
+from pyspark_barnabas.sink import ExactlyOnceStreamWriter, TransactionPart
 from pyspark_barnabas.wire import Endpoint
 
 SCHEMA = StructType().add("value", BinaryType()).add("topic", StringType()).add("partition", IntegerType())

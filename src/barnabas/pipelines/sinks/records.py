@@ -22,7 +22,7 @@ from barnabas.pipelines.run import Run
 from barnabas.pipelines.spec import Delivery, Part
 from barnabas.pipelines.topics import ensure_topics
 from pyspark_barnabas import exactly_once
-from pyspark_barnabas.sink import QUERY_ID
+from pyspark_barnabas.batch_names import QUERY_ID
 
 UPDATE = "update"
 MARKER_TOPIC = "__barnabas_pipeline_batches"

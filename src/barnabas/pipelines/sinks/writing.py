@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from pyspark_barnabas.sink import QUERY_ID
+from pyspark_barnabas.batch_names import QUERY_ID
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -1,0 +1,32 @@
+"""The name of a micro-batch, (query id, batch id), and where a batch that was committed left it."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from pyspark_barnabas import markers
+from pyspark_barnabas import txn as transactions
+from pyspark_barnabas.cluster import Cluster
+
+MARKER: Final = "barnabas-batch"
+QUERY_ID: Final = "sql.streaming.queryId"
+BATCH_ID: Final = "streaming.sql.batchId"
+"""The local properties in which Spark tells them."""
+
+
+def batch_marker(query_id: str, batch_id: int) -> str:
+    return f"{MARKER}:{query_id}:{batch_id}"
+
+
+def last_committed_batch(cluster: Cluster, group: str, query_id: str, marker_topic: str | None = None) -> int:
+    """The last batch of the query whose transaction was committed; -1 when there is none."""
+    found = transactions.committed_metadata(cluster, group).values()
+    last = max((_batch_of(metadata, query_id) for _, metadata in found), default=-1)
+    if last < 0 and marker_topic is not None:
+        last = _batch_of(markers.last_kept(cluster, marker_topic, group), query_id)
+    return last
+
+
+def _batch_of(marker: str, query_id: str) -> int:
+    prefix = batch_marker(query_id, 0).removesuffix("0")
+    return int(marker.removeprefix(prefix)) if marker.startswith(prefix) else -1
