@@ -107,6 +107,9 @@ class Broker:
         self._starting: asyncio.Task[None] | None = None
         self._replicas: ReplicaManager | None = None
         self._topics: TopicAdmin | None = None
+        self.halted = asyncio.Event()
+        """Set when the broker cannot go on (`halt_reason`): whoever runs it has to shut it down."""
+        self.halt_reason = ""
         self._member: ClusterMember | None = None
         self._unusable: dict[str, OSError] = {}
         """Log directories whose owner cannot be read or written: offline from the start."""
@@ -343,6 +346,12 @@ class Broker:
                 self._topics.replicas_offline(offline)
             if self._member is not None:
                 self._member.log_directory_failed()
+            if not self._replicas.log_manager.live_directories:
+                self.halt_reason = (
+                    f"no log directory is left; the last was {directory.path}: {directory.failure}"
+                )
+                logger.critical("the broker stops: %s", self.halt_reason)
+                self.halted.set()
 
     def _bind(self) -> Server:
         """Take the ports now, so that a conflict stops the start before anything else happens."""

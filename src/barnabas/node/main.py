@@ -31,6 +31,10 @@ GC_THRESHOLDS = (20_000, 5, 500)
 at what is young, a hundred thousand objects at most: a large request makes as many and keeps them."""
 
 
+class BrokerHalted(Exception):
+    """The broker could not go on; the message is for the person who started it."""
+
+
 class StartupFailed(Exception):
     """The broker did not come up; the message is for the person who started it."""
 
@@ -85,12 +89,22 @@ async def serve_broker(broker: Broker, stopped: asyncio.Event) -> None:
         raise StartupFailed(str(error)) from error
     settle_memory()
     print(ready_line(broker), flush=True)  # noqa: T201 - scripts wait for this line
+    halting = asyncio.create_task(_stop_when_halted(broker, stopped))
     await stopping
+    halting.cancel()
+    if broker.halted.is_set():
+        raise BrokerHalted(broker.halt_reason)
 
 
 async def _shut_down_when(stopped: asyncio.Event, broker: Broker) -> None:
     await stopped.wait()
     await broker.shutdown()
+
+
+async def _stop_when_halted(broker: Broker, stopped: asyncio.Event) -> None:
+    """A broker without a log directory leads nothing and can take nothing: clients are better off without."""
+    await broker.halted.wait()
+    stopped.set()
 
 
 def ready_line(broker: Broker) -> str:

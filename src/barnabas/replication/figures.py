@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sized
+from collections.abc import Mapping
 
 from barnabas.core.ids import TopicPartition
 from barnabas.core.metrics import Metrics
 from barnabas.replication.fetcher_manager import FetcherManager
 from barnabas.replication.partition import Partition
+from barnabas.storage.log_manager import LogManager
 
 
 def register_figures(
     metrics: Metrics,
     partitions: Mapping[TopicPartition, Partition],
-    damaged: Sized,
+    log_manager: LogManager,
     fetchers: FetcherManager,
 ) -> None:
     def led() -> list[Partition]:
@@ -41,8 +42,14 @@ def register_figures(
             "kafka_offline_replicas",
             "Replicas in log directories that failed, and those whose logs are damaged.",
             lambda: (
-                len(damaged) + sum(each.log.log_directory.failure is not None for each in partitions.values())
+                len(log_manager.damaged)
+                + sum(each.log.log_directory.failure is not None for each in partitions.values())
             ),
+        ),
+        (
+            "kafka_offline_log_directories",
+            "Log directories that failed.",
+            lambda: len(log_manager.offline_directories),
         ),
         (
             "kafka_reassigning_partitions",

@@ -110,7 +110,7 @@ class ReplicaManager(ReadableReplicas):
         )
         self.fetchers = FetcherManager(self._make_fetcher, lambda: self.settings.num_replica_fetchers)
         self.mover = LogDirMover(log_manager, self._partitions)
-        register_figures(metrics, self._partitions, log_manager.damaged, self.fetchers)
+        register_figures(metrics, self._partitions, log_manager, self.fetchers)
 
     def start(self) -> None:
         """Begin what happens from time to time; only a cluster has any of it."""

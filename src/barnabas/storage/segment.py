@@ -11,6 +11,7 @@ remembered, and a fetch near the end touches neither index nor file.
 
 from __future__ import annotations
 
+import errno
 import logging
 from collections.abc import Iterator
 
@@ -139,7 +140,7 @@ class Segment:
             known_max = self.max_timestamp
         written = (self._file or self.file).write_at(position, data)
         if written != length:
-            raise OSError(f"{self.path(LOG)}: {written} of {length} bytes written")
+            self._explain_short_write(position, data, written)
         if max_timestamp > known_max:
             self._max_timestamp = known_max = max_timestamp
             self._offset_of_max_timestamp = offset_of_max_timestamp
@@ -159,6 +160,11 @@ class Segment:
             position += batch.size_bytes
         if len(offsets) > 2 * RECENT_BATCHES_MAX:
             del offsets[:-RECENT_BATCHES_MAX], positions[:-RECENT_BATCHES_MAX]
+
+    def _explain_short_write(self, position: int, data: bytes | bytearray | memoryview, written: int) -> None:
+        """A disk that fills up takes a part, and only at the next write says why."""
+        self.file.write_at(position + written, memoryview(data)[written:])
+        raise OSError(errno.EIO, f"{written} of {len(data)} bytes written", self.path(LOG))
 
     def should_roll(
         self,

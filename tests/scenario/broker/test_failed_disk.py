@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 import errno
+import os
 from pathlib import Path
 
 import pytest
 
+from barnabas.client.channel import Channel
 from barnabas.core.errors import KafkaStorageError, LeaderNotAvailable
 from barnabas.core.metrics import render_prometheus
+from barnabas.node.lifecycle import BrokerState
+from barnabas.node.main import BrokerHalted, serve_broker
 from barnabas.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
 from barnabas.protocol.messages.describe_log_dirs import DescribeLogDirsRequest, DescribeLogDirsResponse
+from barnabas.storage.files import DataFile, RealFile, RealFiles
 from barnabas.testing.files import PowerCutFiles
 from tests.support.in_process import InProcessBroker, fail_in, in_process_broker
 
@@ -104,6 +110,55 @@ async def test_a_full_disk_loses_nothing_that_was_flushed(tmp_path: Path) -> Non
     files.cut_power()
     async with in_process_broker(tmp_path, files=files) as broker:
         assert (await broker.read_all("topic"))[:5] == [b"%d" % number for number in range(5)]
+
+
+class FillingFiles(RealFiles):
+    """A disk that takes a part of a write, and says why with the next: so a full one behaves."""
+
+    is_full = False
+
+    def open(self, path: str, *, create: bool = False) -> DataFile:
+        opened = super().open(path, create=create)
+        file = _FillingFile(os.dup(opened.fileno()))
+        file.disk = self
+        return file
+
+
+class _FillingFile(RealFile):
+    __slots__ = ("disk", "is_cut")
+    disk: FillingFiles
+
+    def write_at(self, position: int, data: bytes | bytearray | memoryview) -> int:
+        if not self.disk.is_full:
+            return super().write_at(position, data)
+        if getattr(self, "is_cut", False):
+            raise NO_SPACE
+        self.is_cut = True
+        return super().write_at(position, bytes(data)[:20])
+
+
+async def test_a_broker_whose_last_disk_is_full_says_so_and_stops(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    files = FillingFiles()
+    client = InProcessBroker([tmp_path], files)
+    broker = client.broker
+    serving = asyncio.create_task(serve_broker(broker, asyncio.Event()))
+    async with asyncio.timeout(60):
+        while broker.lifecycle.state is not BrokerState.RUNNING:  # noqa: ASYNC110 - it tells nobody
+            await asyncio.sleep(0.01)
+        client.channel = await Channel.connect(client.address)
+        assert await client.create_topic("topic") == 0
+        files.is_full = True
+        refused = await client.produce("topic", bytes(5_000))
+        assert refused.error_code == KafkaStorageError.code
+        assert "No space left on device" in (refused.error_message or "")
+        assert "kafka_offline_log_directories 1" in render_prometheus(broker.metrics)
+        with pytest.raises(BrokerHalted, match=r"no log directory is left.*No space left on device"):
+            await serving
+        client.channel.close()
+    assert len([each for each in caplog.messages if "goes offline: " in each]) == 1
+    assert broker.lifecycle.state is BrokerState.NOT_RUNNING
 
 
 @pytest.mark.parametrize("acks", [1, -1])
