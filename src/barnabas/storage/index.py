@@ -7,7 +7,8 @@ closed, or before a flush that moves the recovery point. An idle partition has n
 open, none mapped, and no memory beyond this object.
 
 Readers near the end of the log are the common case: a lookup tries the tail first, and only
-what is older goes to the mapped file (which page cache and bisection make cheap as well).
+what is older goes to the mapped file. There, too, the end comes first: bisecting the whole file would touch
+pages of its cold middle, which nobody else reads, and wait for the disk.
 """
 
 from __future__ import annotations
@@ -21,6 +22,9 @@ from barnabas.storage.files import Files, ReadBuffer
 
 TAIL_BYTES_MAX = 64 * 1024
 """Fresh entries kept in memory before they go to the file: 32 MB of log, as Kafka spaces them."""
+
+WARM_BYTES = 8 * 1024
+"""The end of the file, where most searches are: these pages stay in memory while anybody reads there."""
 
 
 class CorruptIndex(Exception):
@@ -68,9 +72,12 @@ class SparseIndex:
             return self._base_entries + within - 1
         if not self._base_entries:
             return -1
-        base = self._mapped()
+        base, entries = self._mapped(), self._base_entries
+        warm = max(0, entries - WARM_BYTES // size)
+        is_warm = unpack(base, warm * size)[field] <= target
+        low, high = (warm, entries) if is_warm else (0, warm)
         return (
-            bisect_right(range(self._base_entries), target, key=lambda n: unpack(base, n * size)[field]) - 1
+            bisect_right(range(entries), target, low, high, key=lambda n: unpack(base, n * size)[field]) - 1
         )
 
     def keep(self, entries: int) -> None:
