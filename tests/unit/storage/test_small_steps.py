@@ -1,0 +1,143 @@
+"""Single steps whose order or care nothing else shows: each was left out once, and no other test noticed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from barnabas.core.errors import CorruptMessage, KafkaStorageError
+from barnabas.storage.checkpoint_write import CheckpointWrite
+from barnabas.storage.directory_properties import CLEAN_SHUTDOWN
+from barnabas.storage.environment import LogDirectory
+from barnabas.storage.files import RealFiles
+from barnabas.storage.group_commit import GroupCommit
+from barnabas.storage.names import LOG
+from barnabas.storage.offset_index import RELATIVE_OFFSET_MAX
+from barnabas.storage.transaction_index import AbortedTransactionEntry, TransactionIndex
+from barnabas.testing.files import PowerCutFiles
+from tests.support.background import ManualBackground
+from tests.unit.storage.support import NOW_MS, Bench, batch, end_transaction, produce, read_batches
+from tests.unit.storage.test_log_manager import Broker, partition
+
+
+def disk() -> PowerCutFiles:
+    files = PowerCutFiles()
+    files.make_directory("/disk")
+    files.sync_directory("")
+    return files
+
+
+def test_bytes_of_a_write_that_failed_do_not_stay_in_the_file() -> None:
+    files = disk()
+    log = Bench("/disk", files).open()
+    size_bytes = produce(log, 3).size_bytes
+    files.write_limit_bytes = 30
+    with pytest.raises(KafkaStorageError):
+        produce(log, 3)
+    assert len(files.read(log.segments.active.path(LOG))) == size_bytes
+
+
+def test_it_is_the_last_offset_of_an_append_that_an_index_must_reach(bench: Bench) -> None:
+    log = bench.open()
+    produce(log)
+    log.append_as_follower(batch([b"value"] * 10, base_offset=RELATIVE_OFFSET_MAX - 5))
+    assert [segment.base_offset for segment in log.segments] == [0, RELATIVE_OFFSET_MAX - 5]
+
+
+def test_segments_behind_a_torn_one_leave_the_disk(tmp_path: Path) -> None:
+    bench = Bench(str(tmp_path), segment_bytes=300)
+    log = bench.open()
+    for _ in range(10):
+        produce(log, 2)
+    torn = [segment.base_offset for segment in log.segments][1]
+    path = Path(bench.directory) / f"{torn:020d}.log"
+    path.write_bytes(path.read_bytes()[:-1])
+    bench.open()
+    assert [int(name[:20]) for name in bench.names(".log")] == [0, torn]
+    assert {int(name[:20]) for name in bench.names() if name[0] == "0"} == {0, torn}
+
+
+def test_segments_stay_until_the_snapshot_that_replaces_them_is_on_disk(tmp_path: Path) -> None:
+    bench = Bench(str(tmp_path), retention_ms=1_000)
+    background = ManualBackground()
+    log = bench.open()
+    log.request_flush = GroupCommit(background, lambda _: None).request
+    produce(log, 3, producer_id=5, producer_epoch=0, base_sequence=0)
+    log.advance_high_watermark(3)
+    bench.clock.advance(60_000)
+    assert log.delete_old_segments() == 0
+    assert bench.names(".log") == [f"{0:020d}.log", f"{3:020d}.log"]
+    while background.waiting:
+        background.run_one()
+    assert log.delete_old_segments() == 1
+    assert [entry.producer_id for entry in log.active_producers()] == [5]
+
+
+def test_an_older_checkpoint_never_undoes_a_newer_one(tmp_path: Path) -> None:
+    directory = LogDirectory(str(tmp_path))
+    older = CheckpointWrite(RealFiles(), directory, "some-checkpoint", b"older")
+    other = CheckpointWrite(RealFiles(), directory, "other-checkpoint", b"other")
+    newer = CheckpointWrite(RealFiles(), directory, "some-checkpoint", b"newer")
+    for write in (newer, older, other):
+        write()
+    assert (tmp_path / "some-checkpoint").read_bytes() == b"newer"
+    assert (tmp_path / "other-checkpoint").read_bytes() == b"other"
+
+
+def test_the_search_for_aborted_transactions_ends_by_the_last_stable_offset(tmp_path: Path) -> None:
+    index = TransactionIndex(RealFiles(), str(tmp_path / "0.txnindex"), 0)
+    # The second began before the first ended: its marker lies far behind, and it overlaps all the same.
+    index.append(AbortedTransactionEntry(1, first_offset=4, last_offset=10, last_stable_offset=2))
+    index.append(AbortedTransactionEntry(2, first_offset=2, last_offset=30, last_stable_offset=31))
+    found: list[tuple[int, int]] = []
+    assert index.collect(0, 8, found)  # type: ignore[arg-type]
+    assert found == [(1, 4), (2, 2)]
+
+
+def test_a_reader_hears_of_every_aborted_transaction_that_overlaps(bench: Bench) -> None:
+    log = bench.open()
+    for producer_id in (1, 2):
+        produce(log, 2, producer_id=producer_id, producer_epoch=0, base_sequence=0, is_transactional=True)
+    end_transaction(log, 2, commit=False)
+    end_transaction(log, 1, commit=False)
+    assert sorted(log.aborted_transactions(0, 2)) == [(1, 0)]
+    assert sorted(log.aborted_transactions(0, 4)) == [(1, 0), (2, 2)]
+
+
+def test_an_end_is_clean_only_when_every_log_is_closed() -> None:
+    files = disk()
+    broker = Broker("/disk", files=files)
+    manager = broker.start()
+    produce(manager.get_or_create(partition(0)))
+
+    def before(operation: str, path: str) -> None:
+        if operation == "sync" and path.endswith(LOG):
+            assert not files.exists(f"/disk/{CLEAN_SHUTDOWN}")
+            raise OSError(5, "Input/output error")
+
+    files.before = before
+    manager.close()
+    files.before = None
+    assert broker.failed == ["/disk"]
+    assert not files.exists(f"/disk/{CLEAN_SHUTDOWN}")
+
+
+def test_the_largest_time_goes_with_the_record_that_had_it(bench: Bench) -> None:
+    log = bench.open()
+    produce(log, 1, timestamp=NOW_MS)
+    produce(log, 1, timestamp=NOW_MS + 9_000)
+    log.truncate_to(1)
+    assert log.segments.active.max_timestamp == NOW_MS
+    found = log.max_timestamp_offset()
+    assert found is not None
+    assert (found.timestamp, found.offset) == (NOW_MS, 0)
+
+
+def test_a_follower_takes_no_batch_with_a_wrong_checksum(bench: Bench) -> None:
+    log = bench.open()
+    good, bad = batch([b"good"], base_offset=0), batch([b"bad"], base_offset=1)
+    bad[-2] ^= 1
+    with pytest.raises(CorruptMessage):
+        log.append_as_follower(good + bad)
+    assert (log.log_end_offset, read_batches(log)) == (0, [])
