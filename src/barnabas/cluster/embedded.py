@@ -16,6 +16,7 @@ The gap: a snapshot is encoded on the loop, once per `COMPACT_BYTES_MIN` of log.
 from __future__ import annotations
 
 import asyncio
+import errno
 import logging
 import math
 from collections.abc import AsyncIterator, Sequence
@@ -214,8 +215,17 @@ class EmbeddedStore:
         self._background.submit(
             lambda: self._journal.compact(snapshot),
             lambda _: self._compacted(),
-            lambda error: self._fail(error, []),
+            self._compaction_failed,
         )
+
+    def _compaction_failed(self, error: BaseException) -> None:
+        """Without a file descriptor the log merely grows on, and the next write tries again: a snapshot that
+        is half written has no name yet, and one that has its name holds no more than the log does."""
+        if isinstance(error, OSError) and error.errno in (errno.EMFILE, errno.ENFILE):
+            logger.warning("the coordination log is compacted later: %s", error)
+            self._compacted()
+        else:
+            self._fail(error, [])
 
     def _compacted(self) -> None:
         self._end_writing()

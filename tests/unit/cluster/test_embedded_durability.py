@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import subprocess
 import sys
 from contextlib import suppress
@@ -210,6 +211,33 @@ async def test_compaction_keeps_the_state_and_shrinks_the_files(
     assert store.nodes["/a"].data == b"999"
     assert await store.connect().create("/b/n_", sequential=True) == "/b/n_0000000001"
     await store.close()
+
+
+@pytest.mark.parametrize("step", ["open", "sync"])
+async def test_without_a_file_descriptor_the_log_is_compacted_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str
+) -> None:
+    monkeypatch.setattr(embedded, "COMPACT_BYTES_MIN", 10_000)
+    directory = OsDirectory(tmp_path)
+    store = EmbeddedStore.open(directory, ManualClock(), InlineBackground())
+    session = store.connect()
+    await session.create("/a", b"")
+
+    def refuse(*_: object) -> None:
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    with monkeypatch.context() as short:
+        short.setattr(directory, step, refuse)
+        for number in range(500):
+            await session.set("/a", b"%d" % number)
+    assert size_of(tmp_path) > 20_000
+    before = state(store)
+    await session.set("/a", b"499")
+    assert size_of(tmp_path) < 10_000
+    store._journal.close()
+    again = open_at(tmp_path)
+    assert again.nodes["/a"].data == before["/a"][0]
+    await again.close()
 
 
 async def test_records_that_the_snapshot_holds_already_are_not_applied_again(

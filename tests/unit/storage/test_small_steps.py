@@ -141,3 +141,12 @@ def test_a_follower_takes_no_batch_with_a_wrong_checksum(bench: Bench) -> None:
     with pytest.raises(CorruptMessage):
         log.append_as_follower(good + bad)
     assert (log.log_end_offset, read_batches(log)) == (0, [])
+
+
+def test_epochs_that_begin_where_the_log_ends_are_not_taken_from_the_file(bench: Bench) -> None:
+    """Other brokers note an epoch before its first record; a follower must not say that it has any of it."""
+    log = bench.open()
+    produce(log, 10)
+    log.close()
+    (Path(bench.directory) / "leader-epoch-checkpoint").write_text("0\n3\n0 0\n5 10\n6 12\n")
+    assert bench.open(is_clean=True).leader_epochs.entries == [(0, 0)]
