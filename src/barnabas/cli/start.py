@@ -131,7 +131,7 @@ def _say(name: str, line: str) -> None:
 def _run(config: BrokerConfig, metrics_address: tuple[str, int] | None) -> int:
     # Imported here because only a sound configuration needs the broker.
     from barnabas.cluster.coordination import StoreLocked  # noqa: PLC0415
-    from barnabas.node.main import BrokerHalted, StartupFailed, run  # noqa: PLC0415
+    from barnabas.node.main import StartupFailed, run  # noqa: PLC0415
 
     try:
         return run(config, metrics_address)
@@ -141,8 +141,6 @@ def _run(config: BrokerConfig, metrics_address: tuple[str, int] | None) -> int:
             option = "--listener" if message.startswith("cannot listen") else "--metrics"
             message += f"; stop what uses it, or choose another {option}"
         raise Failure(message) from None
-    except BrokerHalted as error:
-        raise Failure(f"the broker has stopped: {_ERRNO.sub('', str(error))}") from None
     except KeyboardInterrupt:
         # The second Ctrl-C: whoever sends it does not want to wait.
         click.echo("barnabas: stopped at once; the next start recovers the logs", err=True)

@@ -31,12 +31,12 @@ GC_THRESHOLDS = (20_000, 5, 500)
 at what is young, a hundred thousand objects at most: a large request makes as many and keeps them."""
 
 
-class BrokerHalted(Exception):
-    """The broker could not go on; the message is for the person who started it."""
-
-
 class StartupFailed(Exception):
     """The broker did not come up; the message is for the person who started it."""
+
+
+class BrokerHalted(StartupFailed):
+    """It came up, and could not go on."""
 
 
 def run(config: BrokerConfig, metrics_address: tuple[str, int] | None = None, log_level: str = "info") -> int:
@@ -93,7 +93,7 @@ async def serve_broker(broker: Broker, stopped: asyncio.Event) -> None:
     await stopping
     halting.cancel()
     if broker.halted.is_set():
-        raise BrokerHalted(broker.halt_reason)
+        raise BrokerHalted(f"the broker has stopped: {broker.halt_reason}")
 
 
 async def _shut_down_when(stopped: asyncio.Event, broker: Broker) -> None:
