@@ -14,6 +14,7 @@ import asyncio
 import logging
 import random
 from contextlib import AsyncExitStack
+from typing import cast
 
 from barnabas.cluster.broker_znodes import BrokerInfo
 from barnabas.cluster.coordination import Coordination
@@ -40,13 +41,14 @@ from barnabas.core.ids import BrokerId, Randomness
 from barnabas.core.metrics import Metrics
 from barnabas.handlers.dispatcher import Dispatcher
 from barnabas.handlers.internal_topics import InternalTopics
-from barnabas.handlers.services import Services
+from barnabas.handlers.services import Services, Settings
 from barnabas.handlers.table import ALL_APIS, CLUSTER_APIS
 from barnabas.network.exchange import Exchange
 from barnabas.network.listener import Endpoint as Bind
 from barnabas.network.server import Server
 from barnabas.node.broker_config import BrokerConfig
 from barnabas.node.cluster_member import ClusterMember
+from barnabas.node.config_checks import without_effect
 from barnabas.node.config_keys import BROKER_KEYS
 from barnabas.node.coordination_store import open_coordination
 from barnabas.node.deleted_partitions import DeletedPartitions
@@ -54,10 +56,11 @@ from barnabas.node.groups import make_group_coordinator, offsets_topic
 from barnabas.node.identity import GENERATE, Remembered, check_cluster_id, choose_broker_id, remembered
 from barnabas.node.lifecycle import BrokerState, Lifecycle
 from barnabas.node.listeners import Listener, advertised_endpoints
-from barnabas.node.log_settings import cleaner_settings, log_manager_settings
+from barnabas.node.live_settings import LiveSettings, follow_settings
+from barnabas.node.log_settings import log_manager_settings
 from barnabas.node.metrics_endpoint import MetricsEndpoint
-from barnabas.node.network_settings import follow_network_settings, network_settings
-from barnabas.node.replication_settings import follow_replication_settings, replication_settings
+from barnabas.node.network_settings import network_settings
+from barnabas.node.replication_settings import replication_settings
 from barnabas.node.runtime import LoopScheduler, ThreadBackground, TimerDriver
 from barnabas.node.transactions import LocalMarkers, make_transaction_coordinator, transaction_topic
 from barnabas.purgatory.timer import Timer
@@ -131,6 +134,9 @@ class Broker:
             raise StartAbandoned("the broker was told to stop while it started") from None
 
     async def _start(self) -> None:
+        ignored = without_effect(self.config)
+        if ignored:
+            logger.warning("these keys are given and have no effect here: %s", ", ".join(ignored))
         loop = asyncio.get_running_loop()
         self._scheduler = LoopScheduler(loop)
         self._exits.callback(self._scheduler.close)
@@ -149,7 +155,10 @@ class Broker:
         log_manager = self._open_logs(configs)
         server = self._bind()
         replicas = self._make_replicas(log_manager, metadata, member)
-        configs.on_broker_change(lambda _: self._follow_settings(configs, server, replicas))
+        configs.on_broker_change(
+            lambda _: follow_settings(configs, server.settings, replicas, self._background)
+        )
+        follow_settings(configs, server.settings, replicas, self._background)
         broker_epoch = await self._register(znodes, metadata, member)
         self._exits.callback(log_manager.close, broker_epoch)
         self._exits.push_async_callback(replicas.close)
@@ -192,7 +201,7 @@ class Broker:
         services = Services(
             broker_id=self.broker_id,
             cluster_id=self.cluster_id,
-            settings=self.config,
+            settings=cast("Settings", LiveSettings(self.config, configs)),
             clock=self._clock,
             apis=apis,
             features={
@@ -370,12 +379,6 @@ class Broker:
             for wanted, got in zip(listeners, bound, strict=True)
         ]
         return server
-
-    def _follow_settings(self, configs: ConfigRepository, server: Server, replicas: ReplicaManager) -> None:
-        """Settings of the broker itself that may change while it runs; topics' follow by themselves."""
-        follow_network_settings(server.settings, configs)
-        replicas.log_manager.cleaner.reconfigure(cleaner_settings(configs))
-        follow_replication_settings(replicas.settings, configs)
 
     def _make_member(
         self, znodes: Coordination, configs: ConfigRepository, metadata: MetadataCache

@@ -8,7 +8,11 @@ from typing import TYPE_CHECKING
 
 from barnabas.cluster.connect_string import ConnectString
 from barnabas.cluster.coordination import BadArguments
+from barnabas.core.config import Key
 from barnabas.core.errors import InvalidConfig
+from barnabas.node.config_keys.lookup import broker_key
+from barnabas.node.config_keys.security import AUTHORIZATION, SASL, TLS, TOKENS
+from barnabas.node.config_keys.words import NO_EFFECT
 from barnabas.node.listeners import check_distinct_ports
 
 if TYPE_CHECKING:
@@ -28,7 +32,7 @@ _CLEANER_BYTES_PER_THREAD_MIN = 1 << 20
 def check_agreement(config: BrokerConfig) -> None:
     """Raise INVALID_CONFIG with the first disagreement."""
     check_distinct_ports(config.listeners)
-    for rule in (_identity, _addresses, _zookeeper, _security, _times, _sizes, _sasl):
+    for rule in (_identity, _addresses, _zookeeper, _security, _unserved, _times, _sizes, _sasl):
         for complaint in rule(config):
             raise InvalidConfig(complaint)
 
@@ -91,6 +95,44 @@ def _security(config: BrokerConfig) -> Iterator[str]:
             f"authorizer.class.name is {config.authorizer_class_name}, but this version has no authorizer:"
             " everybody would be allowed everything; remove the key to accept that"
         )
+
+
+def _unserved(config: BrokerConfig) -> Iterator[str]:
+    """A key that asks for what this version does not have; at its default it asks for nothing."""
+    for name, text in config.given.items():
+        row = broker_key(name)
+        missing = _missing_for(row)
+        if missing is None or row.doc.startswith(NO_EFFECT) or _is_default(row, text):
+            continue
+        yield f"{name} is given, but this version has no {missing}; remove the key to do without"
+
+
+def _missing_for(row: Key) -> str | None:
+    """What the key is about, unless that is served."""
+    if row in TLS:
+        return None if any(each.endswith("SSL") for each in SERVED_SECURITY_PROTOCOLS) else "TLS"
+    if row in SASL or row.name == "connections.max.reauth.ms":
+        return None if any(each.startswith("SASL") for each in SERVED_SECURITY_PROTOCOLS) else "SASL"
+    if row in AUTHORIZATION:
+        return "authorizer: everybody is allowed everything"
+    if row in TOKENS:
+        is_token = row.name.startswith("delegation.")
+        return "delegation tokens" if is_token else "encryption of settings: passwords are not stored"
+    return "TLS to ZooKeeper" if row.name.startswith("zookeeper.ssl.") else None
+
+
+def _is_default(row: Key, text: str) -> bool:
+    return row.render(row.parse(text)) == row.render(row.default)
+
+
+def without_effect(config: BrokerConfig) -> list[str]:
+    """The keys that were given a value and change nothing here, for a warning."""
+    rows = {name: broker_key(name) for name in config.given}
+    return sorted(
+        name
+        for name, row in rows.items()
+        if row.doc.startswith(NO_EFFECT) and not _is_default(row, config.given[name])
+    )
 
 
 def _times(config: BrokerConfig) -> Iterator[str]:

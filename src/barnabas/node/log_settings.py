@@ -5,7 +5,7 @@ from __future__ import annotations
 from barnabas.controller.configs import ConfigRepository
 from barnabas.node.broker_config import BrokerConfig
 from barnabas.storage.cleaner.log_cleaner import CleanerSettings
-from barnabas.storage.log_manager import LogManagerSettings
+from barnabas.storage.log_manager import LogManager, LogManagerSettings
 
 
 def log_manager_settings(config: BrokerConfig, configs: ConfigRepository) -> LogManagerSettings:
@@ -35,3 +35,9 @@ def cleaner_settings(configs: ConfigRepository) -> CleanerSettings:
         io_bytes_per_second_max=value("log.cleaner.io.max.bytes.per.second"),
         backoff_ms=value("log.cleaner.backoff.ms"),
     )
+
+
+def follow_log_settings(log_manager: LogManager, configs: ConfigRepository) -> None:
+    """Those of all logs that may change while the broker runs."""
+    log_manager.recovery_threads_per_directory = configs.broker_value("num.recovery.threads.per.data.dir")
+    log_manager.expire_producers_after(configs.broker_value("producer.id.expiration.ms"))

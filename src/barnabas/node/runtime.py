@@ -76,7 +76,22 @@ class ThreadBackground:
 
     def __init__(self, loop: asyncio.AbstractEventLoop, threads: int) -> None:
         self._loop = loop
+        self._threads = threads
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix="background")
+        self._former: list[ThreadPoolExecutor] = []
+
+    @property
+    def threads(self) -> int:
+        return self._threads
+
+    def resize(self, threads: int) -> None:
+        """Have so many threads from now on; what was submitted before is done by those that there were."""
+        if threads == self._threads:
+            return
+        self._threads = threads
+        former, self._pool = self._pool, ThreadPoolExecutor(threads, thread_name_prefix="background")
+        former.shutdown(wait=False)
+        self._former.append(former)
 
     def submit(
         self,
@@ -100,7 +115,8 @@ class ThreadBackground:
 
     async def close(self) -> None:
         """Let what was begun finish, and bring its outcome back, before the loop ends."""
-        await self._loop.run_in_executor(None, self._pool.shutdown)
+        for pool in (*self._former, self._pool):
+            await self._loop.run_in_executor(None, pool.shutdown)
         await asyncio.sleep(0)
 
 

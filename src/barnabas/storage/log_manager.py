@@ -81,6 +81,7 @@ class LogManager:
         self.directories: list[LogDirectory] = []
         self.had_clean_shutdown: dict[str, bool] = {}
         self._settings = settings
+        self.recovery_threads_per_directory = settings.recovery_threads_per_directory
         self._environment = environment
         self._config_of = config_of
         self._on_directory_failed = on_directory_failed
@@ -174,7 +175,7 @@ class LogManager:
             if contents.has_former_logs:
                 self._checkpoints.has_former_logs(directory)
             self.cleaner.load(contents.checkpointed[checkpoints.CLEANED_OFFSETS])
-            threads = self._settings.recovery_threads_per_directory
+            threads = self.recovery_threads_per_directory
             for log in open_logs(directory, contents, self._config_of, self._environment, threads=threads):
                 self._take(log)
             self._settle_damaged_duplicates()
@@ -420,6 +421,10 @@ class LogManager:
                 with sweeping("the flush of", log.topic_partition):
                     self._group_commit.request(log)
 
+    def expire_producers_after(self, idle_ms: int) -> None:
+        """How long the logs remember an idle producer, from the next look on."""
+        self._environment.producer_id_expiration_ms = idle_ms
+
     def remove_expired_producers(self) -> None:
         for log in self.logs():
             with sweeping("the expiry of producers in", log.topic_partition):
@@ -462,7 +467,7 @@ class LogManager:
         """Close them in threads: syncing many files takes long, and syncs at the same time share
         their way to the disk. Some at a time: each that is not on disk yet has its files open."""
         logs = [log for log in self._logs.values() if log.log_directory is directory]
-        threads = self._settings.recovery_threads_per_directory
+        threads = self.recovery_threads_per_directory
         with ThreadPoolExecutor(threads, thread_name_prefix="log-close") as pool:
             for first in range(0, len(logs), CLOSED_AT_ONCE):
                 some = logs[first : first + CLOSED_AT_ONCE]

@@ -8,10 +8,11 @@ from typing import Any, get_type_hints
 import pytest
 
 import barnabas
-from barnabas.core.config import ConfigType
+from barnabas.core.config import ConfigType, Key, Update
 from barnabas.core.errors import InvalidConfig
 from barnabas.node import config_checks
 from barnabas.node.broker_config import BrokerConfig
+from barnabas.node.config_checks import without_effect
 from barnabas.node.config_keys import BROKER_KEYS
 from barnabas.node.config_keys.lookup import is_secret
 from barnabas.node.config_keys.refused import refusal
@@ -272,6 +273,16 @@ def test_settings_that_disagree_are_refused(properties: dict[str, str], hint: st
             "asks for SASL_SSL",
         ),
         ({"authorizer.class.name": "kafka.security.authorizer.AclAuthorizer"}, "everybody would be allowed"),
+        ({"super.users": "User:admin"}, "super.users is given, but this version has no authorizer"),
+        ({"ssl.client.auth": "required"}, "ssl.client.auth is given, but this version has no TLS"),
+        ({"ssl.keystore.location": "broker.p12"}, "no TLS"),
+        ({"listener.name.plaintext.ssl.keystore.location": "broker.p12"}, "no TLS"),
+        ({"sasl.enabled.mechanisms": "PLAIN"}, "no SASL"),
+        ({"listener.name.plaintext.scram-sha-256.sasl.jaas.config": "secret"}, "no SASL"),
+        ({"connections.max.reauth.ms": "1000"}, "no SASL"),
+        ({"delegation.token.secret.key": "secret"}, "no delegation tokens"),
+        ({"password.encoder.secret": "secret"}, "no encryption of settings"),
+        ({"zookeeper.ssl.keystore.location": "client.p12"}, "no TLS to ZooKeeper"),
     ],
 )
 def test_a_promise_of_security_that_cannot_be_kept_is_refused(properties: dict[str, str], hint: str) -> None:
@@ -298,6 +309,20 @@ def test_internal_topics_fit_a_small_cluster_unless_told_otherwise() -> None:
     assert load({}).transaction_min_isr(replication_factor=3) == 2
 
 
+@pytest.mark.parametrize("row", [*TLS, *SASL, *TOKENS, *AUTHORIZATION], ids=lambda row: row.name)
+def test_a_key_of_security_at_its_default_asks_for_nothing(row: Key) -> None:
+    text = row.render(row.default)
+    if text is not None:
+        load({row.name: text})
+    assert row.update is Update.READ_ONLY, "nothing would follow a change"
+
+
+def test_keys_without_effect_are_named_for_a_warning() -> None:
+    config = load({"num.io.threads": "3", "num.network.threads": "3", "num.partitions": "7"})
+    assert without_effect(config) == ["num.io.threads"], "one is at its default, one has an effect"
+
+
+@pytest.mark.usefixtures("all_protocols")
 def test_a_listener_may_have_its_own_settings() -> None:
     config = load(
         {

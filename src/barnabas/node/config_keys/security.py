@@ -2,6 +2,10 @@
 
 Any of these may stand under `listener.name.<listener>.` to hold for one listener only, and
 the SASL ones under `listener.name.<listener>.<mechanism>.` as well.
+
+There is no TLS, no SASL, no authorizer and no token here yet. A properties file that gives one of
+these keys a value other than its default asks for something that it would not get, and is refused
+(`config_checks`); so nothing of this can be changed at run time either.
 """
 
 from __future__ import annotations
@@ -20,7 +24,7 @@ from barnabas.node.config_keys.words import (
     MINUTE_MS,
     NO_EFFECT,
     PASSWORD,
-    PER_BROKER,
+    READ_ONLY,
     SECOND_MS,
     SHORT,
     STRING,
@@ -41,7 +45,7 @@ AUTHORIZATION = (
     ),
     Key(
         "principal.builder.class", CLASS,
-        "org.apache.kafka.common.security.authenticator.DefaultKafkaPrincipalBuilder", None, PER_BROKER,
+        "org.apache.kafka.common.security.authenticator.DefaultKafkaPrincipalBuilder", None, READ_ONLY,
         NO_EFFECT + "The principal is the authenticated user, or the name in the client's certificate.",
     ),
     Key(
@@ -56,7 +60,7 @@ AUTHORIZATION = (
 
 TLS = (
     Key(
-        "ssl.client.auth", STRING, "none", one_of("required", "requested", "none"), PER_BROKER,
+        "ssl.client.auth", STRING, "none", one_of("required", "requested", "none"), READ_ONLY,
         "Whether clients must show a certificate, may show one, or are not asked.",
     ),
     Key(
@@ -64,60 +68,60 @@ TLS = (
         doc="Rules that turn the name in a client's certificate into a user.",
     ),
     Key(
-        "ssl.protocol", STRING, "TLSv1.3", None, PER_BROKER,
+        "ssl.protocol", STRING, "TLSv1.3", None, READ_ONLY,
         "The protocol that negotiation starts from.",
     ),
     Key(
-        "ssl.enabled.protocols", LIST, ("TLSv1.2", "TLSv1.3"), one_of("TLSv1.2", "TLSv1.3"), PER_BROKER,
+        "ssl.enabled.protocols", LIST, ("TLSv1.2", "TLSv1.3"), one_of("TLSv1.2", "TLSv1.3"), READ_ONLY,
         "The protocols that may be agreed on.",
     ),
     Key(
-        "ssl.cipher.suites", LIST, (), None, PER_BROKER,
+        "ssl.cipher.suites", LIST, (), None, READ_ONLY,
         "The cipher suites that may be agreed on; empty leaves it to the TLS library.",
     ),
     Key(
-        "ssl.keystore.type", STRING, "JKS", None, PER_BROKER,
+        "ssl.keystore.type", STRING, "JKS", None, READ_ONLY,
         "The format of the key store: PEM or PKCS12. Java's own JKS, the default in Kafka, cannot be"
         " read here.",
     ),
     Key(
-        "ssl.keystore.location", STRING, None, None, PER_BROKER,
+        "ssl.keystore.location", STRING, None, None, READ_ONLY,
         "The file with the broker's key and certificate.",
     ),
     Key(
-        "ssl.keystore.password", PASSWORD, None, None, PER_BROKER,
+        "ssl.keystore.password", PASSWORD, None, None, READ_ONLY,
         "The password of that file.",
     ),
     Key(
-        "ssl.key.password", PASSWORD, None, None, PER_BROKER,
+        "ssl.key.password", PASSWORD, None, None, READ_ONLY,
         "The password of the private key.",
     ),
     Key(
-        "ssl.keystore.key", PASSWORD, None, None, PER_BROKER,
+        "ssl.keystore.key", PASSWORD, None, None, READ_ONLY,
         "The private key itself, as PEM text.",
     ),
     Key(
-        "ssl.keystore.certificate.chain", PASSWORD, None, None, PER_BROKER,
+        "ssl.keystore.certificate.chain", PASSWORD, None, None, READ_ONLY,
         "The certificate chain itself, as PEM text.",
     ),
     Key(
-        "ssl.truststore.type", STRING, "JKS", None, PER_BROKER,
+        "ssl.truststore.type", STRING, "JKS", None, READ_ONLY,
         "The format of the trust store.",
     ),
     Key(
-        "ssl.truststore.location", STRING, None, None, PER_BROKER,
+        "ssl.truststore.location", STRING, None, None, READ_ONLY,
         "The file with the certificates that peers are checked against.",
     ),
     Key(
-        "ssl.truststore.password", PASSWORD, None, None, PER_BROKER,
+        "ssl.truststore.password", PASSWORD, None, None, READ_ONLY,
         "The password of that file.",
     ),
     Key(
-        "ssl.truststore.certificates", PASSWORD, None, None, PER_BROKER,
+        "ssl.truststore.certificates", PASSWORD, None, None, READ_ONLY,
         "The trusted certificates themselves, as PEM text.",
     ),
     Key(
-        "ssl.endpoint.identification.algorithm", STRING, "https", None, PER_BROKER,
+        "ssl.endpoint.identification.algorithm", STRING, "https", None, READ_ONLY,
         "How another broker's host name is checked; empty does not check it.",
     ),
     Key(
@@ -128,33 +132,33 @@ TLS = (
         "ssl.allow.san.changes", BOOLEAN, False,
         doc="Whether a new certificate, put in place at run time, may lack alternative names of the old one.",
     ),
-    Key("ssl.provider", STRING, None, None, PER_BROKER, NO_EFFECT + "It names a Java provider."),
+    Key("ssl.provider", STRING, None, None, READ_ONLY, NO_EFFECT + "It names a Java provider."),
     Key(
-        "ssl.keymanager.algorithm", STRING, "SunX509", None, PER_BROKER,
+        "ssl.keymanager.algorithm", STRING, "SunX509", None, READ_ONLY,
         NO_EFFECT + "It names a Java algorithm.",
     ),
     Key(
-        "ssl.trustmanager.algorithm", STRING, "PKIX", None, PER_BROKER,
+        "ssl.trustmanager.algorithm", STRING, "PKIX", None, READ_ONLY,
         NO_EFFECT + "It names a Java algorithm.",
     ),
     Key(
-        "ssl.secure.random.implementation", STRING, None, None, PER_BROKER,
+        "ssl.secure.random.implementation", STRING, None, None, READ_ONLY,
         NO_EFFECT + "It names a Java implementation.",
     ),
-    Key("ssl.engine.factory.class", CLASS, None, None, PER_BROKER, NO_EFFECT + "It names a Java class."),
+    Key("ssl.engine.factory.class", CLASS, None, None, READ_ONLY, NO_EFFECT + "It names a Java class."),
 )  # fmt: skip
 
 SASL = (
     Key(
-        "sasl.enabled.mechanisms", LIST, ("GSSAPI",), None, PER_BROKER,
+        "sasl.enabled.mechanisms", LIST, ("GSSAPI",), None, READ_ONLY,
         "The mechanisms that clients may authenticate by: PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER.",
     ),
     Key(
-        "sasl.mechanism.inter.broker.protocol", STRING, "GSSAPI", None, PER_BROKER,
+        "sasl.mechanism.inter.broker.protocol", STRING, "GSSAPI", None, READ_ONLY,
         "The mechanism between brokers.",
     ),
     Key(
-        "sasl.jaas.config", PASSWORD, None, None, PER_BROKER,
+        "sasl.jaas.config", PASSWORD, None, None, READ_ONLY,
         "Users and passwords in Java's JAAS form, usually one per listener and mechanism.",
     ),
     Key(
@@ -166,19 +170,19 @@ SASL = (
     Key("sasl.login.class", CLASS, None, doc=NO_EFFECT + "It names a Java class."),
     Key("sasl.login.callback.handler.class", CLASS, None, doc=NO_EFFECT + "It names a Java class."),
     Key(
-        "sasl.login.refresh.window.factor", DOUBLE, 0.8, None, PER_BROKER,
+        "sasl.login.refresh.window.factor", DOUBLE, 0.8, None, READ_ONLY,
         "How much of a token's life passes before it is renewed.",
     ),
     Key(
-        "sasl.login.refresh.window.jitter", DOUBLE, 0.05, None, PER_BROKER,
+        "sasl.login.refresh.window.jitter", DOUBLE, 0.05, None, READ_ONLY,
         "The random share added to that.",
     ),
     Key(
-        "sasl.login.refresh.min.period.seconds", SHORT, 60, None, PER_BROKER,
+        "sasl.login.refresh.min.period.seconds", SHORT, 60, None, READ_ONLY,
         "The shortest time between renewals of a token.",
     ),
     Key(
-        "sasl.login.refresh.buffer.seconds", SHORT, 300, None, PER_BROKER,
+        "sasl.login.refresh.buffer.seconds", SHORT, 300, None, READ_ONLY,
         "How long before its end a token is renewed at the latest.",
     ),
     Key(
@@ -218,24 +222,24 @@ SASL = (
         doc="Whether client id and secret are URL-encoded for the token server.",
     ),
     Key(
-        "sasl.kerberos.principal.to.local.rules", LIST, ("DEFAULT",), None, PER_BROKER,
+        "sasl.kerberos.principal.to.local.rules", LIST, ("DEFAULT",), None, READ_ONLY,
         NO_EFFECT + "Kerberos (GSSAPI) is not offered.",
     ),
-    Key("sasl.kerberos.service.name", STRING, None, None, PER_BROKER, NO_EFFECT + "Kerberos is not offered."),
+    Key("sasl.kerberos.service.name", STRING, None, None, READ_ONLY, NO_EFFECT + "Kerberos is not offered."),
     Key(
-        "sasl.kerberos.kinit.cmd", STRING, "/usr/bin/kinit", None, PER_BROKER,
+        "sasl.kerberos.kinit.cmd", STRING, "/usr/bin/kinit", None, READ_ONLY,
         NO_EFFECT + "Kerberos is not offered.",
     ),
     Key(
-        "sasl.kerberos.ticket.renew.window.factor", DOUBLE, 0.8, None, PER_BROKER,
+        "sasl.kerberos.ticket.renew.window.factor", DOUBLE, 0.8, None, READ_ONLY,
         NO_EFFECT + "Kerberos is not offered.",
     ),
     Key(
-        "sasl.kerberos.ticket.renew.jitter", DOUBLE, 0.05, None, PER_BROKER,
+        "sasl.kerberos.ticket.renew.jitter", DOUBLE, 0.05, None, READ_ONLY,
         NO_EFFECT + "Kerberos is not offered.",
     ),
     Key(
-        "sasl.kerberos.min.time.before.relogin", LONG, MINUTE_MS, None, PER_BROKER,
+        "sasl.kerberos.min.time.before.relogin", LONG, MINUTE_MS, None, READ_ONLY,
         NO_EFFECT + "Kerberos is not offered.",
     ),
 )  # fmt: skip

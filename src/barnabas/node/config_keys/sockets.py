@@ -12,7 +12,7 @@ from barnabas.node.config_keys.words import (
     MIB,
     MINUTE_MS,
     NO_EFFECT,
-    PER_BROKER,
+    READ_ONLY,
     SECOND_MS,
     STRING,
 )
@@ -21,20 +21,23 @@ SECURITY_PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 
 LISTENERS = (
     Key(
-        "listeners", STRING, "PLAINTEXT://127.0.0.1:9092", None, PER_BROKER,
+        "listeners", STRING, "PLAINTEXT://127.0.0.1:9092", None, READ_ONLY,
         "Where to listen: NAME://HOST:PORT, several separated by commas. An empty host is every interface,"
         " an IPv6 host stands in brackets, port 0 takes a free one. Apache Kafka listens on every interface"
-        " by default; this broker keeps to the loopback until told otherwise.",
+        " by default; this broker keeps to the loopback until told otherwise. Apache Kafka can change"
+        " it while it runs; here it holds from the next start.",
     ),
     Key(
-        "advertised.listeners", STRING, None, None, PER_BROKER,
+        "advertised.listeners", STRING, None, None, READ_ONLY,
         "The addresses that clients are told. A listener that is not named here is advertised with the"
-        " address on which the client arrived, which is right for containers and proxies too.",
+        " address on which the client arrived, which is right for containers and proxies too. Apache"
+        " Kafka can change it while it runs; here it holds from the next start.",
     ),
     Key(
         "listener.security.protocol.map", STRING,
-        ",".join(f"{name}:{name}" for name in SECURITY_PROTOCOLS), None, PER_BROKER,
-        "The security protocol of each listener name: NAME:PROTOCOL, separated by commas.",
+        ",".join(f"{name}:{name}" for name in SECURITY_PROTOCOLS), None, READ_ONLY,
+        "The security protocol of each listener name: NAME:PROTOCOL, separated by commas. Apache Kafka can"
+        " change it while it runs; here it holds from the next start.",
     ),
     Key(
         "inter.broker.listener.name", STRING, None,
