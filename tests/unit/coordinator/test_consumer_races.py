@@ -3,8 +3,11 @@ while their group is converted, metadata that is not there yet."""
 
 from __future__ import annotations
 
+import pytest
+
 from barnabas.coordinator.group.migration import MigrationPolicy
 from barnabas.core.errors import (
+    GroupIdNotFound,
     GroupMaxSizeReached,
     NotEnoughReplicas,
     RebalanceInProgress,
@@ -82,6 +85,15 @@ def test_a_classic_member_that_asked_for_its_assignment_stays() -> None:
         groups.advance(10_000)
         assert groups.beat("new", 2, instance="i").error_code == 0
         assert groups.heartbeat(member, 2) == 0
+
+
+@pytest.mark.parametrize("policy", [MigrationPolicy.DISABLED, MigrationPolicy.DOWNGRADE])
+def test_without_a_policy_a_group_with_members_is_not_upgraded(policy: MigrationPolicy) -> None:
+    groups = Groups(migration_policy=policy)
+    groups.topics.put("t", 4)
+    (member,), generation = groups.stable_group(1, protocols=subscription("t"))
+    assert groups.beat("new", 0, topics=["t"]).error_code == GroupIdNotFound.code
+    assert groups.heartbeat(member, generation) == 0
 
 
 # Writes that fail
