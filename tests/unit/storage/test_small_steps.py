@@ -8,15 +8,17 @@ import pytest
 
 from barnabas.core.errors import CorruptMessage, KafkaStorageError
 from barnabas.storage.checkpoint_write import CheckpointWrite
+from barnabas.storage.cleaner.cleanable import log_to_clean
 from barnabas.storage.directory_properties import CLEAN_SHUTDOWN
 from barnabas.storage.environment import LogDirectory
 from barnabas.storage.files import RealFiles
 from barnabas.storage.group_commit import GroupCommit
 from barnabas.storage.names import LOG
-from barnabas.storage.offset_index import RELATIVE_OFFSET_MAX
+from barnabas.storage.offset_index import RELATIVE_OFFSET_MAX, OffsetIndex
 from barnabas.storage.transaction_index import AbortedTransactionEntry, TransactionIndex
 from barnabas.testing.files import PowerCutFiles
 from tests.support.background import ManualBackground
+from tests.unit.storage.cleaner.support import compact, put, settle
 from tests.unit.storage.support import NOW_MS, Bench, batch, end_transaction, produce, read_batches
 from tests.unit.storage.test_log_manager import Broker, partition
 
@@ -150,3 +152,84 @@ def test_epochs_that_begin_where_the_log_ends_are_not_taken_from_the_file(bench:
     log.close()
     (Path(bench.directory) / "leader-epoch-checkpoint").write_text("0\n3\n0 0\n5 10\n6 12\n")
     assert bench.open(is_clean=True).leader_epochs.entries == [(0, 0)]
+
+
+def test_recovery_trusts_what_it_read_no_more_than_before(bench: Bench) -> None:
+    """What was read may be in memory alone: only a flush moves the recovery point."""
+    log = bench.open()
+    produce(log, 4)
+    log.release()
+    again = bench.open(recovery_point=0)
+    assert (again.log_end_offset, again.recovery_point) == (4, 0)
+    assert again.plan_flush() is not None
+
+
+def test_nothing_of_an_open_transaction_is_cleaned(tmp_path: Path) -> None:
+    bench = Bench(str(tmp_path), cleanup_policy=("compact",))
+    log = bench.open()
+    put(log, ("a", "1"))
+    log.roll()
+    put(log, ("b", "2"), producer_id=3, producer_epoch=0, base_sequence=0, is_transactional=True)
+    settle(log)
+    target = log_to_clean(log, None, NOW_MS)
+    assert target.first_uncleanable_offset == log.last_stable_offset == 1
+
+
+def test_compaction_keeps_the_snapshot_at_the_start_of_what_it_wrote(tmp_path: Path) -> None:
+    bench = Bench(str(tmp_path), segment_bytes=300, cleanup_policy=("compact",))
+    log = bench.open()
+    for number in range(6):
+        put(log, (f"key-{number}", "x" * 150))
+    settle(log)
+    compact(bench, log)
+    starts = [segment.base_offset for segment in log.segments if segment.base_offset]
+    assert len(starts) > 3
+    assert [int(name[:20]) for name in bench.names(".snapshot")] == starts
+
+
+def test_a_snapshot_from_before_the_log_says_nothing(tmp_path: Path) -> None:
+    bench = Bench(str(tmp_path))
+    log = bench.open()
+    produce(log, 2, producer_id=5, producer_epoch=0, base_sequence=0)
+    log.roll()
+    produce(log, 2)
+    log.roll()
+    produce(log, 2)
+    log.advance_high_watermark(6)
+    log.maybe_increment_log_start_offset(4, "test")
+    log.flush()
+    assert log.delete_old_segments() == 2
+    log.release()
+    directory = Path(bench.directory)
+    (directory / f"{4:020d}.snapshot").rename(directory / f"{2:020d}.snapshot")
+    assert bench.open(log_start_offset=4).active_producers() == []
+
+
+def test_producers_that_expired_while_the_broker_was_down_do_not_come_back(bench: Bench) -> None:
+    log = bench.open()
+    produce(log, 2, producer_id=5, producer_epoch=0, base_sequence=0)
+    log.close()
+    bench.clock.advance(bench.environment.producer_id_expiration_ms + 1)
+    assert bench.open(is_clean=True).active_producers() == []
+
+
+def test_an_upper_bound_is_the_first_entry_at_the_position(tmp_path: Path) -> None:
+    index = OffsetIndex(RealFiles(), str(tmp_path / "0.index"), 0)
+    for number in (1, 2, 3):
+        index.append(10 * number, 100 * number)
+    assert [index.offset_after(position) for position in (0, 100, 101, 300, 301)] == [10, 10, 20, 30, None]
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_what_a_clean_end_leaves_has_its_names_on_disk(seed: int) -> None:
+    files = PowerCutFiles(seed)
+    files.make_directory("/disk")
+    files.sync_directory("")
+    bench = Bench("/disk", files)
+    log = bench.open()
+    produce(log, 2)
+    log.flush()
+    log.close()
+    files.cut_power()
+    assert bench.names(".snapshot") == [f"{2:020d}.snapshot"]
+    assert bench.names(".index") == [f"{0:020d}.index"]
