@@ -233,3 +233,17 @@ def test_what_a_clean_end_leaves_has_its_names_on_disk(seed: int) -> None:
     files.cut_power()
     assert bench.names(".snapshot") == [f"{2:020d}.snapshot"]
     assert bench.names(".index") == [f"{0:020d}.index"]
+
+
+def test_a_cut_is_on_disk_before_a_new_segment_has_a_name() -> None:
+    files = disk()
+    bench = Bench("/disk", files)
+    log = bench.open()
+    produce(log, 2)
+    produce(log, 2)
+    assert log.truncate_to(2, is_sync_deferred=True)
+    happened: list[tuple[str, str]] = []
+    files.before = lambda operation, path: happened.append((operation, path[-4:]))
+    log.roll()
+    assert log.unsynced_cut is None
+    assert happened.index(("sync", LOG)) < happened.index(("open", LOG))
