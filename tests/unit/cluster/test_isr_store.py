@@ -150,3 +150,13 @@ async def test_a_failed_log_directory_is_reported(znodes: Coordination) -> None:
     (name,) = await znodes.children(LogDirEventZnode.PARENT)
     data, _ = await znodes.get(f"{LogDirEventZnode.PARENT}/{name}")
     assert LogDirEventZnode.decode(data) == 3
+
+
+async def test_the_same_isr_that_somebody_wrote_later_is_not_our_own_write(znodes: Coordination) -> None:
+    """The controller changed the state and changed it back: its versions are not those that we know."""
+    path = PartitionStateZnode.path(*ZERO)
+    wanted = STATE._replace(isr=(1, 2))
+    await znodes.set(path, b"of the controller")
+    await znodes.set(path, PartitionStateZnode.encode(wanted))
+    with pytest.raises(BadVersion):
+        await Rig(znodes).store.write(ZERO, wanted)

@@ -196,3 +196,26 @@ async def test_a_registration_of_a_session_that_is_gone_is_made_again(
     registered = await asyncio.wait_for(registration.register(BROKER), 5)
     _, stat = await znodes.get("/brokers/ids/1")
     assert (registered.epoch, stat.ephemeral_owner) == (stat.czxid, znodes.session_id)
+
+
+async def test_a_registration_whose_answer_was_lost_is_not_made_again(
+    znodes: EmbeddedSession, clock: ManualClock, scheduler: ManualScheduler
+) -> None:
+    """The controller has seen it by then: another epoch would be a broker that was gone in between."""
+    await make_persistent_paths(znodes)
+    registration = Registration(LosingReplies(znodes, losses=1), clock, scheduler)  # type: ignore[arg-type]
+    task = asyncio.create_task(registration.register(BROKER))
+    await settle()
+    _, first = await znodes.get("/brokers/ids/1")
+    clock.advance(ms=100)
+    scheduler.run_due()
+    assert (await task).epoch == first.czxid
+
+
+async def test_the_presence_of_another_session_is_left_to_it(
+    registration: Registration, store: EmbeddedStore, znodes: EmbeddedSession
+) -> None:
+    other = store.connect()
+    await other.create("/brokers/ids/1", b"{}", ephemeral=True)
+    await registration.unregister(1)
+    assert await znodes.exists("/brokers/ids/1") is not None

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from barnabas.cluster.coordination import Check, Create
+from barnabas.cluster.coordination import Check, Create, Stat
 from barnabas.cluster.embedded import EmbeddedSession, EmbeddedStore
 from barnabas.cluster.registration import make_persistent_paths
 from barnabas.cluster.topics import (
@@ -162,3 +162,19 @@ async def test_a_topic_of_no_partitions_is_read(znodes: EmbeddedSession) -> None
     await znodes.multi([Create("/brokers/topics/empty", b'{"version":1,"partitions":{}}')])
     found = await read_topics(znodes)
     assert found["empty"].info.assignment == {}
+
+
+async def test_a_block_of_producer_ids_that_another_broker_took_first_is_not_handed_out(
+    store: EmbeddedStore, znodes: EmbeddedSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other, taken = store.connect(), []
+    write = znodes.set
+
+    async def late(path: str, data: bytes, version: int) -> Stat:
+        if not taken:
+            taken.append(await allocate_producer_ids(other, 2))
+        return await write(path, data, version)
+
+    monkeypatch.setattr(znodes, "set", late)
+    own = await allocate_producer_ids(znodes, 1)
+    assert taken[0].last < own.first

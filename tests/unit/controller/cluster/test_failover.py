@@ -21,12 +21,13 @@ from barnabas.controller.cluster.partition_states import PartitionStatus
 from barnabas.controller.cluster.replica_states import PartitionReplica, ReplicaStatus
 from barnabas.controller.cluster.store import ControllerStore, Written
 from barnabas.controller.cluster.term import Term
-from barnabas.core.errors import NotController
+from barnabas.core.errors import NotController, StaleControllerEpoch
 from barnabas.core.ids import TopicPartition
 from barnabas.core.metrics import render_prometheus
 from barnabas.protocol.messages.leader_and_isr import LeaderAndIsrRequest
 from barnabas.protocol.messages.update_metadata import UpdateMetadataRequest
-from tests.unit.controller.cluster.support import Cluster
+from barnabas.protocol.schema import Message
+from tests.unit.controller.cluster.support import Cluster, ScriptedChannel
 
 T0 = TopicPartition("t", 0)
 T1 = TopicPartition("t", 1)
@@ -325,3 +326,61 @@ async def test_the_figures_of_the_controller(cluster: Cluster) -> None:
     await cluster.kill(3)
     assert "kafka_controller_offline_partitions_count 2" in render_prometheus(cluster.active.metrics)
     assert "kafka_controller_active_controller_count 0" in render_prometheus((await cluster.up(2)).metrics)
+
+
+async def test_events_of_a_term_that_is_over_are_not_processed(cluster: Cluster) -> None:
+    """They were queued before the controller found out that there is a later one."""
+    term = cluster.term
+    processed: list[str] = []
+
+    async def stale() -> None:
+        raise StaleControllerEpoch("another controller has been elected")
+
+    async def late() -> None:
+        processed.append("late")
+
+    term._enqueue("finds out", stale)
+    term._enqueue("comes after", late)
+    await cluster.settle()
+    assert cluster.active.controller.term is not term
+    assert processed == []
+
+
+async def test_who_waits_for_the_controller_is_answered_when_its_session_is_over(cluster: Cluster) -> None:
+    """Whatever the event at hand waits for."""
+    controller = cluster.active.controller
+    never = asyncio.Event()
+
+    async def hang() -> None:
+        await never.wait()
+
+    controller.events.put("hangs", hang)
+    asked = asyncio.ensure_future(controller.list_partition_reassignments())
+    for _ in range(5):
+        await asyncio.sleep(0)
+    controller.session_expired()
+    async with asyncio.timeout(5):
+        with pytest.raises(NotController):
+            await asked
+    never.set()
+
+
+async def test_a_connection_that_failed_is_not_used_again(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    channels: list[ScriptedChannel] = []
+    send = ScriptedChannel.send
+
+    async def noted(channel: ScriptedChannel, request: Message, response_class: type[Message]) -> Message:
+        channels.append(channel)
+        return await send(channel, request, response_class)
+
+    monkeypatch.setattr(ScriptedChannel, "send", noted)
+    cluster.brokers[2].is_reachable = False
+    await cluster.create("t", {0: [2]})
+    cluster.brokers[2].is_reachable = True
+    await cluster.advance(ms=100)
+    assert cluster.brokers[2].roles[T0].leader == 2
+    used = [each for each in channels if each._broker.id == 2]
+    assert used[0].is_closed
+    assert used[-1] is not used[0]

@@ -8,7 +8,7 @@ import pytest
 
 from barnabas.cluster.coordination import Operation, Result, SetData
 from barnabas.cluster.notification_znodes import DeleteTopicsZnode, IsrChangeZnode, ReassignPartitionsZnode
-from barnabas.cluster.topics import read_topic
+from barnabas.cluster.topics import add_partitions, read_topic
 from barnabas.cluster.znodes import PartitionState, PartitionStateZnode, ReplicaAssignment, TopicZnode
 from barnabas.core.errors import (
     InvalidReplicaAssignment,
@@ -209,8 +209,6 @@ async def test_a_topic_that_moves_is_deleted_afterwards(cluster: Cluster) -> Non
 
 async def test_partitions_added_meanwhile_do_not_get_lost(cluster: Cluster) -> None:
     """The controller changes the topic's node as it stands, not as it remembers it."""
-    from barnabas.cluster.topics import add_partitions
-
     await cluster.create("t", {0: [2, 3]})
     await add_partitions(cluster.admin, "t", {1: [3, 2]}, {})
     await cluster.active.controller.alter_partition_reassignments({T0: [3]})
@@ -379,3 +377,25 @@ async def test_a_move_to_brokers_that_are_gone_is_not_over(cluster: Cluster) -> 
     await cluster.settle()
     assert (await cluster.state("t")).leader == 4
     assert cluster.brokers[2].deleted == {T0}
+
+
+async def test_partitions_that_the_controller_has_not_heard_of_are_kept(cluster: Cluster) -> None:
+    await cluster.create("t", {0: [2, 3]})
+    cluster.members[1].session.watches.clear()
+    await add_partitions(cluster.admin, "t", {1: [3, 2]}, {})
+    await cluster.active.controller.alter_partition_reassignments({T0: [3]})
+    await cluster.settle()
+    assert (await assignment(cluster, partition=1)).replicas == (3, 2)
+
+
+async def test_the_balance_of_leaders_leaves_a_partition_alone_that_moves(cluster: Cluster) -> None:
+    await four(cluster)
+    await cluster.create("t", {0: [2, 3]})
+    await cluster.active.controller.alter_partition_reassignments({T0: [4, 3]})
+    await cluster.settle()
+    await cluster.up(5)
+    await cluster.active.controller.alter_partition_reassignments({T0: [4, 5]})
+    await cluster.settle()
+    await catch_up(cluster, 2, 3, 4)
+    await cluster.advance(ms=5_000)
+    assert (await cluster.state("t")).leader == 2

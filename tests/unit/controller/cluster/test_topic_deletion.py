@@ -276,3 +276,17 @@ async def test_a_new_controller_begins_no_deletion_that_cannot_end(cluster: Clus
     await cluster.settle()
     assert deletions(2) == deletions(3) == [T0]
     await assert_gone(cluster, "t")
+
+
+async def test_a_replica_that_was_deleted_is_not_made_again_by_the_deletion_of_another(
+    cluster: Cluster,
+) -> None:
+    """When the last broker comes back, the others hear nothing more of the partition."""
+    await cluster.create("t", {0: [2, 3]})
+    await cluster.kill(3)
+    await cluster.delete("t")
+    assert T0 not in cluster.brokers[2].roles
+    await cluster.up(3)
+    await cluster.settle()
+    assert T0 not in cluster.brokers[2].roles
+    assert T0 not in cluster.brokers[3].roles
