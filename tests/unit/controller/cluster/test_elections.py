@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextlib import AsyncExitStack
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from barnabas.cluster.znodes import PartitionState, PartitionStateZnode
 from barnabas.controller.cluster.leader_selection import RECOVERING
 from barnabas.controller.cluster.partition_machine import Election
 from barnabas.controller.cluster.settings import ControllerSettings
+from barnabas.controller.cluster.store import ControllerStore, Written
 from barnabas.controller.config_changes import Change
 from barnabas.controller.configs import ConfigResource
 from barnabas.core.errors import (
@@ -233,3 +235,22 @@ async def test_a_topic_that_disappears_is_forgotten(cluster: Cluster) -> None:
         await cluster.admin.delete(gone)
     await cluster.settle()
     assert "t" not in cluster.term.context.assignments
+
+
+async def test_an_election_goes_on_however_often_a_leader_writes_in_between(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await cluster.create("t", {0: [2, 3, 1]})
+    update_states = ControllerStore.update_states
+    writes = [(2, 3, 1), (2, 3), (2, 3, 1)]
+
+    async def interrupted(store: ControllerStore, states: Mapping[TopicPartition, PartitionState]) -> Written:
+        if states and writes:
+            state = await cluster.state("t")
+            await set_partition_state(cluster.admin, "t", 0, state._replace(isr=writes.pop()))
+        return await update_states(store, states)
+
+    monkeypatch.setattr(ControllerStore, "update_states", interrupted)
+    await cluster.kill(2)
+    assert not writes
+    assert (await cluster.state("t")).leader == 3

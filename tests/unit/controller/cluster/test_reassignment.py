@@ -396,6 +396,6 @@ async def test_the_balance_of_leaders_leaves_a_partition_alone_that_moves(cluste
     await cluster.up(5)
     await cluster.active.controller.alter_partition_reassignments({T0: [4, 5]})
     await cluster.settle()
-    await catch_up(cluster, 2, 3, 4)
+    await catch_up(cluster, 2, 3, 4, notify=True)
     await cluster.advance(ms=5_000)
     assert (await cluster.state("t")).leader == 2
