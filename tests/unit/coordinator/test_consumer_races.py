@@ -91,9 +91,11 @@ def test_a_classic_member_that_asked_for_its_assignment_stays() -> None:
 def test_without_a_policy_a_group_with_members_is_not_upgraded(policy: MigrationPolicy) -> None:
     groups = Groups(migration_policy=policy)
     groups.topics.put("t", 4)
-    (member,), generation = groups.stable_group(1, protocols=subscription("t"))
+    member, _ = groups.enter(protocols=subscription("t"))
+    groups.advance(3_000)
+    assert groups.sync(member, 1, {member: assigned(0, 1, 2, 3)}).error_code == 0
     assert groups.beat("new", 0, topics=["t"]).error_code == GroupIdNotFound.code
-    assert groups.heartbeat(member, generation) == 0
+    assert groups.heartbeat(member, 1) == 0
 
 
 # Writes that fail
