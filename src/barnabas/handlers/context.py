@@ -76,6 +76,7 @@ class RequestContext:
         "api_version",
         "broker",
         "client_id",
+        "converted",
         "correlation_id",
         "exchange",
         "keeps_records",
@@ -101,6 +102,7 @@ class RequestContext:
         self.started_ms = started_ms
         self.local_end_ms = 0.0
         self.keeps_records = False
+        self.converted: dict[int, Any] | None = None
         self._finisher = finisher
         self._turn_ms = started_ms
 

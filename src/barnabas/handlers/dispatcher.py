@@ -158,7 +158,7 @@ class Binding:
         except Exception as error:  # noqa: BLE001 - errors become answers
             self.fail(context, error)
         else:
-            self.finish(context, response)
+            self._finish_work(context, response)
 
     def finish_in_slices(
         self, context: RequestContext, work: Work, waits: Callable[[], None] | None = None

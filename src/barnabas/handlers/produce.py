@@ -34,6 +34,12 @@ from barnabas.core.errors import (
 from barnabas.core.ids import INTERNAL_TOPICS
 from barnabas.handlers.context import RequestContext
 from barnabas.handlers.leader_hints import add_leader_hints
+from barnabas.handlers.old_producers import (
+    VERSION_WITH_BATCHES,
+    convert_in_a_thread,
+    converted,
+    is_long_conversion,
+)
 from barnabas.handlers.registry import Api
 from barnabas.handlers.topic_ids import topic_name
 from barnabas.handlers.transactional_produce import Admission, admit_transactional, keep_records
@@ -48,7 +54,6 @@ from barnabas.protocol.messages.produce import (
 )
 from barnabas.records.batch import ATTRIBUTES_AT, CODEC_MASK, MAGIC, MAGIC_AT, TRANSACTIONAL_FLAG
 from barnabas.records.compression import Codec
-from barnabas.records.legacy import convert_up
 from barnabas.records.validation import is_one_batch
 from barnabas.replication.delayed_produce import PendingAck
 from barnabas.replication.partition import Partition
@@ -90,12 +95,19 @@ class _Outcome:
 
 
 def handle_produce(request: ProduceRequest, context: RequestContext) -> None:
-    if request.transactional_id is None:
+    if context.api_version < VERSION_WITH_BATCHES and is_long_conversion(request):
+        context.answer_with(_convert_and_append(request, context))
+    elif request.transactional_id is None:
         _append_and_answer(request, context, None)
     else:
         admit_transactional(
             request, context, lambda admission: _append_and_answer(request, context, admission)
         )
+
+
+async def _convert_and_append(request: ProduceRequest, context: RequestContext) -> None:
+    await convert_in_a_thread(request, context)
+    _append_and_answer(request, context, None)
 
 
 def _append_and_answer(request: ProduceRequest, context: RequestContext, admission: Admission | None) -> None:
@@ -226,21 +238,23 @@ def _append(
     if admission is not None:
         admission.check(partition.topic_partition, records)
     if context.api_version < 7:
-        records = _from_old_producer(records, context.api_version, partition)
+        records = _from_old_producer(data, records, context, partition)
     return partition, partition.append(records, required_acks)
 
 
-def _from_old_producer(records: memoryview, version: int, partition: Partition) -> memoryview:
+def _from_old_producer(
+    data: PartitionProduceData, records: memoryview, context: RequestContext, partition: Partition
+) -> memoryview:
     """Consumers as old as this producer may not know zstd; before v3 it knew no batches either."""
     if not records:
         return records
     if len(records) <= MAGIC_AT:
         raise CorruptMessage("the records are cut short")
     if records[MAGIC_AT] < MAGIC:
-        if version >= 3:
-            raise InvalidRecord(f"Produce version {version} takes record batches of magic 2 only")
+        if context.api_version >= VERSION_WITH_BATCHES:
+            raise InvalidRecord(f"Produce version {context.api_version} takes record batches of magic 2 only")
         partition.metrics.produce_conversions.value += 1
-        return memoryview(convert_up(records))
+        return converted(data, context)
     if len(records) > ATTRIBUTES_AT + 1 and records[ATTRIBUTES_AT + 1] & CODEC_MASK == Codec.ZSTD:
         raise UnsupportedCompressionType("zstd needs Produce version 7 or later")
     return records

@@ -81,3 +81,21 @@ def test_messages_of_an_old_producer_are_stored_in_the_present_format(
     answer = connection.ask(FETCH, 4, fetch_body(topic, 0))
     assert answer.rest[-len(batch([b"old"])) :][MAGIC_AT] == 2
     assert b"old" in answer.rest
+
+
+@pytest.mark.parametrize("version", [0, 2])
+def test_many_messages_of_an_old_producer_are_answered_in_their_turn(
+    connection: WireConnection, version: int
+) -> None:
+    """They are converted elsewhere, and the next request of the connection waits for them."""
+    topic, count = f"many-{version}", 3_000
+    assert connection.create_topic(topic) == 0
+    entry = message_set_entry(b"old", magic=1 if version == 2 else 0)
+    for messages, expected in ((entry * count, (1, 0, 0, 0)), (entry * 2, (1, 0, 0, count))):
+        data = array([struct.pack(">i", 0) + nullable_bytes(messages)])
+        body = struct.pack(">hi", -1, 1_000) + array([string(topic) + data])
+        answer = connection.ask(PRODUCE, version, body)
+        answer.number("i")
+        assert answer.string() == topic
+        assert answer.unpack("iihq") == expected
+    assert connection.latest_offset(topic) == count + 2

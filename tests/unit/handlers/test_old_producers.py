@@ -1,0 +1,67 @@
+"""Many old messages are converted away from the loop, and each partition keeps its own error."""
+
+from __future__ import annotations
+
+import threading
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from barnabas.core.errors import CorruptMessage, MessageTooLarge
+from barnabas.handlers import old_producers
+from barnabas.handlers.old_producers import convert_in_a_thread, converted, is_long_conversion
+from barnabas.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from barnabas.records.batch import RecordBatch
+from tests.support.wire import message_set_entry
+
+
+def partition(records: bytes) -> PartitionProduceData:
+    return PartitionProduceData(index=0, records=memoryview(bytearray(records)))
+
+
+def request_of(*partitions: PartitionProduceData) -> ProduceRequest:
+    return ProduceRequest(topic_data=[TopicProduceData(name="t", partition_data=list(partitions))])
+
+
+@pytest.fixture
+def context() -> Any:
+    configs = SimpleNamespace(topic_config=lambda _: SimpleNamespace(max_message_bytes=100_000))
+    return SimpleNamespace(
+        broker=SimpleNamespace(configs=configs),
+        exchange=SimpleNamespace(keep_piece=lambda piece: piece),
+        keeps_records=False,
+        converted=None,
+    )
+
+
+ONE = message_set_entry(b"v")
+
+
+def test_only_many_or_compressed_messages_leave_the_loop() -> None:
+    wrapper = bytearray(ONE)
+    wrapper[17] = 1
+    assert not is_long_conversion(request_of(partition(ONE * 10)))
+    assert is_long_conversion(request_of(partition(ONE), partition(ONE * 1_000)))
+    assert is_long_conversion(request_of(partition(bytes(wrapper))))
+    assert not is_long_conversion(request_of(PartitionProduceData(index=0, records=None), partition(b"x")))
+
+
+async def test_each_partition_has_its_own_outcome(context: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    threads = set()
+    convert = old_producers.convert_up
+
+    def watched(records: memoryview, *, limit_bytes: int) -> bytearray:
+        threads.add(threading.current_thread())
+        return convert(records, limit_bytes=limit_bytes)
+
+    monkeypatch.setattr(old_producers, "convert_up", watched)
+    good, corrupt, huge = partition(ONE * 1_000), partition(ONE * 999 + ONE[:-1]), partition(ONE * 20_000)
+    await convert_in_a_thread(request_of(good, corrupt, huge), context)
+    assert RecordBatch(converted(good, context)).record_count == 1_000
+    with pytest.raises(CorruptMessage):
+        converted(corrupt, context)
+    with pytest.raises(MessageTooLarge):
+        converted(huge, context)
+    assert threading.current_thread() not in threads
+    assert context.keeps_records, "the frame is gone when the thread reads it"
