@@ -46,6 +46,8 @@ WIDE = "wide"
 WIDE_PARTITIONS = 1_000
 TOPICS = 1_000
 TOPIC_RESOURCE = 2
+SPARE_ELEMENTS = 10
+"""For the arrays above the one that is filled, and for tagged fields."""
 QUIET_S = 0.05
 ANSWER_S_MAX = 120.0
 NAMES = ("empty", "unknown", "known")
@@ -102,7 +104,7 @@ def filled(cls: type[Message], version: int, path: Path_, count: int, names: str
                 ]
             setattr(message, field.name, value)
         elif field.kind.code or field.kind.name == "string":
-            if field.name in PLAIN:
+            if field.name in PLAIN and (PLAIN[field.name] is not None or version in field.nullable):
                 setattr(message, field.name, PLAIN[field.name])
             elif serial or path or names != "empty":
                 chosen = scalar(field.name, field.kind, names, serial)
@@ -147,7 +149,7 @@ def generic_frames(*, all_versions: bool, only: str = "") -> Iterator[Frame]:
         for version in versions:
             for path in array_paths(cls, version):
                 for names in NAMES if api.key not in NEVER_SENT else NAMES[:2]:
-                    message = filled(cls, version, path, REQUEST_ELEMENTS_MAX - len(path) + 1, names)
+                    message = filled(cls, version, path, REQUEST_ELEMENTS_MAX - SPARE_ELEMENTS, names)
                     if api.key == ApiKey.CREATE_TOPICS and not path[1:]:
                         message.timeout_ms = 0  # type: ignore[attr-defined]
                     shape = f"{'.'.join(path)}, {names}"

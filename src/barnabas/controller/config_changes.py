@@ -16,6 +16,9 @@ from barnabas.core.config import ConfigType, Definition, Update
 from barnabas.core.errors import InvalidConfig, InvalidRequest
 from barnabas.protocol.config_numbers import ConfigOperation
 
+KEYS_MAX = 1_000
+"""More than any resource has; as many may be looked at in one go."""
+
 NAMED_MAX = 100
 """Keys that a complaint names: a request may have a hundred thousand."""
 
@@ -29,8 +32,9 @@ class Change:
     value: str | None = None
 
 
-def parse_changes(changes: Iterable[tuple[str, int, str | None]]) -> list[Change]:
+def parse_changes(changes: Sequence[tuple[str, int, str | None]]) -> list[Change]:
     """Changes as a request carries them; a key may appear once, and only a deletion has no value."""
+    _refuse_too_many(len(changes))
     parsed = []
     for name, operation, value in changes:
         try:
@@ -44,6 +48,7 @@ def parse_changes(changes: Iterable[tuple[str, int, str | None]]) -> list[Change
 
 def parse_replacement(entries: Sequence[tuple[str, str | None]]) -> dict[str, str]:
     """The full set of overrides that an AlterConfigs request carries."""
+    _refuse_too_many(len(entries))
     _refuse_duplicates([name for name, _ in entries])
     _refuse_nulls([name for name, value in entries if value is None])
     return {name: value for name, value in entries if value is not None}
@@ -101,6 +106,11 @@ def _changed_list(keys: Definition, current: Mapping[str, str], change: Change) 
 
 def _words(text: str) -> list[str]:
     return [word.strip() for word in text.split(",") if word.strip()]
+
+
+def _refuse_too_many(count: int) -> None:
+    if count > KEYS_MAX:
+        raise InvalidRequest(f"{count} config keys for one resource; none has more than {KEYS_MAX}")
 
 
 def _refuse_duplicates(names: Sequence[str]) -> None:

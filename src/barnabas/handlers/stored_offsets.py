@@ -37,21 +37,18 @@ NO_OFFSET = -1
 async def commit_stored_offsets(
     request: OffsetCommitRequest, context: RequestContext
 ) -> OffsetCommitResponse:
-    return OffsetCommitResponse(
-        topics=[
-            OffsetCommitResponseTopic(
-                name=topic.name,
-                partitions=[
-                    OffsetCommitResponsePartition(
-                        partition_index=each.partition_index,
-                        error_code=await _commit(request.group_id, topic.name, each, context),
-                    )
-                    for each in topic.partitions
-                ],
+    response = OffsetCommitResponse()
+    for topic in request.topics:
+        await context.breathe()
+        partitions = [
+            OffsetCommitResponsePartition(
+                partition_index=each.partition_index,
+                error_code=await _commit(request.group_id, topic.name, each, context),
             )
-            for topic in request.topics
+            for each in topic.partitions
         ]
-    )
+        response.topics.append(OffsetCommitResponseTopic(name=topic.name, partitions=partitions))
+    return response
 
 
 async def _commit(
@@ -70,18 +67,14 @@ async def _commit(
 
 
 async def fetch_stored_offsets(request: OffsetFetchRequest, context: RequestContext) -> OffsetFetchResponse:
-    return OffsetFetchResponse(
-        topics=[
-            OffsetFetchResponseTopic(
-                name=topic.name,
-                partitions=[
-                    await _fetch(request.group_id, topic.name, index, context)
-                    for index in topic.partition_indexes
-                ],
-            )
-            for topic in request.topics or ()
+    response = OffsetFetchResponse()
+    for topic in request.topics or ():
+        await context.breathe()
+        partitions = [
+            await _fetch(request.group_id, topic.name, index, context) for index in topic.partition_indexes
         ]
-    )
+        response.topics.append(OffsetFetchResponseTopic(name=topic.name, partitions=partitions))
+    return response
 
 
 async def _fetch(group: str, topic: str, index: int, context: RequestContext) -> OffsetFetchResponsePartition:
