@@ -162,11 +162,14 @@ class Broker:
         broker_epoch = await self._register(znodes, metadata, member)
         self._exits.callback(log_manager.close, broker_epoch)
         self._exits.push_async_callback(replicas.close)
+        deleted = DeletedPartitions(znodes, is_deletion_enabled=self.config.delete_topic_enable)
+        self._exits.callback(deleted.close)
         groups = make_group_coordinator(
             self.config,
             configs,
             replicas,
             metadata,
+            deleted.find_topics,
             clock=self._clock,
             scheduler=self._scheduler,
             timer=self._timer,
@@ -177,8 +180,6 @@ class Broker:
         producer_ids = ProducerIds(lambda: allocate_producer_ids(znodes, self.broker_id))
         self._exits.push_async_callback(producer_ids.close)
         markers = LocalMarkers(replicas, groups, self._clock)
-        deleted = DeletedPartitions(znodes, is_deletion_enabled=self.config.delete_topic_enable)
-        self._exits.callback(deleted.close)
         transactions = make_transaction_coordinator(
             self.config,
             replicas,

@@ -10,6 +10,7 @@ from barnabas.coordinator.group.migration import MigrationPolicy
 from barnabas.coordinator.group.registry import GroupRegistry
 from barnabas.coordinator.group.settings import ConsumerTimes, GroupSettings
 from barnabas.coordinator.group.shard import GroupShard
+from barnabas.coordinator.group.topics import FindTopics
 from barnabas.coordinator.runtime import CoordinatorRuntime, RuntimeSettings
 from barnabas.coordinator.timers import ShardTimers
 from barnabas.core.clock import Clock
@@ -55,6 +56,7 @@ def make_group_coordinator(
     configs: ConfigRepository,
     replicas: ReplicaManager,
     metadata: MetadataCache,
+    find_topics: FindTopics,
     *,
     clock: Clock,
     scheduler: Scheduler,
@@ -66,7 +68,7 @@ def make_group_coordinator(
     settings = group_settings(config, configs)
 
     def make_shard(timers: ShardTimers) -> GroupShard:
-        return GroupShard(GroupRegistry(settings, timers, clock, randomness, metadata))
+        return GroupShard(GroupRegistry(settings, timers, clock, randomness, metadata), find_topics)
 
     runtime = CoordinatorRuntime(
         OFFSETS_TOPIC,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any
 
 from barnabas.coordinator.group.callers import Caller
@@ -11,6 +11,7 @@ from barnabas.coordinator.group.coordinator import OFFSETS_TOPIC, GroupCoordinat
 from barnabas.coordinator.group.registry import GroupRegistry
 from barnabas.coordinator.group.settings import GroupSettings
 from barnabas.coordinator.group.shard import GroupShard
+from barnabas.coordinator.group.topics import StoredIds
 from barnabas.coordinator.runtime import CoordinatorRuntime, RuntimeSettings
 from barnabas.coordinator.timers import ShardTimers
 from barnabas.core.clock import ManualClock
@@ -182,7 +183,12 @@ class Groups:
     """A coordinator of one partition; methods send requests and give their answers."""
 
     def __init__(
-        self, seed: int = 0, log: MemoryLog | None = None, topics: Table | None = None, **settings: Any
+        self,
+        seed: int = 0,
+        log: MemoryLog | None = None,
+        topics: Table | None = None,
+        stored: dict[str, Uuid | None] | None = None,
+        **settings: Any,
     ) -> None:
         self.clock = ManualClock()
         self.scheduler = ManualScheduler(self.clock)
@@ -191,6 +197,11 @@ class Groups:
         self.randomness = random.Random(seed)
         self.topics = topics or Table(self.randomness)
         self.settings = GroupSettings(**settings)
+        self.stored: dict[str, Uuid | None] = stored or {}
+        """What the store says of topics; None: it is gone."""
+        self.asked: list[set[str]] = []
+        self.unanswered: list[Callable[[StoredIds], None]] | None = None
+        """If this is a list, the store takes its time."""
         self.metrics = Metrics()
         self.runtime = CoordinatorRuntime(
             OFFSETS_TOPIC,
@@ -206,7 +217,16 @@ class Groups:
         self.elect()
 
     def _make_shard(self, timers: ShardTimers) -> GroupShard:
-        return GroupShard(GroupRegistry(self.settings, timers, self.clock, self.randomness, self.topics))
+        registry = GroupRegistry(self.settings, timers, self.clock, self.randomness, self.topics)
+        return GroupShard(registry, self._find_topics)
+
+    def _find_topics(self, names: Collection[str], found: Callable[[StoredIds], None]) -> None:
+        """Of a name that `stored` does not have nothing can be learnt."""
+        self.asked.append(set(names))
+        if self.unanswered is not None:
+            self.unanswered.append(found)
+        else:
+            found({name: self.stored[name] for name in names if name in self.stored})
 
     def elect(self, leader_epoch: int = 0) -> None:
         self.log.leader_epoch = leader_epoch

@@ -4,8 +4,12 @@ is not deleted."""
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
+from barnabas.coordinator.group import lost_topics, offset_requests
+from barnabas.coordinator.group.lost_topics import ASK_AGAIN_MS
 from barnabas.coordinator.group.offset_records import (
     OffsetAndMetadata,
     decode_value,
@@ -14,6 +18,7 @@ from barnabas.coordinator.group.offset_records import (
     pack,
 )
 from barnabas.coordinator.group.record_schemas import OffsetCommitValue
+from barnabas.coordinator.timers import RETRY_MS
 from barnabas.core.errors import NotEnoughReplicas
 from barnabas.core.ids import ZERO_UUID, Uuid
 from barnabas.protocol.messages.offset_fetch import OffsetFetchRequestGroup
@@ -109,6 +114,113 @@ def test_a_deletion_that_could_not_be_written_is_made_up_for_by_the_next_coordin
     assert after.fetch() == -1
     after.advance(2_000)
     assert Groups(log=groups.log).fetch() == -1
+
+
+# Topics that nobody has any more
+
+
+def after_a_lost_deletion(**settings: Any) -> tuple[Groups, Uuid]:
+    """The coordinator that heard of the deletion was gone before it could write anything."""
+    groups = with_offset()
+    former = groups.topics.topic("t")
+    assert former is not None
+    assert stage(groups, 1, 9, group="staged") == 0
+    groups.topics.remove("t")
+    after = Groups(log=groups.log, topics=groups.topics, **settings)
+    after.advance(1)
+    return after, former.topic_id
+
+
+def test_a_coordinator_removes_what_it_replays_of_topics_that_the_store_has_not_any_more() -> None:
+    groups, _ = after_a_lost_deletion(stored={"t": None})
+    assert groups.asked == [{"t"}]
+    for each in (groups, Groups(log=groups.log)):
+        assert (each.fetch(), everything(each)) == (-1, [])
+        assert not each.shard.offsets.is_pending("staged", "t", 0)
+        assert "g" not in each.shard.groups
+
+
+@pytest.mark.parametrize("is_the_same", [True, False])
+def test_a_topic_of_the_store_is_the_one_that_has_the_id(is_the_same: bool) -> None:
+    groups = with_offset()
+    former = groups.topics.topic("t")
+    assert former is not None
+    stored: dict[str, Uuid | None] = {"t": former.topic_id if is_the_same else OTHER}
+    after = Groups(log=groups.log, stored=stored)
+    after.advance(1)
+    assert (after.shard.offsets.get("g", "t", 0) is not None) is is_the_same
+
+
+def test_a_store_that_does_not_say_is_asked_again_and_nothing_is_removed_until_then() -> None:
+    groups, _ = after_a_lost_deletion()
+    groups.advance(ASK_AGAIN_MS)
+    assert groups.asked == [{"t"}, {"t"}]
+    assert groups.fetch() == 7
+    groups.stored["t"] = None
+    groups.advance(2 * ASK_AGAIN_MS)
+    assert groups.fetch() == -1
+    groups.advance(100 * ASK_AGAIN_MS)
+    assert len(groups.asked) == 3, "nothing is left to ask for"
+
+
+def test_a_topic_that_the_store_names_without_an_id_is_left_alone() -> None:
+    groups, _ = after_a_lost_deletion(stored={"t": ZERO_UUID})
+    assert groups.fetch() == 7
+
+
+def test_what_the_metadata_know_by_then_is_not_removed() -> None:
+    """The store was asked, and then the topic was made and an offset committed for it."""
+    groups = with_offset()
+    groups.topics.remove("t")
+    after = Groups(log=groups.log, topics=groups.topics)
+    after.unanswered = []
+    after.advance(1)
+    after.topics.put("t", 2)
+    assert after.commit(3, partition=1) == 0
+    assert after.commit(4, partition=1, group="h", retention_ms=5_000, version=4) == 0
+    after.unanswered[0]({"t": None})
+    after.advance(1)
+    assert after.shard.offsets.get("g", "t", 0) is None
+    assert (after.fetch(partition=1), after.fetch(partition=1, group="h")) == (3, 4)
+
+
+def test_an_offset_without_an_id_goes_only_with_the_name() -> None:
+    groups = with_offset()
+    assert groups.commit(4, partition=1, retention_ms=1 << 40, version=4) == 0
+    groups.topics.remove("t")
+    successor: dict[str, Uuid | None] = {"t": OTHER}
+    after = Groups(log=groups.log, stored=successor, offsets_retention_check_interval_ms=1_000)
+    after.advance(1)
+    assert (after.shard.offsets.get("g", "t", 0), after.fetch(partition=1)) == (None, 4)
+    after.stored["t"] = None
+    after.advance(1_000)
+    assert after.fetch(partition=1) == -1
+
+
+def test_a_removal_that_cannot_be_written_is_tried_again() -> None:
+    groups = with_offset()
+    groups.topics.remove("t")
+    after = Groups(log=groups.log, stored={"t": None})
+    after.log.error = NotEnoughReplicas("too few")
+    after.advance(1)
+    assert after.fetch() == 7
+    after.log.error = None
+    after.advance(RETRY_MS)
+    assert after.fetch() == -1
+
+
+def test_many_lost_offsets_are_removed_in_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(offset_requests, "OFFSETS_PER_TURN", 3)
+    monkeypatch.setattr(lost_topics, "GROUPS_PER_TURN", 2)
+    groups = Groups()
+    groups.topics.put("t", 10)
+    for number in range(10):
+        groups.commit(7, group=f"g{number}", partition=number)
+    groups.topics.remove("t")
+    after = Groups(log=groups.log, stored={"t": None})
+    after.advance(1_000)
+    assert after.asked == [{"t"}]
+    assert not after.shard.groups
 
 
 # As bytes

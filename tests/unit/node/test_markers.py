@@ -10,7 +10,7 @@ from typing import Any, cast
 import pytest
 
 from barnabas.cluster.broker_znodes import BrokerInfo, Endpoint
-from barnabas.cluster.coordination import ConnectionLoss, Coordination
+from barnabas.cluster.coordination import ConnectionLoss, Coordination, Operation
 from barnabas.cluster.embedded import open_embedded
 from barnabas.cluster.metadata_cache import MetadataCache, PartitionMetadata
 from barnabas.cluster.registration import make_persistent_paths
@@ -136,11 +136,14 @@ async def test_what_says_nothing_about_the_topic_asks_nobody() -> None:
 
 
 async def test_a_store_that_does_not_answer_has_not_said_that_anything_is_gone() -> None:
-    class Gone:
+    class Store:
+        async def multi(self, _: object) -> None: ...
+
+    class Gone(Store):
         async def get_many(self, _: object) -> None:
             raise ConnectionLoss("/brokers/topics/topic")
 
-    class Broken:
+    class Broken(Store):
         async def get_many(self, _: object) -> None:
             raise RuntimeError("nobody expected this")
 
@@ -160,6 +163,9 @@ async def test_questions_that_come_meanwhile_are_asked_together(znodes: Coordina
     asked: list[int] = []
 
     class Counting:
+        async def multi(self, operations: list[Operation]) -> Any:
+            return await znodes.multi(operations)
+
         async def get_many(self, paths: list[str]) -> Any:
             asked.append(len(paths))
             return await znodes.get_many(paths)

@@ -47,6 +47,7 @@ from barnabas.storage.log_manager import LogManager
 
 PERIODIC = {
     "cluster/isr_store.py",
+    "coordinator/group/lost_topics.py",
     "coordinator/timers.py",
     "coordinator/transaction/shard.py",
     "network/server.py",
@@ -376,6 +377,19 @@ def test_a_group_that_fails_keeps_no_other_from_its_expiry(monkeypatch: pytest.M
     assert set(Groups(log=groups.log).shard.offsets.committed) == {"first"}, "nothing of it was removed"
     broken = False
     groups.advance(15_000)
+    assert not groups.shard.groups
+
+
+def test_lost_topics_are_looked_for_again_when_looking_failed() -> None:
+    groups = Groups(offsets_retention_check_interval_ms=5_000, stored={"t": None})
+    groups.commit(1)
+    topics, seen = groups.shard.offsets.topic_names, list[Any]()
+    cast("Any", groups.shard._lost_topics)._offsets = SimpleNamespace(
+        groups=groups.shard.offsets.groups, topic_names=first_time(topics, seen)
+    )
+    groups.advance(4_000)
+    assert (len(seen), groups.asked) == (1, [])
+    groups.advance(5_000)
     assert not groups.shard.groups
 
 

@@ -184,10 +184,14 @@ def _is_named(data: bytes, value_at: int) -> bool:
 
 def is_of_another_topic(packed: Packed, topic_id: Uuid) -> bool:
     """Whether the commit was made for another topic than this one; False if either is not known."""
-    if packed[_VERSION_AT] != 4 or topic_id == ZERO_UUID:
-        return False
-    committed = packed[-16:] if _is_named(packed, _TIME.size) else unpack(packed).topic_id
-    return committed not in (topic_id, ZERO_UUID)
+    return topic_id != ZERO_UUID and topic_id_of(packed) not in (topic_id, ZERO_UUID)
+
+
+def topic_id_of(packed: Packed) -> bytes:
+    """The topic that the commit was made for; ZERO_UUID if that is not known."""
+    if packed[_VERSION_AT] != 4:
+        return ZERO_UUID
+    return packed[-16:] if _is_named(packed, _TIME.size) else unpack(packed).topic_id
 
 
 class RawRecord(NamedTuple):

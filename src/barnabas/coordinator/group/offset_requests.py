@@ -7,13 +7,14 @@ group became empty or, for offsets without a group, at the commit. While a group
 that it no longer reads expire. A group that has nothing left goes too.
 
 An offset that was committed for another topic than the one that has its name now is not shown, and goes with
-the next expiry: the coordinator that heard of the deletion may have been gone before it could remove it.
+the next expiry: the coordinator that heard of the deletion may have been gone before it could remove it. If
+no topic has the name, nobody here can tell; `LostTopics` asks the store.
 """
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 from barnabas.coordinator.decision import CoordinatorRecord, Decision
 from barnabas.coordinator.group.callers import Caller
@@ -35,10 +36,12 @@ from barnabas.coordinator.group.offset_records import (
     OffsetRecord,
     Packed,
     is_of_another_topic,
+    topic_id_of,
     unpack,
 )
 from barnabas.coordinator.group.offset_store import OffsetStore
 from barnabas.coordinator.group.registry import Group, GroupRegistry
+from barnabas.coordinator.group.topics import StoredIds
 from barnabas.core.errors import (
     CoordinatorNotAvailable,
     GroupIdNotFound,
@@ -286,6 +289,27 @@ class OffsetRequests:
         found = itertools.islice(known, OFFSETS_PER_TURN)
         records = [OffsetRecord(group, topic, partition, None) for group, partition in found]
         return Decision(len(records) < OFFSETS_PER_TURN, records, is_atomic=False)
+
+    def topics_lost(self, stored: StoredIds) -> Decision[bool]:
+        """Remove the offsets of topics that neither the store nor the metadata know any more. True when none
+        is left."""
+        lost = self._offsets.where({topic: self._is_lost(topic, each) for topic, each in stored.items()})
+        records = [OffsetRecord(*place, None) for place in itertools.islice(lost, OFFSETS_PER_TURN)]
+        return Decision(len(records) < OFFSETS_PER_TURN, records, is_atomic=False)
+
+    def _is_lost(self, topic: str, stored_id: Uuid | None) -> Callable[[Packed], bool]:
+        """The metadata may have heard since of a topic that was made after the store was asked."""
+        known_id = self._topic_id(topic)
+        is_gone = stored_id is None and self._registry.topics.topic(topic) is None
+        is_certain = stored_id != ZERO_UUID
+
+        def is_lost(packed: Packed) -> bool:
+            committed = topic_id_of(packed)
+            if committed == ZERO_UUID:
+                return is_gone
+            return is_certain and committed not in (stored_id, known_id)
+
+        return is_lost
 
     # Expiring
 

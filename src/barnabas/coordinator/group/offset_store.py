@@ -9,7 +9,7 @@ Only `replay` and `replay_marker` change anything here.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 
 from barnabas.coordinator.group.offset_records import (
     OffsetAndMetadata,
@@ -72,21 +72,39 @@ class OffsetStore:
         def is_of_it(packed: Packed) -> bool:
             return record_offset_of(packed) < end_offset and not is_of_another_topic(packed, topic_id)
 
+        return ((group, partition) for group, _, partition in self.where({topic: is_of_it}))
+
+    def where(self, wanted: Mapping[str, Callable[[Packed], bool]]) -> Iterator[tuple[str, str, int]]:
+        """(group, topic, partition) of these topics where all that is known, also staged, is wanted."""
         for group, topics in self.committed.items():
-            for partition, packed in topics.get(topic, {}).items():
-                staged = self._staged(group, topic, partition)
-                if is_of_it(packed) and all(map(is_of_it, staged)):
-                    yield group, partition
-        for group in self.open_transactions:
-            known = self.topics(group).get(topic, {})
-            partitions = {
-                partition
-                for producer_id in self.open_transactions[group]
-                for partition in self.pending[producer_id].get(group, {}).get(topic, ())
+            for topic in topics.keys() & wanted.keys():
+                is_wanted = wanted[topic]
+                for partition, packed in topics[topic].items():
+                    if is_wanted(packed) and all(map(is_wanted, self._staged(group, topic, partition))):
+                        yield group, topic, partition
+        for group, producers in self.open_transactions.items():
+            committed = self.topics(group)
+            staged = {
+                (topic, partition)
+                for producer_id in producers
+                for topic, partitions in self.pending[producer_id].get(group, {}).items()
+                if topic in wanted
+                for partition in partitions.keys() - committed.get(topic, {}).keys()
             }
-            for partition in sorted(partitions - known.keys()):
-                if all(map(is_of_it, self._staged(group, topic, partition))):
-                    yield group, partition
+            for topic, partition in sorted(staged):
+                if all(map(wanted[topic], self._staged(group, topic, partition))):
+                    yield group, topic, partition
+
+    def groups(self) -> list[str]:
+        """Every group of which anything is known."""
+        return [*self.committed, *(each for each in self.open_transactions if each not in self.committed)]
+
+    def topic_names(self, group: str) -> set[str]:
+        """Every topic of which anything is known for the group, committed or staged."""
+        names = set(self.topics(group))
+        for producer_id in self.open_transactions.get(group, ()):
+            names.update(self.pending[producer_id].get(group, ()))
+        return names
 
     def _staged(self, group: str, topic: str, partition: int) -> Iterator[Packed]:
         for producer_id in self.open_transactions.get(group, ()):

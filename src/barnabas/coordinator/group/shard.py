@@ -35,6 +35,7 @@ from barnabas.coordinator.group.description import (
     is_listed,
     listed_group,
 )
+from barnabas.coordinator.group.lost_topics import LostTopics
 from barnabas.coordinator.group.mixed_protocol import MixedProtocol
 from barnabas.coordinator.group.offset_records import OffsetLoader, OffsetRecord, decode_key, decode_value
 from barnabas.coordinator.group.offset_requests import OffsetRequests
@@ -42,6 +43,7 @@ from barnabas.coordinator.group.offset_store import OffsetStore
 from barnabas.coordinator.group.record_schemas import GroupMetadataKey, GroupMetadataValue
 from barnabas.coordinator.group.records import GroupRecord, UnknownRecord, decode_record
 from barnabas.coordinator.group.registry import Group, GroupRegistry
+from barnabas.coordinator.group.topics import FindTopics
 from barnabas.core.errors import GroupIdNotFound, NonEmptyGroup, NotCoordinator, UnknownMemberId
 from barnabas.protocol.messages import consumer_group_describe
 from barnabas.protocol.messages.consumer_group_heartbeat import (
@@ -64,7 +66,7 @@ EXPIRY_PAUSE_MS = 20
 
 
 class GroupShard:
-    def __init__(self, registry: GroupRegistry) -> None:
+    def __init__(self, registry: GroupRegistry, find_topics: FindTopics) -> None:
         self.registry = registry
         self.groups = registry.groups
         self.offsets = OffsetStore()
@@ -76,6 +78,7 @@ class GroupShard:
         self._heartbeats = ConsumerHeartbeat(registry, updates, self._conversion)
         self._mixed = MixedProtocol(registry, updates, self._heartbeats)
         self.offset_requests = OffsetRequests(registry, self.rebalance, self.offsets)
+        self._lost_topics = LostTopics(registry, self.offsets, self.offset_requests, find_topics)
         self._loader: OffsetLoader | None = OffsetLoader(self.offsets.committed, self.offsets.forget_pending)
 
     # Membership
@@ -226,6 +229,7 @@ class GroupShard:
             if len(group.members) > self.registry.settings.max_size:
                 self.rebalance.prepare(group, "it was loaded with more members than a group may have")
         self._schedule_expiry()
+        self._lost_topics.start()
 
     def _schedule_expiry(self) -> None:
         interval_ms = self.registry.settings.offsets_retention_check_interval_ms
