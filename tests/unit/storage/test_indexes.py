@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import random
 import struct
 import zlib
@@ -23,6 +24,7 @@ from barnabas.storage.index import CorruptIndex
 from barnabas.storage.offset_index import OffsetIndex
 from barnabas.storage.time_index import TimeIndex
 from barnabas.storage.transaction_index import AbortedTransactionEntry, TransactionIndex
+from barnabas.testing.files import PowerCutFiles
 from tests.unit.storage.support import NOW_MS, Bench, batch, offsets, produce, read_batches
 
 FILES = RealFiles()
@@ -243,3 +245,27 @@ def test_damage_met_by_the_first_append_after_a_start_costs_no_offset(tmp_path: 
     log = bench.open(is_clean=True)
     assert produce(log).first_offset == 6
     assert offsets(read_batches(log)) == [(offset, offset) for offset in range(7)]
+
+
+def test_entries_that_were_dropped_do_not_come_back_when_replacing_the_file_is_refused_first() -> None:
+    files = PowerCutFiles()
+    files.make_directory("/d")
+    index = OffsetIndex(files, "/d/0.index", 0)
+    for n in range(1, 6):
+        index.append(10 * n, 100 * n)
+    index.create()
+    index.position_before(50)
+
+    def refuse(operation: str, path: str) -> None:
+        if operation == "open":
+            raise OSError(errno.EMFILE, "Too many open files", path)
+
+    files.before = refuse
+    index.truncate_to(25)
+    index.append(22, 210)
+    with pytest.raises(OSError, match="Too many"):
+        index.create()
+    files.before = lambda *_: None
+    index.create()
+    found = struct.iter_unpack(">ii", files.read("/d/0.index"))
+    assert list(found) == [(10, 100), (20, 200), (22, 210)]
