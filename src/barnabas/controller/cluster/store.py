@@ -17,6 +17,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import Final, NamedTuple, TypeVar
 
 from barnabas.cluster.broker_znodes import BrokerIdZnode, BrokerInfo
@@ -331,9 +332,20 @@ class ControllerStore:
                 return  # what was asked for is done
             try:
                 await self.write([Delete(path) for path in left])
-            except (NoNode, NotEmpty):
-                continue  # somebody put something there meanwhile, or took it away
+            except NoNode:
+                continue  # somebody took it away meanwhile
+            except NotEmpty:
+                await self._empty(topic, last[:-1])  # the next turn empties the topic's own node
+                continue
             return
+
+    async def _empty(self, topic: str, paths: Sequence[str]) -> None:
+        """Delete what somebody put below nodes that have nothing below them."""
+        below = [path for path in await self._subtrees(paths) if path not in paths]
+        if below:
+            logger.warning("topic %s has nodes that nobody knows; they are deleted with it: %s", topic, below)
+            with suppress(NotEmpty):  # somebody is still at it: then it is not the last turn either
+                await self.delete_all(below)
 
     async def _delete_partitions(self, topic: str) -> None:
         """Empty a topic's node: of what belongs there, or, if that is not all, of whatever is there."""

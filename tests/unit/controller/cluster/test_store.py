@@ -190,3 +190,14 @@ async def test_what_another_program_spoilt_is_left_out(fixture: Fixture) -> None
     await fixture.make_states()
     await fixture.other.set("/brokers/topics/t/partitions/1/state", b"{}")
     assert set(await fixture.store.read_states(PARTITIONS)) == set(PARTITIONS) - {PARTITIONS[1]}
+
+
+@pytest.mark.parametrize("path", ["/config/topics/t/x/y", "/admin/delete_topics/t/x"])
+async def test_a_topic_is_deleted_with_whatever_somebody_put_below_its_nodes(
+    fixture: Fixture, path: str
+) -> None:
+    await fixture.other.create(path, make_parents=True)
+    async with asyncio.timeout(5):
+        await fixture.store.delete_topic("t")
+    for gone in ("/brokers/topics/t", "/config/topics/t", "/admin/delete_topics/t"):
+        assert await fixture.other.exists(gone) is None
