@@ -168,11 +168,16 @@ class _Sink:
             if not offsets:
                 return
             transaction = self._settled(cluster, mine)
-            marker = batch_marker(query_id, batch_id)
-            if self._marker_topic is not None:
-                markers.keep(cluster, transaction, self._marker_topic, self._group, marker)
-            self._commit_offsets(cluster, transaction, offsets, marker)
-            self._end(cluster, transaction)
+            try:
+                marker = batch_marker(query_id, batch_id)
+                if self._marker_topic is not None:
+                    markers.keep(cluster, transaction, self._marker_topic, self._group, marker)
+                self._commit_offsets(cluster, transaction, offsets, marker)
+                self._end(cluster, transaction)
+            except Exception:
+                # Spark calls `abort` now, which does not know of a transaction that the driver has begun.
+                transactions.give_up(cluster, transaction)
+                raise
 
     def _settled(self, cluster: Cluster, parts: Sequence[TransactionPart]) -> Transaction:
         """An open transaction with the rows of `parts` and no others."""
@@ -185,7 +190,7 @@ class _Sink:
         try:
             copying.copy(self._config, _sources(parts), again)
         except Exception:
-            transactions.end(cluster, again, commit=False)
+            transactions.give_up(cluster, again)
             raise
         return again
 
@@ -202,7 +207,7 @@ class _Sink:
         for part in parts:
             if isinstance(part, TransactionPart) and not part.is_done_before:
                 with Cluster(self._config) as cluster:
-                    transactions.end(cluster, part.transaction, commit=False)
+                    transactions.give_up(cluster, part.transaction)
                 return
 
     def _source_offsets(self, batch_id: int) -> dict[TopicPartition, int]:

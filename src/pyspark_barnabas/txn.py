@@ -17,7 +17,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from barnabas.core.errors import InvalidTxnState, ProducerFenced, error_for
+from barnabas.core.errors import InvalidProducerEpoch, InvalidTxnState, ProducerFenced, error_for
 from barnabas.core.ids import TopicPartition
 from barnabas.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
 from barnabas.protocol.messages.add_partitions_to_txn import (
@@ -215,6 +215,15 @@ def end(cluster: Cluster, txn: Transaction, *, commit: bool) -> None:
         _raise_for(answer.error_code, f"{'committing' if commit else 'aborting'} {txn.transactional_id}")
 
     cluster.retrying(attempt)
+
+
+def give_up(cluster: Cluster, txn: Transaction) -> None:
+    """Abort `txn`, if there is anything to abort: it may be over already, one way or the other, or have
+    nothing in it."""
+    try:
+        end(cluster, txn, commit=False)
+    except (InvalidProducerEpoch, InvalidTxnState, ProducerFenced) as error:
+        _log.debug("%s had nothing to abort: %s", txn, error)
 
 
 def committed_metadata(cluster: Cluster, group: str) -> dict[TopicPartition, tuple[int, str]]:

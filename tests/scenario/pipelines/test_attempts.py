@@ -80,6 +80,9 @@ class Batch:
     def commit(self, *parts: TransactionPart) -> None:
         self._writer().commit(list(parts), 0)
 
+    def abort(self, *parts: TransactionPart) -> None:
+        self._writer().abort(list(parts), 0)
+
     def arrow(
         self, values: Sequence[bytes], *, partition: int = 0, piece: int = 8
     ) -> Iterator[pa.RecordBatch]:
@@ -125,8 +128,12 @@ def pipelines_broker() -> Iterator[str]:
 
 @pytest.fixture
 def topic(pipelines_broker: str, request: pytest.FixtureRequest) -> str:
+    return topic_of(request, pipelines_broker)
+
+
+def topic_of(request: pytest.FixtureRequest, bootstrap: str) -> str:
     name = re.sub("[^a-z0-9]+", "-", request.node.name)
-    admin = AdminClient({"bootstrap.servers": pipelines_broker})
+    admin = AdminClient({"bootstrap.servers": bootstrap})
     admin.create_topics([NewTopic(name, PARTITIONS)])[name].result()
     return name
 
@@ -143,6 +150,15 @@ def committed(bootstrap: str, topic: str) -> Counter[bytes]:
             for batch in read_range(cluster, OffsetRange(topic, place.partition, 0, end), options):
                 found.update(batch.column("value").to_pylist())
     return found
+
+
+def open_transactions(batch: Batch) -> set[TopicPartition]:
+    """Partitions of which readers of committed data cannot see the end."""
+    with Cluster(batch.config) as cluster:
+        wanted = {TopicPartition(batch.topic, number): LATEST for number in range(PARTITIONS)}
+        ends = cluster.list_offsets(wanted)
+        stable = cluster.list_offsets(wanted, isolation=READ_COMMITTED)
+    return {place for place in wanted if stable[place] != ends[place]}
 
 
 @pytest.fixture(params=[100, 5_000, 50_000, 400_000, 1_000_000])
@@ -335,3 +351,30 @@ def test_a_failed_attempt_is_an_error_that_says_what_happened(pipelines_broker: 
     Batch(pipelines_broker, topic)
     with pytest.raises(KafkaError):
         batch.attempt(batch.arrow([b"x"]))
+
+
+def test_a_commit_that_fails_after_the_copying_leaves_no_transaction_open(
+    pipelines_broker: str, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Spark then tells the writer to abort, and nobody may ever run the query again."""
+    batch = Batch(pipelines_broker, topic)
+    batch.attempt(batch.arrow([b"x"]))
+    part = batch.attempt(batch.arrow([b"x"]), number=1)
+
+    def refuse(*_: object) -> None:
+        raise KafkaError("the group's coordinator is away")
+
+    monkeypatch.setattr(txn, "commit_offsets", refuse)
+    with pytest.raises(KafkaError, match="is away"):
+        batch.commit(part)
+    batch.abort(part)
+    assert open_transactions(batch) == set()
+
+
+def test_brokers_may_allow_short_transactions_only(request: pytest.FixtureRequest) -> None:
+    with run_broker({"transaction.max.timeout.ms": "20000"}) as broker:
+        name = topic_of(request, broker.bootstrap)
+        batch = Batch(broker.bootstrap, name, transactionTimeoutMs="20000")
+        batch.attempt(batch.arrow([b"x"]))
+        batch.commit(batch.attempt(batch.arrow([b"y"]), number=1))
+        assert committed(broker.bootstrap, name) == Counter([b"y"])
