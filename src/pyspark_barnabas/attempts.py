@@ -22,6 +22,7 @@ from pyspark_barnabas.txn import Transaction
 class Attempt:
     def __init__(self, cluster: Cluster, transaction: Transaction, *, task: int, attempt: int) -> None:
         self._config = cluster.config
+        self._timeout_ms = transaction.timeout_ms
         self._staging_id = f"{transaction.transactional_id}.retry-{task}-{attempt}"
         self._claims = Claims(cluster, transaction, task=task, attempt=attempt)
         self.direct = Written(transaction.producer_id, transaction.epoch)
@@ -41,7 +42,7 @@ class Attempt:
         if self._staging is None:
             if self._claims.claim(places):
                 return self._direct
-            self._staging = Staging(self._config, self._staging_id)
+            self._staging = Staging(self._config, self._staging_id, self._timeout_ms)
         self._staging.prepare(places)
         return self._staging
 

@@ -33,7 +33,7 @@ from pyspark_barnabas import txn as transactions
 from pyspark_barnabas.cluster import Cluster
 from pyspark_barnabas.txn import Transaction
 
-NAME_TIMEOUT_MS: Final = 60_000
+NAME_TIMEOUT_MS_MAX: Final = 60_000
 """Of an id under which nothing is ever written."""
 
 
@@ -61,7 +61,8 @@ class Claims:
         cluster, transaction = self._cluster, self._transaction
         try:
             if self._name is None:
-                self._name = transactions.begin(cluster, self._name_id, NAME_TIMEOUT_MS)
+                timeout_ms = min(NAME_TIMEOUT_MS_MAX, transaction.timeout_ms)
+                self._name = transactions.begin(cluster, self._name_id, timeout_ms)
             if wanted & transactions.open_partitions(cluster, transaction):
                 return False
             transactions.add_partitions(cluster, transaction, wanted)

@@ -19,16 +19,17 @@ from pyspark_barnabas.encode import Producer
 from pyspark_barnabas.lanes import Lane, Written
 from pyspark_barnabas.producer import BatchSender
 
-FLUSH_TIMEOUT_MS: Final = 60_000
-"""Of the transaction of one flush."""
+FLUSH_TIMEOUT_MS_MAX: Final = 60_000
+"""Of the transaction of one flush; where the batch's own is shorter, brokers may not allow more."""
 
 
 class Staging(Lane):
     """On connections of its own: a sender takes the answers of a connection in turn."""
 
-    def __init__(self, config: ClusterConfig, transactional_id: str) -> None:
+    def __init__(self, config: ClusterConfig, transactional_id: str, timeout_ms: int) -> None:
         self._cluster = cluster = Cluster(config)
-        self._transaction = transactions.begin(cluster, transactional_id, FLUSH_TIMEOUT_MS)
+        timeout_ms = min(FLUSH_TIMEOUT_MS_MAX, timeout_ms)
+        self._transaction = transactions.begin(cluster, transactional_id, timeout_ms)
         self._open: set[TopicPartition] = set()
         producer_id, epoch = self._transaction.producer_id, self._transaction.epoch
         self.written = Written(producer_id, epoch)

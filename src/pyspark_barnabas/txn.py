@@ -61,6 +61,8 @@ class Transaction:
     transactional_id: str
     producer_id: int
     epoch: int
+    timeout_ms: int
+    """No longer than brokers allow."""
 
 
 def begin(cluster: Cluster, transactional_id: str, timeout_ms: int) -> Transaction:
@@ -70,7 +72,7 @@ def begin(cluster: Cluster, transactional_id: str, timeout_ms: int) -> Transacti
         request = InitProducerIdRequest(transactional_id=transactional_id, transaction_timeout_ms=timeout_ms)
         answer = cluster.coordinator(transactional_id, TRANSACTION).ask(request, InitProducerIdResponse)
         _raise_for(answer.error_code, f"beginning a transaction of {transactional_id}")
-        return Transaction(transactional_id, answer.producer_id, answer.producer_epoch)
+        return Transaction(transactional_id, answer.producer_id, answer.producer_epoch, timeout_ms)
 
     return cluster.retrying(attempt)
 
@@ -94,7 +96,7 @@ def begin_again(cluster: Cluster, txn: Transaction, timeout_ms: int) -> Transact
         )
         answer = cluster.coordinator(txn.transactional_id, TRANSACTION).ask(request, InitProducerIdResponse)
         _raise_for(answer.error_code, f"beginning a transaction of {txn.transactional_id} again")
-        return Transaction(txn.transactional_id, answer.producer_id, answer.producer_epoch)
+        return Transaction(txn.transactional_id, answer.producer_id, answer.producer_epoch, timeout_ms)
 
     return cluster.retrying(attempt)
 
