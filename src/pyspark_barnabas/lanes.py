@@ -34,13 +34,17 @@ class Written:
     stretches: dict[TopicPartition, list[Stretch]] = field(default_factory=dict)
 
     def note(self, batch: Outgoing, base_offset: int) -> None:
-        """Acknowledgements come in the order of the partition's sequence numbers."""
+        """Kept in the order of the log, which is that of the partition's sequence numbers: a batch that was
+        written though its answer was an error is acknowledged when it is sent again, after its successors."""
         stretches = self.stretches.setdefault(batch.place, [])
-        if stretches and stretches[-1].base_offset >= 0 and stretches[-1].end == base_offset:
-            base_offset, before = stretches.pop()
-            stretches.append(Stretch(base_offset, before + batch.record_count))
+        at = len(stretches)
+        while at and 0 <= base_offset < stretches[at - 1].base_offset:
+            at -= 1
+        if at and stretches[at - 1].base_offset >= 0 and stretches[at - 1].end == base_offset:
+            begin, before = stretches[at - 1]
+            stretches[at - 1] = Stretch(begin, before + batch.record_count)
         else:
-            stretches.append(Stretch(base_offset, batch.record_count))
+            stretches.insert(at, Stretch(base_offset, batch.record_count))
 
 
 class Lane:
