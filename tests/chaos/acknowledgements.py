@@ -1,10 +1,12 @@
 """Who may acknowledge a write, told from the writes themselves and from when they were made.
 
 With acks=1 a record is promised by its leader alone, and is lost with it: a leader that is killed, stopped or
-cut off takes along what nobody had fetched, and another is elected, in a higher epoch. That is all that may
-be lost. A record may not be missing when the same epoch led before it was sent and after it was
-acknowledged: then whoever acknowledged it did not lead. And of two acknowledged records the one that was sent
-after the other's acknowledgement comes after it in the log, whatever the acks.
+cut off takes along what nobody had fetched, and another is elected, in a higher epoch. So it is when the
+leadership moves between brokers that live (one that stops in an orderly way, or a preferred leader that comes
+back): what the former leader acknowledged before the new one began, and nobody had fetched, may be lost. That
+is all that may be lost. A record may not be missing when the same epoch led before it was sent and after it
+was acknowledged: then whoever acknowledged it did not lead. And of two acknowledged records the one that was
+sent after the other's acknowledgement comes after it in the log, whatever the acks.
 
 Nothing here depends on how long a fault lasts or on what the faults were: the epochs are those of the
 records that are in the log at the end, and the times are of the one clock of the clients.

@@ -4,17 +4,22 @@ A request is sent until the broker answers: a state change that got lost would l
 an old view of the cluster, and those behind it in the queue build on it. Sending ends only when the
 broker is gone (then its successor gets everything anew) or this controller has resigned. The
 controller's own broker is told in the same way as the others.
+
+A request may have to wait for what others are told (`after`): whoever is to lead a partition that somebody
+else leads hears of it when that one has given it up, or is gone. But one that neither answers nor goes does
+not keep a partition without a leader for ever: after HANDOVER_MS_MAX its heir is told all the same.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Collection, Iterable
 from contextlib import suppress
 from typing import Final, NamedTuple, Protocol, TypeVar
 
 from barnabas.cluster.broker_znodes import BrokerInfo
+from barnabas.controller.cluster.delivery import Delivery
 from barnabas.core.clock import Clock
 from barnabas.core.errors import KafkaError
 from barnabas.core.metrics import Metrics
@@ -25,6 +30,7 @@ from barnabas.protocol.schema import Message
 logger = logging.getLogger(__name__)
 
 RETRY_BACKOFF_MS: Final = 100
+HANDOVER_MS_MAX: Final = 5_000
 
 Response = TypeVar("Response", bound=Message)
 
@@ -44,6 +50,8 @@ class _Item(NamedTuple):
     response_class: type[Message]
     answered: Callable[[Message], None]
     queued_ms: float
+    after: Collection[Delivery]
+    delivery: Delivery
 
 
 class BrokerChannels:
@@ -81,12 +89,17 @@ class BrokerChannels:
         request: Message,
         response_class: type[Message],
         answered: Callable[[Message], None],
-    ) -> None:
+        *,
+        after: Collection[Delivery] = (),
+    ) -> Delivery:
+        """Queue a request, to be sent once those of `after` are over."""
         sender = self._senders.get(broker_id)
-        if sender is None:
-            logger.warning("broker %d is gone; nothing is sent to it", broker_id)
-            return
-        sender.put(request, response_class, answered)
+        if sender is not None:
+            return sender.put(request, response_class, answered, after)
+        logger.warning("broker %d is gone; nothing is sent to it", broker_id)
+        delivery = Delivery()
+        delivery.end()
+        return delivery
 
     async def delivered(self, timeout_ms: float) -> None:
         """Wait until every broker has answered what was sent to it so far; not long for one that is gone."""
@@ -119,6 +132,7 @@ class _Sender:
         self._scheduler = scheduler
         self._metrics = metrics
         self._queue: asyncio.Queue[_Item] = asyncio.Queue()
+        self._unanswered: dict[Delivery, None] = {}
         self._channel: BrokerChannel | None = None
         label = str(broker.id)
         metrics.gauge(
@@ -135,9 +149,17 @@ class _Sender:
         self._task = asyncio.create_task(self._run(), name=f"controller-to-broker-{broker.id}")
 
     def put(
-        self, request: Message, response_class: type[Message], answered: Callable[[Message], None]
-    ) -> None:
-        self._queue.put_nowait(_Item(request, response_class, answered, self._clock.monotonic_ms()))
+        self,
+        request: Message,
+        response_class: type[Message],
+        answered: Callable[[Message], None],
+        after: Collection[Delivery] = (),
+    ) -> Delivery:
+        delivery = Delivery()
+        self._unanswered[delivery] = None
+        now_ms = self._clock.monotonic_ms()
+        self._queue.put_nowait(_Item(request, response_class, answered, now_ms, after, delivery))
+        return delivery
 
     async def delivered(self) -> None:
         await self._queue.join()
@@ -146,16 +168,37 @@ class _Sender:
         self._task.cancel()
         self._disconnect()
         self._metrics.forget(to_broker=str(self.broker.id))
+        for delivery in self._unanswered:
+            delivery.end()
         return self._task
 
     async def _run(self) -> None:
         while True:
             item = await self._queue.get()
             self._queue_time.observe(self._clock.monotonic_ms() - item.queued_ms)
+            await self._until_over(item.after)
             response = await self._send_until_answered(item)
             with sweeping("the answer of broker", self.broker.id):
                 item.answered(response)
+            del self._unanswered[item.delivery]
+            item.delivery.end()
             self._queue.task_done()
+
+    async def _until_over(self, deliveries: Collection[Delivery]) -> None:
+        left = [delivery for delivery in deliveries if not delivery.is_over]
+        if not left:
+            return
+        over = asyncio.Event()
+
+        def one_is_over() -> None:
+            if all(delivery.is_over for delivery in left):
+                over.set()
+
+        for delivery in left:
+            delivery.when_over(one_is_over)
+        await self._pause(HANDOVER_MS_MAX, over)
+        if not all(delivery.is_over for delivery in left):
+            logger.warning("broker %d takes over from one that does not answer", self.broker.id)
 
     async def _send_until_answered(self, item: _Item) -> Message:
         while True:
@@ -168,16 +211,16 @@ class _Sender:
             except Exception:
                 logger.exception("a request to broker %d could not be sent", self.broker.id)
             self._disconnect()
-            await self._pause()
+            await self._pause(RETRY_BACKOFF_MS, asyncio.Event())
 
     def _disconnect(self) -> None:
         channel, self._channel = self._channel, None
         if channel is not None:
             channel.close()
 
-    async def _pause(self) -> None:
-        over = asyncio.Event()
-        timer = self._scheduler.after(RETRY_BACKOFF_MS, over.set)
+    async def _pause(self, ms: float, over: asyncio.Event) -> None:
+        """Until `over`, but not longer than this."""
+        timer = self._scheduler.after(ms, over.set)
         try:
             await over.wait()
         finally:

@@ -278,4 +278,4 @@ class PartitionMachine:
         if former.leader != NO_LEADER or elected.leader != former.leader:
             logger.info("broker %d leads %s in epoch %d", elected.leader, partition, elected.leader_epoch)
         self._context.leadership[partition] = elected
-        self._batch.add_leader_and_isr(recipients, partition, elected)
+        self._batch.add_leader_and_isr(recipients, partition, elected, former_leader=former.leader)

@@ -6,6 +6,12 @@ stopped after those that remain know of it. Where one event needs another order 
 the live brokers before it can follow one of them; a replica that was stopped is started again) the
 batch is flushed in between.
 
+A leadership that moves from one live broker to another (to the preferred leader, off a broker that shuts
+down) is given up before it is taken up: who gains such partitions gets a second LeaderAndIsr for them, which
+waits for the answers of those that lose them. Otherwise both would lead for a moment, and what the former
+leader acknowledged after the new one had begun would be lost. Between two brokers that change places neither
+waits for what waits for it, since what is lost and what is gained is told apart.
+
 The first LeaderAndIsr to a broker that came, or from a controller that is new, names everything that the
 broker has, and says so: what the broker has besides is stray (its replica was moved away, or its topic
 deleted, while the broker was gone). It says so only if that is certain.
@@ -24,8 +30,9 @@ from typing import Protocol
 from barnabas.cluster.broker_znodes import BrokerInfo
 from barnabas.cluster.znodes import PartitionState
 from barnabas.controller.cluster.context import LEADER_DURING_DELETE, ControllerContext
+from barnabas.controller.cluster.delivery import Delivery
 from barnabas.controller.cluster.replica_states import ReplicaStatus
-from barnabas.core.ids import ZERO_UUID, BrokerId, TopicPartition
+from barnabas.core.ids import NO_LEADER, ZERO_UUID, BrokerId, TopicPartition
 from barnabas.protocol.messages.leader_and_isr import (
     LeaderAndIsrLiveLeader,
     LeaderAndIsrPartitionState,
@@ -56,8 +63,21 @@ SECURITY_PROTOCOLS: Mapping[str, int] = {"PLAINTEXT": 0, "SSL": 1, "SASL_PLAINTE
 CHANGES, ALL = 1, 2
 """Whether a LeaderAndIsr names some of a broker's replicas, or every one of them."""
 
-Send = Callable[[int, Message, type[Message], Callable[[Message], None]], None]
-"""Queue a request for a broker; its answer, if one ever comes, goes to the callable."""
+
+class Send(Protocol):
+    """Queues a request for a broker; its answer, if one ever comes, goes to `answered`. It is not sent before
+    the deliveries in `after` are over, or have taken too long."""
+
+    def __call__(
+        self,
+        broker_id: int,
+        request: Message,
+        response_class: type[Message],
+        answered: Callable[[Message], None],
+        /,
+        *,
+        after: Collection[Delivery] = (),
+    ) -> Delivery: ...
 
 
 class Responses(Protocol):
@@ -94,6 +114,8 @@ class RequestBatch:
         self._leader_and_isr = defaultdict(dict)
         self._stop_replica = defaultdict(dict)
         self._complete: set[int] = set()
+        self._former_leaders: dict[TopicPartition, int] = {}
+        """Of partitions whose leader changes while the former one lives, and is told."""
         self._metadata_brokers: set[int] = set()
         self._metadata: dict[TopicPartition, UpdateMetadataPartitionState] = {}
 
@@ -106,11 +128,17 @@ class RequestBatch:
         state: PartitionState,
         *,
         is_new: bool = False,
+        former_leader: int = NO_LEADER,
     ) -> None:
         """Tell these replicas who leads, and everyone's metadata."""
         recipients = [broker_id for broker_id in broker_ids if broker_id >= 0]
-        if any(topic_partition in self._stop_replica.get(each, ()) for each in recipients):
+        is_handover = former_leader != state.leader and former_leader in recipients
+        # What is all that a broker has is told in one piece.
+        is_divided = is_handover and bool(self._complete)
+        if is_divided or any(topic_partition in self._stop_replica.get(each, ()) for each in recipients):
             self.flush()
+        if is_handover:
+            self._former_leaders.setdefault(topic_partition, former_leader)
         assignment = self._context.assignment(topic_partition)
         for broker_id in recipients:
             pending = self._leader_and_isr[broker_id]
@@ -186,10 +214,8 @@ class RequestBatch:
         stop_replica, self._stop_replica = self._stop_replica, defaultdict(dict)
         metadata_brokers, self._metadata_brokers = self._metadata_brokers, set()
         metadata, self._metadata = self._metadata, {}
-        for broker_id, states in leader_and_isr.items():
-            if broker_id in brokers:
-                is_all = broker_id in complete and self._are_all(broker_id, states)
-                self._send_leader_and_isr(brokers[broker_id], states, ALL if is_all else CHANGES)
+        former_leaders, self._former_leaders = self._former_leaders, {}
+        self._tell_leaders(leader_and_isr, complete, former_leaders)
         if metadata_brokers:
             self._send_update_metadata(
                 [brokers[each] for each in sorted(metadata_brokers & brokers.keys())], metadata
@@ -197,6 +223,33 @@ class RequestBatch:
         for broker_id, stopped in stop_replica.items():
             if broker_id in brokers:
                 self._send_stop_replica(brokers[broker_id], stopped)
+
+    def _tell_leaders(
+        self,
+        states: Mapping[int, Mapping[TopicPartition, LeaderAndIsrPartitionState]],
+        complete: Collection[int],
+        former_leaders: Mapping[TopicPartition, int],
+    ) -> None:
+        """First whatever waits for nobody, then what is to be taken over from those who are told so first."""
+        brokers = self._context.brokers
+        told: dict[int, Delivery] = {}
+        gained: dict[int, dict[TopicPartition, LeaderAndIsrPartitionState]] = {}
+        for broker_id, of_broker in states.items():
+            if broker_id not in brokers:
+                continue
+            if broker_id in complete and self._are_all(broker_id, of_broker):
+                told[broker_id] = self._send_leader_and_isr(brokers[broker_id], of_broker, ALL)
+                continue
+            gained[broker_id] = _gained(broker_id, of_broker, former_leaders)
+            others = {each: of_broker[each] for each in of_broker if each not in gained[broker_id]}
+            if others:
+                told[broker_id] = self._send_leader_and_isr(brokers[broker_id], others, CHANGES)
+        for broker_id, of_broker in gained.items():
+            if of_broker:
+                former = sorted({former_leaders[each] for each in of_broker} & told.keys())
+                self._send_leader_and_isr(
+                    brokers[broker_id], of_broker, CHANGES, [told[each] for each in former]
+                )
 
     def _are_all(self, broker_id: int, states: Collection[TopicPartition]) -> bool:
         """Whether a broker has no replicas but these. A topic that cannot be read may have some there."""
@@ -212,7 +265,8 @@ class RequestBatch:
         broker: BrokerInfo,
         states: Mapping[TopicPartition, LeaderAndIsrPartitionState],
         request_type: int,
-    ) -> None:
+        after: Collection[Delivery] = (),
+    ) -> Delivery:
         topics: dict[str, list[LeaderAndIsrPartitionState]] = defaultdict(list)
         for topic_partition, state in states.items():
             topics[topic_partition.topic].append(state)
@@ -236,7 +290,7 @@ class RequestBatch:
             assert isinstance(response, LeaderAndIsrResponse)
             self._responses.leader_and_isr_answered(broker.id, response)
 
-        self._send(broker.id, request, LeaderAndIsrResponse, answered)
+        return self._send(broker.id, request, LeaderAndIsrResponse, answered, after=after)
 
     def _live_leaders(self, leaders: set[int]) -> list[LeaderAndIsrLiveLeader]:
         brokers = self._context.brokers
@@ -307,6 +361,19 @@ class RequestBatch:
             self._responses.stop_replica_answered(broker.id, response, deleted)
 
         self._send(broker.id, request, StopReplicaResponse, answered)
+
+
+def _gained(
+    broker_id: int,
+    states: Mapping[TopicPartition, LeaderAndIsrPartitionState],
+    former_leaders: Mapping[TopicPartition, int],
+) -> dict[TopicPartition, LeaderAndIsrPartitionState]:
+    """What a broker leads from now on in place of another that lives."""
+    return {
+        each: state
+        for each, state in states.items()
+        if state.leader == broker_id and former_leaders.get(each, broker_id) != broker_id
+    }
 
 
 def _live_broker(broker: BrokerInfo) -> UpdateMetadataBroker:

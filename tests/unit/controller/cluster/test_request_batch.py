@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 import pytest
 
 from barnabas.cluster.broker_znodes import BrokerInfo, Endpoint
 from barnabas.cluster.znodes import PartitionState, ReplicaAssignment
 from barnabas.controller.cluster.context import ControllerContext
-from barnabas.controller.cluster.request_batch import RequestBatch
+from barnabas.controller.cluster.delivery import Delivery
+from barnabas.controller.cluster.request_batch import ALL, CHANGES, RequestBatch
 from barnabas.core.ids import BrokerId, TopicPartition, Uuid
 from barnabas.protocol.messages.leader_and_isr import LeaderAndIsrRequest, LeaderAndIsrResponse
 from barnabas.protocol.messages.stop_replica import StopReplicaRequest, StopReplicaResponse
@@ -27,12 +28,26 @@ class Sent:
     def __init__(self) -> None:
         self.requests: list[tuple[int, Message]] = []
         self.answers: list[tuple[object, ...]] = []
+        self.deliveries: dict[Delivery, int] = {}
+        self.waits: list[list[int]] = []
+        """For each request, the brokers that must have answered before it is sent."""
 
     def send(
-        self, broker_id: int, request: Message, kind: type[Message], answered: Callable[[Message], None]
-    ) -> None:
+        self,
+        broker_id: int,
+        request: Message,
+        kind: type[Message],
+        answered: Callable[[Message], None],
+        /,
+        *,
+        after: Collection[Delivery] = (),
+    ) -> Delivery:
+        delivery = Delivery()
         self.requests.append((broker_id, request))
+        self.deliveries[delivery] = broker_id
+        self.waits.append([self.deliveries[each] for each in after])
         answered(kind())
+        return delivery
 
     def leader_and_isr_answered(self, broker_id: int, response: LeaderAndIsrResponse) -> None:
         self.answers.append((broker_id, type(response)))
@@ -166,3 +181,66 @@ def test_an_empty_batch_sends_nothing(batch: RequestBatch, sent: Sent) -> None:
     batch.clear()
     batch.flush()
     assert sent.requests == []
+
+
+# Leaderships that change hands
+
+
+def orders(sent: Sent) -> list[tuple[int, list[int], list[int]]]:
+    """The LeaderAndIsr in their order: to whom, of which partitions, after whose answers."""
+    return [
+        (broker_id, [s.partition_index for t in request.topic_states for s in t.partition_states], waits)
+        for (broker_id, request), waits in zip(sent.requests, sent.waits, strict=True)
+        if isinstance(request, LeaderAndIsrRequest)
+    ]
+
+
+def lead(batch: RequestBatch, context: ControllerContext, partition: int, leader: int, former: int) -> None:
+    which = TopicPartition("t", partition)
+    context.put_assignment(which, ReplicaAssignment((1, 2, 3)))
+    state = PartitionState(leader, 5, (1, 2, 3), 3)
+    batch.add_leader_and_isr((1, 2, 3), which, state, former_leader=former)
+
+
+def test_a_leadership_is_given_up_before_it_is_taken_up(
+    batch: RequestBatch, context: ControllerContext, sent: Sent
+) -> None:
+    lead(batch, context, 0, leader=1, former=2)
+    batch.flush()
+    assert orders(sent) == [(2, [0], []), (3, [0], []), (1, [0], [2])]
+    assert sent.kinds(1) == [LeaderAndIsrRequest, UpdateMetadataRequest], "it leads before clients are sent"
+
+
+def test_brokers_that_change_places_do_not_wait_for_each_other(
+    batch: RequestBatch, context: ControllerContext, sent: Sent
+) -> None:
+    lead(batch, context, 0, leader=1, former=2)
+    lead(batch, context, 1, leader=2, former=1)
+    batch.flush()
+    assert orders(sent) == [
+        (1, [1], []), (2, [0], []), (3, [0, 1], []), (1, [0], [2]), (2, [1], [1])
+    ]  # fmt: skip
+
+
+def test_nobody_waits_for_a_leader_that_is_gone_or_stays(
+    batch: RequestBatch, context: ControllerContext, sent: Sent
+) -> None:
+    del context.brokers[3]
+    lead(batch, context, 0, leader=1, former=3)
+    lead(batch, context, 1, leader=1, former=1)
+    lead(batch, context, 2, leader=1, former=-1)
+    batch.flush()
+    assert all(not waits for _, _, waits in orders(sent))
+
+
+def test_a_complete_list_is_one_request_and_handovers_follow_it(
+    batch: RequestBatch, context: ControllerContext, sent: Sent
+) -> None:
+    batch.complete_lists((1, 2, 3))
+    batch.add_leader_and_isr((1, 2, 3), P, STATE)
+    lead(batch, context, 0, leader=2, former=1)
+    batch.flush()
+    kinds = [(to, r.type, w) for (to, r), w in zip(sent.requests, sent.waits, strict=True)
+             if isinstance(r, LeaderAndIsrRequest)]  # fmt: skip
+    assert kinds[0][:2] == (1, ALL)
+    assert kinds[-1] == (2, CHANGES, [1])
