@@ -51,6 +51,7 @@ from barnabas.replication.partition import Partition
 from barnabas.replication.settings import ReplicationSettings
 from barnabas.replication.throttle import ReplicationThrottle
 from barnabas.storage.flush import CutWork
+from barnabas.storage.log import Log
 from barnabas.storage.log_manager import LogManager
 
 logger = logging.getLogger(__name__)
@@ -432,17 +433,21 @@ class ReplicaFetcher:
             await self._truncate_some(waiting[first : first + TRUNCATED_AT_ONCE])
 
     async def _truncate_some(self, some: list[Diverged]) -> None:
-        cuts: list[tuple[FollowedPartition, CutWork | None]] = []
+        cuts: list[tuple[FollowedPartition, Log, CutWork | None]] = []
         for followed, leader in some:
             if self._is_waiting(followed):
                 with self._answerable_alone(followed):
                     self._truncate(followed, leader)
-                    cuts.append((followed, followed.partition.log.unsynced_cut))
-        errors = await asyncio.to_thread(_sync_all, [cut for _, cut in cuts])
-        for (followed, cut), error in zip(cuts, errors, strict=True):
+                    log = followed.partition.log
+                    cuts.append((followed, log, log.unsynced_cut))
+        errors = await asyncio.to_thread(_sync_all, [cut for *_, cut in cuts])
+        for (followed, log, cut), error in zip(cuts, errors, strict=True):
             if self._is_waiting(followed):
                 with self._answerable_alone(followed):
-                    followed.partition.log.cut_synced(cut, error)
+                    if (
+                        followed.partition.log is log
+                    ):  # or it was moved to another disk, and what it was is gone
+                        log.cut_synced(cut, error)
                     self._admit(followed)
 
     def _is_waiting(self, followed: FollowedPartition) -> bool:

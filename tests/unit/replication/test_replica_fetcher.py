@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+import asyncio
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import cast
 
@@ -110,3 +111,35 @@ async def test_who_is_elected_follows_nobody(replicas: Replicas) -> None:
     assert await order(replicas, ME, 1) == 0
     assert len(fetcher) == 0
     assert ZERO not in replicas.fetchers._home
+
+
+async def test_a_log_that_was_moved_while_its_cut_was_synced_has_nothing_to_do_with_that(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The directory that was to be synced is gone by then; the disk to which the log went is all right."""
+    disks = [str(tmp_path / "a"), str(tmp_path / "b")]
+    replicas = Replicas(*disks, segment_bytes=200)
+    replicas._connect = unreachable
+    led = replicas.lead(epoch=0, isr=BOTH)
+    for _ in range(6):
+        replicas.append(led, b"x" * 100)
+    partition, fetcher = follow(replicas, 1)
+    followed = fetcher._followed[ZERO]
+    diverging = fetch.PartitionData(diverging_epoch=fetch.EpochEndOffset(epoch=0, end_offset=2))
+    fetcher._take(followed, diverging)
+    in_thread = asyncio.to_thread
+
+    async def move_first(work: Callable[..., object], *arguments: object) -> object:
+        monkeypatch.setattr(asyncio, "to_thread", in_thread)
+        (other,) = set(disks) - {partition.log.log_directory.path}
+        replicas.mover.move(ZERO, other)
+        await asyncio.wait(replicas.mover._moves.values())
+        assert partition.log.log_directory.path == other
+        return await in_thread(work, *arguments)
+
+    monkeypatch.setattr(asyncio, "to_thread", move_first)
+    await fetcher._truncate_diverged()
+    assert replicas.log_manager.offline_directories == []
+    assert partition.log.log_end_offset == 2
+    assert (ZERO in fetcher._followed, ZERO in fetcher._waiting) == (True, False)
+    await replicas.close()
