@@ -44,15 +44,12 @@ _NOT_FOUND = frozenset({UnknownTopicOrPartition.code, UnknownTopicId.code})
 
 def handle_fetch(request: FetchRequest, context: RequestContext) -> FetchResponse | None:
     topics = request.topics
-    if len(topics) > MANY or (topics and any(len(topic.partitions) > MANY for topic in topics)):
-        context.answer_in_slices(_fetch_many(request, context))
-        return None
-    uses_topic_ids = context.api_version >= 13
-    asks = [
-        ask
-        for topic in topics
-        for ask in _asks(topic, topic.partitions, context, uses_topic_ids=uses_topic_ids)
-    ]
+    asks: list[FetchPartition] = []
+    for topic in topics:
+        if len(topic.partitions) > MANY or len(topics) > MANY:
+            context.answer_in_slices(_fetch_many(request, context))
+            return None
+        asks += _asks(topic, topic.partitions, context)
     try:
         fetch = _fetch_context(request, context, asks)
     except KafkaError as error:
@@ -76,7 +73,7 @@ def _fetch_many(
     for topic in request.topics:
         for start in range(0, len(topic.partitions), MANY):
             some = topic.partitions[start : start + MANY]
-            asks += _asks(topic, some, context, uses_topic_ids=context.api_version >= 13)
+            asks += _asks(topic, some, context)
             yield
     try:
         fetch = _fetch_context(request, context, asks)
@@ -153,9 +150,9 @@ def _responding(
 
 
 def _asks(
-    topic: FetchTopic, partitions: Sequence[AskedPartition], context: RequestContext, *, uses_topic_ids: bool
+    topic: FetchTopic, partitions: Sequence[AskedPartition], context: RequestContext
 ) -> list[FetchPartition]:
-    name = topic_name(context, topic.topic_id) if uses_topic_ids else topic.topic
+    name = topic_name(context, topic.topic_id) if context.api_version >= 13 else topic.topic
     return [
         FetchPartition(
             name,

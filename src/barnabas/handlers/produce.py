@@ -50,6 +50,7 @@ from barnabas.protocol.messages.produce import (
     PartitionProduceResponse,
     ProduceRequest,
     ProduceResponse,
+    TopicProduceData,
     TopicProduceResponse,
 )
 from barnabas.records.batch import ATTRIBUTES_AT, CODEC_MASK, MAGIC, MAGIC_AT, TRANSACTIONAL_FLAG
@@ -113,23 +114,39 @@ async def _convert_and_append(request: ProduceRequest, context: RequestContext) 
 def _append_and_answer(request: ProduceRequest, context: RequestContext, admission: Admission | None) -> None:
     """Of several partitions as many as the turn has time for, the others in later ones."""
     outcome = _Outcome()
-    work = _append_all(request, context, admission, outcome)
     topics = request.topic_data
     if len(topics) == 1 and len(topics[0].partition_data) == 1:
-        for _ in work:
-            pass
+        _append_topic_of_one(topics[0], request, context, admission, outcome)
         _answer_for(outcome, request, context)
     else:
         context.answer_in_slices(
-            _append_and_answer_in_slices(work, outcome, request, context),
+            _append_and_answer_in_slices(request, context, admission, outcome),
             lambda: keep_records(request, context),
         )
 
 
+def _append_topic_of_one(
+    topic: TopicProduceData,
+    request: ProduceRequest,
+    context: RequestContext,
+    admission: Admission | None,
+    outcome: _Outcome,
+) -> None:
+    """What most requests are: one partition of one topic."""
+    name = topic_name(context, topic.topic_id) if context.api_version >= 13 else topic.name
+    answers: list[PartitionProduceResponse] = []
+    outcome.response.responses.append(
+        TopicProduceResponse(name=topic.name, topic_id=topic.topic_id, partition_responses=answers)
+    )
+    _append_one(
+        topic.partition_data[0], name, answers, _refusal(request), request, context, admission, outcome
+    )
+
+
 def _append_and_answer_in_slices(
-    work: Generator[None, None, None], outcome: _Outcome, request: ProduceRequest, context: RequestContext
+    request: ProduceRequest, context: RequestContext, admission: Admission | None, outcome: _Outcome
 ) -> Generator[None, None, None]:
-    yield from work
+    yield from _append_all(request, context, admission, outcome)
     _answer_for(outcome, request, context)
 
 
@@ -164,7 +181,6 @@ def _answer(response: ProduceResponse, context: RequestContext) -> None:
 def _append_all(
     request: ProduceRequest, context: RequestContext, admission: Admission | None, outcome: _Outcome
 ) -> Generator[None, None, None]:
-    required_acks = request.acks
     by_id = context.api_version >= 13
     refusal = _refusal(request)
     for topic in request.topic_data:
@@ -182,24 +198,38 @@ def _append_all(
         )
         for data in partition_data:
             yield
-            try:
-                if refusal is not None:
-                    raise refusal
-                partition, info = _append(name, data, required_acks, context, admission)
-            except Exception as error:  # noqa: BLE001 - each partition has its own answer
-                outcome.failed = True
-                answers.append(_refused(data, error, name, context.broker.replicas))
-                continue
-            answer = PartitionProduceResponse(
-                index=data.index,
-                base_offset=info.first_offset,
-                log_append_time_ms=info.log_append_time_ms,
-                log_start_offset=info.log_start_offset,
-            )
-            answers.append(answer)
-            outcome.touched.append(partition)
-            if required_acks and not partition.is_acknowledged(info.last_offset + 1, required_acks):
-                outcome.pending.append(PendingAck(partition, info.last_offset + 1, answer))
+            _append_one(data, name, answers, refusal, request, context, admission, outcome)
+
+
+def _append_one(
+    data: PartitionProduceData,
+    name: str | None,
+    answers: list[PartitionProduceResponse],
+    refusal: KafkaError | None,
+    request: ProduceRequest,
+    context: RequestContext,
+    admission: Admission | None,
+    outcome: _Outcome,
+) -> None:
+    required_acks = request.acks
+    try:
+        if refusal is not None:
+            raise refusal
+        partition, info = _append(name, data, required_acks, context, admission)
+    except Exception as error:  # noqa: BLE001 - each partition has its own answer
+        outcome.failed = True
+        answers.append(_refused(data, error, name, context.broker.replicas))
+        return
+    answer = PartitionProduceResponse(
+        index=data.index,
+        base_offset=info.first_offset,
+        log_append_time_ms=info.log_append_time_ms,
+        log_start_offset=info.log_start_offset,
+    )
+    answers.append(answer)
+    outcome.touched.append(partition)
+    if required_acks and not partition.is_acknowledged(info.last_offset + 1, required_acks):
+        outcome.pending.append(PendingAck(partition, info.last_offset + 1, answer))
 
 
 def _refusal(request: ProduceRequest) -> KafkaError | None:
