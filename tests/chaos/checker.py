@@ -13,7 +13,7 @@ is told by `acknowledgements`.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
 
 from tests.chaos.acknowledgements import acknowledged_out_of_time, lost_without_a_failover
@@ -44,7 +44,20 @@ def duplicated(history: History) -> Iterator[Complaint]:
             places[value].append(Place(topic, partition, offset))
     for value, found in places.items():
         if len(found) > 1:
-            yield f"duplicated: {value} is at {found}"
+            yield f"duplicated: {value} is at {found}{_written_by(found, history)}"
+
+
+def _written_by(places: Sequence[Place], history: History) -> str:
+    """Whether it is the brokers that took a batch twice, or the client that sent it under another number.
+
+    librdkafka does so when a partition answers OUT_OF_ORDER_SEQUENCE_NUMBER behind a batch that was refused:
+    it goes to a new epoch with the batches of all partitions, those among them that may have been written
+    (its issue 4953)."""
+    producers = [history.producers.get(place) for place in places]
+    if None in producers:
+        return ""
+    told = ", ".join(f"{each.id} in epoch {each.epoch}" for each in producers if each is not None)
+    return f", written by producer {told}" + (": the client did it" if len(set(producers)) > 1 else "")
 
 
 def reordered(history: History) -> Iterator[Complaint]:

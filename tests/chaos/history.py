@@ -42,6 +42,14 @@ class Place(NamedTuple):
     offset: int
 
 
+class Producer(NamedTuple):
+    """Within one epoch of one id nothing is written twice. A client that takes a new one numbers anew what it
+    had no answer for, and may write that a second time."""
+
+    id: int
+    epoch: int
+
+
 @dataclass(slots=True)
 class Write:
     value: Value
@@ -121,6 +129,8 @@ class History:
     """The same under read_committed."""
     epochs: dict[Place, int] = field(default_factory=dict)
     """The leader epochs of what is in `final`, of partitions where they are asked for."""
+    producers: dict[Place, Producer] = field(default_factory=dict)
+    """Who wrote what is in `final`, as the log has it, of partitions where it is asked for."""
     copied: dict[str, tuple[str, str]] = field(default_factory=dict)
     """Name of a copying pipeline to its input and output topics: exactly once from one to the other."""
     lives: list[Life] = field(default_factory=list)

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from barnabas.records.batch import RecordBatch
+from tests.chaos.history import Place, Producer
 
 LENGTH_AT = 8
 OVERHEAD_BYTES = 12
@@ -31,6 +32,16 @@ def batches(directory: Path) -> dict[int, bytes]:
             batch = data[position : position + size]
             found[int.from_bytes(batch[:LENGTH_AT], "big")] = batch
             position += size
+    return found
+
+
+def producers(directory: Path, topic: str, partition: int) -> dict[Place, Producer]:
+    """Who wrote each record of a partition."""
+    found: dict[Place, Producer] = {}
+    for batch in batches(directory).values():
+        view = RecordBatch(batch)
+        for offset in range(view.base_offset, view.next_offset):
+            found[Place(topic, partition, offset)] = Producer(view.producer_id, view.producer_epoch)
     return found
 
 

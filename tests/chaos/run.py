@@ -28,12 +28,12 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from barnabas.client.channel import Address
 from tests.chaos.checker import complaints_about
 from tests.chaos.direct_writing import DirectWriting
-from tests.chaos.history import History, Outcome
+from tests.chaos.history import History, Outcome, Place, Producer
 from tests.chaos.lone_transactions import LoneTransactions
 from tests.chaos.namespaces import Lab, lab, why_not
 from tests.chaos.nemesis import FAULTS, Fault, Scene, heal, host_of, possible
 from tests.chaos.recreation import Recreating, settled_offsets
-from tests.chaos.replicas import differences, partition_directories
+from tests.chaos.replicas import differences, partition_directories, producers
 from tests.chaos.stability import undecided
 from tests.chaos.workload import Copying, GroupReading, Worker, Writing, read_all
 from tests.support.cluster import Cluster, ClusterBroker
@@ -196,6 +196,7 @@ def _torment(scene: Scene, options: argparse.Namespace) -> list[str]:
             cluster.bootstrap, topic, PARTITIONS, committed=False, epochs=history.epochs
         )
         history.final_committed |= read_all(cluster.bootstrap, topic, PARTITIONS, committed=True)
+    history.producers = _producers(scene)
     history.final_offsets = settled_offsets(cluster.bootstrap, history.lives)
     _tell(history)
     return complaints_about(history) + _compare_replicas(scene)
@@ -289,6 +290,16 @@ def _behind(consumer: Consumer) -> dict[int, tuple[int, int]]:
         for number, each in committed.items()
         if each.error is not None or each.offset < ends[number]
     }
+
+
+def _producers(scene: Scene) -> dict[Place, Producer]:
+    roots = {broker.id: broker.data_directory for broker in scene.cluster.brokers}
+    found: dict[Place, Producer] = {}
+    for topic in (SOURCE, TARGET):
+        for partition in range(PARTITIONS):
+            for directory in list(partition_directories(roots, topic, partition).values())[:1]:
+                found |= producers(directory, topic, partition)
+    return found
 
 
 def _compare_replicas(scene: Scene) -> list[str]:

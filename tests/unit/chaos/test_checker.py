@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from tests.chaos.checker import complaints_about
 from tests.chaos.history import (
@@ -9,12 +11,17 @@ from tests.chaos.history import (
     Life,
     OpenTransaction,
     Outcome,
+    Place,
+    Producer,
     Reading,
     Transaction,
     Undecided,
     Value,
     Write,
 )
+from tests.chaos.replicas import producers
+
+from barnabas.records.builder import build_batch
 
 ONE, TWO, THREE = (Value("p", number) for number in range(3))
 
@@ -153,3 +160,31 @@ def test_what_nobody_promised_may_be_there_or_not() -> None:
     assert complaints_about(unsure) == []
     unsure.final["in", 0].append((3, Value("p", 4)))
     assert complaints_about(unsure) == []
+
+
+@pytest.mark.parametrize(
+    ("epochs", "said"),
+    [
+        ((0, 0), "written by producer 7 in epoch 0, 7 in epoch 0"),
+        ((0, 1), "written by producer 7 in epoch 0, 7 in epoch 1: the client did it"),
+    ],
+)
+def test_of_a_duplicate_it_is_told_whether_its_client_sent_it_anew(
+    epochs: tuple[int, int], said: str
+) -> None:
+    found = history()
+    _duplicate(found)
+    for offset, epoch in zip((2, 3), epochs, strict=True):
+        found.producers[Place("in", 0, offset)] = Producer(7, epoch)
+    (complaint,) = [each for each in complaints_about(found) if each.startswith("duplicated: ")]
+    assert complaint.endswith(said)
+
+
+def test_who_wrote_is_read_from_the_log(tmp_path: Path) -> None:
+    records = [(None, b"v", (), 1_000)] * 2
+    first = build_batch(records, producer_id=7, producer_epoch=1, base_sequence=0)
+    second = build_batch(records, base_offset=2)
+    (tmp_path / "00000000000000000000.log").write_bytes(bytes(first) + bytes(second))
+    assert producers(tmp_path, "in", 0) == {
+        Place("in", 0, offset): Producer(7, 1) if offset < 2 else Producer(-1, -1) for offset in range(4)
+    }
