@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Awaitable, Callable, Collection, Mapping
 
 from barnabas.cluster.metadata_cache import MetadataCache
 from barnabas.coordinator.transaction.coordinator import TRANSACTION_TOPIC, TransactionCoordinator
@@ -20,6 +20,7 @@ from barnabas.core.errors import (
     NONE,
     CoordinatorNotAvailable,
     KafkaError,
+    OperationNotAttempted,
     TransactionAbortable,
     error_for,
 )
@@ -80,9 +81,9 @@ class ClusterTransactionMembership:
             except Exception as error:  # noqa: BLE001 - the producer waits for an answer, whatever it is
                 done(_unavailable(error))
                 return
-            refused = next((code for code in codes.values() if code != NONE), NONE)
-            if refused:
-                done(error_for(refused))
+            refused = _refusal(codes, NONE)
+            if refused is not None:
+                done(refused)
             elif any(each not in codes for each in partitions):
                 done(CoordinatorNotAvailable("the coordinator has not answered for every partition"))
             else:
@@ -111,9 +112,9 @@ class ClusterTransactionMembership:
             except Exception as error:  # noqa: BLE001 - the producer waits for an answer, whatever it is
                 refuse(_unavailable(error))
                 return
-            others = [code for code in codes.values() if code not in (NONE, TransactionAbortable.code)]
-            if others:
-                refuse(error_for(others[0]))
+            refused = _refusal(codes, NONE, TransactionAbortable.code)
+            if refused is not None:
+                refuse(refused)
             else:
                 done(frozenset(each for each in partitions if codes.get(each) != NONE))
 
@@ -169,6 +170,14 @@ class ClusterTransactionMembership:
         future = asyncio.ensure_future(asking)
         self._asking.add(future)
         future.add_done_callback(self._asking.discard)
+
+
+def _refusal(codes: Mapping[TopicPartition, int], *accepted: int) -> KafkaError | None:
+    """Why the coordinator refuses the request. OPERATION_NOT_ATTEMPTED only says that another partition is
+    to blame, perhaps one that the coordinator has not heard of yet: then the producer has to ask again."""
+    refused = [code for code in codes.values() if code not in accepted]
+    telling = [code for code in refused if code != OperationNotAttempted.code]
+    return error_for((telling or refused)[0]) if refused else None
 
 
 def _unavailable(error: Exception) -> KafkaError:

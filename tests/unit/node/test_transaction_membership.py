@@ -12,7 +12,14 @@ import pytest
 from barnabas.cluster.metadata_cache import MetadataCache, PartitionMetadata
 from barnabas.coordinator.transaction.coordinator import TRANSACTION_TOPIC
 from barnabas.coordinator.transaction.rules import ProducerIdAndEpoch
-from barnabas.core.errors import BrokerNotAvailable, ProducerFenced, TransactionAbortable, name_of
+from barnabas.core.errors import (
+    BrokerNotAvailable,
+    OperationNotAttempted,
+    ProducerFenced,
+    TransactionAbortable,
+    UnknownTopicOrPartition,
+    name_of,
+)
 from barnabas.core.ids import BrokerId, TopicPartition, Uuid
 from barnabas.node.transaction_membership import ClusterTransactionMembership
 from barnabas.protocol.messages.add_partitions_to_txn import (
@@ -99,6 +106,13 @@ async def test_a_no_for_one_is_a_no() -> None:
     assert await verified(lambda _: answered({0: 0, 1: ProducerFenced.code})) == "PRODUCER_FENCED"
     abortable = TransactionAbortable.code
     assert await verified(lambda _: answered({0: 0, 1: abortable})) == {PARTITIONS[1]}
+
+
+async def test_a_coordinator_that_has_not_heard_of_a_partition_yet_is_asked_again() -> None:
+    """It refuses all of them; that the others were not attempted is no reason for a producer to give up."""
+    codes = {0: OperationNotAttempted.code, 1: UnknownTopicOrPartition.code}
+    assert await added(lambda _: answered(codes)) == "UNKNOWN_TOPIC_OR_PARTITION"
+    assert await verified(lambda _: answered(codes)) == "UNKNOWN_TOPIC_OR_PARTITION"
 
 
 @pytest.mark.parametrize("failure", [BrokerNotAvailable("it is down"), RuntimeError("nobody expected this")])
