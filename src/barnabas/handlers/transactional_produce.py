@@ -39,7 +39,8 @@ VERSION_WITH_TOPIC_IDS = 13
 VERSION_WITH_IMPLICIT_ADD = 12
 VERSION_WITH_ABORTABLE = 11
 
-_PRODUCER = struct.Struct(">qh")
+_PRODUCER = struct.Struct(">qhi")
+"""With the sequence of the first record."""
 
 Refused = Mapping[TopicPartition, KafkaError]
 NONE_REFUSED: Refused = {}
@@ -67,6 +68,7 @@ class _Write(NamedTuple):
 
     partition: TopicPartition
     producer: ProducerIdAndEpoch
+    sequence: int
     is_ongoing: bool
 
 
@@ -99,8 +101,10 @@ def _guarded(writes: Sequence[_Write], context: RequestContext) -> Verification 
     if not _is_verified(context):
         return None
     verification = Verification(context.broker.replicas, _not_in_transaction(context))
+    # Where each transaction has an epoch of its own, its first write to a partition has the sequence 0.
+    is_from_zero = context.api_version >= VERSION_WITH_IMPLICIT_ADD
     for each in writes:
-        verification.begin(each.partition, each.producer)
+        verification.begin(each.partition, each.producer, 0 if is_from_zero else each.sequence)
     return verification
 
 
@@ -140,12 +144,14 @@ def _writes(request: ProduceRequest, context: RequestContext) -> Iterator[_Write
             records = data.records
             if not isinstance(records, memoryview) or not _is_transactional(records):
                 continue
-            producer = ProducerIdAndEpoch(*_PRODUCER.unpack_from(records, PRODUCER_ID_AT))
+            producer_id, epoch, sequence = _PRODUCER.unpack_from(records, PRODUCER_ID_AT)
+            producer = ProducerIdAndEpoch(producer_id, epoch)
             try:
                 log = replicas.partition(name, data.index).log
             except KafkaError:
                 continue  # the append will say so
-            yield _Write(TopicPartition(name, data.index), producer, log.has_ongoing_transaction(*producer))
+            is_ongoing = log.has_ongoing_transaction(*producer)
+            yield _Write(TopicPartition(name, data.index), producer, sequence, is_ongoing)
 
 
 def _is_transactional(records: memoryview) -> bool:

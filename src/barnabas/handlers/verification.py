@@ -18,8 +18,9 @@ from typing import NamedTuple
 from barnabas.coordinator.transaction.rules import ProducerIdAndEpoch
 from barnabas.core.errors import KafkaError, NotLeaderOrFollower
 from barnabas.core.ids import TopicPartition
+from barnabas.records.batch import NO_SEQUENCE
 from barnabas.replication.replica_manager import ReplicaManager
-from barnabas.storage.producer_state import VerificationGuard
+from barnabas.storage.producer_state import FirstWrite, VerificationGuard
 
 
 class _Guarded(NamedTuple):
@@ -38,10 +39,15 @@ class Verification:
         self._outside = outside
         self._guarded: dict[TopicPartition, _Guarded] = {}
 
-    def begin(self, topic_partition: TopicPartition, producer: ProducerIdAndEpoch) -> None:
-        """The request is going to wait; raises if the partition is not here."""
-        log = self._replicas.partition(*topic_partition).log
-        self._guarded[topic_partition] = _Guarded(producer, log.producers.guard(producer.producer_id))
+    def begin(
+        self, topic_partition: TopicPartition, producer: ProducerIdAndEpoch, first_sequence: int = NO_SEQUENCE
+    ) -> None:
+        """The request is going to wait; raises if the partition is not here. Should it be in vain, a producer
+        that begins there begins with `first_sequence`, or before it."""
+        producers = self._replicas.partition(*topic_partition).log.producers
+        self._guarded[topic_partition] = _Guarded(producer, producers.guard(producer.producer_id))
+        if first_sequence >= 0:
+            producers.await_first(producer.producer_id, FirstWrite(producer.producer_epoch, first_sequence))
 
     def check(self, topic_partition: TopicPartition) -> None:
         """Raise unless the partition may be written to now."""

@@ -5,7 +5,9 @@ with the offsets that it got the first time), and where its open transaction sta
 open transactions follows the first unstable offset, and from that the last stable offset.
 
 The first write of a transaction waits until the coordinator has answered for it. `VerificationGuard` tells
-whether a marker came meanwhile: then the answer is about a transaction that is over.
+whether a marker came meanwhile: then the answer is about a transaction that is over. A write of a producer of
+whom nothing is known may begin with any sequence, but not with one behind a write that waited and was sent
+back to come again: it would take its place.
 
 The rules are those of Kafka's ProducerAppendInfo, split in two: `check` decides and changes
 nothing, `apply` records what has been written. Between them lies the write itself, so a
@@ -180,10 +182,19 @@ class VerificationGuard:
     __slots__ = ("__weakref__",)
 
 
+class FirstWrite(NamedTuple):
+    """A write that waits for the coordinator's word, of a producer that has written nothing yet."""
+
+    epoch: int
+    sequence: int
+
+
 class ProducerState:
     """All producers of one log, up to `end_offset`."""
 
     __slots__ = (
+        "_awaited",
+        "_awaited_before",
         "_guards",
         "_ongoing",
         "_unreplicated",
@@ -208,6 +219,10 @@ class ProducerState:
         self._guards: WeakValueDictionary[int, VerificationGuard] = WeakValueDictionary()
         """By producer id; gone with the last write that waits. A state that is built anew has none, so what
         waits across a truncation is not verified any more."""
+        self._awaited: dict[int, FirstWrite] = {}
+        self._awaited_before: dict[int, FirstWrite] = {}
+        """By producer id, of producers of whom nothing is known; those from before the last look at what has
+        expired apart, so that none is kept for ever."""
         self.first_unstable_offset: int | None = None
         """The first offset whose fate is undecided, or decided above the high watermark only."""
         self._find_first_unstable()
@@ -231,6 +246,19 @@ class ProducerState:
     def stands(self, producer_id: int, guard: VerificationGuard) -> bool:
         """Whether no marker of the producer has come since the guard was taken."""
         return self._guards.get(producer_id) is guard
+
+    def await_first(self, producer_id: int, first: FirstWrite) -> None:
+        """The write waits to be verified. The lowest of them that the newest epoch sent must come first."""
+        if producer_id in self.producers:
+            return
+        known = self._awaited_first(producer_id)
+        if known is None or first.epoch > known.epoch:
+            self._awaited[producer_id] = first
+        elif first.epoch == known.epoch:
+            self._awaited[producer_id] = min(first, known)
+
+    def _awaited_first(self, producer_id: int) -> FirstWrite | None:
+        return self._awaited.get(producer_id) or self._awaited_before.get(producer_id)
 
     # -- deciding -----------------------------------------------------------------------------
 
@@ -264,6 +292,8 @@ class ProducerState:
         self, batch: RecordBatch, entry: ProducerEntry | None, origin: AppendOrigin
     ) -> BatchMetadata | None:
         if entry is None:
+            if origin is AppendOrigin.CLIENT:
+                self._check_first(batch)
             return None
         attributes = batch.attributes
         if (
@@ -292,6 +322,18 @@ class ProducerState:
             raise InvalidTxnState(f"Expected transactional write from producer {batch.producer_id}")
         return None
 
+    def _check_first(self, batch: RecordBatch) -> None:
+        awaited = self._awaited_first(batch.producer_id)
+        if (
+            awaited is not None
+            and awaited.epoch == batch.producer_epoch
+            and batch.base_sequence > awaited.sequence
+        ):
+            raise OutOfOrderSequenceNumber(
+                f"Out of order sequence number for producer {batch.producer_id}: {batch.base_sequence} "
+                f"(incoming seq. number), {awaited.sequence} (sequence number that comes first)"
+            )
+
     # -- recording ----------------------------------------------------------------------------
 
     def apply(self, batch: RecordBatch, base_offset: int) -> CompletedTransaction | None:
@@ -308,6 +350,7 @@ class ProducerState:
         entry = self.producers.get(producer_id)
         if entry is None:
             entry = self.producers[producer_id] = ProducerEntry(producer_id)
+            self._awaited.pop(producer_id, None)
         entry.add_batch(batch, base_offset)
         if attributes & TRANSACTIONAL_FLAG and entry.current_txn_first_offset < 0:
             entry.current_txn_first_offset = base_offset
@@ -362,6 +405,7 @@ class ProducerState:
         ]
         for producer_id in expired:
             del self.producers[producer_id]
+        self._awaited, self._awaited_before = {}, self._awaited
 
     def log_start_offset_advanced(self, log_start_offset: int) -> None:
         self.high_watermark_advanced(log_start_offset)

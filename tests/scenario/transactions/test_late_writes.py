@@ -11,7 +11,7 @@ import pytest
 
 from barnabas.client.channel import Channel
 from barnabas.coordinator.transaction.coordinator import TransactionCoordinator
-from barnabas.core.errors import NotLeaderOrFollower, name_of
+from barnabas.core.errors import CoordinatorNotAvailable, NotLeaderOrFollower, name_of
 from barnabas.node.transactions import LocalMarkers
 from barnabas.protocol.messages.produce import ProduceRequest, ProduceResponse
 from barnabas.replication.replica_manager import ReplicaManager
@@ -302,3 +302,29 @@ async def test_a_zombie_is_fenced_while_a_transaction_of_its_successor_is_open(
     await until_state(broker, "CompleteCommit")
     assert await committed(broker) == [b"mine"]
     assert await committed(broker, partition=1) == []
+
+
+@pytest.mark.parametrize("version", [V1_PRODUCE, V2_PRODUCE])
+async def test_a_write_does_not_take_the_place_of_one_that_could_not_be_verified(
+    broker: InProcessBroker, producer: HandProducer, monkeypatch: pytest.MonkeyPatch, version: int
+) -> None:
+    """The log knows nothing of the producer yet, which might begin anywhere. But the first write comes again,
+    and would be out of order then."""
+    if version == V1_PRODUCE:
+        assert await producer.add("topic") == "NONE"
+    away = CoordinatorNotAvailable("it is being loaded")
+    with monkeypatch.context() as loading:
+        loading.setattr(
+            TransactionCoordinator, "verify", lambda _self, _id, _who, _where, _done, refuse: refuse(away)
+        )
+        loading.setattr(
+            TransactionCoordinator, "add_partitions", lambda _self, _id, _who, _where, done, **_: done(away)
+        )
+        assert await producer.produce("topic", b"first", version=version) == "NOT_ENOUGH_REPLICAS"
+    assert await producer.produce("topic", b"second", version=version) == "OUT_OF_ORDER_SEQUENCE_NUMBER"
+    again = producer.clone()
+    assert await again.produce("topic", b"first", version=version) == "NONE"
+    assert await again.produce("topic", b"second", version=version) == "NONE"
+    assert await again.end(commit=True, version=V1_END if version == V1_PRODUCE else V2_END) == "NONE"
+    await until_state(broker, "CompleteCommit")
+    assert await committed(broker) == [b"first", b"second"]

@@ -14,7 +14,7 @@ from barnabas.records.batch import RecordBatch
 from barnabas.records.builder import build_end_transaction_marker
 from barnabas.records.record import EndTransactionMarker
 from barnabas.storage.log import Log
-from barnabas.storage.producer_state import SEQUENCE_MAX, AppendOrigin, ProducerState
+from barnabas.storage.producer_state import SEQUENCE_MAX, AppendOrigin, FirstWrite, ProducerState
 from tests.unit.storage.support import NOW_MS, Bench, batch, end_transaction, produce
 
 
@@ -214,6 +214,32 @@ def test_a_guard_does_not_outlive_a_truncation_nor_those_who_hold_it(log: Log) -
     assert not log.producers.stands(7, guard)
     log.producers.guard(9)
     assert not log.producers._guards, "nobody waits"
+
+
+def test_a_producer_that_had_to_wait_begins_with_its_lowest_sequence(log: Log) -> None:
+    for sequence in (5, 3, 8):
+        log.producers.await_first(7, FirstWrite(1, sequence))
+    log.producers.await_first(7, FirstWrite(0, 0))
+    for sequence in (4, 5):
+        with pytest.raises(OutOfOrderSequenceNumber):
+            transactional(log, sequence, producer_epoch=1)
+    transactional(log, 3, producer_epoch=1)
+    transactional(log, 4, producer_epoch=1)
+    transactional(log, 9, producer_id=8)
+
+
+def test_a_write_that_never_came_again_is_forgotten_in_time(log: Log) -> None:
+    log.producers.await_first(7, FirstWrite(0, 0))
+    log.remove_expired_producers()
+    with pytest.raises(OutOfOrderSequenceNumber):
+        transactional(log, 1)
+    log.remove_expired_producers()
+    transactional(log, 1)
+
+
+def test_a_new_epoch_of_a_producer_that_had_to_wait_begins_anywhere(log: Log) -> None:
+    log.producers.await_first(7, FirstWrite(0, 0))
+    transactional(log, 5, producer_epoch=1)
 
 
 def test_a_marker_without_a_transaction_changes_no_watermark(log: Log) -> None:
