@@ -609,6 +609,15 @@ async def test_multi_fires_watches(znodes: Coordination) -> None:
     ]
 
 
+async def test_checks_alone_change_nothing(znodes: Coordination) -> None:
+    path = await znodes.create("/a", b"x")
+    before = (await znodes.get(path))[1]
+    assert await znodes.multi([Check(path)]) == [None]
+    assert (await znodes.get(path))[1] == before
+    with pytest.raises(NoNode):
+        await znodes.multi([Check("/missing")])
+
+
 async def test_an_empty_multi_does_nothing(znodes: Coordination) -> None:
     assert await znodes.multi([]) == []
 

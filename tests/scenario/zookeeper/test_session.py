@@ -15,6 +15,7 @@ import pytest
 from barnabas.cluster.broker_znodes import BrokerIdZnode, BrokerInfo, Endpoint
 from barnabas.cluster.coordination import (
     BadArguments,
+    Check,
     ConnectionLoss,
     Create,
     EventType,
@@ -109,6 +110,16 @@ async def test_a_broken_connection_is_made_again_in_the_same_session(zookeeper_s
         await both.far.until(lambda: both.far.states == [SUSPENDED, CONNECTED])
         assert session.session_id == session_id
         assert await session.exists("/e") is not None
+
+
+async def test_checks_alone_have_their_place_in_the_order_of_writes(zookeeper: str) -> None:
+    """So all servers agree on them, and the one that answers has seen everything that was before them."""
+    async with opened(zookeeper) as near:
+        await near.session.create("/checked")
+        before = await near.session.set("/checked", b"one")
+        await near.session.multi([Check("/checked")])
+        after = await near.session.set("/checked", b"two")
+        assert after.mzxid >= before.mzxid + 2
 
 
 async def test_an_unforeseen_error_costs_the_connection_and_not_the_session(
