@@ -35,6 +35,8 @@ from barnabas.pipelines.validation import InvalidSpec
 
 log = logging.getLogger(__name__)
 
+_AWAY = (KafkaError, ClusterUnreachable, OSError)
+"""How it is told that the store is out of reach; it will be asked again."""
 BEAT_MS = 5_000
 SILENCE_MS = 20_000
 """Nothing heard of the service in office for so long: it is taken for dead."""
@@ -142,7 +144,7 @@ class PipelineService:
             await asyncio.sleep(BEAT_MS / 1_000)
             try:
                 await self.tick()
-            except (KafkaError, ClusterUnreachable, OSError) as error:
+            except _AWAY as error:
                 log.warning("the topic of pipelines cannot be written: %s", error)
 
     async def tick(self) -> None:
@@ -157,18 +159,28 @@ class PipelineService:
         return self._holder_id == self._store.service_id
 
     async def _heard(self, change: Change) -> None:
-        if change.claim is not None and change.writer != self._store.service_id:
-            self._let_go(change.claim)
+        if change.claim is not None:
+            self._hand_over(change.claim)
         elif change.is_gap or (change.is_beat and change.writer == self._holder_id):
             self._heard_ms = self._clock.now_ms()
         elif change.is_farewell and change.writer == self._holder_id and not self._is_in_office:
             log.info("the pipeline service at %s has ended: taking over", self.successor)
-            await self._take_office()
+            try:
+                await self._take_office()
+            except _AWAY as error:
+                log.warning("the pipelines cannot be claimed now: %s", error)
 
     async def _take_office(self) -> None:
+        """Others may do the same at this moment: who comes last in the store shows when it is read there."""
         await self._store.claim(self.worker_id)
-        self._holder_id, self.successor = self._store.service_id, None
-        self.supervisor.regain()
+        self._heard_ms = self._clock.now_ms()
+
+    def _hand_over(self, claim: Claim) -> None:
+        if claim.service_id != self._store.service_id:
+            self._let_go(claim)
+        elif not self._is_in_office:
+            self._holder_id, self.successor = claim.service_id, None
+            self.supervisor.regain()
 
     def _follow(self, change: Change) -> None:
         name = change.name
@@ -263,7 +275,7 @@ class PipelineService:
             await asyncio.to_thread(remove_generations, self._state_location, spec.name, generation)
             if await self._groups.offsets(spec.group_id):
                 await self._groups.delete(spec.group_id)
-        except (KafkaError, ClusterUnreachable, OSError) as error:
+        except _AWAY as error:
             log.warning("the offsets and checkpoints of %s are not all removed: %s", spec.name, error)
 
     async def set_target(self, name: str, target: Target) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from barnabas.client.cluster_client import ClusterUnreachable
 from barnabas.core.clock import ManualClock
 from barnabas.core.ids import TopicPartition
 from barnabas.core.scheduler import ManualScheduler
@@ -32,11 +33,16 @@ class SlowStore:
         self.graves: dict[str, int] = {}
         self.written: list[str] = []
         """Claims, beats and farewells."""
+        self.failure: Exception | None = None
+        """Why a claim cannot be made now."""
         self._turn = asyncio.Lock()
 
     async def claim(self, worker_id: str) -> None:
+        if self.failure is not None:
+            raise self.failure
         self.holder = Claim(self.service_id, worker_id)
         self.written.append("claim")
+        self.changes.append(Change(self.service_id, claim=self.holder))
 
     async def beat(self) -> None:
         self.written.append("beat")
@@ -219,4 +225,37 @@ async def test_a_successor_that_dies_loses_the_office(world: World) -> None:
     await world.follow(Change("third", is_beat=True))
     world.clock.advance(ms=1)
     await world.service.tick()
+    await world.follow(*world.store.changes)
     assert (world.store.written, world.service.successor) == (["claim"], None)
+
+
+async def in_office(world: World) -> bool:
+    world.store.written = []
+    await world.service.tick()
+    return world.store.written == ["beat"]
+
+
+@pytest.mark.parametrize("is_ours_last", [True, False])
+async def test_of_two_that_take_the_office_at_once_one_has_it(world: World, is_ours_last: bool) -> None:
+    """The last claim in the topic holds, whenever each of them is heard of."""
+    await world.service.create("p", CONFIG)
+    await world.follow(theirs())
+    third = Change("third", claim=Claim("third", "third:1"))
+    await world.follow(Change("other", is_farewell=True), *([third] if is_ours_last else []))
+    if not is_ours_last:
+        await world.follow(third)
+    assert world.service.successor == (None if is_ours_last else "third:1")
+    assert await in_office(world) is is_ours_last
+
+
+async def test_an_office_that_cannot_be_taken_when_it_is_given_back_is_taken_later(world: World) -> None:
+    """Services and brokers are often stopped together."""
+    await world.follow(theirs())
+    world.store.failure = ClusterUnreachable(["no broker answers"])
+    await world.follow(Change("other", is_farewell=True))
+    world.store.failure = None
+    world.clock.advance(ms=SILENCE_MS + 1)
+    world.store.changes = []
+    await world.service.tick()
+    await world.follow(*world.store.changes)
+    assert await in_office(world)
