@@ -444,9 +444,8 @@ class ReplicaFetcher:
         for (followed, log, cut), error in zip(cuts, errors, strict=True):
             if self._is_waiting(followed):
                 with self._answerable_alone(followed):
-                    if (
-                        followed.partition.log is log
-                    ):  # or it was moved to another disk, and what it was is gone
+                    # A log that was moved to another disk meanwhile has nothing to do with the old directory.
+                    if followed.partition.log is log:
                         log.cut_synced(cut, error)
                     self._admit(followed)
 
