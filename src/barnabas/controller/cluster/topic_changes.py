@@ -89,9 +89,15 @@ class TopicChanges:
         found = await self._watching.data(self._store, path, lambda: self._modified(topic))
         if found is not None:
             try:
-                await self._grow(topic, TopicZnode.decode(topic, found[0]).assignment)
+                info = TopicZnode.decode(topic, found[0])
             except MalformedZnode as error:
                 logger.error("what is known of it goes on: %s", error)
+                return False
+            if info.topic_id is None:
+                # Brokers have the topic's logs under its id: for another one they would be a stranger's.
+                logger.warning("topic %s has lost its id, and gets it back", topic)
+                await self._store.set_assignments(topic, context.topic_ids.get(topic), dict)
+            await self._grow(topic, info.assignment)
         return False
 
     async def _grow(self, topic: str, present: Mapping[int, ReplicaAssignment]) -> None:

@@ -302,6 +302,19 @@ async def test_a_topic_from_before_topic_ids_gets_one(cluster: Cluster) -> None:
     assert (await cluster.state("old")).leader == 2
 
 
+async def test_a_topic_that_lost_its_id_gets_that_one_back(cluster: Cluster) -> None:
+    """Tools from before topic ids write the node without one. Were another one made, brokers would take what
+    they have for the logs of a former topic, and put it away."""
+    topic_id = await cluster.create("t", {0: [2, 3]})
+    await cluster.admin.set(TopicZnode.path("t"), b'{"version":1,"partitions":{"0":[2,3],"1":[3,2]}}')
+    await cluster.settle()
+    await cluster.kill(cluster.active.id)
+    await cluster.settle()
+    info = TopicZnode.decode("t", (await cluster.admin.get(TopicZnode.path("t")))[0])
+    assert (info.topic_id, sorted(info.assignment)) == (topic_id, [0, 1])
+    assert cluster.term.context.topic_ids == {"t": topic_id}
+
+
 async def test_a_spoilt_znode_does_not_stop_the_others(cluster: Cluster) -> None:
     await cluster.admin.create(TopicZnode.path("spoilt"), b"no json")
     await cluster.admin.create(ReassignPartitionsZnode.PATH, b"no json")
