@@ -119,8 +119,12 @@ async def _consume_in_group(
     async with GroupMember(cluster, group, topic) as member:
         while not printer.is_done:
             partitions = await member.join()
-            positions = await list_offsets(cluster, topic, partitions, EARLIEST if from_beginning else LATEST)
-            positions |= await member.committed(partitions)
+            begin = await list_offsets(cluster, topic, partitions, EARLIEST if from_beginning else LATEST)
+            stands = await member.committed(partitions)
+            # Were it nowhere until the first record is read, what is written while members come and go,
+            # or between two readings, would be behind the end that is looked up next.
+            await member.commit({each: offset for each, offset in begin.items() if each not in stands})
+            positions = begin | stands
             printer.begin_waiting()
             async with Consumer(cluster, topic, positions, read_committed=committed) as consumer:
                 while not printer.is_done and not member.must_rejoin.is_set():

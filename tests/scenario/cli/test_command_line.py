@@ -290,6 +290,15 @@ def test_a_group_divides_a_topic_and_remembers_where_it_stands(
     assert (about["state"], [each["lag"] for each in about["offsets"]]) == ("Empty", [0, 0])
 
 
+def test_a_group_that_has_read_nothing_yet_stands_where_it_began(barnabas: Barnabas, topic: str) -> None:
+    """What is written between two readings, or while members come and go, is read by the next."""
+    member = ("consume", topic, "--group", f"readers-of-{topic}", "--timeout", "1")
+    barnabas("produce", topic, stdin=b"before\n")
+    assert barnabas(*member) == ""
+    barnabas("produce", topic, stdin=b"after\n")
+    assert barnabas(*member) == "after\n"
+
+
 def test_internal_topics_are_shown_when_asked_for(barnabas: Barnabas, topic: str) -> None:
     barnabas("consume", topic, "--group", "maker-of-offsets", "--timeout", "0")
     described = {each["name"] for each in json.loads(barnabas("topic", "describe", "--json"))}
