@@ -143,10 +143,11 @@ def _run(options: argparse.Namespace, place: Lab | None) -> int:
         except BaseException:
             logger.info("the brokers said:\n%s", cluster.output_text())
             raise
-        for complaint in complaints[:50]:
-            logger.error("%s", complaint)
         if complaints:
             logger.info("the brokers said:\n%s", cluster.output_text())
+        # Last, behind the brokers' logs: whoever cuts the output keeps its end.
+        for complaint in complaints[:50]:
+            logger.error("%s", complaint)
         logger.info("seed %d: %d complaints", options.seed, len(complaints))
         left_out = [fault.name for fault in FAULTS if fault not in possible(scene)]
         if left_out:

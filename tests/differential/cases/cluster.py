@@ -134,12 +134,13 @@ def share_coordinators(world: World) -> Case:
     yield FindCoordinatorRequest(key_type=2, coordinator_keys=[])
 
 
-@case(ApiKey.API_VERSIONS)
+# Version 5 is newer than the newest broker that can be had: it answers that in version 0.
+@case(ApiKey.API_VERSIONS, "0-4")
 def versions(world: World) -> Case:
     yield ApiVersionsRequest(client_software_name="differential", client_software_version="1.0")
 
 
-@case(ApiKey.API_VERSIONS, "3+")
+@case(ApiKey.API_VERSIONS, "3-4")
 def client_software(world: World) -> Case:
     for name, version in (
         ("", "1"),
