@@ -6,7 +6,7 @@ CHAOS_SECONDS ?= 600
 CHAOS_BROKERS ?= 3
 PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: help run cluster demo test test-clients test-differential chaos kill-matrix check
+.PHONY: help run cluster demo test test-all test-clients test-differential chaos kill-matrix check
 .PHONY: bench bench-quick bench-cluster bench-cluster-quick bench-partitions bench-spark release-check clean
 help:              ## show this
 	@grep -hE '^[a-z-]+: .*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 16
@@ -41,8 +41,11 @@ cluster: $(VENV)/.spark ## start three brokers and a ZooKeeper on 127.0.0.1 (nee
 demo: $(VENV)/.spark ## a clickstream through two pipelines on Spark (needs Java 17); DEMO_SECONDS=60
 	$(BIN)/python examples/demo.py
 
-test: $(VENV)/.dev ## run the tests; those of other clients and the kill matrix have commands of their own
-	$(BIN)/python -m pytest -n 2 --dist loadfile -m "not compatibility and not kill_matrix"
+test: $(VENV)/.dev ## run a slice of everything, in five minutes; `make test-all` runs the rest
+	$(BIN)/python -m pytest -n 2 --dist loadfile -m "not rest and not compatibility and not kill_matrix"
+
+test-all: $(VENV)/.dev ## run the tests that `make test` leaves out (half an hour)
+	$(BIN)/python -m pytest -n 2 --dist loadfile -m "rest and not compatibility and not kill_matrix"
 
 test-clients: $(VENV)/.dev ## every client and tool against the broker, write docs/COMPATIBILITY.md
 	$(BIN)/python -m pytest tests/clients --compatibility docs/COMPATIBILITY.md

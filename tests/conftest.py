@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests.tiers import is_rest
+
 # How long an example takes is the machine's affair, not a test's.
 settings.register_profile("patient", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("patient")
@@ -35,3 +37,9 @@ def pytest_configure(config: pytest.Config) -> None:
         config.pluginmanager.register(Matrix(Path(config.getoption("--compatibility"))))
     # kafka-python reads its message schemas through functions that Python 3.11 deprecated.
     config.addinivalue_line("filterwarnings", "ignore:(read|open)_text is deprecated:DeprecationWarning")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if item.get_closest_marker("slow") or is_rest(item.nodeid):
+            item.add_marker(pytest.mark.rest)

@@ -11,13 +11,23 @@ from tests.chaos.namespaces import why_not
 from tests.support.broker import REPOSITORY
 from tests.support.zookeeper import require_zookeeper
 
-SECONDS = 90
+SHORT_S = 20
+LONG_S = 90
+
+
+@pytest.mark.timeout(600)
+def test_nothing_is_lost_in_a_short_storm() -> None:
+    torment(SHORT_S)
 
 
 @pytest.mark.timeout(600)
 def test_nothing_acknowledged_is_lost_while_everything_breaks() -> None:
+    torment(LONG_S)
+
+
+def torment(seconds: int) -> None:
     require_zookeeper()
-    command = [sys.executable, "-m", "tests.chaos.run", "--seconds", str(SECONDS), "--brokers", "3"]
+    command = [sys.executable, "-m", "tests.chaos.run", "--seconds", str(seconds), "--brokers", "3"]
     uncut = why_not()
     if uncut is not None:
         command.append("--loopback")

@@ -1,0 +1,40 @@
+"""Which tests a newcomer runs, and which come on top: `make test` and `make test-all`.
+
+`make test` takes five minutes on two cores and shows a slice of everything: all unit and contract tests, most
+scenarios, each Python client, a cluster, one pipeline on Spark, a short chaos. What takes long, needs
+another language's tools, or shows the same from one more side is the rest, and `make test-all` runs it. CI
+runs both. A test is in the rest by its place, listed here, or because it is marked slow.
+"""
+
+from __future__ import annotations
+
+REST = (
+    "tests/differential/",
+    "tests/clients/cluster/",
+    "tests/clients/test_groups_confluent.py",
+    "tests/clients/test_kafka_python_1.py",
+    "tests/clients/test_programs.py",
+    "tests/clients/test_python_groups.py",
+    "tests/scenario/bad_input/test_floods.py",
+    "tests/scenario/cluster/",
+    "tests/scenario/durability/",
+    "tests/scenario/groups/test_groups_survive.py",
+    "tests/scenario/interop/",
+    "tests/scenario/pipelines/test_connect_rest.py",
+    "tests/scenario/transactions/test_exactly_once.py",
+    "tests/scenario/zookeeper/test_commands.py",
+    "tests/spark/",
+)
+
+SLICE = (
+    "tests/scenario/cluster/test_chaos.py::test_nothing_is_lost_in_a_short_storm",
+    "tests/scenario/cluster/test_operating.py",
+    "tests/scenario/interop/test_kafka_dump_log.py",
+    "tests/scenario/zookeeper/test_commands.py::test_a_missing_pyspark_is_named",
+    "tests/spark/pipelines/test_updates.py",
+)
+"""Of those places, what is shown all the same."""
+
+
+def is_rest(node_id: str) -> bool:
+    return node_id.startswith(REST) and not node_id.startswith(SLICE)
