@@ -79,8 +79,10 @@ def admit_transactional(
     writes = list(_writes(request, context))
     unchecked = [each for each in writes if not each.is_ongoing]
     if not unchecked:
-        # Several partitions may be written in several turns of the loop: a marker may come in between.
-        admit(Admission(NONE_REFUSED, _guarded(writes, context)) if len(writes) > 1 else None)
+        # Several partitions may be written in several turns of the loop, those that are led elsewhere too: a
+        # marker may come in between.
+        is_one_turn = len(request.topic_data) == 1 and len(request.topic_data[0].partition_data) == 1
+        admit(None if is_one_turn else Admission(NONE_REFUSED, _guarded(writes, context)))
         return
     partitions = [each.partition for each in unchecked]
     producer, *others = {each.producer for each in unchecked}

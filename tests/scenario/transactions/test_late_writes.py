@@ -14,7 +14,10 @@ from barnabas.coordinator.transaction.coordinator import TransactionCoordinator
 from barnabas.core.errors import CoordinatorNotAvailable, NotLeaderOrFollower, name_of
 from barnabas.node.transactions import LocalMarkers
 from barnabas.protocol.messages.produce import ProduceRequest, ProduceResponse
+from barnabas.records.builder import build_end_transaction_marker
+from barnabas.records.record import EndTransactionMarker
 from barnabas.replication.replica_manager import ReplicaManager
+from barnabas.storage.producer_state import AppendOrigin
 from tests.scenario.transactions.test_transactional_requests import (
     DEADLINE_S,
     SETTINGS,
@@ -198,6 +201,38 @@ async def test_a_partition_that_is_led_here_only_since_the_request_came_is_not_w
     coordinator_answers.release()
     codes = [each.partition_responses[0].error_code for each in (await writing).responses]
     assert [name_of(code) for code in codes] == ["NONE", "NOT_LEADER_OR_FOLLOWER"]
+
+
+async def test_a_write_behind_partitions_that_are_led_elsewhere_may_come_too_late_too(
+    broker: InProcessBroker, producer: HandProducer, late: HandProducer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A request of several partitions goes on in a later turn of the loop, however few of them are here."""
+    assert await producer.add("topic") == "NONE"
+    assert await late.produce("topic", b"in time") == "NONE"
+    find, turns = ReplicaManager.partition, 0
+    marker = build_end_transaction_marker(
+        EndTransactionMarker(is_commit=True, coordinator_epoch=0),
+        producer_id=producer.id,
+        producer_epoch=producer.epoch,
+        timestamp=0,
+    )
+
+    def partition(self: Any, topic: str, number: int) -> Any:
+        nonlocal turns
+        if (topic, number) == ("topic", 1):
+            turns += 1
+            if turns == 2:  # the request is being written, and this is the turn before
+                find(self, topic, 0).append(memoryview(marker), -1, AppendOrigin.COORDINATOR)
+            raise NotLeaderOrFollower("it is led elsewhere")
+        return find(self, topic, number)
+
+    monkeypatch.setattr(ReplicaManager, "partition", partition)
+    request = late.produce_request("topic", b"elsewhere", partition=1)
+    request.topic_data += late.produce_request("topic", b"late").topic_data
+    answer = await late.channel.send(request, ProduceResponse, version_max=V1_PRODUCE)
+    codes = [each.partition_responses[0].error_code for each in answer.responses]
+    assert [name_of(code) for code in codes] == ["NOT_LEADER_OR_FOLLOWER", "TRANSACTION_ABORTABLE"]
+    assert await is_all_decided(broker)
 
 
 async def test_a_write_that_joined_a_transaction_comes_too_late_after_its_end(
