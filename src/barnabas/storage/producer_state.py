@@ -216,9 +216,9 @@ class ProducerState:
         """First offset -> producer id, ascending: transactions start in the order of the log."""
         self._unreplicated: dict[int, int] = {}
         """First offset -> offset of the marker, for markers above the high watermark."""
-        self._guards: WeakValueDictionary[int, VerificationGuard] = WeakValueDictionary()
+        self._guards: WeakValueDictionary[int, VerificationGuard] | None = None
         """By producer id; gone with the last write that waits. A state that is built anew has none, so what
-        waits across a truncation is not verified any more."""
+        waits across a truncation is not verified any more. Most logs never have one, and no table either."""
         self._awaited: dict[int, FirstWrite] = {}
         self._awaited_before: dict[int, FirstWrite] = {}
         """By producer id, of producers of whom nothing is known; those from before the last look at what has
@@ -238,6 +238,8 @@ class ProducerState:
 
     def guard(self, producer_id: int) -> VerificationGuard:
         """To be taken before the coordinator is asked; all writes of the producer that wait share one."""
+        if self._guards is None:
+            self._guards = WeakValueDictionary()
         found = self._guards.get(producer_id)
         if found is None:
             found = self._guards[producer_id] = VerificationGuard()
@@ -245,7 +247,7 @@ class ProducerState:
 
     def stands(self, producer_id: int, guard: VerificationGuard) -> bool:
         """Whether no marker of the producer has come since the guard was taken."""
-        return self._guards.get(producer_id) is guard
+        return self._guards is not None and self._guards.get(producer_id) is guard
 
     def await_first(self, producer_id: int, first: FirstWrite) -> None:
         """The write waits to be verified. The lowest of them that the newest epoch sent must come first."""
@@ -364,7 +366,8 @@ class ProducerState:
         if marker is None:
             return None
         producer_id = batch.producer_id
-        self._guards.pop(producer_id, None)
+        if self._guards is not None:
+            self._guards.pop(producer_id, None)
         entry = self.producers.get(producer_id)
         if entry is None:
             entry = self.producers[producer_id] = ProducerEntry(producer_id)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import tracemalloc
+
 import pytest
 
 from barnabas.core.errors import (
@@ -269,3 +271,17 @@ def test_last_timestamp_follows_the_batches(log: Log) -> None:
     produce(log, timestamp=NOW_MS + 5, producer_id=1, producer_epoch=0, base_sequence=0)
     (entry,) = log.active_producers()
     assert entry.last_timestamp == NOW_MS + 5
+
+
+def test_a_log_that_nobody_writes_transactions_to_pays_little_for_those_who_might() -> None:
+    """Brokers have many thousand logs, and most of them are idle."""
+    count = 100
+    ProducerState()
+    tracemalloc.start()
+    try:
+        before_bytes, _ = tracemalloc.get_traced_memory()
+        states = [ProducerState() for _ in range(count)]
+        after_bytes, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert (after_bytes - before_bytes) / len(states) < 600
