@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterable
@@ -16,12 +17,13 @@ from barnabas.client.admin import Admin
 from barnabas.client.channel import Address
 from barnabas.client.cluster_client import ClusterClient, ClusterState, Partition, Topic
 from barnabas.client.reassignment import current_assignment, plan_moves
-from barnabas.core.errors import ResourceNotFound
+from barnabas.core.errors import KafkaError, ResourceNotFound
 from barnabas.core.ids import NO_LEADER
 
 Bootstrap = tuple[Address, ...]
 
 SHOWN_MAX = 20
+ANSWER_TIMEOUT_S = 3.0
 
 
 @click.group()
@@ -34,21 +36,28 @@ def cluster() -> None:
 @click.option("--check", is_flag=True, help="Fail (exit code 1) unless every partition has all its replicas.")
 @bootstrap_option
 def status(as_json: bool, check: bool, bootstrap: Bootstrap) -> None:
-    """Show brokers, the controller, and partitions that lack a leader or replicas."""
+    """Show brokers, the controller, and partitions that lack a leader or replicas.
 
-    async def action(client: ClusterClient) -> tuple[ClusterState, list[Topic]]:
+    It is one broker's knowledge, which that broker has from the controller; whether the brokers answer is
+    tried now.
+    """
+
+    async def action(client: ClusterClient) -> tuple[ClusterState, list[Topic], Address, set[int]]:
         topics = await Admin(client).list_topics()
-        return client.state, topics
+        source = (await client.any_channel()).address
+        return client.state, topics, source, await _silent_brokers(client)
 
-    state, topics = run(bootstrap, action)
+    state, topics, source, silent = run(bootstrap, action)
     offline = _where(topics, lambda at: at.leader_id == NO_LEADER)
     under_replicated = _where(topics, lambda at: len(at.isr) < len(at.replicas))
     not_preferred = _where(topics, lambda at: bool(at.replicas) and at.leader_id != at.replicas[0])
     if as_json:
-        print_json(_as_json(state, topics, offline, under_replicated, not_preferred))
+        known = _as_json(state, topics, offline, under_replicated, not_preferred)
+        print_json({**known, "told_by": str(source), "silent_brokers": sorted(silent)})
     else:
+        _print_source(state, source, silent)
         _print(state, topics, offline, under_replicated, not_preferred)
-    if check and (offline or under_replicated):
+    if check and (offline or under_replicated or silent):
         sys.exit(1)
 
 
@@ -85,6 +94,31 @@ def decommission(
             if wait
             else f"{count} partitions are on their way; see 'barnabas reassign status'"
         )
+
+
+async def _silent_brokers(client: ClusterClient) -> set[int]:
+    """Of the brokers that are said to be there, those that do not answer."""
+
+    async def answers(broker_id: int) -> bool:
+        try:
+            async with asyncio.timeout(ANSWER_TIMEOUT_S):
+                await client.channel_to(broker_id)
+        except (KafkaError, TimeoutError):
+            return False
+        return True
+
+    brokers = list(client.state.brokers)
+    outcomes = await asyncio.gather(*map(answers, brokers))
+    return {broker_id for broker_id, answered in zip(brokers, outcomes, strict=True) if not answered}
+
+
+def _print_source(state: ClusterState, source: Address, silent: set[int]) -> None:
+    click.echo(f"as the broker at {source} has heard from the controller")
+    if state.controller_id not in state.brokers:
+        click.echo("there is no controller now: this is what it heard last, and it may be old")
+    if silent:
+        listed = ", ".join(map(str, sorted(silent)))
+        click.echo(f"not answering now, and not yet missed by the controller: {listed}")
 
 
 def _where(topics: Iterable[Topic], test: Callable[[Partition], bool]) -> list[tuple[str, Partition]]:
