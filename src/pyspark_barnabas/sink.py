@@ -166,6 +166,7 @@ class _Sink:
                 # Nothing to commit for a source without offsets here, but the name must be kept somewhere.
                 offsets = {places[0]: batch_id}
             if not offsets:
+                transactions.give_up(cluster, mine[0].transaction)  # an attempt that died may have begun it
                 return
             transaction = self._settled(cluster, mine)
             try:

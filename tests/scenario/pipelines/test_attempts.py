@@ -378,3 +378,14 @@ def test_brokers_may_allow_short_transactions_only(request: pytest.FixtureReques
         batch.attempt(batch.arrow([b"x"]))
         batch.commit(batch.attempt(batch.arrow([b"y"]), number=1))
         assert committed(broker.bootstrap, name) == Counter([b"y"])
+
+
+def test_a_batch_without_rows_leaves_nothing_open_of_an_attempt_that_had_some(
+    pipelines_broker: str, topic: str
+) -> None:
+    batch = Batch(pipelines_broker, topic)
+    with pytest.raises(TaskDied):
+        batch.attempt(dying(batch.arrow(FLUSHED), after=99))
+    batch.commit(batch.attempt(batch.arrow([]), number=1))
+    assert open_transactions(batch) == set()
+    assert committed(pipelines_broker, topic) == Counter()
