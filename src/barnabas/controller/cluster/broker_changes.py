@@ -231,7 +231,7 @@ class BrokerChanges:
     # Orderly shutdown
 
     async def controlled_shutdown(self, broker_id: int, broker_epoch: int) -> list[TopicPartition]:
-        """Move leaderships off the broker; returns what it still leads."""
+        """Move leaderships off the broker; returns what it still leads though others have replicas of it."""
         context = self._context
         broker = context.brokers.get(broker_id)
         if broker is None:
@@ -253,4 +253,4 @@ class BrokerChanges:
             [PartitionReplica(each, broker_id) for each in followed], ReplicaStatus.OFFLINE
         )
         self._batch.add_update_metadata(context.live_or_shutting_down_broker_ids)
-        return context.partitions_led_by(broker_id)
+        return context.shared_partitions_led_by(broker_id)

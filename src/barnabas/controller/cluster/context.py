@@ -191,12 +191,13 @@ class ControllerContext:
             and not self.is_queued_for_deletion(partition.topic)
         ]
 
-    def partitions_led_by(self, broker_id: int) -> list[TopicPartition]:
-        """Those that the broker really leads: its disk has not failed."""
+    def shared_partitions_led_by(self, broker_id: int) -> list[TopicPartition]:
+        """Those that the broker really leads (its disk has not failed), and that another could lead too."""
         return [
             partition
             for partition, state in self.leadership.items()
             if state.leader == broker_id
+            and len(self.replicas(partition)) > 1
             and not self.is_queued_for_deletion(partition.topic)
             and self.is_replica_online(broker_id, partition, include_shutting_down=True)
         ]

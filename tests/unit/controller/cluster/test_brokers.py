@@ -159,13 +159,20 @@ async def test_controlled_shutdown_moves_leaderships_away(cluster: Cluster) -> N
     await cluster.create("t", {0: [2, 3], 1: [3, 2], 2: [2]})
     remaining = await cluster.active.controller.controlled_shutdown(2, cluster.brokers[2].epoch)
     await cluster.settle()
-    assert remaining == [TopicPartition("t", 2)], "nobody else has a replica"
+    assert remaining == [], "what nobody else has a replica of is not waited for"
     assert [(await cluster.state("t", each)).leader for each in range(3)] == [3, 3, 2]
     assert (await cluster.state("t", 0)).isr == (3,)
     assert (await cluster.state("t", 1)).isr == (3,), "it leaves the ISR of what it follows, too"
     stopped = cluster.brokers[2].of_kind(StopReplicaRequest)
     assert [each.partition_states[0].partition_index for r in stopped for each in r.topic_states] == [1]
     assert cluster.term.context.live_broker_ids == {1, 3}
+
+
+async def test_a_broker_that_shuts_down_is_told_what_an_heir_may_yet_be_found_for(cluster: Cluster) -> None:
+    await cluster.create("t", {0: [2, 3], 1: [2]})
+    await cluster.kill(3)
+    remaining = await cluster.active.controller.controlled_shutdown(2, cluster.brokers[2].epoch)
+    assert remaining == [TopicPartition("t", 0)], "the other replica may come back, and be in sync"
 
 
 async def test_a_broker_that_shuts_down_is_not_elected(cluster: Cluster) -> None:
