@@ -266,7 +266,7 @@ class _Check:
             )
             return value
         if has_reference(value):
-            return value
+            return self.reference(row, value, path)
         converted, fits = convert(row, value)
         if not fits:
             hint = ""
@@ -274,12 +274,20 @@ class _Check:
                 close = difflib.get_close_matches(value, row.choices, n=1)
                 hint = f"; did you mean {close[0]!r}?" if close else ""
             self.complain(path, f"found {_say(value)}; expected {row.expected}{hint}")
-        else:
-            check = schema_complaint if row.kind is Kind.SCHEMA else row.check
-            complaint = None if check is None else check(converted)
-            if complaint:
-                self.complain(path, complaint)
+            return None  # what looks at several options at once finds none, rather than a wrong one
+        check = schema_complaint if row.kind is Kind.SCHEMA else row.check
+        complaint = None if check is None else check(converted)
+        if complaint:
+            self.complain(path, complaint)
         return converted
+
+    def reference(self, row: Option, value: Value, path: Path) -> Value:
+        """It stands for any value of a part; what steers the pipeline is needed before it is resolved."""
+        is_of_part = path[0] in ("source", "sink", "transforms")
+        if not isinstance(value, str) or is_of_part or row.kind is Kind.TEXT:
+            return [value] if row.kind is Kind.LIST and isinstance(value, str) else value
+        self.complain(path, f"found the reference {value!r}; expected {row.expected}, written out")
+        return None
 
     def master(self, given: Value) -> None:
         complaint = master_complaint(given) if isinstance(given, str) else None
@@ -438,7 +446,7 @@ def _text(value: Value) -> str:
 
 
 def _has_any(given: Mapping[str, Value], row: Option) -> bool:
-    return any(name in given for name in (row.name, *row.aliases))
+    return any(given.get(name) is not None for name in (row.name, *row.aliases))
 
 
 def _keys_at(located: Located, path: Path) -> set[str]:

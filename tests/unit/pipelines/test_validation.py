@@ -5,11 +5,15 @@ import re
 import subprocess
 import sys
 import textwrap
+from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
 import barnabas
+from barnabas.pipelines.catalogue import CATALOGUE
+from barnabas.pipelines.sections import ERRORS, RESTART, SPARK, TOP
 from barnabas.pipelines.spec import Delivery, Tolerance
 from barnabas.pipelines.validation import InvalidSpec, load, load_document
 from barnabas.pipelines.yaml_source import UnreadableSpec, read_yaml
@@ -154,6 +158,61 @@ def test_a_reference_may_stand_for_any_value() -> None:
         }
     )
     assert spec.source["rows_per_second"] == "${env:RATE}"
+
+
+SLIPS = [None, 7, 1.5, True, "x", "", [], {}, [1], [[1]], [None], {"a": 1}, [{"a": [1]}], "${env:T}"]
+WHOLE: dict[str, dict[str, object]] = {
+    "topic": {"topics": ["c"], "schema": "a STRING"},
+    "files": {"path": "x", "format": "json", "schema": "a STRING"},
+}
+
+
+def documents_with_slips() -> Iterator[dict[str, object]]:
+    """Every option of every part, with a value of every shape."""
+    whole = {
+        "name": "p",
+        "source": {"type": "topic", **WHOLE["topic"]},
+        "sink": {"type": "topic", "topic": "o"},
+    }
+    for slip in SLIPS:
+        for row in TOP:
+            yield {**whole, row.name: slip}
+        for section, rows in (("errors", ERRORS), ("restart", RESTART), ("spark", SPARK)):
+            yield from ({**whole, section: {row.name: slip}} for row in rows)
+        for plugin in CATALOGUE["source"].values():
+            for row in plugin.options:
+                part = {"type": plugin.name, **WHOLE.get(plugin.name, {}), row.name: slip}
+                yield {**whole, "source": part}
+        for plugin in CATALOGUE["sink"].values():
+            yield from ({**whole, "sink": {"type": plugin.name, row.name: slip}} for row in plugin.options)
+        for plugin in CATALOGUE["transform"].values():
+            yield {**whole, "transforms": [{plugin.name: slip}]}
+            for row in plugin.options:
+                yield {**whole, "transforms": [{"type": plugin.name, row.name: slip}]}
+
+
+def test_a_value_of_any_shape_anywhere_is_taken_or_told() -> None:
+    for document in documents_with_slips():
+        try:
+            with suppress(InvalidSpec):
+                load_document(document)
+        except Exception as error:
+            raise AssertionError(f"{document} is answered with {error!r}") from error
+
+
+def test_an_option_with_nothing_behind_it_is_missing() -> None:
+    (complaint,) = problems(USEFUL.replace("filter: url IS NOT NULL", "filter:"))
+    assert complaint.startswith("p.yaml:8: transforms.0: transform filter needs 'where'")
+    (complaint,) = problems(USEFUL.replace("name: clean-clicks", "name:"))
+    assert "a pipeline needs 'name'" in complaint
+
+
+def test_a_reference_is_one_name_of_a_list_and_no_word_that_steers_the_pipeline() -> None:
+    spec = load(read_yaml(textwrap.dedent(USEFUL).replace("[clicks]", "${env:TOPIC}")))
+    assert spec.source["topics"] == ["${env:TOPIC}"]
+    (complaint,) = problems(textwrap.dedent(USEFUL) + "delivery: ${env:HOW}\n")
+    assert "found the reference '${env:HOW}'; expected" in complaint
+    assert complaint.endswith("written out")
 
 
 @pytest.mark.parametrize(
