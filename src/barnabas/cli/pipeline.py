@@ -116,11 +116,12 @@ def run(
     ending = _Ending(stages)
     addresses = ",".join(map(str, bootstrap))
     with _told(spec, located), ending:
-        from barnabas.pipelines.reach import check_topics  # noqa: PLC0415 - a plain install stops before
+        from barnabas.pipelines.reach import check_files, check_topics  # noqa: PLC0415 - a plain install stops before
         from barnabas.pipelines.run import Run  # noqa: PLC0415
         from barnabas.pipelines.secrets import resolve  # noqa: PLC0415
-        from barnabas.pipelines.session import open_session  # noqa: PLC0415
+        from barnabas.pipelines.session import open_session, session_defaults  # noqa: PLC0415
 
+        check_files(spec, session_defaults(resolve(master or spec.spark.master))["spark.master"])
         stages.enter(f"asking the broker at {addresses}")
         check_topics(spec, addresses)
         stages.enter("starting Spark, which takes some seconds")
@@ -355,7 +356,7 @@ class _Ending:
 @contextmanager
 def _told(spec: PipelineSpec, located: Located) -> Iterator[None]:
     """Whatever goes wrong becomes one line, with its place in the file where that is known."""
-    from barnabas.pipelines.reach import BrokerMissing, TopicMissing  # noqa: PLC0415 - a plain install stops before
+    from barnabas.pipelines.reach import BrokerMissing, FileMissing, TopicMissing  # noqa: PLC0415
     from barnabas.pipelines.reasons import reason_of, scrub  # noqa: PLC0415
     from barnabas.pipelines.run import PipelineFailed, PipelineInvalid  # noqa: PLC0415
     from barnabas.pipelines.session import SparkMissing  # noqa: PLC0415
@@ -369,7 +370,7 @@ def _told(spec: PipelineSpec, located: Located) -> Iterator[None]:
         if error.path:
             line = located.line(error.path)
             text = f"{located.file}{'' if line is None else f':{line}'}: {text}"
-        kinds = ((TopicMissing, NotFound), (PipelineInvalid, InvalidSettings))
+        kinds = ((TopicMissing, NotFound), (FileMissing, NotFound), (PipelineInvalid, InvalidSettings))
         raise next((made for kind, made in kinds if isinstance(error, kind)), Failure)(text) from None
     except SparkMissing as error:
         raise Failure(str(error)) from None

@@ -1,4 +1,4 @@
-"""Are the brokers and topics of a spec there? Asked before Spark starts, and answered at once.
+"""Are the brokers, topics and files of a spec there? Asked before Spark starts, and answered at once.
 
 Spark's own way to find out takes minutes of silence. Whoever runs a pipeline asks here first: a person
 gets a line in a second, a driver hands the line to its supervisor, who tries again later. Brokers that
@@ -9,9 +9,12 @@ from __future__ import annotations
 
 import asyncio
 import difflib
+import os
 import random
+import re
 import threading
 from collections.abc import Coroutine, Iterator
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from barnabas.client.channel import Address
@@ -24,6 +27,7 @@ from barnabas.pipelines.spec import Engine, Part, PipelineSpec
 
 PATIENCE_S = 10.0
 PLAINTEXT = "PLAINTEXT"
+_BEYOND_A_PATH = re.compile(r"[*?\[{\\]|^[A-Za-z][A-Za-z0-9+.-]*:")
 UNKNOWN_TOPIC = UnknownTopicOrPartition.code
 
 
@@ -33,6 +37,10 @@ class BrokerMissing(Unavailable):
 
 class TopicMissing(Unavailable):
     """A source's topic does not exist."""
+
+
+class FileMissing(Unavailable):
+    """A source's file or directory does not exist."""
 
 
 class _Need(NamedTuple):
@@ -52,6 +60,21 @@ def check_topics(spec: PipelineSpec, bootstrap: str) -> None:
         run_apart(_check(needs))
 
 
+def check_files(spec: PipelineSpec, master: str) -> None:
+    """Raises FileMissing for what a Spark on this machine would not find. Patterns and URLs are its own."""
+    is_elsewhere = "spark.hadoop.fs.defaultFS" in spec.spark.conf or "HADOOP_CONF_DIR" in os.environ
+    if is_elsewhere or not master.startswith("local"):
+        return
+    for path, part in _parts(spec):
+        if part.type != "files" or path[-1] != "source":
+            continue
+        given = str(resolve(part["path"]))
+        place = given.removeprefix("file:")
+        if not _BEYOND_A_PATH.search(place) and not Path(place).exists():
+            option = ".".join(map(str, (*path, "path")))
+            raise FileMissing(f"{option}: there is no file or directory {given!r}", path)
+
+
 def run_apart(work: Coroutine[Any, Any, None]) -> None:
     """Run to its end, also where a loop is running on this thread, as in a notebook."""
     failures: list[BaseException] = []
@@ -69,14 +92,16 @@ def run_apart(work: Coroutine[Any, Any, None]) -> None:
         raise failures[0]
 
 
+def _parts(spec: PipelineSpec) -> Iterator[tuple[tuple[str | int, ...], Part]]:
+    yield ("source",), spec.source
+    yield ("sink",), spec.sink
+    for at, part in enumerate(spec.transforms):
+        if part.type == "join":
+            yield ("transforms", at, "source"), part["source"]
+
+
 def _needs(spec: PipelineSpec, bootstrap: str) -> Iterator[_Need]:
-    parts: list[tuple[tuple[str | int, ...], Part]] = [(("source",), spec.source), (("sink",), spec.sink)]
-    parts += [
-        (("transforms", at, "source"), part["source"])
-        for at, part in enumerate(spec.transforms)
-        if part.type == "join"
-    ]
-    for path, part in parts:
+    for path, part in _parts(spec):
         is_from_files = spec.engine is Engine.SEGMENTS and part.get("manifest")
         if part.type == "topic" and not is_from_files:
             yield _need(path, part, bootstrap)

@@ -84,3 +84,15 @@ def test_a_file_that_is_not_there(tmp_path: Path) -> None:
     for command in ("run", "validate"):
         ended = CliRunner().invoke(cli, ["pipeline", command, str(tmp_path / "none.yaml")])
         assert (ended.exit_code, "No such file" in ended.output) == (4, True), ended.output
+
+
+def test_a_source_whose_file_is_not_there(spec: Path) -> None:
+    missing = spec.parent / "orders"
+    spec.write_text(
+        f"name: copy\nsource:\n  type: files\n  path: {missing}\n  format: text\nsink: {{type: console}}\n"
+    )
+    ended = run(spec, f"127.0.0.1:{free_port()}")
+    assert ended.exit_code == 4, ended.output
+    assert ended.output.splitlines()[-1] == (
+        f"barnabas: {spec}:2: source.path: there is no file or directory '{missing}'"
+    )
