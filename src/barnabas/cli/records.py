@@ -13,6 +13,7 @@ from barnabas.client.channel import Address
 from barnabas.client.cluster_client import ClusterClient
 from barnabas.client.consumer import LATEST, list_offsets
 from barnabas.client.partition_sizes import delete_records
+from barnabas.core.errors import OffsetOutOfRange
 
 
 @click.group()
@@ -48,9 +49,15 @@ def delete(
         indexes = sorted(set(partitions)) or [at.index for at in found.partitions]
         if indexes[-1] >= len(found.partitions):
             raise Failure(f"{topic} has partitions 0 to {len(found.partitions) - 1}, not {indexes[-1]}")
-        if before_offset is not None:
-            return await delete_records(cluster, topic, dict.fromkeys(indexes, before_offset))
         before = await list_offsets(cluster, topic, indexes, LATEST)
+        if before_offset is not None:
+            short = [f"{index} ends at {end}" for index, end in sorted(before.items()) if end < before_offset]
+            if short:
+                raise OffsetOutOfRange(
+                    f"nothing was deleted: {topic} has no offset {before_offset} in every partition "
+                    f"({', '.join(short)}); choose with --partition"
+                )
+            before = dict.fromkeys(indexes, before_offset)
         if since_ms is not None:
             later = await list_offsets(cluster, topic, indexes, since_ms)
             before = {index: at if at >= 0 else before[index] for index, at in later.items()}

@@ -258,6 +258,9 @@ def test_partitions_show_offsets_and_sizes_and_lose_their_oldest_records(
     assert json.loads(barnabas(*one, "--before-offset", "3")) == [{"partition": 1, "start_offset": 3}]
     assert json.loads(barnabas(*one, "--before-time", "1000006")) == [{"partition": 1, "start_offset": 6}]
     assert "OFFSET_OUT_OF_RANGE" in barnabas(*one, "--before-offset", "99", code=1)
+    refused = barnabas("records", "delete", topic, "--before-offset", "8", code=1)
+    assert f"nothing was deleted: {topic} has no offset 8 in every partition (0 ends at 0)" in refused
+    assert json.loads(barnabas("topic", "offsets", topic, "--json"))[1]["start_offset"] == 6
     everywhere = json.loads(barnabas("records", "delete", topic, "--all", "--json"))
     assert everywhere == [{"partition": 0, "start_offset": 0}, {"partition": 1, "start_offset": 10}]
     assert barnabas("topic", "offsets", topic).splitlines()[2].split()[1:3] == ["10", "10"]
