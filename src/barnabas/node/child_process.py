@@ -99,8 +99,10 @@ class Child:
             self._process.send_signal(signum)
 
     def epitaph(self) -> str:
-        """How it ended, with its last words if it had any."""
+        """How it ended, with its last words if it had any; whoever is killed says nothing of the reason."""
         code = self._process.returncode
+        if code == -signal.SIGKILL:
+            return f"{self.name} was ended by SIGKILL"
         how = f"was ended by {signal.Signals(-code).name}" if code and code < 0 else f"ended with code {code}"
         words = self._last_line.removeprefix("barnabas: ")
         return f"{self.name} {how}" + (f": {words}" if words else "")
