@@ -26,6 +26,7 @@ $(VENV)/.dev: pyproject.toml constraints.txt | $(BIN)/python
 	touch $@ $(VENV)/.run
 
 run: $(VENV)/.run  ## start a broker on 127.0.0.1:9092
+	@ls src/barnabas/__pycache__ >/dev/null 2>&1 || echo "compiling the sources, once: some seconds …"
 	@$(BIN)/python -m compileall -q src
 	$(BIN)/barnabas start
 
@@ -35,6 +36,7 @@ $(VENV)/.spark: pyproject.toml constraints.txt | $(BIN)/python
 	touch $@ $(VENV)/.run
 
 cluster: $(VENV)/.spark ## start three brokers and a ZooKeeper on 127.0.0.1 (needs Java 17)
+	@ls src/barnabas/__pycache__ >/dev/null 2>&1 || echo "compiling the sources, once: some seconds …"
 	@$(BIN)/python -m compileall -q src
 	$(BIN)/barnabas start --brokers 3
 

@@ -26,7 +26,7 @@ Exit codes:
     1  failed; the reason is on stderr
     2  wrong usage or invalid configuration
     3  no broker could be reached
-    4  the topic, broker or file does not exist
+    4  the topic, group, broker or file does not exist
     5  it exists already
   130  interrupted
 """
