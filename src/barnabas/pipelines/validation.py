@@ -295,14 +295,17 @@ class _Check:
             self.complain(("spark", "master"), complaint)
 
     def topic_names(self, source: Part | None, sink: Part | None, errors: Mapping[str, Value]) -> None:
-        """Names that no broker would take."""
+        """Names that no broker would take. They are no secrets: a group, offsets and schemas go by them."""
         given: list[tuple[Path, Value]] = [(("errors", "dead_letter_topic"), errors.get("dead_letter_topic"))]
         if source is not None and source.type == "topic":
             given += [(("source", "topics"), name) for name in source.get("topics") or ()]
         if sink is not None and sink.type == "topic":
             given.append((("sink", "topic"), sink.get("topic")))
         for path, name in given:
-            if not isinstance(name, str) or has_reference(name):
+            if not isinstance(name, str):
+                continue
+            if has_reference(name):
+                self.complain(path, f"found the reference {name!r}; expected the topic's name, written out")
                 continue
             try:
                 check_topic_name(name)

@@ -207,9 +207,15 @@ def test_an_option_with_nothing_behind_it_is_missing() -> None:
     assert "a pipeline needs 'name'" in complaint
 
 
-def test_a_reference_is_one_name_of_a_list_and_no_word_that_steers_the_pipeline() -> None:
-    spec = load(read_yaml(textwrap.dedent(USEFUL).replace("[clicks]", "${env:TOPIC}")))
-    assert spec.source["topics"] == ["${env:TOPIC}"]
+def test_a_reference_is_no_topic_and_no_word_that_steers_the_pipeline() -> None:
+    wanted = (
+        "p.yaml:5: source.topics: found the reference '${env:TOPIC}'; expected the topic's name, written out"
+    )
+    for given in ("${env:TOPIC}", "['${env:TOPIC}']"):
+        assert problems(USEFUL.replace("[clicks]", given)) == [wanted]
+    sink = "type: topic\n      topic: ${env:TOPIC}"
+    (complaint,) = problems(USEFUL.replace("type: files\n      path: lake/clicks", sink))
+    assert "sink.topic: found the reference" in complaint
     (complaint,) = problems(textwrap.dedent(USEFUL) + "delivery: ${env:HOW}\n")
     assert "found the reference '${env:HOW}'; expected" in complaint
     assert complaint.endswith("written out")
