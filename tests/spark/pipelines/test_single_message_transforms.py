@@ -40,7 +40,7 @@ def apply(spark: SparkSession) -> Apply:
 
     def run(*transforms: Any, tolerance: str = "all") -> list[dict[str, Any]]:
         spec = load_document({
-            "name": "t", "source": {"type": "rate"}, "sink": {"type": "console"},
+            "name": "t", "source": {"type": "topic", "topics": ["t"]}, "sink": {"type": "console"},
             "transforms": list(transforms), "errors": {"tolerance": tolerance},
         })  # fmt: skip
         outcome = apply_transforms(rows, Run(spark, spec, "", ""))
