@@ -24,6 +24,7 @@ from barnabas.client.channel import Address
 from barnabas.client.cluster_client import ClusterUnreachable
 from barnabas.core.clock import SystemClock
 from barnabas.core.extras import install_command
+from barnabas.node.log_output import configure_logging
 
 if TYPE_CHECKING:
     from barnabas.pipelines.progress import Progress
@@ -165,6 +166,7 @@ def serve(listen: str, state: str, master: str | None, bootstrap: tuple[Address,
     if master is not None:
         _check_master(master)
     place = str(Path(state).absolute()) if "://" not in state else state
+    configure_logging("info")
 
     def ready(port: int) -> None:
         click.echo(f"barnabas pipelines listen on http://{host}:{port}")

@@ -8,6 +8,7 @@ restarts it. Nothing here does I/O: drivers, time and timers are handed in.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import Enum
@@ -19,6 +20,8 @@ from barnabas.core.transitions import Transitions
 from barnabas.pipelines.progress import Progress
 from barnabas.pipelines.spec import PipelineSpec, Restart
 from barnabas.pipelines.store import Target
+
+log = logging.getLogger(__name__)
 
 
 class State(Enum):
@@ -39,6 +42,7 @@ class State(Enum):
 _AT_REST = frozenset(
     {State.UNASSIGNED, State.RESTARTING, State.PAUSED, State.STOPPED, State.FINISHED, State.FAILED}
 )
+_TROUBLED = frozenset({State.RESTARTING, State.FAILED})
 _AT_WORK = frozenset({State.STARTING, State.RUNNING, State.STOPPING})
 
 TRANSITIONS = Transitions(
@@ -251,6 +255,10 @@ class Supervisor:
         TRANSITIONS.check(pipeline.state, state)
         pipeline.state = state
         pipeline.since_ms = self._clock.now_ms()
+        if state in _TROUBLED:
+            log.warning("%s is %s: %s", pipeline.spec.name, state.value, pipeline.last_error)
+        else:
+            log.info("%s is %s", pipeline.spec.name, state.value)
         self._on_change(pipeline.spec.name)
 
     def _current(self, name: str, attempt: int) -> Supervised | None:

@@ -272,3 +272,12 @@ def test_what_cannot_succeed_is_not_tried_again(world: World) -> None:
     assert world.drivers.orders == ["start p generation 0 attempt 1"]
     world.supervisor.restart("p")
     assert world.pipeline.state is State.STARTING
+
+
+def test_the_log_tells_how_a_pipeline_fares(world: World, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO")
+    world.running()
+    world.supervisor.on_ended("p", 1, "the disk is full")
+    said = [(record.levelname, record.getMessage()) for record in caplog.records]
+    assert ("INFO", "p is RUNNING") in said
+    assert ("WARNING", "p is RESTARTING: the disk is full") in said
