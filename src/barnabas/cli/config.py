@@ -60,17 +60,15 @@ def get(
 def keys(word: str, as_json: bool) -> None:
     """Explain every key that a broker knows, or those with WORD in their name (no broker is asked)."""
     from barnabas.node.config_keys import SECTIONS  # noqa: PLC0415 - no other command here needs the rows
-    from barnabas.node.render_config_docs import default_of  # noqa: PLC0415
 
     shown = [row for _, rows in SECTIONS for row in rows if word in row.name]
     if not shown:
         raise NotFound(f"no key has {word!r} in its name")
     if as_json:
-        print_json({row.name: {"default": default_of(row), "doc": row.doc} for row in shown})
+        print_json({row.name: {"default": row.default, "doc": row.doc} for row in shown})
     else:
-        print_table(
-            ("key", "default", "what it does"), [(row.name, default_of(row), row.doc) for row in shown]
-        )
+        rows = [(row.name, row.render(row.default) or "unset", row.doc) for row in shown]
+        print_table(("key", "default", "what it does"), rows)
 
 
 @config.command(name="set")

@@ -159,7 +159,7 @@ def serve(listen: str, state: str, master: str | None, bootstrap: tuple[Address,
         from barnabas.pipelines.server import AddressTaken  # noqa: PLC0415 - needs more than a broker
         from barnabas.pipelines.server import serve as serve_forever  # noqa: PLC0415
     except ImportError:
-        raise Failure(_what_to_install()) from None
+        raise InvalidSettings(_what_to_install()) from None
     host, _, port_text = listen.rpartition(":")
     if not host or not port_text.isdecimal():
         raise click.BadParameter(f"{listen!r} is not of the form HOST:PORT", param_hint="--listen")
@@ -420,7 +420,7 @@ def _loaded(file: Path, *, runs_here: bool = False) -> tuple[PipelineSpec, Locat
         from barnabas.pipelines.validation import InvalidSpec, load  # noqa: PLC0415 - rarely needed
         from barnabas.pipelines.yaml_source import UnreadableSpec, read_yaml  # noqa: PLC0415
     except ImportError:
-        raise Failure(_what_to_install()) from None
+        raise InvalidSettings(_what_to_install()) from None
     try:
         located = read_yaml(file.read_text(encoding="utf-8"), str(file))
         spec = load(located)

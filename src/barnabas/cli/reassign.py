@@ -98,7 +98,8 @@ def start(
 
     count = run(bootstrap, action)
     if not dry_run:
-        click.echo(f"{count} partitions {'have moved' if wait else 'are on their way'}")
+        moved = f"{count} partitions {'have moved' if wait else 'are on their way'}"
+        click.echo(moved if count else "nothing to move: every replica is where it shall be")
 
 
 @reassign.command()

@@ -57,7 +57,7 @@ def _lines() -> Iterator[str]:
             yield _cells(
                 f"`{row.name}`",
                 row.type.name.lower(),
-                default_of(row),
+                _default(row),
                 _valid(row),
                 row.update.value,
                 row.doc,
@@ -68,7 +68,7 @@ def _lines() -> Iterator[str]:
     yield "|---|---|---|---|---|---|"
     for row in TOPIC_KEYS.values():
         synonym = f"`{row.synonym}`" if row.synonym else ""
-        yield _cells(f"`{row.name}`", row.type.name.lower(), default_of(row), _valid(row), synonym, row.doc)
+        yield _cells(f"`{row.name}`", row.type.name.lower(), _default(row), _valid(row), synonym, row.doc)
     yield ""
 
 
@@ -80,7 +80,7 @@ def _valid(row: Key) -> str:
     return "" if row.check is None else row.check.describe()
 
 
-def default_of(row: Key) -> str:
+def _default(row: Key) -> str:
     if row.default is None:
         return "unset"
     if isinstance(row.default, int) and row.default in _NAMED:
