@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import os
 import socket
 import struct
@@ -159,6 +160,9 @@ def open_descriptors() -> list[int]:
 
 @contextlib.contextmanager
 def no_descriptor_leaks() -> Iterator[None]:
+    """Of the process: what other tests left to the collector goes before, not in the middle."""
+    gc.collect()
     before = len(open_descriptors())
     yield
-    assert len(open_descriptors()) == before
+    gc.collect()
+    assert len(open_descriptors()) <= before
