@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import sys
 from collections.abc import Callable
 
@@ -18,6 +19,9 @@ from barnabas.client.consumer import EARLIEST, LATEST, Consumer, Fetched, list_o
 from barnabas.client.group_member import GroupMember
 
 Render = Callable[[Fetched], bytes]
+
+TELL_AFTER_S = 1.5
+"""A rebalance takes as long as its slowest member: whoever waits is told for what."""
 
 
 @click.command()
@@ -81,6 +85,10 @@ def consume(
     run(bootstrap, action)
 
 
+def _tell_of_joining(group: str) -> None:
+    click.echo(f"waiting for the members of group {group} to come together …", err=True)
+
+
 class Printer:
     """Records on standard output, until there were enough or none came for too long."""
 
@@ -118,7 +126,11 @@ async def _consume_in_group(
 ) -> None:
     async with GroupMember(cluster, group, topic) as member:
         while not printer.is_done:
-            partitions = await member.join()
+            told = asyncio.get_running_loop().call_later(TELL_AFTER_S, _tell_of_joining, group)
+            try:
+                partitions = await member.join()
+            finally:
+                told.cancel()
             begin = await list_offsets(cluster, topic, partitions, EARLIEST if from_beginning else LATEST)
             stands = await member.committed(partitions)
             # Were it nowhere until the first record is read, what is written while members come and go,

@@ -324,3 +324,13 @@ def test_a_shell_completes_names(barnabas: Barnabas, topic: str) -> None:
     assert complete("consume", typed=topic) == [topic]
     assert complete("config", "get", "topic", topic, typed="retention.b") == ["retention.bytes"]
     assert complete("consume", "--bootstrap", "127.0.0.1:1", typed=topic) == []
+
+
+def test_whoever_waits_for_a_group_is_told_so(barnabas: Barnabas, topic: str) -> None:
+    """The broker waits a while for more members; a command that is silent meanwhile looks stuck."""
+    member = ("consume", topic, "--group", f"first-of-{topic}")
+    with barnabas.start(*member) as reader:
+        assert reader.stderr is not None
+        assert reader.stderr.readline().startswith(b"waiting for the members of group first-of-")
+        reader.send_signal(signal.SIGINT)
+        assert reader.wait(30) == 130
