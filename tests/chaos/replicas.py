@@ -7,7 +7,7 @@ in sync, that is all of it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 
 from barnabas.records.batch import RecordBatch
@@ -73,9 +73,10 @@ def _describe(batch: bytes | None) -> str:
 def partition_directories(
     data_directories: Mapping[int, Path], topic: str, partition: int
 ) -> dict[int, Path]:
+    """Where each broker has the log: by name, since other logs are being removed meanwhile."""
     found = {}
     for broker_id, root in data_directories.items():
-        places: Sequence[Path] = sorted(root.rglob(f"{topic}-{partition}"))
-        if places:
-            found[broker_id] = places[0]
+        place = root / f"{topic}-{partition}"
+        if place.is_dir():
+            found[broker_id] = place
     return found
