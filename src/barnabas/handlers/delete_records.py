@@ -20,7 +20,7 @@ from barnabas.protocol.messages.delete_records import (
     DeleteRecordsResponse,
     DeleteRecordsTopicResult,
 )
-from barnabas.replication.delayed_delete_records import PendingDeletion
+from barnabas.replication.leader.delayed_delete_records import PendingDeletion
 
 
 def handle_delete_records(

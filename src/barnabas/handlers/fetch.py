@@ -32,8 +32,8 @@ from barnabas.protocol.messages.fetch import (
     PartitionData,
 )
 from barnabas.protocol.messages.fetch import FetchPartition as AskedPartition
-from barnabas.replication.fetch_session import FetchContext, SessionKey
 from barnabas.replication.fetching import NO_EPOCH, FetchParams, FetchPartition, PartitionRead
+from barnabas.replication.leader.fetch_session import FetchContext, SessionKey
 
 READ_COMMITTED = 1
 MANY = 100

@@ -56,7 +56,7 @@ from barnabas.protocol.messages.produce import (
 from barnabas.records.batch import ATTRIBUTES_AT, CODEC_MASK, MAGIC, MAGIC_AT, TRANSACTIONAL_FLAG
 from barnabas.records.compression import Codec
 from barnabas.records.validation import is_one_batch
-from barnabas.replication.delayed_produce import PendingAck
+from barnabas.replication.leader.delayed_produce import PendingAck
 from barnabas.replication.partition import Partition
 from barnabas.replication.replica_manager import ReplicaManager
 from barnabas.storage.append import AppendInfo

@@ -27,7 +27,7 @@ from barnabas.handlers.context import Peer
 from barnabas.handlers.endpoints import NodeEndpoint, endpoint_of
 from barnabas.handlers.internal_topics import InternalTopics
 from barnabas.handlers.registry import ApiTable
-from barnabas.replication.fetch_session import FetchSessions
+from barnabas.replication.leader.fetch_session import FetchSessions
 from barnabas.replication.replica_manager import ReplicaManager
 
 

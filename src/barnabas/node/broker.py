@@ -64,8 +64,8 @@ from barnabas.node.replication_settings import replication_settings
 from barnabas.node.runtime import LoopScheduler, ThreadBackground, TimerDriver
 from barnabas.node.transactions import LocalMarkers, make_transaction_coordinator, transaction_topic
 from barnabas.purgatory.timer import Timer
-from barnabas.replication.fetch_session import FetchSessions
-from barnabas.replication.lease import Lease
+from barnabas.replication.leader.fetch_session import FetchSessions
+from barnabas.replication.leader.lease import Lease
 from barnabas.replication.replica_manager import ReplicaManager
 from barnabas.storage.directory_properties import MetaProperties, read_meta_properties, write_meta_properties
 from barnabas.storage.environment import Environment, LogDirectory

@@ -3,8 +3,8 @@
 It is present in the coordination store under an epoch that each session makes anew, it competes to be the
 controller, it reaches the other brokers, and before it stops it asks the controller to move its
 leaderships away. When its session is lost, it is no longer the controller at that moment, and its lease
-(`replication.lease`) keeps it from acknowledging anything; with the next session it registers again, and
-leads only what the controller tells to its new epoch.
+(`replication.leader.lease`) keeps it from acknowledging anything; with the next session it registers again,
+and leads only what the controller tells to its new epoch.
 """
 
 from __future__ import annotations

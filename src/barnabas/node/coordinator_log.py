@@ -7,7 +7,7 @@ from collections.abc import Callable
 from barnabas.core.errors import KafkaError, MessageTooLarge, NotLeaderOrFollower, error_for
 from barnabas.core.ids import TopicPartition
 from barnabas.core.regions import FileRegion
-from barnabas.replication.delayed_produce import PendingAck
+from barnabas.replication.leader.delayed_produce import PendingAck
 from barnabas.replication.partition import Partition
 from barnabas.replication.replica_manager import ReplicaManager
 from barnabas.storage.producer_state import AppendOrigin

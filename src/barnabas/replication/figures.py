@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from barnabas.core.ids import TopicPartition
 from barnabas.core.metrics import Metrics
-from barnabas.replication.fetcher_manager import FetcherManager
+from barnabas.replication.follower.fetcher_manager import FetcherManager
 from barnabas.replication.partition import Partition
 from barnabas.storage.log_manager import LogManager
 

@@ -15,8 +15,8 @@ from barnabas.core.clock import Clock
 from barnabas.core.errors import FencedLeaderEpoch, NotLeaderOrFollower, UnknownLeaderEpoch
 from barnabas.core.ids import NO_LEADER, BrokerId, TopicPartition, Uuid
 from barnabas.replication.fetching import NO_EPOCH, NO_OFFSET, FetchParams
-from barnabas.replication.lease import Lease
-from barnabas.replication.remote_replica import NO_BROKER_EPOCH, RemoteReplica
+from barnabas.replication.leader.lease import Lease
+from barnabas.replication.leader.remote_replica import NO_BROKER_EPOCH, RemoteReplica
 from barnabas.replication.settings import ReplicationSettings
 from barnabas.replication.topic_metrics import TopicMetrics
 from barnabas.storage.log import Log

@@ -23,8 +23,8 @@ from barnabas.cluster.isr_store import Joining
 from barnabas.core.errors import NotLeaderOrFollower
 from barnabas.core.ids import BrokerId
 from barnabas.replication.fetching import NO_OFFSET
+from barnabas.replication.leader.remote_replica import NO_BROKER_EPOCH, RemoteReplica
 from barnabas.replication.partition_leadership import LedPartition, PendingIsr
-from barnabas.replication.remote_replica import NO_BROKER_EPOCH, RemoteReplica
 
 
 class ReplicatedPartition(LedPartition):

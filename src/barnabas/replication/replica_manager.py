@@ -29,18 +29,18 @@ from barnabas.core.scheduler import Cancellable, Scheduler
 from barnabas.protocol.messages.leader_and_isr import LeaderAndIsrRequest, LeaderAndIsrResponse
 from barnabas.protocol.messages.stop_replica import StopReplicaRequest, StopReplicaResponse
 from barnabas.purgatory.timer import Timer
-from barnabas.replication.delayed_produce import DelayedProduce
-from barnabas.replication.fetcher_manager import FetcherManager
 from barnabas.replication.figures import register_figures
-from barnabas.replication.isr import IsrKeeper, IsrStore
+from barnabas.replication.follower.fetcher_manager import FetcherManager
+from barnabas.replication.follower.replica_fetcher import Connect, ReplicaFetcher
+from barnabas.replication.leader.delayed_produce import DelayedProduce
+from barnabas.replication.leader.isr import IsrKeeper, IsrStore
+from barnabas.replication.leader.lease import Lease
+from barnabas.replication.leader.remote_replica import NO_BROKER_EPOCH
 from barnabas.replication.leadership import LeadershipOrders
-from barnabas.replication.lease import Lease
 from barnabas.replication.log_dir_mover import LogDirMover
 from barnabas.replication.partition import Partition
 from barnabas.replication.partition_leadership import PartitionHost
 from barnabas.replication.partition_replication import ReplicatedPartition
-from barnabas.replication.remote_replica import NO_BROKER_EPOCH
-from barnabas.replication.replica_fetcher import Connect, ReplicaFetcher
 from barnabas.replication.replica_reading import ReadableReplicas
 from barnabas.replication.settings import ReplicationSettings
 from barnabas.replication.throttle import ReplicationThrottle

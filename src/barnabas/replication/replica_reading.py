@@ -14,11 +14,11 @@ from barnabas.core.errors import KafkaError, UnknownServerError, UnknownTopicId
 from barnabas.core.ids import BrokerId
 from barnabas.core.metrics import Metrics
 from barnabas.purgatory.timer import Timer
-from barnabas.replication.delayed_fetch import DelayedFetch, DelayedFollowerFetch
-from barnabas.replication.fetch_session import FetchSession
 from barnabas.replication.fetching import NO_REPLICA, FetchParams, FetchPartition, PartitionRead
+from barnabas.replication.leader.delayed_fetch import DelayedFetch, DelayedFollowerFetch
+from barnabas.replication.leader.fetch_session import FetchSession
+from barnabas.replication.leader.replica_selector import ReplicaSelector
 from barnabas.replication.partition import Partition
-from barnabas.replication.replica_selector import ReplicaSelector
 from barnabas.replication.replica_waiting import WaitingReplicas
 from barnabas.replication.settings import ReplicationSettings
 from barnabas.replication.throttle import ReplicationThrottle

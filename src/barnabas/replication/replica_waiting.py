@@ -12,9 +12,9 @@ from barnabas.core.ids import BrokerId, TopicPartition
 from barnabas.core.metrics import Metrics
 from barnabas.purgatory.purgatory import Purgatory
 from barnabas.purgatory.timer import Timer
-from barnabas.replication.delayed_delete_records import DelayedDeleteRecords, PendingDeletion
-from barnabas.replication.delayed_produce import DelayedProduce, PendingAck
-from barnabas.replication.fetch_news import NewsBoard
+from barnabas.replication.leader.delayed_delete_records import DelayedDeleteRecords, PendingDeletion
+from barnabas.replication.leader.delayed_produce import DelayedProduce, PendingAck
+from barnabas.replication.leader.fetch_news import NewsBoard
 from barnabas.replication.replica_table import ReplicaTable
 from barnabas.replication.settings import ReplicationSettings
 

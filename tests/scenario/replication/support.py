@@ -37,8 +37,8 @@ from barnabas.protocol.messages import fetch, leader_and_isr, produce, stop_repl
 from barnabas.protocol.schema import Message
 from barnabas.purgatory.timer import Timer
 from barnabas.records.builder import build_batch
-from barnabas.replication.fetch_session import FetchSessions
-from barnabas.replication.lease import Lease
+from barnabas.replication.leader.fetch_session import FetchSessions
+from barnabas.replication.leader.lease import Lease
 from barnabas.replication.partition import Partition
 from barnabas.replication.replica_manager import ReplicaManager
 from barnabas.replication.settings import ReplicationSettings

@@ -72,7 +72,7 @@ async def test_a_broker_leads_before_it_follows_and_answers_in_the_order_asked(
 async def test_a_leader_that_does_not_know_yet_is_complained_of_once(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    caplog.set_level("INFO", "barnabas.replication.replica_fetcher")
+    caplog.set_level("INFO", "barnabas.replication.follower.replica_fetcher")
     keys = [TopicPartition(TOPIC, number) for number in range(40)]
     async with trio(tmp_path, 2) as cluster:
         await cluster.lead(2, epoch=0, keys=keys, tell=[1])

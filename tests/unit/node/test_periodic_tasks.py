@@ -38,7 +38,7 @@ from barnabas.node.runtime import LoopScheduler, TimerDriver
 from barnabas.node.supervisor import Keeper
 from barnabas.purgatory.timer import Timer
 from barnabas.purgatory.timing_wheel import TimerTask
-from barnabas.replication.isr import IsrKeeper
+from barnabas.replication.leader.isr import IsrKeeper
 from barnabas.storage.cleaner import log_cleaner
 from barnabas.storage.directory_checkpoints import DirectoryCheckpoints
 from barnabas.storage.log import Log

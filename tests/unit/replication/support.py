@@ -11,8 +11,8 @@ from barnabas.core.metrics import Metrics
 from barnabas.core.scheduler import Background, InlineBackground, ManualScheduler
 from barnabas.purgatory.timer import Timer
 from barnabas.records.batch import iterate_batches
-from barnabas.replication.delayed_produce import PendingAck
 from barnabas.replication.fetching import FetchParams, FetchPartition, PartitionRead
+from barnabas.replication.leader.delayed_produce import PendingAck
 from barnabas.replication.partition import Partition
 from barnabas.replication.replica_manager import ReplicaManager
 from barnabas.replication.settings import ReplicationSettings

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from barnabas.core.ids import TopicPartition
 
 if TYPE_CHECKING:
-    from barnabas.replication.fetch_session import FetchSession, SessionKey
+    from barnabas.replication.leader.fetch_session import FetchSession, SessionKey
 
 
 class NewsBoard:

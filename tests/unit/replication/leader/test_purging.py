@@ -10,7 +10,7 @@ import pytest
 from barnabas.node.broker_config import BrokerConfig
 from barnabas.node.replication_settings import replication_settings
 from barnabas.purgatory.purgatory import Purgatory
-from barnabas.replication.delayed_delete_records import PendingDeletion
+from barnabas.replication.leader.delayed_delete_records import PendingDeletion
 from tests.unit.replication.support import ME, ONE, OTHER, ZERO, Answer, Replicas, at
 
 KEPT = 3

@@ -21,9 +21,9 @@ from barnabas.cluster.znodes import PartitionState
 from barnabas.core.ids import BrokerId, TopicPartition
 from barnabas.core.metrics import Metrics
 from barnabas.core.sweeping import sweeping
+from barnabas.replication.leader.remote_replica import NO_BROKER_EPOCH, RemoteReplica
 from barnabas.replication.partition_leadership import PendingIsr
 from barnabas.replication.partition_replication import ReplicatedPartition
-from barnabas.replication.remote_replica import NO_BROKER_EPOCH, RemoteReplica
 
 logger = logging.getLogger(__name__)
 

@@ -7,15 +7,15 @@ from barnabas.core.errors import FetchSessionIdNotFound, FetchSessionTopicIdErro
 from barnabas.core.ids import ZERO_UUID, Uuid
 from barnabas.core.metrics import Metrics
 from barnabas.core.regions import FileRegion
-from barnabas.replication.fetch_news import NewsBoard
-from barnabas.replication.fetch_session import (
+from barnabas.replication.fetching import FetchPartition, PartitionRead
+from barnabas.replication.leader.fetch_news import NewsBoard
+from barnabas.replication.leader.fetch_session import (
     EPOCH_MAX,
     IDLE_BEFORE_EVICTION_MS,
     FetchContext,
     FetchSessions,
     next_epoch,
 )
-from barnabas.replication.fetching import FetchPartition, PartitionRead
 
 
 class Sessions:

@@ -6,8 +6,8 @@ import asyncio
 from collections.abc import Callable
 
 from barnabas.core.ids import NO_LEADER, BrokerId, TopicPartition, java_hash
+from barnabas.replication.follower.replica_fetcher import ReplicaFetcher
 from barnabas.replication.partition import Partition
-from barnabas.replication.replica_fetcher import ReplicaFetcher
 
 
 class FetcherManager:

@@ -8,7 +8,7 @@ import pytest
 
 from barnabas.core.errors import NotLeaderOrFollower, OffsetOutOfRange, PolicyViolation, RequestTimedOut
 from barnabas.core.ids import BrokerId
-from barnabas.replication.delayed_delete_records import PendingDeletion
+from barnabas.replication.leader.delayed_delete_records import PendingDeletion
 from tests.unit.replication.support import ME, OTHER, ZERO, Answer, Replicas
 
 

@@ -45,8 +45,8 @@ from barnabas.core.errors import (
 )
 from barnabas.core.ids import BrokerId, TopicPartition
 from barnabas.protocol.messages import fetch, list_offsets
-from barnabas.replication.fetch_state import FollowedPartition, FollowerSession
 from barnabas.replication.fetching import NO_EPOCH
+from barnabas.replication.follower.fetch_state import FollowedPartition, FollowerSession
 from barnabas.replication.partition import Partition
 from barnabas.replication.settings import ReplicationSettings
 from barnabas.replication.throttle import ReplicationThrottle

@@ -10,9 +10,14 @@ import pytest
 
 from barnabas.core.ids import BrokerId, TopicPartition, Uuid
 from barnabas.core.metrics import Metrics
-from barnabas.replication.delayed_delete_records import PendingDeletion
-from barnabas.replication.fetch_session import FOLLOWER_GONE_MS, FetchContext, FetchSession, FetchSessions
 from barnabas.replication.fetching import FetchPartition, PartitionRead
+from barnabas.replication.leader.delayed_delete_records import PendingDeletion
+from barnabas.replication.leader.fetch_session import (
+    FOLLOWER_GONE_MS,
+    FetchContext,
+    FetchSession,
+    FetchSessions,
+)
 from barnabas.replication.partition import Partition
 from barnabas.replication.replica_reading import SWEEP_MS
 from tests.unit.replication.support import (

@@ -21,7 +21,7 @@ from barnabas.purgatory.purgatory import DelayedOperation
 from barnabas.replication.fetching import FetchParams, FetchPartition, PartitionRead
 
 if TYPE_CHECKING:
-    from barnabas.replication.fetch_session import FetchSession
+    from barnabas.replication.leader.fetch_session import FetchSession
     from barnabas.replication.replica_reading import ReadableReplicas
 
 ASKS_WORTH_AN_INDEX = 8

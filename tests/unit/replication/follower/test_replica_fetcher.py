@@ -13,9 +13,9 @@ from barnabas.client.channel import Channel
 from barnabas.core.errors import FetchSessionIdNotFound, InvalidFetchSessionEpoch, NetworkException
 from barnabas.core.ids import BrokerId, TopicPartition
 from barnabas.protocol.messages import fetch
-from barnabas.replication.fetch_state import FollowedPartition
+from barnabas.replication.follower.fetch_state import FollowedPartition
+from barnabas.replication.follower.replica_fetcher import ReplicaFetcher
 from barnabas.replication.partition import Partition
-from barnabas.replication.replica_fetcher import ReplicaFetcher
 from tests.unit.replication.support import ME, OTHER, TOPIC_ID, ZERO, Replicas
 from tests.unit.replication.test_leadership import order
 from tests.unit.storage.support import batch

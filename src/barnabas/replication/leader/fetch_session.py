@@ -19,8 +19,8 @@ from barnabas.core.clock import Clock
 from barnabas.core.errors import FetchSessionIdNotFound, FetchSessionTopicIdError, InvalidFetchSessionEpoch
 from barnabas.core.ids import Randomness, Uuid
 from barnabas.core.metrics import Metrics
-from barnabas.replication.fetch_news import NewsBoard
 from barnabas.replication.fetching import NO_OFFSET, NO_REPLICA, FetchPartition, PartitionRead
+from barnabas.replication.leader.fetch_news import NewsBoard
 
 NO_SESSION = 0
 INITIAL_EPOCH = 0

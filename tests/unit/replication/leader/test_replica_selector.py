@@ -10,8 +10,8 @@ from barnabas.cluster.broker_znodes import BrokerInfo
 from barnabas.cluster.metadata_cache import MetadataCache
 from barnabas.core.ids import BrokerId
 from barnabas.replication.fetching import NO_REPLICA
+from barnabas.replication.leader.replica_selector import ReplicaSelector
 from barnabas.replication.partition import Partition
-from barnabas.replication.replica_selector import ReplicaSelector
 from barnabas.replication.settings import RACK_AWARE_SELECTOR, ReplicationSettings
 from tests.unit.replication.support import ME, OTHER, Replicas
 

@@ -17,12 +17,12 @@ from barnabas.protocol.messages.leader_and_isr import (
     LeaderAndIsrRequest,
     LeaderAndIsrTopicState,
 )
-from barnabas.replication import isr as isr_module
-from barnabas.replication.delayed_delete_records import PendingDeletion
-from barnabas.replication.lease import Lease
+from barnabas.replication.leader import isr as isr_module
+from barnabas.replication.leader.delayed_delete_records import PendingDeletion
+from barnabas.replication.leader.lease import Lease
 from barnabas.replication.partition import Partition
+from tests.unit.replication.leader.test_isr import keep_isr
 from tests.unit.replication.support import ME, OTHER, TOPIC_ID, ZERO, Answer, Replicas, is_answered
-from tests.unit.replication.test_isr import keep_isr
 from tests.unit.storage.support import batch
 
 OLD, NEW = 10, 20

@@ -13,8 +13,8 @@ from __future__ import annotations
 
 from barnabas.core.ids import ZERO_UUID, TopicPartition, Uuid
 from barnabas.protocol.messages import fetch
-from barnabas.replication.fetch_session import INITIAL_EPOCH, NO_SESSION, next_epoch
 from barnabas.replication.fetching import NO_OFFSET
+from barnabas.replication.leader.fetch_session import INITIAL_EPOCH, NO_SESSION, next_epoch
 from barnabas.replication.partition import Partition
 
 

@@ -16,11 +16,11 @@ from barnabas.core.errors import NotLeaderOrFollower, OffsetOutOfRange
 from barnabas.core.ids import BrokerId, TopicPartition
 from barnabas.core.metrics import Metrics
 from barnabas.core.scheduler import ManualScheduler
-from barnabas.replication import isr as isr_module
 from barnabas.replication.fetching import FetchParams
-from barnabas.replication.isr import IsrKeeper
+from barnabas.replication.leader import isr as isr_module
+from barnabas.replication.leader.isr import IsrKeeper
+from barnabas.replication.leader.remote_replica import RemoteReplica
 from barnabas.replication.partition import Partition
-from barnabas.replication.remote_replica import RemoteReplica
 from tests.unit.replication.support import ME, OTHER, ZERO, Replicas, at
 
 THIRD = BrokerId(3)
@@ -280,7 +280,7 @@ async def test_a_change_that_meets_an_unforeseen_error_is_written_again(
     replicas: Replicas, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As long as a change is pending the partition has no other: who gave it up would freeze the ISR."""
-    monkeypatch.setattr("barnabas.replication.isr.RETRY_MS", 1)
+    monkeypatch.setattr("barnabas.replication.leader.isr.RETRY_MS", 1)
     partition = lead(replicas)
     store, keeper = keep_isr(replicas)
     store.answers = [RuntimeError("nobody expected this"), 1]
