@@ -1,9 +1,10 @@
 """One ordered queue and one sender per live broker.
 
-A request is sent until the broker answers: a state change that got lost would leave a broker with
-an old view of the cluster, and those behind it in the queue build on it. Sending ends only when the
-broker is gone (then its successor gets everything anew) or this controller has resigned. The
-controller's own broker is told in the same way as the others.
+A request is sent until the broker has carried it out: a state change that got lost would leave a broker
+with an old view of the cluster, and those behind it in the queue build on it. An answer that asks to try
+again (the broker could not read the store, say) is none. Sending ends only when the broker is gone (then
+its successor gets everything anew) or this controller has resigned. The controller's own broker is told in
+the same way as the others.
 
 A request may have to wait for what others are told (`after`): whoever is to lead a partition that somebody
 else leads hears of it when that one has given it up, or is gone. But one that neither answers nor goes does
@@ -21,7 +22,7 @@ from typing import Final, NamedTuple, Protocol, TypeVar
 from barnabas.cluster.broker_znodes import BrokerInfo
 from barnabas.controller.cluster.delivery import Delivery
 from barnabas.core.clock import Clock
-from barnabas.core.errors import KafkaError
+from barnabas.core.errors import NONE, KafkaError, error_for, name_of
 from barnabas.core.metrics import Metrics
 from barnabas.core.scheduler import Scheduler
 from barnabas.core.sweeping import sweeping
@@ -205,7 +206,13 @@ class _Sender:
             try:
                 if self._channel is None:
                     self._channel = await self._connect(self.broker)
-                return await self._channel.send(item.request, item.response_class)
+                response = await self._channel.send(item.request, item.response_class)
+                error_code = getattr(response, "error_code", NONE)
+                if error_code == NONE or not error_for(error_code).retriable:
+                    return response
+                logger.info("broker %d says %s and is told again", self.broker.id, name_of(error_code))
+                await self._pause(RETRY_BACKOFF_MS, asyncio.Event())
+                continue
             except (KafkaError, OSError, TimeoutError) as error:
                 logger.info("broker %d does not answer and is tried again: %s", self.broker.id, error)
             except Exception:
