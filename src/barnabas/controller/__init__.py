@@ -1,7 +1,16 @@
 """What decides: which topics exist, who leads their partitions, which settings hold.
 
-Decisions are pure functions over what is known (`topic_rules`, `config_layers`,
-`config_changes`); the classes around them (`TopicAdmin`, `ConfigRepository`, `ProducerIds`)
-write a decision to the coordination store first and only then make it true here. A crash in
-between is repaired from the store at the next start.
+The controller is the one broker that decides who leads what. It reads the coordination store, keeps
+what it read in a `ControllerContext`, and answers every change (a broker came or went, a topic was
+created, an administrator asked) with state changes of partitions and replicas: first written to the
+store, conditional on versions and on the controller epoch, then sent to the brokers. Everything happens
+in one event at a time, so none of it locks.
+
+Pure: `leader_selection`, `partition_states`, `replica_states`, `context`, `request_batch`, `topic_rules`,
+`config_layers`, `config_changes`. With the store: `partition_machine`, `replica_machine`,
+`topic_deletion`, `reassignment`, `broker_changes`, `topic_changes`. Around them: `events` (the queue),
+`broker_channels` (the senders), `watching` (the store's watches), and `controller`, which puts all this
+together. Besides, `ConfigRepository`, `ProducerIds` and, on one node, `TopicAdmin` write a decision to the
+store first and only then make it true here: a crash in between is repaired from the store at the next
+start.
 """

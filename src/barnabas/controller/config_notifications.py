@@ -22,8 +22,8 @@ from barnabas.cluster.coordination import (
 )
 from barnabas.cluster.notification_znodes import ConfigChangeZnode
 from barnabas.cluster.znode_json import MalformedZnode
-from barnabas.controller.cluster.patience import Patience
 from barnabas.controller.configs import ConfigRepository
+from barnabas.controller.patience import Patience
 from barnabas.core.clock import Clock
 from barnabas.core.scheduler import Scheduler
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Generator, Sequence
 
-from barnabas.controller.cluster.controller import KafkaController
+from barnabas.controller.controller import KafkaController
 from barnabas.core.errors import (
     InvalidReplicaAssignment,
     KafkaError,

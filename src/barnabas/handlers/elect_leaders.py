@@ -11,9 +11,9 @@ from collections import defaultdict
 from collections.abc import Generator, Iterable
 
 from barnabas.cluster.znodes import PartitionState
-from barnabas.controller.cluster.controller import KafkaController
-from barnabas.controller.cluster.partition_machine import Election
+from barnabas.controller.controller import KafkaController
 from barnabas.controller.metadata_wait import wait_for
+from barnabas.controller.partition_machine import Election
 from barnabas.core.errors import (
     ElectionNotNeeded,
     EligibleLeadersNotAvailable,

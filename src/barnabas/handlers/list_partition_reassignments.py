@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 
-from barnabas.controller.cluster.controller import KafkaController
+from barnabas.controller.controller import KafkaController
 from barnabas.core.errors import KafkaError
 from barnabas.core.ids import TopicPartition
 from barnabas.handlers.context import RequestContext

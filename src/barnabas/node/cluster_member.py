@@ -19,11 +19,11 @@ from barnabas.cluster.coordination import Coordination, CoordinationError, Sessi
 from barnabas.cluster.isr_store import ZnodeIsrStore, report_failed_log_dir
 from barnabas.cluster.metadata_cache import MetadataCache, PartitionMetadata
 from barnabas.cluster.registration import Registration
-from barnabas.controller.cluster.controller import KafkaController
-from barnabas.controller.cluster.settings import ControllerSettings
 from barnabas.controller.cluster_topics import ClusterTopics
 from barnabas.controller.config_notifications import ConfigNotifications
 from barnabas.controller.configs import ConfigRepository
+from barnabas.controller.controller import KafkaController
+from barnabas.controller.settings import ControllerSettings
 from barnabas.coordinator.transaction.coordinator import TransactionCoordinator
 from barnabas.coordinator.transaction.markers import MarkerWriter
 from barnabas.core.clock import Clock

@@ -14,10 +14,10 @@ import pytest
 
 import barnabas.node.broker as wiring
 from barnabas.cluster.registration import Registration
-from barnabas.controller.cluster.controller import KafkaController
-from barnabas.controller.cluster.term import Term
 from barnabas.controller.config_notifications import ConfigNotifications
 from barnabas.controller.configs import ConfigRepository
+from barnabas.controller.controller import KafkaController
+from barnabas.controller.term import Term
 from barnabas.controller.topic_admin import TopicAdmin
 from barnabas.network.server import Server
 from barnabas.node.broker import Broker, StartAbandoned

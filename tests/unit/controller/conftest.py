@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from barnabas.core.clock import ManualClock
+from tests.unit.controller.scripted_cluster import Cluster
 from tests.unit.controller.support import Admin
 
 
@@ -29,3 +30,12 @@ def clock() -> ManualClock:
 @pytest.fixture
 def randomness() -> random.Random:
     return random.Random(7)
+
+
+@pytest.fixture
+async def cluster(tmp_path: Path) -> AsyncIterator[Cluster]:
+    """Three brokers, of which the first is the controller."""
+    async with AsyncExitStack() as stack:
+        cluster = Cluster(tmp_path / "store", stack)
+        await cluster.start(1, 2, 3)
+        yield cluster

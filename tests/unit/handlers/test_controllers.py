@@ -11,7 +11,7 @@ import pytest
 
 from barnabas.cluster.metadata_cache import PartitionMetadata
 from barnabas.cluster.znodes import PartitionState, ReplicaAssignment
-from barnabas.controller.cluster.partition_machine import Election
+from barnabas.controller.partition_machine import Election
 from barnabas.core.errors import (
     ElectionNotNeeded,
     InvalidReplicaAssignment,

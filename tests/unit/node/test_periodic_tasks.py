@@ -25,7 +25,7 @@ import barnabas
 from barnabas.cluster.coordination import Coordination
 from barnabas.cluster.isr_store import CHECK_INTERVAL_MS, ZnodeIsrStore
 from barnabas.cluster.metadata_cache import MetadataCache, PartitionMetadata
-from barnabas.controller.cluster.broker_channels import _Sender
+from barnabas.controller.broker_channels import _Sender
 from barnabas.coordinator.group.offset_requests import OffsetRequests
 from barnabas.coordinator.timers import ShardTimers
 from barnabas.coordinator.transaction.shard import TransactionShard

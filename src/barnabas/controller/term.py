@@ -1,0 +1,297 @@
+"""One broker's time as the controller, from its election to its resignation.
+
+A term owns what it knows and what it sends: the context, the batch, the channels. A resigned term is
+thrown away as a whole, so nothing of it can reach the next one. Taking over goes in a fixed order:
+watch first and read then, so that no change falls between; tell all brokers who lives; then take the
+replicas, then the partitions into their states (which elects leaders where they are missing), and
+last go on with what the former controller had begun.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from typing import Protocol
+
+from barnabas.cluster.broker_znodes import BrokerIdZnode
+from barnabas.cluster.notification_znodes import (
+    DeleteTopicsZnode,
+    IsrChangeZnode,
+    LogDirEventZnode,
+    PreferredReplicaElectionZnode,
+    ReassignPartitionsZnode,
+)
+from barnabas.cluster.znodes import TopicZnode
+from barnabas.controller.broker_changes import BrokerChanges, registered_ids
+from barnabas.controller.broker_channels import BrokerChannels
+from barnabas.controller.configs import ConfigRepository
+from barnabas.controller.context import ControllerContext
+from barnabas.controller.leader_elections import LeaderElections
+from barnabas.controller.partition_machine import PartitionMachine
+from barnabas.controller.reassignment import Reassignment
+from barnabas.controller.replica_machine import ReplicaMachine
+from barnabas.controller.replica_states import PartitionReplica
+from barnabas.controller.request_batch import RequestBatch
+from barnabas.controller.settings import ControllerSettings
+from barnabas.controller.store import UNCLEAN_KEY, ControllerStore
+from barnabas.controller.topic_changes import TopicChanges
+from barnabas.controller.topic_deletion import TopicDeletion
+from barnabas.controller.watching import Watching
+from barnabas.core.errors import StaleControllerEpoch
+from barnabas.core.ids import BrokerId, Randomness, TopicPartition
+from barnabas.core.metrics import Metrics
+from barnabas.protocol.messages.leader_and_isr import LeaderAndIsrResponse
+from barnabas.protocol.messages.stop_replica import StopReplicaResponse
+from barnabas.protocol.messages.update_metadata import UpdateMetadataResponse
+
+logger = logging.getLogger(__name__)
+
+
+class Enqueue(Protocol):
+    """Queues an event of this term; events of a term that is over are dropped."""
+
+    def __call__(
+        self, kind: str, process: Callable[[], Awaitable[None]], *, key: str | None = None
+    ) -> None: ...
+
+
+class Term:
+    def __init__(
+        self,
+        broker_id: BrokerId,
+        epoch: int,
+        store: ControllerStore,
+        watching: Watching,
+        channels: BrokerChannels,
+        configs: ConfigRepository,
+        randomness: Randomness,
+        metrics: Metrics,
+        settings: ControllerSettings,
+        enqueue: Enqueue,
+        doubt: Callable[[], None],
+    ) -> None:
+        self.epoch = epoch
+        self.context = ControllerContext()
+        self.channels = channels
+        self._store = store
+        self._watching = watching
+        self._enqueue = enqueue
+        self._doubt = doubt
+        self._settings = settings
+        context = self.context
+        self.batch = RequestBatch(
+            context, broker_id, epoch, settings.inter_broker_listener_name, channels.send, self
+        )
+        self.partitions = PartitionMachine(
+            context, store, self.batch, epoch, lambda: bool(configs.broker_value(UNCLEAN_KEY)), metrics
+        )
+        self.replicas = ReplicaMachine(context, store, self.batch, epoch)
+        self.deletion = TopicDeletion(
+            context,
+            store,
+            self.batch,
+            self.partitions,
+            self.replicas,
+            watching,
+            is_enabled=lambda: settings.delete_topic_enable,
+        )
+        self.reassignment = Reassignment(
+            context,
+            store,
+            self.batch,
+            self.partitions,
+            self.replicas,
+            self.deletion,
+            watching,
+            epoch,
+            self._reassigned_isr_changed,
+        )
+        self.brokers = BrokerChanges(
+            context,
+            store,
+            self.batch,
+            channels,
+            self.partitions,
+            self.replicas,
+            self.deletion,
+            self.reassignment,
+            watching,
+            self._broker_modified,
+        )
+        self.topics = TopicChanges(
+            context, store, self.partitions, self.replicas, watching, randomness, self._topic_modified
+        )
+        self.elections = LeaderElections(context, store, self.partitions)
+
+    async def take_over(self) -> None:
+        """Read the cluster, and bring it into order."""
+        context = self.context
+        # What the former controller did not hear of is in the states that are read below.
+        await self._store.delete_notes(
+            [f"{parent}/{name}" for parent in (LogDirEventZnode.PARENT, IsrChangeZnode.PARENT)
+             for name in await self._store.children(parent)]
+        )  # fmt: skip
+        await self._watch_children(IsrChangeZnode.PARENT, self.isr_changed)
+        await self._watch_children(LogDirEventZnode.PARENT, self.log_dirs_failed)
+        marked = await self._watch_children(DeleteTopicsZnode.PARENT, self.topics_marked)
+        topics = await self._watch_children(TopicZnode.PARENT, self.topics_changed)
+        await self.brokers.load(await self._watch_children(BrokerIdZnode.PARENT, self.brokers_changed))
+        await self.topics.load(topics)
+        context.leadership = await self._store.read_states(context.all_partitions())
+        self.channels.add(context.brokers.values())
+        await self.deletion.startup(marked)
+        self.batch.add_update_metadata(context.brokers)
+        self.batch.flush()
+        self.batch.complete_lists(context.brokers)
+        await self.replicas.startup()
+        await self.partitions.startup()
+        await self._go_on()
+
+    async def _go_on(self) -> None:
+        """Take up what was asked of the former controller."""
+        await self._watch_request(ReassignPartitionsZnode.PATH, self.reassignment_asked)
+        begun = await self.reassignment.process_request()
+        await self.reassignment.resume(lambda partition, _: partition not in begun)
+        await self.deletion.resume()
+        await self._watch_request(PreferredReplicaElectionZnode.PATH, self.preferred_election_asked)
+        await self.elections.process_request()
+
+    def close(self) -> None:
+        """Send nothing more."""
+        self.batch.clear()
+        self.channels.close()
+        for path in (
+            IsrChangeZnode.PARENT,
+            LogDirEventZnode.PARENT,
+            DeleteTopicsZnode.PARENT,
+            TopicZnode.PARENT,
+            BrokerIdZnode.PARENT,
+            ReassignPartitionsZnode.PATH,
+            PreferredReplicaElectionZnode.PATH,
+            *map(BrokerIdZnode.path, self.context.brokers),
+            *map(TopicZnode.path, self.context.assignments),
+        ):
+            self._watching.forget(path)
+
+    # Watches
+
+    async def _watch_children(self, path: str, process: Callable[[], Awaitable[None]]) -> list[str]:
+        return await self._watching.children(
+            self._store, path, lambda: self._enqueue(path, process, key=path)
+        )
+
+    async def _watch_request(self, path: str, process: Callable[[], Awaitable[None]]) -> bool:
+        return await self._watching.existence(
+            self._store, path, lambda: self._enqueue(path, process, key=path)
+        )
+
+    def _broker_modified(self, broker_id: int) -> None:
+        self._enqueue(
+            "broker modification", lambda: self.brokers.modified(broker_id), key=BrokerIdZnode.path(broker_id)
+        )
+
+    def _topic_modified(self, topic: str) -> None:
+        self._enqueue("topic modification", lambda: self.topic_modified(topic), key=TopicZnode.path(topic))
+
+    def _reassigned_isr_changed(self, partition: TopicPartition) -> None:
+        self._enqueue(
+            "ISR of a reassigned partition",
+            lambda: self.reassignment.complete_if_caught_up(partition),
+            key=f"reassigned {partition}",
+        )
+
+    # Events
+
+    async def brokers_changed(self) -> None:
+        registered = await self._watch_children(BrokerIdZnode.PARENT, self.brokers_changed)
+        await self.brokers.process(registered_ids(registered))
+
+    async def topics_changed(self) -> None:
+        await self.topics.process(await self._watch_children(TopicZnode.PARENT, self.topics_changed))
+
+    async def topic_modified(self, topic: str) -> None:
+        if await self.topics.modified(topic):
+            # Nobody could tell what to delete before.
+            await self.topics_marked()
+
+    async def topics_marked(self) -> None:
+        marked = await self._watch_children(DeleteTopicsZnode.PARENT, self.topics_marked)
+        # A topic may have been made and marked before anyone looked.
+        unknown = [topic for topic in marked if topic not in self.context.assignments]
+        if unknown:
+            await self.topics_changed()
+        known = await self.deletion.drop_marks_without_topic(marked)
+        if known:
+            await self.deletion.enqueue(known)
+
+    async def isr_changed(self) -> None:
+        """Leaders changed ISRs: tell everyone."""
+        names = await self._watch_children(IsrChangeZnode.PARENT, self.isr_changed)
+        paths = [f"{IsrChangeZnode.PARENT}/{name}" for name in names]
+        partitions = set().union(*await self._store.read_notes(paths, IsrChangeZnode.decode))
+        known = [partition for partition in sorted(partitions) if partition in self.context.leadership]
+        self.context.leadership.update(await self._store.read_states(known))
+        self.batch.add_update_metadata(self.context.live_or_shutting_down_broker_ids, known)
+        await self._store.delete_notes(paths)
+        for partition in known:
+            await self.reassignment.complete_if_caught_up(partition)
+
+    async def log_dirs_failed(self) -> None:
+        names = await self._watch_children(LogDirEventZnode.PARENT, self.log_dirs_failed)
+        paths = [f"{LogDirEventZnode.PARENT}/{name}" for name in names]
+        brokers = set(await self._store.read_notes(paths, LogDirEventZnode.decode))
+        if brokers:
+            await self.brokers.log_dirs_failed(brokers)
+        await self._store.delete_notes(paths)
+
+    async def reassignment_asked(self) -> None:
+        if await self._watch_request(ReassignPartitionsZnode.PATH, self.reassignment_asked):
+            await self.reassignment.process_request()
+
+    async def preferred_election_asked(self) -> None:
+        if await self._watch_request(PreferredReplicaElectionZnode.PATH, self.preferred_election_asked):
+            await self.elections.process_request()
+
+    async def rebalance(self) -> None:
+        await self.elections.rebalance(self._settings.leader_imbalance_per_broker_percentage)
+
+    async def unclean_election_enabled(self, topics: Iterable[str] | None) -> None:
+        """Partitions that wait for a replica in sync need wait no longer."""
+        await self.partitions.trigger_online(None if topics is None else set(topics))
+
+    # What brokers answer
+
+    def leader_and_isr_answered(self, broker_id: int, response: LeaderAndIsrResponse) -> None:
+        if self._is_refused("LeaderAndIsr", broker_id, response.error_code):
+            return
+        self._enqueue(
+            "LeaderAndIsr response", lambda: self.brokers.leader_and_isr_answered(broker_id, response)
+        )
+
+    def update_metadata_answered(self, broker_id: int, response: UpdateMetadataResponse) -> None:
+        self._is_refused("UpdateMetadata", broker_id, response.error_code)
+
+    def stop_replica_answered(
+        self, broker_id: int, response: StopReplicaResponse, deleted: frozenset[TopicPartition]
+    ) -> None:
+        refused = self._is_refused("StopReplica", broker_id, response.error_code)
+        errors = {
+            TopicPartition(e.topic_name, e.partition_index): e.error_code for e in response.partition_errors
+        }
+        mine = [each for each in sorted(deleted) if self.context.is_queued_for_deletion(each.topic)]
+        if mine:
+            outcome = {each: refused or errors.get(each, 0) != 0 for each in mine}
+            self._enqueue("topic deletion response", lambda: self._replicas_deleted(broker_id, outcome))
+
+    async def _replicas_deleted(self, broker_id: int, failed: Mapping[TopicPartition, bool]) -> None:
+        replicas = {PartitionReplica(each, broker_id): bad for each, bad in failed.items()}
+        await self.deletion.replicas_failed([replica for replica, bad in replicas.items() if bad])
+        await self.deletion.replicas_deleted([replica for replica, bad in replicas.items() if not bad])
+
+    def _is_refused(self, what: str, broker_id: int, error_code: int) -> bool:
+        if error_code == 0:
+            return False
+        logger.warning("broker %d refused %s with error %d", broker_id, what, error_code)
+        if error_code == StaleControllerEpoch.code:
+            self._doubt()
+        return True
