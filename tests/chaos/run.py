@@ -49,6 +49,8 @@ LONE = "lone"
 PARTITIONS = 4
 BROKER_PORT, ZOOKEEPER_PORT = 9092, 2181
 DISK_MIB = 256
+DISK_MIB_PER_MINUTE = 32
+"""What is written stays until the end, and must not fill the disks of a long run by itself."""
 QUIET_S = 3.0
 CANNOT_RUN = 2
 SETTLE_TIMEOUT_S = 240.0
@@ -123,7 +125,11 @@ def _run(options: argparse.Namespace, place: Lab | None) -> int:
     with contextlib.ExitStack() as stack:
         directory = options.keep or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="chaos-")))
         directory.mkdir(parents=True, exist_ok=True)
-        disks = stack.enter_context(_small_disks(directory, options.brokers)) if place is not None else []
+        disks = (
+            stack.enter_context(_small_disks(directory, options.brokers, options.seconds))
+            if place is not None
+            else []
+        )
         zookeeper = (
             LabZooKeeper(directory / "zookeeper", place) if place else ZooKeeper(directory / "zookeeper")
         )
@@ -331,14 +337,14 @@ def _tell(history: History) -> None:
 
 
 @contextlib.contextmanager
-def _small_disks(directory: Path, brokers: int) -> Iterator[list[Path]]:
+def _small_disks(directory: Path, brokers: int, seconds: float) -> Iterator[list[Path]]:
     """A disk of its own for each broker, small enough to be filled."""
     mounted: list[Path] = []
     try:
         for number in range(1, brokers + 1):
             disk = directory / f"broker-{number}"
             disk.mkdir(parents=True, exist_ok=True)
-            size = f"size={DISK_MIB}m"
+            size = f"size={DISK_MIB + int(DISK_MIB_PER_MINUTE * seconds / 60)}m"
             made = subprocess.run(
                 ["mount", "-t", "tmpfs", "-o", size, "tmpfs", str(disk)], capture_output=True, check=False
             )
