@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from typing import Protocol
 
 from barnabas.coordinator.decision import CoordinatorRecord
-from barnabas.coordinator.log_access import CoordinatorLog
+from barnabas.coordinator.log import CoordinatorLog
 from barnabas.core.ids import TopicPartition
 from barnabas.records.batch import RecordBatch, iterate_whole_batches
 from barnabas.records.record import end_transaction_marker, iterate_records

@@ -27,7 +27,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 from barnabas.coordinator.batches import as_batches
 from barnabas.coordinator.decision import Decision
 from barnabas.coordinator.loading import Shard, load_steps
-from barnabas.coordinator.log_access import CoordinatorLog
+from barnabas.coordinator.log import CoordinatorLog
 from barnabas.coordinator.timers import Operation, ShardTimers
 from barnabas.core.clock import Clock
 from barnabas.core.errors import (

@@ -31,9 +31,13 @@ from barnabas.controller.election import become_controller
 from barnabas.controller.local_partitions import LocalPartitions
 from barnabas.controller.producer_ids import ProducerIds
 from barnabas.controller.topic_admin import TopicAdmin
+from barnabas.coordinator.deleted_partitions import DeletedPartitions
 from barnabas.coordinator.group.coordinator import OFFSETS_TOPIC
+from barnabas.coordinator.group.making import make_group_coordinator
 from barnabas.coordinator.group.settings import GROUP_VERSION, GROUP_VERSION_FEATURE
 from barnabas.coordinator.transaction.coordinator import TRANSACTION_TOPIC
+from barnabas.coordinator.transaction.local_markers import LocalMarkers
+from barnabas.coordinator.transaction.making import make_transaction_coordinator
 from barnabas.coordinator.transaction.settings import TRANSACTION_VERSION_FEATURE
 from barnabas.core.clock import Clock, SystemClock
 from barnabas.core.errors import InvalidConfig
@@ -51,8 +55,14 @@ from barnabas.node.cluster_member import ClusterMember
 from barnabas.node.config_checks import without_effect
 from barnabas.node.config_keys import BROKER_KEYS
 from barnabas.node.coordination_store import open_coordination
-from barnabas.node.deleted_partitions import DeletedPartitions
-from barnabas.node.groups import make_group_coordinator, offsets_topic
+from barnabas.node.coordinator_settings import (
+    group_runtime_settings,
+    group_settings,
+    offsets_topic,
+    transaction_runtime_settings,
+    transaction_settings,
+    transaction_topic,
+)
 from barnabas.node.identity import GENERATE, Remembered, check_cluster_id, choose_broker_id, remembered
 from barnabas.node.lifecycle import BrokerState, Lifecycle
 from barnabas.node.listeners import Listener, advertised_endpoints
@@ -61,8 +71,7 @@ from barnabas.node.log_settings import log_manager_settings
 from barnabas.node.metrics_endpoint import MetricsEndpoint
 from barnabas.node.network_settings import network_settings
 from barnabas.node.replication_settings import replication_settings
-from barnabas.node.runtime import LoopScheduler, ThreadBackground, TimerDriver
-from barnabas.node.transactions import LocalMarkers, make_transaction_coordinator, transaction_topic
+from barnabas.node.runtime import LoopScheduler, LoopTasks, ThreadBackground, TimerDriver
 from barnabas.purgatory.timer import Timer
 from barnabas.replication.leader.fetch_session import FetchSessions
 from barnabas.replication.leader.lease import Lease
@@ -107,6 +116,7 @@ class Broker:
         self._randomness = randomness or random.SystemRandom()
         self._files = files or RealFiles()
         self._exits = AsyncExitStack()
+        self._tasks = LoopTasks()
         self._starting: asyncio.Task[None] | None = None
         self._replicas: ReplicaManager | None = None
         self._topics: TopicAdmin | None = None
@@ -162,11 +172,14 @@ class Broker:
         broker_epoch = await self._register(znodes, metadata, member)
         self._exits.callback(log_manager.close, broker_epoch)
         self._exits.push_async_callback(replicas.close)
-        deleted = DeletedPartitions(znodes, is_deletion_enabled=self.config.delete_topic_enable)
-        self._exits.callback(deleted.close)
+        self._exits.callback(self._tasks.cancel)
+        deleted = DeletedPartitions(
+            znodes, self._tasks.start, is_deletion_enabled=self.config.delete_topic_enable
+        )
         groups = make_group_coordinator(
-            self.config,
-            configs,
+            group_settings(self.config, configs),
+            group_runtime_settings(self.config),
+            self.config.offsets_topic_num_partitions,
             replicas,
             metadata,
             deleted.find_topics,
@@ -179,9 +192,11 @@ class Broker:
         self._exits.callback(groups.runtime.close)
         producer_ids = ProducerIds(lambda: allocate_producer_ids(znodes, self.broker_id))
         self._exits.push_async_callback(producer_ids.close)
-        markers = LocalMarkers(replicas, groups, self._clock)
+        markers = LocalMarkers(replicas, groups.runtime, self._clock)
         transactions = make_transaction_coordinator(
-            self.config,
+            transaction_settings(self.config),
+            transaction_runtime_settings(self.config),
+            self.config.transaction_state_log_num_partitions,
             replicas,
             metadata,
             markers if member is None else member.markers_everywhere(markers),

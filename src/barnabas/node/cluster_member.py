@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine
+from collections.abc import Coroutine
 
 from barnabas.client.channel import Channel
 from barnabas.cluster.broker_znodes import BrokerInfo
@@ -24,17 +24,17 @@ from barnabas.controller.config_notifications import ConfigNotifications
 from barnabas.controller.configs import ConfigRepository
 from barnabas.controller.controller import KafkaController
 from barnabas.controller.settings import ControllerSettings
+from barnabas.coordinator.transaction.cluster_markers import ClusterMarkers
 from barnabas.coordinator.transaction.coordinator import TransactionCoordinator
 from barnabas.coordinator.transaction.markers import MarkerWriter
+from barnabas.coordinator.transaction.membership import ClusterTransactionMembership
 from barnabas.core.clock import Clock
 from barnabas.core.errors import BrokerNotAvailable, KafkaError, error_for
 from barnabas.core.ids import NO_LEADER, BrokerId, Randomness
 from barnabas.core.metrics import Metrics
 from barnabas.core.scheduler import Scheduler
 from barnabas.node.broker_config import BrokerConfig
-from barnabas.node.cluster_markers import ClusterMarkers
 from barnabas.node.peers import Peers
-from barnabas.node.transaction_membership import ClusterTransactionMembership
 from barnabas.protocol.messages.controlled_shutdown import (
     ControlledShutdownRequest,
     ControlledShutdownResponse,
@@ -100,7 +100,6 @@ class ClusterMember:
         self._present: BrokerInfo | None = None
         self._session_id = self._registered_in = znodes.session_id
         self._tasks: set[asyncio.Task[None]] = set()
-        self._closing: list[Callable[[], None]] = []
 
     # Presence
 
@@ -190,15 +189,13 @@ class ClusterMember:
 
     def markers_everywhere(self, local: MarkerWriter) -> MarkerWriter:
         """Writes markers to partitions wherever they are led."""
-        markers = ClusterMarkers(self._broker_id, local, self._metadata, self.peers)
-        self._closing.append(markers.close)
-        return markers
+        return ClusterMarkers(self._broker_id, local, self._metadata, self.peers, self._start)
 
     def transaction_membership(self, coordinator: TransactionCoordinator) -> ClusterTransactionMembership:
         """Asks the coordinator of a transaction, wherever it is."""
-        membership = ClusterTransactionMembership(self._broker_id, coordinator, self._metadata, self.peers)
-        self._closing.append(membership.close)
-        return membership
+        return ClusterTransactionMembership(
+            self._broker_id, coordinator, self._metadata, self.peers, self._start
+        )
 
     # Joining and leaving
 
@@ -293,8 +290,6 @@ class ClusterMember:
         for task in list(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        for close in self._closing:
-            close()
         self.peers.close()
 
     def _start(self, work: Coroutine[None, None, None]) -> None:

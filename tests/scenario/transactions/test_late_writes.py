@@ -11,8 +11,8 @@ import pytest
 
 from barnabas.client.channel import Channel
 from barnabas.coordinator.transaction.coordinator import TransactionCoordinator
+from barnabas.coordinator.transaction.local_markers import LocalMarkers
 from barnabas.core.errors import CoordinatorNotAvailable, NotLeaderOrFollower, name_of
-from barnabas.node.transactions import LocalMarkers
 from barnabas.protocol.messages.produce import ProduceRequest, ProduceResponse
 from barnabas.records.builder import build_end_transaction_marker
 from barnabas.records.record import EndTransactionMarker

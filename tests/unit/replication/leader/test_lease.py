@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from barnabas.cluster.coordination import ConnectionLoss
+from barnabas.coordinator.log import CoordinatorLog
 from barnabas.core.clock import ManualClock
 from barnabas.core.errors import NONE, NotLeaderOrFollower, StaleControllerEpoch
 from barnabas.core.ids import BrokerId
-from barnabas.node.coordinator_log import ReplicatedLog
 from barnabas.protocol.messages.leader_and_isr import (
     LeaderAndIsrPartitionState,
     LeaderAndIsrRequest,
@@ -101,7 +101,7 @@ def refuses(replicas: Replicas, partition: Partition) -> bool:
             refused.append(True)
         else:
             refused.append(False)
-    log = ReplicatedLog(replicas)
+    log = CoordinatorLog(replicas)
     outcomes: list[object] = []
     log.await_replication(ZERO, partition.leader_epoch, 0, 1_000, outcomes.append)
     refused.append(isinstance(outcomes[0], NotLeaderOrFollower))

@@ -2,29 +2,28 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
 from barnabas.cluster.metadata_cache import MetadataCache, PartitionMetadata
 from barnabas.coordinator.routing import partition_of
+from barnabas.coordinator.runtime import RuntimeSettings
 from barnabas.coordinator.transaction.coordinator import NO_PARTITION, TRANSACTION_TOPIC
+from barnabas.coordinator.transaction.making import make_transaction_coordinator
+from barnabas.coordinator.transaction.settings import TransactionSettings
 from barnabas.core.clock import ManualClock
 from barnabas.core.ids import Uuid
 from barnabas.core.metrics import Metrics
 from barnabas.core.scheduler import ManualScheduler
-from barnabas.node.broker_config import BrokerConfig
-from barnabas.node.transactions import make_transaction_coordinator
 from barnabas.purgatory.timer import Timer
 
 
-def test_a_topic_that_is_led_here_and_not_yet_heard_of_has_no_number_of_partitions(tmp_path: Path) -> None:
-    config = BrokerConfig.load(
-        {"log.dirs": str(tmp_path), "transaction.state.log.num.partitions": "7", "broker.id": "1"}
-    )
+def test_a_topic_that_is_led_here_and_not_yet_heard_of_has_no_number_of_partitions() -> None:
     clock, metadata = ManualClock(), MetadataCache("cluster")
     coordinator = make_transaction_coordinator(
-        config,
+        TransactionSettings(),
+        RuntimeSettings(),
+        7,
         cast("Any", SimpleNamespace(tell_leadership=lambda _: None)),
         metadata,
         cast("Any", None),

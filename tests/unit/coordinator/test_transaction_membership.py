@@ -11,6 +11,7 @@ import pytest
 
 from barnabas.cluster.metadata_cache import MetadataCache, PartitionMetadata
 from barnabas.coordinator.transaction.coordinator import TRANSACTION_TOPIC
+from barnabas.coordinator.transaction.membership import ClusterTransactionMembership
 from barnabas.coordinator.transaction.rules import ProducerIdAndEpoch
 from barnabas.core.errors import (
     BrokerNotAvailable,
@@ -21,7 +22,6 @@ from barnabas.core.errors import (
     name_of,
 )
 from barnabas.core.ids import BrokerId, TopicPartition, Uuid
-from barnabas.node.transaction_membership import ClusterTransactionMembership
 from barnabas.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnPartitionResult,
     AddPartitionsToTxnRequest,
@@ -65,6 +65,7 @@ def membership(answer: Ask) -> ClusterTransactionMembership:
         cast("Any", SimpleNamespace(partition_for=lambda _: 0)),
         metadata,
         cast("Any", SimpleNamespace(send=send)),
+        asyncio.ensure_future,
     )
 
 

@@ -14,10 +14,10 @@ from barnabas.cluster.embedded import open_embedded
 from barnabas.cluster.registration import make_persistent_paths
 from barnabas.cluster.topics import create_topic, delete_topic, mark_for_deletion
 from barnabas.cluster.znodes import TopicZnode
+from barnabas.coordinator.deleted_partitions import DeletedPartitions
 from barnabas.core.clock import ManualClock
 from barnabas.core.ids import ZERO_UUID, Uuid
 from barnabas.core.scheduler import InlineBackground
-from barnabas.node.deleted_partitions import DeletedPartitions
 
 FIRST_ID, SECOND_ID = Uuid.parse("AAAAAAAAAAAAAAAAAAAAAQ"), Uuid.parse("AAAAAAAAAAAAAAAAAAAAAg")
 
@@ -33,7 +33,7 @@ async def ids(
     znodes: Coordination, *names: str, is_deletion_enabled: bool = True
 ) -> Mapping[str, Uuid | None]:
     answer: asyncio.Future[Mapping[str, Uuid | None]] = asyncio.get_running_loop().create_future()
-    deleted = DeletedPartitions(znodes, is_deletion_enabled=is_deletion_enabled)
+    deleted = DeletedPartitions(znodes, asyncio.ensure_future, is_deletion_enabled=is_deletion_enabled)
     deleted.find_topics(names, answer.set_result)
     return await answer
 

@@ -15,7 +15,6 @@ wait for a broker that is down, the store hears of each topic once at a time.
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import Callable, Collection, Mapping, Sequence
 
@@ -23,6 +22,7 @@ from barnabas.cluster.coordination import Check, Coordination, CoordinationError
 from barnabas.cluster.notification_znodes import DeleteTopicsZnode
 from barnabas.cluster.znode_json import MalformedZnode
 from barnabas.cluster.znodes import TopicInfo, TopicZnode
+from barnabas.coordinator.asking import Start
 from barnabas.core.ids import ZERO_UUID, TopicPartition, Uuid
 
 logger = logging.getLogger(__name__)
@@ -35,12 +35,13 @@ _Stored = Mapping[str, TopicInfo | None]
 
 
 class DeletedPartitions:
-    def __init__(self, znodes: Coordination, *, is_deletion_enabled: bool) -> None:
+    def __init__(self, znodes: Coordination, start: Start, *, is_deletion_enabled: bool) -> None:
         self._znodes = znodes
+        self._start = start
         self._is_deletion_enabled = is_deletion_enabled
         """Where topics cannot be deleted, the controller takes marks of deletion away again."""
         self._waiting: list[tuple[frozenset[str], Callable[[_Stored], None]]] = []
-        self._asking: asyncio.Task[None] | None = None
+        self._is_asking = False
 
     def find(self, partitions: Collection[TopicPartition], found: Found) -> None:
         """Call `found`, later, with those of the partitions that are known to be gone."""
@@ -62,12 +63,9 @@ class DeletedPartitions:
 
     def _question(self, names: frozenset[str], answered: Callable[[_Stored], None]) -> None:
         self._waiting.append((names, answered))
-        if self._asking is None:
-            self._asking = asyncio.get_running_loop().create_task(self._ask())
-
-    def close(self) -> None:
-        if self._asking is not None:
-            self._asking.cancel()
+        if not self._is_asking:
+            self._is_asking = True
+            self._start(self._ask())
 
     async def _ask(self) -> None:
         try:
@@ -85,7 +83,7 @@ class DeletedPartitions:
                     except Exception:
                         logger.exception("who asked whether %s are gone failed", sorted(names))
         finally:
-            self._asking = None
+            self._is_asking = False
 
     async def _read(self, names: Sequence[str]) -> _Stored:
         """What cannot be learnt now is not gone."""

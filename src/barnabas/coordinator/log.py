@@ -1,4 +1,8 @@
-"""The replica manager, as coordinators see it (`coordinator.log_access`)."""
+"""The log of a coordinator: read a partition back, append to it, wait for replication.
+
+Every write names the leader epoch under which the coordinator was elected. Once the partition has moved
+on, appending raises NOT_LEADER_OR_FOLLOWER, so a coordinator of the past cannot write.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +26,7 @@ class _Outcome:
         self.error_code = 0
 
 
-class ReplicatedLog:
+class CoordinatorLog:
     def __init__(self, replicas: ReplicaManager) -> None:
         self._replicas = replicas
 
@@ -33,15 +37,19 @@ class ReplicatedLog:
         return self._replicas.partition(*topic_partition).log.log_end_offset
 
     def read(self, topic_partition: TopicPartition, offset: int, max_bytes: int) -> bytes:
+        """Batches from the one that holds `offset` on; at least one, empty at the end of the log.
+        The last one may be cut off."""
         log = self._replicas.partition(*topic_partition).log
         data = log.read(offset, max_bytes, upper_offset=log.log_end_offset, min_one_batch=True)
         records = data.records
         return records.read() if isinstance(records, FileRegion) else records
 
     def batch_bytes_max(self, topic_partition: TopicPartition) -> int:
+        """The size of the largest batch that can be appended now."""
         return self._replicas.partition(*topic_partition).log.config.max_message_bytes
 
     def append(self, topic_partition: TopicPartition, leader_epoch: int, batch: bytearray) -> int:
+        """Append one batch; returns the offset after it."""
         partition = self._led(topic_partition, leader_epoch)
         if len(batch) > partition.log.config.max_message_bytes:
             raise MessageTooLarge(f"{len(batch)} bytes of records are too many for {topic_partition}")
@@ -57,6 +65,7 @@ class ReplicatedLog:
         timeout_ms: float,
         done: Callable[[KafkaError | None], None],
     ) -> None:
+        """Call `done` when everything below `end_offset` is replicated (at once, if it is already)."""
         try:
             partition = self._led(topic_partition, leader_epoch)
         except KafkaError as error:
@@ -75,6 +84,7 @@ class ReplicatedLog:
         )
 
     def wake(self, topic_partition: TopicPartition) -> None:
+        """Records were appended and their writers answered: let readers go on."""
         self._replicas.wake(topic_partition)
 
     def _led(self, topic_partition: TopicPartition, leader_epoch: int) -> Partition:

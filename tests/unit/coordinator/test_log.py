@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+
+from barnabas.coordinator.log import CoordinatorLog
+from barnabas.core.errors import KafkaError, MessageTooLarge, NotLeaderOrFollower
 from tests.unit.replication.support import ME, OTHER, ZERO, Replicas
 from tests.unit.storage.support import batch
-
-from barnabas.core.errors import KafkaError, MessageTooLarge, NotLeaderOrFollower
-from barnabas.node.coordinator_log import ReplicatedLog
 
 
 @pytest.fixture
@@ -34,7 +34,7 @@ class Heard:
 @pytest.mark.parametrize("epoch", [4, 6], ids=["an election ago", "of an election that nobody held here"])
 def test_a_coordinator_of_another_epoch_cannot_append(replicas: Replicas, epoch: int) -> None:
     partition = replicas.lead(epoch=5)
-    log = ReplicatedLog(replicas)
+    log = CoordinatorLog(replicas)
     with pytest.raises(NotLeaderOrFollower):
         log.append(ZERO, epoch, records())
     assert partition.log.log_end_offset == 0
@@ -44,7 +44,7 @@ def test_a_coordinator_of_another_epoch_cannot_append(replicas: Replicas, epoch:
 def test_a_coordinator_that_was_elected_again_cannot_go_on_as_the_former_one(replicas: Replicas) -> None:
     """The same broker leads, but somebody else may have led in between and written what this one missed."""
     replicas.lead(epoch=5)
-    log = ReplicatedLog(replicas)
+    log = CoordinatorLog(replicas)
     log.append(ZERO, 5, records())
     partition = replicas.lead(epoch=6)
     with pytest.raises(NotLeaderOrFollower):
@@ -56,7 +56,7 @@ def test_what_was_written_before_an_election_is_not_said_to_be_replicated_after_
     replicas: Replicas,
 ) -> None:
     replicas.lead(epoch=5)
-    log = ReplicatedLog(replicas)
+    log = CoordinatorLog(replicas)
     end_offset = log.append(ZERO, 5, records())
     replicas.lead(epoch=6)
     heard = Heard()
@@ -66,7 +66,7 @@ def test_what_was_written_before_an_election_is_not_said_to_be_replicated_after_
 
 def test_who_waits_for_followers_hears_when_time_is_up(replicas: Replicas) -> None:
     replicas.lead(epoch=5, isr=(ME, OTHER))
-    log = ReplicatedLog(replicas)
+    log = CoordinatorLog(replicas)
     end_offset = log.append(ZERO, 5, records())
     heard = Heard()
     log.await_replication(ZERO, 5, end_offset, 1_000, heard)
@@ -78,7 +78,7 @@ def test_who_waits_for_followers_hears_when_time_is_up(replicas: Replicas) -> No
 
 def test_who_waits_for_followers_hears_of_the_next_election(replicas: Replicas) -> None:
     replicas.lead(epoch=5, isr=(ME, OTHER))
-    log = ReplicatedLog(replicas)
+    log = CoordinatorLog(replicas)
     end_offset = log.append(ZERO, 5, records())
     heard = Heard()
     log.await_replication(ZERO, 5, end_offset, 1_000, heard)
@@ -92,5 +92,5 @@ def test_more_than_the_topic_takes_is_refused(tmp_path: Path) -> None:
     replicas = Replicas(str(tmp_path), max_message_bytes=100)
     partition = replicas.lead(epoch=5)
     with pytest.raises(MessageTooLarge):
-        ReplicatedLog(replicas).append(ZERO, 5, bytearray(batch((bytes(100),))))
+        CoordinatorLog(replicas).append(ZERO, 5, bytearray(batch((bytes(100),))))
     assert partition.log.log_end_offset == 0

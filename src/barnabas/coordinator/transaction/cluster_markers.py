@@ -7,12 +7,12 @@ coordinator tells it again later (`coordinator.transaction.completion`).
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections import defaultdict
 from collections.abc import Callable, Collection, Sequence
 
 from barnabas.cluster.metadata_cache import MetadataCache
+from barnabas.coordinator.asking import Peers, Start
 from barnabas.coordinator.transaction.markers import MarkerErrors, MarkerWriter, TransactionMarker
 from barnabas.core.errors import (
     KafkaError,
@@ -22,7 +22,6 @@ from barnabas.core.errors import (
     error_for,
 )
 from barnabas.core.ids import NO_LEADER, BrokerId, TopicPartition
-from barnabas.node.peers import Peers
 from barnabas.protocol.messages.write_txn_markers import (
     WritableTxnMarker,
     WritableTxnMarkerTopic,
@@ -35,13 +34,13 @@ logger = logging.getLogger(__name__)
 
 class ClusterMarkers:
     def __init__(
-        self, broker_id: BrokerId, local: MarkerWriter, metadata: MetadataCache, peers: Peers
+        self, broker_id: BrokerId, local: MarkerWriter, metadata: MetadataCache, peers: Peers, start: Start
     ) -> None:
         self._broker_id = broker_id
         self._local = local
         self._metadata = metadata
         self._peers = peers
-        self._sending: set[asyncio.Task[None]] = set()
+        self._start = start
 
     def write(
         self,
@@ -65,13 +64,7 @@ class ClusterMarkers:
             if leader == self._broker_id:
                 self._local.write(marker, led, finish)
             else:
-                sending = asyncio.ensure_future(self._send(leader, marker, led, finish))
-                self._sending.add(sending)
-                sending.add_done_callback(self._sending.discard)
-
-    def close(self) -> None:
-        for sending in list(self._sending):
-            sending.cancel()
+                self._start(self._send(leader, marker, led, finish))
 
     def _by_leader(
         self, partitions: Collection[TopicPartition]

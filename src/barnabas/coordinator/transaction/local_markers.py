@@ -1,19 +1,15 @@
-"""The transaction coordinator, put together from the broker's configuration and parts."""
+"""Markers for the partitions that this broker leads, and which of the others need none any more."""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection
+from typing import Any
 
-from barnabas.cluster.metadata_cache import MetadataCache
-from barnabas.coordinator.group.coordinator import OFFSETS_TOPIC, GroupCoordinator
-from barnabas.coordinator.runtime import CoordinatorRuntime, Producer, RuntimeSettings
-from barnabas.coordinator.timers import ShardTimers
-from barnabas.coordinator.transaction.coordinator import TRANSACTION_TOPIC, TransactionCoordinator
+from barnabas.coordinator.log import CoordinatorLog
+from barnabas.coordinator.runtime import CoordinatorRuntime, Producer
 from barnabas.coordinator.transaction.markers import MarkerErrors, MarkerWriter, TransactionMarker
-from barnabas.coordinator.transaction.rules import TakeProducerId
-from barnabas.coordinator.transaction.settings import EPOCH_BUMP_VERSION, TransactionSettings
-from barnabas.coordinator.transaction.shard import TransactionShard
+from barnabas.coordinator.transaction.settings import EPOCH_BUMP_VERSION
 from barnabas.core.clock import Clock
 from barnabas.core.errors import (
     BrokerNotAvailable,
@@ -25,12 +21,6 @@ from barnabas.core.errors import (
     UnknownTopicOrPartition,
 )
 from barnabas.core.ids import TopicPartition
-from barnabas.core.metrics import Metrics
-from barnabas.core.scheduler import Scheduler
-from barnabas.handlers.internal_topics import InternalTopic
-from barnabas.node.broker_config import BrokerConfig
-from barnabas.node.coordinator_log import ReplicatedLog
-from barnabas.purgatory.timer import Timer
 from barnabas.records.builder import build_end_transaction_marker
 from barnabas.records.record import EndTransactionMarker
 from barnabas.replication.partition import Partition
@@ -50,13 +40,14 @@ MARKER_TIMEOUT_MS = 5_000.0
 class LocalMarkers:
     """Writes markers to the partitions that this broker leads.
 
-    Those of the offsets topic go through the group coordinator, whose staged offsets they complete."""
+    Those of the offsets topic go through the group coordinator's runtime, whose staged offsets they
+    complete."""
 
-    def __init__(self, replicas: ReplicaManager, groups: GroupCoordinator, clock: Clock) -> None:
+    def __init__(self, replicas: ReplicaManager, offsets: CoordinatorRuntime[Any], clock: Clock) -> None:
         self._replicas = replicas
-        self._groups = groups
+        self._offsets = offsets
         self._clock = clock
-        self._log = ReplicatedLog(replicas)
+        self._log = CoordinatorLog(replicas)
 
     def write(
         self,
@@ -89,8 +80,8 @@ class LocalMarkers:
         try:
             partition = self._replicas.partition(*topic_partition)
             _check_not_late(marker, partition)
-            if topic_partition.topic == OFFSETS_TOPIC:
-                self._groups.complete_transaction(
+            if topic_partition.topic == self._offsets.topic:
+                self._offsets.complete_transaction(
                     topic_partition.partition,
                     Producer(marker.producer_id, marker.producer_epoch),
                     EndTransactionMarker(marker.is_commit, marker.coordinator_epoch),
@@ -169,69 +160,3 @@ class CoordinatorMarkers:
             done({each: error for each, error in errors.items() if each not in deleted})
 
         self._find_deleted(doubtful, found)
-
-
-def transaction_settings(config: BrokerConfig) -> TransactionSettings:
-    return TransactionSettings(
-        max_timeout_ms=config.transaction_max_timeout_ms,
-        id_expiration_ms=config.transactional_id_expiration_ms,
-        abort_timed_out_interval_ms=config.transaction_abort_timed_out_transaction_cleanup_interval_ms,
-        remove_expired_interval_ms=config.transaction_remove_expired_transaction_cleanup_interval_ms,
-    )
-
-
-def make_transaction_coordinator(
-    config: BrokerConfig,
-    replicas: ReplicaManager,
-    metadata: MetadataCache,
-    markers: MarkerWriter,
-    take_producer_id: TakeProducerId,
-    find_deleted: FindDeleted,
-    *,
-    clock: Clock,
-    scheduler: Scheduler,
-    timer: Timer,
-    metrics: Metrics,
-) -> TransactionCoordinator:
-    """The coordinator, told of every partition of its topic that this broker leads from now on."""
-    settings = transaction_settings(config)
-    coordinator_markers = CoordinatorMarkers(markers, find_deleted)
-
-    def make_shard(timers: ShardTimers) -> TransactionShard:
-        return TransactionShard(settings, timers, clock, coordinator_markers, take_producer_id)
-
-    runtime = CoordinatorRuntime(
-        TRANSACTION_TOPIC,
-        ReplicatedLog(replicas),
-        make_shard,
-        clock=clock,
-        scheduler=scheduler,
-        timer=timer,
-        settings=RuntimeSettings(load_buffer_bytes=config.transaction_state_log_load_buffer_size),
-        metrics=metrics,
-    )
-    replicas.tell_leadership(runtime)
-
-    def partition_count() -> int | None:
-        """What the topic will be made with, as long as there is none. One that is led here exists, whether
-        the controller has told of it or not, and may have been made with another number."""
-        topic = metadata.topic(TRANSACTION_TOPIC)
-        if topic is not None:
-            return len(topic.partitions)
-        return None if runtime.partitions() else config.transaction_state_log_num_partitions
-
-    return TransactionCoordinator(runtime, settings, clock, partition_count)
-
-
-def transaction_topic(config: BrokerConfig) -> InternalTopic:
-    return InternalTopic(
-        config.transaction_state_log_num_partitions,
-        lambda live: config.internal_replication_factor("transaction.state.log.replication.factor", live),
-        lambda replication_factor: {
-            "cleanup.policy": "compact",
-            "compression.type": "uncompressed",
-            "unclean.leader.election.enable": "false",
-            "min.insync.replicas": str(config.transaction_min_isr(replication_factor)),
-            "segment.bytes": str(config.transaction_state_log_segment_bytes),
-        },
-    )

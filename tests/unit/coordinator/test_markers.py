@@ -16,6 +16,9 @@ from barnabas.cluster.metadata_cache import MetadataCache, PartitionMetadata
 from barnabas.cluster.registration import make_persistent_paths
 from barnabas.cluster.topics import create_topic, delete_topic, mark_for_deletion
 from barnabas.cluster.znodes import TopicZnode
+from barnabas.coordinator.deleted_partitions import DeletedPartitions
+from barnabas.coordinator.transaction.cluster_markers import ClusterMarkers
+from barnabas.coordinator.transaction.local_markers import CoordinatorMarkers
 from barnabas.coordinator.transaction.markers import MarkerErrors, TransactionMarker
 from barnabas.core.clock import ManualClock
 from barnabas.core.errors import (
@@ -29,10 +32,6 @@ from barnabas.core.errors import (
 )
 from barnabas.core.ids import NO_LEADER, BrokerId, TopicPartition, Uuid
 from barnabas.core.scheduler import InlineBackground
-from barnabas.node.cluster_markers import ClusterMarkers
-from barnabas.node.deleted_partitions import DeletedPartitions
-from barnabas.node.peers import Peers
-from barnabas.node.transactions import CoordinatorMarkers
 from barnabas.protocol.messages.write_txn_markers import (
     WritableTxnMarkerPartitionResult,
     WritableTxnMarkerResult,
@@ -86,7 +85,7 @@ async def znodes(tmp_path: Path) -> AsyncIterator[Coordination]:
 def coordinator_markers(
     znodes: Coordination, error: KafkaError, *, is_deletion_enabled: bool = True
 ) -> CoordinatorMarkers:
-    deleted = DeletedPartitions(znodes, is_deletion_enabled=is_deletion_enabled)
+    deleted = DeletedPartitions(znodes, asyncio.ensure_future, is_deletion_enabled=is_deletion_enabled)
     return CoordinatorMarkers(Partitions({HERE: error, THERE: error}), deleted.find)
 
 
@@ -170,7 +169,9 @@ async def test_questions_that_come_meanwhile_are_asked_together(znodes: Coordina
             asked.append(len(paths))
             return await znodes.get_many(paths)
 
-    deleted = DeletedPartitions(cast("Coordination", Counting()), is_deletion_enabled=True)
+    deleted = DeletedPartitions(
+        cast("Coordination", Counting()), asyncio.ensure_future, is_deletion_enabled=True
+    )
     answers: list[asyncio.Future[frozenset[TopicPartition]]] = []
     for _ in range(100):
         answer: asyncio.Future[frozenset[TopicPartition]] = asyncio.get_running_loop().create_future()
@@ -210,7 +211,7 @@ def cluster(*leaders: int) -> MetadataCache:
 
 
 def everywhere(metadata: MetadataCache, peer: Peer, local: Partitions | None = None) -> ClusterMarkers:
-    return ClusterMarkers(ME, local or Partitions(), metadata, cast("Peers", peer))
+    return ClusterMarkers(ME, local or Partitions(), metadata, cast("Any", peer), asyncio.ensure_future)
 
 
 def answered(codes: dict[int, int]) -> WriteTxnMarkersResponse:

@@ -8,11 +8,11 @@ told to try again: a write that was not checked is not made.
 
 from __future__ import annotations
 
-import asyncio
 from collections import defaultdict
-from collections.abc import Awaitable, Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 
 from barnabas.cluster.metadata_cache import MetadataCache
+from barnabas.coordinator.asking import Peers, Start
 from barnabas.coordinator.transaction.coordinator import TRANSACTION_TOPIC, TransactionCoordinator
 from barnabas.coordinator.transaction.rules import ProducerIdAndEpoch
 from barnabas.coordinator.transaction.settings import EPOCH_BUMP_VERSION
@@ -26,7 +26,6 @@ from barnabas.core.errors import (
 )
 from barnabas.core.ids import NO_LEADER, BrokerId, TopicPartition
 from barnabas.core.sweeping import complain
-from barnabas.node.peers import Peers
 from barnabas.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnResponse,
@@ -45,12 +44,13 @@ class ClusterTransactionMembership:
         coordinator: TransactionCoordinator,
         metadata: MetadataCache,
         peers: Peers,
+        start: Start,
     ) -> None:
         self._broker_id = broker_id
         self._coordinator = coordinator
         self._metadata = metadata
         self._peers = peers
-        self._asking: set[asyncio.Future[None]] = set()
+        self._start = start
 
     def add_partitions(
         self,
@@ -120,10 +120,6 @@ class ClusterTransactionMembership:
 
         self._start(ask())
 
-    def close(self) -> None:
-        for asking in list(self._asking):
-            asking.cancel()
-
     def _coordinator_of(self, transactional_id: str) -> int:
         """The broker that leads the id's partition; this one answers for itself where nobody does."""
         number = self._coordinator.partition_for(transactional_id)
@@ -165,11 +161,6 @@ class ClusterTransactionMembership:
             for topic in result.topic_results
             for row in topic.results_by_partition
         }
-
-    def _start(self, asking: Awaitable[None]) -> None:
-        future = asyncio.ensure_future(asking)
-        self._asking.add(future)
-        future.add_done_callback(self._asking.discard)
 
 
 def _refusal(codes: Mapping[TopicPartition, int], *accepted: int) -> KafkaError | None:
