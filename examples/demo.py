@@ -32,10 +32,10 @@ from barnabas.client.consumer import EARLIEST, Consumer, list_offsets
 from barnabas.client.producer import OutgoingRecord, Producer
 from barnabas.core.clock import SystemClock
 from barnabas.pipelines.progress import Progress
-from barnabas.pipelines.run import Run
-from barnabas.pipelines.runner import RunningPipeline, start_pipeline
-from barnabas.pipelines.session import SparkMissing, open_session
-from barnabas.pipelines.validation import load_document
+from barnabas.pipelines.spark.run import Run
+from barnabas.pipelines.spark.runner import RunningPipeline, start_pipeline
+from barnabas.pipelines.spark.session import SparkMissing, open_session
+from barnabas.pipelines.spec.validation import load_document
 from barnabas.testing.broker import run_broker
 
 PAGES = ("/", "/shop", "/cart", "/checkout", "/help", "/blog")

@@ -28,8 +28,8 @@ from barnabas.node.log_output import configure_logging
 
 if TYPE_CHECKING:
     from barnabas.pipelines.progress import Progress
-    from barnabas.pipelines.spec import PipelineSpec
-    from barnabas.pipelines.yaml_source import Located
+    from barnabas.pipelines.spec.model import PipelineSpec
+    from barnabas.pipelines.spec.yaml_source import Located
 
 DEFAULT_URL = "http://127.0.0.1:8083"
 
@@ -117,10 +117,10 @@ def run(
     ending = _Ending(stages)
     addresses = ",".join(map(str, bootstrap))
     with _told(spec, located), ending:
-        from barnabas.pipelines.reach import check_files, check_topics  # noqa: PLC0415 - a plain install stops before
-        from barnabas.pipelines.run import Run  # noqa: PLC0415
-        from barnabas.pipelines.secrets import resolve  # noqa: PLC0415
-        from barnabas.pipelines.session import open_session, session_defaults  # noqa: PLC0415
+        from barnabas.pipelines.spark.reach import check_files, check_topics  # noqa: PLC0415 - a plain install stops before
+        from barnabas.pipelines.spark.run import Run  # noqa: PLC0415
+        from barnabas.pipelines.spark.session import open_session, session_defaults  # noqa: PLC0415
+        from barnabas.pipelines.spec.secrets import resolve  # noqa: PLC0415
 
         check_files(spec, session_defaults(resolve(master or spec.spark.master))["spark.master"])
         stages.enter(f"asking the broker at {addresses}")
@@ -128,7 +128,7 @@ def run(
         stages.enter("starting Spark, which takes some seconds")
         session = open_session(resolve(master or spec.spark.master), resolve(spec.spark.conf), name=spec.name)
         ending.listen()  # Spark's own handler would tear the link to its JVM
-        from barnabas.pipelines.runner import run_pipeline  # noqa: PLC0415
+        from barnabas.pipelines.spark.runner import run_pipeline  # noqa: PLC0415
 
         stages.enter("putting the pipeline together")
         show = _printer(stages, quiet=quiet)
@@ -156,8 +156,8 @@ def run(
 def serve(listen: str, state: str, master: str | None, bootstrap: tuple[Address, ...]) -> None:
     """Keep pipelines running, and serve Kafka Connect's REST interface."""
     try:
-        from barnabas.pipelines.server import AddressTaken  # noqa: PLC0415 - needs more than a broker
-        from barnabas.pipelines.server import serve as serve_forever  # noqa: PLC0415
+        from barnabas.pipelines.service.server import AddressTaken  # noqa: PLC0415 - needs more than a broker
+        from barnabas.pipelines.service.server import serve as serve_forever  # noqa: PLC0415
     except ImportError:
         raise InvalidSettings(_what_to_install()) from None
     host, _, port_text = listen.rpartition(":")
@@ -358,10 +358,10 @@ class _Ending:
 @contextmanager
 def _told(spec: PipelineSpec, located: Located) -> Iterator[None]:
     """Whatever goes wrong becomes one line, with its place in the file where that is known."""
-    from barnabas.pipelines.reach import BrokerMissing, FileMissing, TopicMissing  # noqa: PLC0415
-    from barnabas.pipelines.reasons import reason_of, scrub  # noqa: PLC0415
-    from barnabas.pipelines.run import PipelineFailed, PipelineInvalid  # noqa: PLC0415
-    from barnabas.pipelines.session import SparkMissing  # noqa: PLC0415
+    from barnabas.pipelines.spark.reach import BrokerMissing, FileMissing, TopicMissing  # noqa: PLC0415
+    from barnabas.pipelines.spark.reasons import reason_of, scrub  # noqa: PLC0415
+    from barnabas.pipelines.spark.run import PipelineFailed, PipelineInvalid  # noqa: PLC0415
+    from barnabas.pipelines.spark.session import SparkMissing  # noqa: PLC0415
 
     try:
         yield
@@ -398,7 +398,7 @@ def beginning(spec: PipelineSpec) -> str:
 
 def _generation(state: str, name: str, *, is_from_scratch: bool) -> int:
     """The last that was begun here, or the one after it."""
-    from barnabas.pipelines.checkpoints import last_generation  # noqa: PLC0415 - rarely needed
+    from barnabas.pipelines.service.checkpoints import last_generation  # noqa: PLC0415 - rarely needed
 
     if "://" in state:
         if is_from_scratch:
@@ -417,15 +417,15 @@ def _load(file: Path) -> PipelineSpec:
 
 def _loaded(file: Path, *, runs_here: bool = False) -> tuple[PipelineSpec, Located]:
     try:
-        from barnabas.pipelines.validation import InvalidSpec, load  # noqa: PLC0415 - rarely needed
-        from barnabas.pipelines.yaml_source import UnreadableSpec, read_yaml  # noqa: PLC0415
+        from barnabas.pipelines.spec.validation import InvalidSpec, load  # noqa: PLC0415 - rarely needed
+        from barnabas.pipelines.spec.yaml_source import UnreadableSpec, read_yaml  # noqa: PLC0415
     except ImportError:
         raise InvalidSettings(_what_to_install()) from None
     try:
         located = read_yaml(file.read_text(encoding="utf-8"), str(file))
         spec = load(located)
         if runs_here:
-            from barnabas.pipelines.preflight import check_machine  # noqa: PLC0415 - only here
+            from barnabas.pipelines.spark.preflight import check_machine  # noqa: PLC0415 - only here
 
             check_machine(spec, located)
         return spec, located
@@ -445,7 +445,7 @@ def _find_modules_in(directory: Path) -> None:
 
 
 def _check_master(master: str) -> None:
-    from barnabas.pipelines.validation import master_complaint  # noqa: PLC0415 - rarely needed
+    from barnabas.pipelines.spec.validation import master_complaint  # noqa: PLC0415 - rarely needed
 
     complaint = master_complaint(master)
     if complaint:

@@ -1,8 +1,8 @@
 """Data pipelines on Spark Structured Streaming: the role of Kafka Connect.
 
-A pipeline is a spec (`spec`), judged without Spark (`validation`), run by a driver (`runner`,
-`driver`), kept in a compacted topic (`store`), kept alive by a supervisor (`supervisor`), and
-steered over a Connect-shaped HTTP interface (`rest`). Importing this package imports no Spark.
+`spec` is what a pipeline says, judged without Spark. `service` keeps pipelines in a compacted topic,
+supervises them and answers a Connect-shaped HTTP interface. `spark` runs one, in a process of its own,
+and reports its `progress`. Importing this package imports no Spark.
 """
 
 from __future__ import annotations
@@ -10,14 +10,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from barnabas.pipelines.pipeline import Pipeline
+    from barnabas.pipelines.spark.pipeline import Pipeline
 
 __all__ = ["Pipeline"]
 
 
 def __getattr__(name: str) -> Any:
     if name == "Pipeline":
-        from barnabas.pipelines.pipeline import Pipeline  # noqa: PLC0415 - it is heavy, and rarely asked for
+        from barnabas.pipelines.spark.pipeline import Pipeline  # noqa: PLC0415 - it is heavy, and rarely asked for
 
         return Pipeline
     raise AttributeError(name)

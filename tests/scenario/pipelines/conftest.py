@@ -16,12 +16,12 @@ from barnabas.client.channel import Address
 from barnabas.client.cluster_client import ClusterClient
 from barnabas.client.groups import Groups
 from barnabas.core.clock import SystemClock
-from barnabas.pipelines.rest import Rest
-from barnabas.pipelines.server import LoopTimers
-from barnabas.pipelines.service import PipelineService
-from barnabas.pipelines.spec import PipelineSpec
-from barnabas.pipelines.store import PipelineStore
-from barnabas.pipelines.supervisor import Supervisor
+from barnabas.pipelines.service.rest import Rest
+from barnabas.pipelines.service.server import LoopTimers
+from barnabas.pipelines.service.service import PipelineService
+from barnabas.pipelines.service.store import PipelineStore
+from barnabas.pipelines.service.supervisor import Supervisor
+from barnabas.pipelines.spec.model import PipelineSpec
 from barnabas.testing.broker import run_broker
 
 

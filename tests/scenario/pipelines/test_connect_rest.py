@@ -17,7 +17,7 @@ import pytest
 from barnabas.client.channel import Address
 from barnabas.client.cluster_client import ClusterClient
 from barnabas.core.clock import SystemClock
-from barnabas.pipelines.store import TOPIC, Change, Claim, PipelineStore, Stored
+from barnabas.pipelines.service.store import TOPIC, Change, Claim, PipelineStore, Stored
 from tests.scenario.pipelines.conftest import RunningService, running_service
 from tests.support.topics import consume, produce
 

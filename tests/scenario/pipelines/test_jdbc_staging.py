@@ -11,10 +11,10 @@ import pytest
 
 pytest.importorskip("pyspark", reason="PySpark is not installed")
 
-from barnabas.pipelines.postgres import Database, quote_name
-from barnabas.pipelines.run import PipelineFailed
-from barnabas.pipelines.sinks.jdbc import _stage, _staging_of, _Target
-from barnabas.pipelines.spec import Part
+from barnabas.pipelines.spark.postgres import Database, quote_name
+from barnabas.pipelines.spark.run import PipelineFailed
+from barnabas.pipelines.spark.sinks.jdbc import _stage, _staging_of, _Target
+from barnabas.pipelines.spec.model import Part
 from tests.support.postgres import Postgres, run_postgres
 
 

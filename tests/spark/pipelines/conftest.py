@@ -24,9 +24,9 @@ def run_spec(spark: SparkSession, bootstrap: str, tmp_path: Path) -> RunSpec:
     def run(
         document: dict[str, Any], *, generation: int = 0, functions: Sequence[Any] = ()
     ) -> list[Progress]:
-        from barnabas.pipelines.run import PipelineFailed, Run
-        from barnabas.pipelines.runner import run_pipeline
-        from barnabas.pipelines.validation import load_document
+        from barnabas.pipelines.spark.run import PipelineFailed, Run
+        from barnabas.pipelines.spark.runner import run_pipeline
+        from barnabas.pipelines.spec.validation import load_document
 
         spec = load_document({"trigger": "available_now", **document})
         seen: list[Progress] = []

@@ -28,8 +28,8 @@ def postgres() -> Iterator[Postgres]:
 
 
 def example(name: str) -> dict[str, Any]:
-    from barnabas.pipelines.validation import load
-    from barnabas.pipelines.yaml_source import read_yaml
+    from barnabas.pipelines.spec.validation import load
+    from barnabas.pipelines.spec.yaml_source import read_yaml
 
     located = read_yaml((EXAMPLES / name).read_text(), name)
     load(located)

@@ -89,7 +89,7 @@ def test_a_batch_that_was_written_is_not_written_again(
 def test_of_two_drivers_that_run_the_same_query_one_writes_the_batch(
     spark: SparkSession, lake: Path, ids: Ids
 ) -> None:
-    from barnabas.pipelines.sinks.file_log import FileLog
+    from barnabas.pipelines.spark.sinks.file_log import FileLog
 
     elder, younger = FileLog(spark, str(lake)), FileLog(spark, str(lake))
     rows = spark.range(3).coalesce(1)
@@ -108,7 +108,7 @@ def test_of_two_drivers_that_run_the_same_query_one_writes_the_batch(
 def test_files_that_no_pipeline_wrote_are_not_hidden_by_one(
     run_spec: RunSpec, bootstrap: str, new_topic: TopicFactory, spark: SparkSession, lake: Path, ids: Ids
 ) -> None:
-    from barnabas.pipelines.run import PipelineFailed
+    from barnabas.pipelines.spark.run import PipelineFailed
 
     source = new_topic()
     produce(bootstrap, source, [{"id": 1}])

@@ -83,7 +83,7 @@ def test_avro_of_several_schemas_is_read_and_avro_of_the_columns_is_written(
 def test_protobuf_is_read_and_written_by_its_descriptors(
     run_spec: RunSpec, bootstrap: str, new_topic: TopicFactory, tmp_path: Path
 ) -> None:
-    from barnabas.pipelines.formats.protobuf import message_class
+    from barnabas.pipelines.spark.formats.protobuf import message_class
 
     protoc = pytest.importorskip("grpc_tools.protoc", reason="grpcio-tools is not installed")
     (tmp_path / "order.proto").write_text(

@@ -124,7 +124,7 @@ def test_the_last_of_a_key_wins_however_many_tasks_read_it(
 def test_a_table_is_made_and_a_database_that_is_not_there_is_told(
     run_spec: RunSpec, bootstrap: str, new_topic: TopicFactory, postgres: Postgres
 ) -> None:
-    from barnabas.pipelines.run import PipelineFailed
+    from barnabas.pipelines.spark.run import PipelineFailed
 
     source = new_topic()
     produce(bootstrap, source, [{"id": 1, "at": "2024-05-01T00:00:00Z"}, {"id": 1}])

@@ -27,7 +27,7 @@ def divide(rows: DataFrame) -> DataFrame:
 def test_a_record_that_breaks_a_function_becomes_a_dead_letter_and_the_batch_is_written_once(
     run_spec: RunSpec, bootstrap: str, new_topic: TopicFactory
 ) -> None:
-    from barnabas.pipelines.run import PipelineFailed
+    from barnabas.pipelines.spark.run import PipelineFailed
 
     source, out, letters = new_topic(), new_topic(), new_topic()
     produce(bootstrap, source, [{"n": at % 9} for at in range(1, 12)])

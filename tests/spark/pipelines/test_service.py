@@ -60,7 +60,7 @@ class Service:
         return [
             child
             for child in psutil.Process(self.process.pid).children()
-            if "barnabas.pipelines.driver" in child.cmdline()
+            if "barnabas.pipelines.spark.driver" in child.cmdline()
         ]
 
 

@@ -25,9 +25,9 @@ def apply(spark: SparkSession) -> Apply:
     """`apply({"type": …}, …)`: the two rows after these transforms."""
     from datetime import UTC, datetime
 
-    from barnabas.pipelines.run import Run
-    from barnabas.pipelines.runner import apply_transforms
-    from barnabas.pipelines.validation import load_document
+    from barnabas.pipelines.spark.run import Run
+    from barnabas.pipelines.spark.runner import apply_transforms
+    from barnabas.pipelines.spec.validation import load_document
 
     moment = datetime(2024, 5, 1, 12, tzinfo=UTC)
     rows = spark.createDataFrame(
@@ -108,7 +108,7 @@ def test_headers_are_inserted_and_dropped(apply: Apply) -> None:
 
 
 def test_what_is_not_there_is_named(apply: Apply) -> None:
-    from barnabas.pipelines.run import PipelineFailed
+    from barnabas.pipelines.spark.run import PipelineFailed
 
     with pytest.raises(PipelineFailed, match="no field 'nme'; there are id, name, at, inner"):
         apply({"MaskField": "nme"})
@@ -117,9 +117,9 @@ def test_what_is_not_there_is_named(apply: Apply) -> None:
 
 
 def test_a_value_of_one_column_is_written_bare(spark: SparkSession) -> None:
-    from barnabas.pipelines.formats.encoding import encode
-    from barnabas.pipelines.run import Run
-    from barnabas.pipelines.validation import load_document
+    from barnabas.pipelines.spark.formats.encoding import encode
+    from barnabas.pipelines.spark.run import Run
+    from barnabas.pipelines.spec.validation import load_document
 
     spec = load_document({"name": "t", "source": {"type": "rate"}, "sink": {"type": "topic", "topic": "o"}})
     run = Run(spark, spec, "", "")

@@ -59,7 +59,7 @@ def test_a_topic_is_cleaned_into_another_and_bad_records_become_dead_letters(
 def test_a_bad_record_stops_a_pipeline_that_tolerates_none(
     run_spec: RunSpec, bootstrap: str, new_topic: TopicFactory
 ) -> None:
-    from barnabas.pipelines.run import PipelineFailed
+    from barnabas.pipelines.spark.run import PipelineFailed
 
     source = new_topic()
     produce(bootstrap, source, [{"id": 1}, b"junk"])
@@ -74,7 +74,7 @@ def test_a_bad_record_stops_a_pipeline_that_tolerates_none(
 def test_too_large_a_share_of_bad_records_stops_the_pipeline(
     run_spec: RunSpec, bootstrap: str, new_topic: TopicFactory, tmp_path: Path
 ) -> None:
-    from barnabas.pipelines.run import PipelineFailed
+    from barnabas.pipelines.spark.run import PipelineFailed
 
     source, letters = new_topic(), new_topic()
     produce(bootstrap, source, [{"id": 1}, b"junk", b"more junk"])

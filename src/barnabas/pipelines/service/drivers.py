@@ -1,0 +1,210 @@
+"""Driver processes, as the service sees them.
+
+Pipelines with the same Spark settings share a driver; it is started when the first of them is,
+and stopped when the last has ended. A driver that dies takes its pipelines with it: each is
+reported as failed, and the supervisor starts them again, in a new process.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import logging
+import os
+import sys
+from collections.abc import Mapping
+from typing import Any
+
+from barnabas.pipelines.progress import Progress
+from barnabas.pipelines.service.supervisor import Supervisor
+from barnabas.pipelines.spec.model import PipelineSpec
+from barnabas.pipelines.spec.secrets import UnresolvedSecret, resolve
+
+log = logging.getLogger(__name__)
+
+LINE_BYTES_MAX = 4 * 1024 * 1024
+LOG_CHUNK_BYTES = 64 * 1024
+LOG_LINE_BYTES_MAX = 16 * 1024
+QUIT_TIMEOUT_S = 30.0
+
+
+class DriverProcesses:
+    """Implements `supervisor.Drivers`."""
+
+    def __init__(self, bootstrap: str, state_location: str, master: str | None) -> None:
+        self.supervisor: Supervisor | None = None
+        """Set once it is made: the two know each other."""
+        self._bootstrap = bootstrap
+        self._state_location = state_location
+        self._master = master
+        self._processes: dict[str, _Process] = {}
+        self._places: dict[str, _Process] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._is_closing = False
+
+    def start(self, spec: PipelineSpec, generation: int, attempt: int) -> None:
+        if self._is_closing:
+            return
+        master = spec.spark.master or self._master
+        key = json.dumps([master, sorted(spec.spark.conf.items())])
+        process = self._processes.get(key)
+        if process is None or process.is_over:
+            process = self._processes[key] = _Process(self, {"master": master, "conf": dict(spec.spark.conf)})
+            self._watch(process, key)
+        self._places[spec.name] = process
+        process.pipelines[spec.name] = attempt
+        process.order(
+            do="start",
+            spec=spec.to_document(),
+            bootstrap=self._bootstrap,
+            state_location=self._state_location,
+            generation=generation,
+            attempt=attempt,
+        )
+
+    def stop(self, name: str) -> None:
+        place = self._places.get(name)
+        if place is not None:
+            place.order(do="stop", name=name)
+
+    async def close(self) -> None:
+        self._is_closing = True
+        await asyncio.gather(*(process.quit() for process in self._processes.values()))
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    def _watch(self, process: _Process, key: str) -> None:
+        task = asyncio.create_task(self._serve(process, key))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _serve(self, process: _Process, key: str) -> None:
+        is_final = False
+        try:
+            reason = await process.serve()
+            is_final = process.unable is not None
+        except (OSError, UnresolvedSecret) as error:
+            reason = f"the driver could not be started: {error}"
+            is_final = isinstance(error, UnresolvedSecret)
+        except Exception as error:
+            # Its pipelines are not watched any more, so they must not seem to run.
+            log.exception("the news of a driver cannot be followed")
+            reason = f"the news of the driver could not be followed: {error}"
+        if self._processes.get(key) is process:
+            del self._processes[key]
+        assert self.supervisor is not None
+        for name, attempt in list(process.pipelines.items()):
+            self.supervisor.on_ended(name, attempt, reason, is_final=is_final)
+
+    def news(self, process: _Process, event: Mapping[str, Any]) -> None:
+        assert self.supervisor is not None
+        kind = event["event"]
+        if kind == "unable":
+            process.unable = event["error"]
+        if kind in ("ready", "unable"):
+            return
+        name, attempt = event["name"], event["attempt"]
+        if kind == "running":
+            self.supervisor.on_running(name, attempt)
+        elif kind == "progress":
+            self.supervisor.on_progress(name, attempt, Progress.of_document(event["progress"]))
+        elif kind == "ended":
+            if process.pipelines.get(name) == attempt:
+                del process.pipelines[name]
+            self.supervisor.on_ended(name, attempt, event["error"], is_final=event.get("is_final", False))
+            if not process.pipelines:
+                process.end_input()
+
+
+class _Process:
+    def __init__(self, owner: DriverProcesses, settings: Mapping[str, Any]) -> None:
+        self.pipelines: dict[str, int] = {}
+        self.is_over = False
+        self.unable: str | None = None
+        """Why no driver can run here, whatever is tried."""
+        self._owner = owner
+        self._settings = settings
+        self._orders: asyncio.Queue[str | None] = asyncio.Queue()
+        self._process: asyncio.subprocess.Process | None = None
+
+    def order(self, **order: Any) -> None:
+        self._orders.put_nowait(json.dumps(order) + "\n")
+
+    def end_input(self) -> None:
+        """No further orders: the driver stops what it runs and leaves."""
+        self.is_over = True
+        self._orders.put_nowait(None)
+
+    async def quit(self) -> None:
+        self.end_input()
+        if self._process is not None:
+            try:
+                await asyncio.wait_for(self._process.wait(), QUIT_TIMEOUT_S)
+            except TimeoutError:
+                self._process.kill()
+
+    async def serve(self) -> str:
+        """Until the process is gone; returns why, for those that it was running."""
+        resolved = json.dumps(resolve(self._settings)) + "\n"
+        process = self._process = await asyncio.create_subprocess_exec(
+            sys.executable,
+            "-m",
+            "barnabas.pipelines.spark.driver",
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+            limit=LINE_BYTES_MAX,
+            env={**os.environ, "PYTHONUNBUFFERED": "1"},
+            start_new_session=True,
+        )
+        assert process.stdin is not None
+        process.stdin.write(resolved.encode())
+        feeding = asyncio.create_task(self._feed(process.stdin))
+        listening = asyncio.create_task(self._errors(process))
+        try:
+            await self._listen(process)
+            code = await process.wait()
+            last = await listening
+        finally:
+            self.is_over = True
+            feeding.cancel()
+            listening.cancel()
+            if process.returncode is None:
+                process.kill()
+        if self.unable is not None:
+            return self.unable
+        return f"the driver process ended with code {code}" + (f": {last}" if last else "")
+
+    async def _feed(self, stdin: asyncio.StreamWriter) -> None:
+        with contextlib.suppress(ConnectionError):
+            while (line := await self._orders.get()) is not None:
+                stdin.write(line.encode())
+                await stdin.drain()
+            stdin.close()
+
+    async def _listen(self, process: asyncio.subprocess.Process) -> None:
+        assert process.stdout is not None
+        while line := await process.stdout.readline():
+            self._owner.news(self, json.loads(line))
+
+    async def _errors(self, process: asyncio.subprocess.Process) -> str:
+        """The driver's own log goes to ours; its last line helps to say why it died.
+
+        Whatever Spark, its JVM and the functions of users print comes here, in lines of any length. It must
+        be read on and on: a pipe that is full would bring the driver to a halt.
+        """
+        assert process.stderr is not None
+        last, rest = "", b""
+        while chunk := await process.stderr.read(LOG_CHUNK_BYTES):
+            *lines, rest = (rest + chunk).split(b"\n")
+            rest = rest[:LOG_LINE_BYTES_MAX]
+            for line in lines:
+                last = _logged(line) or last
+        return _logged(rest) or last
+
+
+def _logged(line: bytes) -> str:
+    text = line[:LOG_LINE_BYTES_MAX].decode("utf-8", "replace").rstrip()
+    if text:
+        log.debug("driver: %s", text)
+    return text

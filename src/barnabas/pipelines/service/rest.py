@@ -1,0 +1,295 @@
+"""Kafka Connect's REST interface, over pipelines.
+
+The paths, bodies and codes are Connect's, so that its tools work; what Connect has no word for
+(delivery, progress) is in further fields. Gaps: Connect's plugins do not load here, there is one
+worker, and a pipeline is one task.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import JSONResponse, PlainTextResponse, Response
+from starlette.routing import Route
+
+from barnabas import __version__
+from barnabas.core.clock import Clock, SystemClock
+from barnabas.core.errors import KafkaError
+from barnabas.pipelines.service.metrics import render_metrics
+from barnabas.pipelines.service.plugin_info import config_keys, plugin_list, validate_config
+from barnabas.pipelines.service.rest_loggers import Loggers
+from barnabas.pipelines.service.service import CONNECT_STATES, PipelineService, ServiceError
+from barnabas.pipelines.service.store import Stored, Target
+from barnabas.pipelines.service.supervisor import State
+
+Handler = Callable[[Request], Awaitable[Response]]
+
+
+class Rest:
+    def __init__(self, service: PipelineService, cluster_id: str, clock: Clock | None = None) -> None:
+        self._service = service
+        self._cluster_id = cluster_id
+        self._loggers = Loggers(clock or SystemClock())
+
+    def application(self) -> Starlette:
+        one = "/connectors/{name}"
+        rows: tuple[tuple[str, str, Handler], ...] = (
+            ("GET", "/", self.root),
+            ("GET", "/health", self.health),
+            ("GET", "/metrics", self.metrics),
+            ("GET", "/connectors", self.listing),
+            ("POST", "/connectors", self.create),
+            ("GET", one, self.info),
+            ("DELETE", one, self.delete),
+            ("GET", f"{one}/config", self.config),
+            ("PUT", f"{one}/config", self.put_config),
+            ("PATCH", f"{one}/config", self.patch_config),
+            ("GET", f"{one}/status", self.status),
+            ("POST", f"{one}/restart", self.restart),
+            ("PUT", f"{one}/pause", self.pause),
+            ("PUT", f"{one}/resume", self.resume),
+            ("PUT", f"{one}/stop", self.stop),
+            ("GET", f"{one}/tasks", self.tasks),
+            ("GET", f"{one}/tasks-config", self.tasks_config),
+            ("GET", f"{one}/tasks/{{task:int}}/status", self.task_status),
+            ("POST", f"{one}/tasks/{{task:int}}/restart", self.task_restart),
+            ("GET", f"{one}/topics", self.topics),
+            ("PUT", f"{one}/topics/reset", self.topics_reset),
+            ("GET", f"{one}/offsets", self.offsets),
+            ("PATCH", f"{one}/offsets", self.patch_offsets),
+            ("DELETE", f"{one}/offsets", self.delete_offsets),
+            ("GET", "/connector-plugins", self.plugins),
+            ("GET", "/connector-plugins/{plugin}/config", self.plugin_config),
+            ("PUT", "/connector-plugins/{plugin}/config/validate", self.validate),
+            ("GET", "/admin/loggers", self._loggers.listing),
+            ("GET", "/admin/loggers/{logger}", self._loggers.one),
+            ("PUT", "/admin/loggers/{logger}", self._loggers.change),
+        )
+        routes = [Route(path, handler, methods=[method]) for method, path, handler in rows]
+        handlers: Any = {ServiceError: _service_error, HTTPException: _http_error, KafkaError: _kafka_error}
+        return Starlette(routes=routes, exception_handlers=handlers)
+
+    async def root(self, _: Request) -> Response:
+        return JSONResponse({"version": __version__, "commit": "", "kafka_cluster_id": self._cluster_id})
+
+    async def health(self, _: Request) -> Response:
+        return JSONResponse({"status": "healthy", "message": "Worker has completed startup and is ready."})
+
+    async def metrics(self, _: Request) -> Response:
+        return PlainTextResponse(
+            render_metrics(self._service.supervisor), media_type="text/plain; version=0.0.4"
+        )
+
+    async def listing(self, request: Request) -> Response:
+        wanted = request.query_params.getlist("expand")
+        if not wanted:
+            return JSONResponse(self._service.names())
+        makers: dict[str, Callable[[str], dict[str, Any]]] = {
+            "status": self._status,
+            "info": lambda name: self._info(self._service.stored(name)),
+        }
+        kinds = [kind for kind in makers if kind in wanted]
+        return JSONResponse(
+            {name: {kind: makers[kind](name) for kind in kinds} for name in self._service.names()}
+        )
+
+    async def create(self, request: Request) -> Response:
+        body = await _body(request)
+        name, config = body.get("name"), body.get("config")
+        if not isinstance(name, str) or not isinstance(config, dict):
+            raise ServiceError(400, "A new connector is {'name': text, 'config': {…}}")
+        target = str(body.get("initial_state") or "RUNNING").upper()
+        if target not in Target.__members__:
+            raise ServiceError(400, f"initial_state is RUNNING, PAUSED or STOPPED, not {target}")
+        stored = await self._service.create(name, config, Target[target])
+        return JSONResponse(self._info(stored), 201, headers={"Location": f"/connectors/{name}"})
+
+    async def info(self, request: Request) -> Response:
+        return JSONResponse(self._info(self._service.stored(_name(request))))
+
+    async def delete(self, request: Request) -> Response:
+        await self._service.delete(_name(request))
+        return Response(status_code=204)
+
+    async def config(self, request: Request) -> Response:
+        return JSONResponse(dict(self._service.stored(_name(request)).config))
+
+    async def put_config(self, request: Request) -> Response:
+        stored, is_new = await self._service.configure(_name(request), await _body(request))
+        return JSONResponse(self._info(stored), 201 if is_new else 200)
+
+    async def patch_config(self, request: Request) -> Response:
+        return JSONResponse(self._info(await self._service.patch(_name(request), await _body(request))))
+
+    async def status(self, request: Request) -> Response:
+        return JSONResponse(self._status(_name(request)))
+
+    async def restart(self, request: Request) -> Response:
+        query = request.query_params
+        only_failed = query.get("onlyFailed", "false") == "true"
+        include_tasks = query.get("includeTasks", "false") == "true"
+        self._service.restart(_name(request), only_failed=only_failed)
+        if not include_tasks and not only_failed:
+            return Response(status_code=204)
+        return JSONResponse(self._status(_name(request)), 202)
+
+    async def pause(self, request: Request) -> Response:
+        await self._service.set_target(_name(request), Target.PAUSED)
+        return Response(status_code=202)
+
+    async def resume(self, request: Request) -> Response:
+        await self._service.set_target(_name(request), Target.RUNNING)
+        return Response(status_code=202)
+
+    async def stop(self, request: Request) -> Response:
+        await self._service.set_target(_name(request), Target.STOPPED)
+        return Response(status_code=204)
+
+    async def tasks(self, request: Request) -> Response:
+        stored = self._service.stored(_name(request))
+        return JSONResponse([{"id": {"connector": stored.name, "task": 0}, "config": dict(stored.config)}])
+
+    async def tasks_config(self, request: Request) -> Response:
+        stored = self._service.stored(_name(request))
+        return JSONResponse({f"{stored.name}-0": dict(stored.config)})
+
+    async def task_status(self, request: Request) -> Response:
+        self._task(request)
+        return JSONResponse(self._status(_name(request))["tasks"][0])
+
+    async def task_restart(self, request: Request) -> Response:
+        self._task(request)
+        self._service.restart(_name(request))
+        return Response(status_code=204)
+
+    async def topics(self, request: Request) -> Response:
+        name = _name(request)
+        return JSONResponse({name: {"topics": self._service.topics(name)}})
+
+    async def topics_reset(self, request: Request) -> Response:
+        self._service.stored(_name(request))
+        return Response(status_code=202)
+
+    async def offsets(self, request: Request) -> Response:
+        return JSONResponse({"offsets": await self._service.offsets(_name(request))})
+
+    async def patch_offsets(self, request: Request) -> Response:
+        rows = (await _body(request)).get("offsets")
+        if not isinstance(rows, list) or not rows:
+            raise ServiceError(400, "Partitions / offsets need to be provided for an alter offsets request")
+        await self._service.set_offsets(_name(request), rows)
+        return JSONResponse({"message": "The offsets for this connector have been altered successfully"})
+
+    async def delete_offsets(self, request: Request) -> Response:
+        await self._service.reset_offsets(_name(request))
+        return JSONResponse({"message": "The offsets for this connector have been reset successfully"})
+
+    async def plugins(self, _: Request) -> Response:
+        return JSONResponse(plugin_list(__version__))
+
+    async def plugin_config(self, request: Request) -> Response:
+        return JSONResponse(config_keys(request.path_params["plugin"]))
+
+    async def validate(self, request: Request) -> Response:
+        return JSONResponse(validate_config(request.path_params["plugin"], await _body(request)))
+
+    def _task(self, request: Request) -> None:
+        self._service.stored(_name(request))
+        if request.path_params["task"] != 0:
+            raise ServiceError(
+                404, f"No status found for task {_name(request)}-{request.path_params['task']}"
+            )
+
+    def _info(self, stored: Stored) -> dict[str, Any]:
+        return {
+            "name": stored.name,
+            "config": dict(stored.config),
+            "tasks": [{"connector": stored.name, "task": 0}],
+            "type": self._service.connector_type(stored.name),
+        }
+
+    def _status(self, name: str) -> dict[str, Any]:
+        problem = self._service.problem(name)
+        if problem is not None:
+            return self._status_of_invalid(self._service.stored(name), problem)
+        pipeline = self._service.pipeline(name)
+        state = CONNECT_STATES.get(pipeline.state, pipeline.state.value)
+        row: dict[str, Any] = {"state": state, "worker_id": self._service.worker_id}
+        if pipeline.state in (State.FAILED, State.RESTARTING) and pipeline.last_error:
+            row["trace"] = pipeline.last_error
+        # A pipeline is one task; a stopped connector has none, as in Connect.
+        tasks = [] if pipeline.state is State.STOPPED else [{"id": 0, **row}]
+        return {
+            "name": name,
+            "connector": row,
+            "tasks": tasks,
+            "type": self._service.connector_type(name),
+            "pipeline": {
+                "state": pipeline.state.value,
+                "delivery": pipeline.spec.guarantee.value,
+                "generation": pipeline.generation,
+                "failures": pipeline.failures,
+                "restarts": pipeline.restarts,
+                "last_error": pipeline.last_error,
+                "records": pipeline.records_total,
+                "dead_letters": pipeline.errors_total,
+                "since_ms": pipeline.since_ms,
+                "progress": None if pipeline.progress is None else pipeline.progress.to_document(),
+            },
+        }
+
+    def _status_of_invalid(self, stored: Stored, problem: str) -> dict[str, Any]:
+        failed = State.FAILED.value
+        return {
+            "name": stored.name,
+            "connector": {"state": failed, "worker_id": self._service.worker_id, "trace": problem},
+            "tasks": [],
+            "type": self._service.connector_type(stored.name),
+            "pipeline": {
+                "state": failed,
+                "delivery": None,
+                "generation": stored.generation,
+                "failures": 0,
+                "restarts": 0,
+                "last_error": problem,
+                "records": 0,
+                "dead_letters": 0,
+                "since_ms": 0,
+                "progress": None,
+            },
+        }
+
+
+def _name(request: Request) -> str:
+    return str(request.path_params["name"])
+
+
+async def _body(request: Request) -> dict[str, Any]:
+    try:
+        found = json.loads(await request.body())
+    except ValueError as error:
+        raise ServiceError(400, f"The body is not JSON: {error}") from None
+    if not isinstance(found, dict):
+        raise ServiceError(422, "The body is JSON, but not an object")
+    return found
+
+
+def _error(code: int, message: str) -> Response:
+    return JSONResponse({"error_code": code, "message": message}, code)
+
+
+async def _service_error(_: Request, error: ServiceError) -> Response:
+    return _error(error.code, error.message)
+
+
+async def _http_error(_: Request, error: HTTPException) -> Response:
+    return _error(error.status_code, f"HTTP {error.status_code} {error.detail}")
+
+
+async def _kafka_error(_: Request, error: KafkaError) -> Response:
+    return _error(500, error.message)

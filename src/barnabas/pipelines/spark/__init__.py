@@ -1,0 +1,1 @@
+"""What runs a pipeline: its driver, and the sources, transforms and sinks as Spark's queries."""

@@ -1,0 +1,110 @@
+"""The way to topics: which connector, and its options.
+
+`format("barnabas")` is the default; Spark's own connector (`jvm`) takes the same option names,
+so that the engine is a matter of one word.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+
+from pyspark.sql import DataFrame
+
+import pyspark_barnabas
+from barnabas.pipelines.spark.run import PipelineFailed, Run
+from barnabas.pipelines.spec.model import Engine, Part
+from pyspark_barnabas.cluster import Cluster
+from pyspark_barnabas.options import OptionError, Options, cluster_config
+
+EARLIEST = -2
+"""How the connector's offsets say: from the start."""
+_PASSED_ON = {
+    "pattern": "subscribePattern",
+    "assign": "assign",
+    "starting_timestamp": "startingTimestamp",
+    "max_offsets_per_trigger": "maxOffsetsPerTrigger",
+    "min_partitions": "minPartitions",
+}
+
+
+def read_records(part: Part, run: Run, *, streaming: bool) -> DataFrame:
+    """A topic source's records as they are, with the columns of Spark's Kafka source."""
+    options = source_options(part, run)
+    if not streaming:
+        options.pop("maxOffsetsPerTrigger", None)
+    read = pyspark_barnabas.read_stream if streaming else pyspark_barnabas.read
+    try:
+        return read(run.spark, engine=_engine(part, run), **options)
+    except OptionError as error:
+        raise PipelineFailed(str(error)) from None
+
+
+def _engine(part: Part, run: Run) -> str:
+    """`auto` is the Python connector: a pipeline's checkpoint must not depend on what jars there are.
+
+    Of several sources, those without a manifest are read from their brokers.
+    """
+    engine = run.spec.engine
+    if engine is Engine.AUTO or (engine is Engine.SEGMENTS and not part.get("manifest")):
+        engine = Engine.PYTHON
+    return engine.value
+
+
+def source_options(part: Part, run: Run) -> dict[str, str]:
+    options = {
+        "kafka.bootstrap.servers": run.bootstrap_of(part),
+        "kafka.isolation.level": part["isolation_level"],
+        "failOnDataLoss": str(part["fail_on_data_loss"]).lower(),
+        "includeHeaders": str(wants_headers(part, run)).lower(),
+        **client_options(run.resolved(part, "kafka") or {}),
+    }
+    if run.spec.engine is Engine.SEGMENTS and part.get("manifest"):
+        options["manifest"] = str(run.resolved(part, "manifest"))
+    if part.get("topics"):
+        options["subscribe"] = ",".join(part["topics"])
+    if not part.get("starting_timestamp"):
+        options["startingOffsets"] = _all_named(part.get("starting_offsets", "earliest"), part, options)
+    if part.get("ending_offsets"):
+        options["endingOffsets"] = part["ending_offsets"]
+    if "ending_offsets" in part.options and part.get("starting_offsets", "").startswith("{"):
+        # The offsets of some partitions only: those are the ones to read.
+        for name in ("subscribe", "subscribePattern", "assign"):
+            options.pop(name, None)
+        named = json.loads(part["starting_offsets"])
+        options["assign"] = json.dumps({topic: [int(each) for each in rows] for topic, rows in named.items()})
+        return options
+    for ours, theirs in _PASSED_ON.items():
+        if part.get(ours) is not None:
+            options[theirs] = str(part[ours])
+    if run.spec.sink.get("mode") == "upsert":
+        # Of rows with the same key the last one counts: a partition is read by one task, in order.
+        options.pop("minPartitions", None)
+    return options
+
+
+def _all_named(starting: str, part: Part, options: Mapping[str, str]) -> str:
+    """Offsets for every partition, as the connector wants them: those not named begin at their start."""
+    topics = part.get("topics")
+    is_read_from_files = "manifest" in options
+    if not starting.startswith("{") or not topics or "ending_offsets" in part.options or is_read_from_files:
+        return starting
+    named = json.loads(starting)
+    client = {name: value for name, value in options.items() if name.startswith("kafka.")}
+    with Cluster(cluster_config(Options(client))) as cluster:
+        counts = cluster.partitions(topics)
+    return json.dumps(
+        {
+            topic: {**{str(each): EARLIEST for each in range(count)}, **named.get(topic, {})}
+            for topic, count in counts.items()
+        }
+    )
+
+
+def wants_headers(part: Part, run: Run) -> bool:
+    """Dead letters keep the headers that they came with."""
+    return bool(part["headers"]) or run.spec.errors.dead_letter_topic is not None
+
+
+def client_options(given: Mapping[str, str]) -> dict[str, str]:
+    return {name if name.startswith("kafka.") else f"kafka.{name}": value for name, value in given.items()}

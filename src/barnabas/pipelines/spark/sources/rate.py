@@ -1,0 +1,14 @@
+"""Numbered rows at a steady rate: the columns `timestamp` and `value`, from Spark itself."""
+
+from __future__ import annotations
+
+from barnabas.pipelines.spark.run import PipelineFailed, Rows, Run
+from barnabas.pipelines.spark.sources.watermark import with_watermark
+from barnabas.pipelines.spec.model import Part
+
+
+def read(part: Part, run: Run, *, streaming: bool) -> Rows:
+    if not streaming:
+        raise PipelineFailed("a rate source is a stream; it cannot be the static side of a join")
+    reader = run.spark.readStream.format("rate").option("rowsPerSecond", part["rows_per_second"])
+    return Rows(with_watermark(reader.load(), part))

@@ -1,0 +1,73 @@
+"""References to secrets: `${env:NAME}` and `${file:path:key}`.
+
+A spec is stored, shown and logged with its references in it. They are resolved in the process
+that connects, at the moment it connects, and the outcome goes nowhere else. A file is either
+lines of `key=value` (Connect's FileConfigProvider), or, with no key, the secret itself.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from pathlib import Path
+
+from barnabas.pipelines.spec.options import Value
+
+REFERENCE = re.compile(r"\$\{(env|file):([^}]+)\}")
+
+HIDDEN = "[hidden]"
+
+
+class UnresolvedSecret(Exception):
+    """A reference that leads nowhere; the message names the reference and never a value."""
+
+
+def has_reference(value: Value) -> bool:
+    return isinstance(value, str) and REFERENCE.search(value) is not None
+
+
+def resolve(value: Value, environment: Mapping[str, str] | None = None) -> Value:
+    """`value` with every reference in it replaced, in lists and mappings too."""
+    if isinstance(value, str):
+        known = os.environ if environment is None else environment
+        return REFERENCE.sub(lambda found: _look_up(found.group(1), found.group(2), known), value)
+    if isinstance(value, Mapping):
+        return {name: resolve(each, environment) for name, each in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [resolve(each, environment) for each in value]
+    return value
+
+
+def redact(text: str, values: Mapping[str, Value]) -> str:
+    """`text` (a stack trace, say) without what the references in `values` stand for."""
+    for value in values.values():
+        if isinstance(value, Mapping):
+            text = redact(text, value)
+        elif has_reference(value):
+            try:
+                resolved = str(resolve(value))
+            except UnresolvedSecret:
+                continue
+            if len(resolved) >= 4:
+                text = text.replace(resolved, HIDDEN)
+    return text
+
+
+def _look_up(kind: str, rest: str, environment: Mapping[str, str]) -> str:
+    if kind == "env":
+        if rest not in environment:
+            raise UnresolvedSecret(f"${{env:{rest}}}: there is no such environment variable")
+        return environment[rest]
+    path, _, key = rest.partition(":")
+    try:
+        text = Path(path).read_text(encoding="utf-8")
+    except OSError as error:
+        raise UnresolvedSecret(f"${{file:{rest}}}: {error.strerror}") from None
+    if not key:
+        return text.rstrip("\n")
+    for line in text.splitlines():
+        name, equals, value = line.partition("=")
+        if equals and name.strip() == key:
+            return value.strip()
+    raise UnresolvedSecret(f"${{file:{rest}}}: the file has no {key!r}")

@@ -1,0 +1,261 @@
+"""Changes of one pipeline that come at the same time, or from two services."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+from pathlib import Path
+
+import pytest
+
+from barnabas.client.cluster_client import ClusterUnreachable
+from barnabas.core.clock import ManualClock
+from barnabas.core.ids import TopicPartition
+from barnabas.core.scheduler import ManualScheduler
+from barnabas.pipelines.service.service import SILENCE_MS, PipelineService, ServiceError
+from barnabas.pipelines.service.store import Change, Claim, Stored, Target
+from barnabas.pipelines.service.supervisor import State, Supervisor
+from barnabas.pipelines.spec.model import PipelineSpec
+
+CONFIG = {"connector.class": "RateSource", "topic": "numbers"}
+
+
+class SlowStore:
+    """Every write takes a while; writes end in the order in which they began."""
+
+    service_id = "s"
+
+    def __init__(self) -> None:
+        self.holder: Claim | None = None
+        self.rows: dict[str, Stored] = {}
+        self.changes: list[Change] = []
+        """What the topic will be found to hold."""
+        self.graves: dict[str, int] = {}
+        self.written: list[str] = []
+        """Claims, beats and farewells."""
+        self.failure: Exception | None = None
+        """Why a claim cannot be made now."""
+        self._turn = asyncio.Lock()
+
+    async def claim(self, worker_id: str) -> None:
+        if self.failure is not None:
+            raise self.failure
+        self.holder = Claim(self.service_id, worker_id)
+        self.written.append("claim")
+        self.changes.append(Change(self.service_id, claim=self.holder))
+
+    async def beat(self) -> None:
+        self.written.append("beat")
+
+    async def release(self) -> None:
+        self.written.append("release")
+
+    async def load(self) -> dict[str, Stored]:
+        return {}
+
+    async def follow(self) -> AsyncIterator[Change]:
+        for change in self.changes:
+            yield change
+
+    async def put(self, stored: Stored) -> None:
+        async with self._turn:
+            await asyncio.sleep(0)
+            self.rows[stored.name] = stored
+
+    async def delete(self, name: str, generation: int) -> None:
+        async with self._turn:
+            await asyncio.sleep(0)
+            self.rows.pop(name, None)
+
+
+class NoDrivers:
+    def start(self, spec: PipelineSpec, generation: int, attempt: int) -> None: ...
+    def stop(self, name: str) -> None: ...
+
+
+class NoGroups:
+    async def offsets(self, group_id: str) -> dict[TopicPartition, int]:
+        await asyncio.sleep(0)
+        return {}
+
+    async def commit(self, group_id: str, offsets: Mapping[TopicPartition, int]) -> None: ...
+    async def delete(self, group_id: str) -> None: ...
+
+
+class World:
+    def __init__(self, state: Path) -> None:
+        self.clock = ManualClock()
+        self.state = state
+        self.store = SlowStore()
+        self.supervisor = Supervisor(NoDrivers(), ManualScheduler(self.clock), self.clock)
+        self.service = PipelineService(self.store, self.supervisor, NoGroups(), str(state), "w:1", self.clock)
+
+    async def follow(self, *changes: Change) -> None:
+        self.store.changes = list(changes)
+        await self.service.follow()
+
+    def check_agreement(self) -> None:
+        """What the service believes is what it will find when it is started again."""
+        assert {name: self.service.stored(name) for name in self.service.names()} == self.store.rows
+        assert sorted(self.supervisor.pipelines) == sorted(self.store.rows)
+
+
+@pytest.fixture
+async def world(tmp_path: Path) -> World:
+    found = World(tmp_path)
+    await found.service.open()
+    return found
+
+
+async def test_a_pause_does_not_take_back_a_configuration(world: World) -> None:
+    await world.service.create("p", CONFIG)
+    faster = {**CONFIG, "rows_per_second": "99"}
+    await asyncio.gather(world.service.configure("p", faster), world.service.set_target("p", Target.PAUSED))
+    stored = world.service.stored("p")
+    assert (stored.config["rows_per_second"], stored.target) == ("99", Target.PAUSED)
+    world.check_agreement()
+
+
+async def test_two_patches_are_both_made(world: World) -> None:
+    await world.service.create("p", CONFIG)
+    await asyncio.gather(
+        world.service.patch("p", {"rows_per_second": "99"}), world.service.patch("p", {"topic": "other"})
+    )
+    assert world.service.stored("p").config.items() >= {"rows_per_second": "99", "topic": "other"}.items()
+    world.check_agreement()
+
+
+async def test_a_name_is_given_once(world: World) -> None:
+    outcomes = await asyncio.gather(
+        *(world.service.create("p", {**CONFIG, "topic": topic}) for topic in ("one", "two")),
+        return_exceptions=True,
+    )
+    assert [type(each) for each in outcomes] == [Stored, ServiceError]
+    assert world.service.stored("p").config["topic"] == "one"
+    world.check_agreement()
+
+
+async def test_what_is_deleted_meanwhile_is_not_brought_back(world: World) -> None:
+    await world.service.create("p", CONFIG)
+    _, refused = await asyncio.gather(
+        world.service.delete("p"), world.service.set_target("p", Target.PAUSED), return_exceptions=True
+    )
+    assert isinstance(refused, ServiceError)
+    assert world.store.rows == {}
+
+
+async def test_offsets_are_not_reset_under_a_pipeline_that_is_resumed(world: World) -> None:
+    await world.service.create("p", CONFIG, Target.STOPPED)
+    assert world.service.pipeline("p").state is State.STOPPED
+    await asyncio.gather(world.service.reset_offsets("p"), world.service.set_target("p", Target.RUNNING))
+    stored = world.service.stored("p")
+    assert (stored.generation, stored.target) == (1, Target.RUNNING)
+    world.check_agreement()
+
+
+async def test_the_last_change_in_the_topic_holds_whoever_made_it(world: World) -> None:
+    ours = await world.service.create("p", CONFIG)
+    theirs = Stored("p", {**CONFIG, "topic": "theirs"})
+    world.store.changes = [Change("elder", name="p", stored=theirs), Change("s", name="p", stored=ours)]
+    await world.service.follow()
+    assert world.service.stored("p") == ours
+    world.store.changes = [Change("elder", name="p", stored=theirs)]
+    await world.service.follow()
+    assert world.service.stored("p") == theirs
+
+
+async def test_a_change_that_was_stored_though_it_seemed_to_fail_is_taken_up(world: World) -> None:
+    stored = Stored("p", CONFIG)
+    world.store.changes = [Change("s", name="p", stored=stored)]
+    await world.service.follow()
+    assert world.service.stored("p") == stored
+    assert world.service.pipeline("p").state is State.STARTING
+
+
+async def test_a_pipeline_that_is_made_again_has_a_checkpoint_of_its_own(world: World) -> None:
+    """Whether the service remembers the old one, or only its directory does."""
+    checkpoint = world.state / "p" / "0" / "checkpoint"
+    await world.service.create("p", CONFIG, Target.STOPPED)
+    checkpoint.mkdir(parents=True)
+    await world.service.delete("p")
+    assert (await world.service.create("p", CONFIG, Target.STOPPED)).generation == 1
+    await world.service.close()
+    assert not checkpoint.exists()
+    (world.state / "q" / "3").mkdir(parents=True)  # of another cluster's pipeline, say
+    assert (await world.service.configure("q", CONFIG))[0].generation == 4
+    await world.follow(Change("elder", name="r", grave=6))
+    assert (await world.service.create("r", CONFIG)).generation == 7
+
+
+def theirs(worker_id: str = "other:1") -> Change:
+    return Change("other", claim=Claim("other", worker_id))
+
+
+async def test_a_successor_that_ends_gives_the_office_back(world: World) -> None:
+    await world.service.create("p", CONFIG)
+    await world.follow(theirs())
+    assert world.service.successor == "other:1"
+    await world.follow(Change("s", is_farewell=True), Change("third", is_farewell=True))
+    assert world.service.successor == "other:1"  # they had no office to give
+    world.store.written = []
+    await world.follow(Change("other", is_farewell=True))
+    assert world.store.written == ["claim"]
+    assert world.service.successor is None
+    world.supervisor.on_ended("p", 1, None)
+    assert world.service.pipeline("p").state is State.STARTING
+    await world.service.set_target("p", Target.PAUSED)
+    await world.service.close()
+    assert world.store.written[-1] == "release"
+
+
+async def test_a_successor_that_dies_loses_the_office(world: World) -> None:
+    await world.service.create("p", CONFIG)
+    await world.service.tick()
+    assert world.store.written[-1] == "beat"
+    await world.follow(theirs())
+    world.store.written = []
+    for change in (Change("other", is_beat=True), Change("", is_gap=True)):
+        world.clock.advance(ms=SILENCE_MS)
+        await world.service.tick()
+        await world.follow(change)
+    world.clock.advance(ms=SILENCE_MS)
+    await world.service.tick()
+    await world.service.close()
+    assert world.store.written == []
+    await world.follow(Change("third", is_beat=True))
+    world.clock.advance(ms=1)
+    await world.service.tick()
+    await world.follow(*world.store.changes)
+    assert (world.store.written, world.service.successor) == (["claim"], None)
+
+
+async def in_office(world: World) -> bool:
+    world.store.written = []
+    await world.service.tick()
+    return world.store.written == ["beat"]
+
+
+@pytest.mark.parametrize("is_ours_last", [True, False])
+async def test_of_two_that_take_the_office_at_once_one_has_it(world: World, is_ours_last: bool) -> None:
+    """The last claim in the topic holds, whenever each of them is heard of."""
+    await world.service.create("p", CONFIG)
+    await world.follow(theirs())
+    third = Change("third", claim=Claim("third", "third:1"))
+    await world.follow(Change("other", is_farewell=True), *([third] if is_ours_last else []))
+    if not is_ours_last:
+        await world.follow(third)
+    assert world.service.successor == (None if is_ours_last else "third:1")
+    assert await in_office(world) is is_ours_last
+
+
+async def test_an_office_that_cannot_be_taken_when_it_is_given_back_is_taken_later(world: World) -> None:
+    """Services and brokers are often stopped together."""
+    await world.follow(theirs())
+    world.store.failure = ClusterUnreachable(["no broker answers"])
+    await world.follow(Change("other", is_farewell=True))
+    world.store.failure = None
+    world.clock.advance(ms=SILENCE_MS + 1)
+    world.store.changes = []
+    await world.service.tick()
+    await world.follow(*world.store.changes)
+    assert await in_office(world)

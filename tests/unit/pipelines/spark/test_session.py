@@ -1,0 +1,36 @@
+from __future__ import annotations
+
+import os
+import sys
+
+import pytest
+
+from barnabas.pipelines.spark import session
+
+
+@pytest.fixture(autouse=True)
+def _bare_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("PYSPARK_PYTHON", "SPARK_LOCAL_IP"):
+        monkeypatch.setenv(name, "to be restored")
+        monkeypatch.delenv(name)
+
+
+def test_workers_on_this_machine_run_the_python_of_the_driver() -> None:
+    session._prepare_environment(session.session_defaults("local[2]"))
+    assert os.environ["PYSPARK_PYTHON"] == sys.executable
+    assert os.environ["SPARK_LOCAL_IP"] == "127.0.0.1"
+
+
+def test_a_python_that_a_spec_names_is_the_workers() -> None:
+    conf = {**session.session_defaults("yarn"), "spark.pyspark.python": "./pack/bin/python"}
+    session._prepare_environment(conf)
+    assert os.environ["PYSPARK_PYTHON"] == "./pack/bin/python"
+    assert "SPARK_LOCAL_IP" not in os.environ
+
+
+def test_a_machine_without_java_is_told_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("pyspark")
+    monkeypatch.setenv("PATH", "")
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    with pytest.raises(session.SparkMissing, match="Spark needs Java 17"):
+        session.open_session("local", {}, name="none")

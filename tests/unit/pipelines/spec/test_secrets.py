@@ -1,0 +1,38 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from barnabas.pipelines.spec.secrets import UnresolvedSecret, redact, resolve
+
+
+def test_references_are_resolved_wherever_they_stand(tmp_path: Path) -> None:
+    (tmp_path / "keys").write_text("user=ada\npassword = s3cret\n")
+    (tmp_path / "whole").write_text("token\n")
+    value = {
+        "a": "${env:X}/${env:Y}",
+        "b": [f"${{file:{tmp_path}/keys:password}}"],
+        "c": f"${{file:{tmp_path}/whole}}",
+        "d": 1,
+    }
+    assert resolve(value, {"X": "x", "Y": "y"}) == {"a": "x/y", "b": ["s3cret"], "c": "token", "d": 1}
+
+
+@pytest.mark.parametrize("reference", ["${env:NOWHERE}", "${file:/nonexistent:key}"])
+def test_a_reference_that_leads_nowhere_is_named(reference: str) -> None:
+    with pytest.raises(UnresolvedSecret, match=reference.split(":")[1].strip("}")):
+        resolve(reference, {})
+
+
+def test_a_file_without_the_key_is_told_without_its_content(tmp_path: Path) -> None:
+    (tmp_path / "keys").write_text("password=s3cret\n")
+    with pytest.raises(UnresolvedSecret) as caught:
+        resolve(f"${{file:{tmp_path}/keys:user}}", {})
+    assert "s3cret" not in str(caught.value)
+
+
+def test_resolved_secrets_are_taken_out_of_a_text(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PGPASSWORD", "hunter22")
+    text = redact("FATAL: password hunter22 is wrong", {"password": "${env:PGPASSWORD}"})
+    assert text == "FATAL: password [hidden] is wrong"
