@@ -23,8 +23,8 @@ from barnabas.coordinator.group.consumer_member import (
 from barnabas.coordinator.group.consumer_update import ConsumerUpdates, Update
 from barnabas.coordinator.group.conversion import Conversion
 from barnabas.coordinator.group.records import GroupRecord
-from barnabas.coordinator.group.regex import compile_regex
 from barnabas.coordinator.group.registry import GroupRegistry
+from barnabas.coordinator.regex import Regex
 from barnabas.core.errors import (
     FencedInstanceId,
     FencedMemberEpoch,
@@ -106,7 +106,7 @@ class ConsumerHeartbeat:
                 f"there is no assignor {request.server_assignor}; there are {', '.join(self._assignors)}"
             )
         if request.subscribed_topic_regex:
-            compile_regex(request.subscribed_topic_regex)
+            Regex(request.subscribed_topic_regex)
 
     def _check_epoch_fields(self, request: ConsumerGroupHeartbeatRequest, caller: Caller) -> None:
         epoch = request.member_epoch

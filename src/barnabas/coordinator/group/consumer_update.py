@@ -16,8 +16,8 @@ from barnabas.coordinator.group.consumer_group import ConsumerGroup, ResolvedReg
 from barnabas.coordinator.group.consumer_member import ConsumerMember
 from barnabas.coordinator.group.reconciliation import reconcile
 from barnabas.coordinator.group.records import GroupRecord
-from barnabas.coordinator.group.regex import compile_regex
 from barnabas.coordinator.group.registry import GroupRegistry
+from barnabas.coordinator.regex import Regex
 from barnabas.core.ids import Uuid
 
 REGEX_REFRESH_MS_MIN = 10_000
@@ -114,7 +114,7 @@ class ConsumerUpdates:
         is_recent = seen_generation == generation or now_ms - seen_ms < REGEX_REFRESH_MS_MIN
         if present is not None and seen_generation >= 0 and is_recent:
             return False
-        matches = compile_regex(regex).matches
+        matches = Regex(regex).matches
         topics = frozenset(name for name in self._topics.topic_names() if matches(name))
         update.regexes_seen[regex] = (generation, now_ms)
         if present is not None and present.topics == topics:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 
 from barnabas.coordinator.decision import Decision
-from barnabas.coordinator.group.regex import compile_regex
+from barnabas.coordinator.regex import Regex
 from barnabas.coordinator.routing import Gathering, partition_of
 from barnabas.coordinator.runtime import CoordinatorRuntime
 from barnabas.coordinator.transaction.metadata import TransactionMetadata
@@ -243,9 +243,7 @@ class TransactionCoordinator:
     ) -> Callable[[TransactionMetadata], bool]:
         states = {STATES_BY_NAME[name] for name in request.state_filters if name in STATES_BY_NAME}
         producer_ids = set(request.producer_id_filters)
-        pattern = (
-            compile_regex(request.transactional_id_pattern) if request.transactional_id_pattern else None
-        )
+        pattern = Regex(request.transactional_id_pattern) if request.transactional_id_pattern else None
         duration_ms = request.duration_filter
         now_ms = self._clock.now_ms()
 
