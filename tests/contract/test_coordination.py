@@ -16,7 +16,6 @@ from typing import Protocol, TypeVar
 import pytest
 from kazoo.client import KazooClient
 
-from barnabas.cluster.connect_string import ConnectString
 from barnabas.cluster.coordination import (
     DATA_BYTES_MAX,
     BadArguments,
@@ -41,6 +40,7 @@ from barnabas.cluster.coordination import (
 from barnabas.cluster.embedded import EmbeddedSession, EmbeddedStore
 from barnabas.cluster.files import OsDirectory
 from barnabas.cluster.zookeeper import ZooKeeperSession, open_zookeeper
+from barnabas.config.connect_string import ConnectString
 from barnabas.core.clock import SystemClock
 from barnabas.core.scheduler import InlineBackground
 

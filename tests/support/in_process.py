@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from barnabas.client.channel import Address, Channel
+from barnabas.config.broker_config import BrokerConfig
 from barnabas.node.broker import Broker
-from barnabas.node.broker_config import BrokerConfig
 from barnabas.protocol.messages.create_topics import (
     CreatableTopic,
     CreatableTopicConfig,

@@ -59,7 +59,7 @@ def get(
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def keys(word: str, as_json: bool) -> None:
     """Explain every key that a broker knows, or those with WORD in their name (no broker is asked)."""
-    from barnabas.node.config_keys import SECTIONS  # noqa: PLC0415 - no other command here needs the rows
+    from barnabas.config.rows import SECTIONS  # noqa: PLC0415 - no other command here needs the rows
 
     shown = [row for _, rows in SECTIONS for row in rows if word in row.name]
     if not shown:

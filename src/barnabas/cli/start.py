@@ -16,11 +16,11 @@ import click
 
 from barnabas.cli.exits import INTERRUPTED, Failure, InvalidSettings
 from barnabas.cli.pairs import parse_pairs
-from barnabas.core.config import read_properties
+from barnabas.config.keys import read_properties
 from barnabas.core.errors import InvalidConfig
 
 if TYPE_CHECKING:
-    from barnabas.node.broker_config import BrokerConfig
+    from barnabas.config.broker_config import BrokerConfig
 
 _ERRNO = re.compile(r"^\[Errno -?\d+\] ")
 
@@ -101,7 +101,7 @@ def start(
     properties |= parse_pairs(settings, "--set")
     metrics_address = None if metrics is None else _parse_address(metrics)
 
-    from barnabas.node.broker_config import BrokerConfig  # noqa: PLC0415 - not needed for --help
+    from barnabas.config.broker_config import BrokerConfig  # noqa: PLC0415 - not needed for --help
 
     try:
         if brokers is not None:

@@ -31,7 +31,7 @@ def start(port: int, host: str, data_dir: Path | None) -> None:
     It runs from the jars of PySpark and needs Java 17. One line says that it is ready; SIGTERM and
     Ctrl-C stop it.
     """
-    from barnabas.node.config_parsing import default_log_directory  # noqa: PLC0415 - not needed for --help
+    from barnabas.config.derived import default_log_directory  # noqa: PLC0415 - not needed for --help
     from barnabas.node.log_output import configure_logging  # noqa: PLC0415
     from barnabas.node.zookeeper_member import run_zookeeper  # noqa: PLC0415
     from barnabas.node.zookeeper_server import CannotRunZooKeeper, ZooKeeperServer, free_port  # noqa: PLC0415

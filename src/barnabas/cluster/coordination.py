@@ -27,19 +27,17 @@ Two implementations pass one contract suite: `embedded` and ZooKeeper.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Sequence
 from enum import Enum
 from typing import NamedTuple, Protocol
+
+from barnabas.config.connect_string import ZNODE_PATH
 
 ANY_VERSION = -1
 
 DATA_BYTES_MAX = 1_000_000
 """What one node, or one `multi` with all its nodes, may hold. ZooKeeper cuts the connection of whoever
 sends a request of a mebibyte, so what comes near is refused before."""
-
-_PATH = re.compile(r"(?:/(?!\.{1,2}(?:/|$))[^/\0]+)+", re.DOTALL)
-"""Names between slashes; `.` and `..` are none."""
 
 
 class CoordinationError(Exception):
@@ -234,7 +232,7 @@ def check_path(path: str, *, sequential: bool = False) -> None:
     """Raise BadArguments unless `path` may name a node."""
     if sequential:
         path += "0"
-    if not _PATH.fullmatch(path) and path != "/":
+    if not ZNODE_PATH.fullmatch(path) and path != "/":
         raise BadArguments(path)
 
 

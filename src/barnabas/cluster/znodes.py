@@ -22,10 +22,8 @@ from barnabas.cluster.znode_json import (
     text,
     to_json,
 )
+from barnabas.config import store
 from barnabas.core.ids import BrokerId, Uuid
-
-DEFAULT_ENTITY = "<default>"
-"""The entity whose configuration holds for all that have none of their own."""
 
 NO_CONTROLLER_EPOCH = 0
 
@@ -212,7 +210,8 @@ class ConfigZnode:
 
     Groups have settings since Kafka 4.0, which has no ZooKeeper; `groups` is this project's addition."""
 
-    TOPICS, CLIENTS, USERS, BROKERS, IPS, GROUPS = "topics", "clients", "users", "brokers", "ips", "groups"
+    TOPICS, BROKERS, GROUPS = store.TOPICS, store.BROKERS, store.GROUPS
+    CLIENTS, USERS, IPS = "clients", "users", "ips"
     TYPES = (TOPICS, CLIENTS, USERS, BROKERS, IPS, GROUPS)
 
     @staticmethod
@@ -237,7 +236,7 @@ class ConfigZnode:
 
 def sanitize(name: str) -> str:
     """A principal or client id as part of a path: percent-encoded, as Kafka does it."""
-    return name if name == DEFAULT_ENTITY else quote(name, safe="").replace("~", "%7E")
+    return name if name == store.DEFAULT_ENTITY else quote(name, safe="").replace("~", "%7E")
 
 
 def desanitize(name: str) -> str:

@@ -10,10 +10,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from barnabas.config.log_config import LogConfig
 from barnabas.controller.topic_rules import TopicSpec
 from barnabas.core.errors import KafkaError
 from barnabas.core.ids import Uuid
-from barnabas.storage.log_config import LogConfig
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,11 +18,11 @@ from barnabas.cluster import topics as store
 from barnabas.cluster.coordination import BadVersion, Coordination
 from barnabas.cluster.metadata_cache import MetadataCache
 from barnabas.cluster.notification_znodes import DeleteTopicsZnode
+from barnabas.cluster.store_errors import as_client_errors
 from barnabas.cluster.znodes import TopicZnode
+from barnabas.config.repository import ConfigRepository
 from barnabas.controller.administration import CreatedTopic
-from barnabas.controller.configs import ConfigRepository
 from barnabas.controller.metadata_wait import wait_for
-from barnabas.controller.store_errors import as_client_errors
 from barnabas.controller.topic_planning import PlannedTopic, TopicPlanner
 from barnabas.controller.topic_rules import (
     TopicSpec,

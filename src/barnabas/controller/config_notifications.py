@@ -22,7 +22,8 @@ from barnabas.cluster.coordination import (
 )
 from barnabas.cluster.notification_znodes import ConfigChangeZnode
 from barnabas.cluster.znode_json import MalformedZnode
-from barnabas.controller.configs import ConfigRepository
+from barnabas.cluster.znodes import desanitize
+from barnabas.config.repository import ConfigRepository
 from barnabas.controller.patience import Patience
 from barnabas.core.clock import Clock
 from barnabas.core.scheduler import Scheduler
@@ -98,13 +99,15 @@ class ConfigNotifications:
         )
 
     async def _reload(self, entity_path: str) -> None:
-        entity_type, _, entity_name = entity_path.partition("/")
-        if not entity_name or "/" in entity_name:
+        entity_type, _, stored_name = entity_path.partition("/")
+        if not stored_name or "/" in stored_name:
             logger.info("a note names %r, which has no settings here", entity_path)
             return
         logger.info("the settings of %s have changed", entity_path)
         try:
-            await self._patience.until_answered(lambda: self._configs.reload(entity_type, entity_name))
+            await self._patience.until_answered(
+                lambda: self._configs.reload(entity_type, desanitize(stored_name))
+            )
         except BadArguments as error:
             logger.warning("a note names %r, which nothing can be called: %s", entity_path, error)
         except CoordinationError:

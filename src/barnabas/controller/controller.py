@@ -35,8 +35,9 @@ from barnabas.cluster.znodes import (
     PartitionState,
     ReplicaAssignment,
 )
+from barnabas.config.log_config import LogConfig
+from barnabas.config.repository import ConfigRepository
 from barnabas.controller.broker_channels import BrokerChannels, Connect
-from barnabas.controller.configs import ConfigRepository
 from barnabas.controller.election import Controllership, become_controller
 from barnabas.controller.events import Event, EventQueue, Process
 from barnabas.controller.partition_machine import Election
@@ -50,7 +51,6 @@ from barnabas.core.errors import KafkaError, NotController, StaleControllerEpoch
 from barnabas.core.ids import NO_LEADER, BrokerId, Randomness, TopicPartition
 from barnabas.core.metrics import Metrics
 from barnabas.core.scheduler import Cancellable, Scheduler
-from barnabas.storage.log_config import LogConfig
 
 logger = logging.getLogger(__name__)
 

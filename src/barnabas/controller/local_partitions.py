@@ -14,9 +14,9 @@ from typing import Protocol
 
 from barnabas.cluster.metadata_cache import PartitionMetadata
 from barnabas.cluster.znodes import PartitionState
+from barnabas.config.log_config import LogConfig
 from barnabas.core.errors import KafkaError
 from barnabas.core.ids import NO_LEADER, BrokerId, TopicPartition, Uuid
-from barnabas.storage.log_config import LogConfig
 
 logger = logging.getLogger(__name__)
 

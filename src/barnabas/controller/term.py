@@ -22,9 +22,9 @@ from barnabas.cluster.notification_znodes import (
     ReassignPartitionsZnode,
 )
 from barnabas.cluster.znodes import TopicZnode
+from barnabas.config.repository import ConfigRepository
 from barnabas.controller.broker_changes import BrokerChanges, registered_ids
 from barnabas.controller.broker_channels import BrokerChannels
-from barnabas.controller.configs import ConfigRepository
 from barnabas.controller.context import ControllerContext
 from barnabas.controller.leader_elections import LeaderElections
 from barnabas.controller.partition_machine import PartitionMachine

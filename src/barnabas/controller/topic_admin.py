@@ -16,12 +16,12 @@ from collections.abc import Iterable, Sequence
 from barnabas.cluster import topics as store
 from barnabas.cluster.coordination import Coordination
 from barnabas.cluster.metadata_cache import MetadataCache, PartitionMetadata
+from barnabas.cluster.store_errors import as_client_errors
 from barnabas.cluster.znodes import PartitionState
+from barnabas.config.repository import ConfigRepository
 from barnabas.controller.administration import CreatedTopic
-from barnabas.controller.configs import ConfigRepository
 from barnabas.controller.election import Controllership
 from barnabas.controller.local_partitions import LocalPartitions
-from barnabas.controller.store_errors import as_client_errors
 from barnabas.controller.topic_loader import LogsOnDisk, TopicLoader
 from barnabas.controller.topic_planning import PlannedTopic, TopicPlanner
 from barnabas.controller.topic_rules import (

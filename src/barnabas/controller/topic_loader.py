@@ -28,7 +28,7 @@ from barnabas.cluster.znodes import (
     ReplicaAssignment,
     TopicZnode,
 )
-from barnabas.controller.configs import ConfigRepository
+from barnabas.config.repository import ConfigRepository
 from barnabas.controller.election import Controllership
 from barnabas.controller.local_partitions import LocalPartitions
 from barnabas.controller.topic_rules import METADATA_TOPIC

@@ -10,8 +10,9 @@ from typing import NamedTuple
 
 from barnabas.cluster.assignment import assign_replicas
 from barnabas.cluster.metadata_cache import MetadataCache
+from barnabas.config.log_config import LogConfig
+from barnabas.config.repository import ConfigRepository
 from barnabas.controller.administration import CreatedTopic
-from barnabas.controller.configs import ConfigRepository
 from barnabas.controller.topic_rules import (
     Assignment,
     TopicSpec,
@@ -20,7 +21,6 @@ from barnabas.controller.topic_rules import (
     plan_topic,
 )
 from barnabas.core.ids import Randomness, Uuid
-from barnabas.storage.log_config import LogConfig
 
 
 class PlannedTopic(NamedTuple):

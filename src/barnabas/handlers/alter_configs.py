@@ -5,8 +5,8 @@ The older way: what the request carries replaces everything that was set before.
 
 from __future__ import annotations
 
-from barnabas.controller.config_changes import parse_replacement
-from barnabas.controller.configs import ConfigResource
+from barnabas.config.changes import parse_replacement
+from barnabas.config.repository import ConfigResource
 from barnabas.handlers.config_requests import alter_each
 from barnabas.handlers.context import RequestContext
 from barnabas.handlers.registry import Api

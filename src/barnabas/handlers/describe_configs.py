@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Generator
 
-from barnabas.controller.config_layers import ConfigEntry
-from barnabas.controller.configs import ConfigResource
+from barnabas.config.layers import ConfigEntry
+from barnabas.config.repository import ConfigResource
 from barnabas.handlers.context import RequestContext
 from barnabas.handlers.failures import as_kafka_error
 from barnabas.handlers.registry import Api

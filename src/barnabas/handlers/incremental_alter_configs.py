@@ -6,8 +6,8 @@ does not name stays as it is.
 
 from __future__ import annotations
 
-from barnabas.controller.config_changes import parse_changes
-from barnabas.controller.configs import ConfigResource
+from barnabas.config.changes import parse_changes
+from barnabas.config.repository import ConfigResource
 from barnabas.handlers.config_requests import alter_each
 from barnabas.handlers.context import RequestContext
 from barnabas.handlers.registry import Api

@@ -11,8 +11,8 @@ from typing import Protocol
 
 from barnabas.cluster.coordination import Coordination
 from barnabas.cluster.metadata_cache import MetadataCache
+from barnabas.config.repository import ConfigRepository
 from barnabas.controller.administration import TopicAdministration
-from barnabas.controller.configs import ConfigRepository
 from barnabas.controller.controller import KafkaController
 from barnabas.controller.producer_ids import ProducerIds
 from barnabas.coordinator.group.coordinator import GroupCoordinator

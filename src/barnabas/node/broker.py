@@ -17,6 +17,7 @@ from contextlib import AsyncExitStack
 from typing import cast
 
 from barnabas.cluster.broker_znodes import BrokerInfo
+from barnabas.cluster.config_store import ZnodeConfigStore
 from barnabas.cluster.coordination import Coordination
 from barnabas.cluster.metadata_cache import MetadataCache
 from barnabas.cluster.registration import (
@@ -26,7 +27,11 @@ from barnabas.cluster.registration import (
     make_persistent_paths,
 )
 from barnabas.cluster.topics import allocate_producer_ids
-from barnabas.controller.configs import ConfigRepository
+from barnabas.config.agreement import without_effect
+from barnabas.config.broker_config import BrokerConfig
+from barnabas.config.listeners import Listener
+from barnabas.config.repository import ConfigRepository
+from barnabas.config.rows import BROKER_KEYS
 from barnabas.controller.election import become_controller
 from barnabas.controller.local_partitions import LocalPartitions
 from barnabas.controller.producer_ids import ProducerIds
@@ -50,10 +55,8 @@ from barnabas.handlers.table import ALL_APIS, CLUSTER_APIS
 from barnabas.network.exchange import Exchange
 from barnabas.network.listener import Endpoint as Bind
 from barnabas.network.server import Server
-from barnabas.node.broker_config import BrokerConfig
+from barnabas.node.advertised_endpoints import advertised_endpoints
 from barnabas.node.cluster_member import ClusterMember
-from barnabas.node.config_checks import without_effect
-from barnabas.node.config_keys import BROKER_KEYS
 from barnabas.node.coordination_store import open_coordination
 from barnabas.node.coordinator_settings import (
     group_runtime_settings,
@@ -65,7 +68,6 @@ from barnabas.node.coordinator_settings import (
 )
 from barnabas.node.identity import GENERATE, Remembered, check_cluster_id, choose_broker_id, remembered
 from barnabas.node.lifecycle import BrokerState, Lifecycle
-from barnabas.node.listeners import Listener, advertised_endpoints
 from barnabas.node.live_settings import LiveSettings, follow_settings
 from barnabas.node.log_settings import log_manager_settings
 from barnabas.node.metrics_endpoint import MetricsEndpoint
@@ -156,7 +158,7 @@ class Broker:
         self._refuse_foreign_directories()
         znodes = await self._open_coordination()
         await self._settle_identity(znodes)
-        configs = ConfigRepository(znodes, self.broker_id, BROKER_KEYS, self.config.given)
+        configs = ConfigRepository(ZnodeConfigStore(znodes), self.broker_id, BROKER_KEYS, self.config.given)
         await configs.load()
 
         metadata = MetadataCache(self.cluster_id)

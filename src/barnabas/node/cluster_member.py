@@ -19,9 +19,10 @@ from barnabas.cluster.coordination import Coordination, CoordinationError, Sessi
 from barnabas.cluster.isr_store import ZnodeIsrStore, report_failed_log_dir
 from barnabas.cluster.metadata_cache import MetadataCache, PartitionMetadata
 from barnabas.cluster.registration import Registration
+from barnabas.config.broker_config import BrokerConfig
+from barnabas.config.repository import ConfigRepository
 from barnabas.controller.cluster_topics import ClusterTopics
 from barnabas.controller.config_notifications import ConfigNotifications
-from barnabas.controller.configs import ConfigRepository
 from barnabas.controller.controller import KafkaController
 from barnabas.controller.settings import ControllerSettings
 from barnabas.coordinator.transaction.cluster_markers import ClusterMarkers
@@ -33,7 +34,6 @@ from barnabas.core.errors import BrokerNotAvailable, KafkaError, error_for
 from barnabas.core.ids import NO_LEADER, BrokerId, Randomness
 from barnabas.core.metrics import Metrics
 from barnabas.core.scheduler import Scheduler
-from barnabas.node.broker_config import BrokerConfig
 from barnabas.node.peers import Peers
 from barnabas.protocol.messages.controlled_shutdown import (
     ControlledShutdownRequest,

@@ -8,11 +8,11 @@ from pathlib import Path
 
 from barnabas.cluster.coordination import Coordination
 from barnabas.cluster.embedded import open_embedded
+from barnabas.config.broker_config import BrokerConfig
 from barnabas.core.clock import Clock
 from barnabas.core.errors import InvalidConfig
 from barnabas.core.extras import install_command
 from barnabas.core.scheduler import Background
-from barnabas.node.broker_config import BrokerConfig
 
 COORDINATION_DIRECTORY = "coordination"
 

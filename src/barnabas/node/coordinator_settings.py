@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from barnabas.controller.configs import ConfigRepository
-from barnabas.controller.group_configs import HEARTBEAT_INTERVAL, SESSION_TIMEOUT
+from barnabas.config.broker_config import BrokerConfig
+from barnabas.config.group_config import HEARTBEAT_INTERVAL, SESSION_TIMEOUT
+from barnabas.config.repository import ConfigRepository
+from barnabas.config.rows.words import MINUTE_MS
 from barnabas.coordinator.group.migration import MigrationPolicy
 from barnabas.coordinator.group.settings import ConsumerTimes, GroupSettings
 from barnabas.coordinator.runtime import RuntimeSettings
 from barnabas.coordinator.transaction.settings import TransactionSettings
 from barnabas.handlers.internal_topics import InternalTopic
-from barnabas.node.broker_config import BrokerConfig
-from barnabas.node.config_keys.words import MINUTE_MS
 from barnabas.records.compression import CODECS
 
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from barnabas.controller.configs import ConfigRepository
+from barnabas.config.broker_config import BrokerConfig
+from barnabas.config.repository import ConfigRepository
 from barnabas.network.settings import NetworkSettings
-from barnabas.node.broker_config import BrokerConfig
 from barnabas.node.log_settings import cleaner_settings, follow_log_settings
 from barnabas.node.network_settings import follow_network_settings
 from barnabas.node.replication_settings import follow_replication_settings

@@ -23,14 +23,14 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
+from barnabas.config.agreement import LOCAL_ZOOKEEPER
+from barnabas.config.broker_config import BrokerConfig
+from barnabas.config.derived import default_cluster_directory
+from barnabas.config.keys import read_properties
+from barnabas.config.listeners import Listener
 from barnabas.core.clock import SystemClock
-from barnabas.core.config import read_properties
 from barnabas.core.errors import InvalidConfig
-from barnabas.node.broker_config import BrokerConfig
 from barnabas.node.child_process import Child, ChildEnded, Say
-from barnabas.node.config_checks import LOCAL_ZOOKEEPER
-from barnabas.node.config_parsing import default_cluster_directory
-from barnabas.node.listeners import Listener
 from barnabas.node.supervisor import Member, Stopped, Supervisor
 from barnabas.node.zookeeper_member import ZooKeeperMember, locked
 from barnabas.node.zookeeper_server import CannotRunZooKeeper, ZooKeeperServer, beside

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from barnabas.controller.configs import ConfigRepository
-from barnabas.node.broker_config import BrokerConfig
+from barnabas.config.broker_config import BrokerConfig
+from barnabas.config.repository import ConfigRepository
 from barnabas.storage.cleaner.log_cleaner import CleanerSettings
 from barnabas.storage.log_manager import LogManager, LogManagerSettings
 

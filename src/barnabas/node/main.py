@@ -17,10 +17,10 @@ from contextlib import AsyncExitStack
 
 from barnabas.cluster.coordination import CoordinationError, StoreLocked
 from barnabas.cluster.znode_json import MalformedZnode
+from barnabas.config.agreement import LOCAL_ZOOKEEPER
+from barnabas.config.broker_config import BrokerConfig
 from barnabas.core.errors import KafkaError
 from barnabas.node.broker import Broker, StartAbandoned
-from barnabas.node.broker_config import BrokerConfig
-from barnabas.node.config_checks import LOCAL_ZOOKEEPER
 from barnabas.node.log_output import configure_logging
 from barnabas.storage.log_manager import DuplicateLog
 

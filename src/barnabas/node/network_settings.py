@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import resource
 
-from barnabas.controller.configs import ConfigRepository
+from barnabas.config.broker_config import BrokerConfig
+from barnabas.config.derived import connection_overrides
+from barnabas.config.repository import ConfigRepository
 from barnabas.network.settings import UNLIMITED, NetworkSettings
-from barnabas.node.broker_config import BrokerConfig
-from barnabas.node.config_parsing import connection_overrides
 
 
 def network_settings(config: BrokerConfig) -> NetworkSettings:

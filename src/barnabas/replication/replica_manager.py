@@ -18,6 +18,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
 from barnabas.cluster.metadata_cache import MetadataCache
+from barnabas.config.log_config import LogConfig
 from barnabas.core.clock import Clock
 from barnabas.core.errors import (
     KafkaStorageError,
@@ -46,7 +47,6 @@ from barnabas.replication.settings import ReplicationSettings
 from barnabas.replication.throttle import ReplicationThrottle
 from barnabas.storage.environment import LogDirectory
 from barnabas.storage.log import Log
-from barnabas.storage.log_config import LogConfig
 from barnabas.storage.log_manager import LogManager
 
 logger = logging.getLogger(__name__)

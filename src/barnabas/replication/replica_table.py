@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
+from barnabas.config.log_config import LogConfig
 from barnabas.core.errors import KafkaStorageError, UnknownTopicOrPartition
 from barnabas.core.ids import BrokerId, TopicPartition
 from barnabas.core.metrics import Metrics
 from barnabas.replication.partition import Partition
 from barnabas.replication.topic_metrics import TopicMetrics
-from barnabas.storage.log_config import LogConfig
 
 
 class ReplicaTable:

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
+from barnabas.config.log_config import LogConfig
 from barnabas.core.errors import KafkaStorageError
 from barnabas.core.ids import TopicPartition
 from barnabas.storage import checkpoints
@@ -23,7 +24,6 @@ from barnabas.storage.environment import Environment, LogDirectory
 from barnabas.storage.failures import Reach, reach_of
 from barnabas.storage.files import Files
 from barnabas.storage.log import Log
-from barnabas.storage.log_config import LogConfig
 from barnabas.storage.log_loader import open_log
 from barnabas.storage.names import is_half_moved, is_marked_for_deletion, parse_log_directory
 

@@ -12,7 +12,7 @@ import json
 import logging
 from dataclasses import dataclass
 
-from barnabas.core.config import read_properties
+from barnabas.config.keys import read_properties
 from barnabas.core.errors import KafkaStorageError
 from barnabas.core.ids import Uuid
 from barnabas.storage.files import Files

@@ -25,6 +25,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from barnabas.config.log_config import LogConfig
 from barnabas.core.ids import TopicPartition
 from barnabas.records.batch import RecordBatch
 from barnabas.storage.batch_scan import iterate_valid_batches
@@ -33,7 +34,6 @@ from barnabas.storage.environment import Environment, LogDirectory
 from barnabas.storage.index import CorruptIndex
 from barnabas.storage.leader_epoch_cache import LeaderEpochCache, read_leader_epochs
 from barnabas.storage.log import Log
-from barnabas.storage.log_config import LogConfig
 from barnabas.storage.names import (
     CLEANED,
     DELETED,

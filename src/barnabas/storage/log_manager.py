@@ -16,6 +16,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
+from barnabas.config.log_config import LogConfig
 from barnabas.core.errors import KafkaStorageError
 from barnabas.core.ids import TopicPartition, Uuid, check_topic_name
 from barnabas.core.metrics import Metrics
@@ -33,7 +34,6 @@ from barnabas.storage.files import Held
 from barnabas.storage.future_logs import FutureLogs, is_superseded, unmark
 from barnabas.storage.group_commit import GroupCommit
 from barnabas.storage.log import Log
-from barnabas.storage.log_config import LogConfig
 from barnabas.storage.log_loader import open_log
 from barnabas.storage.names import DELETE_DIRECTORY, STRAY_DIRECTORY, renamed_directory
 from barnabas.storage.removal import remove_later

@@ -17,13 +17,13 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from threading import Lock
 
+from barnabas.config.log_config import LogConfig
 from barnabas.core.errors import InconsistentTopicId, KafkaStorageError, OffsetOutOfRange
 from barnabas.core.ids import TopicPartition, Uuid
 from barnabas.storage.directory_properties import render_topic_id
 from barnabas.storage.environment import Environment, LogDirectory
 from barnabas.storage.flush import LogHome
 from barnabas.storage.leader_epoch_cache import LeaderEpochCache
-from barnabas.storage.log_config import LogConfig
 from barnabas.storage.names import PARTITION_METADATA
 from barnabas.storage.producer_state import ProducerEntry, ProducerState
 from barnabas.storage.segments import Segments

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from barnabas.storage.log_config import LogConfig
+from barnabas.config.log_config import LogConfig
 from barnabas.storage.segment import Segment
 
 Verdict = Callable[[Segment, Segment | None], bool]

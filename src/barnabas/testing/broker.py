@@ -17,8 +17,8 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
+from barnabas.config.broker_config import BrokerConfig
 from barnabas.node.broker import Broker
-from barnabas.node.broker_config import BrokerConfig
 from barnabas.node.main import loop_factory
 
 

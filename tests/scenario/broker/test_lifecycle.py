@@ -17,8 +17,8 @@ from barnabas.client.channel import Channel
 from barnabas.cluster.embedded import EmbeddedSession, EmbeddedStore, open_embedded
 from barnabas.cluster.registration import Registration
 from barnabas.cluster.znodes import ClusterIdZnode
+from barnabas.config.repository import ConfigRepository
 from barnabas.controller.config_notifications import ConfigNotifications
-from barnabas.controller.configs import ConfigRepository
 from barnabas.controller.controller import KafkaController
 from barnabas.controller.term import Term
 from barnabas.controller.topic_admin import TopicAdmin

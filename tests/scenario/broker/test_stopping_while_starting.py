@@ -14,14 +14,14 @@ import pytest
 
 import barnabas.node.broker as wiring
 from barnabas.cluster.registration import Registration
+from barnabas.config.broker_config import BrokerConfig
+from barnabas.config.repository import ConfigRepository
 from barnabas.controller.config_notifications import ConfigNotifications
-from barnabas.controller.configs import ConfigRepository
 from barnabas.controller.controller import KafkaController
 from barnabas.controller.term import Term
 from barnabas.controller.topic_admin import TopicAdmin
 from barnabas.network.server import Server
 from barnabas.node.broker import Broker, StartAbandoned
-from barnabas.node.broker_config import BrokerConfig
 from barnabas.node.cluster_member import ClusterMember
 from barnabas.node.lifecycle import BrokerState
 from barnabas.node.main import serve_broker

@@ -22,6 +22,7 @@ from barnabas.cluster.coordination import BadVersion
 from barnabas.cluster.isr_store import Joining
 from barnabas.cluster.metadata_cache import MetadataCache
 from barnabas.cluster.znodes import PartitionState
+from barnabas.config.log_config import LogConfig
 from barnabas.core.clock import SystemClock
 from barnabas.core.errors import NetworkException
 from barnabas.core.ids import BrokerId, TopicPartition, Uuid
@@ -45,7 +46,6 @@ from barnabas.replication.settings import ReplicationSettings
 from barnabas.storage.environment import Environment, LogDirectory
 from barnabas.storage.files import Files, RealFiles
 from barnabas.storage.log import Log
-from barnabas.storage.log_config import LogConfig
 from barnabas.storage.log_manager import LogManager, LogManagerSettings
 
 Response = TypeVar("Response", bound=Message)

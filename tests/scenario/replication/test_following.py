@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from barnabas.client.channel import Channel
+from barnabas.config.log_config import LogConfig
 from barnabas.core.errors import KafkaStorageError, NotLeaderOrFollower, StaleControllerEpoch
 from barnabas.core.ids import ZERO_UUID, TopicPartition
 from barnabas.core.metrics import Gauge
@@ -28,7 +29,6 @@ from barnabas.protocol.messages.list_offsets import (
 )
 from barnabas.replication.settings import RACK_AWARE_SELECTOR, UNTHROTTLED
 from barnabas.storage.log import Log
-from barnabas.storage.log_config import LogConfig
 from barnabas.storage.names import LOG
 from tests.scenario.replication import support
 from tests.scenario.replication.support import ONE, TOPIC, ZERO, Member, Trio, eventually, trio

@@ -17,8 +17,8 @@ from barnabas import __version__
 from barnabas.cli.exits import Failure, failure_for
 from barnabas.cli.main import COMMANDS, cli
 from barnabas.cluster.coordination import StoreLocked
+from barnabas.config.broker_config import BrokerConfig
 from barnabas.core.errors import InvalidConfig, NotController, TopicAlreadyExists, UnknownTopicOrPartition
-from barnabas.node.broker_config import BrokerConfig
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.messages.metadata import (
     MetadataResponse,

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from barnabas.cluster.broker_znodes import BrokerInfo, Endpoint
+from barnabas.cluster.config_store import ZnodeConfigStore
 from barnabas.cluster.coordination import Coordination
 from barnabas.cluster.embedded import EmbeddedSession, EmbeddedStore
 from barnabas.cluster.files import OsDirectory
@@ -21,7 +22,8 @@ from barnabas.cluster.metadata_cache import MetadataCache, PartitionMetadata
 from barnabas.cluster.registration import Registration, make_persistent_paths
 from barnabas.cluster.topics import create_topic, mark_for_deletion, read_partition_states
 from barnabas.cluster.znodes import PartitionState, PartitionStateZnode
-from barnabas.controller.configs import ConfigRepository
+from barnabas.config.repository import ConfigRepository
+from barnabas.config.rows import BROKER_KEYS
 from barnabas.controller.controller import KafkaController
 from barnabas.controller.settings import ControllerSettings
 from barnabas.controller.term import Term
@@ -35,7 +37,6 @@ from barnabas.core.errors import (
 from barnabas.core.ids import BrokerId, TopicPartition, Uuid
 from barnabas.core.metrics import Metrics
 from barnabas.core.scheduler import InlineBackground, ManualScheduler
-from barnabas.node.config_keys import BROKER_KEYS
 from barnabas.protocol.messages.leader_and_isr import (
     LeaderAndIsrPartitionError,
     LeaderAndIsrRequest,
@@ -204,7 +205,9 @@ class Member:
         self.id = broker_id
         self.session: EmbeddedSession = cluster.store.connect()
         self.metrics = Metrics()
-        self.configs = ConfigRepository(self.session, BrokerId(broker_id), BROKER_KEYS, cluster.static)
+        self.configs = ConfigRepository(
+            ZnodeConfigStore(self.session), BrokerId(broker_id), BROKER_KEYS, cluster.static
+        )
         self.controller = KafkaController(
             self.session,
             BrokerId(broker_id),

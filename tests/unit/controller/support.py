@@ -9,11 +9,14 @@ from pathlib import Path
 from types import SimpleNamespace
 
 from barnabas.cluster.broker_znodes import BrokerInfo, Endpoint
+from barnabas.cluster.config_store import ZnodeConfigStore
 from barnabas.cluster.embedded import EmbeddedStore
 from barnabas.cluster.files import OsDirectory
 from barnabas.cluster.metadata_cache import MetadataCache
 from barnabas.cluster.registration import make_persistent_paths
-from barnabas.controller.configs import ConfigRepository
+from barnabas.config.log_config import LogConfig
+from barnabas.config.repository import ConfigRepository
+from barnabas.config.rows import BROKER_KEYS
 from barnabas.controller.election import become_controller
 from barnabas.controller.local_partitions import LocalPartitions
 from barnabas.controller.topic_admin import TopicAdmin
@@ -21,9 +24,7 @@ from barnabas.core.clock import ManualClock
 from barnabas.core.errors import KafkaError, UnknownTopicOrPartition
 from barnabas.core.ids import BrokerId, TopicPartition, Uuid
 from barnabas.core.scheduler import InlineBackground
-from barnabas.node.config_keys import BROKER_KEYS
 from barnabas.storage.environment import LogDirectory
-from barnabas.storage.log_config import LogConfig
 
 BROKER_ID = BrokerId(1)
 
@@ -157,7 +158,7 @@ class Admin:
         self._store = EmbeddedStore.open(OsDirectory(self._path), self.clock, InlineBackground())
         self.znodes = self._store.connect()
         await make_persistent_paths(self.znodes)
-        self.configs = ConfigRepository(self.znodes, BROKER_ID, BROKER_KEYS, self.static)
+        self.configs = ConfigRepository(ZnodeConfigStore(self.znodes), BROKER_ID, BROKER_KEYS, self.static)
         await self.configs.load()
         self.metadata = MetadataCache("the-cluster")
         endpoint = Endpoint("PLAINTEXT", "192.0.2.9", 9092)

@@ -8,19 +8,20 @@ from pathlib import Path
 
 import pytest
 
+from barnabas.cluster.config_store import ZnodeConfigStore
 from barnabas.cluster.embedded import EmbeddedStore
 from barnabas.cluster.files import OsDirectory
 from barnabas.cluster.notification_znodes import ConfigChangeZnode
 from barnabas.cluster.registration import make_persistent_paths
 from barnabas.cluster.topics import create_topic
-from barnabas.controller.config_changes import Change
+from barnabas.config.changes import Change
+from barnabas.config.repository import ConfigRepository, ConfigResource
+from barnabas.config.rows import BROKER_KEYS
 from barnabas.controller.config_notifications import NOTE_LIFETIME_MS, ConfigNotifications
-from barnabas.controller.configs import ConfigRepository, ConfigResource
 from barnabas.core.clock import ManualClock
 from barnabas.core.errors import UnknownTopicOrPartition
 from barnabas.core.ids import BrokerId, Uuid
 from barnabas.core.scheduler import InlineBackground, ManualScheduler
-from barnabas.node.config_keys import BROKER_KEYS
 from barnabas.protocol.config_numbers import ConfigOperation, ResourceType
 
 TOPIC = ConfigResource(ResourceType.TOPIC, "t")
@@ -31,7 +32,7 @@ GROUP = ConfigResource(ResourceType.GROUP, "g")
 class Broker:
     def __init__(self, store: EmbeddedStore, broker_id: int, clock: ManualClock) -> None:
         self.znodes = store.connect()
-        self.configs = ConfigRepository(self.znodes, BrokerId(broker_id), BROKER_KEYS, {})
+        self.configs = ConfigRepository(ZnodeConfigStore(self.znodes), BrokerId(broker_id), BROKER_KEYS, {})
         self.notifications = ConfigNotifications(self.znodes, self.configs, clock, ManualScheduler(clock))
 
     async def start(self) -> None:

@@ -11,8 +11,8 @@ import pytest
 from barnabas.cluster.notification_znodes import IsrChangeZnode, PreferredReplicaElectionZnode
 from barnabas.cluster.topics import add_partitions
 from barnabas.cluster.znodes import PartitionState, PartitionStateZnode
-from barnabas.controller.config_changes import Change
-from barnabas.controller.configs import ConfigResource
+from barnabas.config.changes import Change
+from barnabas.config.repository import ConfigResource
 from barnabas.controller.leader_selection import RECOVERING
 from barnabas.controller.partition_machine import Election
 from barnabas.controller.settings import ControllerSettings

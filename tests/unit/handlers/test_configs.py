@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from barnabas.config.log_config import TOPIC_KEYS
+from barnabas.config.rows import BROKER_KEYS
 from barnabas.controller.topic_rules import TopicSpec
 from barnabas.core.errors import (
     InvalidConfig,
@@ -16,12 +18,10 @@ from barnabas.handlers.alter_configs import ALTER_CONFIGS
 from barnabas.handlers.describe_configs import DESCRIBE_CONFIGS
 from barnabas.handlers.incremental_alter_configs import INCREMENTAL_ALTER_CONFIGS
 from barnabas.handlers.list_config_resources import LIST_CONFIG_RESOURCES
-from barnabas.node.config_keys import BROKER_KEYS
 from barnabas.protocol.messages import alter_configs as replacing
 from barnabas.protocol.messages import incremental_alter_configs as changing
 from barnabas.protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from barnabas.protocol.messages.list_config_resources import ListConfigResourcesRequest
-from barnabas.storage.log_config import TOPIC_KEYS
 from tests.unit.handlers.support import Broker
 
 TOPIC, BROKER, LOGGER, CLIENT_METRICS, GROUP = 2, 4, 8, 16, 32

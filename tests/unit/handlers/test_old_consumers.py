@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from barnabas.config.log_config import LogConfig
 from barnabas.core.errors import UnknownServerError
 from barnabas.core.ids import ZERO_UUID
 from barnabas.core.regions import FileRegion
@@ -14,7 +15,6 @@ from barnabas.handlers.old_consumers import CONVERTED_BYTES_MAX, fit_for_old_con
 from barnabas.protocol.messages.fetch import PartitionData
 from barnabas.records.builder import build_batch
 from barnabas.replication.fetching import FetchPartition
-from barnabas.storage.log_config import LogConfig
 
 
 class Recorded:

@@ -10,17 +10,18 @@ import pytest
 from tests.unit.cluster.simulated_disk import SimulatedDirectory, SimulatedDisk
 
 from barnabas.cluster.broker_znodes import BrokerIdZnode, BrokerInfo, Endpoint
+from barnabas.cluster.config_store import ZnodeConfigStore
 from barnabas.cluster.embedded import EmbeddedSession, EmbeddedStore
 from barnabas.cluster.metadata_cache import MetadataCache
 from barnabas.cluster.registration import make_persistent_paths
-from barnabas.controller.configs import ConfigRepository
+from barnabas.config.broker_config import BrokerConfig
+from barnabas.config.repository import ConfigRepository
+from barnabas.config.rows import BROKER_KEYS
 from barnabas.core.clock import ManualClock
 from barnabas.core.ids import BrokerId
 from barnabas.core.metrics import Metrics
 from barnabas.core.scheduler import InlineBackground, ManualScheduler
-from barnabas.node.broker_config import BrokerConfig
 from barnabas.node.cluster_member import ClusterMember
-from barnabas.node.config_keys import BROKER_KEYS
 
 ME = BrokerId(1)
 BROKER = BrokerInfo(1, (Endpoint("PLAINTEXT", "localhost", 9092),))
@@ -42,7 +43,7 @@ async def member(znodes: EmbeddedSession) -> AsyncIterator[ClusterMember]:
         ME,
         BrokerConfig.load({}),
         znodes,
-        ConfigRepository(znodes, ME, BROKER_KEYS, {}),
+        ConfigRepository(ZnodeConfigStore(znodes), ME, BROKER_KEYS, {}),
         MetadataCache("cluster"),
         clock=clock,
         scheduler=ManualScheduler(clock),

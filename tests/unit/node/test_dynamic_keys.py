@@ -12,15 +12,16 @@ from typing import Any
 import pytest
 from tests.unit.controller.support import BROKER_ID, Admin
 
-from barnabas.controller.config_changes import Change
-from barnabas.controller.configs import ConfigRepository, ConfigResource
-from barnabas.core.config import ConfigType, Key, OneOf, Update
+from barnabas.cluster.config_store import ZnodeConfigStore
+from barnabas.config.broker_config import BrokerConfig
+from barnabas.config.changes import Change
+from barnabas.config.keys import ConfigType, Key, OneOf, Update
+from barnabas.config.repository import ConfigRepository, ConfigResource
+from barnabas.config.rows import BROKER_KEYS
+from barnabas.config.rows.words import NO_EFFECT
 from barnabas.core.errors import InvalidRequest
 from barnabas.core.ids import BrokerId
 from barnabas.network.settings import NetworkSettings
-from barnabas.node.broker_config import BrokerConfig
-from barnabas.node.config_keys import BROKER_KEYS
-from barnabas.node.config_keys.words import NO_EFFECT
 from barnabas.node.live_settings import LiveSettings, follow_settings
 from barnabas.node.runtime import ThreadBackground
 from barnabas.protocol.config_numbers import ConfigOperation, ResourceType
@@ -81,7 +82,7 @@ async def running(tmp_path: Path) -> AsyncIterator[Running]:
     async with AsyncExitStack() as stack:
         admin = Admin(tmp_path, stack)
         await admin.start()
-        configs = ConfigRepository(admin.znodes, BrokerId(BROKER_ID), BROKER_KEYS, {})
+        configs = ConfigRepository(ZnodeConfigStore(admin.znodes), BrokerId(BROKER_ID), BROKER_KEYS, {})
         await configs.load()
         running = Running(configs)
         stack.push_async_callback(running.background.close)

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from barnabas.core.config import read_properties
+from barnabas.config.broker_config import BrokerConfig
+from barnabas.config.keys import read_properties
 from barnabas.core.errors import InvalidConfig
-from barnabas.node.broker_config import BrokerConfig
 from barnabas.node.local_cluster import ClusterFailed, LocalCluster, internal_topics, write_properties
 
 

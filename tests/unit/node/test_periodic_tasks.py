@@ -25,6 +25,7 @@ import barnabas
 from barnabas.cluster.coordination import Coordination
 from barnabas.cluster.isr_store import CHECK_INTERVAL_MS, ZnodeIsrStore
 from barnabas.cluster.metadata_cache import MetadataCache, PartitionMetadata
+from barnabas.config.log_config import LogConfig
 from barnabas.controller.broker_channels import _Sender
 from barnabas.coordinator.group.offset_requests import OffsetRequests
 from barnabas.coordinator.timers import ShardTimers
@@ -42,7 +43,6 @@ from barnabas.replication.leader.isr import IsrKeeper
 from barnabas.storage.cleaner import log_cleaner
 from barnabas.storage.directory_checkpoints import DirectoryCheckpoints
 from barnabas.storage.log import Log
-from barnabas.storage.log_config import LogConfig
 from barnabas.storage.log_manager import LogManager
 
 PERIODIC = {

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 
+from barnabas.config.log_config import LogConfig
 from barnabas.core.clock import ManualClock
 from barnabas.core.ids import BrokerId, TopicPartition, Uuid
 from barnabas.core.metrics import Metrics
@@ -20,7 +21,6 @@ from barnabas.storage.append import AppendInfo
 from barnabas.storage.environment import Environment, LogDirectory
 from barnabas.storage.files import Files, RealFiles
 from barnabas.storage.log import Log
-from barnabas.storage.log_config import LogConfig
 from barnabas.storage.log_manager import LogManager, LogManagerSettings
 from tests.unit.storage.support import NOW_MS, batch
 

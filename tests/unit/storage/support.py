@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Iterable, Sequence
 
+from barnabas.config.log_config import LogConfig
 from barnabas.core.clock import ManualClock
 from barnabas.core.ids import TopicPartition
 from barnabas.core.scheduler import InlineBackground, ManualScheduler
@@ -14,7 +15,6 @@ from barnabas.records.record import EndTransactionMarker
 from barnabas.storage.environment import Environment, LogDirectory
 from barnabas.storage.files import Files, RealFiles
 from barnabas.storage.log import Log
-from barnabas.storage.log_config import LogConfig
 from barnabas.storage.log_loader import open_log
 from barnabas.storage.producer_state import AppendOrigin
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from barnabas.storage.log_config import LogConfig
+from barnabas.config.log_config import LogConfig
 from barnabas.storage.log_loader import open_log
 from barnabas.storage.names import LOG
 from barnabas.testing.files import PowerCutFiles

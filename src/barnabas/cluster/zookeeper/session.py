@@ -18,7 +18,6 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from typing import Any
 
-from barnabas.cluster.connect_string import ConnectString
 from barnabas.cluster.coordination import (
     ANY_VERSION,
     BadArguments,
@@ -49,6 +48,7 @@ from barnabas.cluster.zookeeper import wire
 from barnabas.cluster.zookeeper.acls import access_to
 from barnabas.cluster.zookeeper.in_flight import InFlight
 from barnabas.cluster.zookeeper.lease import Lease
+from barnabas.config.connect_string import ConnectString
 from barnabas.core.clock import Clock
 
 logger = logging.getLogger(__name__)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from barnabas.node.broker_config import BrokerConfig
+from barnabas.config.broker_config import BrokerConfig
 from barnabas.node.replication_settings import replication_settings
 from barnabas.purgatory.purgatory import Purgatory
 from barnabas.replication.leader.delayed_delete_records import PendingDeletion

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from barnabas.config.log_config import LogConfig
 from barnabas.core.clock import ManualClock
 from barnabas.core.ids import TopicPartition
 from barnabas.core.metrics import Metrics, render_prometheus
@@ -20,7 +21,6 @@ from barnabas.storage.cleaner.log_cleaner import CleanerSettings
 from barnabas.storage.environment import Environment
 from barnabas.storage.files import RealFiles
 from barnabas.storage.log import Log
-from barnabas.storage.log_config import LogConfig
 from barnabas.storage.log_manager import LogManager, LogManagerSettings
 from barnabas.storage.names import CLEANED, LOG
 from tests.unit.storage.cleaner.support import pairs, put, settle

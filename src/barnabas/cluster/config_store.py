@@ -1,0 +1,51 @@
+"""Settings in the coordination store, under `/config`."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+
+from barnabas.cluster.coordination import Coordination
+from barnabas.cluster.store_errors import as_client_errors
+from barnabas.cluster.topics import read_config, read_configs, readable_config, write_config
+from barnabas.cluster.znode_json import MalformedZnode
+from barnabas.cluster.znodes import ConfigZnode, TopicZnode, desanitize, sanitize
+from barnabas.config.store import Overrides
+
+logger = logging.getLogger(__name__)
+
+
+class ZnodeConfigStore:
+    """What a client waits for fails with errors for clients; what follows a note fails with the store's."""
+
+    def __init__(self, znodes: Coordination) -> None:
+        self._znodes = znodes
+
+    async def read(self, entity_type: str, name: str) -> Overrides:
+        try:
+            return await read_config(self._znodes, entity_type, sanitize(name))
+        except MalformedZnode as error:
+            logger.error("%s: %s", ConfigZnode.path(entity_type, sanitize(name)), error)
+            return None
+
+    async def read_all(self, entity_type: str) -> dict[str, Overrides]:
+        stored = await read_configs(self._znodes, entity_type)
+        return {desanitize(name): overrides for name, overrides in stored.items()}
+
+    async def read_topics(self, topics: Sequence[str]) -> list[Overrides]:
+        paths = [ConfigZnode.path(ConfigZnode.TOPICS, topic) for topic in topics]
+        with as_client_errors():
+            nodes = await self._znodes.get_many(paths)
+        return [
+            readable_config(f"{ConfigZnode.TOPICS}/{topic}", node[0]) if node is not None else {}
+            for topic, node in zip(topics, nodes, strict=True)
+        ]
+
+    async def existing_topics(self, topics: Sequence[str]) -> list[str]:
+        with as_client_errors():
+            nodes = await self._znodes.get_many([TopicZnode.path(topic) for topic in topics])
+        return [topic for topic, node in zip(topics, nodes, strict=True) if node]
+
+    async def write(self, entity_type: str, name: str, overrides: Mapping[str, str]) -> None:
+        with as_client_errors():
+            await write_config(self._znodes, entity_type, sanitize(name), overrides)

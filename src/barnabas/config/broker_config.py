@@ -1,0 +1,218 @@
+"""The broker's configuration: checked once, read everywhere.
+
+`BrokerConfig.load` takes the text of a properties file (or of `--set`) and either returns a
+configuration in which every value is of its type, within its bounds and in agreement with the
+others, or raises INVALID_CONFIG with a sentence that says what to write instead. So nobody
+further in has to doubt a setting.
+
+Every key is also an attribute, dots turned into underscores: `log.segment.bytes` is
+`config.log_segment_bytes`. The attributes declared below are the ones that code reads; a test
+holds them against the rows. `listener.name.<listener>.<key>` overrides a key for one listener.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from barnabas.config.agreement import check_agreement
+from barnabas.config.derived import connection_overrides, inter_broker_listener, log_directories
+from barnabas.config.listeners import Listener, parse_listeners, parse_protocol_map
+from barnabas.config.rows import BROKER_KEYS
+from barnabas.config.rows.lookup import broker_key, is_secret
+from barnabas.config.rows.words import HOUR_MS, MINUTE_MS
+
+
+class BrokerConfig:
+    """Settings of one broker. Immutable: a change at run time makes a new one (`with_changes`)."""
+
+    broker_id: int
+    broker_id_generation_enable: bool
+    reserved_broker_max_id: int
+    broker_rack: str | None
+
+    num_partitions: int
+    auto_create_topics_enable: bool
+    delete_topic_enable: bool
+
+    socket_request_max_bytes: int
+    socket_listen_backlog_size: int
+    socket_connection_setup_timeout_ms: int
+    max_connections: int
+    max_connections_per_ip: int
+    connections_max_idle_ms: int
+    connection_failed_authentication_delay_ms: int
+
+    background_threads: int
+    num_recovery_threads_per_data_dir: int
+    queued_max_request_bytes: int
+    request_timeout_ms: int
+    fetch_max_bytes: int
+    max_incremental_fetch_session_cache_slots: int
+    max_request_partition_size_limit: int
+
+    log_initial_task_delay_ms: int
+    log_retention_check_interval_ms: int
+    log_flush_scheduler_interval_ms: int
+    log_flush_offset_checkpoint_interval_ms: int
+    log_flush_start_offset_checkpoint_interval_ms: int
+    log_cleaner_threads: int
+    log_cleaner_dedupe_buffer_size: int
+
+    min_insync_replicas: int
+    replica_lag_time_max_ms: int
+    replica_socket_timeout_ms: int
+    replica_fetch_max_bytes: int
+    replica_fetch_response_max_bytes: int
+    replica_fetch_wait_max_ms: int
+    replica_fetch_min_bytes: int
+    replica_fetch_backoff_ms: int
+    num_replica_fetchers: int
+    leader_replication_throttled_rate: int
+    follower_replication_throttled_rate: int
+    replica_high_watermark_checkpoint_interval_ms: int
+    replica_selector_class: str | None
+
+    auto_leader_rebalance_enable: bool
+    leader_imbalance_per_broker_percentage: int
+    leader_imbalance_check_interval_seconds: int
+    unclean_leader_election_enable: bool
+    controller_socket_timeout_ms: int
+    controlled_shutdown_enable: bool
+    controlled_shutdown_max_retries: int
+    controlled_shutdown_retry_backoff_ms: int
+
+    zookeeper_connect: str | None
+    zookeeper_session_timeout_ms: int
+    zookeeper_auth: str | None
+    zookeeper_set_acl: bool
+    zookeeper_ssl_client_enable: bool
+
+    group_min_session_timeout_ms: int
+    group_max_session_timeout_ms: int
+    group_initial_rebalance_delay_ms: int
+    group_max_size: int
+    group_consumer_max_size: int
+    offset_metadata_max_bytes: int
+    offsets_load_buffer_size: int
+    offsets_topic_num_partitions: int
+    offsets_topic_segment_bytes: int
+    offsets_topic_compression_codec: int
+    offsets_retention_minutes: int
+    offsets_retention_check_interval_ms: int
+    offsets_commit_timeout_ms: int
+
+    transaction_max_timeout_ms: int
+    transactional_id_expiration_ms: int
+    transaction_state_log_num_partitions: int
+    transaction_state_log_min_isr: int
+    transaction_state_log_segment_bytes: int
+    transaction_state_log_load_buffer_size: int
+    transaction_abort_timed_out_transaction_cleanup_interval_ms: int
+    transaction_remove_expired_transaction_cleanup_interval_ms: int
+    transaction_partition_verification_enable: bool
+    producer_id_expiration_ms: int
+    producer_id_expiration_check_interval_ms: int
+
+    authorizer_class_name: str
+
+    # What follows is worked out of several keys.
+    given: Mapping[str, str]
+    """The properties as they were given, which is what DescribeConfigs calls static."""
+    values: Mapping[str, Any]
+    """Every key's value, defaults filled in."""
+    listeners: tuple[Listener, ...]
+    advertised_listeners: Mapping[str, Listener]
+    """By name. A listener that is missing here is advertised with the address the client used."""
+    inter_broker_listener: Listener
+    control_plane_listener_name: str | None
+    log_dirs: tuple[Path, ...]
+    max_connections_per_ip_overrides: Mapping[str, int]
+
+    def __init__(self, given: Mapping[str, str], values: Mapping[str, Any]) -> None:
+        attributes = self.__dict__
+        for name, value in values.items():
+            attributes[name.replace(".", "_")] = value
+        self.given = given
+        self.values = values
+        protocols = parse_protocol_map(values["listener.security.protocol.map"])
+        self.listeners = parse_listeners("listeners", values["listeners"], protocols)
+        advertised = values["advertised.listeners"]
+        self.advertised_listeners = (
+            {}
+            if advertised is None
+            else {at.name: at for at in parse_listeners("advertised.listeners", advertised, protocols)}
+        )
+        self.inter_broker_listener = inter_broker_listener(given, values, self.listeners)
+        plane = values["control.plane.listener.name"]
+        self.control_plane_listener_name = plane and plane.upper()
+        self.log_dirs = log_directories(values)
+        self.max_connections_per_ip_overrides = connection_overrides(
+            values["max.connections.per.ip.overrides"]
+        )
+
+    @classmethod
+    def load(cls, properties: Mapping[str, str]) -> BrokerConfig:
+        """The configuration that `properties` describe, or INVALID_CONFIG that says what is wrong."""
+        values = BROKER_KEYS.defaults()
+        for name, text in properties.items():
+            values[name] = broker_key(name).parse(text)
+        config = cls(dict(properties), values)
+        check_agreement(config)
+        return config
+
+    def with_changes(self, changes: Mapping[str, str | None]) -> BrokerConfig:
+        """This configuration with some keys set, or, where the new value is None, unset."""
+        merged: dict[str, str | None] = {**self.given, **changes}
+        return self.load({name: text for name, text in merged.items() if text is not None})
+
+    def for_listener(self, listener_name: str, key: str, mechanism: str | None = None) -> Any:
+        """The value of `key` on one listener: its own if it has one, else the broker's."""
+        prefix = f"listener.name.{listener_name.lower()}."
+        if mechanism is not None:
+            own = f"{prefix}{mechanism.lower()}.{key}"
+            if own in self.values:
+                return self.values[own]
+        own = prefix + key
+        return self.values[own] if own in self.values else self.values[key]
+
+    def internal_replication_factor(self, key: str, live_brokers: int) -> int:
+        """How many replicas an internal topic is created with.
+
+        Kafka's default of three would keep a smaller cluster from ever having groups; so the
+        default means "three, or as many as there are", and only a value that was given is
+        insisted on.
+        """
+        wanted: int = self.values[key]
+        return wanted if key in self.given else max(1, min(wanted, live_brokers))
+
+    def transaction_min_isr(self, replication_factor: int) -> int:
+        """`min.insync.replicas` of the transaction topic, created with so many replicas."""
+        wanted = self.transaction_state_log_min_isr
+        return (
+            wanted
+            if "transaction.state.log.min.isr" in self.given
+            else max(1, min(wanted, replication_factor))
+        )
+
+    @property
+    def log_retention_ms(self) -> int:
+        """-1 when records are kept for good."""
+        values = self.values
+        if values["log.retention.ms"] is not None:
+            wanted: int = values["log.retention.ms"]
+        elif values["log.retention.minutes"] is not None:
+            wanted = values["log.retention.minutes"] * MINUTE_MS
+        else:
+            wanted = values["log.retention.hours"] * HOUR_MS
+        return max(wanted, -1)
+
+    @property
+    def zookeeper_connection_timeout_ms(self) -> int:
+        wanted: int | None = self.values["zookeeper.connection.timeout.ms"]
+        return self.zookeeper_session_timeout_ms if wanted is None else wanted
+
+    def __repr__(self) -> str:
+        shown = {name: text for name, text in self.given.items() if not is_secret(name)}
+        return f"BrokerConfig({shown})"

@@ -1,0 +1,124 @@
+"""What a change of settings means, before anything is written.
+
+AlterConfigs replaces all overrides of a resource; IncrementalAlterConfigs changes single
+keys: set, delete, and for lists append and subtract. Both end in a full set of overrides,
+which is then checked as a whole, so the two kinds of request cannot disagree about what is
+valid.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from barnabas.config.keys import ConfigType, Definition, Update
+from barnabas.core.errors import InvalidConfig, InvalidRequest
+from barnabas.protocol.config_numbers import ConfigOperation
+
+KEYS_MAX = 1_000
+"""More than any resource has; as many may be looked at in one go."""
+
+NAMED_MAX = 100
+"""Keys that a complaint names: a request may have a hundred thousand."""
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One change of one key."""
+
+    name: str
+    operation: ConfigOperation
+    value: str | None = None
+
+
+def parse_changes(changes: Sequence[tuple[str, int, str | None]]) -> list[Change]:
+    """Changes as a request carries them; a key may appear once, and only a deletion has no value."""
+    _refuse_too_many(len(changes))
+    parsed = []
+    for name, operation, value in changes:
+        try:
+            parsed.append(Change(name, ConfigOperation(operation), value))
+        except ValueError:
+            raise InvalidRequest(f"unknown operation {operation} for config key {name}") from None
+    _refuse_duplicates([change.name for change in parsed])
+    _refuse_nulls([c.name for c in parsed if c.value is None and c.operation is not ConfigOperation.DELETE])
+    return parsed
+
+
+def parse_replacement(entries: Sequence[tuple[str, str | None]]) -> dict[str, str]:
+    """The full set of overrides that an AlterConfigs request carries."""
+    _refuse_too_many(len(entries))
+    _refuse_duplicates([name for name, _ in entries])
+    _refuse_nulls([name for name, value in entries if value is None])
+    return {name: value for name, value in entries if value is not None}
+
+
+def apply_changes(keys: Definition, current: Mapping[str, str], changes: Iterable[Change]) -> dict[str, str]:
+    """The overrides after `changes`."""
+    result = dict(current)
+    for change in changes:
+        match change.operation:
+            case ConfigOperation.SET:
+                result[change.name] = change.value or ""
+            case ConfigOperation.DELETE:
+                result.pop(change.name, None)
+            case ConfigOperation.APPEND | ConfigOperation.SUBTRACT:
+                result[change.name] = _changed_list(keys, result, change)
+    return result
+
+
+def check_broker_overrides(keys: Definition, overrides: Mapping[str, str], *, all_brokers: bool) -> None:
+    """Refuse what cannot be changed while a broker runs, at the level asked for, or is not valid.
+
+    Apache Kafka stores keys that it does not know; here a misspelt key is refused.
+    """
+    rows = [keys.key(name) for name in overrides]
+    fixed = [row.name for row in rows if row.update is Update.READ_ONLY]
+    if fixed:
+        raise InvalidRequest(f"cannot update these configs dynamically: {', '.join(fixed)}")
+    single = [row.name for row in rows if row.update is Update.PER_BROKER]
+    if single and all_brokers:
+        raise InvalidRequest(
+            f"cannot update these configs for all brokers, a broker id must be given: {', '.join(single)}"
+        )
+    try:
+        keys.parse(overrides)
+    except InvalidConfig as error:
+        raise InvalidRequest(error.message) from None
+
+
+def _changed_list(keys: Definition, current: Mapping[str, str], change: Change) -> str:
+    key = keys.key(change.name)
+    if key.type is not ConfigType.LIST:
+        verb = "append" if change.operation is ConfigOperation.APPEND else "subtract"
+        raise InvalidConfig(f"config value {verb} is not allowed for config key {change.name}: it is no list")
+    before = _words(current.get(change.name, key.render(key.default) or ""))
+    given = _words(change.value or "")
+    if change.operation is ConfigOperation.APPEND:
+        known = set(before)
+        after = before + [word for word in given if word not in known]
+    else:
+        unwanted = set(given)
+        after = [word for word in before if word not in unwanted]
+    return ",".join(after)
+
+
+def _words(text: str) -> list[str]:
+    return [word.strip() for word in text.split(",") if word.strip()]
+
+
+def _refuse_too_many(count: int) -> None:
+    if count > KEYS_MAX:
+        raise InvalidRequest(f"{count} config keys for one resource; none has more than {KEYS_MAX}")
+
+
+def _refuse_duplicates(names: Sequence[str]) -> None:
+    if len(set(names)) != len(names):
+        repeated = sorted(name for name, times in Counter(names).items() if times > 1)
+        raise InvalidRequest(f"duplicate config keys: {', '.join(repeated[:NAMED_MAX])}")
+
+
+def _refuse_nulls(names: Sequence[str]) -> None:
+    if names:
+        raise InvalidRequest(f"null value not supported for: {', '.join(names[:NAMED_MAX])}")

@@ -1,0 +1,71 @@
+"""Settings that are worked out of several keys."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from barnabas.config.listeners import Listener
+from barnabas.core.errors import InvalidConfig
+
+
+def log_directories(values: Mapping[str, Any]) -> tuple[Path, ...]:
+    """`log.dirs`, else `log.dir`, else a directory of the user's own that outlives a reboot."""
+    text = values["log.dirs"] if values["log.dirs"] is not None else values["log.dir"]
+    if text is None:
+        return (default_log_directory(),)
+    directories = [Path(entry.strip()).expanduser() for entry in text.split(",") if entry.strip()]
+    if not directories:
+        raise InvalidConfig("log.dirs names no directory")
+    for directory in directories:
+        if directories.count(directory) > 1:
+            raise InvalidConfig(f"log.dirs: {directory} is named twice")
+    return tuple(directories)
+
+
+def default_cluster_directory() -> Path:
+    """Beside the directory of a single broker, never in it: neither may take the other's data for its own."""
+    single = default_log_directory()
+    return single.with_name(f"{single.name}-cluster")
+
+
+def default_log_directory() -> Path:
+    home = os.environ.get("XDG_DATA_HOME", "")
+    base = Path(home) if Path(home).is_absolute() else Path.home() / ".local" / "share"
+    return base / "barnabas"
+
+
+def inter_broker_listener(
+    given: Mapping[str, str], values: Mapping[str, Any], listeners: tuple[Listener, ...]
+) -> Listener:
+    """The listener on which brokers talk to each other."""
+    name: str | None = values["inter.broker.listener.name"]
+    if name is not None and "security.inter.broker.protocol" in given:
+        raise InvalidConfig(
+            "inter.broker.listener.name and security.inter.broker.protocol say the same thing; set only one"
+        )
+    key = "security.inter.broker.protocol" if name is None else "inter.broker.listener.name"
+    wanted: str = values["security.inter.broker.protocol"] if name is None else name.upper()
+    for listener in listeners:
+        if listener.name == wanted:
+            return listener
+    if name is None and key not in given and len(listeners) == 1:
+        # A lone listener under another name is meant for brokers too: there is no other.
+        return listeners[0]
+    names = ", ".join(listener.name for listener in listeners)
+    raise InvalidConfig(
+        f"{key} is {wanted}, but listeners has only {names}; set inter.broker.listener.name to one of them"
+    )
+
+
+def connection_overrides(text: str) -> dict[str, int]:
+    """`max.connections.per.ip.overrides`: HOST:COUNT, separated by commas."""
+    found: dict[str, int] = {}
+    for entry in filter(None, (entry.strip() for entry in text.split(","))):
+        host, _, count = entry.rpartition(":")
+        if not host or not count.isdecimal():
+            raise InvalidConfig(f"max.connections.per.ip.overrides: {entry!r} is not of the form HOST:COUNT")
+        found[host.strip("[]")] = int(count)
+    return found

@@ -1,0 +1,170 @@
+"""Where a setting gets its value from.
+
+A broker's key is looked up in four layers, the nearest first: what was set at run time for
+this broker, what was set at run time for all brokers, the properties that the broker was
+started with, and Kafka's default. A topic's key has one layer more, the topic's own
+overrides; below it lies the broker's key of the same meaning.
+
+For historical reasons one setting may have several broker keys in different units
+(`log.retention.ms`, `.minutes`, `.hours`): the first that has a value wins.
+
+DescribeConfigs shows this search: the source of a value is the layer that it was found in,
+and its synonyms are everything the search would have found, in order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from barnabas.config.keys import ConfigType, Definition, Key, Update
+from barnabas.config.log_config import TOPIC_KEYS, LogConfig
+from barnabas.protocol.config_numbers import ConfigSource
+
+_ROLL = ("log.roll.ms", "log.roll.hours")
+_JITTER = ("log.roll.jitter.ms", "log.roll.jitter.hours")
+_RETENTION = ("log.retention.ms", "log.retention.minutes", "log.retention.hours")
+
+ALIASES: Mapping[str, Sequence[str]] = {
+    "log.roll.ms": _ROLL,
+    "log.roll.hours": _ROLL,
+    "log.roll.jitter.ms": _JITTER,
+    "log.roll.jitter.hours": _JITTER,
+    "log.flush.interval.ms": ("log.flush.interval.ms", "log.flush.scheduler.interval.ms"),
+    "log.retention.ms": _RETENTION,
+    "log.retention.minutes": _RETENTION,
+    "log.retention.hours": _RETENTION,
+}
+"""Broker keys that mean the same, in order of precedence."""
+
+
+@dataclass(frozen=True, slots=True)
+class Synonym:
+    """One place where the search for a value finds something."""
+
+    name: str
+    value: str | None
+    source: ConfigSource
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigEntry:
+    """One key as DescribeConfigs shows it. A sensitive value is never shown."""
+
+    name: str
+    value: str | None
+    source: ConfigSource
+    type: int
+    read_only: bool
+    is_sensitive: bool
+    synonyms: Sequence[Synonym]
+    documentation: str
+
+
+class BrokerLayers:
+    """The four layers of this broker's keys."""
+
+    def __init__(self, keys: Definition, static: Mapping[str, str]) -> None:
+        self.keys = keys
+        self.static = dict(static)
+        self.dynamic_default: dict[str, str] = {}
+        self.dynamic: dict[str, str] = {}
+
+    def text(self, name: str) -> str | None:
+        """What was given for `name` in the nearest layer, or None when only the default is left."""
+        for layer in (self.dynamic, self.dynamic_default, self.static):
+            if name in layer:
+                return layer[name]
+        return None
+
+    def value(self, name: str) -> Any:
+        """The value in force under this very name."""
+        key = self.keys[name]
+        text = self.text(name)
+        return key.default if text is None else key.parse(text)
+
+    def values(self) -> dict[str, Any]:
+        """Every value in force."""
+        return {name: self.value(name) for name in self.keys}
+
+    def synonyms(self, name: str) -> list[Synonym]:
+        """What the search finds, nearest first, beginning at the key's own name."""
+        names = ALIASES.get(name, (name,))
+        sensitive = is_sensitive(self.keys.get(name))
+        found: list[Synonym] = []
+        for layer, source in (
+            (self.dynamic, ConfigSource.DYNAMIC_BROKER),
+            (self.dynamic_default, ConfigSource.DYNAMIC_DEFAULT_BROKER),
+            (self.static, ConfigSource.STATIC_BROKER),
+            (self._defaults(names), ConfigSource.DEFAULT),
+        ):
+            found += [
+                Synonym(each, None if sensitive else layer[each], source) for each in names if each in layer
+            ]
+        while found and found[0].name != name:
+            del found[0]
+        return found
+
+    def _defaults(self, names: Sequence[str]) -> dict[str, str]:
+        rendered = {
+            name: self.keys[name].render(self.keys[name].default) for name in names if name in self.keys
+        }
+        return {name: text for name, text in rendered.items() if text is not None}
+
+
+def is_sensitive(key: Key | None) -> bool:
+    """A value of which nothing is known might be a secret."""
+    return key is None or key.type is ConfigType.PASSWORD
+
+
+def describe_topic(config: LogConfig, broker: BrokerLayers) -> list[ConfigEntry]:
+    """Every key of a topic with these settings, and where its value comes from."""
+    entries = []
+    for name, key in TOPIC_KEYS.items():
+        value = None if is_sensitive(key) else key.render(getattr(config, name.replace(".", "_")))
+        synonyms = broker.synonyms(key.synonym) if key.synonym is not None else []
+        if name in config.overridden:
+            synonyms = [Synonym(name, value, ConfigSource.TOPIC), *synonyms]
+        entries.append(_entry(key, value, synonyms, read_only=False))
+    return entries
+
+
+def describe_broker(broker: BrokerLayers) -> list[ConfigEntry]:
+    """Every key of this broker."""
+    entries = []
+    for name, key in broker.keys.items():
+        if not key.is_shown_unset and broker.text(name) is None:
+            continue
+        value = None if is_sensitive(key) else key.render(broker.value(name))
+        entries.append(_entry(key, value, broker.synonyms(name), read_only=is_read_only(key)))
+    return entries
+
+
+def describe_broker_defaults(broker: BrokerLayers) -> list[ConfigEntry]:
+    """What was set at run time for all brokers, and nothing else."""
+    entries = []
+    for name, text in broker.dynamic_default.items():
+        key = broker.keys[name]
+        value = None if is_sensitive(key) else text
+        shared = ConfigSource.DYNAMIC_DEFAULT_BROKER
+        synonyms = [synonym for synonym in broker.synonyms(name) if synonym.source is shared]
+        entries.append(_entry(key, value, synonyms, read_only=is_read_only(key)))
+    return entries
+
+
+def is_read_only(key: Key) -> bool:
+    return key.update is Update.READ_ONLY
+
+
+def _entry(key: Key, value: str | None, synonyms: Sequence[Synonym], *, read_only: bool) -> ConfigEntry:
+    return ConfigEntry(
+        name=key.name,
+        value=value,
+        source=synonyms[0].source if synonyms else ConfigSource.DEFAULT,
+        type=key.type,
+        read_only=read_only,
+        is_sensitive=is_sensitive(key),
+        synonyms=synonyms,
+        documentation=key.doc,
+    )

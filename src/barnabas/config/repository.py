@@ -1,0 +1,383 @@
+"""The settings in force, and the only way to change them while a broker runs.
+
+Overrides live in the coordination store under `/config`: of each topic, of each group, of each
+broker, and under `<default>` of all brokers. They are read once at start and kept here; a change is
+checked as a whole, written to the store, and only then takes effect: listeners hear of it.
+
+A stored override that this version does not know (of a newer or another broker) is left in
+the store and has no effect. Settings that cannot be read, or that cannot be what they are, are
+another matter where they decide what is deleted: until somebody mends them nothing is.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+from barnabas.config.changes import Change, apply_changes, check_broker_overrides
+from barnabas.config.group_config import (
+    GROUP_KEYS,
+    check_group_name,
+    check_group_overrides,
+    describe_group,
+    group_value,
+)
+from barnabas.config.keys import Definition
+from barnabas.config.layers import (
+    BrokerLayers,
+    ConfigEntry,
+    describe_broker,
+    describe_broker_defaults,
+    describe_topic,
+)
+from barnabas.config.log_config import TOPIC_KEYS, LogConfig, resolve
+from barnabas.config.loggers import change_levels, describe_loggers
+from barnabas.config.store import BROKERS, DEFAULT_ENTITY, GROUPS, TOPICS, ConfigStore, Overrides
+from barnabas.core.errors import InvalidConfig, InvalidRequest, UnknownTopicOrPartition
+from barnabas.core.ids import BrokerId, check_topic_name
+from barnabas.protocol.config_numbers import ResourceType
+
+logger = logging.getLogger(__name__)
+
+TopicListener = Callable[[str, LogConfig], None]
+BrokerListener = Callable[[Collection[str]], None]
+
+
+KEEP_EVERYTHING: Final = {"cleanup.policy": "delete", "retention.ms": "-1", "retention.bytes": "-1"}
+"""For a topic whose settings are not known: nobody can tell what may be deleted, so nothing is."""
+
+BROKER_KEEPS_EVERYTHING: Final = {f"log.{name}": value for name, value in KEEP_EVERYTHING.items()}
+
+DECIDE_ON_DELETION: Final = frozenset(
+    {
+        *KEEP_EVERYTHING,
+        "delete.retention.ms",
+        "min.compaction.lag.ms",
+        *BROKER_KEEPS_EVERYTHING,
+        "log.retention.minutes",
+        "log.retention.hours",
+        "log.cleaner.delete.retention.ms",
+        "log.cleaner.min.compaction.lag.ms",
+    }
+)
+
+
+class ConfigResource(NamedTuple):
+    type: int
+    name: str
+    """Of a topic or a group, or the id of a broker; empty for all brokers."""
+
+
+class ConfigRepository:
+    """`broker_keys` are the rows of the broker's settings, `static` what it was started with."""
+
+    def __init__(
+        self, store: ConfigStore, broker_id: BrokerId, broker_keys: Definition, static: Mapping[str, str]
+    ) -> None:
+        self._store = store
+        self._broker_id = broker_id
+        self._layers = BrokerLayers(broker_keys, static)
+        self._broker_values = self._layers.values()
+        self._overrides: dict[str, dict[str, str]] = {}
+        self._topics: dict[str, LogConfig] = {}
+        self._groups: dict[str, dict[str, str]] = {}
+        self._without_overrides = resolve({}, self._broker_values)
+        self._topic_listeners: list[TopicListener] = []
+        self._broker_listeners: list[BrokerListener] = []
+        self.changing = asyncio.Lock()
+        """Held by whoever changes topics or settings: one change at a time."""
+        self._reading = asyncio.Lock()
+        """Held by whoever reads the store, so that an older reading never replaces a newer one."""
+
+    async def load(self) -> None:
+        """Read what was set at run time for this broker, for all brokers, and for topics."""
+        keys = self._layers.keys
+        for entity, layer in (
+            (DEFAULT_ENTITY, self._layers.dynamic_default),
+            (str(self._broker_id), self._layers.dynamic),
+        ):
+            layer.update(_broker_overrides(keys, await self._store.read(BROKERS, entity), entity))
+        self._broker_values = self._layers.values()
+        self._without_overrides = resolve({}, self._broker_values)
+        for topic, overrides in (await self._store.read_all(TOPICS)).items():
+            self.add_topic(topic, overrides)
+        for group, stored in (await self._store.read_all(GROUPS)).items():
+            self._put_group(group, _usable(GROUP_KEYS, stored or {}, f"group {group}"))
+
+    def on_topic_change(self, listener: TopicListener) -> None:
+        """Call `listener` whenever the settings of a topic have changed."""
+        self._topic_listeners.append(listener)
+
+    def on_broker_change(self, listener: BrokerListener) -> None:
+        """Call `listener` with the names of the broker's keys whose values have changed."""
+        self._broker_listeners.append(listener)
+
+    # What is in force
+
+    def topic_config(self, topic: str) -> LogConfig:
+        """The settings of a topic; those that a new one would have if it does not exist."""
+        return self._topics.get(topic, self._without_overrides)
+
+    def broker_value(self, name: str) -> Any:
+        """The value in force of a broker's key."""
+        return self._broker_values[name]
+
+    def group_value(self, group: str, name: str) -> int:
+        """The value in force of a group's key."""
+        return group_value(name, self._groups.get(group, {}), self._layers)
+
+    def groups_with_settings(self) -> list[str]:
+        return sorted(self._groups)
+
+    def describe(self, resource: ConfigResource) -> list[ConfigEntry]:
+        """Every setting of a resource, with where its value comes from."""
+        match resource.type:
+            case ResourceType.TOPIC:
+                check_topic_name(resource.name)
+                self._check_topic(resource.name)
+                return self.entries(self._topics[resource.name])
+            case ResourceType.BROKER if not resource.name:
+                return describe_broker_defaults(self._layers)
+            case ResourceType.BROKER:
+                self._check_broker(resource.name)
+                return describe_broker(self._layers)
+            case ResourceType.BROKER_LOGGER:
+                self._check_broker(resource.name)
+                return describe_loggers()
+            case ResourceType.GROUP:
+                check_group_name(resource.name)
+                return describe_group(self._groups.get(resource.name, {}), self._layers)
+        raise InvalidRequest(f"resource type {resource.type} has no configs here")
+
+    def entries(self, config: LogConfig) -> list[ConfigEntry]:
+        """How these settings of a topic are shown."""
+        return describe_topic(config, self._layers)
+
+    # Topics come and go
+
+    def resolve(self, overrides: Mapping[str, str]) -> LogConfig:
+        """What a topic with these overrides would have; INVALID_CONFIG if they are not valid."""
+        return resolve(overrides, self._broker_values) if overrides else self._without_overrides
+
+    def add_topic(self, topic: str, overrides: Mapping[str, str] | None) -> LogConfig:
+        """A topic exists, with the overrides that the store has for it; None if they cannot be read."""
+        known = KEEP_EVERYTHING if overrides is None else overrides
+        self._overrides[topic] = dict(known)
+        config = self._topics[topic] = self._resolve_stored(topic, known)
+        return config
+
+    async def load_topics(self, names: Iterable[str]) -> None:
+        """These topics exist; their settings are those that the store has now."""
+        wanted = list(names)
+        if not wanted:
+            return
+        async with self._reading:
+            for topic, stored in zip(wanted, await self._store.read_topics(wanted), strict=True):
+                self._put_stored(topic, stored)
+
+    async def find_topics(self, names: Iterable[str]) -> None:
+        """Load those topics that this broker has nothing of, if they exist."""
+        unknown = [name for name in names if name and name not in self._topics]
+        if unknown:
+            await self.load_topics(await self._store.existing_topics(unknown))
+
+    async def reload(self, entity_type: str, entity_name: str) -> None:
+        """Another broker changed the settings of something: take over what the store has now."""
+        async with self._reading:
+            if entity_type == TOPICS and entity_name in self._topics:
+                stored = await self._store.read(entity_type, entity_name)
+                if entity_name in self._topics:  # it may have been deleted meanwhile
+                    self._put_stored(entity_name, stored)
+            elif entity_type == BROKERS and entity_name in (DEFAULT_ENTITY, str(self._broker_id)):
+                stored = await self._store.read(entity_type, entity_name)
+                if stored is not None:
+                    self._put_layer(entity_name, _broker_overrides(self._layers.keys, stored, entity_name))
+            elif entity_type == GROUPS:
+                stored = await self._store.read(entity_type, entity_name)
+                if stored is not None:
+                    self._put_group(entity_name, _usable(GROUP_KEYS, stored, f"group {entity_name}"))
+
+    def _put_stored(self, topic: str, overrides: Overrides) -> None:
+        """What cannot be read changes nothing."""
+        if topic not in self._topics:
+            self.add_topic(topic, overrides)
+        elif overrides is not None and overrides != self._overrides[topic]:
+            self._overrides[topic] = dict(overrides)
+            self._set_topic_config(topic, self._resolve_stored(topic, overrides))
+
+    def keep_topics(self, overrides: Mapping[str, Mapping[str, str] | None]) -> None:
+        """These topics exist and no others, whatever else has settings in the store."""
+        self._overrides.clear()
+        self._topics.clear()
+        for topic, stored in overrides.items():
+            self.add_topic(topic, stored)
+
+    def remove_topic(self, topic: str) -> None:
+        self._overrides.pop(topic, None)
+        self._topics.pop(topic, None)
+
+    def _resolve_stored(self, topic: str, overrides: Mapping[str, str]) -> LogConfig:
+        usable = _usable(TOPIC_KEYS, overrides, f"topic {topic}")
+        if _is_deletion_unclear(overrides, usable):
+            usable |= KEEP_EVERYTHING
+        try:
+            return self.resolve(usable)
+        except InvalidConfig as error:
+            logger.warning("the overrides of topic %s are ignored: %s", topic, error.message)
+            return self.resolve(KEEP_EVERYTHING)
+
+    # Changes
+
+    async def replace(
+        self, resource: ConfigResource, overrides: Mapping[str, str], *, validate_only: bool = False
+    ) -> None:
+        """Make `overrides` all that is set for the resource."""
+        await self._find(resource)
+        async with self.changing:
+            await self._apply(resource, overrides, validate_only=validate_only)
+
+    async def change(
+        self, resource: ConfigResource, changes: Sequence[Change], *, validate_only: bool = False
+    ) -> None:
+        """Change single keys of the resource."""
+        if resource.type == ResourceType.BROKER_LOGGER:
+            self._check_broker(resource.name)
+            change_levels(changes, validate_only=validate_only)
+            return
+        await self._find(resource)
+        async with self.changing:
+            keys, current = self._current(resource)
+            await self._apply(resource, apply_changes(keys, current, changes), validate_only=validate_only)
+
+    async def _find(self, resource: ConfigResource) -> None:
+        if resource.type == ResourceType.TOPIC:
+            await self.find_topics((resource.name,))
+
+    def _current(self, resource: ConfigResource) -> tuple[Definition, Mapping[str, str]]:
+        if resource.type == ResourceType.TOPIC:
+            self._check_topic(resource.name)
+            return TOPIC_KEYS, self._overrides[resource.name]
+        if resource.type == ResourceType.BROKER:
+            layers = self._layers
+            return layers.keys, layers.dynamic if resource.name else layers.dynamic_default
+        if resource.type == ResourceType.GROUP:
+            return GROUP_KEYS, self._groups.get(resource.name, {})
+        raise InvalidRequest(f"resource type {resource.type} has no configs here")
+
+    async def _apply(
+        self, resource: ConfigResource, overrides: Mapping[str, str], *, validate_only: bool
+    ) -> None:
+        if resource.type == ResourceType.TOPIC:
+            await self._apply_to_topic(resource.name, overrides, validate_only=validate_only)
+        elif resource.type == ResourceType.BROKER:
+            await self._apply_to_broker(resource.name, overrides, validate_only=validate_only)
+        elif resource.type == ResourceType.GROUP:
+            await self._apply_to_group(resource.name, overrides, validate_only=validate_only)
+        else:
+            raise InvalidRequest(f"resource type {resource.type} has no configs here")
+
+    async def _apply_to_topic(self, topic: str, overrides: Mapping[str, str], *, validate_only: bool) -> None:
+        self._check_topic(topic)
+        config = self.resolve(overrides)
+        if validate_only:
+            return
+        await self._store.write(TOPICS, topic, overrides)
+        if topic not in self._topics:
+            raise UnknownTopicOrPartition(f"the topic '{topic}' was deleted meanwhile")
+        self._overrides[topic] = dict(overrides)
+        self._set_topic_config(topic, config)
+
+    async def _apply_to_broker(self, name: str, overrides: Mapping[str, str], *, validate_only: bool) -> None:
+        if name:
+            self._check_broker(name)
+        check_broker_overrides(self._layers.keys, overrides, all_brokers=not name)
+        self._check_defaults_of_topics(overrides)
+        if validate_only:
+            return
+        await self._store.write(BROKERS, name or DEFAULT_ENTITY, overrides)
+        self._put_layer(name or DEFAULT_ENTITY, overrides)
+
+    def _put_layer(self, entity_name: str, overrides: Mapping[str, str]) -> None:
+        is_default = entity_name == DEFAULT_ENTITY
+        layer = self._layers.dynamic_default if is_default else self._layers.dynamic
+        layer.clear()
+        layer.update(overrides)
+        self._broker_changed()
+
+    async def _apply_to_group(self, group: str, overrides: Mapping[str, str], *, validate_only: bool) -> None:
+        check_group_name(group)
+        check_group_overrides(overrides, self._layers)
+        if validate_only:
+            return
+        await self._store.write(GROUPS, group, overrides)
+        self._put_group(group, overrides)
+
+    def _put_group(self, group: str, overrides: Mapping[str, str]) -> None:
+        if overrides:
+            self._groups[group] = dict(overrides)
+        else:
+            self._groups.pop(group, None)
+
+    def _check_defaults_of_topics(self, overrides: Mapping[str, str]) -> None:
+        try:
+            resolve({}, {**self._broker_values, **self._layers.keys.parse(overrides)})
+        except InvalidConfig as error:
+            raise InvalidRequest(error.message) from None
+
+    def _broker_changed(self) -> None:
+        before, after = self._broker_values, self._layers.values()
+        changed = {name for name, value in after.items() if value != before[name]}
+        if not changed:
+            return
+        self._broker_values = after
+        self._without_overrides = resolve({}, after)
+        for listener in self._broker_listeners:
+            listener(changed)
+        for topic, overrides in self._overrides.items():
+            self._set_topic_config(topic, self._resolve_stored(topic, overrides))
+
+    def _set_topic_config(self, topic: str, config: LogConfig) -> None:
+        before = self._topics[topic]
+        self._topics[topic] = config
+        if config != before:
+            for listener in self._topic_listeners:
+                listener(topic, config)
+
+    def _check_topic(self, topic: str) -> None:
+        if not topic:
+            raise InvalidRequest("default topic resources are not allowed")
+        check_topic_name(topic)
+        if topic not in self._topics:
+            raise UnknownTopicOrPartition(f"the topic '{topic}' does not exist")
+
+    def _check_broker(self, name: str) -> None:
+        if name != str(self._broker_id):
+            raise InvalidRequest(
+                f"unexpected broker id, expected {self._broker_id} or nothing, received {name!r}"
+            )
+
+
+def _usable(keys: Definition, stored: Mapping[str, str], whose: str) -> dict[str, str]:
+    """What of the stored overrides this version understands."""
+    usable = {}
+    for name, text in stored.items():
+        try:
+            keys.key(name).parse(text)
+        except InvalidConfig as error:
+            logger.warning("an override of %s is ignored: %s", whose, error.message)
+        else:
+            usable[name] = text
+    return usable
+
+
+def _is_deletion_unclear(stored: Mapping[str, str], usable: Mapping[str, str]) -> bool:
+    return not DECIDE_ON_DELETION.isdisjoint(stored.keys() - usable.keys())
+
+
+def _broker_overrides(keys: Definition, stored: Mapping[str, str] | None, entity: str) -> dict[str, str]:
+    if stored is None:
+        return dict(BROKER_KEEPS_EVERYTHING)
+    usable = _usable(keys, stored, f"broker {entity}")
+    return usable | BROKER_KEEPS_EVERYTHING if _is_deletion_unclear(stored, usable) else usable

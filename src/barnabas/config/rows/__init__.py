@@ -1,0 +1,42 @@
+"""The rows of every broker key, by theme.
+
+The names, types, defaults and checks are those of Apache Kafka 3.9 in ZooKeeper mode; where a
+default differs its row says so. `SECTIONS` is the order in which `docs/CONFIG.md` shows them.
+"""
+
+from __future__ import annotations
+
+from itertools import chain
+
+from barnabas.config.keys import Definition, Key
+from barnabas.config.rows import coordinators, logs, replication, security, server, sockets
+
+SECTIONS: tuple[tuple[str, tuple[Key, ...]], ...] = (
+    ("The broker", server.IDENTITY),
+    ("Listeners", sockets.LISTENERS),
+    ("Log directories", logs.DIRECTORIES),
+    ("Topics", server.TOPICS),
+    ("Sockets", sockets.SOCKETS),
+    ("Connections", sockets.CONNECTIONS),
+    ("Requests", server.REQUESTS),
+    ("Messages", logs.MESSAGES),
+    ("Segments", logs.SEGMENTS),
+    ("Retention", logs.RETENTION),
+    ("Flushing", logs.FLUSHING),
+    ("Compaction", logs.CLEANER),
+    ("Replication", replication.REPLICATION),
+    ("Leaders", replication.LEADERS),
+    ("Stopping", server.SHUTDOWN),
+    ("ZooKeeper", replication.ZOOKEEPER),
+    ("Groups", coordinators.GROUPS),
+    ("Committed offsets", coordinators.OFFSETS),
+    ("Transactions", coordinators.TRANSACTIONS),
+    ("Quotas", coordinators.QUOTAS),
+    ("Authorization", security.AUTHORIZATION),
+    ("TLS", security.TLS),
+    ("SASL", security.SASL),
+    ("Tokens and secrets", security.TOKENS),
+    ("Metrics", server.METRICS),
+)
+
+BROKER_KEYS = Definition(chain.from_iterable(rows for _, rows in SECTIONS))

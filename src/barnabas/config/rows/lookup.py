@@ -1,0 +1,39 @@
+"""From the name of a key, as somebody wrote it, to its row."""
+
+from __future__ import annotations
+
+import re
+
+from barnabas.config.keys import ConfigType, Key
+from barnabas.config.rows import BROKER_KEYS
+from barnabas.config.rows.refused import refusal
+from barnabas.core.errors import InvalidConfig
+
+_LISTENER_PREFIX = re.compile(r"listener\.name\.[^.]+\.(?P<rest>.+)")
+
+
+def broker_key(name: str) -> Key:
+    """The row of `name`, or INVALID_CONFIG with what was probably meant.
+
+    `listener.name.<listener>.<key>` and `listener.name.<listener>.<mechanism>.<key>` have the
+    row of `<key>`.
+    """
+    row = BROKER_KEYS.get(name)
+    if row is not None:
+        return row
+    reason = refusal(name)
+    if reason is not None:
+        raise InvalidConfig(f"configuration key {name!r} is not supported: {reason}")
+    prefixed = _LISTENER_PREFIX.fullmatch(name)
+    if prefixed is None:
+        return BROKER_KEYS.key(name)
+    rest = prefixed["rest"]
+    return BROKER_KEYS.get(rest) or BROKER_KEYS.key(rest.partition(".")[2] or rest)
+
+
+def is_secret(name: str) -> bool:
+    """Whether the value of `name` must not be shown; what is unknown is not shown either."""
+    try:
+        return broker_key(name).type is ConfigType.PASSWORD
+    except InvalidConfig:
+        return True

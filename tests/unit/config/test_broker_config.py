@@ -1,0 +1,349 @@
+"""What an operator may write, what it comes to, and what the broker says when it is wrong."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, get_type_hints
+
+import pytest
+
+import barnabas
+from barnabas.config import agreement
+from barnabas.config.agreement import without_effect
+from barnabas.config.broker_config import BrokerConfig
+from barnabas.config.keys import ConfigType, Key, Update
+from barnabas.config.log_config import COARSER_SYNONYMS, TOPIC_KEYS, broker_default, resolve
+from barnabas.config.render_docs import render
+from barnabas.config.rows import BROKER_KEYS
+from barnabas.config.rows.lookup import is_secret
+from barnabas.config.rows.refused import refusal
+from barnabas.config.rows.security import AUTHORIZATION, SASL, TLS, TOKENS
+from barnabas.config.rows.sockets import SECURITY_PROTOCOLS
+from barnabas.config.rows.words import NO_EFFECT
+from barnabas.core.errors import InvalidConfig
+from barnabas.node.network_settings import network_settings
+
+load = BrokerConfig.load
+
+PYTHON_TYPES = {
+    ConfigType.BOOLEAN: bool,
+    ConfigType.STRING: str,
+    ConfigType.INT: int,
+    ConfigType.SHORT: int,
+    ConfigType.LONG: int,
+    ConfigType.DOUBLE: float,
+    ConfigType.PASSWORD: str,
+}
+
+
+def list_free(value: object) -> object:
+    return tuple(value) if isinstance(value, list) else value
+
+
+@pytest.fixture
+def all_protocols(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As if the network could do TLS and SASL: the rules about listeners hold for those too."""
+    monkeypatch.setattr(agreement, "SERVED_SECURITY_PROTOCOLS", frozenset(SECURITY_PROTOCOLS))
+
+
+def complaint(**properties: str) -> str:
+    with pytest.raises(InvalidConfig) as caught:
+        load({name.replace("_", "."): text for name, text in properties.items()})
+    return caught.value.message
+
+
+def test_an_empty_configuration_is_a_broker_on_the_loopback() -> None:
+    config = load({})
+    assert [str(listener) for listener in config.listeners] == ["PLAINTEXT://127.0.0.1:9092"]
+    assert config.advertised_listeners == {}
+    assert config.zookeeper_connect is None
+    assert config.broker_id == -1
+
+
+@pytest.mark.parametrize("name", list(BROKER_KEYS))
+def test_every_default_is_valid_and_survives_being_written_and_read(name: str) -> None:
+    row = BROKER_KEYS[name]
+    assert row.doc.endswith(".")
+    if row.default is not None:
+        value = row.parse(row.render(row.default) or "")
+        assert (tuple(value) if isinstance(value, list) else value) == row.default
+
+
+def test_every_declared_attribute_is_a_key_of_that_type() -> None:
+    worked_out = {
+        "given", "values", "listeners", "advertised_listeners", "inter_broker_listener",
+        "control_plane_listener_name", "log_dirs", "max_connections_per_ip_overrides",
+    }  # fmt: skip
+    rows = {name.replace(".", "_"): row for name, row in BROKER_KEYS.items()}
+    hints = get_type_hints(BrokerConfig)
+    assert worked_out < hints.keys()
+    for attribute in hints.keys() - worked_out:
+        row = rows[attribute]
+        expected: Any = PYTHON_TYPES[row.type]
+        assert hints[attribute] == (expected if row.default is not None else expected | None), attribute
+
+
+def test_a_key_that_nothing_reads_says_so() -> None:
+    """Those of TLS, SASL and tokens aside: what would read them is refused as a whole."""
+    readers = [
+        path.read_text()
+        for path in Path(barnabas.__file__).parent.rglob("*.py")
+        if "config_keys" not in path.parts
+    ]
+    code = "\n".join(readers)
+    unserved = {row.name for row in (*TLS, *SASL, *TOKENS, *AUTHORIZATION)}
+    for name, row in BROKER_KEYS.items():
+        if name in unserved or name.startswith(("zookeeper.ssl.", "password.encoder.")):
+            continue
+        is_read = f'"{name}"' in code or f".{name.replace('.', '_')}" in code
+        assert is_read or row.doc.startswith(NO_EFFECT), name
+
+
+def test_socket_buffers_are_left_to_the_system_unless_a_size_is_given() -> None:
+    assert network_settings(load({})).send_buffer_bytes == -1
+    given = network_settings(load({"socket.send.buffer.bytes": "4096", "socket.receive.buffer.bytes": "-1"}))
+    assert (given.send_buffer_bytes, given.receive_buffer_bytes) == (4096, -1)
+
+
+@pytest.mark.parametrize(
+    ("key", "default"),
+    [
+        ("message.max.bytes", 1_048_588),
+        ("fetch.max.bytes", 57_671_680),
+        ("socket.request.max.bytes", 104_857_600),
+        ("connections.max.idle.ms", 600_000),
+        ("replica.lag.time.max.ms", 30_000),
+        ("zookeeper.session.timeout.ms", 18_000),
+        ("offsets.retention.minutes", 10_080),
+        ("transactional.id.expiration.ms", 604_800_000),
+        ("group.max.session.timeout.ms", 1_800_000),
+        ("broker.id.generation.enable", True),
+        ("log.cleaner.dedupe.buffer.size", 134_217_728),
+    ],
+)
+def test_defaults_are_those_of_kafka(key: str, default: object) -> None:
+    assert load({}).values[key] == default
+
+
+def test_the_finest_unit_of_a_time_wins() -> None:
+    assert load({}).log_retention_ms == 168 * 3_600_000
+    assert load({"log.retention.hours": "1"}).log_retention_ms == 3_600_000
+    assert load({"log.retention.hours": "1", "log.retention.minutes": "5"}).log_retention_ms == 300_000
+    assert load({"log.retention.minutes": "5", "log.retention.ms": "7"}).log_retention_ms == 7
+    assert load({"log.retention.hours": "-1"}).log_retention_ms == -1
+    assert resolve({}, load({"log.roll.hours": "2"}).values).segment_ms == 7_200_000
+    assert resolve({}, load({"log.roll.hours": "2", "log.roll.ms": "9"}).values).segment_ms == 9
+
+
+@pytest.mark.parametrize("name", [name for name, row in TOPIC_KEYS.items() if row.synonym])
+def test_a_topic_key_and_the_broker_key_behind_it_agree(name: str) -> None:
+    topic_row = TOPIC_KEYS[name]
+    assert topic_row.synonym is not None
+    broker_row = BROKER_KEYS[topic_row.synonym]
+    assert broker_row.type is topic_row.type
+    inherited = broker_default(topic_row, load({}).values)
+    assert list_free(inherited) == list_free(topic_row.default)
+    assert all(coarser in BROKER_KEYS for coarser, _ in COARSER_SYNONYMS.get(name, ()))
+
+
+def test_topics_inherit_from_the_broker() -> None:
+    config = load({"log.segment.bytes": "1000", "log.roll.hours": "3", "log.retention.minutes": "2"})
+    inherited = resolve({}, config.values)
+    assert inherited.segment_bytes == 1_000
+    assert inherited.segment_ms == 3 * 3_600_000
+    assert inherited.retention_ms == config.log_retention_ms == 120_000
+    assert resolve({}, load({"log.retention.hours": "-1"}).values).retention_ms == -1
+
+
+def test_an_unknown_key_is_refused_with_what_was_meant() -> None:
+    assert "did you mean log.segment.bytes" in complaint(log_segmnt_bytes="1")
+
+
+def test_a_bad_value_is_refused_with_what_is_allowed() -> None:
+    assert complaint(num_partitions="0") == "invalid value '0' for num.partitions: must be at least 1"
+    assert "true or false" in complaint(delete_topic_enable="yes")
+    assert "gzip" in complaint(compression_type="zip")
+    assert "[1, 9] or -1" in complaint(compression_gzip_level="0")
+
+
+@pytest.mark.parametrize(
+    ("key", "hint"),
+    [
+        ("process.roles", "KRaft"),
+        ("node.id", "broker.id"),
+        ("controller.quorum.voters", "zookeeper.connect"),
+        ("controller.quorum.election.timeout.ms", "KRaft"),
+        ("remote.log.storage.system.enable", "tiered"),
+        ("group.share.enable", "share"),
+        ("advertised.host.name", "advertised.listeners"),
+    ],
+)
+def test_a_key_that_cannot_be_honoured_is_refused_with_the_reason(key: str, hint: str) -> None:
+    with pytest.raises(InvalidConfig, match=hint):
+        load({key: "1"})
+
+
+def test_no_key_is_both_known_and_refused() -> None:
+    assert [name for name in BROKER_KEYS if refusal(name)] == []
+
+
+@pytest.mark.usefixtures("all_protocols")
+def test_listeners_take_ipv6_free_ports_and_every_interface() -> None:
+    config = load({"listeners": "PLAINTEXT://[::1]:0, ssl://:9093"})
+    assert [(at.name, at.security_protocol, at.host, at.port) for at in config.listeners] == [
+        ("PLAINTEXT", "PLAINTEXT", "::1", 0),
+        ("SSL", "SSL", "", 9093),
+    ]
+    assert str(config.listeners[0]) == "PLAINTEXT://[::1]:0"
+
+
+@pytest.mark.usefixtures("all_protocols")
+def test_a_listener_name_of_ones_own_has_the_protocol_of_the_map() -> None:
+    config = load(
+        {
+            "listeners": "INSIDE://:1,OUTSIDE://:2",
+            "listener.security.protocol.map": "INSIDE:PLAINTEXT,OUTSIDE:SASL_SSL",
+            "inter.broker.listener.name": "inside",
+            "advertised.listeners": "OUTSIDE://broker.example:2",
+        }
+    )
+    assert config.listeners[1].security_protocol == "SASL_SSL"
+    assert config.inter_broker_listener.name == "INSIDE"
+    assert config.advertised_listeners["OUTSIDE"].host == "broker.example"
+    assert "INSIDE" not in config.advertised_listeners
+
+
+@pytest.mark.parametrize(
+    ("properties", "hint"),
+    [
+        ({"listeners": "localhost:9092"}, "NAME://HOST:PORT"),
+        ({"listeners": "PLAINTEXT://::1:9092"}, "brackets"),
+        ({"listeners": "PLAINTEXT://:70000"}, "largest is 65535"),
+        ({"listeners": ""}, "names no listener"),
+        ({"listeners": "PLAINTEXT://:1,PLAINTEXT://:2"}, "used twice"),
+        ({"listeners": "PLAINTEXT://:1,SSL://:1"}, "same port"),
+        ({"listeners": "INSIDE://:1"}, "listener.security.protocol.map"),
+        ({"listener.security.protocol.map": "A:TLS"}, "not a security protocol"),
+        ({"listener.security.protocol.map": "A"}, "NAME:PROTOCOL"),
+        ({"listeners": "SSL://:1,SASL_SSL://:2"}, "inter.broker.listener.name"),
+        ({"inter.broker.listener.name": "SSL"}, "has only PLAINTEXT"),
+        (
+            {"inter.broker.listener.name": "PLAINTEXT", "security.inter.broker.protocol": "PLAINTEXT"},
+            "only one",
+        ),
+        ({"advertised.listeners": "SSL://a:1"}, "not among listeners"),
+        ({"advertised.listeners": "PLAINTEXT://0.0.0.0:1"}, "nobody can connect"),
+        ({"control.plane.listener.name": "PLAINTEXT"}, "both PLAINTEXT"),
+        ({"broker.id": "1001"}, "reserved.broker.max.id"),
+        ({"broker.id.generation.enable": "false"}, "broker.id must be given"),
+        ({"log.retention.ms": "0"}, "-1"),
+        ({"replica.fetch.wait.max.ms": "31000"}, "replica.socket.timeout.ms"),
+        ({"replica.lag.time.max.ms": "100"}, "ISR"),
+        ({"max.connections.per.ip": "0"}, "overrides"),
+        ({"max.connections.per.ip.overrides": "10.0.0.1"}, "HOST:COUNT"),
+        ({"log.cleaner.threads": "200"}, "dedupe"),
+        ({"queued.max.request.bytes": "1000"}, "socket.request.max.bytes"),
+        ({"connections.max.idle.ms": "50"}, "authentication.delay"),
+        ({"group.consumer.session.timeout.ms": "1000"}, "min"),
+        ({"listeners": "SASL_SSL://:1"}, None),
+        (
+            {"listeners": "SASL_SSL://:1", "sasl.enabled.mechanisms": "PLAIN"},
+            "sasl.enabled.mechanisms",
+        ),
+        ({"log.dirs": ","}, "no directory"),
+        ({"log.dirs": "a,a"}, "twice"),
+    ],
+)
+@pytest.mark.usefixtures("all_protocols")
+def test_settings_that_disagree_are_refused(properties: dict[str, str], hint: str | None) -> None:
+    if hint is None:
+        load(properties)
+        return
+    with pytest.raises(InvalidConfig) as caught:
+        load(properties)
+    assert hint in caught.value.message
+
+
+@pytest.mark.parametrize(
+    ("properties", "hint"),
+    [
+        ({"listeners": "SSL://:1"}, "asks for SSL, which this version does not have; it has PLAINTEXT"),
+        (
+            {"listeners": "OUTSIDE://:1", "listener.security.protocol.map": "OUTSIDE:SASL_SSL"},
+            "asks for SASL_SSL",
+        ),
+        ({"authorizer.class.name": "kafka.security.authorizer.AclAuthorizer"}, "everybody would be allowed"),
+        ({"super.users": "User:admin"}, "super.users is given, but this version has no authorizer"),
+        ({"ssl.client.auth": "required"}, "ssl.client.auth is given, but this version has no TLS"),
+        ({"ssl.keystore.location": "broker.p12"}, "no TLS"),
+        ({"listener.name.plaintext.ssl.keystore.location": "broker.p12"}, "no TLS"),
+        ({"sasl.enabled.mechanisms": "PLAIN"}, "no SASL"),
+        ({"listener.name.plaintext.scram-sha-256.sasl.jaas.config": "secret"}, "no SASL"),
+        ({"connections.max.reauth.ms": "1000"}, "no SASL"),
+        ({"delegation.token.secret.key": "secret"}, "no delegation tokens"),
+        ({"password.encoder.secret": "secret"}, "no encryption of settings"),
+        ({"zookeeper.ssl.keystore.location": "client.p12"}, "no TLS to ZooKeeper"),
+    ],
+)
+def test_a_promise_of_security_that_cannot_be_kept_is_refused(properties: dict[str, str], hint: str) -> None:
+    with pytest.raises(InvalidConfig) as caught:
+        load(properties)
+    assert hint in caught.value.message
+
+
+def test_log_directories_follow_the_users_data_home(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
+    assert load({}).log_dirs == (tmp_path / "barnabas",)
+    monkeypatch.delenv("XDG_DATA_HOME")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert load({}).log_dirs == (tmp_path / ".local/share/barnabas",)
+    assert load({"log.dir": "/a", "log.dirs": "/b, /c"}).log_dirs == (Path("/b"), Path("/c"))
+
+
+def test_internal_topics_fit_a_small_cluster_unless_told_otherwise() -> None:
+    key = "offsets.topic.replication.factor"
+    assert load({}).internal_replication_factor(key, live_brokers=1) == 1
+    assert load({}).internal_replication_factor(key, live_brokers=5) == 3
+    assert load({key: "3"}).internal_replication_factor(key, live_brokers=1) == 3
+    assert load({}).transaction_min_isr(replication_factor=1) == 1
+    assert load({}).transaction_min_isr(replication_factor=3) == 2
+
+
+@pytest.mark.parametrize("row", [*TLS, *SASL, *TOKENS, *AUTHORIZATION], ids=lambda row: row.name)
+def test_a_key_of_security_at_its_default_asks_for_nothing(row: Key) -> None:
+    text = row.render(row.default)
+    if text is not None:
+        load({row.name: text})
+    assert row.update is Update.READ_ONLY, "nothing would follow a change"
+
+
+def test_keys_without_effect_are_named_for_a_warning() -> None:
+    config = load({"num.io.threads": "3", "num.network.threads": "3", "num.partitions": "7"})
+    assert without_effect(config) == ["num.io.threads"], "one is at its default, one has an effect"
+
+
+@pytest.mark.usefixtures("all_protocols")
+def test_a_listener_may_have_its_own_settings() -> None:
+    config = load(
+        {
+            "listener.name.plaintext.max.connections": "7",
+            "listener.name.plaintext.scram-sha-256.sasl.jaas.config": "secret",
+        }
+    )
+    assert config.for_listener("PLAINTEXT", "max.connections") == 7
+    assert config.for_listener("SSL", "max.connections") == config.max_connections
+    assert config.for_listener("PLAINTEXT", "sasl.jaas.config", "SCRAM-SHA-256") == "secret"
+    assert is_secret("listener.name.plaintext.scram-sha-256.sasl.jaas.config")
+    assert "secret'" not in repr(config)
+
+
+def test_a_change_makes_a_new_configuration() -> None:
+    config = load({"num.partitions": "3"})
+    assert config.with_changes({"num.partitions": "4"}).num_partitions == 4
+    assert config.with_changes({"num.partitions": None}).num_partitions == 1
+    assert config.num_partitions == 3
+
+
+def test_the_committed_document_is_what_the_rows_render_to() -> None:
+    document = Path(__file__).parents[3] / "docs" / "CONFIG.md"
+    assert document.read_text(encoding="utf-8") == render()
