@@ -15,7 +15,7 @@ from pyspark.sql.pandas.functions import arrow_udf
 from pyspark.sql.pandas.types import to_arrow_type
 from pyspark.sql.types import BinaryType, StringType, StructField, StructType
 
-from barnabas.pipelines.spark.formats.decoding import Decoded
+from barnabas.pipelines.spark.formats.decoded import Decoded
 from barnabas.pipelines.spark.formats.registry import RegistryError
 
 ReadOne = Callable[[bytes], Mapping[str, Any] | None]

@@ -37,7 +37,7 @@ from pyspark.sql.types import (
 )
 
 from barnabas.pipelines.spark.formats.arrow import ReadOne, WriteOne, arrow_decoder, arrow_encoder
-from barnabas.pipelines.spark.formats.decoding import Decoded
+from barnabas.pipelines.spark.formats.decoded import Decoded
 from barnabas.pipelines.spark.formats.registry import frame, latest_schema, register, schema_by_id, unframe
 from barnabas.pipelines.spark.run import PipelineFailed, Run
 from barnabas.pipelines.spec.model import Part

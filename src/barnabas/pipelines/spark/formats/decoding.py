@@ -8,12 +8,15 @@ the others by an error in words. With tolerance `none` that error stops the pipe
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - the name that Spark's users know
 from pyspark.sql.types import StringType, StructField, StructType
 
+from barnabas.pipelines.spark.formats.avro import avro_decoder
+from barnabas.pipelines.spark.formats.decoded import Decoded
+from barnabas.pipelines.spark.formats.protobuf import protobuf_decoder
+from barnabas.pipelines.spark.notes import read_note, write_note
 from barnabas.pipelines.spark.run import PipelineFailed, Rows, Run, Unavailable
 from barnabas.pipelines.spark.transforms.columns import quoted
 from barnabas.pipelines.spec.model import Part, Tolerance
@@ -25,14 +28,6 @@ OBSERVATION = "decoded"
 PLACE = {"topic": "_topic", "partition": "_partition", "offset": "_offset", "timestamp": "_timestamp"}
 
 Samples = Callable[[int], list[bytes]]
-
-
-class Decoded(NamedTuple):
-    """A struct of the value's columns (None: the value is one column), and what went wrong, if anything."""
-
-    value: Column
-    error: Column
-    is_struct: bool = True
 
 
 def decode(records: DataFrame, part: Part, run: Run, samples: Samples) -> Rows:
@@ -79,28 +74,21 @@ def decoder(part: Part, run: Run, samples: Samples) -> Callable[[Column], Decode
     if kind == "csv":
         return lambda value: _text(value, struct_of(part["schema"]), part, "CSV")
     if kind == "avro":
-        from barnabas.pipelines.spark.formats.avro import avro_decoder  # noqa: PLC0415 - needs fastavro
-
         return avro_decoder(part, run)
-    from barnabas.pipelines.spark.formats.protobuf import protobuf_decoder  # noqa: PLC0415 - needs protobuf
-
     return protobuf_decoder(part, run)
 
 
 def inferred(part: Part, run: Run, samples: Samples) -> StructType:
     """The schema of sampled JSON records; remembered, so that a restart sees the same columns."""
     place = run.checkpoint("schema")
-    try:
-        (row,) = run.spark.read.text(place, wholetext=True).collect()
-        return struct_of(row[0])
-    except Exception as error:
-        if "PATH_NOT_FOUND" not in str(error):
-            raise
+    known = read_note(run, place)
+    if known is not None:
+        return struct_of(known)
     values = [value.decode("utf-8", "replace") for value in samples(part["samples"])]
     found = run.spark.read.json(run.spark.sparkContext.parallelize(values, 1), mode="DROPMALFORMED").schema
     if not found.fields:
         raise Unavailable("there are no JSON records yet to infer a schema from; give the source a 'schema'")
-    run.spark.range(1).select(F.lit(found.toDDL()).alias("ddl")).coalesce(1).write.text(place)
+    write_note(run, place, found.toDDL())
     return found
 
 

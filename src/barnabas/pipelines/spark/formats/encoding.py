@@ -6,6 +6,8 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - the name that Spark's users know
 from pyspark.sql.types import BinaryType, DataType, StringType, StructType
 
+from barnabas.pipelines.spark.formats.avro import avro_encoder
+from barnabas.pipelines.spark.formats.protobuf import protobuf_encoder
 from barnabas.pipelines.spark.run import PipelineFailed, Run
 from barnabas.pipelines.spark.transforms.columns import WHOLE, payload, quoted
 from barnabas.pipelines.spark.transforms.single_message import HEADERS
@@ -77,11 +79,7 @@ def _value(rows: DataFrame, part: Part, run: Run) -> Column:
     if kind == "csv":
         return F.to_csv(struct, part.get("format_options", {})).cast("binary")
     if kind == "avro":
-        from barnabas.pipelines.spark.formats.avro import avro_encoder  # noqa: PLC0415 - needs fastavro
-
         return avro_encoder(part, run)(struct, columns)
-    from barnabas.pipelines.spark.formats.protobuf import protobuf_encoder  # noqa: PLC0415 - needs protobuf
-
     return protobuf_encoder(part, run)(struct, columns)
 
 
