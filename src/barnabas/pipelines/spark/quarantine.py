@@ -31,7 +31,7 @@ from barnabas.pipelines.spark.notes import read_note, write_note
 from barnabas.pipelines.spark.reasons import reason_of
 from barnabas.pipelines.spark.run import Run
 from barnabas.pipelines.spark.sinks.records import write_letters
-from barnabas.pipelines.spec.catalogue import CATALOGUE, implementation
+from barnabas.pipelines.spark.sources.topic import read
 from barnabas.pipelines.spec.model import Part, Tolerance
 
 if TYPE_CHECKING:
@@ -102,7 +102,7 @@ def _write_letters(run: Run, found: Mapping[str, str]) -> None:
     given = {**run.spec.source.options, "starting_offsets": begin, "starting_timestamp": None}
     source = Part("topic", {**given, "ending_offsets": end})
     aside = replace(run, quarantine=found, is_main_source=False)
-    bad = implementation(CATALOGUE["source"]["topic"])(source, aside, streaming=False).bad
+    bad = read(source, aside, streaming=False).bad
     assert bad is not None, "there is a dead-letter topic"
     about = json.loads(read_note(run, f"{run.checkpoint()}/metadata") or "{}")
     bad = bad.where(_place_of_row().isin(*found))
@@ -176,9 +176,8 @@ class _Probe:
         begin, end = _bounds(ranges)
         given = {**run.spec.source.options, "starting_offsets": begin, "starting_timestamp": None}
         source = Part("topic", {**given, "ending_offsets": end})
-        plugin = CATALOGUE["source"]["topic"]
         try:
-            rows = implementation(plugin)(source, run, streaming=False).good
+            rows = read(source, run, streaming=False).good
             if not ranges:
                 rows = rows.where(F.lit(False))
             self._transform(rows).write.format("noop").mode("overwrite").save()

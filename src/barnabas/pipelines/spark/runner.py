@@ -36,8 +36,10 @@ from barnabas.pipelines.spark.quarantine import (
 from barnabas.pipelines.spark.reasons import reason_of
 from barnabas.pipelines.spark.run import PipelineFailed, PipelineInvalid, Rows, Run, Unavailable
 from barnabas.pipelines.spark.sinks.records import stream_letters
+from barnabas.pipelines.spark.sinks.writers import WRITERS
+from barnabas.pipelines.spark.sources.readers import READERS
 from barnabas.pipelines.spark.starts import with_start
-from barnabas.pipelines.spec.catalogue import CATALOGUE, implementation
+from barnabas.pipelines.spark.transforms.functions import TRANSFORMERS
 from barnabas.pipelines.spec.model import PipelineSpec, Tolerance
 from barnabas.pipelines.spec.secrets import UnresolvedSecret
 from pyspark_barnabas import DefaultSource
@@ -233,7 +235,7 @@ def _start(run: Run, functions: Sequence[Function]) -> list[StreamingQuery]:
     if bad is not None and has_letters_apart(run):
         bad = without_quarantined(bad, run)
     letters = None if bad is None else dead_letters(bad, run)
-    writing = implementation(CATALOGUE["sink"][spec.sink.type])(rows, letters, spec.sink, run)
+    writing = WRITERS[spec.sink.type](rows, letters, spec.sink, run)
     queries = [_begin(writing.writer.outputMode(spec.output_mode), run, spec.name, "checkpoint")]
     if letters is not None and not writing.took_letters:
         queries.append(_begin(stream_letters(letters, run), run, f"{spec.name} dead letters", "dead-letters"))
@@ -243,7 +245,7 @@ def _start(run: Run, functions: Sequence[Function]) -> list[StreamingQuery]:
 def build(run: Run, functions: Sequence[Function], *, streaming: bool) -> tuple[Rows, DataFrame]:
     """What the source gives, and the rows as the sink gets them."""
     source = run.spec.source
-    read: Rows = implementation(CATALOGUE["source"][source.type])(source, run, streaming=streaming)
+    read = READERS[source.type](source, run, streaming=streaming)
     return read, _transformed(read.good, run, functions)
 
 
@@ -257,7 +259,7 @@ def _transformed(rows: DataFrame, run: Run, functions: Sequence[Function]) -> Da
 def apply_transforms(rows: DataFrame, run: Run) -> DataFrame:
     for at, part in enumerate(run.spec.transforms):
         try:
-            rows = implementation(CATALOGUE["transform"][part.type])(rows, part, run)
+            rows = TRANSFORMERS[part.type](rows, part, run)
         except AnalysisException as error:
             path = ("transforms", at)
             raise PipelineFailed(f"transforms.{at}: {reason_of(error, run.spec)}", path) from None

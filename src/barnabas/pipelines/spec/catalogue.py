@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import importlib
-from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator, Mapping
 
 from barnabas.pipelines.spec.options import Plugin
 from barnabas.pipelines.spec.sink_options import SINKS
@@ -21,10 +19,3 @@ CATALOGUE: Mapping[str, Mapping[str, Plugin]] = {
 def plugins() -> Iterator[Plugin]:
     for by_name in CATALOGUE.values():
         yield from by_name.values()
-
-
-def implementation(plugin: Plugin) -> Callable[..., Any]:
-    """The function behind a plugin; importing it needs Spark."""
-    module, _, function = plugin.implementation.partition(":")
-    found: Callable[..., Any] = getattr(importlib.import_module(module), function)
-    return found

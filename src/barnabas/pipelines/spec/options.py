@@ -84,8 +84,6 @@ class Plugin:
     name: str
     doc: str
     options: tuple[Option, ...]
-    implementation: str
-    """`module:function`, imported only when a pipeline runs: that module needs Spark."""
     primary: str | None = None
     """The option that a shorthand sets: `- sql: SELECT …` is `- {type: sql, query: SELECT …}`."""
     connect_class: str = ""

@@ -27,7 +27,7 @@ TOPIC = Plugin(
         Option("kafka", Kind.MAP, None, "Client settings, handed on as `kafka.<name>`."),
         *ENCODE,
     ),
-    "barnabas.pipelines.spark.sinks.topic:write", primary="topic", connect_class="TopicSink", check=format_complaints,
+    primary="topic", connect_class="TopicSink", check=format_complaints,
 )  # fmt: skip
 
 FILES = Plugin(
@@ -40,7 +40,7 @@ FILES = Plugin(
         Option("compression", Kind.TEXT, None, "Codec of the files."),
         Option("format_options", Kind.MAP, None, "Further options of Spark's file sink."),
     ),
-    "barnabas.pipelines.spark.sinks.files:write", primary="path", connect_class="FilesSink",
+    primary="path", connect_class="FilesSink",
 )  # fmt: skip
 
 JDBC = Plugin(
@@ -57,14 +57,14 @@ JDBC = Plugin(
         Option("key", Kind.LIST, None, "Columns of the primary key.", aliases=("pk.fields",)),
         Option("create", Kind.BOOLEAN, True, "Whether a table that is not there is created.", aliases=("auto.create",)),
     ),
-    "barnabas.pipelines.spark.sinks.jdbc:write", connect_class="JdbcSink", check=_jdbc_complaints,
+    connect_class="JdbcSink", check=_jdbc_complaints,
 )  # fmt: skip
 
 CONSOLE = Plugin(
     "sink", "console", "Rows on the driver's terminal, for trials.", (
         Option("rows", Kind.INTEGER, 20, "Most rows shown of one micro-batch.", at_least=1),
     ),
-    "barnabas.pipelines.spark.sinks.console:write", primary="rows", connect_class="ConsoleSink",
+    primary="rows", connect_class="ConsoleSink",
 )  # fmt: skip
 
 SINKS = {plugin.name: plugin for plugin in (TOPIC, FILES, JDBC, CONSOLE)}

@@ -64,7 +64,7 @@ TOPIC = Plugin(
         Option("kafka", Kind.MAP, None, "Client settings, handed on as `kafka.<name>`."),
         *DECODE,
     ),
-    "barnabas.pipelines.spark.sources.topic:read", primary="topics", connect_class="TopicSource", check=_topic_complaints,
+    primary="topics", connect_class="TopicSource", check=_topic_complaints,
 )  # fmt: skip
 
 FILES = Plugin(
@@ -77,7 +77,7 @@ FILES = Plugin(
         Option("watermark", Kind.TEXT, None, "`<column> <delay>`: how late rows of this source may come.",
                check=watermark_complaint),
     ),
-    "barnabas.pipelines.spark.sources.files:read", primary="path", connect_class="FilesSource", check=_files_complaints,
+    primary="path", connect_class="FilesSource", check=_files_complaints,
 )  # fmt: skip
 
 JDBC = Plugin(
@@ -96,7 +96,7 @@ JDBC = Plugin(
         Option("watermark", Kind.TEXT, None, "`<column> <delay>`: how late rows of this source may come.",
                check=watermark_complaint),
     ),
-    "barnabas.pipelines.spark.sources.jdbc:read", connect_class="JdbcSource", check=_jdbc_complaints,
+    connect_class="JdbcSource", check=_jdbc_complaints,
 )  # fmt: skip
 
 RATE = Plugin(
@@ -105,7 +105,7 @@ RATE = Plugin(
         Option("watermark", Kind.TEXT, None, "`<column> <delay>`: how late rows of this source may come.",
                check=watermark_complaint),
     ),
-    "barnabas.pipelines.spark.sources.rate:read", primary="rows_per_second", connect_class="RateSource",
+    primary="rows_per_second", connect_class="RateSource",
 )  # fmt: skip
 
 SOURCES = {plugin.name: plugin for plugin in (TOPIC, FILES, JDBC, RATE)}

@@ -24,14 +24,11 @@ WHEN = (
     Option("predicate", Kind.TEXT, None, "SQL condition, or a named predicate: rows it does not hold for pass as they are."),
     Option("negate", Kind.BOOLEAN, False, "Turn the predicate round."),
 )  # fmt: skip
-_SMT = "barnabas.pipelines.spark.transforms.single_message:"
 
 
-def _smt(
-    name: str, doc: str, function: str, *options: Option, primary: str | None = None, targets: bool = True
-) -> Plugin:
+def _smt(name: str, doc: str, *options: Option, primary: str | None = None, targets: bool = True) -> Plugin:
     rows = (*options, *((TARGET,) if targets else ()), *WHEN)
-    return Plugin("transform", name, doc, rows, _SMT + function, primary, KAFKA_PACKAGE + name)
+    return Plugin("transform", name, doc, rows, primary, KAFKA_PACKAGE + name)
 
 
 def _text(name: str, doc: str, default: Value = None, *, alias: str = "") -> Option:
@@ -43,43 +40,43 @@ def _list(name: str, doc: str, default: Value = None) -> Option:
 
 
 SINGLE_MESSAGE = (
-    _smt("InsertField", "Adds columns from the record's place, or a constant.", "insert_field",
+    _smt("InsertField", "Adds columns from the record's place, or a constant.",
          _text("static_field", "Column of the constant."), _text("static_value", "The constant."),
          _text("topic_field", "Column of the topic's name."), _text("partition_field", "Column of the partition."),
          _text("offset_field", "Column of the offset."), _text("timestamp_field", "Column of the record's time.")),
-    _smt("ReplaceField", "Drops, keeps and renames columns.", "replace_field",
+    _smt("ReplaceField", "Drops, keeps and renames columns.",
          _list("exclude", "Columns to drop."), _list("include", "Columns to keep; all others go."),
          Option("renames", Kind.LIST, None, "`old:new` pairs.", check=pairs_complaint)),
-    _smt("MaskField", "Blanks columns, or puts a replacement.", "mask_field",
+    _smt("MaskField", "Blanks columns, or puts a replacement.",
          _list("fields", "Columns to mask.", REQUIRED), _text("replacement", "What stands there instead."),
          primary="fields"),
-    _smt("ValueToKey", "Makes the key from columns of the value.", "value_to_key",
+    _smt("ValueToKey", "Makes the key from columns of the value.",
          _list("fields", "Columns of the key.", REQUIRED), primary="fields", targets=False),
-    _smt("ExtractField", "The value (or key) becomes one of its fields.", "extract_field",
+    _smt("ExtractField", "The value (or key) becomes one of its fields.",
          _text("field", "The field.", REQUIRED), primary="field"),
-    _smt("Cast", "Changes the types of columns.", "cast",
+    _smt("Cast", "Changes the types of columns.",
          _list("spec", "`column:type` pairs; Connect's or Spark's names of types.", REQUIRED), primary="spec"),
-    _smt("TimestampConverter", "Turns times into other forms.", "timestamp_converter",
+    _smt("TimestampConverter", "Turns times into other forms.",
          _text("field", "The column.", REQUIRED),
          Option("target_type", Kind.CHOICE, REQUIRED, "The form wanted.", aliases=("target.type",),
                 choices=("string", "unix", "Date", "Time", "Timestamp")),
          _text("format", "Pattern of text, e.g. yyyy-MM-dd HH:mm:ss."),
          Option("unix_precision", Kind.CHOICE, "milliseconds", "Unit of unix time.", aliases=("unix.precision",),
                 choices=("seconds", "milliseconds", "microseconds"))),
-    _smt("TimestampRouter", "Puts the record's time into the topic's name.", "timestamp_router",
+    _smt("TimestampRouter", "Puts the record's time into the topic's name.",
          _text("topic_format", "Pattern with ${topic} and ${timestamp}.", "${topic}-${timestamp}"),
          _text("timestamp_format", "Pattern of the time.", "yyyyMMdd"), targets=False),
-    _smt("RegexRouter", "Rewrites the topic's name.", "regex_router",
+    _smt("RegexRouter", "Rewrites the topic's name.",
          _text("regex", "Regular expression that the whole name must match.", REQUIRED),
          _text("replacement", "What the name becomes; $1 is the first group.", REQUIRED), targets=False),
-    _smt("HoistField", "Wraps the value (or key) in one field.", "hoist_field",
+    _smt("HoistField", "Wraps the value (or key) in one field.",
          _text("field", "Name of the field.", REQUIRED), primary="field"),
-    _smt("Flatten", "Nested fields become columns.", "flatten",
+    _smt("Flatten", "Nested fields become columns.",
          _text("delimiter", "Between the names.", "."), primary="delimiter"),
-    _smt("Filter", "Drops the records that the predicate holds for.", "drop", targets=False),
-    _smt("DropHeaders", "Removes headers.", "drop_headers", _list("headers", "Their names.", REQUIRED),
+    _smt("Filter", "Drops the records that the predicate holds for.", targets=False),
+    _smt("DropHeaders", "Removes headers.", _list("headers", "Their names.", REQUIRED),
          primary="headers", targets=False),
-    _smt("InsertHeader", "Adds a header.", "insert_header", _text("header", "Its name.", REQUIRED),
+    _smt("InsertHeader", "Adds a header.", _text("header", "Its name.", REQUIRED),
          _text("value_literal", "Its value.", REQUIRED), targets=False),
 )  # fmt: skip
 
@@ -109,11 +106,11 @@ def _function_complaints(options: Mapping[str, Value]) -> list[str]:
 
 SQL = Plugin("transform", "sql", "A query over the rows so far, which it calls `input`.", (
     Option("query", Kind.TEXT, REQUIRED, "SELECT … FROM input …"),
-), "barnabas.pipelines.spark.transforms.relational:sql", primary="query", check=_query_complaints)  # fmt: skip
+), primary="query", check=_query_complaints)  # fmt: skip
 
 FILTER = Plugin("transform", "filter", "Keeps the rows that a condition holds for.", (
     Option("where", Kind.TEXT, REQUIRED, "SQL condition."),
-), "barnabas.pipelines.spark.transforms.relational:keep", primary="where", check=_condition_complaints)  # fmt: skip
+), primary="where", check=_condition_complaints)  # fmt: skip
 
 WINDOW = Plugin("transform", "window", "Aggregates per window of event time and key.", (
     Option("time", Kind.TEXT, REQUIRED, "Column of event time."),
@@ -124,13 +121,13 @@ WINDOW = Plugin("transform", "window", "Aggregates per window of event time and 
     Option("aggregates", Kind.MAP, None, "`name: SQL aggregate`; else `count: count(*)`."),
     Option("emit", Kind.CHOICE, "final", "Windows once they are complete, or again whenever they change.",
            choices=("final", "updates")),
-), "barnabas.pipelines.spark.transforms.stateful:window", primary="size", check=_window_complaints)  # fmt: skip
+), primary="size", check=_window_complaints)  # fmt: skip
 
 DEDUPLICATE = Plugin("transform", "deduplicate", "Lets the first row of a key pass.", (
     Option("keys", Kind.LIST, REQUIRED, "Columns that tell rows apart."),
     Option("time", Kind.TEXT, None, "Column of event time; without it, keys are remembered for ever."),
     Option("watermark", Kind.DURATION, "10 minutes", "How long a key is remembered."),
-), "barnabas.pipelines.spark.transforms.stateful:deduplicate", primary="keys")  # fmt: skip
+), primary="keys")  # fmt: skip
 
 
 def _join_complaints(options: Mapping[str, Value]) -> list[str]:
@@ -151,12 +148,12 @@ JOIN = Plugin("transform", "join", "Joins another source: a stream, or a static 
     Option("time", Kind.TEXT, None, "Column of event time on both sides, for two streams."),
     Option("within", Kind.DURATION, "1 minute", "How far apart in time two rows may be."),
     Option("watermark", Kind.DURATION, "1 minute", "How late a row may come."),
-), "barnabas.pipelines.spark.transforms.stateful:join", check=_join_complaints)  # fmt: skip
+), check=_join_complaints)  # fmt: skip
 
 PYTHON = Plugin("transform", "python", "A function of yours from DataFrame to DataFrame.", (
     Option("function", Kind.TEXT, REQUIRED, "`module:function`."),
     Option("arguments", Kind.MAP, None, "Keyword arguments of text."),
-), "barnabas.pipelines.spark.transforms.relational:python", primary="function", check=_function_complaints)  # fmt: skip
+), primary="function", check=_function_complaints)  # fmt: skip
 
 TRANSFORMS = {
     plugin.name: plugin for plugin in (SQL, FILTER, WINDOW, DEDUPLICATE, JOIN, PYTHON, *SINGLE_MESSAGE)

@@ -8,8 +8,8 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - the name that Spark's users know
 
 from barnabas.pipelines.spark.run import PipelineFailed, Run
+from barnabas.pipelines.spark.sources.readers import READERS
 from barnabas.pipelines.spark.transforms.columns import quoted
-from barnabas.pipelines.spec.catalogue import CATALOGUE, implementation
 from barnabas.pipelines.spec.model import Part
 from barnabas.pipelines.spec.options import duration_ms
 from barnabas.pipelines.spec.reserved_words import RESERVED
@@ -55,9 +55,7 @@ def _late(rows: DataFrame, time: str, delay: str) -> DataFrame:
 def join(rows: DataFrame, part: Part, run: Run) -> DataFrame:
     source: Part = part["source"]
     streaming = not part["static"]
-    other = implementation(CATALOGUE["source"][source.type])(
-        source, replace(run, is_main_source=False), streaming=streaming
-    ).good
+    other = READERS[source.type](source, replace(run, is_main_source=False), streaming=streaming).good
     other = other.drop(*(name for name in RESERVED if name not in part["on"]))
     how = "left_outer" if part["how"] == "left" else str(part["how"])
     time = part.get("time")

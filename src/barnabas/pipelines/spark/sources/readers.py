@@ -1,0 +1,15 @@
+"""What reads each kind of source of the catalogue."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from barnabas.pipelines.spark.run import Rows
+from barnabas.pipelines.spark.sources import files, jdbc, rate, topic
+
+READERS: Mapping[str, Callable[..., Rows]] = {
+    "topic": topic.read,
+    "files": files.read,
+    "jdbc": jdbc.read,
+    "rate": rate.read,
+}
