@@ -20,7 +20,7 @@ from barnabas.pipelines.service.rest import Rest
 from barnabas.pipelines.service.server import LoopTimers
 from barnabas.pipelines.service.service import PipelineService
 from barnabas.pipelines.service.store import PipelineStore
-from barnabas.pipelines.service.supervisor import Supervisor
+from barnabas.pipelines.service.supervisor import Observer, Supervisor
 from barnabas.pipelines.spec.model import PipelineSpec
 from barnabas.testing.broker import run_broker
 
@@ -29,24 +29,22 @@ class ScriptedDrivers:
     """Every pipeline runs at once, and stops at once."""
 
     def __init__(self) -> None:
-        self.supervisor: Supervisor | None = None
         self.started: list[tuple[str, int, str | None]] = []
-        self.attempts: dict[str, int] = {}
+        self.running: dict[str, tuple[int, Observer]] = {}
         self.error: str | None = None
 
-    def start(self, spec: PipelineSpec, generation: int, attempt: int) -> None:
+    def start(self, spec: PipelineSpec, generation: int, attempt: int, observer: Observer) -> None:
         self.started.append((spec.name, generation, spec.source.get("starting_offsets")))
-        self.attempts[spec.name] = attempt
+        self.running[spec.name] = (attempt, observer)
         loop = asyncio.get_running_loop()
-        assert self.supervisor is not None
         if self.error is not None:
-            loop.call_soon(self.supervisor.on_ended, spec.name, attempt, self.error)
+            loop.call_soon(observer.on_ended, spec.name, attempt, self.error)
         else:
-            loop.call_soon(self.supervisor.on_running, spec.name, attempt)
+            loop.call_soon(observer.on_running, spec.name, attempt)
 
     def stop(self, name: str) -> None:
-        assert self.supervisor is not None
-        asyncio.get_running_loop().call_soon(self.supervisor.on_ended, name, self.attempts[name], None)
+        attempt, observer = self.running[name]
+        asyncio.get_running_loop().call_soon(observer.on_ended, name, attempt, None)
 
 
 class RunningService(threading.Thread):
@@ -74,7 +72,7 @@ class RunningService(threading.Thread):
         clock = SystemClock()
         cluster = ClusterClient([Address.parse(self.bootstrap)], clock=clock, randomness=random.Random(1))
         async with cluster:
-            supervisor = self.drivers.supervisor = Supervisor(self.drivers, LoopTimers(), clock)
+            supervisor = Supervisor(self.drivers, LoopTimers(), clock)
             service = PipelineService(
                 PipelineStore(cluster, self.worker_id),
                 supervisor,

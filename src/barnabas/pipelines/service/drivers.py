@@ -14,10 +14,10 @@ import logging
 import os
 import sys
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from barnabas.pipelines.progress import Progress
-from barnabas.pipelines.service.supervisor import Supervisor
+from barnabas.pipelines.service.supervisor import Observer
 from barnabas.pipelines.spec.model import PipelineSpec
 from barnabas.pipelines.spec.secrets import UnresolvedSecret, resolve
 
@@ -33,8 +33,6 @@ class DriverProcesses:
     """Implements `supervisor.Drivers`."""
 
     def __init__(self, bootstrap: str, state_location: str, master: str | None) -> None:
-        self.supervisor: Supervisor | None = None
-        """Set once it is made: the two know each other."""
         self._bootstrap = bootstrap
         self._state_location = state_location
         self._master = master
@@ -43,17 +41,17 @@ class DriverProcesses:
         self._tasks: set[asyncio.Task[None]] = set()
         self._is_closing = False
 
-    def start(self, spec: PipelineSpec, generation: int, attempt: int) -> None:
+    def start(self, spec: PipelineSpec, generation: int, attempt: int, observer: Observer) -> None:
         if self._is_closing:
             return
         master = spec.spark.master or self._master
         key = json.dumps([master, sorted(spec.spark.conf.items())])
         process = self._processes.get(key)
         if process is None or process.is_over:
-            process = self._processes[key] = _Process(self, {"master": master, "conf": dict(spec.spark.conf)})
+            process = self._processes[key] = _Process({"master": master, "conf": dict(spec.spark.conf)})
             self._watch(process, key)
         self._places[spec.name] = process
-        process.pipelines[spec.name] = attempt
+        process.pipelines[spec.name] = _Started(attempt, observer)
         process.order(
             do="start",
             spec=spec.to_document(),
@@ -92,37 +90,21 @@ class DriverProcesses:
             reason = f"the news of the driver could not be followed: {error}"
         if self._processes.get(key) is process:
             del self._processes[key]
-        assert self.supervisor is not None
-        for name, attempt in list(process.pipelines.items()):
-            self.supervisor.on_ended(name, attempt, reason, is_final=is_final)
+        for name, (attempt, observer) in list(process.pipelines.items()):
+            observer.on_ended(name, attempt, reason, is_final=is_final)
 
-    def news(self, process: _Process, event: Mapping[str, Any]) -> None:
-        assert self.supervisor is not None
-        kind = event["event"]
-        if kind == "unable":
-            process.unable = event["error"]
-        if kind in ("ready", "unable"):
-            return
-        name, attempt = event["name"], event["attempt"]
-        if kind == "running":
-            self.supervisor.on_running(name, attempt)
-        elif kind == "progress":
-            self.supervisor.on_progress(name, attempt, Progress.of_document(event["progress"]))
-        elif kind == "ended":
-            if process.pipelines.get(name) == attempt:
-                del process.pipelines[name]
-            self.supervisor.on_ended(name, attempt, event["error"], is_final=event.get("is_final", False))
-            if not process.pipelines:
-                process.end_input()
+
+class _Started(NamedTuple):
+    attempt: int
+    observer: Observer
 
 
 class _Process:
-    def __init__(self, owner: DriverProcesses, settings: Mapping[str, Any]) -> None:
-        self.pipelines: dict[str, int] = {}
+    def __init__(self, settings: Mapping[str, Any]) -> None:
+        self.pipelines: dict[str, _Started] = {}
         self.is_over = False
         self.unable: str | None = None
         """Why no driver can run here, whatever is tried."""
-        self._owner = owner
         self._settings = settings
         self._orders: asyncio.Queue[str | None] = asyncio.Queue()
         self._process: asyncio.subprocess.Process | None = None
@@ -134,6 +116,27 @@ class _Process:
         """No further orders: the driver stops what it runs and leaves."""
         self.is_over = True
         self._orders.put_nowait(None)
+
+    def heard(self, event: Mapping[str, Any]) -> None:
+        """An event of the driver. One of an attempt that another has replaced concerns nobody."""
+        kind = event["event"]
+        if kind == "unable":
+            self.unable = event["error"]
+        if kind in ("ready", "unable"):
+            return
+        name, attempt = event["name"], event["attempt"]
+        started = self.pipelines.get(name)
+        if started is None or started.attempt != attempt:
+            return
+        if kind == "running":
+            started.observer.on_running(name, attempt)
+        elif kind == "progress":
+            started.observer.on_progress(name, attempt, Progress.of_document(event["progress"]))
+        elif kind == "ended":
+            del self.pipelines[name]
+            started.observer.on_ended(name, attempt, event["error"], is_final=event.get("is_final", False))
+            if not self.pipelines:
+                self.end_input()
 
     async def quit(self) -> None:
         self.end_input()
@@ -185,7 +188,7 @@ class _Process:
     async def _listen(self, process: asyncio.subprocess.Process) -> None:
         assert process.stdout is not None
         while line := await process.stdout.readline():
-            self._owner.news(self, json.loads(line))
+            self.heard(json.loads(line))
 
     async def _errors(self, process: asyncio.subprocess.Process) -> str:
         """The driver's own log goes to ours; its last line helps to say why it died.

@@ -47,7 +47,7 @@ async def open_service(
     async with cluster:
         await cluster.refresh(())
         drivers = DriverProcesses(addresses, state_location, master)
-        supervisor = drivers.supervisor = Supervisor(drivers, LoopTimers(), clock)
+        supervisor = Supervisor(drivers, LoopTimers(), clock)
         service = PipelineService(
             PipelineStore(cluster, uuid.uuid4().hex), supervisor, Groups(cluster), state_location, worker_id
         )

@@ -109,7 +109,6 @@ class PipelineService:
         """When it was last heard of."""
         self._graves: dict[str, int] = {}
         self._burials: set[asyncio.Task[None]] = set()
-        supervisor.on_gone = self._gone
 
     async def open(self) -> None:
         """Take up everything that is stored, from whichever service ran it before."""
@@ -403,7 +402,7 @@ class PipelineService:
     def _put_down(self, name: str) -> None:
         self._problems.pop(name, None)
         if name in self.supervisor.pipelines:
-            self.supervisor.remove(name)
+            self.supervisor.remove(name, self._gone)
 
     def _stopped(self, name: str) -> Stored:
         self._check_in_charge()

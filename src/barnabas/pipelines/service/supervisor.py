@@ -66,11 +66,23 @@ class Timers(Protocol):
     def after(self, delay_ms: float, task: Callable[[], None]) -> Cancellable: ...
 
 
-class Drivers(Protocol):
-    """Starts and stops queries somewhere, and reports to the supervisor's `on_…` methods."""
+class Observer(Protocol):
+    """Whoever starts a pipeline is told how it fares."""
 
-    def start(self, spec: PipelineSpec, generation: int, attempt: int) -> None: ...
+    def on_running(self, name: str, attempt: int) -> None: ...
+    def on_progress(self, name: str, attempt: int, progress: Progress) -> None: ...
+    def on_ended(self, name: str, attempt: int, error: str | None, *, is_final: bool = False) -> None: ...
+
+
+class Drivers(Protocol):
+    """Starts and stops queries somewhere."""
+
+    def start(self, spec: PipelineSpec, generation: int, attempt: int, observer: Observer) -> None: ...
     def stop(self, name: str) -> None: ...
+
+
+OnGone = Callable[[PipelineSpec, int], None]
+"""Told of a pipeline that was removed, and of its generation, when it runs no more."""
 
 
 @dataclass(slots=True)
@@ -88,25 +100,17 @@ class Supervised:
     records_total: int = 0
     errors_total: int = 0
     since_ms: int = 0
-    removed: bool = False
+    removed: OnGone | None = None
+    """Of one that was removed, and still stops: who wants to hear of its end."""
     retry: Cancellable | None = field(default=None, repr=False)
 
 
 class Supervisor:
-    def __init__(
-        self,
-        drivers: Drivers,
-        timers: Timers,
-        clock: Clock,
-        on_change: Callable[[str], None] = lambda _: None,
-    ) -> None:
+    def __init__(self, drivers: Drivers, timers: Timers, clock: Clock) -> None:
         self.pipelines: dict[str, Supervised] = {}
         self._drivers = drivers
         self._timers = timers
         self._clock = clock
-        self._on_change = on_change
-        self.on_gone: Callable[[PipelineSpec, int], None] = lambda _, __: None
-        """Told of a pipeline that was removed, and of its generation, when it runs no more."""
         self._released: str | None = None
         """Why nothing is run here any more."""
 
@@ -137,9 +141,9 @@ class Supervisor:
             )
             self._act(known)
             return
-        if known.removed:
+        if known.removed is not None:
             # A new one of the same name, while the old one stops: what is told of it begins anew.
-            known.removed, known.progress = False, None
+            known.removed = known.progress = None
             known.failures = known.restarts = known.records_total = known.errors_total = 0
         changed = (known.spec, known.generation) != (spec, generation)
         known.spec, known.target, known.generation = spec, target, generation
@@ -155,9 +159,9 @@ class Supervisor:
         pipeline.failures, pipeline.last_error = 0, None
         self._begin_again(pipeline)
 
-    def remove(self, name: str) -> None:
+    def remove(self, name: str, on_gone: OnGone = lambda _, __: None) -> None:
         pipeline = self.pipelines[name]
-        pipeline.removed, pipeline.target = True, Target.STOPPED
+        pipeline.removed, pipeline.target = on_gone, Target.STOPPED
         self._act(pipeline)
         self._forget_if_gone(pipeline)
 
@@ -240,7 +244,7 @@ class Supervisor:
     def _start(self, pipeline: Supervised) -> None:
         pipeline.attempt += 1
         self._enter(pipeline, State.STARTING)
-        self._drivers.start(pipeline.spec, pipeline.generation, pipeline.attempt)
+        self._drivers.start(pipeline.spec, pipeline.generation, pipeline.attempt, self)
 
     def _stop(self, pipeline: Supervised) -> None:
         self._enter(pipeline, State.STOPPING)
@@ -259,16 +263,15 @@ class Supervisor:
             log.warning("%s is %s: %s", pipeline.spec.name, state.value, pipeline.last_error)
         else:
             log.info("%s is %s", pipeline.spec.name, state.value)
-        self._on_change(pipeline.spec.name)
 
     def _current(self, name: str, attempt: int) -> Supervised | None:
         pipeline = self.pipelines.get(name)
         return pipeline if pipeline is not None and pipeline.attempt == attempt else None
 
     def _forget_if_gone(self, pipeline: Supervised) -> None:
-        if pipeline.removed and pipeline.state not in _AT_WORK:
+        if pipeline.removed is not None and pipeline.state not in _AT_WORK:
             self.pipelines.pop(pipeline.spec.name, None)
-            self.on_gone(pipeline.spec, pipeline.generation)
+            pipeline.removed(pipeline.spec, pipeline.generation)
 
 
 def backoff_ms(restart: Restart, failures: int) -> int:

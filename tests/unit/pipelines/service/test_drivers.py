@@ -18,12 +18,11 @@ SPEC = load_document({"name": "p", "source": {"type": "rate"}, "sink": {"type": 
 
 
 async def last_words(*chunks: bytes) -> str:
-    owner = DriverProcesses("broker:1", "state", None)
     stderr = asyncio.StreamReader(limit=LINE_BYTES_MAX)
     for chunk in chunks:
         stderr.feed_data(chunk)
     stderr.feed_eof()
-    process = drivers._Process(owner, {})
+    process = drivers._Process({})
     return await process._errors(cast("Any", SimpleNamespace(stderr=stderr)))
 
 
@@ -40,7 +39,7 @@ async def test_a_driver_whose_news_makes_no_sense_has_failed(monkeypatch: Any) -
     monkeypatch.setattr(drivers._Process, "serve", serve)
     clock = ManualClock()
     processes = DriverProcesses("broker:1", "state", None)
-    supervisor = processes.supervisor = Supervisor(processes, ManualScheduler(clock), clock)
+    supervisor = Supervisor(processes, ManualScheduler(clock), clock)
     supervisor.put(SPEC, Target.RUNNING, 0)
     await asyncio.gather(*processes._tasks, return_exceptions=True)
     pipeline = supervisor.pipelines["p"]
@@ -52,7 +51,7 @@ async def served(monkeypatch: Any, serve: Any) -> Supervisor:
     monkeypatch.setattr(drivers._Process, "serve", serve)
     clock = ManualClock()
     processes = DriverProcesses("broker:1", "state", None)
-    supervisor = processes.supervisor = Supervisor(processes, ManualScheduler(clock), clock)
+    supervisor = Supervisor(processes, ManualScheduler(clock), clock)
     supervisor.put(SPEC, Target.RUNNING, 0)
     await asyncio.gather(*processes._tasks, return_exceptions=True)
     return supervisor
@@ -60,7 +59,7 @@ async def served(monkeypatch: Any, serve: Any) -> Supervisor:
 
 async def test_a_machine_without_spark_is_not_asked_again(monkeypatch: Any) -> None:
     async def serve(process: Any) -> str:
-        process._owner.news(process, {"event": "unable", "error": "running pipelines needs Spark"})
+        process.heard({"event": "unable", "error": "running pipelines needs Spark"})
         return str(process.unable)
 
     pipeline = (await served(monkeypatch, serve)).pipelines["p"]
@@ -70,7 +69,7 @@ async def test_a_machine_without_spark_is_not_asked_again(monkeypatch: Any) -> N
 async def test_a_failure_that_is_final_is_handed_on_as_such(monkeypatch: Any) -> None:
     async def serve(process: Any) -> str:
         told = {"event": "ended", "name": "p", "attempt": 1, "error": "no such column", "is_final": True}
-        process._owner.news(process, told)
+        process.heard(told)
         return "the driver process ended with code 0"
 
     pipeline = (await served(monkeypatch, serve)).pipelines["p"]

@@ -14,7 +14,7 @@ from barnabas.core.ids import TopicPartition
 from barnabas.core.scheduler import ManualScheduler
 from barnabas.pipelines.service.service import SILENCE_MS, PipelineService, ServiceError
 from barnabas.pipelines.service.store import Change, Claim, Stored, Target
-from barnabas.pipelines.service.supervisor import State, Supervisor
+from barnabas.pipelines.service.supervisor import Observer, State, Supervisor
 from barnabas.pipelines.spec.model import PipelineSpec
 
 CONFIG = {"connector.class": "RateSource", "topic": "numbers"}
@@ -69,7 +69,7 @@ class SlowStore:
 
 
 class NoDrivers:
-    def start(self, spec: PipelineSpec, generation: int, attempt: int) -> None: ...
+    def start(self, spec: PipelineSpec, generation: int, attempt: int, observer: Observer) -> None: ...
     def stop(self, name: str) -> None: ...
 
 

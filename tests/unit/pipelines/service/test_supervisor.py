@@ -10,7 +10,7 @@ from barnabas.core.scheduler import ManualScheduler
 from barnabas.pipelines.progress import Progress
 from barnabas.pipelines.service.metrics import render_metrics
 from barnabas.pipelines.service.store import Target
-from barnabas.pipelines.service.supervisor import State, Supervised, Supervisor, backoff_ms
+from barnabas.pipelines.service.supervisor import Observer, State, Supervised, Supervisor, backoff_ms
 from barnabas.pipelines.spec.model import PipelineSpec, Restart
 from barnabas.pipelines.spec.validation import load_document
 
@@ -37,7 +37,7 @@ class Script:
     def __init__(self) -> None:
         self.orders: list[str] = []
 
-    def start(self, spec: PipelineSpec, generation: int, attempt: int) -> None:
+    def start(self, spec: PipelineSpec, generation: int, attempt: int, observer: Observer) -> None:
         self.orders.append(f"start {spec.name} generation {generation} attempt {attempt}")
 
     def stop(self, name: str) -> None:
