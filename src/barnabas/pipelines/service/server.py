@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import random
 import signal
 import socket
@@ -18,13 +17,12 @@ from barnabas.client.cluster_client import ClusterClient
 from barnabas.client.groups import Groups
 from barnabas.core.clock import SystemClock
 from barnabas.core.scheduler import Cancellable
+from barnabas.core.sweeping import sweeping
 from barnabas.pipelines.service.drivers import DriverProcesses
 from barnabas.pipelines.service.rest import Rest
 from barnabas.pipelines.service.service import PipelineService
 from barnabas.pipelines.service.store import PipelineStore
 from barnabas.pipelines.service.supervisor import Supervisor
-
-log = logging.getLogger(__name__)
 
 BACKLOG = 128
 
@@ -33,7 +31,11 @@ class LoopTimers:
     """Timers of the running event loop."""
 
     def after(self, delay_ms: float, task: Callable[[], None]) -> Cancellable:
-        return asyncio.get_running_loop().call_later(delay_ms / 1_000, task)
+        def guarded() -> None:
+            with sweeping("a timer of the pipelines"):
+                task()
+
+        return asyncio.get_running_loop().call_later(delay_ms / 1_000, guarded)
 
 
 @asynccontextmanager
@@ -55,8 +57,6 @@ async def open_service(
         try:
             await service.open()
             tasks = [asyncio.create_task(service.follow()), asyncio.create_task(service.keep_office())]
-            for task in tasks:
-                task.add_done_callback(_say_why_it_ended)
             yield service, cluster.state.cluster_id or ""
         finally:
             await drivers.close()
@@ -65,11 +65,6 @@ async def open_service(
             await asyncio.gather(*tasks, return_exceptions=True)
             if tasks:
                 await service.close()
-
-
-def _say_why_it_ended(task: asyncio.Task[None]) -> None:
-    if not task.cancelled() and (error := task.exception()) is not None:
-        log.critical("other services are seen no longer: start this one again", exc_info=error)
 
 
 class AddressTaken(Exception):

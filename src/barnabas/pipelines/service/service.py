@@ -25,6 +25,7 @@ from barnabas.client.cluster_client import ClusterUnreachable
 from barnabas.core.clock import Clock, SystemClock
 from barnabas.core.errors import KafkaError
 from barnabas.core.ids import TopicPartition
+from barnabas.core.sweeping import sweeping
 from barnabas.pipelines.progress import partition_offsets
 from barnabas.pipelines.service.checkpoints import committed_offsets, last_generation, remove_generations
 from barnabas.pipelines.service.store import Change, Claim, Stored, Target
@@ -125,11 +126,12 @@ class PipelineService:
     async def follow(self) -> None:
         """Without end: take up what another service changed, and let go when it has claimed the pipelines."""
         async for change in self._store.follow():
-            if change.name:
-                async with self._turn:
-                    self._follow(change)
-            else:
-                await self._heard(change)
+            with sweeping("following the topic of pipelines", change.name):
+                if change.name:
+                    async with self._turn:
+                        self._follow(change)
+                else:
+                    await self._heard(change)
 
     async def close(self) -> None:
         """Everything here has ended: give the office back, if this service has it."""
@@ -141,10 +143,11 @@ class PipelineService:
         """Without end: say that this service is there, or look whether the one in office still is."""
         while True:
             await asyncio.sleep(BEAT_MS / 1_000)
-            try:
-                await self.tick()
-            except _AWAY as error:
-                log.warning("the topic of pipelines cannot be written: %s", error)
+            with sweeping("keeping the office"):
+                try:
+                    await self.tick()
+                except _AWAY as error:
+                    log.warning("the topic of pipelines cannot be written: %s", error)
 
     async def tick(self) -> None:
         if self._is_in_office:

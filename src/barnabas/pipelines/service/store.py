@@ -28,6 +28,7 @@ from barnabas.client.cluster_client import ClusterClient, ClusterUnreachable
 from barnabas.client.consumer import EARLIEST, LATEST, Consumer, list_offsets
 from barnabas.client.producer import OutgoingRecord, Producer
 from barnabas.core.errors import KafkaError, TopicAlreadyExists
+from barnabas.core.sweeping import complain
 from barnabas.records.record import Record
 
 log = logging.getLogger(__name__)
@@ -161,8 +162,11 @@ class PipelineStore:
             while True:
                 try:
                     changes = await _poll(consumer)
-                except (KafkaError, ClusterUnreachable, OSError) as error:
-                    log.warning("the topic of pipelines cannot be read: %s", error)
+                except Exception as error:  # noqa: BLE001 - whatever it is, others' claims must go on being seen
+                    if isinstance(error, (KafkaError, ClusterUnreachable, OSError)):
+                        log.warning("the topic of pipelines cannot be read: %s", error)
+                    else:
+                        complain("reading the topic of pipelines", "", error)
                     pause_ms = await self._cluster.pause(pause_ms)
                     yield Change("", is_gap=True)
                     continue

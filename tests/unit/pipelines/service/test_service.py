@@ -12,6 +12,7 @@ from barnabas.client.cluster_client import ClusterUnreachable
 from barnabas.core.clock import ManualClock
 from barnabas.core.ids import TopicPartition
 from barnabas.core.scheduler import ManualScheduler
+from barnabas.pipelines.service import service
 from barnabas.pipelines.service.service import SILENCE_MS, PipelineService, ServiceError
 from barnabas.pipelines.service.store import Change, Claim, Stored, Target
 from barnabas.pipelines.service.supervisor import Observer, State, Supervisor
@@ -259,3 +260,37 @@ async def test_an_office_that_cannot_be_taken_when_it_is_given_back_is_taken_lat
     await world.service.tick()
     await world.follow(*world.store.changes)
     assert await in_office(world)
+
+
+async def test_a_change_that_breaks_something_does_not_end_the_following(
+    world: World, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def put(*_: object) -> None:
+        raise RuntimeError("no room")
+
+    monkeypatch.setattr(world.supervisor, "put", put)
+    world.store.changes = [
+        Change("other", name="p", stored=Stored("p", {**CONFIG, "name": "p"})),
+        Change("other", claim=Claim("other", "worker:2")),
+    ]
+    await world.service.follow()
+    assert world.service.successor == "worker:2"
+    assert "no room" in caplog.text
+
+
+async def test_an_unexpected_failure_does_not_end_the_signs_of_life(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ticks = []
+
+    async def tick() -> None:
+        ticks.append("tick")
+        if len(ticks) > 1:
+            raise asyncio.CancelledError
+        raise RuntimeError("out of order")
+
+    monkeypatch.setattr(world.service, "tick", tick)
+    monkeypatch.setattr(service, "BEAT_MS", 1)
+    with pytest.raises(asyncio.CancelledError):
+        await asyncio.wait_for(world.service.keep_office(), 10)
+    assert len(ticks) == 2
