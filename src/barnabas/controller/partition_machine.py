@@ -213,6 +213,8 @@ class PartitionMachine:
         for partition, elected in written.done.items():
             self._elected(partition, states[partition], elected, selected[partition].recipients)
             outcomes[partition] = elected
+        if written.done:
+            logger.info("leaders of %d partitions are elected (%s)", len(written.done), election.value)
         return outcomes
 
     async def _unclean_topics(
@@ -276,6 +278,6 @@ class PartitionMachine:
                 "broker %d leads %s though it was not in sync: records may be lost", elected.leader, partition
             )
         if former.leader != NO_LEADER or elected.leader != former.leader:
-            logger.info("broker %d leads %s in epoch %d", elected.leader, partition, elected.leader_epoch)
+            logger.debug("broker %d leads %s in epoch %d", elected.leader, partition, elected.leader_epoch)
         self._context.leadership[partition] = elected
         self._batch.add_leader_and_isr(recipients, partition, elected, former_leader=former.leader)

@@ -62,6 +62,19 @@ async def test_the_preferred_replica_is_elected_when_asked_for(cluster: Cluster)
     assert cluster.brokers[3].roles[T0].leader == 2
 
 
+async def test_an_election_of_many_is_told_in_a_line(
+    cluster: Cluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    await cluster.create("t", {partition: [2, 3] for partition in range(5)})
+    await cluster.settle()
+    caplog.clear()
+    with caplog.at_level("INFO", "barnabas.controller.partition_machine"):
+        await cluster.kill(2)
+        await cluster.settle()
+    told = [each.message for each in caplog.records if each.name.endswith("partition_machine")]
+    assert told == ["leaders of 5 partitions are elected (offline)"]
+
+
 async def test_an_election_says_why_not(cluster: Cluster) -> None:
     await cluster.create("t", {0: [2, 3]})
     controller = cluster.active.controller

@@ -60,7 +60,7 @@ class IsrKeeper:
             return
         if partition.host.clock.monotonic_ms() < follower.refused_until_ms:
             return
-        logger.info("%s: broker %d joins the ISR", partition.topic_partition, follower.broker_id)
+        logger.debug("%s: broker %d joins the ISR", partition.topic_partition, follower.broker_id)
         self.expands.value += 1
         epoch = follower.broker_epoch
         joining = None if epoch == NO_BROKER_EPOCH else Joining(follower.broker_id, epoch)
