@@ -16,6 +16,7 @@ from barnabas.cli.stdin_lines import LineTooLong, read_lines
 from barnabas.client.channel import Address
 from barnabas.client.cluster_client import ClusterClient
 from barnabas.client.producer import OutgoingRecord, Producer
+from barnabas.core.errors import InvalidPartitions
 from barnabas.records.compression import Codec
 from barnabas.records.record import Header
 
@@ -72,11 +73,20 @@ def produce(
                 sent += await producer.send(topic, records)
         except LineTooLong as error:
             raise Failure(f"standard input, after line {first - 1}: {error}") from None
+        if not sent:
+            await _check_target(cluster, topic, partition)
         return sent
 
     sent = run(bootstrap, action)
     if not quiet:
         click.echo(f"wrote {sent} record{'' if sent == 1 else 's'} to {topic}", err=True)
+
+
+async def _check_target(cluster: ClusterClient, topic: str, partition: int | None) -> None:
+    """No record has shown yet whether the place is there."""
+    count = len((await cluster.topic(topic)).partitions)
+    if partition is not None and partition >= count:
+        raise InvalidPartitions(f"{topic} has partitions 0 to {count - 1}, not {partition}")
 
 
 def _parse(parse: Callable[[bytes], OutgoingRecord], line: bytes, number: int) -> OutgoingRecord:

@@ -160,6 +160,15 @@ def test_consume_follows_until_it_is_interrupted(barnabas: Barnabas, topic: str)
     assert (reader.returncode, stdout, stderr) == (130, b"", b"")
 
 
+def test_a_place_that_is_not_there_is_told_though_nothing_is_written(barnabas: Barnabas, topic: str) -> None:
+    for lines in (b"", b"one\n"):
+        told = barnabas("produce", topic, "--partition", "99", stdin=lines, code=1)
+        assert told == f"barnabas: {topic} has partitions 0 to 0, not 99 (INVALID_PARTITIONS)\n"
+    told = barnabas("produce", "nosuchtopic", "--partition", "99", code=4)
+    assert told == "barnabas: there is no topic nosuchtopic\n"
+    barnabas("produce", topic, "--partition", "0")
+
+
 def test_produce_sends_lines_as_they_are_typed(barnabas: Barnabas, topic: str) -> None:
     with barnabas.start("produce", topic) as writer:
         assert writer.stdin is not None
