@@ -117,14 +117,19 @@ def run(
     ending = _Ending(stages)
     addresses = ",".join(map(str, bootstrap))
     with _told(spec, located), ending:
-        from barnabas.pipelines.spark.reach import check_files, check_topics  # noqa: PLC0415 - a plain install stops before
+        from barnabas.pipelines.spark.reach import (  # noqa: PLC0415 - a plain install stops before
+            check_files,
+            check_topics,
+            needs_broker,
+        )
         from barnabas.pipelines.spark.run import Run  # noqa: PLC0415
         from barnabas.pipelines.spark.session import open_session, session_defaults  # noqa: PLC0415
         from barnabas.pipelines.spec.secrets import resolve  # noqa: PLC0415
 
         check_files(spec, session_defaults(resolve(master or spec.spark.master))["spark.master"])
-        stages.enter(f"asking the broker at {addresses}")
-        check_topics(spec, addresses)
+        if needs_broker(spec):
+            stages.enter(f"asking the broker at {addresses}")
+            check_topics(spec, addresses)
         stages.enter("starting Spark, which takes some seconds")
         session = open_session(resolve(master or spec.spark.master), resolve(spec.spark.conf), name=spec.name)
         ending.listen()  # Spark's own handler would tear the link to its JVM

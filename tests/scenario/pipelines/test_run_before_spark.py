@@ -14,6 +14,8 @@ from barnabas.client.admin import Admin
 from barnabas.client.channel import Address
 from barnabas.client.cluster_client import ClusterClient
 from barnabas.core.clock import SystemClock
+from barnabas.pipelines.spark import session
+from barnabas.pipelines.spark.session import SparkMissing
 from tests.support.ports import free_port
 
 pytest.importorskip("yaml", reason="PyYAML is not installed")
@@ -96,3 +98,14 @@ def test_a_source_whose_file_is_not_there(spec: Path) -> None:
     assert ended.output.splitlines()[-1] == (
         f"barnabas: {spec}:2: source.path: there is no file or directory '{missing}'"
     )
+
+
+def test_no_broker_is_asked_where_none_is_needed(spec: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_spark(*_: object, **__: object) -> None:
+        raise SparkMissing("no Spark today")
+
+    monkeypatch.setattr(session, "open_session", no_spark)
+    spec.write_text("name: copy\nsource: {type: rate}\nsink: {type: console}\n")
+    ended = CliRunner().invoke(cli, ["pipeline", "run", str(spec), "--state", str(spec.parent / "state")])
+    assert "starting Spark" in ended.output
+    assert "asking the broker" not in ended.output

@@ -51,6 +51,10 @@ class _Need(NamedTuple):
     topics: tuple[str, ...]
 
 
+def needs_broker(spec: PipelineSpec) -> bool:
+    return any(True for _ in _needs(spec, ""))
+
+
 def check_topics(spec: PipelineSpec, bootstrap: str) -> None:
     """Raises BrokerMissing or TopicMissing."""
     by_cluster: dict[tuple[str, bool], list[_Need]] = {}
