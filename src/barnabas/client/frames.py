@@ -8,9 +8,8 @@ receiver says that it is done with it: to touch fresh pages costs as much as to 
 
 from __future__ import annotations
 
-import asyncio
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 SIZE = struct.Struct(">i")
 SCRATCH_BYTES = 64 * 1024
@@ -18,80 +17,71 @@ FRAME_BYTES_MAX = 512 * 1024 * 1024
 """An answer that claims to be larger is not one."""
 SPARE_BYTES_MAX = 16 * 1024 * 1024
 
+Allocate = Callable[[int], memoryview]
 
-class FrameProtocol(asyncio.BufferedProtocol):
-    """Calls `on_frame` with the body of each frame and `on_closed` at the end, or when there is no
-    way to go on. `on_frame` says whether the memory may be used again, so that nothing of it is held."""
 
-    def __init__(
-        self, on_frame: Callable[[memoryview], bool], on_closed: Callable[[BaseException | None], None]
-    ) -> None:
-        self._on_frame = on_frame
-        self._on_closed = on_closed
+def zeroed(size: int) -> memoryview:
+    return memoryview(bytearray(size))
+
+
+class BrokenStream(Exception):
+    """What came are not the answers to what was asked: the connection is useless, and this says why."""
+
+
+class FrameBuffer:
+    """Receive into `get_buffer()`, then take the frames that `received` finds whole."""
+
+    def __init__(self, allocate: Allocate = zeroed) -> None:
+        self._allocate = allocate
         self._scratch = memoryview(bytearray(SCRATCH_BYTES))
         self._filled = 0
         self._body: memoryview | None = None
         self._body_filled = 0
         self._spare: memoryview | None = None
-        self._writable = asyncio.Event()
-        self._writable.set()
-        self.closed = asyncio.Event()
 
-    async def writable(self) -> None:
-        """Wait until the peer has taken enough of what was written."""
-        await self._writable.wait()
-
-    def pause_writing(self) -> None:
-        self._writable.clear()
-
-    def resume_writing(self) -> None:
-        self._writable.set()
-
-    def connection_lost(self, exc: BaseException | None) -> None:
-        self._writable.set()
-        self.closed.set()
-        self._on_closed(exc)
-
-    def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002 - the interface's name
+    def get_buffer(self) -> memoryview:
         if self._body is not None:
             return self._body[self._body_filled :]
         return self._scratch[self._filled :]
 
-    def buffer_updated(self, nbytes: int) -> None:
+    def received(self, size: int) -> Sequence[memoryview]:
+        """The bodies of the frames that are whole now that `size` bytes more are in the buffer; BrokenStream
+        when there is no way to go on."""
         body = self._body
         if body is None:
-            self._filled += nbytes
-            self._take_frames()
-            return
-        self._body_filled += nbytes
-        if self._body_filled == len(body):
-            self._body = None
-            if self._on_frame(body) and len(body) <= SPARE_BYTES_MAX:
-                self._keep(body)
+            self._filled += size
+            return self._small_frames()
+        self._body_filled += size
+        if self._body_filled < len(body):
+            return ()
+        self._body = None
+        return (body,)
 
-    def _take_frames(self) -> None:
+    def reuse(self, body: memoryview) -> None:
+        """Nobody will hold anything of this frame when more is received. The larger of two buffers serves
+        more frames."""
+        whole = memoryview(body.obj)
+        if len(body) <= SPARE_BYTES_MAX and (self._spare is None or len(self._spare) < len(whole)):
+            self._spare = whole
+
+    def _small_frames(self) -> list[memoryview]:
         scratch, filled, position = self._scratch, self._filled, 0
         self._filled = 0
+        frames: list[memoryview] = []
         while filled - position >= SIZE.size:
             (size,) = SIZE.unpack_from(scratch, position)
             position += SIZE.size
             if not 0 <= size <= FRAME_BYTES_MAX:
-                self._on_closed(ValueError(f"it sent a frame of {size} bytes"))
-                return
+                raise BrokenStream(f"it sent a frame of {size} bytes")
             if position + size > filled:
                 self._begin_body(size, scratch[position:filled])
-                return
-            self._on_frame(memoryview(bytearray(scratch[position : position + size])))
+                return frames
+            frames.append(memoryview(bytearray(scratch[position : position + size])))
             position += size
         rest = bytes(scratch[position:filled])
         scratch[: len(rest)] = rest
         self._filled = len(rest)
-
-    def _keep(self, body: memoryview) -> None:
-        """The larger of two buffers serves more frames."""
-        whole = memoryview(body.obj)
-        if self._spare is None or len(self._spare) < len(whole):
-            self._spare = whole
+        return frames
 
     def _begin_body(self, size: int, arrived: memoryview) -> None:
         spare = self._spare
@@ -99,6 +89,6 @@ class FrameProtocol(asyncio.BufferedProtocol):
             self._spare = None
             self._body = spare[:size]
         else:
-            self._body = memoryview(bytearray(size))
+            self._body = self._allocate(size)
         self._body[: len(arrived)] = arrived
         self._body_filled = len(arrived)

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
+from typing import Any
 
 from barnabas.cluster.isr_store import Joining
 from barnabas.core.errors import NotEnoughReplicas, NotEnoughReplicasAfterAppend, NotLeaderOrFollower
 from barnabas.core.ids import BrokerId
+from barnabas.protocol.messages.fetch import FetchRequest
 from tests.scenario.replication.support import ONE, ZERO, eventually, trio
 
 
@@ -123,13 +125,13 @@ async def test_an_idle_follower_sends_an_empty_fetch(tmp_path: Path) -> None:
         await asyncio.gather(*(cluster[1].produce(b"value", key=key) for key in keys))
         asked: list[int] = []
         link = cluster.links[2, 1][-1]
-        write = link._write
+        post = link.post
 
-        def count(request: object, version: int) -> int:
-            asked.append(sum(len(topic.partitions) for topic in request.topics))  # type: ignore[attr-defined]
-            return write(request, version)  # type: ignore[arg-type]
+        def count(request: FetchRequest, *arguments: Any, **named: Any) -> None:
+            asked.append(sum(len(topic.partitions) for topic in request.topics))
+            post(request, *arguments, **named)
 
-        link._write = count  # type: ignore[method-assign, assignment]
+        link.post = count  # type: ignore[method-assign, assignment]
         await eventually(lambda: len(asked) >= 6)
         assert asked[-3:] == [0, 0, 0]
 

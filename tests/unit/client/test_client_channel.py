@@ -11,7 +11,6 @@ import pytest
 from tests.support.scripted_broker import HANG_UP, SILENCE, Answer, ScriptedBroker, scripted_broker
 
 from barnabas.client.channel import Address, Channel
-from barnabas.client.frames import FRAME_BYTES_MAX, FrameProtocol
 from barnabas.core.errors import NetworkException, RequestTimedOut, UnsupportedVersion
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.messages.api_versions import ApiVersion, ApiVersionsResponse
@@ -273,68 +272,3 @@ async def test_a_request_that_was_answered_in_time_never_expires() -> None:
         await asyncio.sleep(0.02)  # longer than the request would have waited
         assert not channel.is_closed
         await channel.finish()
-
-
-def frames_of(
-    stream: bytes, cuts: list[int], *, reuse: bool = False
-) -> tuple[list[bytes], list[BaseException | None]]:
-    frames: list[bytes] = []
-    closed: list[BaseException | None] = []
-
-    def take(frame: memoryview) -> bool:
-        frames.append(bytes(frame))
-        return reuse
-
-    protocol = FrameProtocol(take, closed.append)
-    for start, end in zip([0, *cuts], [*cuts, len(stream)], strict=True):
-        piece = stream[start:end]
-        while piece:
-            buffer = protocol.get_buffer(-1)
-            taken = min(len(buffer), len(piece))
-            buffer[:taken] = piece[:taken]
-            protocol.buffer_updated(taken)
-            piece = piece[taken:]
-    return frames, closed
-
-
-async def test_frames_are_the_same_wherever_the_stream_is_cut() -> None:
-    bodies = [b"", b"a", b"bc" * 129, bytes(range(256)) * 2 + b"xyz", bytes(range(40))]
-    stream = b"".join(struct.pack(">i", len(body)) + body for body in bodies)
-    for first in range(len(stream)):
-        for second in range(first, len(stream), 97):
-            assert frames_of(stream, [first, second])[0] == bodies
-    assert frames_of(stream, list(range(1, len(stream))))[0] == bodies
-
-
-async def test_frames_that_share_their_memory_one_after_the_other_are_the_same() -> None:
-    bodies = [bytes([number]) * size for number, size in enumerate([100_000, 70_000, 200_000, 3, 150_000])]
-    stream = b"".join(struct.pack(">i", len(body)) + body for body in bodies)
-    for cuts in ([], [99_000, 100_010, 170_020], list(range(1_000, len(stream), 1_000))):
-        assert frames_of(stream, cuts, reuse=True)[0] == bodies
-
-
-async def test_memory_is_used_again_only_when_it_is_given_back() -> None:
-    for reuse in (True, False):
-        seen: list[memoryview] = []
-
-        def take(frame: memoryview, seen: list[memoryview] = seen, reuse: bool = reuse) -> bool:
-            seen.append(frame)
-            return reuse
-
-        protocol = FrameProtocol(take, lambda _: None)
-        for _ in range(2):
-            stream = struct.pack(">i", 100_000) + bytes(100_000)
-            while stream:
-                buffer = protocol.get_buffer(-1)
-                taken = min(len(buffer), len(stream))
-                buffer[:taken] = stream[:taken]
-                protocol.buffer_updated(taken)
-                stream = stream[taken:]
-        assert (seen[0].obj is seen[1].obj) is reuse
-
-
-@pytest.mark.parametrize("size", [-1, FRAME_BYTES_MAX + 1])
-async def test_a_frame_of_an_impossible_size_is_the_end(size: int) -> None:
-    frames, closed = frames_of(struct.pack(">i", size) + b"abc", [])
-    assert frames == []
-    assert [str(error) for error in closed] == [f"it sent a frame of {size} bytes"]

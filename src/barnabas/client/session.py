@@ -1,0 +1,151 @@
+"""One connection to one broker, without the connection: bytes out, bytes in, answers.
+
+A broker answers the requests of a connection in their order, so the open requests are a queue, and an
+answer whose correlation id is not the one at its head means that the two sides no longer agree. Versions
+are settled once, at the start; after that a request goes in the highest that both sides have.
+
+`channel` (asyncio) and `blocking` (a plain socket) are what moves the bytes.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator, Mapping
+from typing import Any, Generic, TypeVar
+
+from barnabas import __version__
+from barnabas.client.frames import SIZE, Allocate, BrokenStream, FrameBuffer, zeroed
+from barnabas.core.errors import NetworkException, UnsupportedVersion, error_for
+from barnabas.core.regions import FileRegion
+from barnabas.protocol.api_keys import ApiKey
+from barnabas.protocol.errors import MalformedMessage
+from barnabas.protocol.headers import encode_request, read_response_header
+from barnabas.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from barnabas.protocol.schema import Buffer, Message
+
+JOINED_BYTES_MAX = 64 * 1024
+"""Up to here one copy into one buffer is cheaper than handing the kernel a list."""
+API_VERSIONS_FIRST_TRIED = ApiVersionsRequest.__schema__.versions.last
+
+_CORRELATION_ID_MAX = 0x7FFF_FFFF
+
+
+class Pending:
+    """A request that waits for its answer; `Session.ask` fills it in."""
+
+    __slots__ = ("api_key", "correlation_id", "response_class", "version")
+
+    api_key: ApiKey
+    version: int
+    response_class: type[Message]
+    correlation_id: int
+
+    gives_memory_back = False
+    """Whether nothing of the answer's frame is held once the answer has been handled."""
+
+
+P = TypeVar("P", bound=Pending)
+
+
+class Session(Generic[P]):
+    def __init__(
+        self, peer: object, client_id: str | None, *, software: str = "barnabas", allocate: Allocate = zeroed
+    ) -> None:
+        self.api_versions: Mapping[int, tuple[int, int]] = {}
+        """Of each API key that the broker has, its lowest and highest version."""
+        self.pending: deque[P] = deque()
+        self.versions_request = ApiVersionsRequest(
+            client_software_name=software, client_software_version=__version__
+        )
+        self._peer = peer
+        self._client_id = client_id
+        self.frames = FrameBuffer(allocate)
+        """Where bytes are received into."""
+        self._correlation_id = 0
+
+    def version_for(self, request_class: type[Message], version_max: int | None = None) -> int:
+        """The highest version, up to `version_max`, that both sides have of a request."""
+        schema = request_class.__schema__
+        assert schema.api is not None, "only requests have versions of their own"
+        ours = schema.versions
+        lowest, highest = self.api_versions.get(schema.api, (0, -1))
+        version = min(highest, ours.last if version_max is None else min(ours.last, version_max))
+        if version < max(lowest, ours.first):
+            known = f"{lowest} to {highest}" if highest >= 0 else "none"
+            raise UnsupportedVersion(
+                f"{self._peer} has no version of {schema.api.camel_name} that fits: it has {known}"
+            )
+        return version
+
+    def ask(self, request: Message, response_class: type[Message], version: int, pending: P) -> list[Buffer]:
+        """What to write; the answer will come with `pending`."""
+        api_key = request.__schema__.api
+        assert api_key is not None, "only requests are sent"
+        pending.api_key = api_key
+        pending.version = version
+        pending.response_class = response_class
+        pending.correlation_id = self._correlation_id
+        parts = self.encode(request, version)
+        self.pending.append(pending)
+        return parts
+
+    def encode(self, request: Message, version: int) -> list[Buffer]:
+        """What to write for a request that has no answer."""
+        api_key = request.__schema__.api
+        assert api_key is not None, "only requests are sent"
+        correlation_id = self._correlation_id
+        self._correlation_id = (correlation_id + 1) & _CORRELATION_ID_MAX
+        parts = [
+            part.read() if isinstance(part, FileRegion) else part
+            for part in encode_request(api_key, version, correlation_id, self._client_id, request)
+        ]
+        size = sum(map(len, parts))
+        if size <= JOINED_BYTES_MAX:
+            return [b"".join((SIZE.pack(size), *parts))]
+        return [SIZE.pack(size), *parts]
+
+    def received(self, size: int) -> Iterator[tuple[P, Any]]:
+        """The answers that are whole now that `size` bytes more are in the buffer, in the order of their
+        requests. Take them all before receiving again, unless it raises BrokenStream."""
+        for frame in self.frames.received(size):
+            if not self.pending:
+                raise BrokenStream("it sent an answer that nobody asked for")
+            pending = self.pending[0]
+            try:
+                answer = _decode(pending, frame)
+            except MalformedMessage as error:
+                raise BrokenStream(
+                    f"its answer to {pending.api_key.camel_name} makes no sense: {error}"
+                ) from error
+            self.pending.popleft()
+            if pending.gives_memory_back:
+                self.frames.reuse(frame)
+            yield pending, answer
+
+    def settle_versions(self, asked: int, answer: ApiVersionsResponse) -> int | None:
+        """Take the answer to `versions_request`; the version in which to ask again, or None when all is
+        settled."""
+        if answer.error_code == UnsupportedVersion.code and asked:
+            offered = [row.max_version for row in answer.api_keys if row.api_key == ApiKey.API_VERSIONS]
+            return min(asked - 1, *offered) if offered else 0
+        if answer.error_code:
+            raise error_for(answer.error_code, f"{self._peer} does not say which versions it speaks")
+        self.api_versions = {row.api_key: (row.min_version, row.max_version) for row in answer.api_keys}
+        return None
+
+    def lost(self, reason: str) -> NetworkException:
+        return NetworkException(f"lost the connection to {self._peer}: {reason}")
+
+
+def _decode(pending: Pending, frame: memoryview) -> Message:
+    correlation_id, position = read_response_header(frame, pending.api_key, pending.version)
+    if correlation_id != pending.correlation_id:
+        raise MalformedMessage(f"answer {correlation_id} came in place of {pending.correlation_id}")
+    version = pending.version
+    if pending.api_key is ApiKey.API_VERSIONS:
+        # A broker that lacks our version of ApiVersions says so in version 0.
+        code = int.from_bytes(frame[position : position + 2], "big", signed=True)
+        if code == UnsupportedVersion.code:
+            version = 0
+    answer, _ = pending.response_class.decoder(version)(frame, position)
+    return answer
