@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 
 from barnabas.client.channel import Address, Channel
 from barnabas.config.broker_config import BrokerConfig
+from barnabas.core.files import Files
 from barnabas.node.broker import Broker
 from barnabas.protocol.messages.create_topics import (
     CreatableTopic,
@@ -44,7 +45,6 @@ from barnabas.protocol.messages.produce import (
 from barnabas.protocol.schema import Message
 from barnabas.records.batch import iterate_batches
 from barnabas.records.record import iterate_records
-from barnabas.storage.files import Files
 from barnabas.testing.files import PowerCutFiles
 from tests.support.wire import batch
 

@@ -72,7 +72,7 @@ def manifest(
     The running broker says where each partition starts and up to where its data is committed.
     """
     from barnabas.cli.session import run  # noqa: PLC0415
-    from barnabas.storage.files import RealFiles  # noqa: PLC0415
+    from barnabas.core.files import RealFiles  # noqa: PLC0415
     from barnabas.storage.manifest import MANIFEST, build_manifest  # noqa: PLC0415
     from barnabas.storage.names import parse_log_directory  # noqa: PLC0415
 

@@ -34,7 +34,7 @@ from barnabas.controller.local_partitions import LocalPartitions
 from barnabas.controller.topic_rules import METADATA_TOPIC
 from barnabas.core.errors import InvalidTopicException, TopicAlreadyExists
 from barnabas.core.ids import NO_LEADER, BrokerId, Randomness, TopicPartition, Uuid, check_topic_name
-from barnabas.storage.log import Log
+from barnabas.storage.log.log import Log
 
 logger = logging.getLogger(__name__)
 

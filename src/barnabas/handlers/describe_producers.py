@@ -19,7 +19,7 @@ from barnabas.protocol.messages.describe_producers import (
     ProducerState,
     TopicResponse,
 )
-from barnabas.storage.producer_state import ProducerEntry
+from barnabas.storage.producers.producer_state import ProducerEntry
 
 
 def handle_describe_producers(

@@ -59,7 +59,7 @@ from barnabas.records.validation import is_one_batch
 from barnabas.replication.leader.delayed_produce import PendingAck
 from barnabas.replication.partition import Partition
 from barnabas.replication.replica_manager import ReplicaManager
-from barnabas.storage.append import AppendInfo
+from barnabas.storage.log.append import AppendInfo
 
 logger = logging.getLogger(__name__)
 

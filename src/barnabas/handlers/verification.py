@@ -20,7 +20,7 @@ from barnabas.core.errors import KafkaError, NotLeaderOrFollower
 from barnabas.core.ids import TopicPartition
 from barnabas.records.batch import NO_SEQUENCE
 from barnabas.replication.replica_manager import ReplicaManager
-from barnabas.storage.producer_state import FirstWrite, VerificationGuard
+from barnabas.storage.producers.producer_state import FirstWrite, VerificationGuard
 
 
 class _Guarded(NamedTuple):

@@ -46,6 +46,7 @@ from barnabas.coordinator.transaction.making import make_transaction_coordinator
 from barnabas.coordinator.transaction.settings import TRANSACTION_VERSION_FEATURE
 from barnabas.core.clock import Clock, SystemClock
 from barnabas.core.errors import InvalidConfig
+from barnabas.core.files import Files, RealFiles
 from barnabas.core.ids import BrokerId, Randomness
 from barnabas.core.metrics import Metrics
 from barnabas.handlers.dispatcher import Dispatcher
@@ -78,11 +79,14 @@ from barnabas.purgatory.timer import Timer
 from barnabas.replication.leader.fetch_session import FetchSessions
 from barnabas.replication.leader.lease import Lease
 from barnabas.replication.replica_manager import ReplicaManager
-from barnabas.storage.directory_properties import MetaProperties, read_meta_properties, write_meta_properties
+from barnabas.storage.directory.directory_properties import (
+    MetaProperties,
+    read_meta_properties,
+    write_meta_properties,
+)
+from barnabas.storage.directory.foreign_content import foreign_content
 from barnabas.storage.environment import Environment, LogDirectory
-from barnabas.storage.files import Files, RealFiles
-from barnabas.storage.foreign_content import foreign_content
-from barnabas.storage.log import Log
+from barnabas.storage.log.log import Log
 from barnabas.storage.log_manager import LogManager
 
 logger = logging.getLogger(__name__)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from barnabas.core.errors import InconsistentClusterId, InvalidConfig
-from barnabas.storage.directory_properties import MetaProperties
+from barnabas.storage.directory.directory_properties import MetaProperties
 
 T = TypeVar("T")
 

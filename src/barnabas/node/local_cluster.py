@@ -34,7 +34,7 @@ from barnabas.node.child_process import Child, ChildEnded, Say
 from barnabas.node.supervisor import Member, Stopped, Supervisor
 from barnabas.node.zookeeper_member import ZooKeeperMember, locked
 from barnabas.node.zookeeper_server import CannotRunZooKeeper, ZooKeeperServer, beside
-from barnabas.storage.directory_properties import META_PROPERTIES
+from barnabas.storage.directory.directory_properties import META_PROPERTIES
 
 BROKER_COMMAND = (sys.executable, "-m", "barnabas", "start")
 READY_PREFIX = "barnabas ready"

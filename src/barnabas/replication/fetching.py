@@ -9,7 +9,7 @@ from barnabas.core.ids import ZERO_UUID, TopicPartition, Uuid
 from barnabas.core.regions import FileRegion
 
 if TYPE_CHECKING:
-    from barnabas.storage.transaction_index import AbortedTransaction
+    from barnabas.storage.segment.transaction_index import AbortedTransaction
 
 NO_EPOCH = -1
 NO_OFFSET = -1

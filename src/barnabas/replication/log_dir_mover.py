@@ -19,7 +19,7 @@ from barnabas.core.errors import KafkaError, KafkaStorageError, LogDirNotFound, 
 from barnabas.core.ids import TopicPartition
 from barnabas.core.regions import FileRegion
 from barnabas.replication.partition import Partition, begin_inside_batch
-from barnabas.storage.log import Log
+from barnabas.storage.log.log import Log
 from barnabas.storage.log_manager import LogManager
 
 logger = logging.getLogger(__name__)

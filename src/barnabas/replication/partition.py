@@ -23,9 +23,9 @@ from barnabas.core.errors import (
 )
 from barnabas.records.batch import iterate_whole_batches
 from barnabas.replication.partition_reading import ReadablePartition
-from barnabas.storage.append import AppendInfo
-from barnabas.storage.log import Log
-from barnabas.storage.producer_state import AppendOrigin
+from barnabas.storage.log.append import AppendInfo
+from barnabas.storage.log.log import Log
+from barnabas.storage.producers.producer_state import AppendOrigin
 
 DELETE_TO_HIGH_WATERMARK = -1
 """DeleteRecords with this offset means "everything that is committed"."""

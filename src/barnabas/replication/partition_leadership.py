@@ -19,7 +19,7 @@ from barnabas.replication.leader.lease import Lease
 from barnabas.replication.leader.remote_replica import NO_BROKER_EPOCH, RemoteReplica
 from barnabas.replication.settings import ReplicationSettings
 from barnabas.replication.topic_metrics import TopicMetrics
-from barnabas.storage.log import Log
+from barnabas.storage.log.log import Log
 
 if TYPE_CHECKING:
     from barnabas.replication.partition_replication import ReplicatedPartition

@@ -46,7 +46,7 @@ from barnabas.replication.replica_reading import ReadableReplicas
 from barnabas.replication.settings import ReplicationSettings
 from barnabas.replication.throttle import ReplicationThrottle
 from barnabas.storage.environment import LogDirectory
-from barnabas.storage.log import Log
+from barnabas.storage.log.log import Log
 from barnabas.storage.log_manager import LogManager
 
 logger = logging.getLogger(__name__)

@@ -11,8 +11,8 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Mapping, Sequence
 
+from barnabas.core.files import Files
 from barnabas.core.ids import TopicPartition
-from barnabas.storage.files import Files
 
 RECOVERY_POINTS = "recovery-point-offset-checkpoint"
 HIGH_WATERMARKS = "replication-offset-checkpoint"

@@ -10,13 +10,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from barnabas.core.errors import InvalidRecord, KafkaError
+from barnabas.core.files import DataFile, RealFiles
 from barnabas.records.batch import NO_SEQUENCE, RecordBatch
 from barnabas.records.record import CONTROL_KEY, Record, end_transaction_marker, iterate_records
-from barnabas.storage.batch_scan import GarbledLog, Header, find_batch, iterate_headers
 from barnabas.storage.checkpoints import CorruptCheckpoint, parse
-from barnabas.storage.directory_properties import META_PROPERTIES
-from barnabas.storage.files import DataFile, RealFiles
-from barnabas.storage.index import CorruptIndex
+from barnabas.storage.directory.directory_properties import META_PROPERTIES
 from barnabas.storage.names import (
     LEADER_EPOCHS,
     LOG,
@@ -27,10 +25,12 @@ from barnabas.storage.names import (
     TRANSACTION_INDEX,
     parse_segment_file,
 )
-from barnabas.storage.offset_index import OffsetIndex
-from barnabas.storage.producer_snapshot import CorruptSnapshot, parse_snapshot
-from barnabas.storage.time_index import TimeIndex
-from barnabas.storage.transaction_index import VERSION, parse_transaction_index
+from barnabas.storage.producers.producer_snapshot import CorruptSnapshot, parse_snapshot
+from barnabas.storage.segment.batch_scan import GarbledLog, Header, find_batch, iterate_headers
+from barnabas.storage.segment.offset_index import OffsetIndex
+from barnabas.storage.segment.sparse_index import CorruptIndex
+from barnabas.storage.segment.time_index import TimeIndex
+from barnabas.storage.segment.transaction_index import VERSION, parse_transaction_index
 
 
 def dump_file(path: Path, *, print_data: bool = False, deep: bool = False) -> Iterator[str]:

@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 from threading import Lock
 
 from barnabas.core.clock import Clock
+from barnabas.core.files import Files
 from barnabas.core.ids import Randomness
 from barnabas.core.scheduler import Background, Scheduler
 from barnabas.storage.failures import Reach, reach_of
-from barnabas.storage.files import Files
 
 PRODUCER_ID_EXPIRATION_MS = 24 * 60 * 60 * 1000
 

@@ -17,7 +17,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, Final
 
 from barnabas.core.errors import KafkaStorageError
-from barnabas.storage.batch_scan import GarbledLog
+from barnabas.storage.segment.batch_scan import GarbledLog
 
 if TYPE_CHECKING:
     from barnabas.storage.environment import Environment, LogDirectory

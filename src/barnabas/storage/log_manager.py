@@ -18,25 +18,25 @@ from types import MappingProxyType
 
 from barnabas.config.log_config import LogConfig
 from barnabas.core.errors import KafkaStorageError
+from barnabas.core.files import Held
 from barnabas.core.ids import TopicPartition, Uuid, check_topic_name
 from barnabas.core.metrics import Metrics
 from barnabas.core.scheduler import Cancellable
 from barnabas.core.sweeping import sweeping
 from barnabas.storage import checkpoints
 from barnabas.storage.cleaner.log_cleaner import CleanerSettings, LogCleaner
-from barnabas.storage.damaged_log import DamagedLog
-from barnabas.storage.directory_checkpoints import DirectoryCheckpoints
-from barnabas.storage.directory_opening import open_logs, read_contents
-from barnabas.storage.directory_properties import write_clean_shutdown
+from barnabas.storage.directory.damaged_log import DamagedLog
+from barnabas.storage.directory.directory_checkpoints import DirectoryCheckpoints
+from barnabas.storage.directory.directory_opening import open_logs, read_contents
+from barnabas.storage.directory.directory_properties import write_clean_shutdown
+from barnabas.storage.directory.future_logs import FutureLogs, is_superseded, unmark
+from barnabas.storage.directory.removal import remove_later
 from barnabas.storage.environment import Environment, LogDirectory
 from barnabas.storage.failures import keep_trying, offline_on_error
-from barnabas.storage.files import Held
-from barnabas.storage.future_logs import FutureLogs, is_superseded, unmark
-from barnabas.storage.group_commit import GroupCommit
-from barnabas.storage.log import Log
-from barnabas.storage.log_loader import open_log
+from barnabas.storage.log.group_commit import GroupCommit
+from barnabas.storage.log.log import Log
+from barnabas.storage.log.log_loader import open_log
 from barnabas.storage.names import DELETE_DIRECTORY, STRAY_DIRECTORY, renamed_directory
-from barnabas.storage.removal import remove_later
 
 LOCK = ".lock"
 CLOSED_AT_ONCE = 100

@@ -14,9 +14,8 @@ import itertools
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
+from barnabas.core.files import Files
 from barnabas.core.ids import TopicPartition
-from barnabas.storage.files import Files
-from barnabas.storage.index import CorruptIndex
 from barnabas.storage.names import (
     LOG,
     TIME_INDEX,
@@ -25,8 +24,9 @@ from barnabas.storage.names import (
     parse_segment_file,
     segment_path,
 )
-from barnabas.storage.time_index import TimeIndex
-from barnabas.storage.transaction_index import parse_transaction_index
+from barnabas.storage.segment.sparse_index import CorruptIndex
+from barnabas.storage.segment.time_index import TimeIndex
+from barnabas.storage.segment.transaction_index import parse_transaction_index
 
 MANIFEST: Final = "segments-manifest.json"
 VERSION: Final = 1

@@ -18,7 +18,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from barnabas.core.errors import KafkaStorageError
-from barnabas.storage.files import DataFile, Entry, Held, ReadBuffer, RealFile
+from barnabas.core.files import DataFile, Entry, Held, ReadBuffer, RealFile
 
 PAGE_BYTES = 512
 """Small, so that even small tests tear pages apart."""
@@ -129,7 +129,7 @@ class _HeldLock:
 
 
 class PowerCutFiles:
-    """Implements `storage.files.Files`."""
+    """Implements `core.files.Files`."""
 
     def __init__(self, seed: int = 0) -> None:
         self.before: Callable[[str, str], None] | None = None

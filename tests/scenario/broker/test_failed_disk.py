@@ -11,12 +11,12 @@ import pytest
 
 from barnabas.client.channel import Channel
 from barnabas.core.errors import KafkaStorageError, LeaderNotAvailable
+from barnabas.core.files import DataFile, RealFile, RealFiles
 from barnabas.core.metrics import render_prometheus
 from barnabas.node.lifecycle import BrokerState
 from barnabas.node.main import BrokerHalted, serve_broker
 from barnabas.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
 from barnabas.protocol.messages.describe_log_dirs import DescribeLogDirsRequest, DescribeLogDirsResponse
-from barnabas.storage.files import DataFile, RealFile, RealFiles
 from barnabas.testing.files import PowerCutFiles
 from tests.support.in_process import InProcessBroker, fail_in, in_process_broker
 

@@ -25,6 +25,7 @@ from barnabas.cluster.znodes import PartitionState
 from barnabas.config.log_config import LogConfig
 from barnabas.core.clock import SystemClock
 from barnabas.core.errors import NetworkException
+from barnabas.core.files import Files, RealFiles
 from barnabas.core.ids import BrokerId, TopicPartition, Uuid
 from barnabas.core.metrics import Metrics
 from barnabas.core.scheduler import Background, InlineBackground
@@ -44,8 +45,7 @@ from barnabas.replication.partition import Partition
 from barnabas.replication.replica_manager import ReplicaManager
 from barnabas.replication.settings import ReplicationSettings
 from barnabas.storage.environment import Environment, LogDirectory
-from barnabas.storage.files import Files, RealFiles
-from barnabas.storage.log import Log
+from barnabas.storage.log.log import Log
 from barnabas.storage.log_manager import LogManager, LogManagerSettings
 
 Response = TypeVar("Response", bound=Message)

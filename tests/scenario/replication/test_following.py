@@ -28,7 +28,7 @@ from barnabas.protocol.messages.list_offsets import (
     ListOffsetsTopic,
 )
 from barnabas.replication.settings import RACK_AWARE_SELECTOR, UNTHROTTLED
-from barnabas.storage.log import Log
+from barnabas.storage.log.log import Log
 from barnabas.storage.names import LOG
 from tests.scenario.replication import support
 from tests.scenario.replication.support import ONE, TOPIC, ZERO, Member, Trio, eventually, trio

@@ -6,9 +6,9 @@ import os
 import threading
 from pathlib import Path
 
+from barnabas.core.files import DataFile, RealFile, RealFiles
 from barnabas.core.ids import TopicPartition
 from barnabas.storage.checkpoints import RECOVERY_POINTS
-from barnabas.storage.files import DataFile, RealFile, RealFiles
 from tests.scenario.replication.support import TOPIC, eventually, trio
 
 KEYS = [TopicPartition(TOPIC, number) for number in range(60)]

@@ -2,7 +2,7 @@ import pytest
 
 from barnabas.core.errors import InconsistentClusterId, InvalidConfig
 from barnabas.node.identity import GENERATE, check_cluster_id, choose_broker_id, remembered
-from barnabas.storage.directory_properties import MetaProperties
+from barnabas.storage.directory.directory_properties import MetaProperties
 
 
 def test_directories_that_agree_tell_who_we_are() -> None:

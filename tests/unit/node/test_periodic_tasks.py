@@ -41,8 +41,8 @@ from barnabas.purgatory.timer import Timer
 from barnabas.purgatory.timing_wheel import TimerTask
 from barnabas.replication.leader.isr import IsrKeeper
 from barnabas.storage.cleaner import log_cleaner
-from barnabas.storage.directory_checkpoints import DirectoryCheckpoints
-from barnabas.storage.log import Log
+from barnabas.storage.directory.directory_checkpoints import DirectoryCheckpoints
+from barnabas.storage.log.log import Log
 from barnabas.storage.log_manager import LogManager
 
 PERIODIC = {

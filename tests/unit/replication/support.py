@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from barnabas.config.log_config import LogConfig
 from barnabas.core.clock import ManualClock
+from barnabas.core.files import Files, RealFiles
 from barnabas.core.ids import BrokerId, TopicPartition, Uuid
 from barnabas.core.metrics import Metrics
 from barnabas.core.scheduler import Background, InlineBackground, ManualScheduler
@@ -17,10 +18,9 @@ from barnabas.replication.leader.delayed_produce import PendingAck
 from barnabas.replication.partition import Partition
 from barnabas.replication.replica_manager import ReplicaManager
 from barnabas.replication.settings import ReplicationSettings
-from barnabas.storage.append import AppendInfo
 from barnabas.storage.environment import Environment, LogDirectory
-from barnabas.storage.files import Files, RealFiles
-from barnabas.storage.log import Log
+from barnabas.storage.log.append import AppendInfo
+from barnabas.storage.log.log import Log
 from barnabas.storage.log_manager import LogManager, LogManagerSettings
 from tests.unit.storage.support import NOW_MS, batch
 

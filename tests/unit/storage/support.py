@@ -7,16 +7,16 @@ from collections.abc import Iterable, Sequence
 
 from barnabas.config.log_config import LogConfig
 from barnabas.core.clock import ManualClock
+from barnabas.core.files import Files, RealFiles
 from barnabas.core.ids import TopicPartition
 from barnabas.core.scheduler import InlineBackground, ManualScheduler
 from barnabas.records.batch import RecordBatch, iterate_batches
 from barnabas.records.builder import build_batch, build_end_transaction_marker
 from barnabas.records.record import EndTransactionMarker
 from barnabas.storage.environment import Environment, LogDirectory
-from barnabas.storage.files import Files, RealFiles
-from barnabas.storage.log import Log
-from barnabas.storage.log_loader import open_log
-from barnabas.storage.producer_state import AppendOrigin
+from barnabas.storage.log.log import Log
+from barnabas.storage.log.log_loader import open_log
+from barnabas.storage.producers.producer_state import AppendOrigin
 
 TOPIC = TopicPartition("topic", 0)
 NOW_MS = 1_700_000_000_000

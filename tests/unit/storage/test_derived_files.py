@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 from crc32c import crc32c
 
+from barnabas.core.files import RealFiles
 from barnabas.core.ids import TopicPartition, Uuid
 from barnabas.storage import checkpoints
-from barnabas.storage.directory_properties import (
+from barnabas.storage.directory.directory_properties import (
     MetaProperties,
     read_clean_shutdown,
     read_meta_properties,
@@ -20,16 +21,15 @@ from barnabas.storage.directory_properties import (
     write_clean_shutdown,
     write_meta_properties,
 )
-from barnabas.storage.files import RealFiles
-from barnabas.storage.leader_epoch_cache import LeaderEpochCache, read_leader_epochs
+from barnabas.storage.log.leader_epoch_cache import LeaderEpochCache, read_leader_epochs
 from barnabas.storage.names import (
     is_marked_for_deletion,
     parse_log_directory,
     parse_segment_file,
     renamed_directory,
 )
-from barnabas.storage.producer_snapshot import CorruptSnapshot, parse_snapshot, render_snapshot
-from barnabas.storage.producer_state import BatchMetadata, ProducerEntry
+from barnabas.storage.producers.producer_snapshot import CorruptSnapshot, parse_snapshot, render_snapshot
+from barnabas.storage.producers.producer_state import BatchMetadata, ProducerEntry
 
 FILES = RealFiles()
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from barnabas.core.errors import KafkaStorageError
-from barnabas.storage.log import Log
+from barnabas.storage.log.log import Log
 from barnabas.storage.log_manager import LogManager
 from barnabas.testing.files import PowerCutFiles
 from tests.unit.storage.support import end_transaction, produce, read_batches

@@ -8,8 +8,8 @@ from collections.abc import Callable
 import pytest
 
 from barnabas.core.errors import KafkaStorageError
-from barnabas.storage.group_commit import GroupCommit
-from barnabas.storage.log import Log
+from barnabas.storage.log.group_commit import GroupCommit
+from barnabas.storage.log.log import Log
 from barnabas.testing.files import PowerCutFiles
 from tests.support.background import ManualBackground
 from tests.unit.storage.support import Bench, produce, read_batches

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from barnabas.storage.files import RealFiles
-from barnabas.storage.foreign_content import foreign_content
+from barnabas.core.files import RealFiles
+from barnabas.storage.directory.foreign_content import foreign_content
 
 
 def made(directory: Path, *names: str) -> str | None:

@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from barnabas.storage import index as index_module
-from barnabas.storage.batch_scan import (
+from barnabas.core.files import RealFiles
+from barnabas.storage.segment import sparse_index as index_module
+from barnabas.storage.segment.batch_scan import (
     RECOVERY_CHUNK_BYTES,
     GarbledLog,
     LegacyBatch,
@@ -19,11 +20,10 @@ from barnabas.storage.batch_scan import (
     iterate_headers,
     iterate_valid_batches,
 )
-from barnabas.storage.files import RealFiles
-from barnabas.storage.index import CorruptIndex
-from barnabas.storage.offset_index import OffsetIndex
-from barnabas.storage.time_index import TimeIndex
-from barnabas.storage.transaction_index import AbortedTransactionEntry, TransactionIndex
+from barnabas.storage.segment.offset_index import OffsetIndex
+from barnabas.storage.segment.sparse_index import CorruptIndex
+from barnabas.storage.segment.time_index import TimeIndex
+from barnabas.storage.segment.transaction_index import AbortedTransactionEntry, TransactionIndex
 from barnabas.testing.files import PowerCutFiles
 from tests.unit.storage.support import NOW_MS, Bench, batch, offsets, produce, read_batches
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from barnabas.config.log_config import LogConfig
-from barnabas.storage.log_loader import open_log
+from barnabas.storage.log.log_loader import open_log
 from barnabas.storage.names import LOG
 from barnabas.testing.files import PowerCutFiles
 from tests.unit.storage.cleaner.support import compact, put, settle

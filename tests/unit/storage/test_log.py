@@ -9,7 +9,7 @@ import pytest
 from barnabas.core.errors import CorruptMessage, MessageTooLarge, OffsetOutOfRange, RecordListTooLarge
 from barnabas.core.regions import FileRegion
 from barnabas.records.batch import iterate_batches
-from barnabas.storage.log import Log
+from barnabas.storage.log.log import Log
 from tests.unit.storage.support import NOW_MS, Bench, batch, offsets, produce, read_batches
 
 

@@ -13,12 +13,12 @@ import pytest
 from barnabas.config.log_config import LogConfig
 from barnabas.core.clock import ManualClock
 from barnabas.core.errors import InconsistentTopicId, InvalidTopicException, KafkaStorageError
+from barnabas.core.files import Files, RealFiles
 from barnabas.core.ids import TopicPartition, Uuid
 from barnabas.core.scheduler import InlineBackground, ManualScheduler
 from barnabas.storage.checkpoints import HIGH_WATERMARKS, LOG_START_OFFSETS, RECOVERY_POINTS
 from barnabas.storage.environment import Environment, LogDirectory
-from barnabas.storage.files import Files, RealFiles
-from barnabas.storage.log import Log
+from barnabas.storage.log.log import Log
 from barnabas.storage.log_manager import DuplicateLog, LogManager, LogManagerSettings
 from barnabas.testing.files import PowerCutFiles
 from tests.unit.storage.support import NOW_MS, offsets, produce, read_batches

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from barnabas.core.files import RealFiles
 from barnabas.core.ids import TopicPartition
-from barnabas.storage.files import RealFiles
 from barnabas.storage.manifest import Bounds, build_manifest
-from barnabas.storage.transaction_index import ENTRY
+from barnabas.storage.segment.transaction_index import ENTRY
 
 
 def partition_with_segments(directory: Path, *bases: int) -> Path:

@@ -9,7 +9,7 @@ import pytest
 
 from barnabas.core.errors import KafkaStorageError
 from barnabas.storage.checkpoints import LOG_START_OFFSETS
-from barnabas.storage.log import Log
+from barnabas.storage.log.log import Log
 from barnabas.storage.log_manager import LogManager
 from barnabas.storage.names import SUPERSEDED
 from barnabas.testing.files import PowerCutFiles

@@ -15,8 +15,8 @@ from barnabas.core.errors import (
 from barnabas.records.batch import RecordBatch
 from barnabas.records.builder import build_end_transaction_marker
 from barnabas.records.record import EndTransactionMarker
-from barnabas.storage.log import Log
-from barnabas.storage.producer_state import SEQUENCE_MAX, AppendOrigin, FirstWrite, ProducerState
+from barnabas.storage.log.log import Log
+from barnabas.storage.producers.producer_state import SEQUENCE_MAX, AppendOrigin, FirstWrite, ProducerState
 from tests.unit.storage.support import NOW_MS, Bench, batch, end_transaction, produce
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from barnabas.core.errors import OffsetOutOfRange, RecordListTooLarge
 from barnabas.core.regions import FileRegion
-from barnabas.storage.offset_index import RELATIVE_OFFSET_MAX
+from barnabas.storage.segment.offset_index import RELATIVE_OFFSET_MAX
 from tests.unit.storage.support import NOW_MS, Bench, batch, offsets, produce, read_batches
 
 DAY_MS = 24 * 60 * 60 * 1000

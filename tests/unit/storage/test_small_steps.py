@@ -7,15 +7,15 @@ from pathlib import Path
 import pytest
 
 from barnabas.core.errors import CorruptMessage, KafkaStorageError
-from barnabas.storage.checkpoint_write import CheckpointWrite
+from barnabas.core.files import RealFiles
 from barnabas.storage.cleaner.cleanable import log_to_clean
-from barnabas.storage.directory_properties import CLEAN_SHUTDOWN
+from barnabas.storage.directory.checkpoint_write import CheckpointWrite
+from barnabas.storage.directory.directory_properties import CLEAN_SHUTDOWN
 from barnabas.storage.environment import LogDirectory
-from barnabas.storage.files import RealFiles
-from barnabas.storage.group_commit import GroupCommit
+from barnabas.storage.log.group_commit import GroupCommit
 from barnabas.storage.names import LOG
-from barnabas.storage.offset_index import RELATIVE_OFFSET_MAX, OffsetIndex
-from barnabas.storage.transaction_index import AbortedTransactionEntry, TransactionIndex
+from barnabas.storage.segment.offset_index import RELATIVE_OFFSET_MAX, OffsetIndex
+from barnabas.storage.segment.transaction_index import AbortedTransactionEntry, TransactionIndex
 from barnabas.testing.files import PowerCutFiles
 from tests.support.background import ManualBackground
 from tests.unit.storage.cleaner.support import compact, put, settle

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from barnabas.storage import index as index_module
-from barnabas.storage.files import ReadBuffer, RealFiles
-from barnabas.storage.offset_index import OffsetIndex
+from barnabas.core.files import ReadBuffer, RealFiles
+from barnabas.storage.segment import sparse_index as index_module
+from barnabas.storage.segment.offset_index import OffsetIndex
 from tests.unit.storage.support import Bench, produce
 
 

@@ -50,8 +50,8 @@ from barnabas.replication.follower.fetch_state import FollowedPartition, Followe
 from barnabas.replication.partition import Partition
 from barnabas.replication.settings import ReplicationSettings
 from barnabas.replication.throttle import ReplicationThrottle
-from barnabas.storage.flush import CutWork
-from barnabas.storage.log import Log
+from barnabas.storage.log.flush import CutWork
+from barnabas.storage.log.log import Log
 from barnabas.storage.log_manager import LogManager
 
 logger = logging.getLogger(__name__)

@@ -25,7 +25,7 @@ from barnabas.records.varint import wrap_int64
 from barnabas.storage.cleaner.offset_map import OffsetMap
 from barnabas.storage.cleaner.record_scan import Kept, keep_latest
 from barnabas.storage.cleaner.transactions import CleanedTransactions
-from barnabas.storage.producer_state import NO_OFFSET
+from barnabas.storage.producers.producer_state import NO_OFFSET
 
 Remainder = memoryview | bytearray | None
 """The bytes of the batch as they are, a new batch, or nothing."""

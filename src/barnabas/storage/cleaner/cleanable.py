@@ -15,9 +15,9 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
-from barnabas.storage.log import Log
-from barnabas.storage.offset_index import RELATIVE_OFFSET_MAX
-from barnabas.storage.segment import Segment
+from barnabas.storage.log.log import Log
+from barnabas.storage.segment.offset_index import RELATIVE_OFFSET_MAX
+from barnabas.storage.segment.segment import Segment
 
 
 class LogToClean(NamedTuple):

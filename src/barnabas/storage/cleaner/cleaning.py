@@ -25,9 +25,9 @@ from barnabas.storage.cleaner.passes import CleanerStats, Mapping, Rewriting, So
 from barnabas.storage.cleaner.transactions import CleanedTransactions
 from barnabas.storage.cleaner.writer import SegmentWriter
 from barnabas.storage.environment import Environment
-from barnabas.storage.log import Log
-from barnabas.storage.segment import Segment
-from barnabas.storage.transaction_index import AbortedTransactionEntry
+from barnabas.storage.log.log import Log
+from barnabas.storage.segment.segment import Segment
+from barnabas.storage.segment.transaction_index import AbortedTransactionEntry
 
 _log = logging.getLogger(__name__)
 

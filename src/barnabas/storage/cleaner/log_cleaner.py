@@ -22,7 +22,7 @@ from barnabas.storage.cleaner.course import Course
 from barnabas.storage.cleaner.pacing import Pace, Throttle
 from barnabas.storage.environment import Environment, LogDirectory
 from barnabas.storage.failures import Reach, reach_of
-from barnabas.storage.log import Log
+from barnabas.storage.log.log import Log
 
 IO_BUFFER_BYTES_MIN = 64 * 1024
 

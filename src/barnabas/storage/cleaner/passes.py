@@ -11,19 +11,19 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from barnabas.core.errors import CorruptMessage
+from barnabas.core.files import DataFile
 from barnabas.records.batch import RecordBatch
 from barnabas.records.legacy import LegacyMessage, iterate_message_records
 from barnabas.records.record import inflate_payload
-from barnabas.storage.batch_scan import LegacyBatch, iterate_valid_batches
 from barnabas.storage.cleaner.batch_filter import BatchFilter
 from barnabas.storage.cleaner.offset_map import OffsetMap
 from barnabas.storage.cleaner.pacing import Pace
 from barnabas.storage.cleaner.record_scan import map_keys
 from barnabas.storage.cleaner.transactions import CleanedTransactions
 from barnabas.storage.cleaner.writer import SegmentWriter
-from barnabas.storage.files import DataFile
-from barnabas.storage.log import Log
-from barnabas.storage.segment import Segment
+from barnabas.storage.log.log import Log
+from barnabas.storage.segment.batch_scan import LegacyBatch, iterate_valid_batches
+from barnabas.storage.segment.segment import Segment
 
 
 @dataclass(slots=True)

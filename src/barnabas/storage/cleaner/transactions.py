@@ -16,7 +16,7 @@ from collections.abc import Iterable
 
 from barnabas.records.batch import RecordBatch
 from barnabas.records.record import end_transaction_marker, iterate_records
-from barnabas.storage.transaction_index import AbortedTransactionEntry
+from barnabas.storage.segment.transaction_index import AbortedTransactionEntry
 
 
 class CleanedTransactions:

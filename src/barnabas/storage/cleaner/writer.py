@@ -7,12 +7,12 @@ to the run until then: no other code knows it.
 
 from __future__ import annotations
 
+from barnabas.core.files import Files
 from barnabas.records.batch import NO_TIMESTAMP
 from barnabas.records.varint import Buffer
-from barnabas.storage.files import Files
 from barnabas.storage.names import CLEANED, LOG, SEGMENT_SUFFIXES
-from barnabas.storage.segment import Segment
-from barnabas.storage.transaction_index import AbortedTransactionEntry
+from barnabas.storage.segment.segment import Segment
+from barnabas.storage.segment.transaction_index import AbortedTransactionEntry
 
 SYNC_EVERY_BYTES = 4 * 1024 * 1024
 """A hundred megabytes synced at once would hold up every write to the same disk meanwhile."""

@@ -8,7 +8,7 @@ import pytest
 
 from barnabas.protocol.messages.fetch import EpochEndOffset
 from barnabas.replication.follower.replica_fetcher import truncation_offset
-from barnabas.storage.leader_epoch_cache import LeaderEpochCache
+from barnabas.storage.log.leader_epoch_cache import LeaderEpochCache
 
 History = list[int]
 """The leader epoch of each offset."""

@@ -11,7 +11,7 @@ from barnabas.storage.cleaner.cleanable import log_to_clean
 from barnabas.storage.cleaner.cleaning import Cleaning, Tools
 from barnabas.storage.cleaner.course import Course
 from barnabas.storage.cleaner.pacing import Pace, Throttle
-from barnabas.storage.log import Log
+from barnabas.storage.log.log import Log
 from tests.unit.storage.support import NOW_MS, Bench, read_batches
 
 Pair = tuple[str, str | None]

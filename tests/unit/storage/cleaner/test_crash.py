@@ -9,9 +9,9 @@ from __future__ import annotations
 import pytest
 
 from barnabas.records.record import Record
-from barnabas.storage.log import Log
+from barnabas.storage.log.log import Log
 from barnabas.storage.names import CLEANED, DELETED, SWAP, TRANSACTION_INDEX
-from barnabas.storage.transaction_index import ENTRY, VERSION
+from barnabas.storage.segment.transaction_index import ENTRY, VERSION
 from barnabas.testing.files import PowerCutFiles
 from tests.unit.storage.cleaner.support import committed, compact, put, records, settle, start_cleaning
 from tests.unit.storage.support import Bench, end_transaction

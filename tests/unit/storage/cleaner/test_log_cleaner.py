@@ -12,6 +12,7 @@ import pytest
 
 from barnabas.config.log_config import LogConfig
 from barnabas.core.clock import ManualClock
+from barnabas.core.files import RealFiles
 from barnabas.core.ids import TopicPartition
 from barnabas.core.metrics import Metrics, render_prometheus
 from barnabas.core.scheduler import InlineBackground, ManualScheduler
@@ -19,8 +20,7 @@ from barnabas.storage.checkpoints import CLEANED_OFFSETS, read_offsets
 from barnabas.storage.cleaner.cleanable import log_to_clean
 from barnabas.storage.cleaner.log_cleaner import CleanerSettings
 from barnabas.storage.environment import Environment
-from barnabas.storage.files import RealFiles
-from barnabas.storage.log import Log
+from barnabas.storage.log.log import Log
 from barnabas.storage.log_manager import LogManager, LogManagerSettings
 from barnabas.storage.names import CLEANED, LOG
 from tests.unit.storage.cleaner.support import pairs, put, settle

@@ -1,0 +1,249 @@
+"""The file system, as an interface.
+
+Everything that is done to a disk goes through `Files`, so that a test can put a file
+system under the log that loses power. Paths are plain strings: a log builds them by the
+hundred thousand at start-up, and only this module gives them to the operating system.
+
+What is promised: `write_at`, `truncate`, `rename` and `unlink` are durable only after `sync`
+of the file (its bytes) or `sync_directory` (its name). `replace` packs the one safe way to
+change a small file: temporary file, sync, rename, directory sync.
+"""
+# ruff: noqa: PTH102, PTH103, PTH104, PTH105, PTH108, PTH110, PTH112, PTH116, PTH120, PTH123, SIM105
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import mmap
+import os
+import shutil
+from typing import NamedTuple, Protocol
+
+from barnabas.core.errors import KafkaStorageError
+from barnabas.core.regions import OpenFile
+
+ReadBuffer = bytes | bytearray | memoryview | mmap.mmap
+"""Bytes that can be looked at in place."""
+
+
+class Entry(NamedTuple):
+    """One name in a directory."""
+
+    name: str
+    size_bytes: int
+    is_directory: bool
+
+
+class DataFile(OpenFile, Protocol):
+    """A file open for reading and writing at positions; it closes when nobody holds it."""
+
+    def write_at(self, position: int, data: bytes | bytearray | memoryview) -> int:
+        """Write `data` in one system call; returns how much of it was taken."""
+        ...
+
+    def truncate(self, size_bytes: int) -> None: ...
+    def sync(self) -> None: ...
+
+
+class Held(Protocol):
+    """A lock that someone holds."""
+
+    def release(self) -> None: ...
+
+
+class Files(Protocol):
+    def open(self, path: str, *, create: bool = False) -> DataFile: ...
+    def map(self, path: str) -> ReadBuffer:
+        """The content as it is now, to be read in place; empty when there is no such file."""
+        ...
+
+    def read(self, path: str) -> bytes: ...
+    def write(self, path: str, content: bytes) -> None:
+        """Make the file have exactly this content; not durable."""
+        ...
+
+    def replace(self, path: str, content: bytes) -> None:
+        """The file has either its old or its new content, whatever happens; durable on return."""
+        ...
+
+    def exists(self, path: str) -> bool: ...
+    def modified_ms(self, path: str) -> int: ...
+    def list(self, directory: str) -> list[Entry]: ...
+    def sync(self, path: str) -> None: ...
+    def sync_directory(self, directory: str) -> None: ...
+    def rename(self, old: str, new: str) -> None: ...
+    def unlink(self, path: str) -> None:
+        """Remove the file; a file that is not there is as good as removed."""
+        ...
+
+    def make_directory(self, path: str) -> bool:
+        """With those above it; False if it was there."""
+        ...
+
+    def remove_tree(self, path: str) -> None: ...
+    def lock(self, path: str) -> Held: ...
+
+
+class RealFile:
+    """A descriptor that closes with its last reference, so a region keeps its file open."""
+
+    __slots__ = ("_fd",)
+
+    def __init__(self, fd: int) -> None:
+        self._fd = fd
+
+    def fileno(self) -> int:
+        return self._fd
+
+    def read_at(self, position: int, length: int) -> bytes:
+        found = os.pread(self._fd, length, position)
+        if len(found) == length or not found:
+            return found
+        parts = [found]
+        position += len(found)
+        missing = length - len(found)
+        while missing > 0 and (found := os.pread(self._fd, missing, position)):
+            parts.append(found)
+            position += len(found)
+            missing -= len(found)
+        return b"".join(parts)
+
+    def write_at(self, position: int, data: bytes | bytearray | memoryview) -> int:
+        return os.pwrite(self._fd, data, position)
+
+    def truncate(self, size_bytes: int) -> None:
+        os.ftruncate(self._fd, size_bytes)
+
+    def sync(self) -> None:
+        os.fsync(self._fd)
+
+    def __del__(self) -> None:
+        os.close(self._fd)
+
+
+_locked: set[str] = set()
+"""What this process has locked. The lock that Apache Kafka takes, too, excludes other processes only; and it
+is lost when any descriptor of the file is closed, so a second attempt must not even open it."""
+
+
+class _HeldLock:
+    def __init__(self, fd: int, path: str) -> None:
+        self._fd = fd
+        self._path = path
+        _locked.add(path)
+
+    def release(self) -> None:
+        os.close(self._fd)
+        _locked.discard(self._path)
+
+
+def _in_use(path: str) -> KafkaStorageError:
+    return KafkaStorageError(f"another broker already uses the log directory {os.path.dirname(path)}")
+
+
+class RealFiles:
+    """The operating system's files."""
+
+    def open(self, path: str, *, create: bool = False) -> DataFile:
+        flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0)
+        return RealFile(os.open(path, flags, 0o644))
+
+    def map(self, path: str) -> ReadBuffer:
+        try:
+            fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        except FileNotFoundError:
+            return b""
+        try:
+            size_bytes = os.fstat(fd).st_size
+            return mmap.mmap(fd, size_bytes, access=mmap.ACCESS_READ) if size_bytes else b""
+        finally:
+            os.close(fd)
+
+    def read(self, path: str) -> bytes:
+        with open(path, "rb") as file:
+            return file.read()
+
+    def write(self, path: str, content: bytes) -> None:
+        with open(path, "wb") as file:
+            file.write(content)
+
+    def replace(self, path: str, content: bytes) -> None:
+        temporary = f"{path}.tmp"
+        with open(temporary, "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+        self.sync_directory(os.path.dirname(path))
+
+    def exists(self, path: str) -> bool:
+        return os.path.exists(path)
+
+    def modified_ms(self, path: str) -> int:
+        return os.stat(path).st_mtime_ns // 1_000_000
+
+    def list(self, directory: str) -> list[Entry]:
+        entries = []
+        with os.scandir(directory) as found:
+            for entry in found:
+                try:
+                    is_directory = entry.is_dir()
+                    size_bytes = 0 if is_directory else entry.stat().st_size
+                except FileNotFoundError:
+                    continue  # deleted files go in the background, also while we look
+                entries.append(Entry(entry.name, size_bytes, is_directory))
+        return entries
+
+    def sync(self, path: str) -> None:
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            os.fsync(fd)
+        finally:
+            os.close(fd)
+
+    def sync_directory(self, directory: str) -> None:
+        fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.fsync(fd)
+        finally:
+            os.close(fd)
+
+    def rename(self, old: str, new: str) -> None:
+        os.rename(old, new)
+
+    def unlink(self, path: str) -> None:
+        try:
+            os.unlink(path)
+        except FileNotFoundError:
+            pass
+
+    def make_directory(self, path: str) -> bool:
+        try:
+            os.mkdir(path)
+        except FileExistsError:
+            if not os.path.isdir(path):
+                raise
+            return False
+        except FileNotFoundError:
+            os.makedirs(path, exist_ok=True)
+        return True
+
+    def remove_tree(self, path: str) -> None:
+        try:
+            shutil.rmtree(path)
+        except FileNotFoundError:
+            pass
+
+    def lock(self, path: str) -> Held:
+        real_path = os.path.realpath(path)
+        if real_path in _locked:
+            raise _in_use(path)
+        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            fcntl.lockf(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            os.close(fd)
+            if error.errno in (errno.EACCES, errno.EAGAIN):
+                raise _in_use(path) from None
+            raise
+        return _HeldLock(fd, real_path)

@@ -1,0 +1,103 @@
+"""What must not lie in a log directory: a broker that opens it would take a stranger's files for its own.
+
+Every sub-directory named `<something>-<number>` is a log by its name, so a directory of other things holds
+"topics" as well: the home of a cluster on one machine has `broker-1`, a folder of projects has `project-2`,
+and whoever deletes such a topic deletes what lies there. So the directory is looked at before anything is
+written to it, and refused in words.
+
+- The home of several brokers is never one broker's log directory.
+- A directory that no broker has owned yet (no `meta.properties`) holds nothing that is not Kafka's, and what
+  has a log's name holds a log's files, or nothing at all (a log that was just made). Hidden files are passed
+  over, and `lost+found`, which every fresh file system has.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from barnabas.core.files import Files
+from barnabas.storage import checkpoints
+from barnabas.storage.directory.directory_properties import META_PROPERTIES
+from barnabas.storage.names import (
+    CLEANED,
+    CLUSTER_METADATA,
+    DELETED,
+    LEADER_EPOCHS,
+    PARTITION_METADATA,
+    SUPERSEDED,
+    SWAP,
+    is_half_moved,
+    is_marked_for_deletion,
+    is_stray,
+    parse_log_directory,
+    parse_segment_file,
+)
+
+BESIDE_THE_LOGS: Final = frozenset({"coordination", "zookeeper", "lost+found", CLUSTER_METADATA})
+"""Sub-directories that are not logs: both coordination stores, the file system's own, KRaft's metadata."""
+
+KAFKAS_FILES: Final = frozenset(
+    {
+        META_PROPERTIES,
+        "bootstrap.checkpoint",
+        checkpoints.RECOVERY_POINTS,
+        checkpoints.LOG_START_OFFSETS,
+        checkpoints.HIGH_WATERMARKS,
+        checkpoints.CLEANED_OFFSETS,
+    }
+)
+
+_BROKER_OF_A_CLUSTER = re.compile(r"broker-\d+\.properties")
+_LOGS_FILES = frozenset({LEADER_EPOCHS, PARTITION_METADATA, SUPERSEDED})
+_TEMPORARY = (DELETED, CLEANED, SWAP, ".tmp")
+
+
+def foreign_content(files: Files, directory: str) -> str | None:
+    """Why this cannot be a broker's log directory, as a sentence; None if it can."""
+    entries = files.list(directory)
+    for entry in entries:
+        if _BROKER_OF_A_CLUSTER.fullmatch(entry.name) and not entry.is_directory:
+            return f"{directory} is the home of a cluster: it holds {entry.name}"
+    if any(entry.name == META_PROPERTIES for entry in entries):
+        return None
+    for entry in sorted(entries):
+        if entry.is_directory and parse_log_directory(entry.name):
+            reason = _not_a_log(files, f"{directory}/{entry.name}")
+            if reason is not None:
+                return reason
+        known = _is_kafkas_directory if entry.is_directory else _is_kafkas_file
+        if not known(entry.name):
+            return f"{directory} is not empty, and {entry.name} in it is not a broker's"
+    return None
+
+
+def _not_a_log(files: Files, path: str) -> str | None:
+    inside = files.list(path)
+    if any(entry.name == META_PROPERTIES for entry in inside):
+        return f"{path} is the log directory of another broker, not a partition"
+    if inside and not any(_is_of_a_log(entry.name) for entry in inside):
+        return f"{path} has the name of a partition, but holds {min(inside).name} and no log"
+    return None
+
+
+def _is_of_a_log(name: str) -> bool:
+    bare = name
+    for suffix in _TEMPORARY:
+        bare = bare.removesuffix(suffix)
+    return parse_segment_file(bare) is not None or bare in _LOGS_FILES
+
+
+def _is_kafkas_directory(name: str) -> bool:
+    return (
+        name.startswith(".")
+        or name in BESIDE_THE_LOGS
+        or parse_log_directory(name) is not None
+        or is_marked_for_deletion(name)
+        or is_half_moved(name)
+        or is_stray(name)
+    )
+
+
+def _is_kafkas_file(name: str) -> bool:
+    return name.startswith(".") or name.removesuffix(".tmp") in KAFKAS_FILES

@@ -1,0 +1,431 @@
+"""Opening a log directory, whatever state it was left in.
+
+The order is fixed: finish or undo what a crash interrupted (`.deleted` and `.cleaned` go,
+`.swap` is completed), then load segments, then, without a clean shutdown, verify everything
+from the recovery point on: each batch whole and with the right CRC, and the log ends before
+the first that is not. Indexes, transaction index, producer state and epochs of what was
+verified are derived again in the same pass.
+
+What is above the recovery point may be half on disk in any combination; what is below was
+synced before the recovery point moved, and is trusted.
+
+A segment that starts behind the end of the one before it leaves a gap. Compaction makes such gaps, and so
+does a follower of a compacted log: they are no damage, whatever the topic's cleanup policy is by now. Or
+the one before was not wholly on disk when the power went, and has lost its end: then the log ends there, or
+else replicas would differ. The index of a closed segment says where it ended (`Segment.seal`), and its name
+is on disk before that of the next segment: so an index that is missing was taken away later, and proves
+nothing, while one that says something else does. Other brokers do not write it so; their gaps are believed
+where the cleaner has been.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from barnabas.config.log_config import LogConfig
+from barnabas.core.ids import TopicPartition
+from barnabas.records.batch import RecordBatch
+from barnabas.storage.directory.directory_properties import read_topic_id
+from barnabas.storage.environment import Environment, LogDirectory
+from barnabas.storage.log.leader_epoch_cache import LeaderEpochCache, read_leader_epochs
+from barnabas.storage.log.log import Log
+from barnabas.storage.log.segments import Segments
+from barnabas.storage.names import (
+    CLEANED,
+    DELETED,
+    LEADER_EPOCHS,
+    LOG,
+    OFFSET_INDEX,
+    PARTITION_METADATA,
+    PRODUCER_SNAPSHOT,
+    SEGMENT_SUFFIXES,
+    SWAP,
+    TIME_INDEX,
+    parse_segment_file,
+    segment_path,
+)
+from barnabas.storage.producers.producer_recovery import (
+    load_newest_snapshot,
+    replay,
+    snapshot_offsets,
+    write_snapshot,
+)
+from barnabas.storage.producers.producer_state import ProducerState
+from barnabas.storage.segment.batch_scan import iterate_valid_batches
+from barnabas.storage.segment.offset_index import RELATIVE_OFFSET_MAX, OffsetIndex
+from barnabas.storage.segment.segment import Segment
+from barnabas.storage.segment.sparse_index import CorruptIndex
+from barnabas.storage.segment.time_index import TimeIndex
+from barnabas.storage.segment.transaction_index import record_aborted
+
+_log = logging.getLogger(__name__)
+
+
+def open_log(
+    topic_partition: TopicPartition,
+    log_directory: LogDirectory,
+    directory: str,
+    config: LogConfig,
+    environment: Environment,
+    *,
+    is_clean: bool = False,
+    recovery_point: int = 0,
+    log_start_offset: int = 0,
+    was_compacted: bool = False,
+) -> Log:
+    """The log in `directory`, which is made when it is not there.
+
+    `is_clean`: the last shutdown closed every log, so nothing needs to be verified. `was_compacted`: the
+    cleaner has been here, though the topic may not be compacted any more."""
+    is_new = environment.files.make_directory(directory)
+    loader = _Loader(directory, config, environment, may_have_gaps=was_compacted or config.is_compacted)
+    if not is_new:
+        loader.finish_interrupted_swaps()
+        loader.load_segments()
+    has_epochs = LEADER_EPOCHS in loader.sizes
+    epochs = read_leader_epochs(environment.files, directory) if has_epochs else LeaderEpochCache([])
+    producers = loader.recover(epochs, recovery_point, log_start_offset, is_clean=is_clean)
+    first_offset = max(log_start_offset, loader.segments[0].base_offset)
+    end_offset = loader.end_offset
+    epochs.truncate_from_end(end_offset)
+    loader.complete_epochs(epochs)
+    epochs.truncate_from_start(first_offset)
+    loader.remove_stray_snapshots(end_offset)
+    is_settled = is_clean and not loader.has_changed
+    return Log(
+        topic_partition,
+        log_directory,
+        directory,
+        config,
+        environment,
+        segments=Segments(loader.segments),
+        producers=producers,
+        leader_epochs=epochs,
+        log_start_offset=first_offset,
+        log_end_offset=end_offset,
+        recovery_point=end_offset if is_settled else min(recovery_point, end_offset),
+        topic_id=read_topic_id(environment.files, directory) if PARTITION_METADATA in loader.sizes else None,
+        unsynced_paths=loader.unsynced_paths,
+        is_settled=is_settled,
+    )
+
+
+@dataclass(slots=True)
+class _Loader:
+    directory: str
+    config: LogConfig
+    environment: Environment
+    may_have_gaps: bool = False
+    """Compaction has been here: a segment need not begin where the one before it ends."""
+    sizes: dict[str, int] = field(default_factory=dict)
+    """The files of the directory and how large they are."""
+    segments: list[Segment] = field(default_factory=list)
+    end_offset: int = 0
+    has_changed: bool = False
+    """Something had to be repaired, so that the end is not known to be on disk."""
+    are_transactions_doubtful: bool = False
+    """The transaction indexes of the trusted segments must be derived again."""
+    unsynced_paths: list[str] = field(default_factory=list)
+    """Derived files written here, which the next flush must sync."""
+
+    def _list(self) -> dict[str, int]:
+        entries = self.environment.files.list(self.directory)
+        self.sizes = {entry.name: entry.size_bytes for entry in entries if not entry.is_directory}
+        return self.sizes
+
+    def _unlink(self, names: Iterable[str]) -> None:
+        for name in names:
+            self.environment.files.unlink(f"{self.directory}/{name}")
+
+    # -- what a crash interrupted -------------------------------------------------------------
+
+    def finish_interrupted_swaps(self) -> None:
+        """Delete what was to be deleted; put the results of compaction in their place."""
+        names = list(self._list())
+        deleted = [name for name in names if name.endswith(DELETED)]
+        cleaned = [name for name in names if name.endswith(CLEANED)]
+        first_cleaned = min((_offset_of(name) for name in cleaned), default=None)
+        swaps = [name for name in names if name.endswith(SWAP)]
+        if not (deleted or cleaned or swaps):
+            return
+        # A swap at or behind an unfinished `.cleaned` belongs to a rewrite that did not finish.
+        invalid = [name for name in swaps if first_cleaned is not None and _offset_of(name) >= first_cleaned]
+        self._unlink([*deleted, *invalid, *cleaned])
+        self._complete_swaps([name for name in swaps if name not in invalid])
+        self._list()
+
+    def _complete_swaps(self, swaps: list[str]) -> None:
+        files = self.environment.files
+        replaced: list[tuple[int, int]] = []
+        for name in swaps:
+            if name.endswith(LOG + SWAP):
+                base_offset = _offset_of(name)
+                # Even an empty one replaces the segment whose name it takes, with all its indexes.
+                replaced.append((base_offset, max(base_offset + 1, self._end_of_swap(name, base_offset))))
+        for name in self.sizes:
+            found = parse_segment_file(name)
+            if found is None or found[1] not in SEGMENT_SUFFIXES:
+                continue
+            if any(start <= found[0] < end for start, end in replaced):
+                files.unlink(f"{self.directory}/{name}")
+        for name in swaps:
+            files.rename(f"{self.directory}/{name}", f"{self.directory}/{name.removesuffix(SWAP)}")
+        if swaps:
+            files.sync_directory(self.directory)
+
+    def _end_of_swap(self, name: str, base_offset: int) -> int:
+        file = self.environment.files.open(f"{self.directory}/{name}")
+        end = base_offset
+        for _, batch in iterate_valid_batches(file, self.sizes[name]):
+            end = batch.last_offset + 1
+        return end
+
+    # -- segments -----------------------------------------------------------------------------
+
+    def load_segments(self) -> None:
+        by_offset: dict[int, dict[str, int]] = {}
+        for name, size_bytes in self.sizes.items():
+            found = parse_segment_file(name)
+            if found and found[1] in SEGMENT_SUFFIXES:
+                by_offset.setdefault(found[0], {})[found[1]] = size_bytes
+        for base_offset, file_bytes in sorted(by_offset.items()):
+            if LOG not in file_bytes:
+                _log.warning("deleting index files without a log: %s/%020d", self.directory, base_offset)
+                for suffix in file_bytes:
+                    self.environment.files.unlink(segment_path(self.directory, base_offset, suffix))
+                continue
+            self.segments.append(self._segment(base_offset, file_bytes))
+
+    def _segment(self, base_offset: int, file_bytes: dict[str, int] | None = None) -> Segment:
+        jitter_ms = self.config.segment_jitter_ms
+        return Segment(
+            self.environment.files,
+            self.directory,
+            base_offset,
+            created_ms=self.environment.clock.now_ms(),
+            index_interval_bytes=self.config.index_interval_bytes,
+            roll_jitter_ms=self.environment.randomness.randrange(0, jitter_ms) if jitter_ms else 0,
+            file_bytes=file_bytes,
+        )
+
+    def _check_indexes(self, segment: Segment) -> None:
+        """Rebuild what is missing or plainly wrong. Finer damage shows, and heals, at first use."""
+        offset_bytes = self.sizes.get(f"{segment.base_offset:020d}{OFFSET_INDEX}")
+        time_bytes = self.sizes.get(f"{segment.base_offset:020d}{TIME_INDEX}")
+        if offset_bytes is None or time_bytes is None:
+            segment.rebuild_indexes("an index file is missing")
+            self.are_transactions_doubtful = True
+        elif offset_bytes % OffsetIndex.entry.size or time_bytes % TimeIndex.entry.size:
+            segment.rebuild_indexes("an index has a part of an entry")
+        try:
+            segment.transaction_index.check()
+        except CorruptIndex as error:
+            _log.warning("rebuilding the transaction indexes of %s: %s", self.directory, error)
+            self.are_transactions_doubtful = True
+
+    # -- recovery -----------------------------------------------------------------------------
+
+    def recover(
+        self, epochs: LeaderEpochCache, recovery_point: int, log_start_offset: int, *, is_clean: bool
+    ) -> ProducerState:
+        """Verify from the recovery point on; sets `end_offset` and returns the producer state."""
+        trusted_count = len(self.segments)
+        if not is_clean:
+            trusted_count = max(0, sum(s.base_offset <= recovery_point for s in self.segments) - 1)
+        suspect = self.segments[trusted_count:]
+        del self.segments[trusted_count:]
+        for segment in self.segments:
+            if segment.size_bytes:
+                self._check_indexes(segment)
+        if suspect:
+            self.end_offset = suspect[0].base_offset
+        elif self.segments:
+            self.end_offset = self.segments[-1].read_next_offset()
+        producers = self._producers()
+        if suspect:
+            self._verify(suspect, epochs, producers)
+        if self.segments:
+            self.segments[-1].offset_index.grow_again()
+        for segment in self.segments:
+            segment.release()  # a log that nobody talks to has no file open
+        return self._start_over_if_lost(epochs, producers, log_start_offset)
+
+    def _producers(self) -> ProducerState:
+        """The state at the end of the trusted segments."""
+        first_offset = self.segments[0].base_offset if self.segments else self.end_offset
+        if self.are_transactions_doubtful:
+            # Which transactions a segment aborted depends on where they began: replay everything.
+            for segment in self.segments:
+                segment.transaction_index.reset()
+            replay(
+                ProducerState(end_offset=first_offset),
+                self.segments,
+                end_offset=self.end_offset,
+                on_completed=record_aborted,
+            )
+        producers = load_newest_snapshot(
+            self.environment,
+            self.directory,
+            snapshot_offsets(self.sizes),
+            at_most=self.end_offset,
+            at_least=first_offset,
+        )
+        behind = [s for s in self.segments if s.base_offset >= producers.end_offset]
+        first = len(self.segments) - len(behind)
+        replay(producers, self.segments[max(0, first - 1) :], end_offset=self.end_offset)
+        return producers
+
+    def _verify(self, suspect: list[Segment], epochs: LeaderEpochCache, producers: ProducerState) -> None:
+        epochs.truncate_from_end(suspect[0].base_offset)
+        is_whole = True
+        for number, segment in enumerate(suspect):
+            if number and self._is_out_of_place(segment, is_whole):
+                self._remove(suspect[number:])
+                return
+            if number:
+                suspect[number - 1].seal()
+                self.unsynced_paths.extend(suspect[number - 1].existing_paths()[1:])
+                self._snapshot(producers, segment.base_offset)
+            before_bytes = segment.size_bytes
+            sealed_end = segment.sealed_end()
+            derived = _derive(segment, producers, epochs, self.config.index_interval_bytes)
+            self.end_offset = derived.end_offset
+            is_whole = (
+                f"{segment.base_offset:020d}{OFFSET_INDEX}" not in self.sizes
+                or sealed_end == derived.last_batch is not None
+            )
+            self.segments.append(segment)
+            if segment.size_bytes < before_bytes:
+                cut_bytes = before_bytes - segment.size_bytes
+                _log.warning("%s: cut %d bytes behind %d", segment.path(LOG), cut_bytes, self.end_offset)
+                self.has_changed = True
+                self._remove(suspect[number + 1 :])
+                return
+
+    def _is_out_of_place(self, segment: Segment, is_whole: bool) -> bool:
+        """Whether the segment cannot follow the one before it, which ends as it was closed or not.
+
+        One that starts earlier is from before a truncation; behind one that lost its end nothing counts."""
+        if segment.base_offset > self.end_offset:
+            return not (is_whole or self.may_have_gaps)
+        return segment.base_offset < self.end_offset
+
+    def _snapshot(self, producers: ProducerState, offset: int) -> None:
+        producers.end_offset = max(producers.end_offset, offset)
+        self.unsynced_paths.append(write_snapshot(self.environment, self.directory, producers))
+        self.sizes[f"{offset:020d}{PRODUCER_SNAPSHOT}"] = 0
+
+    def _remove(self, segments: list[Segment]) -> None:
+        self.has_changed = True
+        for segment in segments:
+            _log.warning("deleting %s, which lies behind damage", segment.path(LOG))
+            for suffix in (*SEGMENT_SUFFIXES, PRODUCER_SNAPSHOT):
+                self.environment.files.unlink(segment.path(suffix))
+
+    def _start_over_if_lost(
+        self, epochs: LeaderEpochCache, producers: ProducerState, log_start_offset: int
+    ) -> ProducerState:
+        """A log that ends before it starts has lost its files: it begins anew at its start offset."""
+        if self.segments and self.end_offset < log_start_offset:
+            _log.warning(
+                "%s ends at %d, before its start offset %d: starting over",
+                self.directory,
+                self.end_offset,
+                log_start_offset,
+            )
+            self._remove(self.segments)
+            self.segments = []
+            epochs.clear()
+            producers = ProducerState(end_offset=log_start_offset)
+        if not self.segments:
+            self.segments = [self._segment(log_start_offset).create()]
+            self.end_offset = log_start_offset
+            self.has_changed = True
+        return producers
+
+    def complete_epochs(self, epochs: LeaderEpochCache) -> None:
+        """Derive the epochs of the first batches, when the file is lost or starts too late."""
+        known_from = epochs.earliest[1] if epochs.earliest else self.end_offset
+        missing: list[tuple[int, int]] = []
+        for segment in self.segments:
+            if segment.base_offset >= known_from:
+                break
+            for header in segment.headers():
+                if header.leader_epoch < 0 or header.base_offset >= known_from:
+                    break
+                if not missing or missing[-1][0] < header.leader_epoch:
+                    missing.append((header.leader_epoch, header.base_offset))
+        epochs.prepend(missing)
+
+    def remove_stray_snapshots(self, end_offset: int) -> None:
+        """Keep the snapshots at segment starts and at the end of the log."""
+        wanted = {segment.base_offset for segment in self.segments} | {end_offset}
+        for offset in snapshot_offsets(self.sizes):
+            if offset not in wanted:
+                self.environment.files.unlink(segment_path(self.directory, offset, PRODUCER_SNAPSHOT))
+
+
+class _Derived(NamedTuple):
+    """What a segment turned out to hold."""
+
+    end_offset: int
+    last_batch: tuple[int, int] | None
+    """Its last offset, and where it lies."""
+
+
+def _derive(
+    segment: Segment, producers: ProducerState, epochs: LeaderEpochCache, index_interval_bytes: int
+) -> _Derived:
+    """Verify the batches of a segment, cut what is not valid, derive the rest."""
+    segment.offset_index.restart()
+    segment.time_index.reset()
+    segment.transaction_index.reset()
+    segment.forget_timestamps()
+    producers.end_offset = max(producers.end_offset, segment.base_offset)
+    end_offset = segment.base_offset
+    largest_offset = segment.base_offset + RELATIVE_OFFSET_MAX
+    valid_bytes = last_indexed = 0
+    last_batch: tuple[int, int] | None = None
+    for position, batch in iterate_valid_batches(segment.file, segment.size_bytes):
+        last_offset = batch.last_offset
+        # Offsets only grow: anything else is bytes of an older life of this file.
+        if batch.base_offset < end_offset or last_offset > largest_offset:
+            break
+        segment.note_timestamp(batch.max_timestamp, last_offset)
+        if position - last_indexed > index_interval_bytes:
+            segment.offset_index.append(last_offset, position)
+            segment.time_index.maybe_append(segment.max_timestamp, segment.offset_of_max_timestamp)
+            last_indexed = position
+        end_offset = last_offset + 1
+        last_batch = last_offset, position
+        valid_bytes = position + batch.size_bytes
+        if isinstance(batch, RecordBatch):
+            if batch.leader_epoch > epochs.latest_epoch:
+                epochs.assign(batch.leader_epoch, batch.base_offset)
+            completed = producers.apply(batch, batch.base_offset)
+            if completed is not None:
+                record_aborted(segment, producers, completed)
+                producers.complete(completed)
+    if valid_bytes < segment.size_bytes:
+        timestamp, offset = segment.max_timestamp, segment.offset_of_max_timestamp
+        segment.cut(valid_bytes)
+        # The recovery point may stand here already: nobody else would sync this, and the torn
+        # bytes could come back behind what is written next.
+        segment.file.sync()
+        if valid_bytes:
+            segment.note_timestamp(timestamp, offset)
+    if last_batch is not None:
+        segment.note_last_batch(*last_batch)
+    segment.bytes_since_last_index_entry = valid_bytes - last_indexed
+    segment.release()
+    return _Derived(end_offset, last_batch)
+
+
+def _offset_of(name: str) -> int:
+    try:
+        return int(name.partition(".")[0])
+    except ValueError:
+        return -1

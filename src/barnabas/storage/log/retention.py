@@ -1,0 +1,72 @@
+"""Which old segments may go. Pure: it looks at segments and returns the ones to delete.
+
+Segments go from the oldest on, and only whole ones whose every record lies below the high
+watermark: so the log start offset can never pass it. An empty active segment stays.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from barnabas.config.log_config import LogConfig
+from barnabas.storage.segment.segment import Segment
+
+Verdict = Callable[[Segment, Segment | None], bool]
+"""Whether a segment, seen with the one that follows it, has to go."""
+
+
+def deletable_segments(
+    segments: Sequence[Segment],
+    config: LogConfig,
+    *,
+    log_start_offset: int,
+    log_end_offset: int,
+    high_watermark: int,
+    now_ms: int,
+) -> tuple[list[Segment], str]:
+    """The segments to delete and the reason, for the first reason that takes any."""
+    verdicts: list[tuple[str, Verdict]] = [("log start offset", _start_offset_breach(log_start_offset))]
+    if config.is_deleted:
+        total_bytes = sum(segment.size_bytes for segment in segments)
+        if 0 <= config.retention_bytes <= total_bytes:
+            verdicts.append(("retention.bytes", _size_breach(total_bytes - config.retention_bytes)))
+        if config.retention_ms >= 0:
+            verdicts.append(("retention.ms", _time_breach(now_ms, config.retention_ms)))
+    for reason, has_to_go in verdicts:
+        found = _oldest_while(segments, has_to_go, log_end_offset, high_watermark)
+        if found:
+            return found, reason
+    return [], ""
+
+
+def _oldest_while(
+    segments: Sequence[Segment], has_to_go: Verdict, log_end_offset: int, high_watermark: int
+) -> list[Segment]:
+    found: list[Segment] = []
+    for segment, following in zip(segments, [*segments[1:], None], strict=True):
+        upper_offset = log_end_offset if following is None else following.base_offset
+        if following is None and not segment.size_bytes:
+            break
+        if upper_offset > high_watermark or not has_to_go(segment, following):
+            break
+        found.append(segment)
+    return found
+
+
+def _start_offset_breach(log_start_offset: int) -> Verdict:
+    return lambda _, following: following is not None and following.base_offset <= log_start_offset
+
+
+def _size_breach(excess_bytes: int) -> Verdict:
+    def has_to_go(segment: Segment, _: Segment | None) -> bool:
+        nonlocal excess_bytes
+        if segment.size_bytes > excess_bytes:
+            return False
+        excess_bytes -= segment.size_bytes
+        return True
+
+    return has_to_go
+
+
+def _time_breach(now_ms: int, retention_ms: int) -> Verdict:
+    return lambda segment, _: now_ms - segment.largest_timestamp > retention_ms

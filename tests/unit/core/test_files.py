@@ -1,0 +1,72 @@
+"""How a file that must not be lost is replaced: new content, its sync, its name, the sync of the name."""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from barnabas.core.errors import KafkaStorageError
+from barnabas.core.files import Entry, RealFiles
+from barnabas.storage.checkpoints import render_offsets
+
+
+def test_a_file_is_replaced_in_an_order_that_survives_any_crash(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    target = tmp_path / "recovery-point-offset-checkpoint"
+    target.write_bytes(b"old")
+    steps: list[str] = []
+    fsync, replace = os.fsync, os.replace
+
+    def noted_fsync(descriptor: int) -> None:
+        kind = "directory" if stat.S_ISDIR(os.fstat(descriptor).st_mode) else "file"
+        steps.append(f"sync the {kind}, the content is {target.read_bytes().decode()}")
+        fsync(descriptor)
+
+    def noted_replace(source: Any, destination: Any) -> None:
+        steps.append("rename")
+        assert Path(source).read_bytes() == b"new", "complete before it gets the name"
+        replace(source, destination)
+
+    monkeypatch.setattr(os, "fsync", noted_fsync)
+    monkeypatch.setattr(os, "replace", noted_replace)
+    RealFiles().replace(str(target), b"new")
+    assert steps == [
+        "sync the file, the content is old",
+        "rename",
+        "sync the directory, the content is new",
+    ]
+
+
+def test_a_replacement_that_fails_leaves_the_old_content(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    target = tmp_path / "replication-offset-checkpoint"
+    target.write_bytes(render_offsets({}))
+
+    def no_space(descriptor: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", no_space)
+    with pytest.raises(OSError, match="No space"):
+        RealFiles().replace(str(target), b"new")
+    assert target.read_bytes() == render_offsets({})
+
+
+def test_a_file_that_goes_away_while_its_directory_is_listed_is_left_out(tmp_path: Path) -> None:
+    (tmp_path / "kept").write_bytes(b"four")
+    (tmp_path / "gone").symlink_to(tmp_path / "nowhere")
+    assert RealFiles().list(str(tmp_path)) == [Entry("kept", 4, False)]
+
+
+def test_a_directory_is_locked_once_even_within_one_process(tmp_path: Path) -> None:
+    path = str(tmp_path / ".lock")
+    held = RealFiles().lock(path)
+    with pytest.raises(KafkaStorageError, match="another broker"):
+        RealFiles().lock(str(tmp_path / ".." / tmp_path.name / ".lock"))
+    held.release()
+    RealFiles().lock(path).release()
