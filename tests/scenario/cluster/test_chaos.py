@@ -13,6 +13,7 @@ from tests.support.zookeeper import require_zookeeper
 
 SHORT_S = 20
 LONG_S = 90
+VERDICT_CHARACTERS = 3_000
 
 
 @pytest.mark.timeout(600)
@@ -34,6 +35,8 @@ def torment(seconds: int) -> None:
     done = subprocess.run(
         command, cwd=REPOSITORY, capture_output=True, text=True, errors="replace", check=False, timeout=580
     )
-    assert done.returncode == 0, f"{done.stdout[-30_000:]}\n{done.stderr[-5_000:]}"
+    # The verdict comes first: whoever cuts this text keeps its beginning.
+    verdict = f"{done.stdout[-VERDICT_CHARACTERS:]}\n{done.stderr[-VERDICT_CHARACTERS:]}"
+    assert done.returncode == 0, f"{verdict}\nbefore that:\n{done.stdout[-30_000:-VERDICT_CHARACTERS]}"
     if uncut is not None:
         pytest.skip(f"passed, but no link was cut and no disk was full: {uncut}")
