@@ -6,7 +6,7 @@ CHAOS_SECONDS ?= 600
 CHAOS_BROKERS ?= 3
 PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: help run cluster demo test test-all test-clients test-differential chaos kill-matrix check
+.PHONY: help run cluster demo test test-all test-clients test-differential chaos kill-matrix check coverage
 .PHONY: bench bench-quick bench-cluster bench-cluster-quick bench-partitions bench-spark release-check clean
 help:              ## show this
 	@grep -hE '^[a-z-]+: .*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 16
@@ -66,6 +66,10 @@ kill-matrix: $(VENV)/.dev ## kill drivers, executors and brokers under a pipelin
 check: $(VENV)/.dev ## ruff, mypy --strict, import-linter
 	$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy && $(BIN)/lint-imports
 
+coverage: $(VENV)/.dev ## how much of each package the unit and contract tests run
+	$(BIN)/python -m pytest -q -n 2 tests/unit tests/contract --cov --cov-report=
+	$(BIN)/python tools/coverage_by_package.py
+
 bench: $(VENV)/.dev ## measure beside Apache Kafka (needs Java and Maven), write bench/RESULTS.md
 	PYTHONPATH=src:. $(BIN)/python bench/run.py
 
@@ -92,4 +96,4 @@ release-check: $(VENV)/.release ## build sdist and wheel, check both, run the wh
 	$(BIN)/python tools/release_check.py
 
 clean:             ## remove everything that was made here
-	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+	rm -rf $(VENV) .coverage .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
