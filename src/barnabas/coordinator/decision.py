@@ -22,6 +22,27 @@ class CoordinatorRecord(Protocol):
     def encode(self) -> tuple[bytes, bytes | None]: ...
 
 
+class Waiter(Generic[R]):
+    """A request whose answer comes later. It is answered once: a member that was let go may be refused a
+    second time."""
+
+    __slots__ = ("_refuse", "_respond")
+
+    def __init__(self, respond: Callable[[R], None], refuse: Callable[[KafkaError], None]) -> None:
+        self._respond: Callable[[R], None] | None = respond
+        self._refuse = refuse
+
+    def respond(self, response: R) -> None:
+        respond, self._respond = self._respond, None
+        if respond is not None:
+            respond(response)
+
+    def refuse(self, error: KafkaError) -> None:
+        if self._respond is not None:
+            self._respond = None
+            self._refuse(error)
+
+
 class Decision(Generic[R]):
     """`response` is None when somebody else answers, later: a member that waits for a rebalance."""
 

@@ -28,6 +28,7 @@ from barnabas.coordinator.batches import as_batches
 from barnabas.coordinator.decision import Decision
 from barnabas.coordinator.loading import Shard, load_steps
 from barnabas.coordinator.log import CoordinatorLog
+from barnabas.coordinator.routing import Gathering
 from barnabas.coordinator.timers import Operation, ShardTimers
 from barnabas.core.clock import Clock
 from barnabas.core.errors import (
@@ -286,6 +287,33 @@ class CoordinatorRuntime(Generic[S]):
             refuse(_expected(error, self.topic, partition))
             return
         self._carry_out(context, decision, respond, refuse, producer)
+
+    def run_everywhere(
+        self,
+        decide: Callable[[S], Decision[R]],
+        respond: Callable[[list[R]], None],
+        refuse: Callable[[KafkaError], None],
+    ) -> None:
+        """Run an operation on every shard. One error refuses the whole; a shard that is coordinated here no
+        more has nothing to say."""
+        partitions = self.partitions()
+        errors: list[KafkaError] = []
+
+        def done(parts: list[list[R]]) -> None:
+            refuse(errors[0]) if errors else respond([each for part in parts for each in part])
+
+        gathering: Gathering[list[R]] = Gathering(len(partitions), done)
+
+        def run(place: int, partition: int) -> None:
+            def refused(error: KafkaError) -> None:
+                if not isinstance(error, NotCoordinator):
+                    errors.append(error)
+                gathering.put(place, [])
+
+            self.run(partition, decide, lambda part: gathering.put(place, [part]), refused)
+
+        for place, partition in enumerate(partitions):
+            run(place, partition)
 
     def carry_through(self, decide: Callable[[S, int], Decision[bool]]) -> None:
         """Run an operation that nobody waits for on every shard, once it is loaded, and again until it

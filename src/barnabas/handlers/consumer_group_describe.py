@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
+from barnabas.core.errors import KafkaError
 from barnabas.handlers.authorized_operations import GROUP_OPERATIONS
 from barnabas.handlers.context import RequestContext
 from barnabas.handlers.in_chunks import ask_in_chunks
@@ -10,6 +13,7 @@ from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.messages.consumer_group_describe import (
     ConsumerGroupDescribeRequest,
     ConsumerGroupDescribeResponse,
+    DescribedGroup,
 )
 
 
@@ -17,7 +21,16 @@ async def handle_consumer_group_describe(
     request: ConsumerGroupDescribeRequest, context: RequestContext
 ) -> ConsumerGroupDescribeResponse:
     wanted = list(dict.fromkeys(request.group_ids))
-    groups = await ask_in_chunks(wanted, context.broker.groups.describe_consumer_groups, context)
+
+    def describe(group_id: str, respond: Callable[[DescribedGroup], None]) -> None:
+        def refuse(error: KafkaError) -> None:
+            respond(DescribedGroup(error_code=error.code, error_message=error.message, group_id=group_id))
+
+        context.broker.groups.run(
+            group_id, lambda shard: shard.describe_consumer_group(group_id), respond, refuse
+        )
+
+    groups = await ask_in_chunks(wanted, describe, context)
     if request.include_authorized_operations:
         for group in groups:
             if not group.error_code:

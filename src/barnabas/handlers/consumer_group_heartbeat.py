@@ -15,7 +15,13 @@ def handle_consumer_group_heartbeat(request: ConsumerGroupHeartbeatRequest, cont
     groups = context.broker.groups
     if "consumer" not in groups.settings.protocols:
         raise UnsupportedVersion("group.coordinator.rebalance.protocols leaves out the consumer protocol")
-    groups.consumer_heartbeat(request, caller_of(context), context.respond)
+    caller = caller_of(context)
+    groups.run(
+        request.group_id,
+        lambda shard: shard.consumer_heartbeats.heartbeat(request, caller),
+        context.respond,
+        context.fail,
+    )
 
 
 CONSUMER_GROUP_HEARTBEAT = Api(

@@ -81,6 +81,7 @@ class RequestContext:
         "exchange",
         "keeps_records",
         "local_end_ms",
+        "request",
         "started_ms",
     )
 
@@ -88,6 +89,7 @@ class RequestContext:
         self,
         broker: Services,
         exchange: Exchange,
+        request: Any,
         api_version: int,
         correlation_id: int,
         client_id: str | None,
@@ -96,6 +98,7 @@ class RequestContext:
     ) -> None:
         self.broker = broker
         self.exchange = exchange
+        self.request = request
         self.api_version = api_version
         self.correlation_id = correlation_id
         self.client_id = client_id
@@ -115,7 +118,7 @@ class RequestContext:
         self._finisher.finish_unanswered(self)
 
     def fail(self, error: Exception) -> None:
-        """Answer with an error, where a late answer could not be made; nobody else would."""
+        """Answer late with an error, in the shape that the API's row gives it."""
         self._finisher.fail(self, error)
 
     def answer_in_slices(

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
+from barnabas.core.errors import KafkaError
 from barnabas.handlers.context import RequestContext
 from barnabas.handlers.in_chunks import ask_in_chunks
 from barnabas.handlers.registry import Api
@@ -16,8 +17,20 @@ from barnabas.protocol.messages.delete_groups import (
 
 
 async def handle_delete_groups(request: DeleteGroupsRequest, context: RequestContext) -> DeleteGroupsResponse:
-    def delete(groups: Sequence[str], respond: Callable[[list[DeletableGroupResult]], None]) -> None:
-        context.broker.groups.delete_groups(groups, lambda response: respond(response.results))
+    def delete(group_id: str, respond: Callable[[DeletableGroupResult], None]) -> None:
+        def refuse(error: KafkaError) -> None:
+            respond(
+                DeletableGroupResult(
+                    group_id=group_id, error_code=error.code, error_message=error.message or None
+                )
+            )
+
+        context.broker.groups.run(
+            group_id,
+            lambda shard: shard.delete_group(group_id),
+            lambda _: respond(DeletableGroupResult(group_id=group_id)),
+            refuse,
+        )
 
     wanted = list(dict.fromkeys(request.groups_names))
     return DeleteGroupsResponse(results=await ask_in_chunks(wanted, delete, context))

@@ -5,13 +5,16 @@ A group that does not exist is described as dead; since version 6 it is an error
 
 from __future__ import annotations
 
-from barnabas.core.errors import GroupIdNotFound
+from collections.abc import Callable
+
+from barnabas.core.errors import GroupIdNotFound, KafkaError
 from barnabas.handlers.authorized_operations import GROUP_OPERATIONS
 from barnabas.handlers.context import RequestContext
 from barnabas.handlers.in_chunks import ask_in_chunks
 from barnabas.handlers.registry import Api
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.messages.describe_groups import (
+    DescribedGroup,
     DescribeGroupsRequest,
     DescribeGroupsResponse,
 )
@@ -24,7 +27,14 @@ async def handle_describe_groups(
     request: DescribeGroupsRequest, context: RequestContext
 ) -> DescribeGroupsResponse:
     wanted = list(dict.fromkeys(request.groups))
-    groups = await ask_in_chunks(wanted, context.broker.groups.describe_groups, context)
+
+    def describe(group_id: str, respond: Callable[[DescribedGroup], None]) -> None:
+        def refuse(error: KafkaError) -> None:
+            respond(DescribedGroup(error_code=error.code, error_message=error.message, group_id=group_id))
+
+        context.broker.groups.run(group_id, lambda shard: shard.describe(group_id), respond, refuse)
+
+    groups = await ask_in_chunks(wanted, describe, context)
     for group in groups:
         if group.error_code == GroupIdNotFound.code:
             group.group_state = DEAD

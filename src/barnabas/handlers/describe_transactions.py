@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
+from barnabas.coordinator.transaction.metadata import TransactionMetadata
+from barnabas.core.errors import KafkaError
 from barnabas.handlers.context import RequestContext
 from barnabas.handlers.in_chunks import ask_in_chunks
 from barnabas.handlers.registry import Api
@@ -9,17 +13,45 @@ from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.messages.describe_transactions import (
     DescribeTransactionsRequest,
     DescribeTransactionsResponse,
+    TopicData,
+    TransactionState,
 )
 
 
 async def handle_describe_transactions(
     request: DescribeTransactionsRequest, context: RequestContext
 ) -> DescribeTransactionsResponse:
+    def describe(transactional_id: str, respond: Callable[[TransactionState], None]) -> None:
+        def refuse(error: KafkaError) -> None:
+            respond(TransactionState(error_code=error.code, transactional_id=transactional_id))
+
+        context.broker.transactions.run(
+            transactional_id,
+            lambda shard: shard.describe(transactional_id),
+            lambda metadata: respond(_described(metadata)),
+            refuse,
+        )
+
     wanted = list(dict.fromkeys(request.transactional_ids))
-    states = await ask_in_chunks(wanted, context.broker.transactions.describe, context)
+    states = await ask_in_chunks(wanted, describe, context)
     known = dict(zip(wanted, states, strict=True))  # an id that is named again has the same answer
     return DescribeTransactionsResponse(
         transaction_states=[known[each] for each in request.transactional_ids]
+    )
+
+
+def _described(metadata: TransactionMetadata) -> TransactionState:
+    topics: dict[str, list[int]] = {}
+    for topic, partition in sorted(metadata.partitions):
+        topics.setdefault(topic, []).append(partition)
+    return TransactionState(
+        transactional_id=metadata.transactional_id,
+        transaction_state=metadata.state.shown_as,
+        transaction_timeout_ms=metadata.timeout_ms,
+        transaction_start_time_ms=metadata.start_timestamp_ms,
+        producer_id=metadata.producer_id,
+        producer_epoch=metadata.producer_epoch,
+        topics=[TopicData(topic=topic, partitions=partitions) for topic, partitions in topics.items()],
     )
 
 

@@ -192,6 +192,9 @@ class Binding:
         if not isinstance(error, KafkaError):
             logger.error("%s v%d failed", self.name, self.version, exc_info=error)
             error = UnknownServerError("the broker met an unexpected error; its log says more")
+        if self.api.refused is not None:
+            self.finish(context, self.api.refused(context.request, error, self.version))
+            return
         response = response_class(self.api.key)()
         if not hasattr(response, "error_code"):
             context.exchange.close(f"{self.name} failed: {error.message}")
@@ -251,7 +254,7 @@ class Dispatcher:
         binding.requests.value += 1
         binding.queue_time.observe(started_ms - exchange.received_ms)
         context = RequestContext(
-            self._broker, exchange, version, correlation_id, client_id, started_ms, binding
+            self._broker, exchange, request, version, correlation_id, client_id, started_ms, binding
         )
         try:
             response = binding.handle(request, context)

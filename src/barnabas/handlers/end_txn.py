@@ -7,6 +7,7 @@ Version 5 comes from producers of transaction version 2: it ends the epoch, too,
 from __future__ import annotations
 
 from barnabas.coordinator.transaction.settings import EPOCH_BUMP_VERSION
+from barnabas.core.errors import KafkaError
 from barnabas.handlers.context import RequestContext
 from barnabas.handlers.registry import Api
 from barnabas.handlers.transaction_errors import fenced_code
@@ -18,16 +19,14 @@ VERSION_WITH_EPOCH_BUMP = 5
 
 
 def handle_end_txn(request: EndTxnRequest, context: RequestContext) -> None:
-    def respond(response: EndTxnResponse) -> None:
-        response.error_code = fenced_code(
-            response.error_code, context.api_version, VERSION_WITH_PRODUCER_FENCED
-        )
-        context.respond(response)
-
-    bumps_epoch = context.api_version >= VERSION_WITH_EPOCH_BUMP
-    context.broker.transactions.end(
-        request, respond, client_transaction_version=EPOCH_BUMP_VERSION if bumps_epoch else 0
+    version = EPOCH_BUMP_VERSION if context.api_version >= VERSION_WITH_EPOCH_BUMP else 0
+    context.broker.transactions.run(
+        request.transactional_id, lambda shard: shard.end(request, version), context.respond, context.fail
     )
 
 
-END_TXN = Api(ApiKey.END_TXN, versions=range(6), handle=handle_end_txn)
+def _refused(_: EndTxnRequest, error: KafkaError, version: int) -> EndTxnResponse:
+    return EndTxnResponse(error_code=fenced_code(error.code, version, VERSION_WITH_PRODUCER_FENCED))
+
+
+END_TXN = Api(ApiKey.END_TXN, versions=range(6), handle=handle_end_txn, refused=_refused)

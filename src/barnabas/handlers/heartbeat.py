@@ -2,14 +2,25 @@
 
 from __future__ import annotations
 
+from barnabas.coordinator.group.coordinator import check_group_id
+from barnabas.core.errors import CoordinatorLoadInProgress, KafkaError
 from barnabas.handlers.context import RequestContext
 from barnabas.handlers.registry import Api
 from barnabas.protocol.api_keys import ApiKey
-from barnabas.protocol.messages.heartbeat import HeartbeatRequest
+from barnabas.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 
 
 def handle_heartbeat(request: HeartbeatRequest, context: RequestContext) -> None:
-    context.broker.groups.heartbeat(request, context.respond)
+    check_group_id(request.group_id)
+    context.broker.groups.run(
+        request.group_id, lambda shard: shard.heartbeat(request), context.respond, context.fail
+    )
 
 
-HEARTBEAT = Api(ApiKey.HEARTBEAT, versions=range(5), handle=handle_heartbeat)
+def _refused(_: HeartbeatRequest, error: KafkaError, __: int) -> HeartbeatResponse:
+    """While the group is being loaded its members are not to panic."""
+    is_loading = isinstance(error, CoordinatorLoadInProgress)
+    return HeartbeatResponse(error_code=0 if is_loading else error.code)
+
+
+HEARTBEAT = Api(ApiKey.HEARTBEAT, versions=range(5), handle=handle_heartbeat, refused=_refused)

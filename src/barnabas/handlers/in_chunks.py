@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TypeVar
 
+from barnabas.coordinator.routing import Gathering
 from barnabas.handlers.context import RequestContext
 
 T = TypeVar("T")
@@ -19,20 +21,21 @@ CHUNK = 10
 
 
 async def ask_in_chunks(
-    items: Sequence[T],
-    ask: Callable[[Sequence[T], Callable[[list[R]], None]], None],
-    context: RequestContext,
+    items: Sequence[T], ask: Callable[[T, Callable[[R], None]], None], context: RequestContext
 ) -> list[R]:
-    """What `ask` answers for all items, in their order."""
+    """What `ask` answers for each item, in their order."""
     answers: list[R] = []
     for start in range(0, len(items), CHUNK):
+        chunk = items[start : start + CHUNK]
         answer: asyncio.Future[list[R]] = asyncio.get_running_loop().create_future()
 
-        def respond(part: list[R], answer: asyncio.Future[list[R]] = answer) -> None:
+        def respond(parts: list[R], answer: asyncio.Future[list[R]] = answer) -> None:
             if not answer.done():  # the broker may have stopped waiting
-                answer.set_result(part)
+                answer.set_result(parts)
 
-        ask(items[start : start + CHUNK], respond)
+        gathering = Gathering(len(chunk), respond)
+        for place, item in enumerate(chunk):
+            ask(item, partial(gathering.put, place))
         answers += await answer
         await context.breathe()
     return answers

@@ -8,8 +8,6 @@ new epoch fences whoever had the id before.
 
 from __future__ import annotations
 
-import asyncio
-
 from barnabas.core.errors import InvalidRequest, KafkaError
 from barnabas.handlers.context import RequestContext
 from barnabas.handlers.registry import Api
@@ -24,12 +22,15 @@ VERSION_WITH_PRODUCER_FENCED = 4
 def handle_init_producer_id(
     request: InitProducerIdRequest, context: RequestContext
 ) -> InitProducerIdResponse | None:
-    try:
-        _check(request)
-    except KafkaError as error:
-        return InitProducerIdResponse(error_code=error.code, producer_epoch=_NONE)
+    if request.transactional_id == "":
+        raise InvalidRequest("a transactional id has at least one character")
+    if (request.producer_id == _NONE) != (request.producer_epoch == _NONE):
+        raise InvalidRequest("a producer id and its epoch are given together or not at all")
     if request.transactional_id is not None:
-        _initialize(request, context)
+        if context.broker.producer_ids.has_any:
+            _initialize(request, context)
+        else:
+            context.answer_with(_initialize_later(request, context))
         return None
     producer_id = context.broker.producer_ids.take()
     if producer_id is None:
@@ -43,40 +44,26 @@ async def _wait_for_block(context: RequestContext) -> InitProducerIdResponse:
     return InitProducerIdResponse(producer_id=producer_id, producer_epoch=0)
 
 
-def _check(request: InitProducerIdRequest) -> None:
-    if request.transactional_id == "":
-        raise InvalidRequest("a transactional id has at least one character")
-    if (request.producer_id == _NONE) != (request.producer_epoch == _NONE):
-        raise InvalidRequest("a producer id and its epoch are given together or not at all")
-
-
 def _initialize(request: InitProducerIdRequest, context: RequestContext) -> None:
-    def respond(response: InitProducerIdResponse) -> None:
-        context.respond(_as_version_knows(response, context))
+    assert request.transactional_id is not None
+    context.broker.transactions.run(
+        request.transactional_id,
+        lambda shard: shard.init_producer_id(request),
+        context.respond,
+        context.fail,
+    )
 
-    if context.broker.producer_ids.has_any:
-        context.broker.transactions.init_producer_id(request, respond)
-    else:
-        context.answer_with(_initialize_later(request, context))
 
-
-async def _initialize_later(
-    request: InitProducerIdRequest, context: RequestContext
-) -> InitProducerIdResponse:
+async def _initialize_later(request: InitProducerIdRequest, context: RequestContext) -> None:
     await context.broker.producer_ids.fetched()
-    answer: asyncio.Future[InitProducerIdResponse] = asyncio.get_running_loop().create_future()
-
-    def respond(response: InitProducerIdResponse) -> None:
-        if not answer.done():
-            answer.set_result(response)
-
-    context.broker.transactions.init_producer_id(request, respond)
-    return _as_version_knows(await answer, context)
+    _initialize(request, context)
 
 
-def _as_version_knows(response: InitProducerIdResponse, context: RequestContext) -> InitProducerIdResponse:
-    response.error_code = fenced_code(response.error_code, context.api_version, VERSION_WITH_PRODUCER_FENCED)
-    return response
+def _refused(_: InitProducerIdRequest, error: KafkaError, version: int) -> InitProducerIdResponse:
+    code = fenced_code(error.code, version, VERSION_WITH_PRODUCER_FENCED)
+    return InitProducerIdResponse(error_code=code, producer_epoch=_NONE)
 
 
-INIT_PRODUCER_ID = Api(ApiKey.INIT_PRODUCER_ID, versions=range(6), handle=handle_init_producer_id)
+INIT_PRODUCER_ID = Api(
+    ApiKey.INIT_PRODUCER_ID, versions=range(6), handle=handle_init_producer_id, refused=_refused
+)

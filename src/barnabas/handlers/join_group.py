@@ -6,6 +6,9 @@ only the generation.
 
 from __future__ import annotations
 
+from barnabas.coordinator.decision import Waiter
+from barnabas.coordinator.group.coordinator import check_group_id
+from barnabas.core.errors import InvalidSessionTimeout, KafkaError
 from barnabas.core.limits import DECISION_ELEMENTS_MAX
 from barnabas.handlers.context import RequestContext
 from barnabas.handlers.group_callers import caller_of
@@ -17,14 +20,30 @@ VERSION_WITH_NULL_PROTOCOL = 7
 
 
 def handle_join_group(request: JoinGroupRequest, context: RequestContext) -> None:
-    def respond(response: JoinGroupResponse) -> None:
-        if context.api_version < VERSION_WITH_NULL_PROTOCOL:
-            response.protocol_name = response.protocol_name or ""
-        elif response.error_code:
-            response.protocol_name = None
-        context.respond(response)
+    groups, settings, version = context.broker.groups, context.broker.groups.settings, context.api_version
+    check_group_id(request.group_id)
+    if not settings.min_session_timeout_ms <= request.session_timeout_ms <= settings.max_session_timeout_ms:
+        raise InvalidSessionTimeout(f"a session of {request.session_timeout_ms} ms is not allowed")
+    caller = caller_of(context)
+    waiter: Waiter[JoinGroupResponse] = Waiter(
+        lambda response: context.respond(_as_version_knows(response, version)), context.fail
+    )
+    groups.run(
+        request.group_id, lambda shard: shard.join(request, caller, waiter), waiter.respond, waiter.refuse
+    )
 
-    context.broker.groups.join(request, caller_of(context), respond)
+
+def _refused(request: JoinGroupRequest, error: KafkaError, version: int) -> JoinGroupResponse:
+    response = JoinGroupResponse(error_code=error.code, member_id=request.member_id)
+    return _as_version_knows(response, version)
+
+
+def _as_version_knows(response: JoinGroupResponse, version: int) -> JoinGroupResponse:
+    if version < VERSION_WITH_NULL_PROTOCOL:
+        response.protocol_name = response.protocol_name or ""
+    elif response.error_code:
+        response.protocol_name = None
+    return response
 
 
 JOIN_GROUP = Api(
@@ -32,4 +51,5 @@ JOIN_GROUP = Api(
     versions=range(10),
     handle=handle_join_group,
     elements_max=DECISION_ELEMENTS_MAX,
+    refused=_refused,
 )

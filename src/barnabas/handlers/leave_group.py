@@ -6,26 +6,51 @@ its own.
 
 from __future__ import annotations
 
+from barnabas.coordinator.group.coordinator import check_group_id
+from barnabas.core.errors import KafkaError, UnknownMemberId
 from barnabas.core.limits import DECISION_ELEMENTS_MAX
 from barnabas.handlers.context import RequestContext
 from barnabas.handlers.registry import Api
 from barnabas.protocol.api_keys import ApiKey
-from barnabas.protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity
+from barnabas.protocol.messages.leave_group import (
+    LeaveGroupRequest,
+    LeaveGroupResponse,
+    MemberIdentity,
+    MemberResponse,
+)
 
 VERSION_WITH_MEMBERS = 3
 
 
 def handle_leave_group(request: LeaveGroupRequest, context: RequestContext) -> None:
-    if context.api_version >= VERSION_WITH_MEMBERS:
-        context.broker.groups.leave(request, context.respond)
-        return
+    check_group_id(request.group_id)
+    if context.api_version < VERSION_WITH_MEMBERS:
+        request.members = [MemberIdentity(member_id=request.member_id)]
+    context.broker.groups.run(
+        request.group_id,
+        lambda shard: shard.leave(request),
+        lambda response: context.respond(_as_version_knows(response, context.api_version)),
+        context.fail,
+    )
 
-    def respond(response: LeaveGroupResponse) -> None:
-        code = response.error_code or (response.members[0].error_code if response.members else 0)
-        context.respond(LeaveGroupResponse(error_code=code))
 
-    request.members = [MemberIdentity(member_id=request.member_id)]
-    context.broker.groups.leave(request, respond)
+def _refused(request: LeaveGroupRequest, error: KafkaError, version: int) -> LeaveGroupResponse:
+    """A group that does not exist has none of the members, which each of them is told."""
+    if not isinstance(error, UnknownMemberId):
+        return LeaveGroupResponse(error_code=error.code)
+    members = [
+        MemberResponse(
+            member_id=member.member_id, group_instance_id=member.group_instance_id, error_code=error.code
+        )
+        for member in request.members
+    ]
+    return _as_version_knows(LeaveGroupResponse(members=members), version)
+
+
+def _as_version_knows(response: LeaveGroupResponse, version: int) -> LeaveGroupResponse:
+    if version >= VERSION_WITH_MEMBERS:
+        return response
+    return LeaveGroupResponse(error_code=response.members[0].error_code)
 
 
 LEAVE_GROUP = Api(
@@ -33,4 +58,5 @@ LEAVE_GROUP = Api(
     versions=range(6),
     handle=handle_leave_group,
     elements_max=DECISION_ELEMENTS_MAX,
+    refused=_refused,
 )

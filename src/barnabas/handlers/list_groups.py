@@ -5,11 +5,17 @@ from __future__ import annotations
 from barnabas.handlers.context import RequestContext
 from barnabas.handlers.registry import Api
 from barnabas.protocol.api_keys import ApiKey
-from barnabas.protocol.messages.list_groups import ListGroupsRequest
+from barnabas.protocol.messages.list_groups import ListGroupsRequest, ListGroupsResponse
 
 
 def handle_list_groups(request: ListGroupsRequest, context: RequestContext) -> None:
-    context.broker.groups.list_groups(request, context.respond)
+    states = frozenset(state.strip().lower() for state in request.states_filter)
+    types = frozenset(name.strip().lower() for name in request.types_filter)
+    context.broker.groups.runtime.run_everywhere(
+        lambda shard: shard.list_groups(states, types),
+        lambda parts: context.respond(ListGroupsResponse(groups=[group for part in parts for group in part])),
+        context.fail,
+    )
 
 
 LIST_GROUPS = Api(ApiKey.LIST_GROUPS, versions=range(6), handle=handle_list_groups)

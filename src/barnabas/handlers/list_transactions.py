@@ -5,14 +5,69 @@ The transactional ids that this broker coordinates, filtered by state, producer 
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
+
+from barnabas.coordinator.regex import Regex
+from barnabas.coordinator.transaction.metadata import TransactionMetadata
+from barnabas.coordinator.transaction.states import STATES_BY_NAME
+from barnabas.core.errors import KafkaError
 from barnabas.handlers.context import RequestContext
 from barnabas.handlers.registry import Api
 from barnabas.protocol.api_keys import ApiKey
-from barnabas.protocol.messages.list_transactions import ListTransactionsRequest
+from barnabas.protocol.messages.list_transactions import (
+    ListTransactionsRequest,
+    ListTransactionsResponse,
+    TransactionState,
+)
 
 
 def handle_list_transactions(request: ListTransactionsRequest, context: RequestContext) -> None:
-    context.broker.transactions.list_all(request, context.respond)
+    wanted = _filter(request, context.broker.clock.now_ms())
+
+    def respond(parts: Iterable[Iterable[TransactionMetadata]]) -> None:
+        states = [
+            TransactionState(
+                transactional_id=each.transactional_id,
+                producer_id=each.producer_id,
+                transaction_state=each.state.shown_as,
+            )
+            for part in parts
+            for each in part
+        ]
+        context.respond(
+            ListTransactionsResponse(unknown_state_filters=_unknown(request), transaction_states=states)
+        )
+
+    context.broker.transactions.runtime.run_everywhere(
+        lambda shard: shard.find(wanted), respond, context.fail
+    )
 
 
-LIST_TRANSACTIONS = Api(ApiKey.LIST_TRANSACTIONS, versions=range(3), handle=handle_list_transactions)
+def _filter(request: ListTransactionsRequest, now_ms: int) -> Callable[[TransactionMetadata], bool]:
+    states = {STATES_BY_NAME[name] for name in request.state_filters if name in STATES_BY_NAME}
+    producer_ids = set(request.producer_id_filters)
+    pattern = Regex(request.transactional_id_pattern) if request.transactional_id_pattern else None
+    duration_ms = request.duration_filter
+
+    def wanted(metadata: TransactionMetadata) -> bool:
+        return (
+            (not request.state_filters or metadata.state in states)
+            and (not producer_ids or metadata.producer_id in producer_ids)
+            and (duration_ms < 0 or now_ms - metadata.start_timestamp_ms > duration_ms)
+            and (pattern is None or pattern.matches(metadata.transactional_id))
+        )
+
+    return wanted
+
+
+def _unknown(request: ListTransactionsRequest) -> list[str]:
+    return [name for name in request.state_filters if name not in STATES_BY_NAME]
+
+
+def _refused(request: ListTransactionsRequest, error: KafkaError, _: int) -> ListTransactionsResponse:
+    return ListTransactionsResponse(error_code=error.code, unknown_state_filters=_unknown(request))
+
+
+LIST_TRANSACTIONS = Api(
+    ApiKey.LIST_TRANSACTIONS, versions=range(3), handle=handle_list_transactions, refused=_refused
+)

@@ -6,7 +6,14 @@ Version 10 names topics by id. Version 0 is older than the coordinator: see `sto
 
 from __future__ import annotations
 
-from barnabas.core.errors import UnknownTopicId, UnknownTopicOrPartition
+from barnabas.core.errors import (
+    InvalidCommitOffsetSize,
+    KafkaError,
+    MessageTooLarge,
+    RecordListTooLarge,
+    UnknownTopicId,
+    UnknownTopicOrPartition,
+)
 from barnabas.core.limits import DECISION_ELEMENTS_MAX
 from barnabas.handlers.context import RequestContext
 from barnabas.handlers.group_callers import caller_of
@@ -56,7 +63,25 @@ def handle_offset_commit(request: OffsetCommitRequest, context: RequestContext) 
         _merge(response.topics, refused)
         context.respond(response)
 
-    context.broker.groups.commit_offsets(request, caller_of(context), respond)
+    caller = caller_of(context)
+    context.broker.groups.run(
+        request.group_id,
+        lambda shard: shard.offset_requests.commit(request, caller),
+        respond,
+        lambda error: respond(all_refused(request, error)),
+    )
+
+
+def all_refused(request: OffsetCommitRequest, error: KafkaError) -> OffsetCommitResponse:
+    code = as_commit_error(error).code
+    return OffsetCommitResponse(topics=[_refused(topic, topic.partitions, code) for topic in request.topics])
+
+
+def as_commit_error(error: KafkaError) -> KafkaError:
+    """A commit of more partitions than fit into one batch has an error of its own."""
+    if isinstance(error, MessageTooLarge | RecordListTooLarge):
+        return InvalidCommitOffsetSize(error.message)
+    return error
 
 
 def _refused(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from barnabas.coordinator.group.coordinator import check_group_id
 from barnabas.core.errors import UnknownTopicOrPartition
 from barnabas.core.limits import DECISION_ELEMENTS_MAX
 from barnabas.handlers.context import RequestContext
@@ -16,6 +17,7 @@ from barnabas.protocol.messages.offset_delete import (
 
 
 def handle_offset_delete(request: OffsetDeleteRequest, context: RequestContext) -> None:
+    check_group_id(request.group_id)
     metadata = context.broker.metadata
     refused = [
         OffsetDeleteResponseTopic(
@@ -33,11 +35,12 @@ def handle_offset_delete(request: OffsetDeleteRequest, context: RequestContext) 
     request.topics = [topic for topic in request.topics if topic.name in metadata]
 
     def respond(response: OffsetDeleteResponse) -> None:
-        if not response.error_code:
-            response.topics.extend(refused)
+        response.topics.extend(refused)
         context.respond(response)
 
-    context.broker.groups.delete_offsets(request, respond)
+    context.broker.groups.run(
+        request.group_id, lambda shard: shard.offset_requests.delete(request), respond, context.fail
+    )
 
 
 OFFSET_DELETE = Api(

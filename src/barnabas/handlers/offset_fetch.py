@@ -8,10 +8,12 @@ group, so every partition carries it. Version 0 is older than the coordinator: s
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable
+from functools import partial
 
+from barnabas.coordinator.routing import Gathering
 from barnabas.core.errors import UnknownTopicId
 from barnabas.handlers.context import RequestContext
-from barnabas.handlers.offset_fetch_pieces import fetch_in_pieces, is_large
+from barnabas.handlers.offset_fetch_pieces import fetch_group, fetch_in_pieces, is_large
 from barnabas.handlers.registry import Api
 from barnabas.handlers.stored_offsets import fetch_stored_offsets
 from barnabas.protocol.api_keys import ApiKey
@@ -57,11 +59,11 @@ def handle_offset_fetch(request: OffsetFetchRequest, context: RequestContext) ->
     if is_large(groups):
         context.answer_with(_fetch_large(groups, request, context, shaped))
     else:
-        context.broker.groups.fetch_offsets(
-            groups,
-            require_stable=request.require_stable,
-            respond=lambda found: context.answer_in_slices(shaped(found)),
+        gathering: Gathering[OffsetFetchResponseGroup] = Gathering(
+            len(groups), lambda found: context.answer_in_slices(shaped(found))
         )
+        for place, group in enumerate(groups):
+            fetch_group(group, context, partial(gathering.put, place), require_stable=request.require_stable)
 
 
 async def _fetch_large(

@@ -7,7 +7,7 @@ to do with each other: that they are read in different turns changes nothing.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from barnabas.handlers.context import RequestContext
 from barnabas.handlers.in_chunks import ask_in_chunks
@@ -37,6 +37,10 @@ async def fetch_in_pieces(
     groups: Sequence[OffsetFetchRequestGroup], context: RequestContext, *, require_stable: bool
 ) -> list[OffsetFetchResponseGroup]:
     """The answer for each group. All offsets of a group are read once, however often it is named."""
+
+    def fetch(piece: OffsetFetchRequestGroup, respond: Callable[[OffsetFetchResponseGroup], None]) -> None:
+        fetch_group(piece, context, respond, require_stable=require_stable)
+
     whole: dict[tuple[str, str | None, int], OffsetFetchResponseGroup] = {}
     answers = []
     for group in groups:
@@ -46,7 +50,7 @@ async def fetch_in_pieces(
             continue
         answer = OffsetFetchResponseGroup(group_id=group.group_id)
         for piece in _pieces(group):
-            found = await _fetch(piece, context, require_stable=require_stable)
+            (found,) = await ask_in_chunks([piece], fetch, context)
             if found.error_code:
                 answer = found
                 break
@@ -66,17 +70,20 @@ def _join(answer: OffsetFetchResponseGroup, found: OffsetFetchResponseGroup) -> 
     answer.topics += topics
 
 
-async def _fetch(
-    piece: OffsetFetchRequestGroup, context: RequestContext, *, require_stable: bool
-) -> OffsetFetchResponseGroup:
-    found: list[OffsetFetchResponseGroup] = await ask_in_chunks(
-        [piece],
-        lambda groups, respond: context.broker.groups.fetch_offsets(
-            groups, require_stable=require_stable, respond=respond
-        ),
-        context,
+def fetch_group(
+    group: OffsetFetchRequestGroup,
+    context: RequestContext,
+    respond: Callable[[OffsetFetchResponseGroup], None],
+    *,
+    require_stable: bool,
+) -> None:
+    """The offsets of one group, in one go."""
+    context.broker.groups.run(
+        group.group_id,
+        lambda shard: shard.offset_requests.fetch(group, require_stable=require_stable),
+        respond,
+        lambda error: respond(OffsetFetchResponseGroup(group_id=group.group_id, error_code=error.code)),
     )
-    return found[0]
 
 
 def _pieces(group: OffsetFetchRequestGroup) -> Iterator[OffsetFetchRequestGroup]:

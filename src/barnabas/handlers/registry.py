@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from barnabas.core.errors import KafkaError
 from barnabas.core.limits import REQUEST_ELEMENTS_MAX
 from barnabas.protocol.api_keys import ApiKey
 
@@ -34,6 +35,9 @@ class Api:
     """What ApiVersions says when that must differ from `versions` for the sake of a client."""
     elements_max: int = REQUEST_ELEMENTS_MAX
     """What a request may have in all its arrays together."""
+    refused: Callable[[Any, KafkaError, int], Any] | None = None
+    """(request, error, version) -> the answer to a request that is refused, where that is more than an error
+    code at the top of it."""
 
     @property
     def is_async(self) -> bool:

@@ -6,12 +6,14 @@ is stored.
 
 from __future__ import annotations
 
+from barnabas.coordinator.decision import Waiter
+from barnabas.coordinator.group.coordinator import check_group_id
 from barnabas.core.errors import InconsistentGroupProtocol
 from barnabas.core.limits import DECISION_ELEMENTS_MAX
 from barnabas.handlers.context import RequestContext
 from barnabas.handlers.registry import Api
 from barnabas.protocol.api_keys import ApiKey
-from barnabas.protocol.messages.sync_group import SyncGroupRequest
+from barnabas.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 
 VERSION_WITH_PROTOCOL = 5
 
@@ -21,7 +23,11 @@ def handle_sync_group(request: SyncGroupRequest, context: RequestContext) -> Non
         request.protocol_type is None or request.protocol_name is None
     ):
         raise InconsistentGroupProtocol("since version 5 a member names its protocol type and protocol")
-    context.broker.groups.sync(request, context.respond)
+    check_group_id(request.group_id)
+    waiter: Waiter[SyncGroupResponse] = Waiter(context.respond, context.fail)
+    context.broker.groups.run(
+        request.group_id, lambda shard: shard.sync(request, waiter), waiter.respond, waiter.refuse
+    )
 
 
 SYNC_GROUP = Api(

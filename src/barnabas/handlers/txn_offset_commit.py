@@ -11,7 +11,7 @@ from collections.abc import Callable
 from contextlib import suppress
 
 from barnabas.coordinator.group.coordinator import OFFSETS_TOPIC
-from barnabas.coordinator.runtime import as_coordinator_error
+from barnabas.coordinator.runtime import Producer, as_coordinator_error
 from barnabas.coordinator.transaction.rules import ProducerIdAndEpoch
 from barnabas.coordinator.transaction.settings import EPOCH_BUMP_VERSION
 from barnabas.core.errors import (
@@ -25,6 +25,7 @@ from barnabas.core.errors import (
 from barnabas.core.ids import TopicPartition
 from barnabas.core.limits import DECISION_ELEMENTS_MAX
 from barnabas.handlers.context import RequestContext
+from barnabas.handlers.offset_commit import as_commit_error
 from barnabas.handlers.registry import Api
 from barnabas.handlers.transaction_errors import as_write_error, not_in_transaction
 from barnabas.handlers.verification import Verification
@@ -54,7 +55,7 @@ def handle_txn_offset_commit(request: TxnOffsetCommitRequest, context: RequestCo
 
     def refuse(error: KafkaError) -> None:
         code = _code_for(as_write_error(error), context.api_version)
-        respond(TxnOffsetCommitResponse(topics=[_refused(topic, topic.partitions, code) for topic in known]))
+        respond(_all_refused(known, code))
 
     if not known:
         respond(TxnOffsetCommitResponse())
@@ -120,7 +121,13 @@ def _commit(
         except KafkaError as error:
             refuse(as_coordinator_error(error))
         else:
-            broker.groups.commit_transactional_offsets(request, context.api_version, respond)
+            broker.groups.run(
+                request.group_id,
+                lambda shard: shard.offset_requests.commit_in_transaction(request, context.api_version),
+                respond,
+                lambda error: respond(_all_refused(request.topics, as_commit_error(error).code)),
+                producer=Producer(request.producer_id, request.producer_epoch),
+            )
 
     def added(error: KafkaError | None) -> None:
         commit() if error is None else refuse(error)
@@ -151,6 +158,10 @@ def _code_for(error: KafkaError, api_version: int) -> int:
     if isinstance(error, CoordinatorLoadInProgress) and api_version < VERSION_WITH_LOADING:
         return CoordinatorNotAvailable.code
     return error.code
+
+
+def _all_refused(topics: list[TxnOffsetCommitRequestTopic], code: int) -> TxnOffsetCommitResponse:
+    return TxnOffsetCommitResponse(topics=[_refused(topic, topic.partitions, code) for topic in topics])
 
 
 def _refused(

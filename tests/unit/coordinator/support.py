@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
+import inspect
 import random
-from collections.abc import Callable, Collection
-from typing import Any
+from collections.abc import Callable, Collection, Sequence
+from functools import partial
+from types import SimpleNamespace
+from typing import Any, cast
 
 from barnabas.coordinator.group.callers import Caller
 from barnabas.coordinator.group.coordinator import OFFSETS_TOPIC, GroupCoordinator
@@ -12,6 +16,7 @@ from barnabas.coordinator.group.registry import GroupRegistry
 from barnabas.coordinator.group.settings import GroupSettings
 from barnabas.coordinator.group.shard import GroupShard
 from barnabas.coordinator.group.topics import StoredIds
+from barnabas.coordinator.routing import Gathering
 from barnabas.coordinator.runtime import CoordinatorRuntime, RuntimeSettings
 from barnabas.coordinator.timers import ShardTimers
 from barnabas.core.clock import ManualClock
@@ -19,11 +24,22 @@ from barnabas.core.errors import KafkaError, MessageTooLarge, NotLeaderOrFollowe
 from barnabas.core.ids import ZERO_UUID, TopicPartition, Uuid
 from barnabas.core.metrics import Metrics
 from barnabas.core.scheduler import ManualScheduler
+from barnabas.handlers.consumer_group_heartbeat import CONSUMER_GROUP_HEARTBEAT
+from barnabas.handlers.describe_groups import DESCRIBE_GROUPS
+from barnabas.handlers.heartbeat import HEARTBEAT
+from barnabas.handlers.join_group import JOIN_GROUP
+from barnabas.handlers.leave_group import LEAVE_GROUP
+from barnabas.handlers.offset_commit import all_refused
+from barnabas.handlers.offset_fetch_pieces import fetch_group
+from barnabas.handlers.registry import Api
+from barnabas.handlers.sync_group import SYNC_GROUP
+from barnabas.protocol.api_keys import response_class
 from barnabas.protocol.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,
     TopicPartitions,
 )
+from barnabas.protocol.messages.describe_groups import DescribeGroupsRequest
 from barnabas.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from barnabas.protocol.messages.join_group import (
     JoinGroupRequest,
@@ -179,6 +195,56 @@ class Answer:
         return code
 
 
+class Context:
+    """A request on its way through its handler."""
+
+    def __init__(self, broker: object, api: Api, request: Any, version: int, client: str) -> None:
+        self.broker = broker
+        self.request = request
+        self.api_version = version
+        self.client_id = client
+        self.exchange = SimpleNamespace(connection=SimpleNamespace(peer_host="192.0.2.1"))
+        self.answer = Answer()
+        self._api = api
+
+    def respond(self, response: Any) -> None:
+        self.answer(response)
+
+    def fail(self, error: KafkaError) -> None:
+        if self._api.refused is not None:
+            self.answer(self._api.refused(self.request, error, self.api_version))
+            return
+        response: Any = response_class(self._api.key)()
+        response.error_code = error.code
+        if hasattr(response, "error_message"):
+            response.error_message = error.message
+        self.answer(response)
+
+    async def breathe(self) -> None: ...
+
+
+def serve(broker: object, api: Api, request: Any, version: int, client: str = "client") -> Answer:
+    """Have the API's handler serve a request of this version."""
+    context = Context(broker, api, request, version, client)
+    try:
+        response = api.handle(request, context)
+        if inspect.iscoroutine(response):
+            response = asyncio.run(response)
+    except KafkaError as error:
+        context.fail(error)
+    else:
+        if response is not None:
+            context.respond(response)
+    return context.answer
+
+
+class Everything:
+    """Metadata in which every topic exists."""
+
+    def __contains__(self, topic: str) -> bool:
+        return True
+
+
 class Groups:
     """A coordinator of one partition; methods send requests and give their answers."""
 
@@ -214,6 +280,7 @@ class Groups:
             metrics=self.metrics,
         )
         self.coordinator = GroupCoordinator(self.runtime, self.settings, lambda: 1)
+        self.broker = SimpleNamespace(groups=self.coordinator, metadata=Everything())
         self.elect()
 
     def _make_shard(self, timers: ShardTimers) -> GroupShard:
@@ -250,6 +317,9 @@ class Groups:
         self.clock.advance(target - self.clock.monotonic_ms())
         self.timer.advance()
 
+    def serve(self, api: Api, request: Any, version: int, client: str = "client") -> Answer:
+        return serve(self.broker, api, request, version, client)
+
     def delete_topic(self, name: str) -> None:
         known = self.topics.topic(name)
         if known is not None:
@@ -271,7 +341,6 @@ class Groups:
         protocol_type: str = "consumer",
         client: str = "client",
     ) -> Answer:
-        answer = Answer()
         request = JoinGroupRequest(
             group_id=group,
             session_timeout_ms=session_ms,
@@ -281,8 +350,7 @@ class Groups:
             protocol_type=protocol_type,
             protocols=[JoinGroupRequestProtocol(name=name, metadata=data) for name, data in protocols],
         )
-        self.coordinator.join(request, Caller(client, "/192.0.2.1", version), answer)
-        return answer
+        return self.serve(JOIN_GROUP, request, version, client)
 
     def enter(self, group: str = "g", **how: Any) -> tuple[str, Answer]:
         """Both steps of joining as a new dynamic member."""
@@ -298,7 +366,6 @@ class Groups:
         group: str = "g",
         instance: str | None = None,
     ) -> Answer:
-        answer = Answer()
         request = SyncGroupRequest(
             group_id=group,
             generation_id=generation,
@@ -309,27 +376,24 @@ class Groups:
                 for name, data in (assignments or {}).items()
             ],
         )
-        self.coordinator.sync(request, answer)
-        return answer
+        return self.serve(SYNC_GROUP, request, 4)
 
     def heartbeat(
         self, member: str, generation: int, *, group: str = "g", instance: str | None = None
     ) -> int:
-        answer = Answer()
         request = HeartbeatRequest(
             group_id=group, generation_id=generation, member_id=member, group_instance_id=instance
         )
-        self.coordinator.heartbeat(request, answer)
+        answer = self.serve(HEARTBEAT, request, 4)
         assert isinstance(answer.value, HeartbeatResponse)
         return answer.error_code
 
     def leave(self, *members: str, group: str = "g", instance: str | None = None) -> LeaveGroupResponse:
-        answer = Answer()
         request = LeaveGroupRequest(
             group_id=group,
             members=[MemberIdentity(member_id=member, group_instance_id=instance) for member in members],
         )
-        self.coordinator.leave(request, answer)
+        answer = self.serve(LEAVE_GROUP, request, 5)
         assert isinstance(answer.value, LeaveGroupResponse)
         return answer.value
 
@@ -365,7 +429,6 @@ class Groups:
         rebalance_ms: int | None = None,
         version: int = 1,
     ) -> ConsumerGroupHeartbeatResponse:
-        answer = Answer()
         request = ConsumerGroupHeartbeatRequest(
             group_id=group,
             member_id=member,
@@ -383,7 +446,7 @@ class Groups:
             request.topic_partitions = [
                 TopicPartitions(topic_id=topic_id, partitions=numbers) for topic_id, numbers in owned.items()
             ]
-        self.coordinator.consumer_heartbeat(request, Caller("client", "/192.0.2.1", version), answer)
+        answer = self.serve(CONSUMER_GROUP_HEARTBEAT, request, version)
         assert isinstance(answer.value, ConsumerGroupHeartbeatResponse)
         return answer.value
 
@@ -444,17 +507,31 @@ class Groups:
                 )
             ],
         )
-        self.coordinator.commit_offsets(request, Caller("client", "/192.0.2.1", version), answer)
+        caller = Caller("client", "/192.0.2.1", version)
+        self.coordinator.run(
+            group,
+            lambda shard: shard.offset_requests.commit(request, caller),
+            answer,
+            lambda error: answer(all_refused(request, error)),
+        )
         return answer
 
     def fetch_later(
         self, *, group: str = "g", topic: str = "t", partition: int = 0, require_stable: bool = False
     ) -> Answer:
-        answer = Answer()
         request = OffsetFetchRequestGroup(
             group_id=group, topics=[OffsetFetchRequestTopics(name=topic, partition_indexes=[partition])]
         )
-        self.coordinator.fetch_offsets([request], require_stable=require_stable, respond=answer)
+        return self.fetch_groups([request], require_stable=require_stable)
+
+    def fetch_groups(
+        self, requests: Sequence[OffsetFetchRequestGroup], *, require_stable: bool = False
+    ) -> Answer:
+        answer = Answer()
+        gathering: Gathering[Any] = Gathering(len(requests), answer)
+        context = cast("Any", SimpleNamespace(broker=self.broker))
+        for place, request in enumerate(requests):
+            fetch_group(request, context, partial(gathering.put, place), require_stable=require_stable)
         return answer
 
     def fetch(self, **asked: Any) -> int:
@@ -466,9 +543,8 @@ class Groups:
         return -1000 * int(found.error_code) if found.error_code else int(found.committed_offset)
 
     def state(self, group: str = "g") -> str:
-        answer = Answer()
-        self.coordinator.describe_groups([group], answer)
-        return str(answer.value[0].group_state)
+        answer = self.serve(DESCRIBE_GROUPS, DescribeGroupsRequest(groups=[group]), 6)
+        return str(answer.value.groups[0].group_state)
 
 
 def generation_of(answer: Answer) -> int:

@@ -165,7 +165,7 @@ def test_a_member_with_nothing_in_common_is_refused() -> None:
     assert groups.join(protocols=(("other", b""),)).error_code == InconsistentGroupProtocol.code
     assert groups.join(protocol_type="connect").error_code == InconsistentGroupProtocol.code
     assert groups.join("new", protocols=()).error_code == InconsistentGroupProtocol.code
-    assert groups.state("new") == ""
+    assert groups.state("new") == "Dead"
 
 
 def test_requests_of_another_generation_or_member_are_refused() -> None:

@@ -24,13 +24,15 @@ from barnabas.core.errors import (
     UnsupportedAssignor,
 )
 from barnabas.core.ids import Uuid
+from barnabas.handlers.consumer_group_describe import CONSUMER_GROUP_DESCRIBE
+from barnabas.protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest
 from barnabas.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatResponse
 from barnabas.protocol.messages.consumer_protocol import (
     ConsumerProtocolAssignment,
     ConsumerProtocolSubscription,
     TopicPartition,
 )
-from tests.unit.coordinator.support import Answer, Groups
+from tests.unit.coordinator.support import Groups
 
 
 def partitions(response: ConsumerGroupHeartbeatResponse) -> dict[Uuid, list[int]] | None:
@@ -313,9 +315,9 @@ def test_a_group_is_upgraded_while_it_works() -> None:
     assert partitions(groups.beat("new", 2)) == {topic: [2, 3]}
     assert groups.commit(1, member=old, generation=2) == 0
     assert groups.commit(1, member=old, generation=1) == IllegalGeneration.code
-    answer = Answer()
-    groups.coordinator.describe_consumer_groups(["g"], answer)
-    assert {each.member_id: each.member_type for each in answer.value[0].members} == {old: 0, "new": 1}
+    request = ConsumerGroupDescribeRequest(group_ids=["g"])
+    (described,) = groups.serve(CONSUMER_GROUP_DESCRIBE, request, 1).value.groups
+    assert {each.member_id: each.member_type for each in described.members} == {old: 0, "new": 1}
 
 
 def test_a_group_goes_back_when_the_last_new_member_leaves() -> None:

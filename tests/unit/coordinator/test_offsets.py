@@ -18,7 +18,12 @@ from barnabas.core.errors import (
     UnknownMemberId,
     UnstableOffsetCommit,
 )
+from barnabas.handlers.delete_groups import DELETE_GROUPS
+from barnabas.handlers.describe_groups import DESCRIBE_GROUPS
+from barnabas.handlers.offset_delete import OFFSET_DELETE
 from barnabas.protocol.messages.consumer_protocol import ConsumerProtocolSubscription
+from barnabas.protocol.messages.delete_groups import DeleteGroupsRequest
+from barnabas.protocol.messages.describe_groups import DescribeGroupsRequest
 from barnabas.protocol.messages.offset_delete import (
     OffsetDeleteRequest,
     OffsetDeleteRequestPartition,
@@ -42,7 +47,6 @@ def subscription(*topics: str) -> bytes:
 
 
 def stage(groups: Groups, producer_id: int, offset: int, **names: object) -> int:
-    answer = Answer()
     request = TxnOffsetCommitRequest(
         transactional_id="x",
         group_id=str(names.get("group", "g")),
@@ -54,14 +58,24 @@ def stage(groups: Groups, producer_id: int, offset: int, **names: object) -> int
             )
         ],
     )
-    groups.coordinator.commit_transactional_offsets(request, 5, answer)
-    code: int = answer.value.topics[0].partitions[0].error_code
-    return code
+    return staged(groups, request)
+
+
+def staged(groups: Groups, request: TxnOffsetCommitRequest, version: int = 5) -> int:
+    answer = Answer()
+    groups.coordinator.run(
+        request.group_id,
+        lambda shard: shard.offset_requests.commit_in_transaction(request, version),
+        lambda response: answer(response.topics[0].partitions[0].error_code),
+        lambda error: answer(error.code),
+        producer=Producer(request.producer_id, request.producer_epoch),
+    )
+    return int(answer.value)
 
 
 def end(groups: Groups, producer_id: int, *, commit: bool) -> None:
     answer = Answer()
-    groups.coordinator.complete_transaction(
+    groups.runtime.complete_transaction(
         0, Producer(producer_id, 0), EndTransactionMarker(commit, 0), answer, answer
     )
     assert answer.value is None
@@ -83,13 +97,11 @@ def test_no_topics_means_all() -> None:
     groups.commit(1, topic="a", partition=0)
     groups.commit(2, topic="a", partition=3)
     groups.commit(3, topic="b", partition=0)
-    answer = Answer()
     requests = [
         OffsetFetchRequestGroup(group_id="g", topics=None),
         OffsetFetchRequestGroup(group_id="other", topics=None),
     ]
-    groups.coordinator.fetch_offsets(requests, require_stable=False, respond=answer)
-    mine, other = answer.value
+    mine, other = groups.fetch_groups(requests).value
     assert {
         (topic.name, each.partition_index): each.committed_offset
         for topic in mine.topics
@@ -210,12 +222,11 @@ def test_an_old_client_may_say_how_long_its_offset_is_kept() -> None:
 
 
 def delete(groups: Groups, topic: str = "t", group: str = "g") -> int:
-    answer = Answer()
     request = OffsetDeleteRequest(
         group_id=group,
         topics=[OffsetDeleteRequestTopic(name=topic, partitions=[OffsetDeleteRequestPartition()])],
     )
-    groups.coordinator.delete_offsets(request, answer)
+    answer = groups.serve(OFFSET_DELETE, request, 0)
     if answer.value.error_code:
         return int(answer.value.error_code)
     return int(answer.value.topics[0].partitions[0].error_code)
@@ -243,12 +254,10 @@ def test_a_group_is_deleted_with_its_offsets_when_it_is_empty() -> None:
     groups = Groups()
     (member,), generation = groups.stable_group(1)
     groups.commit(1, member=member, generation=generation)
-    answer = Answer()
-    groups.coordinator.delete_groups(["g", "nobody"], answer)
+    answer = groups.serve(DELETE_GROUPS, DeleteGroupsRequest(groups_names=["g", "nobody"]), 3)
     assert [each.error_code for each in answer.value.results] == [NonEmptyGroup.code, GroupIdNotFound.code]
     groups.leave(member)
-    answer = Answer()
-    groups.coordinator.delete_groups(["g"], answer)
+    answer = groups.serve(DELETE_GROUPS, DeleteGroupsRequest(groups_names=["g"]), 3)
     assert answer.value.results[0].error_code == 0
     for each in (groups, Groups(log=groups.log)):
         assert each.fetch() == -1
@@ -332,9 +341,7 @@ def test_a_zombie_cannot_commit_in_a_transaction() -> None:
     )
     for member_id, code in ((member, IllegalGeneration.code), ("ghost", UnknownMemberId.code)):
         request.member_id = member_id
-        answer = Answer()
-        groups.coordinator.commit_transactional_offsets(request, 5, answer)
-        assert answer.value.topics[0].partitions[0].error_code == code
+        assert staged(groups, request) == code
 
 
 @pytest.mark.parametrize(("version", "code"), [(5, IllegalGeneration.code), (6, GroupIdNotFound.code)])
@@ -346,16 +353,13 @@ def test_a_transaction_hears_that_its_group_is_gone_if_it_knows_the_word(version
         member_id="m",
         topics=[TxnOffsetCommitRequestTopic(name="t", partitions=[TxnOffsetCommitRequestPartition()])],
     )
-    answer = Answer()
-    Groups().coordinator.commit_transactional_offsets(request, version, answer)
-    assert answer.value.topics[0].partitions[0].error_code == code
+    assert staged(Groups(), request, version) == code
 
 
 def test_callers_are_shown_as_they_came() -> None:
     groups = Groups()
     groups.stable_group(1, client="the-client")
-    answer = Answer()
-    groups.coordinator.describe_groups(["g"], answer)
-    (member,) = answer.value[0].members
+    answer = groups.serve(DESCRIBE_GROUPS, DescribeGroupsRequest(groups=["g"]), 6)
+    (member,) = answer.value.groups[0].members
     assert (member.client_id, member.client_host) == ("the-client", "/192.0.2.1")
     assert Caller("a", "b", 1).api_version == 1

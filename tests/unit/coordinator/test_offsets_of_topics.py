@@ -24,7 +24,7 @@ from barnabas.core.ids import ZERO_UUID, Uuid
 from barnabas.protocol.messages.offset_fetch import OffsetFetchRequestGroup
 from barnabas.records.batch import RecordBatch
 from barnabas.records.record import iterate_records
-from tests.unit.coordinator.support import Answer, Groups
+from tests.unit.coordinator.support import Groups
 from tests.unit.coordinator.test_offsets import end, stage, subscription
 
 ONE, OTHER = Uuid(b"1" * 16), Uuid(b"2" * 16)
@@ -44,10 +44,9 @@ def recreate(groups: Groups, name: str = "t") -> None:
 
 
 def everything(groups: Groups, group: str = "g") -> list[str]:
-    answer = Answer()
     asked = OffsetFetchRequestGroup(group_id=group, topics=None)
-    groups.coordinator.fetch_offsets([asked], require_stable=False, respond=answer)
-    return [topic.name for topic in answer.value[0].topics]
+    (found,) = groups.fetch_groups([asked]).value
+    return [topic.name for topic in found.topics]
 
 
 def test_an_offset_of_a_deleted_topic_does_not_apply_to_its_successor() -> None:

@@ -12,12 +12,15 @@ import pytest
 from barnabas.coordinator.group import offset_requests
 from barnabas.coordinator.runtime import RETRY_MS, RETRY_MS_MAX
 from barnabas.core.errors import KafkaError, KafkaStorageError, MessageTooLarge, NotEnoughReplicas
+from barnabas.handlers.delete_groups import DELETE_GROUPS
+from barnabas.handlers.offset_delete import OFFSET_DELETE
+from barnabas.protocol.messages.delete_groups import DeleteGroupsRequest
 from barnabas.protocol.messages.offset_delete import (
     OffsetDeleteRequest,
     OffsetDeleteRequestPartition,
     OffsetDeleteRequestTopic,
 )
-from tests.unit.coordinator.support import Answer, Groups
+from tests.unit.coordinator.support import Groups
 from tests.unit.coordinator.test_offsets import WEEK_MS, stage
 
 MANY = 40
@@ -70,15 +73,13 @@ def test_much_that_expires_is_removed_in_as_many_batches_as_it_takes() -> None:
 
 def test_a_large_group_can_be_deleted() -> None:
     groups = with_many_offsets("g")
-    answer = Answer()
-    groups.coordinator.delete_groups(["g"], answer)
+    answer = groups.serve(DELETE_GROUPS, DeleteGroupsRequest(groups_names=["g"]), 3)
     assert answer.value.results[0].error_code == 0
     check_gone(groups, "g")
 
 
 def test_many_offsets_can_be_deleted_at_once() -> None:
     groups = with_many_offsets("g")
-    answer = Answer()
     request = OffsetDeleteRequest(
         group_id="g",
         topics=[
@@ -88,7 +89,7 @@ def test_many_offsets_can_be_deleted_at_once() -> None:
             )
         ],
     )
-    groups.coordinator.delete_offsets(request, answer)
+    answer = groups.serve(OFFSET_DELETE, request, 0)
     assert {each.error_code for each in answer.value.topics[0].partitions} == {0}
     check_gone(groups, "g")
 

@@ -27,8 +27,10 @@ from barnabas.core.errors import (
     name_of,
 )
 from barnabas.core.ids import TopicPartition
+from barnabas.handlers.describe_transactions import DESCRIBE_TRANSACTIONS
+from barnabas.handlers.list_transactions import LIST_TRANSACTIONS
+from barnabas.protocol.messages.describe_transactions import DescribeTransactionsRequest
 from barnabas.protocol.messages.list_transactions import ListTransactionsRequest
-from tests.unit.coordinator.support import Answer
 from tests.unit.coordinator.transaction_support import V1, V2, A, B, Transactions
 
 
@@ -598,8 +600,7 @@ def test_while_loading_the_answer_is_to_try_again() -> None:
     assert t.refused_init() == "COORDINATOR_LOAD_IN_PROGRESS"
     assert t.add(producer, A) == "COORDINATOR_LOAD_IN_PROGRESS"
     assert t.commit(producer) == "COORDINATOR_LOAD_IN_PROGRESS"
-    answer = Answer()
-    t.coordinator.list_all(ListTransactionsRequest(), answer)
+    answer = t.serve(LIST_TRANSACTIONS, ListTransactionsRequest(), 2)
     assert name_of(answer.error_code) == "COORDINATOR_LOAD_IN_PROGRESS"
     t.scheduler.run_due()
     assert t.add(producer, A) == "NONE"
@@ -622,8 +623,7 @@ def test_transactions_are_listed_by_state_producer_age_and_name() -> None:
     assert t.listed(producer_id_filters=[old.producer_id]) == ["old-1"]
     assert t.listed(duration_filter=4_000, state_filters=["Ongoing"]) == ["old-1"]
     assert t.listed(transactional_id_pattern=".*-1") == ["new-1", "old-1"]
-    answer = Answer()
-    t.coordinator.list_all(ListTransactionsRequest(state_filters=["Nonsense"]), answer)
+    answer = t.serve(LIST_TRANSACTIONS, ListTransactionsRequest(state_filters=["Nonsense"]), 2)
     assert answer.value.unknown_state_filters == ["Nonsense"]
     assert answer.value.transaction_states == []
 
@@ -632,9 +632,8 @@ def test_a_transaction_is_described() -> None:
     t = Transactions()
     producer = t.init(timeout_ms=1_234)
     t.add(producer, B, A, TopicPartition("b", 1))
-    answer = Answer()
-    t.coordinator.describe(["t", "nobody", ""], answer)
-    found, missing, invalid = answer.value
+    request = DescribeTransactionsRequest(transactional_ids=["t", "nobody", ""])
+    found, missing, invalid = t.serve(DESCRIBE_TRANSACTIONS, request, 0).value.transaction_states
     assert (found.transaction_state, found.transaction_timeout_ms) == ("Ongoing", 1_234)
     assert found.transaction_start_time_ms == t.clock.now_ms()
     assert [(topic.topic, topic.partitions) for topic in found.topics] == [("a", [0]), ("b", [1, 3])]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Collection
+from types import SimpleNamespace
 from typing import Any
 
 from barnabas.coordinator.runtime import CoordinatorRuntime, RuntimeSettings
@@ -21,12 +22,16 @@ from barnabas.core.errors import KafkaError, name_of
 from barnabas.core.ids import TopicPartition
 from barnabas.core.metrics import Metrics
 from barnabas.core.scheduler import ManualScheduler
+from barnabas.handlers.end_txn import END_TXN
+from barnabas.handlers.init_producer_id import INIT_PRODUCER_ID
+from barnabas.handlers.list_transactions import LIST_TRANSACTIONS
+from barnabas.handlers.registry import Api
 from barnabas.protocol.messages.end_txn import EndTxnRequest
 from barnabas.protocol.messages.init_producer_id import InitProducerIdRequest
 from barnabas.protocol.messages.list_transactions import ListTransactionsRequest
 from barnabas.purgatory.timer import Timer
 from barnabas.records.builder import build_batch
-from tests.unit.coordinator.support import Answer, MemoryLog
+from tests.unit.coordinator.support import Answer, MemoryLog, serve
 
 A = TopicPartition("a", 0)
 B = TopicPartition("b", 3)
@@ -92,7 +97,10 @@ class Transactions:
             settings=RuntimeSettings(),
             metrics=Metrics(),
         )
-        self.coordinator = TransactionCoordinator(self.runtime, self.settings, self.clock, lambda: 1)
+        self.coordinator = TransactionCoordinator(self.runtime, self.settings, lambda: 1)
+        self.broker = SimpleNamespace(
+            transactions=self.coordinator, clock=self.clock, producer_ids=SimpleNamespace(has_any=True)
+        )
         self.elect()
 
     def _make_shard(self, timers: ShardTimers) -> TransactionShard:
@@ -140,6 +148,9 @@ class Transactions:
 
     # Requests
 
+    def serve(self, api: Api, request: Any, version: int) -> Answer:
+        return serve(self.broker, api, request, version)
+
     def ask_init(
         self,
         transactional_id: str = "t",
@@ -147,15 +158,13 @@ class Transactions:
         timeout_ms: int = 60_000,
         expected: tuple[int, int] = (-1, -1),
     ) -> Answer:
-        answer = Answer()
         request = InitProducerIdRequest(
             transactional_id=transactional_id,
             transaction_timeout_ms=timeout_ms,
             producer_id=expected[0],
             producer_epoch=expected[1],
         )
-        self.coordinator.init_producer_id(request, answer)
-        return answer
+        return self.serve(INIT_PRODUCER_ID, request, 5)
 
     def init(self, transactional_id: str = "t", **options: Any) -> ProducerIdAndEpoch:
         response = self.ask_init(transactional_id, **options).value
@@ -213,15 +222,13 @@ class Transactions:
         transactional_id: str = "t",
         version: int = V1,
     ) -> Answer:
-        answer = Answer()
         request = EndTxnRequest(
             transactional_id=transactional_id,
             producer_id=producer[0],
             producer_epoch=producer[1],
             committed=commit,
         )
-        self.coordinator.end(request, answer, client_transaction_version=version)
-        return answer
+        return self.serve(END_TXN, request, 5 if version == V2 else 4)
 
     def commit(self, producer: tuple[int, int], **options: Any) -> str:
         return name_of(self.ask_end(producer, commit=True, **options).error_code)
@@ -230,7 +237,6 @@ class Transactions:
         return name_of(self.ask_end(producer, commit=False, **options).error_code)
 
     def listed(self, **filters: Any) -> list[str]:
-        answer = Answer()
-        self.coordinator.list_all(ListTransactionsRequest(**filters), answer)
+        answer = self.serve(LIST_TRANSACTIONS, ListTransactionsRequest(**filters), 2)
         assert answer.error_code == 0, name_of(answer.error_code)
         return sorted(each.transactional_id for each in answer.value.transaction_states)

@@ -12,6 +12,7 @@ from barnabas.cluster.topics import allocate_producer_ids
 from barnabas.controller.producer_ids import ProducerIds
 from barnabas.coordinator.group.coordinator import OFFSETS_TOPIC
 from barnabas.coordinator.transaction.coordinator import TRANSACTION_TOPIC
+from barnabas.core.errors import KafkaError
 from barnabas.handlers.context import RequestContext
 from barnabas.handlers.internal_topics import InternalTopic, InternalTopics
 from barnabas.handlers.registry import Api
@@ -132,8 +133,15 @@ class Broker(Admin):
 
     async def _handle(self, api: Api, request: Any, version: int, peer: FakePeer) -> Any:
         finisher = Finisher()
-        context = RequestContext(self.services, FakeExchange(peer), version, 1, "test", 0.0, finisher)
-        response = api.handle(request, context)
+        context = RequestContext(
+            self.services, FakeExchange(peer), request, version, 1, "test", 0.0, finisher
+        )
+        try:
+            response = api.handle(request, context)
+        except KafkaError as error:
+            if api.refused is None:
+                raise
+            return api.refused(request, error, version)
         if api.is_async:
             return await response
         if api.is_sliced:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
@@ -70,28 +70,26 @@ class Asked:
         finisher: Any = Finisher()
         finisher.later = self._later
         broker: Any = SimpleNamespace(clock=self.clock, groups=self)
-        self.context = RequestContext(broker, FakeExchange(), 1, 1, "test", 0.0, finisher)
+        self.context = RequestContext(broker, FakeExchange(), None, 1, 1, "test", 0.0, finisher)
         self.sizes: list[int] = []
 
     async def _later(self) -> None:
         self.breaths += 1
 
-    def ask(self, items: Sequence[int], respond: Callable[[list[int]], None]) -> None:
-        self.sizes.append(len(items))
+    def ask(self, item: int, respond: Callable[[int], None]) -> None:
+        if len(self.sizes) == self.breaths:
+            self.sizes.append(0)
+        self.sizes[-1] += 1
         self.clock.advance(ms=TURN_MS_MAX + 1)
-        asyncio.get_running_loop().call_soon(respond, [-item for item in items])
+        asyncio.get_running_loop().call_soon(respond, -item)
 
-    def fetch_offsets(
-        self, groups: Sequence[OffsetFetchRequestGroup], *, require_stable: bool, respond: Any
-    ) -> None:
+    def run(self, _: str, decide: Callable[[Any], Any], respond: Any, __: Any) -> None:
+        respond(decide(SimpleNamespace(offset_requests=self)))
+
+    def fetch(self, group: OffsetFetchRequestGroup, *, require_stable: bool) -> OffsetFetchResponseGroup:
         assert require_stable
         self.clock.advance(ms=TURN_MS_MAX + 1)
-        self.sizes += [
-            sum(1 + len(topic.partition_indexes) for topic in group.topics or ()) for group in groups
-        ]
-        respond([self._answer(group) for group in groups])
-
-    def _answer(self, group: OffsetFetchRequestGroup) -> OffsetFetchResponseGroup:
+        self.sizes.append(sum(1 + len(topic.partition_indexes) for topic in group.topics or ()))
         if group.group_id == "loading":
             return OffsetFetchResponseGroup(group_id=group.group_id, error_code=14)
         return OffsetFetchResponseGroup(

@@ -19,7 +19,7 @@ from __future__ import annotations
 from collections import Counter
 from enum import Enum
 
-from barnabas.coordinator.group.classic_member import ClassicMember, JoinAnswer, Protocols
+from barnabas.coordinator.group.classic_member import ClassicMember, JoinWaiter, Protocols
 from barnabas.coordinator.group.consumer_subscription import CONSUMER_PROTOCOL_TYPE, subscribed_topics
 from barnabas.coordinator.group.record_schemas import GroupMetadataKey, GroupMetadataValue, MemberMetadata
 from barnabas.coordinator.group.records import GroupRecord
@@ -118,7 +118,7 @@ class ClassicGroup:
 
     # Members
 
-    def add(self, member: ClassicMember, answer: JoinAnswer | None = None) -> None:
+    def add(self, member: ClassicMember, waiter: JoinWaiter | None = None) -> None:
         if not self.members:
             self.protocol_type = member.protocol_type
         if self.leader_id is None:
@@ -128,15 +128,15 @@ class ClassicGroup:
             self.static_members[member.group_instance_id] = member.member_id
         self._supporters.update(name for name, _ in member.protocols)
         self.pending_join.discard(member.member_id)
-        member.answer_join = answer
-        if answer is not None:
+        member.waiting_join = waiter
+        if waiter is not None:
             self.awaiting_join += 1
 
     def remove(self, member_id: str) -> None:
         member = self.members.pop(member_id, None)
         if member is not None:
             self._supporters.subtract(name for name, _ in member.protocols)
-            if member.answer_join is not None:
+            if member.waiting_join is not None:
                 self.awaiting_join -= 1
             if member.group_instance_id is not None:
                 self.static_members.pop(member.group_instance_id, None)
@@ -151,15 +151,15 @@ class ClassicGroup:
         protocols: Protocols,
         rebalance_timeout_ms: int,
         session_timeout_ms: int,
-        answer: JoinAnswer | None,
+        waiter: JoinWaiter | None,
     ) -> None:
         self._supporters.subtract(name for name, _ in member.protocols)
         self._supporters.update(name for name, _ in protocols)
         member.protocols = protocols
         member.rebalance_timeout_ms = rebalance_timeout_ms
         member.session_timeout_ms = session_timeout_ms
-        self.awaiting_join += (answer is not None) - (member.answer_join is not None)
-        member.answer_join = answer
+        self.awaiting_join += (waiter is not None) - (member.waiting_join is not None)
+        member.waiting_join = waiter
 
     def replace_static_member(
         self, instance_id: str, old_member_id: str, new_member_id: str
@@ -194,9 +194,9 @@ class ClassicGroup:
     def elect_joined_leader(self) -> bool:
         """Keep the leader if it has joined, else take one that has; False if nobody has."""
         leader = self.members.get(self.leader_id or "")
-        if leader is not None and leader.answer_join is not None:
+        if leader is not None and leader.waiting_join is not None:
             return True
-        joined = next((member for member in self.members.values() if member.answer_join is not None), None)
+        joined = next((member for member in self.members.values() if member.waiting_join is not None), None)
         if joined is None:
             return False
         self.leader_id = joined.member_id
@@ -264,20 +264,20 @@ class ClassicGroup:
     # Answers
 
     def complete_join(self, member: ClassicMember, response: JoinGroupResponse) -> bool:
-        answer = member.answer_join
-        if answer is None:
+        waiter = member.waiting_join
+        if waiter is None:
             return False
-        member.answer_join = None
+        member.waiting_join = None
         self.awaiting_join -= 1
-        answer(response)
+        waiter.respond(response)
         return True
 
     def complete_sync(self, member: ClassicMember, response: SyncGroupResponse) -> bool:
-        answer = member.answer_sync
-        if answer is None:
+        waiter = member.waiting_sync
+        if waiter is None:
             return False
-        member.answer_sync = None
-        answer(response)
+        member.waiting_sync = None
+        waiter.respond(response)
         return True
 
     def join_response(self, member_id: str, *, with_members: bool) -> JoinGroupResponse:

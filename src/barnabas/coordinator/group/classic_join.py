@@ -18,7 +18,7 @@ from barnabas.coordinator.group.classic_group import (
     STABLE,
     ClassicGroup,
 )
-from barnabas.coordinator.group.classic_member import ClassicMember, JoinAnswer, Protocols, protocols_of
+from barnabas.coordinator.group.classic_member import ClassicMember, JoinWaiter, Protocols, protocols_of
 from barnabas.coordinator.group.classic_rebalance import ClassicRebalance, join_key, session_key
 from barnabas.coordinator.group.registry import Group, GroupRegistry
 from barnabas.coordinator.group.settings import NEW_MEMBER_JOIN_TIMEOUT_MS
@@ -42,17 +42,17 @@ class ClassicJoin:
         self._rebalance = rebalance
 
     def join(
-        self, request: JoinGroupRequest, caller: Caller, answer: JoinAnswer
+        self, request: JoinGroupRequest, caller: Caller, waiter: JoinWaiter
     ) -> Decision[JoinGroupResponse]:
-        """Answers through `answer`, now or when the rebalance completes, or raises."""
+        """Answers `waiter`, now or when the rebalance completes, or raises."""
         group_id = request.group_id
         former = self._registry.groups.get(group_id)
         if isinstance(former, ClassicGroup) and not former.exists_by_offsets:
-            return self._join_group(former, request, caller, answer)
+            return self._join_group(former, request, caller, waiter)
         if request.member_id:
             raise UnknownMemberId(f"group {group_id} has no members")
         group = ClassicGroup(group_id)
-        decision = self._join_group(group, request, caller, answer)
+        decision = self._join_group(group, request, caller, waiter)
         self._registry.groups[group_id] = group
         return self._found(group, former, decision)
 
@@ -80,7 +80,7 @@ class ClassicJoin:
         return Decision(decision.response, records, failed=failed, is_replayed=False)
 
     def _join_group(
-        self, group: ClassicGroup, request: JoinGroupRequest, caller: Caller, answer: JoinAnswer
+        self, group: ClassicGroup, request: JoinGroupRequest, caller: Caller, waiter: JoinWaiter
     ) -> Decision[JoinGroupResponse]:
         member_id = request.member_id
         protocols = protocols_of(request.protocols)
@@ -94,14 +94,14 @@ class ClassicJoin:
                 f"group {group.group_id} has protocol type {group.protocol_type} and no protocol in common"
             )
         if not member_id:
-            return self._join_new(group, request, protocols, caller, answer)
-        return self._join_known(group, request, protocols, caller, answer)
+            return self._join_new(group, request, protocols, caller, waiter)
+        return self._join_known(group, request, protocols, caller, waiter)
 
     def _has_room(self, group: ClassicGroup, member_id: str) -> bool:
         max_size = self._registry.settings.max_size
         member = group.members.get(member_id)
         if group.state is PREPARING:
-            is_waiting = member is not None and member.answer_join is not None
+            is_waiting = member is not None and member.waiting_join is not None
             return is_waiting or group.awaiting_join < max_size
         if group.state in (COMPLETING, STABLE):
             return member is not None or len(group.members) < max_size
@@ -115,19 +115,19 @@ class ClassicJoin:
         request: JoinGroupRequest,
         protocols: Protocols,
         caller: Caller,
-        answer: JoinAnswer,
+        waiter: JoinWaiter,
     ) -> Decision[JoinGroupResponse]:
         instance_id = request.group_instance_id
         member_id = self._registry.new_member_id(caller.client_id if instance_id is None else instance_id)
         if instance_id is not None:
             former_id = group.static_members.get(instance_id)
             if former_id is not None:
-                return self._take_over(group, request, protocols, caller, former_id, member_id, answer)
+                return self._take_over(group, request, protocols, caller, former_id, member_id, waiter)
         elif caller.api_version >= VERSION_WITH_REQUIRED_ID:
             group.pending_join.add(member_id)
             self._rebalance.expect_join(group, member_id, request.session_timeout_ms)
             return Decision(JoinGroupResponse(error_code=MemberIdRequired.code, member_id=member_id))
-        return self._add(group, request, protocols, caller, member_id, answer)
+        return self._add(group, request, protocols, caller, member_id, waiter)
 
     def _add(
         self,
@@ -136,7 +136,7 @@ class ClassicJoin:
         protocols: Protocols,
         caller: Caller,
         member_id: str,
-        answer: JoinAnswer,
+        waiter: JoinWaiter,
     ) -> Decision[JoinGroupResponse]:
         member = ClassicMember(
             member_id,
@@ -151,7 +151,7 @@ class ClassicJoin:
         member.is_new = True
         if group.state is PREPARING and group.previous_state is EMPTY:
             group.new_member_added = True
-        group.add(member, answer)
+        group.add(member, waiter)
         self._rebalance.expect_heartbeat(group, member, NEW_MEMBER_JOIN_TIMEOUT_MS)
         return _held(self._rebalance.rebalance(group, f"member {member_id} joins ({request.reason or ''})"))
 
@@ -163,11 +163,11 @@ class ClassicJoin:
         request: JoinGroupRequest,
         protocols: Protocols,
         caller: Caller,
-        answer: JoinAnswer,
+        waiter: JoinWaiter,
     ) -> Decision[JoinGroupResponse]:
         member_id = request.member_id
         if member_id in group.pending_join:
-            return self._add(group, request, protocols, caller, member_id, answer)
+            return self._add(group, request, protocols, caller, member_id, waiter)
         member = group.check_member(member_id, request.group_instance_id)
         is_unchanged = member.protocols == protocols
         if group.state is COMPLETING and is_unchanged:
@@ -177,7 +177,7 @@ class ClassicJoin:
             return Decision(group.join_response(member_id, with_members=False))
         if group.state is EMPTY:
             raise UnknownMemberId(f"group {group.group_id} has no members")
-        group.update(member, protocols, _rebalance_timeout_ms(request), request.session_timeout_ms, answer)
+        group.update(member, protocols, _rebalance_timeout_ms(request), request.session_timeout_ms, waiter)
         return _held(
             self._rebalance.rebalance(group, f"member {member_id} joins again ({request.reason or ''})")
         )
@@ -190,7 +190,7 @@ class ClassicJoin:
         caller: Caller,
         former_id: str,
         member_id: str,
-        answer: JoinAnswer,
+        waiter: JoinWaiter,
     ) -> Decision[JoinGroupResponse]:
         """A static member is back under a new id."""
         former_leader = group.leader_id
@@ -199,7 +199,7 @@ class ClassicJoin:
         self._registry.timers.cancel(session_key(group.group_id, former_id))
         member = group.replace_static_member(instance_id, former_id, member_id)
         former = (member.protocols, member.rebalance_timeout_ms, member.session_timeout_ms)
-        group.update(member, protocols, _rebalance_timeout_ms(request), request.session_timeout_ms, answer)
+        group.update(member, protocols, _rebalance_timeout_ms(request), request.session_timeout_ms, waiter)
         self._rebalance.expect_heartbeat(group, member)
         if group.state is COMPLETING:
             return _held(self._rebalance.prepare(group, f"static member {instance_id} is back"))

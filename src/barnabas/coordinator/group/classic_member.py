@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 
+from barnabas.coordinator.decision import Waiter
 from barnabas.protocol.messages.join_group import JoinGroupResponse
 from barnabas.protocol.messages.sync_group import SyncGroupResponse
 
@@ -11,14 +12,12 @@ Protocols = tuple[tuple[str, bytes], ...]
 """The assignment strategies that a member can follow, its favourite first, each with the member's
 metadata for it (for consumers: their subscription)."""
 
-JoinAnswer = Callable[[JoinGroupResponse], None]
-SyncAnswer = Callable[[SyncGroupResponse], None]
+JoinWaiter = Waiter[JoinGroupResponse]
+SyncWaiter = Waiter[SyncGroupResponse]
 
 
 class ClassicMember:
     __slots__ = (
-        "answer_join",
-        "answer_sync",
         "assignment",
         "client_host",
         "client_id",
@@ -29,6 +28,8 @@ class ClassicMember:
         "protocols",
         "rebalance_timeout_ms",
         "session_timeout_ms",
+        "waiting_join",
+        "waiting_sync",
     )
 
     def __init__(
@@ -52,9 +53,9 @@ class ClassicMember:
         self.protocol_type = protocol_type
         self.protocols = protocols
         self.assignment = assignment
-        self.answer_join: JoinAnswer | None = None
+        self.waiting_join: JoinWaiter | None = None
         """Set while the member waits for the others to join."""
-        self.answer_sync: SyncAnswer | None = None
+        self.waiting_sync: SyncWaiter | None = None
         """Set while the member waits for the leader's assignment."""
         self.is_new = False
         """It has never completed a join; then it may be given up on while it waits."""
@@ -66,7 +67,7 @@ class ClassicMember:
     @property
     def is_excused(self) -> bool:
         """A member that waits for us need not send heartbeats."""
-        return not self.is_new and (self.answer_join is not None or self.answer_sync is not None)
+        return not self.is_new and (self.waiting_join is not None or self.waiting_sync is not None)
 
     def metadata(self, protocol: str | None) -> bytes:
         for name, metadata in self.protocols:

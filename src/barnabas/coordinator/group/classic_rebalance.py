@@ -149,7 +149,9 @@ class ClassicRebalance:
         """The next generation: those who joined are in it, and the leader gets to know them all."""
         self._timers.cancel(join_key(group.group_id))
         late = [
-            member for member in group.members.values() if member.answer_join is None and not member.is_static
+            member
+            for member in group.members.values()
+            if member.waiting_join is None and not member.is_static
         ]
         for member in late:
             logger.info("member %s of group %s did not rejoin in time", member.member_id, group.group_id)
@@ -164,10 +166,10 @@ class ClassicRebalance:
         group.begin_generation(self._clock.now_ms())
         if group.state is EMPTY:
             return Decision(records=[group.record({})], is_replayed=False)
-        self._answer_joins(group)
+        self._waiting_joins(group)
         return NOTHING
 
-    def _answer_joins(self, group: ClassicGroup) -> None:
+    def _waiting_joins(self, group: ClassicGroup) -> None:
         logger.info(
             "group %s is at generation %d with %d members",
             group.group_id,
@@ -220,15 +222,15 @@ class ClassicRebalance:
                 protocol_name=group.protocol_name,
                 assignment=member.assignment,
             )
-            self._answer_sync(group, member, response)
+            self._waiting_sync(group, member, response)
 
     def reset_assignments(self, group: ClassicGroup, error_code: int) -> None:
         for member in group.members.values():
             member.assignment = b""
         for member in list(group.members.values()):
-            self._answer_sync(group, member, SyncGroupResponse(error_code=error_code))
+            self._waiting_sync(group, member, SyncGroupResponse(error_code=error_code))
 
-    def _answer_sync(self, group: ClassicGroup, member: ClassicMember, response: SyncGroupResponse) -> None:
+    def _waiting_sync(self, group: ClassicGroup, member: ClassicMember, response: SyncGroupResponse) -> None:
         if group.complete_sync(member, response):
             self.expect_heartbeat(group, member)
 

@@ -11,7 +11,7 @@ from barnabas.coordinator.group.classic_group import (
     STABLE,
     ClassicGroup,
 )
-from barnabas.coordinator.group.classic_member import SyncAnswer
+from barnabas.coordinator.group.classic_member import SyncWaiter
 from barnabas.coordinator.group.classic_rebalance import ClassicRebalance, session_key
 from barnabas.coordinator.group.registry import GroupRegistry
 from barnabas.core.errors import (
@@ -40,7 +40,7 @@ class ClassicRequests:
     # SyncGroup
 
     def sync(
-        self, group: ClassicGroup, request: SyncGroupRequest, answer: SyncAnswer
+        self, group: ClassicGroup, request: SyncGroupRequest, waiter: SyncWaiter
     ) -> Decision[SyncGroupResponse]:
         """The leader brings the assignments, everybody waits for its own."""
         if group.state is EMPTY:
@@ -65,7 +65,7 @@ class ClassicRequests:
                     assignment=member.assignment,
                 )
             )
-        member.answer_sync = answer
+        member.waiting_sync = waiter
         if not group.is_leader(member.member_id):
             return Decision()
         return self._store_assignments(group, request)

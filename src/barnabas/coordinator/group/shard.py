@@ -21,7 +21,7 @@ from barnabas.coordinator.group.classic_group import (
     ClassicGroup,
 )
 from barnabas.coordinator.group.classic_join import ClassicJoin
-from barnabas.coordinator.group.classic_member import JoinAnswer, SyncAnswer
+from barnabas.coordinator.group.classic_member import JoinWaiter, SyncWaiter
 from barnabas.coordinator.group.classic_rebalance import ClassicRebalance
 from barnabas.coordinator.group.classic_requests import ClassicRequests
 from barnabas.coordinator.group.consumer_group import ConsumerGroup
@@ -46,10 +46,6 @@ from barnabas.coordinator.group.registry import Group, GroupRegistry
 from barnabas.coordinator.group.topics import FindTopics
 from barnabas.core.errors import GroupIdNotFound, NonEmptyGroup, NotCoordinator, UnknownMemberId
 from barnabas.protocol.messages import consumer_group_describe
-from barnabas.protocol.messages.consumer_group_heartbeat import (
-    ConsumerGroupHeartbeatRequest,
-    ConsumerGroupHeartbeatResponse,
-)
 from barnabas.protocol.messages.describe_groups import DescribedGroup
 from barnabas.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from barnabas.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
@@ -75,8 +71,8 @@ class GroupShard:
         self._requests = ClassicRequests(registry, self.rebalance)
         self._conversion = Conversion(registry, self.rebalance)
         updates = ConsumerUpdates(registry)
-        self._heartbeats = ConsumerHeartbeat(registry, updates, self._conversion)
-        self._mixed = MixedProtocol(registry, updates, self._heartbeats)
+        self.consumer_heartbeats = ConsumerHeartbeat(registry, updates, self._conversion)
+        self._mixed = MixedProtocol(registry, updates, self.consumer_heartbeats)
         self.offset_requests = OffsetRequests(registry, self.rebalance, self.offsets)
         self._lost_topics = LostTopics(registry, self.offsets, self.offset_requests, find_topics)
         self._loader: OffsetLoader | None = OffsetLoader(self.offsets.committed, self.offsets.forget_pending)
@@ -84,18 +80,18 @@ class GroupShard:
     # Membership
 
     def join(
-        self, request: JoinGroupRequest, caller: Caller, answer: JoinAnswer
+        self, request: JoinGroupRequest, caller: Caller, waiter: JoinWaiter
     ) -> Decision[JoinGroupResponse]:
         group = self.groups.get(request.group_id)
         if isinstance(group, ConsumerGroup) and not group.is_empty:
             return self._mixed.join(group, request, caller)
-        return self._join.join(request, caller, answer)
+        return self._join.join(request, caller, waiter)
 
-    def sync(self, request: SyncGroupRequest, answer: SyncAnswer) -> Decision[SyncGroupResponse]:
+    def sync(self, request: SyncGroupRequest, waiter: SyncWaiter) -> Decision[SyncGroupResponse]:
         group = self._member_group(request.group_id)
         if isinstance(group, ConsumerGroup):
             return self._mixed.sync(group, request)
-        return self._requests.sync(group, request, answer)
+        return self._requests.sync(group, request, waiter)
 
     def heartbeat(self, request: HeartbeatRequest) -> Decision[HeartbeatResponse]:
         group = self._member_group(request.group_id)
@@ -108,11 +104,6 @@ class GroupShard:
         if isinstance(group, ConsumerGroup):
             return self._mixed.leave(group, request)
         return self._requests.leave(group, request)
-
-    def consumer_heartbeat(
-        self, request: ConsumerGroupHeartbeatRequest, caller: Caller
-    ) -> Decision[ConsumerGroupHeartbeatResponse]:
-        return self._heartbeats.heartbeat(request, caller)
 
     def _member_group(self, group_id: str) -> Group:
         """A group that does not exist has no members, and that is how it is told."""
@@ -222,7 +213,7 @@ class GroupShard:
             self.registry.ensure(group_id)
         for group in list(self.groups.values()):
             if isinstance(group, ConsumerGroup):
-                self._heartbeats.loaded(group)
+                self.consumer_heartbeats.loaded(group)
                 continue
             for member in group.members.values():
                 self.rebalance.expect_heartbeat(group, member)

@@ -61,4 +61,4 @@ def make_transaction_coordinator(
             return len(topic.partitions)
         return None if runtime.partitions() else num_partitions
 
-    return TransactionCoordinator(runtime, settings, clock, partition_count)
+    return TransactionCoordinator(runtime, settings, partition_count)
