@@ -85,11 +85,11 @@ class CoordinatorLog:
 
     def wake(self, topic_partition: TopicPartition) -> None:
         """Records were appended and their writers answered: let readers go on."""
-        self._replicas.wake(topic_partition)
+        self._replicas.delayed.wake(topic_partition)
 
     def _led(self, topic_partition: TopicPartition, leader_epoch: int) -> Partition:
         partition = self._replicas.partition(*topic_partition)
-        if not partition.is_leader or partition.leader_epoch != leader_epoch:
+        if not partition.leadership.is_leader or partition.leadership.leader_epoch != leader_epoch:
             raise NotLeaderOrFollower(f"{topic_partition} has moved on from leader epoch {leader_epoch}")
-        partition.check_current()
+        partition.leadership.check_current()
         return partition

@@ -59,7 +59,7 @@ def handle_fetch(request: FetchRequest, context: RequestContext) -> FetchRespons
     replicas = context.broker.replicas
     session = fetch.following
     if session is not None:
-        replicas.follow(params, session, respond)
+        replicas.fetch_for_follower(params, session, respond)
     else:
         replicas.fetch(params, fetch.asks, partial(respond, fetch.asks))
     return None
@@ -84,10 +84,10 @@ def _fetch_many(
     replicas = context.broker.replicas
     session = fetch.following
     if session is not None:
-        replicas.follow(params, session, respond)
+        replicas.fetch_for_follower(params, session, respond)
     else:
         asks = list(fetch.asks)
-        reads = yield from replicas.read_in_slices(params, asks)
+        reads = yield from replicas.reader.read_in_slices(params, asks)
         replicas.answer_or_wait(params, asks, reads, partial(respond, asks))
     return None
 
@@ -185,7 +185,7 @@ def _response(
     is_from_follower: bool,
 ) -> Generator[None, None, FetchResponse]:
     """Does not stop before it has more than MANY partitions."""
-    metrics_of = context.broker.replicas.metrics_of
+    metrics_of = context.broker.replicas.table.metrics_of
     topics: list[FetchableTopicResponse] = []
     current: FetchableTopicResponse | None = None
     sent = fetch.to_send(asks, reads)

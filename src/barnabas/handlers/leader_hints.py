@@ -21,8 +21,10 @@ def _leader_of(topic: str, index: int, context: RequestContext) -> tuple[int, in
     broker = context.broker
     known = broker.metadata.partition(topic, index)
     replica = broker.replicas.find(TopicPartition(topic, index))
-    if replica is not None and (known is None or replica.leader_epoch > known.leader_epoch):
-        return None if replica.leader_id < 0 else (replica.leader_id, replica.leader_epoch)
+    if replica is not None:
+        led = replica.leadership
+        if known is None or led.leader_epoch > known.leader_epoch:
+            return None if led.leader_id < 0 else (led.leader_id, led.leader_epoch)
     return None if known is None or known.leader < 0 else (known.leader, known.leader_epoch)
 
 

@@ -101,9 +101,9 @@ def _answer(
         if ask.timestamp < 0 and context.api_version < SINCE_VERSION.get(ask.timestamp, 1 << 15):
             raise UnsupportedVersion(f"timestamp {ask.timestamp} has no meaning in this version")
         partition = context.broker.replicas.partition(topic, ask.partition_index)
-        partition.check_leader(ask.current_leader_epoch)
+        partition.leadership.check_leader(ask.current_leader_epoch)
         if request.replica_id == CONSUMER and ask.timestamp not in (EARLIEST, EARLIEST_LOCAL):
-            partition.check_current()
+            partition.leadership.check_current()
         end_offset = _end_offset(partition, request)
         is_behind = request.replica_id == CONSUMER and partition.is_behind_its_epoch
         if is_behind and ask.timestamp == LATEST:
@@ -142,7 +142,7 @@ def _end_offset(partition: Partition, request: ListOffsetsRequest) -> int:
 def _find(partition: Partition, timestamp: int, end_offset: int) -> Found:
     log = partition.log
     if timestamp == LATEST:
-        return Found(-1, end_offset, partition.leader_epoch)
+        return Found(-1, end_offset, partition.leadership.leader_epoch)
     if timestamp in (EARLIEST, EARLIEST_LOCAL):
         start_offset = log.log_start_offset
         return Found(-1, start_offset, partition.epoch_for_offset(start_offset))

@@ -39,7 +39,7 @@ def _answer(topic: str, ask: OffsetForLeaderPartition, context: RequestContext) 
     answer = EpochEndOffset(partition=ask.partition)
     try:
         partition = context.broker.replicas.partition(topic, ask.partition)
-        partition.check_leader(ask.current_leader_epoch)
+        partition.leadership.check_leader(ask.current_leader_epoch)
     except KafkaError as error:
         answer.error_code = error.code
         return answer

@@ -169,7 +169,7 @@ def _answer_for(outcome: _Outcome, request: ProduceRequest, context: RequestCont
     else:
         context.respond(outcome.response)
     for partition in outcome.touched:
-        replicas.wake_soon(partition.topic_partition)
+        replicas.delayed.wake_soon(partition.topic_partition)
 
 
 def _answer(response: ProduceResponse, context: RequestContext) -> None:
@@ -307,7 +307,7 @@ def _refused(
         ],
     )
     if topic is not None:
-        replicas.count_failed_produce(topic)
+        replicas.table.count_failed_produce(topic)
         if not isinstance(error, _BEFORE_THE_LOG) and is_one_batch(data.records):
             with suppress(KafkaError):  # the log may be what failed
                 answer.log_start_offset = replicas.partition(topic, data.index).log.log_start_offset

@@ -73,6 +73,7 @@ from barnabas.node.live_settings import LiveSettings, follow_settings
 from barnabas.node.log_settings import log_manager_settings
 from barnabas.node.metrics_endpoint import MetricsEndpoint
 from barnabas.node.network_settings import network_settings
+from barnabas.node.replication_io import IsrStoreTasks
 from barnabas.node.replication_settings import replication_settings
 from barnabas.node.runtime import LoopScheduler, LoopTasks, ThreadBackground, TimerDriver
 from barnabas.purgatory.timer import Timer
@@ -238,7 +239,7 @@ class Broker:
                 self._clock,
                 self._randomness,
                 self.metrics,
-                replicas.board,
+                replicas.delayed.board,
             ),
             topics=topics,
             configs=configs,
@@ -268,7 +269,7 @@ class Broker:
 
         def answer_waiting() -> None:
             groups.runtime.answer_waiting()
-            replicas.answer_waiting()
+            replicas.delayed.answer_waiting()
 
         self._exits.push_async_callback(server.stop, deadline_ms=DRAIN_MS_MAX, answer_waiting=answer_waiting)
         if member is not None:
@@ -372,7 +373,7 @@ class Broker:
 
         While the broker starts, nobody leads anything yet, and the loading of topics looks for itself."""
         if self._replicas is not None:
-            offline = self._replicas.directory_failed(directory)
+            offline = self._replicas.local.directory_failed(directory)
             if self._topics is not None:
                 self._topics.replicas_offline(offline)
             if self._member is not None:
@@ -429,6 +430,7 @@ class Broker:
         self._timer = Timer(self._clock)
         driver = TimerDriver(asyncio.get_running_loop(), self._clock, self._timer)
         self._exits.callback(driver.close)
+        defer = asyncio.get_running_loop().call_soon
         if member is None:
             replicas = ReplicaManager(
                 self.broker_id,
@@ -437,26 +439,29 @@ class Broker:
                 self._timer,
                 self.metrics,
                 settings=replication_settings(self.config),
+                defer=defer,
             )
         else:
+            isr_store = IsrStoreTasks(member.isr_store)
+            self._exits.push_async_callback(isr_store.close)
             replicas = ReplicaManager(
                 self.broker_id,
                 log_manager,
                 self._clock,
                 self._timer,
                 self.metrics,
-                isr_store=member.isr_store,
+                isr_store=isr_store,
                 connect=member.connect_to,
                 metadata=metadata,
                 lease=Lease(self._clock, member.lease_expires_ms, member.registered_epoch),
                 broker_epoch=lambda: member.broker_epoch,
                 scheduler=self._scheduler,
                 settings=replication_settings(self.config),
+                defer=defer,
             )
             # Twice, if the start comes so far: after the registration the logs are closed after the replicas.
             self._exits.push_async_callback(replicas.close)
             replicas.start()
-        replicas.defer = asyncio.get_running_loop().call_soon
         self._replicas = replicas
         return replicas
 

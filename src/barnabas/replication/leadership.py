@@ -1,259 +1,191 @@
-"""What the controller orders: lead this, follow that, stop the other.
+"""Who leads a partition, who follows it, who is in sync, and under which epochs.
 
-Orders may come late, twice, or from a controller that has been replaced. Three epochs sort them
-out, and a lower one is always refused: the controller's for a whole request, the broker's (is it
-meant for an earlier life of ours? checked by the handlers), the leader's for each partition.
+The controller says it (`LeaderAndIsr`); a leader proposes changes of the ISR, which count once the
+store has them. Until then both sets count together, as the *maximal* ISR: a follower about to join holds
+the high watermark back before the store has heard of it, and one about to leave holds it back until the
+store has. So whoever is elected from the ISR in the store has everything that was acknowledged.
 
-Making thousands of logs takes a while, so the loop gets a turn between slices, and one order is
-carried out before the next begins.
+Nothing here knows a log or a clock. Whoever believes in another epoch, or in another leader, is refused.
 """
 
 from __future__ import annotations
 
-import asyncio
-import logging
-from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
+from typing import NamedTuple
 
-from barnabas.core.errors import (
-    NONE,
-    FencedLeaderEpoch,
-    InconsistentTopicId,
-    KafkaError,
-    KafkaStorageError,
-    StaleControllerEpoch,
-    UnknownServerError,
-    UnknownTopicOrPartition,
-)
-from barnabas.core.ids import ZERO_UUID, BrokerId, TopicPartition, Uuid
-from barnabas.protocol.messages.leader_and_isr import (
-    LeaderAndIsrPartitionError,
-    LeaderAndIsrPartitionState,
-    LeaderAndIsrRequest,
-    LeaderAndIsrResponse,
-    LeaderAndIsrTopicError,
-)
-from barnabas.protocol.messages.stop_replica import (
-    StopReplicaPartitionError,
-    StopReplicaPartitionState,
-    StopReplicaRequest,
-    StopReplicaResponse,
-)
-
-if TYPE_CHECKING:
-    from barnabas.replication.partition import Partition
-    from barnabas.replication.replica_manager import ReplicaManager
-
-logger = logging.getLogger(__name__)
-
-FULL_LIST = 2
-"""The `type` of a LeaderAndIsr request that names every partition of this broker."""
-
-DELETING_EPOCH = -2
-NO_EPOCH = -1
-
-PARTITIONS_PER_SLICE = 16
-
-_Order = tuple[TopicPartition, Uuid, LeaderAndIsrPartitionState, LeaderAndIsrPartitionError]
+from barnabas.cluster.isr_store import Joining
+from barnabas.core.errors import FencedLeaderEpoch, NotLeaderOrFollower, UnknownLeaderEpoch
+from barnabas.core.ids import NO_LEADER, BrokerId, TopicPartition
+from barnabas.replication.fetching import NO_EPOCH, FetchParams
+from barnabas.replication.leader.lease import Lease
+from barnabas.replication.leader.remote_replica import NO_BROKER_EPOCH
 
 
-class LeadershipOrders:
-    def __init__(self, replicas: ReplicaManager) -> None:
-        self._replicas = replicas
-        self._turn = asyncio.Lock()
+class LeaderAndIsr(NamedTuple):
+    """The state of a partition as the controller tells it."""
+
+    leader: BrokerId
+    leader_epoch: int
+    replicas: tuple[BrokerId, ...]
+    isr: Iterable[BrokerId] = ()
+    partition_epoch: int = 0
+    """The version of the state in the store."""
+    controller_epoch: int = 0
+    adding_replicas: Iterable[BrokerId] = ()
+    removing_replicas: Iterable[BrokerId] = ()
+
+
+class PendingIsr(NamedTuple):
+    """An ISR on its way to the store."""
+
+    isr: frozenset[BrokerId]
+    leader_epoch: int
+    partition_epoch: int
+    joining: Joining | None = None
+
+
+class Leadership:
+    __slots__ = (
+        "adding_replicas",
+        "broker_id",
+        "confirmed_epoch",
+        "controller_epoch",
+        "is_leader",
+        "isr",
+        "leader_epoch",
+        "leader_id",
+        "lease",
+        "led_since_epoch",
+        "maximal_isr",
+        "partition_epoch",
+        "pending_isr",
+        "removing_replicas",
+        "replicas",
+        "topic_partition",
+    )
+
+    def __init__(self, topic_partition: TopicPartition, broker_id: BrokerId, lease: Lease | None) -> None:
+        """Without a `lease` leadership cannot be taken away behind the broker's back: on a single node."""
+        self.topic_partition = topic_partition
+        self.broker_id = broker_id
+        self.lease = lease
+        self.leader_id: BrokerId = NO_LEADER
+        self.is_leader = False
+        self.leader_epoch = NO_EPOCH
+        self.led_since_epoch = NO_EPOCH
+        """Of a leader: the first of the epochs that it has led without a break. In none of them was its
+        log cut, so records that wait in one of them may be acknowledged in a later one."""
+        self.confirmed_epoch: int | None = None
+        """Of a leader: the broker epoch under which the controller last said so (`lease`)."""
         self.controller_epoch = 0
+        self.partition_epoch = 0
+        self.replicas: tuple[BrokerId, ...] = ()
+        self.adding_replicas: frozenset[BrokerId] = frozenset()
+        self.removing_replicas: frozenset[BrokerId] = frozenset()
+        self.isr: frozenset[BrokerId] = frozenset()
+        """As the store has it."""
+        self.maximal_isr: frozenset[BrokerId] = frozenset()
+        """With the members of a change that the store has not confirmed."""
+        self.pending_isr: PendingIsr | None = None
 
-    def check_controller_epoch(self, epoch: int) -> None:
-        """Refuse a controller that has been replaced; remember the newest."""
-        if epoch < self.controller_epoch:
-            raise StaleControllerEpoch(f"the controller epoch is {self.controller_epoch}, not {epoch}")
-        self.controller_epoch = epoch
+    def take(self, state: LeaderAndIsr) -> bool:
+        """Lead or follow as the controller says; True if the leader or its epoch is new. A lower epoch
+        than the present one is a message from the past."""
+        if state.leader_epoch < self.leader_epoch:
+            raise FencedLeaderEpoch(f"{self.topic_partition} is at leader epoch {self.leader_epoch}")
+        is_new = state.leader_epoch > self.leader_epoch or state.leader != self.leader_id
+        has_led = self.is_leader
+        self.leader_id = state.leader
+        self.is_leader = state.leader == self.broker_id
+        self.leader_epoch = state.leader_epoch
+        self.partition_epoch = state.partition_epoch
+        self.controller_epoch = state.controller_epoch
+        self.replicas = tuple(state.replicas)
+        self.adding_replicas = frozenset(state.adding_replicas)
+        self.removing_replicas = frozenset(state.removing_replicas)
+        self.isr = self.maximal_isr = frozenset(state.isr)
+        self.pending_isr = None
+        if self.is_leader and not has_led:
+            self.led_since_epoch = state.leader_epoch
+        return is_new
 
-    # -- LeaderAndIsr -------------------------------------------------------------------------
+    def resign(self) -> None:
+        """Neither lead nor follow; the epoch is remembered, to recognise old orders."""
+        self.leader_id = NO_LEADER
+        self.is_leader = False
+        self.pending_isr = None
 
-    async def lead_and_follow(self, request: LeaderAndIsrRequest) -> LeaderAndIsrResponse:
-        """Lead and follow as ordered; the answer has the form of v5 and later."""
-        async with self._turn:
-            try:
-                self.check_controller_epoch(request.controller_epoch)
-            except StaleControllerEpoch as error:
-                return LeaderAndIsrResponse(error_code=error.code)
-            response = LeaderAndIsrResponse(topics=[])
-            by_topic: dict[str, LeaderAndIsrTopicError] = {}
-            orders: list[_Order] = []
-            for topic, topic_id, state in _partition_states(request):
-                key = TopicPartition(topic, state.partition_index)
-                outcome = LeaderAndIsrPartitionError(topic_name=topic, partition_index=state.partition_index)
-                if topic not in by_topic:
-                    by_topic[topic] = LeaderAndIsrTopicError(topic_id=topic_id, partition_errors=[])
-                    response.topics.append(by_topic[topic])
-                by_topic[topic].partition_errors.append(outcome)
-                orders.append((key, topic_id, state, outcome))
-            if request.type == FULL_LIST:
-                self._replicas.set_aside_strays({key: topic_id for key, topic_id, *_ in orders})
-            await self._apply_all(orders, request.broker_epoch)
-            self._replicas.fetchers.close_idle()
-            return response
+    # Who is refused
 
-    async def _apply_all(self, orders: list[_Order], broker_epoch: int) -> None:
-        """First what we lead, and only at the end we begin to fetch: the others have the same orders,
-        and who is asked for a partition that it does not lead yet has to refuse."""
-        me = self._replicas.broker_id
-        to_follow: list[tuple[Partition, LeaderAndIsrPartitionError]] = []
-        ordered = sorted(orders, key=lambda order: order[2].leader != me)
-        for count, (key, topic_id, state, outcome) in enumerate(ordered, 1):
-            with _errors_in(outcome, key, state.leader_epoch):
-                partition = self._lead_or_follow(key, topic_id, state, broker_epoch)
-                if partition is not None:
-                    to_follow.append((partition, outcome))
-            if count % PARTITIONS_PER_SLICE == 0:
-                await asyncio.sleep(0)
-        for count, (partition, outcome) in enumerate(to_follow, 1):
-            with _errors_in(outcome, partition.topic_partition, partition.leader_epoch):
-                if partition.log.log_directory.failure is not None:
-                    raise KafkaStorageError(f"the log directory of {partition.topic_partition} is offline")
-                self._replicas.fetchers.follow(partition)
-            if count % PARTITIONS_PER_SLICE == 0:
-                await asyncio.sleep(0)
+    def check_leader(self, current_leader_epoch: int) -> None:
+        """Refuse a client that believes in another epoch, or in another leader than us."""
+        self._check_epoch(current_leader_epoch)
+        if not self.is_leader:
+            raise NotLeaderOrFollower(f"this broker does not lead {self.topic_partition}")
 
-    def _lead_or_follow(
-        self, key: TopicPartition, topic_id: Uuid, state: LeaderAndIsrPartitionState, broker_epoch: int
-    ) -> Partition | None:
-        """Returns the partition if it is to be fetched from another leader than before."""
-        replicas = self._replicas
-        known = replicas.find(key)
-        if known is not None:
-            if known.is_leader and known.leader_epoch == state.leader_epoch:
-                # Even if there is no other news in it: we lead, as far as this epoch of ours goes.
-                known.confirm(broker_epoch)
-            self._check_order(known.leader_epoch, known.partition_epoch, state)
-            if topic_id != ZERO_UUID and known.topic_id not in (topic_id, ZERO_UUID):
-                raise InconsistentTopicId(f"{key} has the topic id {known.topic_id}, not {topic_id}")
-            if known.log.log_directory.failure is not None:
-                raise KafkaStorageError(f"the log directory of {key} is offline")
-        if replicas.broker_id not in state.replicas:
-            raise UnknownTopicOrPartition(f"broker {replicas.broker_id} is no replica of {key}")
-        partition = replicas.get_or_create(key, topic_id, is_new=state.is_new)
-        partition.adding_replicas = frozenset(map(BrokerId, state.adding_replicas))
-        partition.removing_replicas = frozenset(map(BrokerId, state.removing_replicas))
-        assigned = [BrokerId(each) for each in state.replicas]
-        isr = [BrokerId(each) for each in state.isr]
-        if state.leader == replicas.broker_id:
-            replicas.fetchers.unfollow(key)
-            is_new = partition.become_leader(
-                state.leader_epoch,
-                assigned,
-                isr,
-                partition_epoch=state.partition_epoch,
-                controller_epoch=state.controller_epoch,
-            )
-            partition.confirm(broker_epoch)
-            replicas.elected(partition, is_new=is_new)
-            return None
-        is_new = partition.become_follower(
-            BrokerId(state.leader),
-            state.leader_epoch,
-            assigned,
-            isr,
-            partition_epoch=state.partition_epoch,
-            controller_epoch=state.controller_epoch,
-        )
-        if not is_new:
-            return None
-        replicas.fetchers.unfollow(key)
-        replicas.resigned(partition)
-        return partition
+    def check_readable(self, params: FetchParams, current_leader_epoch: int) -> None:
+        """Consumers may read from a follower (KIP-392), up to the high watermark that it knows."""
+        self._check_epoch(current_leader_epoch)
+        if not self.is_leader and not params.may_read_from_follower:
+            raise NotLeaderOrFollower(f"this broker does not lead {self.topic_partition}")
 
-    @staticmethod
-    def _check_order(leader_epoch: int, partition_epoch: int, state: LeaderAndIsrPartitionState) -> None:
-        """An order of our own epoch is news only if it follows a later version of the state."""
-        if state.leader_epoch < leader_epoch or (
-            state.leader_epoch == leader_epoch and state.partition_epoch <= partition_epoch
-        ):
-            raise StaleControllerEpoch(
-                f"leader epoch {state.leader_epoch} version {state.partition_epoch} does not follow "
-                f"{leader_epoch} version {partition_epoch}"
-            )
+    def _check_epoch(self, current_leader_epoch: int) -> None:
+        """Comes before the question who leads: a client ahead of us must not go looking elsewhere."""
+        if current_leader_epoch in (NO_EPOCH, self.leader_epoch):
+            return
+        if current_leader_epoch < self.leader_epoch:
+            raise FencedLeaderEpoch(f"{self.topic_partition} is at leader epoch {self.leader_epoch}")
+        raise UnknownLeaderEpoch(f"{self.topic_partition} is still at leader epoch {self.leader_epoch}")
 
-    # -- StopReplica --------------------------------------------------------------------------
+    @property
+    def has_lease(self) -> bool:
+        """Whether what this broker leads is certainly led by nobody else."""
+        return self.lease is None or self.lease.covers(self.confirmed_epoch)
 
-    async def stop(self, request: StopReplicaRequest) -> StopReplicaResponse:
-        async with self._turn:
-            try:
-                self.check_controller_epoch(request.controller_epoch)
-            except StaleControllerEpoch as error:
-                return StopReplicaResponse(error_code=error.code)
-            response = StopReplicaResponse(partition_errors=[])
-            for count, (topic, order) in enumerate(_stop_orders(request), 1):
-                error_code = self._stop_one(TopicPartition(topic, order.partition_index), order)
-                response.partition_errors.append(
-                    StopReplicaPartitionError(
-                        topic_name=topic, partition_index=order.partition_index, error_code=error_code
-                    )
-                )
-                if count % PARTITIONS_PER_SLICE == 0:
-                    await asyncio.sleep(0)
-            self._replicas.fetchers.close_idle()
-            return response
+    def confirm(self, broker_epoch: int) -> None:
+        """The controller says to the broker of this epoch that it leads. One that knows no such epochs speaks
+        to whoever listens."""
+        if self.lease is not None:
+            self.confirmed_epoch = self.lease.epoch if broker_epoch == NO_BROKER_EPOCH else broker_epoch
 
-    def _stop_one(self, key: TopicPartition, order: StopReplicaPartitionState) -> int:
-        known = self._replicas.find(key)
-        if known is not None:
-            if known.log.log_directory.failure is not None:
-                return KafkaStorageError.code
-            if order.leader_epoch not in (NO_EPOCH, DELETING_EPOCH) and (
-                order.leader_epoch < known.leader_epoch
-            ):
-                return FencedLeaderEpoch.code
-        try:
-            self._replicas.stop_replica(key, delete=order.delete_partition)
-        except KafkaError as error:
-            return error.code
-        return NONE
+    def check_current(self) -> None:
+        """Refuse what only the present leader can tell, or promise."""
+        if not self.is_leader:
+            raise NotLeaderOrFollower(f"this broker does not lead {self.topic_partition}")
+        lease = self.lease
+        if lease is not None and not lease.covers(self.confirmed_epoch):
+            raise NotLeaderOrFollower(f"this broker may have lost {self.topic_partition}")
 
+    # Changes of the ISR
 
-@contextmanager
-def _errors_in(outcome: LeaderAndIsrPartitionError, key: TopicPartition, leader_epoch: int) -> Iterator[None]:
-    """What goes wrong with one partition is told of that partition."""
-    try:
-        yield
-    except KafkaError as error:
-        logger.info("%s: an order of epoch %d is refused: %s", key, leader_epoch, error)
-        outcome.error_code = error.code
-    except OSError as error:
-        logger.error("%s: %s", key, error)
-        outcome.error_code = KafkaStorageError.code
-    except Exception:
-        logger.exception("%s: an order of epoch %d failed", key, leader_epoch)
-        outcome.error_code = UnknownServerError.code
+    @property
+    def may_change_isr(self) -> bool:
+        """One change at a time, and none by a leader that may have been replaced."""
+        return self.is_leader and self.pending_isr is None and self.has_lease
 
+    def propose_isr(self, isr: frozenset[BrokerId], joining: Joining | None = None) -> PendingIsr:
+        """Count with the larger of both sets until the store has confirmed the change."""
+        assert self.pending_isr is None, "one change at a time"
+        self.pending_isr = PendingIsr(isr, self.leader_epoch, self.partition_epoch, joining)
+        self.maximal_isr = self.isr | isr
+        return self.pending_isr
 
-def _partition_states(
-    request: LeaderAndIsrRequest,
-) -> Iterator[tuple[str, Uuid, LeaderAndIsrPartitionState]]:
-    for state in request.ungrouped_partition_states:
-        yield state.topic_name, ZERO_UUID, state
-    for topic in request.topic_states:
-        for state in topic.partition_states:
-            yield topic.topic_name, topic.topic_id, state
+    def withdraw_isr(self, *, may_be_written: bool) -> PendingIsr | None:
+        """The follower that was to join must not. If the store may have taken it in nevertheless, it counts
+        until the ISR as it was is written over that; returns what has to be written then."""
+        assert self.pending_isr is not None
+        self.pending_isr = None
+        if may_be_written:
+            self.pending_isr = PendingIsr(self.isr, self.leader_epoch, self.partition_epoch)
+            return self.pending_isr
+        self.maximal_isr = self.isr
+        return None
 
-
-def _stop_orders(request: StopReplicaRequest) -> Iterator[tuple[str, StopReplicaPartitionState]]:
-    """All versions in the form of the newest."""
-    for old in request.ungrouped_partitions:
-        yield (
-            old.topic_name,
-            StopReplicaPartitionState(
-                partition_index=old.partition_index, delete_partition=request.delete_partitions
-            ),
-        )
-    for grouped in request.topics:
-        for index in grouped.partition_indexes:
-            yield (
-                grouped.name,
-                StopReplicaPartitionState(partition_index=index, delete_partition=request.delete_partitions),
-            )
-    for topic in request.topic_states:
-        for state in topic.partition_states:
-            yield topic.topic_name, state
+    def isr_written(self, pending: PendingIsr, partition_epoch: int) -> bool:
+        """The store has the proposed ISR; False if the controller has meanwhile decided otherwise."""
+        if self.pending_isr is not pending:
+            return False
+        self.isr = self.maximal_isr = pending.isr
+        self.pending_isr = None
+        self.partition_epoch = partition_epoch
+        return True

@@ -96,7 +96,7 @@ class LogDirMover:
                 await self._sync(future)
                 is_synced = True
             else:
-                partition.log = self._log_manager.promote_future(key)
+                partition.replace_log(self._log_manager.promote_future(key))
                 logger.info("%s is now in %s", key, partition.log.log_directory.path)
                 return
 

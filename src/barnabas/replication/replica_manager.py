@@ -1,67 +1,68 @@
 """All partitions of this broker, and the way every write and read of them takes.
 
-Producers, group commits and transaction markers all write through here; consumers and
-followers all read through here. The manager tries at once; what must wait goes to one of
-three purgatories.
+Producers, group commits and transaction markers all write through here; consumers and followers all read
+through here. A request is tried at once; one that must wait goes to a purgatory, and what can end its
+waiting looks for it there (`leader.delayed_requests`):
 
-Three layers below it hold what does not depend on orders: which partitions there are (`replica_table`),
-who waits for them (`replica_waiting`), how they are read (`replica_reading`).
+- a *produce* with acks=all has been appended to its partitions (`partition`) and waits in `await_acks` until
+  their high watermarks have passed its records (`leader.delayed_produce`). A follower's fetch moves them
+  (`leader.replica_reader.update_follower`), and thereby answers the producer;
+- a *fetch* is read at once (`leader.replica_reader`) and waits for `min_bytes` (`leader.delayed_fetch`);
+- a *deletion of records* waits until every replica has moved the start of its log.
 
-On a single node that is all. In a cluster it also carries out the controller's orders
-(`leadership`), follows other brokers (`fetcher_manager`) and keeps the ISR (`isr`).
+The manager owns the table of partitions, what waits for them, and the reader. In a cluster it also carries
+out the controller's orders (`controller_orders`, `local_replicas`), follows other brokers
+(`follower.fetcher_manager`) and keeps the ISR (`leader.isr`).
 """
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Callable, Mapping, Sequence
-from typing import Protocol
+from collections.abc import Callable, Sequence
 
 from barnabas.cluster.metadata_cache import MetadataCache
 from barnabas.config.log_config import LogConfig
 from barnabas.core.clock import Clock
-from barnabas.core.errors import (
-    KafkaStorageError,
-    StaleBrokerEpoch,
-)
-from barnabas.core.ids import ZERO_UUID, BrokerId, TopicPartition, Uuid
+from barnabas.core.errors import StaleBrokerEpoch
+from barnabas.core.ids import BrokerId, TopicPartition, Uuid
 from barnabas.core.metrics import Metrics
 from barnabas.core.scheduler import Cancellable, Scheduler
 from barnabas.protocol.messages.leader_and_isr import LeaderAndIsrRequest, LeaderAndIsrResponse
 from barnabas.protocol.messages.stop_replica import StopReplicaRequest, StopReplicaResponse
 from barnabas.purgatory.timer import Timer
-from barnabas.replication.figures import register_figures
+from barnabas.replication.controller_orders import ControllerOrders
+from barnabas.replication.fetching import NO_REPLICA, FetchParams, FetchPartition, PartitionRead
 from barnabas.replication.follower.fetcher_manager import FetcherManager
 from barnabas.replication.follower.replica_fetcher import Connect, ReplicaFetcher
-from barnabas.replication.leader.delayed_produce import DelayedProduce
+from barnabas.replication.leader.delayed_delete_records import DelayedDeleteRecords, PendingDeletion
+from barnabas.replication.leader.delayed_fetch import DelayedFetch, DelayedFollowerFetch
+from barnabas.replication.leader.delayed_produce import DelayedProduce, PendingAck
+from barnabas.replication.leader.delayed_requests import Defer, DelayedRequests
+from barnabas.replication.leader.fetch_session import FetchSession
 from barnabas.replication.leader.isr import IsrKeeper, IsrStore
 from barnabas.replication.leader.lease import Lease
 from barnabas.replication.leader.remote_replica import NO_BROKER_EPOCH
-from barnabas.replication.leadership import LeadershipOrders
+from barnabas.replication.leader.replica_reader import ReplicaReader
+from barnabas.replication.leadership import LeaderAndIsr
+from barnabas.replication.local_replicas import LocalReplicas
 from barnabas.replication.log_dir_mover import LogDirMover
-from barnabas.replication.partition import Partition
-from barnabas.replication.partition_leadership import PartitionHost
-from barnabas.replication.partition_replication import ReplicatedPartition
-from barnabas.replication.replica_reading import ReadableReplicas
+from barnabas.replication.partition import Partition, PartitionHost
+from barnabas.replication.replica_metrics import register_replica_metrics
+from barnabas.replication.replica_table import ReplicaTable
 from barnabas.replication.settings import ReplicationSettings
 from barnabas.replication.throttle import ReplicationThrottle
-from barnabas.storage.environment import LogDirectory
 from barnabas.storage.log.log import Log
 from barnabas.storage.log_manager import LogManager
 
-logger = logging.getLogger(__name__)
+
+def _at_once(work: Callable[[], None]) -> None:
+    work()
 
 
-class LeadershipListener(Protocol):
-    """Somebody who acts for the partitions of one topic that this broker leads."""
-
-    @property
-    def topic(self) -> str: ...
-    def elected(self, partition: int, leader_epoch: int) -> None: ...
-    def resigned(self, partition: int, leader_epoch: int | None = None) -> None: ...
+def _all_live(broker_id: int) -> bool:  # noqa: ARG001 - the shape of a liveness test
+    return True
 
 
-class ReplicaManager(ReadableReplicas):
+class ReplicaManager:
     def __init__(
         self,
         broker_id: BrokerId,
@@ -77,47 +78,56 @@ class ReplicaManager(ReadableReplicas):
         broker_epoch: Callable[[], int] = lambda: NO_BROKER_EPOCH,
         scheduler: Scheduler | None = None,
         settings: ReplicationSettings | None = None,
+        defer: Defer = _at_once,
     ) -> None:
         """`connect` opens a channel to another broker, and `isr_store` writes down who is in sync:
         both belong to a cluster, as do `metadata` (which brokers live, and in which racks) and
-        `lease`."""
-        settings = settings if settings is not None else ReplicationSettings()
-        super().__init__(broker_id, clock, timer, metrics, settings, metadata)
+        `lease`. `defer` runs something when the present turn of the loop is over."""
+        self.broker_id = broker_id
         self.log_manager = log_manager
-        self._check_absent = log_manager.check_undamaged
+        self.settings = settings = settings if settings is not None else ReplicationSettings()
+        self._clock = clock
         self._connect = connect
         self._broker_epoch = broker_epoch
         self._scheduler = scheduler
         self._timers: list[Cancellable] = []
-        self._high_watermarks: dict[TopicPartition, int] | None = None
-        self._leadership_listeners: dict[str, LeadershipListener] = {}
-        self._isr = IsrKeeper(isr_store, self._isr_changed, metrics)
-        self._host = PartitionHost(
+        self.table = ReplicaTable(metrics, log_manager.check_undamaged)
+        self.partition = self.table.partition
+        self.find = self.table.find
+        self.forget_topic = self.table.forget_topic
+        self.update_log_config = self.table.update_log_config
+        self.delayed = DelayedRequests(self.table, timer, metrics, settings, defer)
+        self.isr = IsrKeeper(isr_store, scheduler, self.delayed, metrics)
+        self.reader = ReplicaReader(broker_id, self.table, self.delayed, self.isr, clock, settings, metadata)
+        self.fetchers = FetcherManager(self._make_fetcher, lambda: settings.num_replica_fetchers)
+        self.follower_throttle = ReplicationThrottle(
             clock,
-            settings,
-            lease=lease,
-            advanced=self._follower_advanced,
-            may_join_isr=self._isr.expand,
-            lost_tail=self._isr.expel,
-        )
-        if metadata is not None:
-            self._host.is_live = metadata.is_live
-        self._orders = LeadershipOrders(self)
-        self._follower_throttle = ReplicationThrottle(
-            clock,
-            lambda: self.settings.follower_throttled_rate,
+            lambda: settings.follower_throttled_rate,
             lambda partition: partition.log.config.follower_replication_throttled_replicas,
         )
-        self.fetchers = FetcherManager(self._make_fetcher, lambda: self.settings.num_replica_fetchers)
-        self.mover = LogDirMover(log_manager, self._partitions)
-        register_figures(metrics, self._partitions, log_manager, self.fetchers)
+        host = PartitionHost(
+            broker_id,
+            clock,
+            settings,
+            lease,
+            is_live=_all_live if metadata is None else metadata.is_live,
+            keeps_isr=isr_store is not None,
+        )
+        self.local = LocalReplicas(self.table, host, log_manager, self.delayed, self.fetchers)
+        self.stop_replica = self.local.stop
+        self.tell_leadership = self.local.tell_leadership
+        self._orders = ControllerOrders(broker_id, self.table, self.local, self.fetchers)
+        self.mover = LogDirMover(log_manager, self.table.partitions)
+        register_replica_metrics(metrics, self.table.partitions, log_manager, self.fetchers)
 
     def start(self) -> None:
         """Begin what happens from time to time; only a cluster has any of it."""
         if self._scheduler is not None:
             period_ms = self.settings.replica_lag_time_max_ms / 2
             self._timers.append(
-                self._scheduler.every(period_ms, lambda: self._isr.shrink_all(list(self.partitions())))
+                self._scheduler.every(
+                    period_ms, lambda: self.isr.shrink_all(list(self.table.partitions.values()))
+                )
             )
 
     async def close(self) -> None:
@@ -125,18 +135,9 @@ class ReplicaManager(ReadableReplicas):
         for timer in self._timers:
             timer.cancel()
         self._timers.clear()
+        self.isr.close()
         await self.mover.close()
         await self.fetchers.close()
-        await self._isr.close()
-
-    def answer_waiting(self) -> None:
-        """No more requests are read: fetches get what there is, and what followers would have to
-        fetch is not acknowledged any more. Who waits for our own disk may go on waiting."""
-        self.fetch_purgatory.complete_all()
-        self.produce_purgatory.complete_all(
-            lambda each: isinstance(each, DelayedProduce) and each.waits_for_followers
-        )
-        self.delete_records_purgatory.complete_all()
 
     def _make_fetcher(self, source: BrokerId) -> ReplicaFetcher:
         assert self._connect is not None, "a broker that follows others must be able to reach them"
@@ -147,16 +148,80 @@ class ReplicaManager(ReadableReplicas):
             log_manager=self.log_manager,
             clock=self._clock,
             settings=self.settings,
-            throttle=self._follower_throttle,
+            throttle=self.follower_throttle,
             broker_epoch=self._broker_epoch,
-            appended=self._follower_appended,
+            appended=self._appended_as_follower,
         )
 
-    # Which partitions there are
+    # Requests that may have to wait
 
-    def tell_leadership(self, listener: LeadershipListener) -> None:
-        """Report every partition of the listener's topic that is won or lost from now on."""
-        self._leadership_listeners[listener.topic] = listener
+    def await_acks(
+        self,
+        timeout_ms: float,
+        required_acks: int,
+        pending: Sequence[PendingAck],
+        respond: Callable[[], None],
+    ) -> None:
+        """Call `respond` when every append of `pending` is as safe as was asked for, or time is up."""
+        operation = DelayedProduce(timeout_ms, required_acks, pending, respond)
+        keys = [ack.partition.topic_partition for ack in pending]
+        self.delayed.produces.try_complete_else_watch(operation, keys)
+
+    def delete_records(
+        self,
+        timeout_ms: float,
+        pending: Sequence[PendingDeletion],
+        respond: Callable[[], None],
+    ) -> None:
+        """Call `respond` when every replica has forgotten the records, or time is up."""
+        operation = DelayedDeleteRecords(timeout_ms, pending, respond)
+        keys = [deletion.partition.topic_partition for deletion in pending]
+        for key in keys:
+            self.delayed.board.mark(key)  # the followers must hear where the log starts now
+        self.delayed.deletions.try_complete_else_watch(operation, keys)
+
+    def fetch(
+        self,
+        params: FetchParams,
+        asks: Sequence[FetchPartition],
+        respond: Callable[[list[PartitionRead]], None],
+    ) -> None:
+        """Read, and answer at once when nothing should wait, nothing is asked, there is enough,
+        or something went wrong; otherwise once there is enough or time is up."""
+        self.answer_or_wait(params, asks, self.reader.read(params, asks), respond)
+
+    def answer_or_wait(
+        self,
+        params: FetchParams,
+        asks: Sequence[FetchPartition],
+        reads: list[PartitionRead],
+        respond: Callable[[list[PartitionRead]], None],
+    ) -> None:
+        """`fetch`, after the first try of reading."""
+        if params.max_wait_ms <= 0 or not asks or _is_enough(reads, params.min_bytes):
+            respond(reads)
+            return
+        operation = DelayedFetch(self.reader, params, asks, respond)
+        self.delayed.fetches.try_complete_else_watch(operation, [ask.topic_partition for ask in asks])
+
+    def fetch_for_follower(
+        self,
+        params: FetchParams,
+        session: FetchSession,
+        respond: Callable[[list[FetchPartition], list[PartitionRead]], None],
+    ) -> None:
+        """The same for a session of a follower, of which only what may have news is looked at."""
+        reader = self.reader
+        reader.sweep(session)
+        asks = reader.due(params, session)
+        reads = reader.read(params, asks)
+        if params.max_wait_ms <= 0 or _is_enough(reads, params.min_bytes):
+            respond(asks, reads)
+            return
+        operation = DelayedFollowerFetch(reader, params, session, respond)
+        self.delayed.fetches.try_complete_else_watch(operation, (session,))
+
+    # What the controller orders
 
     def become_leader(
         self,
@@ -168,41 +233,9 @@ class ReplicaManager(ReadableReplicas):
         config: LogConfig,
     ) -> None:
         """Lead a partition, with its log created if this is the first we hear of it."""
-        partition = self.get_or_create(topic_partition, topic_id, config=config)
-        self.elected(partition, is_new=partition.become_leader(leader_epoch, replicas, isr))
-
-    def get_or_create(
-        self,
-        topic_partition: TopicPartition,
-        topic_id: Uuid,
-        *,
-        is_new: bool = True,
-        config: LogConfig | None = None,
-    ) -> Partition:
-        """The partition; its log is made if this is the first we hear of it. The log of one that is
-        not new may lie in a directory that is offline: then none is made elsewhere."""
-        partition = self._partitions.get(topic_partition)
-        if partition is not None:
-            if partition.topic_id == ZERO_UUID and topic_id != ZERO_UUID:
-                partition.log.assign_topic_id(topic_id)
-                partition.topic_id = topic_id
-            return partition
-        if not is_new and self.log_manager.offline_directories and not self.log_manager.get(topic_partition):
-            raise KafkaStorageError(f"the log of {topic_partition} may be in a directory that is offline")
-        log = self.log_manager.get_or_create(topic_partition, None if topic_id == ZERO_UUID else topic_id)
-        if config is not None and log.config != config:
-            log.update_config(config)
-        if self._high_watermarks is None:
-            self._high_watermarks = self.log_manager.high_watermarks()
-        checkpointed = self._high_watermarks.pop(topic_partition, None)
-        if checkpointed is not None:
-            log.update_high_watermark(max(checkpointed, log.high_watermark))
-        metrics = self.metrics_of(topic_partition.topic)
-        partition = Partition(topic_partition, topic_id, log, self.broker_id, metrics, self._host)
-        self._partitions[topic_partition] = partition
-        return partition
-
-    # What the controller orders
+        partition = self.local.get_or_create(topic_partition, topic_id, config=config)
+        state = LeaderAndIsr(self.broker_id, leader_epoch, tuple(replicas), isr)
+        self.local.elected(partition, is_new=partition.become_leader(state))
 
     async def become_leader_or_follower(self, request: LeaderAndIsrRequest) -> LeaderAndIsrResponse:
         return await self._orders.lead_and_follow(request)
@@ -216,81 +249,26 @@ class ReplicaManager(ReadableReplicas):
             raise StaleBrokerEpoch(f"the broker epoch is {self._broker_epoch()}, not {broker_epoch}")
         self._orders.check_controller_epoch(controller_epoch)
 
-    def elected(self, partition: Partition, *, is_new: bool) -> None:
-        """The partition is led here; who waits for it, and who acts for it, is told."""
-        topic, index = partition.topic_partition
-        self._complete_all(partition.topic_partition)
-        listener = self._leadership_listeners.get(topic)
-        if listener is not None and is_new:
-            listener.elected(index, partition.leader_epoch)
-
-    def resigned(self, partition: Partition) -> None:
-        """The partition is led elsewhere, or nowhere."""
-        topic, index = partition.topic_partition
-        self._complete_all(partition.topic_partition)
-        listener = self._leadership_listeners.get(topic)
-        if listener is not None:
-            listener.resigned(index, partition.leader_epoch)
-
-    def stop_replica(self, topic_partition: TopicPartition, *, delete: bool) -> None:
-        """Serve the partition no longer; whoever waits for it is told so at once.
-
-        A replica that is not deleted stays known with its epoch, so that old orders are recognised."""
-        self.fetchers.unfollow(topic_partition)
-        partition = self._partitions.get(topic_partition)
-        if partition is not None:
-            partition.resign()
-            if delete:
-                del self._partitions[topic_partition]
-            self._complete_all(topic_partition)
-            listener = self._leadership_listeners.get(topic_partition.topic)
-            if listener is not None:
-                listener.resigned(topic_partition.partition)
-        if delete:
-            self.log_manager.delete(topic_partition)
-
-    def set_aside_strays(self, known: Mapping[TopicPartition, Uuid]) -> None:
-        """Put away the logs of partitions that the cluster no longer gives to this broker, and those of
-        former topics whose names were given again. The files are kept, under other names."""
-        strays = [each for each in self.log_manager.damaged if each not in known]
-        for log in self.log_manager.logs():
-            topic_id = known.get(log.topic_partition)
-            if topic_id is None or (log.topic_id is not None and topic_id not in (log.topic_id, ZERO_UUID)):
-                strays.append(log.topic_partition)
-        for topic_partition in strays:
-            logger.warning("%s is not assigned to this broker: its log is set aside", topic_partition)
-            self.stop_replica(topic_partition, delete=False)
-            self._partitions.pop(topic_partition, None)
-            try:
-                self.log_manager.set_aside_stray(topic_partition)
-            except KafkaStorageError as error:
-                logger.error("the log of %s could not be set aside: %s", topic_partition, error.message)
-
-    def directory_failed(self, directory: LogDirectory) -> list[TopicPartition]:
-        """A disk is gone, and its partitions with it: who waits for them is told at once."""
-        lost = [key for key, each in self._partitions.items() if each.log.log_directory is directory]
-        for key in lost:
-            self.fetchers.unfollow(key)
-            self._complete_all(key)
-        return lost
-
     # What happened to a partition
 
     def flushed(self, log: Log) -> None:
         """A group commit is done: what waited for the disk may be acknowledged."""
-        partition = self._partitions.get(log.topic_partition)
+        partition = self.find(log.topic_partition)
         if partition is not None:
             partition.maybe_advance_high_watermark()
-            self._complete_all(log.topic_partition)
+            self.delayed.complete_all(log.topic_partition)
             self.fetchers.flushed(log.topic_partition)
 
-    def _follower_advanced(self, partition: ReplicatedPartition) -> None:
-        """A follower's fetch moved the high watermark or the low one."""
-        self._complete_committed(partition.topic_partition)
-
-    def _follower_appended(self, partition: Partition) -> None:
+    def _appended_as_follower(self, partition: Partition) -> None:
         """We have copied records: consumers that read from this follower may go on."""
-        self._complete_fetch(partition.topic_partition)
+        self.delayed.complete_fetches(partition.topic_partition)
 
-    def _isr_changed(self, partition: ReplicatedPartition) -> None:
-        self._complete_all(partition.topic_partition)
+
+def _is_enough(reads: list[PartitionRead], min_bytes: int) -> bool:
+    total_bytes = 0
+    for read in reads:
+        if read.error_code or read.diverging_epoch is not None or read.preferred_read_replica != NO_REPLICA:
+            return True
+        if read.records is not None:
+            total_bytes += read.records.length
+    return total_bytes >= min_bytes

@@ -1,29 +1,29 @@
-"""The partitions of this broker by name, with the figures of their topics."""
+"""The partitions of this broker by name, with the metrics of their topics."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 
 from barnabas.config.log_config import LogConfig
 from barnabas.core.errors import KafkaStorageError, UnknownTopicOrPartition
-from barnabas.core.ids import BrokerId, TopicPartition
+from barnabas.core.ids import TopicPartition
 from barnabas.core.metrics import Metrics
 from barnabas.replication.partition import Partition
 from barnabas.replication.topic_metrics import TopicMetrics
 
 
 class ReplicaTable:
-    def __init__(self, broker_id: BrokerId, metrics: Metrics) -> None:
-        self.broker_id = broker_id
+    def __init__(self, metrics: Metrics, check_absent: Callable[[TopicPartition], None]) -> None:
+        """`check_absent` raises if a partition is missing here for a reason of its own, such as a
+        damaged log."""
         self._metrics = metrics
-        self._partitions: dict[TopicPartition, Partition] = {}
+        self._check_absent = check_absent
+        self.partitions: dict[TopicPartition, Partition] = {}
         self._topic_metrics: dict[str, TopicMetrics] = {}
-        self._check_absent: Callable[[TopicPartition], None] = lambda _: None
-        """Raises if a partition is missing here for a reason of its own, such as a damaged log."""
 
     def partition(self, topic: str, index: int) -> Partition:
         # A plain tuple is equal to the TopicPartition that is the key, and cheaper to make.
-        found: Partition | None = self._partitions.get((topic, index))  # type: ignore[call-overload]
+        found: Partition | None = self.partitions.get((topic, index))  # type: ignore[call-overload]
         if found is None:
             self._check_absent(TopicPartition(topic, index))
             raise UnknownTopicOrPartition(f"this broker has no partition {topic}-{index}")
@@ -33,13 +33,10 @@ class ReplicaTable:
 
     def find(self, topic_partition: TopicPartition) -> Partition | None:
         """The partition in whatever condition, an offline directory included."""
-        return self._partitions.get(topic_partition)
-
-    def partitions(self) -> Iterable[Partition]:
-        return self._partitions.values()
+        return self.partitions.get(topic_partition)
 
     def update_log_config(self, topic: str, config: LogConfig) -> None:
-        for topic_partition, partition in self._partitions.items():
+        for topic_partition, partition in self.partitions.items():
             if topic_partition.topic == topic:
                 partition.log.update_config(config)
 
@@ -55,7 +52,12 @@ class ReplicaTable:
         if known is not None:
             known.failed_produce.value += 1
 
+    def count_failed_fetch(self, topic: str) -> None:
+        known = self._topic_metrics.get(topic)
+        if known is not None:
+            known.failed_fetch.value += 1
+
     def forget_topic(self, topic: str) -> None:
-        """A topic is gone for good: so are its figures."""
+        """A topic is gone for good: so are its metrics."""
         self._topic_metrics.pop(topic, None)
         self._metrics.forget(topic=topic)

@@ -63,7 +63,9 @@ class ReplicationThrottle:
     def applies_to(self, partition: Partition) -> bool:
         """Whether this broker's replica of the partition is listed."""
         return is_listed(
-            self._throttled_replicas(partition), partition.topic_partition.partition, partition.broker_id
+            self._throttled_replicas(partition),
+            partition.topic_partition.partition,
+            partition.leadership.broker_id,
         )
 
     def _drop_old(self) -> int:

@@ -40,7 +40,7 @@ async def reader(broker: InProcessBroker) -> AsyncIterator[Channel]:
 def pending_fetches(broker: InProcessBroker) -> int:
     replicas = broker.broker._replicas
     assert replicas is not None
-    return replicas.fetch_purgatory.pending
+    return replicas.delayed.fetches.pending
 
 
 async def test_a_waiting_fetch_is_woken_by_the_append_that_makes_it_enough(
@@ -81,7 +81,7 @@ async def test_ten_thousand_waiting_fetches_do_not_wake_an_idle_broker(broker: I
     """Wake-ups of the timer are counted, not seconds of a processor."""
     replicas = broker.broker._replicas
     assert replicas is not None
-    timer = replicas.fetch_purgatory._timer
+    timer = replicas.delayed.fetches._timer
     driver_wake = timer.wake
     assert driver_wake is not None
     wakes: list[float] = []
@@ -160,7 +160,9 @@ async def test_a_committed_reader_gets_the_last_stable_offset_and_the_aborted_li
         )
         partition.append(memoryview(transactional), -1)
     for producer_id, commit in ((1, False), (2, True)):
-        storage.end_transaction(partition.log, producer_id, commit=commit, epoch=partition.leader_epoch)
+        storage.end_transaction(
+            partition.log, producer_id, commit=commit, epoch=partition.leadership.leader_epoch
+        )
     partition.maybe_advance_high_watermark()
 
     part = await broker.fetch("topic", 0, isolation_level=READ_COMMITTED)

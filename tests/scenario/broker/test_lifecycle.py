@@ -41,7 +41,7 @@ from barnabas.protocol.messages.join_group import (
     JoinGroupRequestProtocol,
     JoinGroupResponse,
 )
-from barnabas.replication.replica_manager import ReplicaManager
+from barnabas.replication.leader.delayed_requests import DelayedRequests
 from barnabas.storage.log_manager import LogManager
 from tests.support.embedded_cluster import cluster_broker, shared_store
 from tests.support.in_process import (
@@ -93,7 +93,7 @@ async def test_parts_start_in_order_and_stop_in_reverse(
     down = [
         (Server, "stop", "sockets closed"),
         (CoordinatorRuntime, "answer_waiting", "group requests answered"),
-        (ReplicaManager, "answer_waiting", "produces and fetches answered"),
+        (DelayedRequests, "answer_waiting", "produces and fetches answered"),
         (Dispatcher, "close", "handlers stopped"),
         (CoordinatorRuntime, "close", "a coordinator stopped"),
         (LogManager, "close", "logs closed"),

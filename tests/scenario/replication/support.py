@@ -34,6 +34,7 @@ from barnabas.handlers.services import Services
 from barnabas.handlers.table import CLUSTER_APIS
 from barnabas.network.listener import Endpoint as Bind
 from barnabas.network.server import Server
+from barnabas.node.replication_io import IsrStoreTasks
 from barnabas.node.runtime import LoopScheduler, TimerDriver
 from barnabas.protocol.messages import fetch, leader_and_isr, produce, stop_replica, update_metadata
 from barnabas.protocol.schema import Message
@@ -159,13 +160,14 @@ class Member:
         self.logs.open()
         timer = Timer(self.clock)
         self._driver = TimerDriver(loop, self.clock, timer)
+        self._isr_store = IsrStoreTasks(self.trio.store)
         self.replicas = ReplicaManager(
             self.id,
             self.logs,
             self.clock,
             timer,
             self.metrics,
-            isr_store=self.trio.store,
+            isr_store=self._isr_store,
             connect=self._connect,
             metadata=self.metadata,
             lease=(
@@ -188,7 +190,7 @@ class Member:
             metadata=self.metadata,
             replicas=self.replicas,
             fetch_sessions=FetchSessions(
-                100, self.clock, random.Random(self.id), self.metrics, self.replicas.board
+                100, self.clock, random.Random(self.id), self.metrics, self.replicas.delayed.board
             ),
             topics=cast("Any", None),
             configs=cast("Any", self.configs),
@@ -218,13 +220,14 @@ class Member:
         self.replicas.flushed(log)
 
     def _directory_failed(self, directory: LogDirectory) -> None:
-        self.replicas.directory_failed(directory)
+        self.replicas.local.directory_failed(directory)
 
     async def stop(self, *, clean: bool = True) -> None:
         if self.trio.up.pop(self.id, None) is None:
             return
         self.channel.close()
         await self.replicas.close()
+        await self._isr_store.close()
         await self._server.stop()
         await self._dispatcher.close()
         self._driver.close()

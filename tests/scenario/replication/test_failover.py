@@ -164,7 +164,7 @@ async def _transactional(cluster: Trio, fields: dict[str, object]) -> int:
     leader = cluster[1]
     batch = build_batch([(None, b"in a transaction", (), leader.clock.now_ms())], **fields)  # type: ignore[arg-type]
     info = leader.partition().append(memoryview(batch), -1)
-    leader.replicas.wake(ZERO)
+    leader.replicas.delayed.wake(ZERO)
     return info.first_offset
 
 

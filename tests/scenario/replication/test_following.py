@@ -124,7 +124,7 @@ async def test_a_damaged_partition_does_not_hold_up_the_others(tmp_path: Path) -
             await cluster[1].produce(b"value", key=ONE)
         await eventually(lambda: cluster[2].end(ONE) == 5)
         assert cluster[2].end(ZERO) == 0
-        assert cluster[1].partition(ZERO).isr == {1}
+        assert cluster[1].partition(ZERO).leadership.isr == {1}
 
 
 async def test_a_follower_claims_only_what_its_disk_has(tmp_path: Path) -> None:
@@ -174,7 +174,7 @@ async def test_a_leader_holds_catching_up_to_its_quota(tmp_path: Path) -> None:
         cluster[1].settings.leader_throttled_rate = 30_000
         await _join_late(cluster)
         await cluster.lead(1, epoch=1, isr=[1])
-        throttle = cluster[1].replicas._leader_throttle
+        throttle = cluster[1].replicas.reader.throttle
         await eventually(lambda: throttle.is_exceeded)
         assert 0 < cluster[2].end() < 20
         cluster[1].settings.leader_throttled_rate = UNTHROTTLED
@@ -188,7 +188,7 @@ async def test_a_follower_holds_itself_to_its_quota(tmp_path: Path) -> None:
         cluster[2].settings.follower_throttled_rate = 30_000
         await _join_late(cluster)
         await cluster.lead(1, epoch=1, isr=[1])
-        throttle = cluster[2].replicas._follower_throttle
+        throttle = cluster[2].replicas.follower_throttle
         await eventually(lambda: throttle.is_exceeded)
         assert 0 < cluster[2].end() < 20
         cluster[2].settings.follower_throttled_rate = UNTHROTTLED

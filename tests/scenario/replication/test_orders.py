@@ -41,7 +41,7 @@ async def test_old_versions_are_answered_in_their_form(tmp_path: Path) -> None:
         answer = await cluster[1].ask(order, LeaderAndIsrResponse, 4)
         assert answer.topics == []
         assert [each.error_code for each in answer.partition_errors] == [0]
-        assert cluster[1].partition().leader_epoch == 1
+        assert cluster[1].partition().leadership.leader_epoch == 1
 
 
 async def test_a_broker_leads_before_it_follows_and_answers_in_the_order_asked(
@@ -56,9 +56,9 @@ async def test_a_broker_leads_before_it_follows_and_answers_in_the_order_asked(
         await cluster.tell_metadata(keys, [1, 2])
         heard: list[str] = []
         replicas = cluster[1].replicas
-        elected, follow = replicas.elected, replicas.fetchers.follow
+        elected, follow = replicas.local.elected, replicas.fetchers.follow
         monkeypatch.setattr(
-            replicas, "elected", lambda *given, **more: [heard.append("leads"), elected(*given, **more)]
+            replicas.local, "elected", lambda *given, **more: [heard.append("leads"), elected(*given, **more)]
         )
         monkeypatch.setattr(
             replicas.fetchers, "follow", lambda *given: [heard.append("follows"), follow(*given)]
@@ -110,8 +110,8 @@ async def test_a_lower_leader_epoch_changes_nothing(tmp_path: Path) -> None:
         await cluster.lead(1, epoch=4)
         answers = await cluster.lead(2, epoch=3)
         assert {code_of(answer) for answer in answers.values()} == {StaleControllerEpoch.code}
-        assert cluster[1].partition().is_leader
-        assert cluster[2].partition().leader_id == 1
+        assert cluster[1].partition().leadership.is_leader
+        assert cluster[2].partition().leadership.leader_id == 1
 
 
 async def test_a_replica_that_is_not_assigned_is_not_made(tmp_path: Path) -> None:
@@ -134,7 +134,7 @@ async def test_another_topic_of_the_same_name_is_refused(tmp_path: Path) -> None
 async def test_coordinators_hear_who_leads_their_partitions(tmp_path: Path) -> None:
     async with trio(tmp_path, 2) as cluster:
         listener = Listener(TOPIC)
-        cluster[1].replicas.tell_leadership(listener)
+        cluster[1].replicas.local.tell_leadership(listener)
         await cluster.lead(1, epoch=0)
         await cluster.lead(2, epoch=1)
         await cluster.lead(1, epoch=2)
@@ -144,13 +144,13 @@ async def test_coordinators_hear_who_leads_their_partitions(tmp_path: Path) -> N
 async def test_the_controllers_isr_replaces_ours_within_an_epoch(tmp_path: Path) -> None:
     async with trio(tmp_path) as cluster:
         listener = Listener(TOPIC)
-        cluster[1].replicas.tell_leadership(listener)
+        cluster[1].replicas.local.tell_leadership(listener)
         await cluster.lead(1, epoch=0)
         await cluster[1].produce(b"value")
         cluster.cut_link(3, 1)
         await cluster.lead(1, epoch=0, isr=[1, 2])
-        assert cluster[1].partition().isr == {1, 2}
-        assert cluster[1].partition().partition_epoch == 1
+        assert cluster[1].partition().leadership.isr == {1, 2}
+        assert cluster[1].partition().leadership.partition_epoch == 1
         assert listener.heard == [("elected", 0, 0)], "nobody was elected"
         assert (await cluster[1].produce(b"value")).error_code == 0
 
@@ -220,4 +220,4 @@ async def test_every_version_of_the_order_is_understood(tmp_path: Path, version:
         answer = await channel.send(order, leader_and_isr.LeaderAndIsrResponse, version_max=version)
         channel.close()
         assert answer.error_code == 0
-        assert cluster[1].partition().leader_epoch == 9
+        assert cluster[1].partition().leadership.leader_epoch == 9

@@ -66,17 +66,17 @@ async def test_a_lagging_follower_leaves_the_isr_and_comes_back(tmp_path: Path) 
         cluster[1].settings.replica_lag_time_max_ms = 0
         leader.followers[3].last_caught_up_ms = float("-inf")
         cluster.store.gate = asyncio.Event()
-        cluster[1].replicas._isr.shrink_all([leader])
+        cluster[1].replicas.isr.shrink_all([leader])
         cluster[1].settings.replica_lag_time_max_ms = 30_000
-        assert leader.isr == {1, 2, 3}, "the ISR is what the store says"
+        assert leader.leadership.isr == {1, 2, 3}, "the ISR is what the store says"
         assert not waiting.done(), "a smaller ISR does not count before it is written"
         cluster.store.gate.set()
         assert (await waiting).error_code == 0
-        assert leader.isr == {1, 2}
+        assert leader.leadership.isr == {1, 2}
         assert cluster.store.states[ZERO].isr == (1, 2)
         cluster.mend_link(3, 1)
         await eventually(lambda: cluster.store.states[ZERO].isr == (1, 2, 3))
-        await eventually(lambda: leader.isr == {1, 2, 3})
+        await eventually(lambda: leader.leadership.isr == {1, 2, 3})
         assert cluster[3].end() == 2
 
 
@@ -92,9 +92,9 @@ async def test_too_few_in_sync_replicas_refuse_acks_all(tmp_path: Path) -> None:
         cluster[1].settings.replica_lag_time_max_ms = -1
         for follower in leader.followers.values():
             follower.last_caught_up_ms = float("-inf")
-        cluster[1].replicas._isr.shrink_all([leader])
+        cluster[1].replicas.isr.shrink_all([leader])
         assert (await waiting).error_code == NotEnoughReplicasAfterAppend.code
-        assert leader.isr == {1}
+        assert leader.leadership.isr == {1}
         assert (await cluster[1].produce(b"more")).error_code == NotEnoughReplicas.code
         assert cluster[1].end() == 2, "a refused batch is not appended"
         assert (await cluster[1].produce(b"one", acks=1)).error_code == 0

@@ -28,7 +28,7 @@ def has_replica(broker: Broker) -> bool:
 def in_sync(broker: Broker) -> bool:
     assert broker._replicas is not None
     partition = broker._replicas.find(T0)
-    return partition is not None and set(partition.isr) == {1, 2}
+    return partition is not None and set(partition.leadership.isr) == {1, 2}
 
 
 async def test_what_a_broker_lost_while_it_was_gone_is_put_aside_and_its_name_is_free(

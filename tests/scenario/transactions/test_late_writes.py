@@ -177,6 +177,12 @@ async def test_what_waits_beside_an_open_transaction_comes_too_late_with_it(
     assert await committed(broker) == [b"in time"]
 
 
+def replicas_of(broker: InProcessBroker) -> ReplicaManager:
+    replicas = broker.broker._replicas
+    assert replicas is not None
+    return replicas
+
+
 async def test_a_partition_that_is_led_here_only_since_the_request_came_is_not_written_to(
     broker: InProcessBroker,
     producer: HandProducer,
@@ -185,14 +191,15 @@ async def test_a_partition_that_is_led_here_only_since_the_request_came_is_not_w
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     assert await producer.add("topic", 0, 1) == "NONE"
-    find, is_led = ReplicaManager.partition, False
+    replicas, is_led = replicas_of(broker), False
+    find = replicas.partition
 
-    def partition(self: Any, topic: str, number: int) -> Any:
+    def partition(topic: str, number: int) -> Any:
         if (topic, number) == ("topic", 1) and not is_led:
             raise NotLeaderOrFollower("not yet")
-        return find(self, topic, number)
+        return find(topic, number)
 
-    monkeypatch.setattr(ReplicaManager, "partition", partition)
+    monkeypatch.setattr(replicas, "partition", partition)
     coordinator_answers.is_holding = True
     request = to_both(late, b"0", b"1")
     writing = asyncio.create_task(late.channel.send(request, ProduceResponse, version_max=V1_PRODUCE))
@@ -209,7 +216,8 @@ async def test_a_write_behind_partitions_that_are_led_elsewhere_may_come_too_lat
     """A request of several partitions goes on in a later turn of the loop, however few of them are here."""
     assert await producer.add("topic") == "NONE"
     assert await late.produce("topic", b"in time") == "NONE"
-    find, turns = ReplicaManager.partition, 0
+    replicas, turns = replicas_of(broker), 0
+    find = replicas.partition
     marker = build_end_transaction_marker(
         EndTransactionMarker(is_commit=True, coordinator_epoch=0),
         producer_id=producer.id,
@@ -217,16 +225,16 @@ async def test_a_write_behind_partitions_that_are_led_elsewhere_may_come_too_lat
         timestamp=0,
     )
 
-    def partition(self: Any, topic: str, number: int) -> Any:
+    def partition(topic: str, number: int) -> Any:
         nonlocal turns
         if (topic, number) == ("topic", 1):
             turns += 1
             if turns == 2:  # the request is being written, and this is the turn before
-                find(self, topic, 0).append(memoryview(marker), -1, AppendOrigin.COORDINATOR)
+                find(topic, 0).append(memoryview(marker), -1, AppendOrigin.COORDINATOR)
             raise NotLeaderOrFollower("it is led elsewhere")
-        return find(self, topic, number)
+        return find(topic, number)
 
-    monkeypatch.setattr(ReplicaManager, "partition", partition)
+    monkeypatch.setattr(replicas, "partition", partition)
     request = late.produce_request("topic", b"elsewhere", partition=1)
     request.topic_data += late.produce_request("topic", b"late").topic_data
     answer = await late.channel.send(request, ProduceResponse, version_max=V1_PRODUCE)

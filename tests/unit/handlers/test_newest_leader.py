@@ -19,7 +19,10 @@ def context_with(told: tuple[int, int] | None, ordered: tuple[int, int] | None) 
         partition=lambda *_: told and SimpleNamespace(leader=told[0], leader_epoch=told[1])
     )
     replicas = SimpleNamespace(
-        find=lambda _: ordered and SimpleNamespace(leader_id=ordered[0], leader_epoch=ordered[1])
+        find=lambda _: (
+            ordered
+            and SimpleNamespace(leadership=SimpleNamespace(leader_id=ordered[0], leader_epoch=ordered[1]))
+        )
     )
     endpoint = SimpleNamespace(host="host", port=9, rack=None)
     broker = SimpleNamespace(metadata=metadata, replicas=replicas, endpoint_of=lambda *_: endpoint)

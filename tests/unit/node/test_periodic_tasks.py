@@ -31,7 +31,7 @@ from barnabas.coordinator.group.offset_requests import OffsetRequests
 from barnabas.coordinator.timers import ShardTimers
 from barnabas.coordinator.transaction.shard import TransactionShard
 from barnabas.core.clock import ManualClock, SystemClock
-from barnabas.core.ids import TopicPartition, Uuid
+from barnabas.core.ids import BrokerId, TopicPartition, Uuid
 from barnabas.core.metrics import Metrics, render_prometheus
 from barnabas.core.scheduler import ManualScheduler
 from barnabas.network.server import Server
@@ -40,6 +40,7 @@ from barnabas.node.supervisor import Keeper
 from barnabas.purgatory.timer import Timer
 from barnabas.purgatory.timing_wheel import TimerTask
 from barnabas.replication.leader.isr import IsrKeeper
+from barnabas.replication.leadership import PendingIsr
 from barnabas.storage.cleaner import log_cleaner
 from barnabas.storage.directory.directory_checkpoints import DirectoryCheckpoints
 from barnabas.storage.log.log import Log
@@ -274,27 +275,23 @@ def test_a_connection_that_fails_keeps_no_other_from_its_deadline() -> None:
 
 
 class _Partition:
-    def __init__(self, number: int, lagging: Callable[[], frozenset[int]]) -> None:
+    def __init__(self, number: int, shrink: Callable[[], PendingIsr]) -> None:
         self.topic_partition = TopicPartition("topic", number)
-        self.is_leader = self.has_lease = True
-        self.pending_isr = None
-        self.isr = frozenset({1, 2})
-        self.lagging_members = lagging
-        self.log = SimpleNamespace(log_end_offset=0)
+        self.leadership = SimpleNamespace(isr=frozenset({1, 2}))
+        self.maybe_shrink_isr = shrink
 
 
 def test_a_partition_that_fails_keeps_no_other_from_its_isr(monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail() -> frozenset[int]:
+    def fail() -> PendingIsr:
         raise Broken
 
     changed: list[int] = []
     monkeypatch.setattr(
-        IsrKeeper, "_change", lambda _, partition, isr: changed.append(partition.topic_partition.partition)
+        IsrKeeper, "write", lambda _, partition, isr: changed.append(partition.topic_partition.partition)
     )
-    keeper = IsrKeeper(cast("Any", object()), lambda _: None, Metrics())
-    keeper.shrink_all(
-        cast("Any", [_Partition(0, fail), *(_Partition(n, lambda: frozenset({2})) for n in (1, 2))])
-    )
+    keeper = IsrKeeper(cast("Any", object()), None, cast("Any", None), Metrics())
+    shrunken = PendingIsr(frozenset({BrokerId(1)}), 0, 0)
+    keeper.shrink_all(cast("Any", [_Partition(0, fail), *(_Partition(n, lambda: shrunken) for n in (1, 2))]))
     assert changed == [1, 2]
 
 

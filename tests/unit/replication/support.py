@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from types import SimpleNamespace
+from typing import cast
 
+from barnabas.cluster.metadata_cache import MetadataCache
 from barnabas.config.log_config import LogConfig
 from barnabas.core.clock import ManualClock
 from barnabas.core.files import Files, RealFiles
@@ -14,7 +17,12 @@ from barnabas.core.scheduler import Background, InlineBackground, ManualSchedule
 from barnabas.purgatory.timer import Timer
 from barnabas.records.batch import iterate_batches
 from barnabas.replication.fetching import FetchParams, FetchPartition, PartitionRead
+from barnabas.replication.follower.replica_fetcher import Connect
 from barnabas.replication.leader.delayed_produce import PendingAck
+from barnabas.replication.leader.delayed_requests import Defer
+from barnabas.replication.leader.isr import IsrStore
+from barnabas.replication.leader.lease import Lease
+from barnabas.replication.leader.remote_replica import NO_BROKER_EPOCH
 from barnabas.replication.partition import Partition
 from barnabas.replication.replica_manager import ReplicaManager
 from barnabas.replication.settings import ReplicationSettings
@@ -47,17 +55,25 @@ class Replicas(ReplicaManager):
         files: Files | None = None,
         background: Background | None = None,
         settings: ReplicationSettings | None = None,
+        store: IsrStore | None = None,
+        connect: Connect | None = None,
+        lease: Callable[[ManualClock], Lease] | None = None,
+        defer: Defer = lambda work: work(),
         **config: object,
     ) -> None:
+        """With a `store` it keeps the ISR there."""
         self.config = LogConfig(**config)  # type: ignore[arg-type]
         self.clock = ManualClock(NOW_MS)
+        self.scheduler = ManualScheduler(self.clock)
+        self.dead: set[BrokerId] = set()
+        """Brokers that the controller says are gone."""
         self.wakes: list[float] = []
         self.timer = Timer(self.clock, wake=self.wakes.append)
         environment = Environment(
             files or RealFiles(),
             self.clock,
             random.Random(7),
-            ManualScheduler(self.clock),
+            self.scheduler,
             background or InlineBackground(),
         )
         logs = LogManager(
@@ -67,7 +83,20 @@ class Replicas(ReplicaManager):
             on_flushed=self._flushed,
             on_directory_failed=self._failed,
         )
-        super().__init__(ME, logs, self.clock, self.timer, Metrics(), settings=settings)
+        super().__init__(
+            ME,
+            logs,
+            self.clock,
+            self.timer,
+            Metrics(),
+            isr_store=store,
+            connect=connect,
+            metadata=cast("MetadataCache", SimpleNamespace(is_live=lambda each: each not in self.dead)),
+            lease=None if lease is None else lease(self.clock),
+            scheduler=self.scheduler,
+            settings=settings,
+            defer=defer,
+        )
         logs.open()
         self.answered: list[list[PartitionRead]] = []
         """What `ask` came to, once for each answer."""
@@ -76,7 +105,7 @@ class Replicas(ReplicaManager):
         self.flushed(log)
 
     def _failed(self, directory: LogDirectory) -> None:
-        self.directory_failed(directory)
+        self.local.directory_failed(directory)
 
     def lead(
         self,
@@ -91,8 +120,19 @@ class Replicas(ReplicaManager):
 
     def append(self, partition: Partition, *values: bytes, acks: int = 1, **fields: int) -> AppendInfo:
         info = partition.append(memoryview(batch(values or (b"value",), **fields)), acks)
-        self.wake(partition.topic_partition)
+        self.delayed.wake(partition.topic_partition)
         return info
+
+    def fetched(
+        self,
+        partition: Partition,
+        broker_id: BrokerId,
+        offset: int,
+        start_offset: int = 0,
+        broker_epoch: int = NO_BROKER_EPOCH,
+    ) -> None:
+        """A follower fetches from `offset`."""
+        self.reader.update_follower(partition, broker_id, offset, start_offset, broker_epoch)
 
     def await_ack(
         self, partition: Partition, info: AppendInfo, acks: int, timeout_ms: float = 1_000

@@ -13,6 +13,7 @@ from barnabas.protocol.messages.leader_and_isr import (
     LeaderAndIsrRequest,
     LeaderAndIsrTopicState,
 )
+from barnabas.replication.leadership import LeaderAndIsr
 from tests.unit.replication.support import ME, OTHER, TOPIC_ID, ZERO, Replicas, at, fetch_params, is_answered
 from tests.unit.storage.support import batch
 
@@ -58,11 +59,11 @@ def test_what_was_fetched_in_another_epoch_is_not_appended(
     replicas: Replicas, leader: BrokerId, leader_epoch: int
 ) -> None:
     """It is on its way when the controller names another leader, perhaps ourselves."""
-    partition = replicas.get_or_create(ZERO, TOPIC_ID)
+    partition = replicas.local.get_or_create(ZERO, TOPIC_ID)
     if leader == ME:
-        partition.become_leader(leader_epoch, BOTH, BOTH)
+        partition.become_leader(LeaderAndIsr(ME, leader_epoch, BOTH, BOTH))
     else:
-        partition.become_follower(leader, leader_epoch, BOTH, BOTH)
+        partition.become_follower(LeaderAndIsr(leader, leader_epoch, BOTH, BOTH))
     with pytest.raises(FencedLeaderEpoch):
         partition.append_as_follower(memoryview(batch([b"late"])), 5)
     assert partition.log.log_end_offset == 0
@@ -97,7 +98,9 @@ def test_a_tail_that_is_not_ours_is_found_by_its_epoch(
     replicas.append(partition)
     replicas.lead(epoch=5, isr=BOTH)
     replicas.append(partition)
-    (read,) = replicas.read(fetch_params(replica_id=OTHER), [at(offset, last_fetched_epoch=last_epoch)])
+    (read,) = replicas.reader.read(
+        fetch_params(replica_id=OTHER), [at(offset, last_fetched_epoch=last_epoch)]
+    )
     assert read.diverging_epoch == diverging
     known = partition.followers[OTHER].end_offset
     assert known == (offset if diverging is None else -1), "what is not ours does not count"
@@ -107,10 +110,10 @@ def test_a_fetch_that_waited_gets_nothing_for_a_replica_that_is_none_any_more(re
     partition = replicas.lead(isr=BOTH)
     replicas.append(partition)
     params = fetch_params(replica_id=OTHER)
-    (read,) = replicas.read(params, [at(0)], is_first_try=False)
+    (read,) = replicas.reader.read(params, [at(0)], is_first_try=False)
     assert read.records is not None
     replicas.lead(epoch=1, replicas=(ME,))
-    (read,) = replicas.read(params, [at(0)], is_first_try=False)
+    (read,) = replicas.reader.read(params, [at(0)], is_first_try=False)
     assert (read.error_code, read.records) == (NotLeaderOrFollower.code, None)
 
 

@@ -3,18 +3,28 @@
 from __future__ import annotations
 
 import asyncio
-from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
 from barnabas.replication import log_dir_mover
 from barnabas.replication.log_dir_mover import LogDirMover
+from barnabas.storage.log.log import Log
 from barnabas.testing.files import PowerCutFiles
 from tests.unit.storage.support import produce, read_batches
 from tests.unit.storage.test_log_manager import Broker, partition
 
 ZERO = partition(0)
+
+
+class Followed:
+    topic_partition = ZERO
+
+    def __init__(self, log: Log) -> None:
+        self.log = log
+
+    def replace_log(self, log: Log) -> None:
+        self.log = log
 
 
 async def test_a_truncation_during_the_copying_starts_it_over(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -23,7 +33,7 @@ async def test_a_truncation_during_the_copying_starts_it_over(monkeypatch: pytes
     log = manager.get_or_create(ZERO, directory="/old")
     for _ in range(20):
         produce(log, 2, epoch=1)
-    followed = cast("Any", SimpleNamespace(topic_partition=ZERO, log=log))
+    followed = cast("Any", Followed(log))
     mover = LogDirMover(manager, {ZERO: followed})
     mover.move(ZERO, "/new")
     future = manager.future(ZERO)

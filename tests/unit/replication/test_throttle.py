@@ -21,11 +21,11 @@ def test_members_of_the_isr_are_not_held(tmp_path: Path) -> None:
     replicas.settings.leader_throttled_rate = 1
 
     def read_by(broker_id: BrokerId) -> list[tuple[int, int]]:
-        (read,) = replicas.read(fetch_params(replica_id=broker_id), [at(0)])
+        (read,) = replicas.reader.read(fetch_params(replica_id=broker_id), [at(0)])
         return offsets_of(read)
 
     assert read_by(THIRD) == [(0, 0)], "the quota is not used up yet"
-    assert replicas._leader_throttle.is_exceeded
+    assert replicas.reader.throttle.is_exceeded
     assert read_by(OTHER) == [(0, 0)]
     assert read_by(THIRD) == []
 

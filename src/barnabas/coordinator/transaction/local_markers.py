@@ -99,12 +99,12 @@ class LocalMarkers:
             return
         self._log.await_replication(
             topic_partition,
-            partition.leader_epoch,
+            partition.leadership.leader_epoch,
             end_offset,
             MARKER_TIMEOUT_MS,
             lambda error: finish(topic_partition, error),
         )
-        self._replicas.wake(topic_partition)
+        self._replicas.delayed.wake(topic_partition)
 
     def _append(self, marker: TransactionMarker, partition: Partition) -> int:
         batch = build_end_transaction_marker(

@@ -31,7 +31,7 @@ class FollowedPartition:
 
     def __init__(self, partition: Partition) -> None:
         self.partition = partition
-        self.leader_epoch = partition.leader_epoch
+        self.leader_epoch = partition.leadership.leader_epoch
         self.key: TopicPartition = partition.topic_partition
         self.high_watermark = NO_OFFSET
         """The leader's, as last heard."""

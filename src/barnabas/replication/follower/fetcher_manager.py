@@ -24,13 +24,13 @@ class FetcherManager:
         """Fetch the partition from the leader that it has now."""
         topic_partition = partition.topic_partition
         self.unfollow(topic_partition)
-        if partition.leader_id == NO_LEADER:
+        if partition.leadership.leader_id == NO_LEADER:
             return
         number = self._number(topic_partition)
-        fetcher = self._fetchers.get((partition.leader_id, number))
+        fetcher = self._fetchers.get((partition.leadership.leader_id, number))
         if fetcher is None:
-            fetcher = self._make_fetcher(partition.leader_id)
-            self._fetchers[partition.leader_id, number] = fetcher
+            fetcher = self._make_fetcher(partition.leadership.leader_id)
+            self._fetchers[partition.leadership.leader_id, number] = fetcher
         self._home[topic_partition] = fetcher
         fetcher.follow(partition)
 

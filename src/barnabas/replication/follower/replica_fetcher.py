@@ -452,7 +452,7 @@ class ReplicaFetcher:
     def _is_waiting(self, followed: FollowedPartition) -> bool:
         """The partition is still followed as it was when it was told to wait."""
         is_followed = self._followed.get(followed.key) is followed
-        return is_followed and followed.partition.leader_epoch == followed.leader_epoch
+        return is_followed and followed.partition.leadership.leader_epoch == followed.leader_epoch
 
     def _truncate(self, followed: FollowedPartition, leader: fetch.EpochEndOffset) -> None:
         log, target = followed.partition.log, _target_of(followed, leader)

@@ -40,7 +40,8 @@ class DelayedDeleteRecords(DelayedOperation):
             if deletion.is_done:
                 continue
             low_watermark = deletion.partition.low_watermark
-            if not deletion.partition.is_leader or not deletion.partition.has_lease:
+            leadership = deletion.partition.leadership
+            if not leadership.is_leader or not leadership.has_lease:
                 deletion.answer.error_code = NotLeaderOrFollower.code
                 deletion.is_done = True
             elif low_watermark >= deletion.start_offset:

@@ -14,32 +14,30 @@ or when the reader's patience ends. Then everything is read once more, and that 
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
-from typing import TYPE_CHECKING
 
 from barnabas.core.errors import KafkaError
 from barnabas.purgatory.purgatory import DelayedOperation
 from barnabas.replication.fetching import FetchParams, FetchPartition, PartitionRead
-
-if TYPE_CHECKING:
-    from barnabas.replication.leader.fetch_session import FetchSession
-    from barnabas.replication.replica_reading import ReadableReplicas
+from barnabas.replication.leader.fetch_session import FetchSession
+from barnabas.replication.leader.partition_reading import readable_end
+from barnabas.replication.leader.replica_reader import ReplicaReader
 
 ASKS_WORTH_AN_INDEX = 8
 
 
 class DelayedFetch(DelayedOperation):
-    __slots__ = ("_asks", "_by_key", "_params", "_replicas", "_respond")
+    __slots__ = ("_asks", "_by_key", "_params", "_reader", "_respond")
 
     def __init__(
         self,
-        replicas: ReadableReplicas,
+        reader: ReplicaReader,
         params: FetchParams,
         asks: Sequence[FetchPartition],
         respond: Callable[[list[PartitionRead]], None],
     ) -> None:
         super().__init__(params.max_wait_ms)
         self._by_key: dict[Hashable, FetchPartition] | None = None
-        self._replicas = replicas
+        self._reader = reader
         self._params = params
         self._asks = asks
         self._respond = respond
@@ -50,30 +48,30 @@ class DelayedFetch(DelayedOperation):
             return self.try_complete()
         if self._by_key is None:
             self._by_key = {ask.topic_partition: ask for ask in self._asks}
-        return is_over(self._replicas, self._params, (self._by_key[key],)) and self.force_complete()
+        return is_over(self._reader, self._params, (self._by_key[key],)) and self.force_complete()
 
     def try_complete(self) -> bool:
-        return is_over(self._replicas, self._params, self._asks) and self.force_complete()
+        return is_over(self._reader, self._params, self._asks) and self.force_complete()
 
     def on_complete(self) -> None:
-        self._respond(self._replicas.read(self._params, self._asks, is_first_try=False))
+        self._respond(self._reader.read(self._params, self._asks, is_first_try=False))
 
 
 class DelayedFollowerFetch(DelayedOperation):
     """The same for a session of a follower; its key is the session. What was there when it began to wait
     has been read, so one that waits for any byte looks only at what was marked since."""
 
-    __slots__ = ("_params", "_replicas", "_respond", "_session")
+    __slots__ = ("_params", "_reader", "_respond", "_session")
 
     def __init__(
         self,
-        replicas: ReadableReplicas,
+        reader: ReplicaReader,
         params: FetchParams,
         session: FetchSession,
         respond: Callable[[list[FetchPartition], list[PartitionRead]], None],
     ) -> None:
         super().__init__(params.max_wait_ms)
-        self._replicas = replicas
+        self._reader = reader
         self._params = params
         self._session = session
         self._respond = respond
@@ -81,31 +79,31 @@ class DelayedFollowerFetch(DelayedOperation):
     def try_complete(self) -> bool:
         session = self._session
         asks = session.newly_due() if self._params.min_bytes <= 1 else session.due()
-        return is_over(self._replicas, self._params, asks) and self.force_complete()
+        return is_over(self._reader, self._params, asks) and self.force_complete()
 
     def on_complete(self) -> None:
-        asks = self._replicas.due(self._params, self._session)
-        self._respond(asks, self._replicas.read(self._params, asks, is_first_try=False))
+        asks = self._reader.due(self._params, self._session)
+        self._respond(asks, self._reader.read(self._params, asks, is_first_try=False))
 
 
-def is_over(replicas: ReadableReplicas, params: FetchParams, asks: Sequence[FetchPartition]) -> bool:
+def is_over(reader: ReplicaReader, params: FetchParams, asks: Sequence[FetchPartition]) -> bool:
     """Whether a fetch of these partitions need not wait any longer."""
     readable_bytes = 0
     for ask in asks:
         try:
-            partition = replicas.partition(*ask.topic_partition)
-            epoch = ask.current_leader_epoch
-            if partition.leader_id != partition.broker_id or epoch != partition.leader_epoch:
-                partition.check_readable(params, epoch)
+            partition = reader.table.partition(*ask.topic_partition)
+            leadership, epoch = partition.leadership, ask.current_leader_epoch
+            if not leadership.is_leader or epoch != leadership.leader_epoch:
+                leadership.check_readable(params, epoch)
         except KafkaError:
             return True
-        end_offset = partition.readable_end(params)
         log = partition.log
+        end_offset = readable_end(log, params)
         if end_offset <= ask.fetch_offset:
             if ask.fetch_offset > log.log_end_offset:
                 return True
             continue  # beyond the last stable offset, say: nothing to read yet, so it waits
-        if params.is_from_follower and replicas.is_held(partition, params):
+        if params.is_from_follower and reader.is_held(partition, params):
             continue
         if params.min_bytes <= 1:
             return True

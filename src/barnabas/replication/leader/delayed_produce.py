@@ -34,7 +34,7 @@ class PendingAck:
 
     def __init__(self, partition: Partition, end_offset: int, answer: Any) -> None:
         self.partition = partition
-        self.leader_epoch = partition.leader_epoch
+        self.leader_epoch = partition.leadership.leader_epoch
         self.end_offset = end_offset
         self.answer = answer
         self.is_done = False
@@ -67,7 +67,8 @@ class DelayedProduce(DelayedOperation):
 
     def _settle(self, ack: PendingAck) -> None:
         partition = ack.partition
-        if not partition.is_leader or ack.leader_epoch < partition.led_since_epoch or not partition.has_lease:
+        led = partition.leadership
+        if not led.is_leader or ack.leader_epoch < led.led_since_epoch or not led.has_lease:
             ack.answer.error_code = NotLeaderOrFollower.code
             ack.is_done = True
         elif self._required_acks == -1 and not partition.has_enough_replicas:
@@ -83,7 +84,7 @@ class DelayedProduce(DelayedOperation):
     @property
     def waits_for_followers(self) -> bool:
         """Otherwise only for our own disk."""
-        return any(not ack.is_done and len(ack.partition.isr) > 1 for ack in self._pending)
+        return any(not ack.is_done and len(ack.partition.leadership.isr) > 1 for ack in self._pending)
 
     def on_complete(self) -> None:
         self._respond()

@@ -29,7 +29,7 @@ class ReplicaSelector:
         if (
             metadata is None
             or self._settings.replica_selector_class != RACK_AWARE_SELECTOR
-            or not partition.is_leader
+            or not partition.leadership.is_leader
         ):
             return NO_REPLICA
         here = metadata.broker(self._broker_id)
@@ -38,7 +38,8 @@ class ReplicaSelector:
         best = None
         for broker_id, follower in partition.followers.items():
             if not (
-                broker_id in partition.isr and follower.start_offset <= fetch_offset <= follower.end_offset
+                broker_id in partition.leadership.isr
+                and follower.start_offset <= fetch_offset <= follower.end_offset
             ):
                 continue
             broker = metadata.broker(broker_id)

@@ -19,7 +19,7 @@ def replicas(tmp_path: Path) -> Replicas:
 
 
 def followed(replicas: Replicas, key: TopicPartition = ZERO, topic_id: Uuid = TOPIC_ID) -> FollowedPartition:
-    return FollowedPartition(replicas.get_or_create(key, topic_id))
+    return FollowedPartition(replicas.local.get_or_create(key, topic_id))
 
 
 def request_of(session: FollowerSession) -> FetchRequest:

@@ -15,6 +15,7 @@ from barnabas.core.ids import BrokerId, TopicPartition
 from barnabas.protocol.messages import fetch
 from barnabas.replication.follower.fetch_state import FollowedPartition
 from barnabas.replication.follower.replica_fetcher import ReplicaFetcher
+from barnabas.replication.leadership import LeaderAndIsr
 from barnabas.replication.partition import Partition
 from tests.unit.replication.support import ME, OTHER, TOPIC_ID, ZERO, Replicas
 from tests.unit.replication.test_leadership import order
@@ -30,15 +31,14 @@ async def unreachable(broker_id: BrokerId) -> Channel:
 
 @pytest.fixture
 async def replicas(tmp_path: Path) -> AsyncIterator[Replicas]:
-    made = Replicas(str(tmp_path))
-    made._connect = unreachable
+    made = Replicas(str(tmp_path), connect=unreachable)
     yield made
     await made.close()
 
 
 def follow(replicas: Replicas, leader_epoch: int) -> tuple[Partition, ReplicaFetcher]:
-    partition = replicas.get_or_create(ZERO, TOPIC_ID)
-    partition.become_follower(OTHER, leader_epoch, BOTH, BOTH)
+    partition = replicas.local.get_or_create(ZERO, TOPIC_ID)
+    partition.become_follower(LeaderAndIsr(OTHER, leader_epoch, BOTH, BOTH))
     replicas.fetchers.follow(partition)
     return partition, replicas.fetchers._home[ZERO]
 
@@ -86,7 +86,7 @@ async def test_offsets_that_were_asked_of_a_former_leader_cut_nothing(
 async def test_records_of_a_former_epoch_end_the_following(replicas: Replicas) -> None:
     partition, fetcher = follow(replicas, 0)
     former = fetcher._followed[ZERO]
-    partition.become_follower(OTHER, 1, BOTH, BOTH)
+    partition.become_follower(LeaderAndIsr(OTHER, 1, BOTH, BOTH))
     fetcher._take(former, fetch.PartitionData(records=memoryview(batch([b"late"]))))
     assert partition.log.log_end_offset == 0
     assert len(fetcher) == 0, "whoever ordered the new epoch begins to follow in it"
@@ -118,8 +118,7 @@ async def test_a_log_that_was_moved_while_its_cut_was_synced_has_nothing_to_do_w
 ) -> None:
     """The directory that was to be synced is gone by then; the disk to which the log went is all right."""
     disks = [str(tmp_path / "a"), str(tmp_path / "b")]
-    replicas = Replicas(*disks, segment_bytes=200)
-    replicas._connect = unreachable
+    replicas = Replicas(*disks, connect=unreachable, segment_bytes=200)
     led = replicas.lead(epoch=0, isr=BOTH)
     for _ in range(6):
         replicas.append(led, b"x" * 100)

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from barnabas.core.errors import FencedLeaderEpoch, KafkaError, NotLeaderOrFollower, UnknownLeaderEpoch
+from barnabas.replication.leadership import LeaderAndIsr
 from barnabas.replication.partition import Partition
 from tests.unit.replication.support import ME, OTHER, Replicas, fetch_params
 
@@ -14,7 +15,7 @@ from tests.unit.replication.support import ME, OTHER, Replicas, fetch_params
 @pytest.fixture
 def follower(tmp_path: Path) -> Partition:
     partition = Replicas(str(tmp_path)).lead(epoch=4)
-    partition.become_follower(OTHER, 5, (ME, OTHER), (ME, OTHER))
+    partition.become_follower(LeaderAndIsr(OTHER, 5, (ME, OTHER), (ME, OTHER)))
     return partition
 
 
@@ -26,6 +27,6 @@ def test_a_follower_that_is_behind_says_so_instead_of_sending_away(
     follower: Partition, believed: int, refusal: type[KafkaError]
 ) -> None:
     with pytest.raises(refusal):
-        follower.check_leader(believed)
+        follower.leadership.check_leader(believed)
     with pytest.raises(refusal):
-        follower.check_readable(fetch_params(), believed)
+        follower.leadership.check_readable(fetch_params(), believed)

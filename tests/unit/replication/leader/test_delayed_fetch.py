@@ -125,7 +125,7 @@ def test_case_c_a_log_truncated_under_the_reader_ends_the_waiting(replicas: Repl
     replicas.append(partition)
     replicas.ask(at(2))
     replicas.log_manager.truncate_to({ZERO: 1})
-    replicas.wake(ZERO)
+    replicas.delayed.wake(ZERO)
     ((read,),) = replicas.answered
     assert read.error_code == OffsetOutOfRange.code
 
@@ -151,7 +151,7 @@ def test_case_d_the_append_that_makes_it_enough_ends_the_waiting(replicas: Repli
     assert (offsets_of(first), offsets_of(second)) == ([(0, 0), (1, 1)], [(0, 0)])
     replicas.append(zero)
     assert len(replicas.answered) == 1, "answered exactly once"
-    assert replicas.fetch_purgatory.pending == 0
+    assert replicas.delayed.fetches.pending == 0
 
 
 def test_case_d_an_append_above_the_high_watermark_wakes_nobody(tmp_path: Path) -> None:
@@ -184,9 +184,9 @@ def test_followers_read_to_the_end_and_consumers_to_the_high_watermark(tmp_path:
     replicas = Replicas(str(tmp_path), background=ManualBackground(), flush_messages=1)
     partition = replicas.lead()
     replicas.append(partition)
-    (seen,) = replicas.read(fetch_params(), [at(0)])
+    (seen,) = replicas.reader.read(fetch_params(), [at(0)])
     assert (offsets_of(seen), seen.high_watermark) == ([], 0)
-    (seen,) = replicas.read(fetch_params(replica_id=OTHER), [at(0)])
+    (seen,) = replicas.reader.read(fetch_params(replica_id=OTHER), [at(0)])
     assert offsets_of(seen) == [(0, 0)]
 
 
@@ -203,13 +203,13 @@ def test_committed_readers_stop_at_the_last_stable_offset_and_get_the_aborted_li
         end_transaction(partition.log, producer_id, commit=commit)
     partition.maybe_advance_high_watermark()
 
-    (seen,) = replicas.read(fetch_params(**READ_COMMITTED), [at(0)])
+    (seen,) = replicas.reader.read(fetch_params(**READ_COMMITTED), [at(0)])
     assert (seen.high_watermark, seen.last_stable_offset) == (7, 4)
     assert offsets_of(seen) == [(0, 0), (1, 2), (3, 3)]
     assert seen.aborted_transactions is not None
     assert [tuple(each) for each in seen.aborted_transactions] == [(10, 1)]
 
-    (seen,) = replicas.read(fetch_params(), [at(0)])
+    (seen,) = replicas.reader.read(fetch_params(), [at(0)])
     assert offsets_of(seen)[-1] == (6, 6)
     assert seen.aborted_transactions is None, "only committed readers need the list"
 
@@ -217,7 +217,7 @@ def test_committed_readers_stop_at_the_last_stable_offset_and_get_the_aborted_li
     assert replicas.answered == [], "an open transaction holds committed readers back"
     end_transaction(partition.log, 12, commit=False)
     partition.maybe_advance_high_watermark()
-    replicas.wake(ZERO)
+    replicas.delayed.wake(ZERO)
     ((woken,),) = replicas.answered
     assert woken.last_stable_offset == 8
     assert offsets_of(woken) == [(4, 4), (5, 5), (6, 6), (7, 7)]
@@ -246,7 +246,7 @@ def test_a_committed_reader_beyond_the_last_stable_offset_waits_as_others_do(rep
 
 def test_a_fetch_from_the_middle_of_a_batch_gets_the_whole_batch(replicas: Replicas) -> None:
     replicas.append(replicas.lead(), b"a", b"b", b"c")
-    (read,) = replicas.read(fetch_params(), [at(1)])
+    (read,) = replicas.reader.read(fetch_params(), [at(1)])
     assert offsets_of(read) == [(0, 2)]
 
 
@@ -254,7 +254,9 @@ def test_the_first_batch_comes_whole_however_small_the_limits(replicas: Replicas
     zero, one = replicas.lead(ZERO), replicas.lead(ONE)
     size_bytes = replicas.append(zero, bytes(10_000)).size_bytes
     replicas.append(one, bytes(10_000))
-    first, second = replicas.read(fetch_params(max_bytes=50), [at(0, max_bytes=10), at(0, ONE, max_bytes=10)])
+    first, second = replicas.reader.read(
+        fetch_params(max_bytes=50), [at(0, max_bytes=10), at(0, ONE, max_bytes=10)]
+    )
     assert first.records is not None
     assert first.records.length == size_bytes
     assert second.records is None, "only the first partition with data may exceed the limits"
@@ -265,7 +267,7 @@ def test_the_limit_of_a_request_holds_over_all_its_partitions(replicas: Replicas
     size_bytes = replicas.append(zero).size_bytes
     for _ in range(3):
         replicas.append(one)
-    first, second = replicas.read(fetch_params(max_bytes=3 * size_bytes), [at(0), at(0, ONE)])
+    first, second = replicas.reader.read(fetch_params(max_bytes=3 * size_bytes), [at(0), at(0, ONE)])
     assert (offsets_of(first), offsets_of(second)) == ([(0, 0)], [(0, 0), (1, 1)])
 
 
@@ -275,7 +277,7 @@ def test_ten_thousand_pending_fetches_wake_the_timer_a_few_times_only(replicas: 
     for number in range(10_000):
         replicas.clock.advance(0.01)
         replicas.ask(at(0), max_wait_ms=30_000 + number % 7)
-    assert replicas.fetch_purgatory.pending == 10_000
+    assert replicas.delayed.fetches.pending == 10_000
     assert len(replicas.wakes) <= 4, "one for the first, few for those that are due earlier"
     advances = 0
     while (due_ms := replicas.timer.next_expiry_ms()) is not None:
@@ -286,18 +288,18 @@ def test_ten_thousand_pending_fetches_wake_the_timer_a_few_times_only(replicas: 
     assert advances < 200, f"{advances} wake-ups for a wait of 30 s"
 
 
-def test_what_one_turn_of_the_loop_appends_is_read_together(replicas: Replicas) -> None:
+def test_what_one_turn_of_the_loop_appends_is_read_together(tmp_path: Path) -> None:
     deferred: list[Callable[[], None]] = []
-    replicas.defer = deferred.append
+    replicas = Replicas(str(tmp_path), defer=deferred.append)
     partition = replicas.lead()
     replicas.ask(at(0))
     for _ in range(3):
         partition.append(memoryview(batch((b"value",))), 1)
-        replicas.wake_soon(ZERO)
+        replicas.delayed.wake_soon(ZERO)
     assert not replicas.answered
     (work,) = deferred
     work()
     ((read,),) = replicas.answered
     assert offsets_of(read) == [(0, 0), (1, 1), (2, 2)]
-    replicas.wake_soon(ZERO)
+    replicas.delayed.wake_soon(ZERO)
     assert len(deferred) == 2, "the next turn has a wake-up of its own"

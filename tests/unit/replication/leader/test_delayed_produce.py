@@ -14,6 +14,7 @@ from barnabas.core.errors import (
     RequestTimedOut,
 )
 from barnabas.core.ids import BrokerId
+from barnabas.replication.leadership import LeaderAndIsr
 from barnabas.testing.files import PowerCutFiles
 from tests.support.background import ManualBackground
 from tests.unit.replication.support import ME, OTHER, ZERO, Replicas, is_answered
@@ -40,14 +41,14 @@ def test_the_answer_waits_for_the_disk(replicas: Replicas, disk: ManualBackgroun
     assert is_answered(answer)
     assert answer.error_code == 0
     assert partition.log.high_watermark == 1
-    assert replicas.produce_purgatory.pending == 0
+    assert replicas.delayed.produces.pending == 0
 
 
 @pytest.mark.parametrize("isr", [[ME], [ME, OTHER]])
 def test_at_the_end_only_the_own_disk_is_waited_for(replicas: Replicas, isr: list[BrokerId]) -> None:
     partition = replicas.lead(replicas=isr, isr=isr)
     answer = replicas.await_ack(partition, replicas.append(partition), -1)
-    replicas.answer_waiting()
+    replicas.delayed.answer_waiting()
     assert is_answered(answer) == (OTHER in isr)
     assert answer.error_code == RequestTimedOut.code
 
@@ -79,7 +80,7 @@ def test_case_a_a_leader_that_followed_meanwhile_does_not_vouch_for_its_old_reco
 ) -> None:
     partition = replicas.lead()
     answer = replicas.await_ack(partition, replicas.append(partition), -1)
-    partition.become_follower(OTHER, 1, (ME, OTHER))
+    partition.become_follower(LeaderAndIsr(OTHER, 1, (ME, OTHER)))
     replicas.lead(epoch=2)
     assert is_answered(answer)
     assert answer.error_code == NotLeaderOrFollower.code
@@ -91,7 +92,7 @@ def test_records_wait_on_when_their_leader_goes_on_in_a_new_epoch(tmp_path: Path
     answer = replicas.await_ack(partition, replicas.append(partition), -1)
     replicas.lead(epoch=1, isr=(ME, OTHER))
     assert not is_answered(answer)
-    partition.update_follower(OTHER, 1, 0)
+    replicas.fetched(partition, OTHER, 1, 0)
     assert is_answered(answer)
     assert answer.error_code == 0
 
@@ -117,7 +118,7 @@ def test_case_b2_an_isr_that_shrank_after_the_append_is_told(tmp_path: Path, dis
     replicas = Replicas(str(tmp_path), background=disk, flush_messages=1, min_insync_replicas=2)
     partition = replicas.lead(isr=(ME, OTHER))
     answer = replicas.await_ack(partition, replicas.append(partition, acks=-1), -1)
-    partition.isr = frozenset({ME})
+    partition.leadership.isr = frozenset({ME})
     disk.run_one()
     assert is_answered(answer)
     assert answer.error_code == NotEnoughReplicasAfterAppend.code
@@ -153,7 +154,7 @@ def test_patience_ends_with_a_timeout_and_the_records_stay(
     assert answer.error_code == RequestTimedOut.code
     disk.run_one()
     assert partition.log.high_watermark == 1
-    assert replicas.produce_purgatory.pending == 0
+    assert replicas.delayed.produces.pending == 0
 
 
 def test_a_closed_log_no_longer_answers_for_anybody(replicas: Replicas, disk: ManualBackground) -> None:

@@ -60,16 +60,16 @@ def test_a_lost_leadership_and_a_timeout_are_answers_too(replicas: Replicas) -> 
 
 def test_followers_that_live_are_waited_for_and_others_are_not(replicas: Replicas) -> None:
     third = BrokerId(3)
-    replicas._host.is_live = lambda broker_id: broker_id != third
+    replicas.dead.add(third)
     partition = replicas.lead(isr=(ME, OTHER), replicas=(ME, OTHER, third))
     replicas.append(partition, b"a", b"b")
-    partition.update_follower(third, 0, 0)
-    partition.update_follower(OTHER, 2, 0)
+    replicas.fetched(partition, third, 0, 0)
+    replicas.fetched(partition, OTHER, 2, 0)
     partition.delete_records_before(2)
     answer, answered = Answer(), []
     replicas.delete_records(100, [PendingDeletion(partition, 2, answer)], lambda: answered.append(1))
     assert answered == []
-    partition.update_follower(OTHER, 2, 2)
+    replicas.fetched(partition, OTHER, 2, 2)
     assert answered == [1]
     assert (answer.error_code, answer.low_watermark) == (0, 2)
 

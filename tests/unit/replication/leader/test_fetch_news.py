@@ -18,8 +18,9 @@ from barnabas.replication.leader.fetch_session import (
     FetchSession,
     FetchSessions,
 )
+from barnabas.replication.leader.replica_reader import SWEEP_MS
 from barnabas.replication.partition import Partition
-from barnabas.replication.replica_reading import SWEEP_MS
+from tests.unit.replication.leader.test_isr import Store
 from tests.unit.replication.support import (
     ME,
     ONE,
@@ -44,7 +45,7 @@ class Follower:
     def __init__(self, replicas: Replicas, *asks: FetchPartition) -> None:
         self.replicas = replicas
         self.params = fetch_params(replica_id=OTHER)
-        self.sessions = FetchSessions(10, replicas.clock, random.Random(1), Metrics(), replicas.board)
+        self.sessions = FetchSessions(10, replicas.clock, random.Random(1), Metrics(), replicas.delayed.board)
         self.told: list[Told] = []
         self.epoch = 0
         self.id = 0
@@ -57,11 +58,11 @@ class Follower:
         self.id = context.session_id
         self.epoch += 1
         if context.following is not None:
-            self.replicas.follow(
+            self.replicas.fetch_for_follower(
                 self.params, context.following, lambda due, reads: self._answer(context, due, reads)
             )
         else:
-            self._answer(context, asks, self.replicas.read(self.params, asks))
+            self._answer(context, asks, self.replicas.reader.read(self.params, asks))
 
     def _answer(
         self, context: FetchContext, asks: Sequence[FetchPartition], reads: list[PartitionRead]
@@ -144,7 +145,7 @@ def test_the_high_watermark_that_another_follower_moved_is_in_the_next_answer(re
     follower.fetch()
     assert follower.session.changed == {}
     answers = len(follower.told)
-    partition.update_follower(THIRD, 1, 0)
+    replicas.fetched(partition, THIRD, 1, 0)
     assert partition.log.high_watermark == 1
     assert follower.is_waiting(answers)
     replicas.pass_time(500)
@@ -222,19 +223,18 @@ def test_a_follower_that_registered_anew_is_known_by_its_new_epoch(replicas: Rep
     assert partition.followers[OTHER].broker_epoch == 10
 
 
-def test_a_follower_with_everything_is_looked_at_until_it_is_in_the_isr(replicas: Replicas) -> None:
+def test_a_follower_with_everything_is_looked_at_until_it_is_in_the_isr(tmp_path: Path) -> None:
     """It could not join when it caught up, and fetches nothing more."""
-    joined: list[BrokerId] = []
-    replicas.lead(ZERO, isr=(ME,), replicas=BOTH)
-    replicas._host.may_join_isr = lambda _, follower: joined.append(follower.broker_id)
-    replicas._host.is_live = lambda _: False
+    replicas = Replicas(str(tmp_path), store=Store())
+    partition = replicas.lead(ZERO, isr=(ME,), replicas=BOTH)
+    replicas.dead.add(OTHER)
     follower = Follower(replicas, of_epoch(0))
     follower.fetch()
     replicas.pass_time(500)
-    assert joined == []
-    replicas._host.is_live = lambda _: True
+    assert partition.leadership.pending_isr is None
+    replicas.dead.clear()
     follower.fetch()
-    assert joined == [OTHER]
+    assert partition.leadership.maximal_isr == {ME, OTHER}
 
 
 def test_a_busy_partition_does_not_keep_the_others_waiting(replicas: Replicas) -> None:
@@ -255,10 +255,10 @@ def test_what_a_session_forgets_or_leaves_behind_is_not_marked_any_more(replicas
     lead(replicas, ONE)
     follower = Follower(replicas, of_epoch(0, ZERO), of_epoch(0, ONE))
     follower.fetch(forget=[(TOPIC_ID, 1)])
-    assert replicas.board.mark(ONE) == ()
-    assert replicas.board.mark(ZERO) == (follower.session,)
+    assert replicas.delayed.board.mark(ONE) == ()
+    assert replicas.delayed.board.mark(ZERO) == (follower.session,)
     follower.fetch(forget=[(TOPIC_ID, 0)])
-    assert len(replicas.board) == 0
+    assert len(replicas.delayed.board) == 0
     assert len(follower.sessions) == 0
 
 
@@ -268,7 +268,7 @@ def test_a_topic_made_anew_keeps_its_mark_when_the_old_one_is_forgotten(replicas
     other_id = Uuid(bytes(16 * [9]))
     anew = FetchPartition("topic", other_id, 0, 0, 1 << 20, 0, -1, log_start_offset=0)
     follower.fetch(anew, forget=[(TOPIC_ID, 0)])
-    assert replicas.board.mark(ZERO) == (follower.session,)
+    assert replicas.delayed.board.mark(ZERO) == (follower.session,)
     assert (other_id, 0) in follower.session.changed
 
 
@@ -279,7 +279,7 @@ def test_sessions_of_silent_followers_end_when_another_begins(replicas: Replicas
     follower.id = follower.epoch = 0
     follower.fetch(of_epoch(0))
     assert len(follower.sessions) == 1
-    assert replicas.board.mark(ZERO) == (follower.session,)
+    assert replicas.delayed.board.mark(ZERO) == (follower.session,)
 
 
 def test_a_waiting_fetch_looks_at_a_marked_partition_once(
@@ -291,14 +291,13 @@ def test_a_waiting_fetch_looks_at_a_marked_partition_once(
     follower = Follower(replicas, *asks)
     follower.fetch()
     looks: list[TopicPartition] = []
+    find = replicas.table.partition
     monkeypatch.setattr(
-        replicas,
+        replicas.table,
         "partition",
-        lambda topic, index: (
-            looks.append(TopicPartition(topic, index)) or Replicas.partition(replicas, topic, index)
-        ),
+        lambda topic, index: looks.append(TopicPartition(topic, index)) or find(topic, index),
     )
     for partition in partitions:
-        replicas._complete_all(partition.topic_partition)
+        replicas.delayed.complete_all(partition.topic_partition)
     assert follower.is_waiting(answers=1)
     assert len(looks) == 50

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 import random
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -14,11 +14,8 @@ from barnabas.cluster.znodes import PartitionState
 from barnabas.core.clock import ManualClock
 from barnabas.core.errors import NotLeaderOrFollower, OffsetOutOfRange
 from barnabas.core.ids import BrokerId, TopicPartition
-from barnabas.core.metrics import Metrics
-from barnabas.core.scheduler import ManualScheduler
 from barnabas.replication.fetching import FetchParams
-from barnabas.replication.leader import isr as isr_module
-from barnabas.replication.leader.isr import IsrKeeper
+from barnabas.replication.leader.isr import RETRY_MS
 from barnabas.replication.leader.remote_replica import RemoteReplica
 from barnabas.replication.partition import Partition
 from tests.unit.replication.support import ME, OTHER, ZERO, Replicas, at
@@ -29,23 +26,29 @@ LAG_MS = 30_000
 
 
 class Store:
-    """Answers each write as the test says."""
+    """Answers each write as the test says, at once."""
 
     def __init__(self) -> None:
         self.answers: list[int | Exception] = []
         self.written: list[PartitionState] = []
         self.joining: list[Joining | None] = []
 
-    async def write(
-        self, topic_partition: TopicPartition, state: PartitionState, joining: Joining | None = None
-    ) -> int:
+    def write(
+        self,
+        topic_partition: TopicPartition,
+        state: PartitionState,
+        joining: Joining | None,
+        written: Callable[[int], None],
+        failed: Callable[[BaseException], None],
+    ) -> None:
         assert topic_partition == ZERO
         self.written.append(state)
         self.joining.append(joining)
         answer = self.answers.pop(0)
         if isinstance(answer, Exception):
-            raise answer
-        return answer
+            failed(answer)
+        else:
+            written(answer)
 
 
 @pytest.fixture
@@ -53,16 +56,15 @@ def replicas(tmp_path: Path) -> Replicas:
     return Replicas(str(tmp_path))
 
 
-def keep_isr(replicas: Replicas) -> tuple[Store, IsrKeeper]:
-    store = Store()
-    keeper = IsrKeeper(store, lambda partition: replicas._complete_all(partition.topic_partition), Metrics())
-    replicas._host.may_join_isr = keeper.expand
-    replicas._host.lost_tail = keeper.expel
-    return store, keeper
+@pytest.fixture
+def store() -> Store:
+    return Store()
 
 
-def fetched(partition: Partition, broker_id: BrokerId, offset: int) -> None:
-    partition.update_follower(broker_id, offset, 0)
+@pytest.fixture
+def keeping(tmp_path: Path, store: Store) -> Replicas:
+    """Replicas that keep their ISR in the store."""
+    return Replicas(str(tmp_path), store=store)
 
 
 def lead(replicas: Replicas, epoch: int = 0, isr: tuple[BrokerId, ...] = ALL) -> Partition:
@@ -74,18 +76,18 @@ def test_the_high_watermark_is_the_smallest_end_of_the_isr(replicas: Replicas) -
     for _ in range(5):
         replicas.append(partition)
     assert partition.log.high_watermark == 0, "nobody has fetched yet"
-    fetched(partition, OTHER, 5)
+    replicas.fetched(partition, OTHER, 5)
     assert partition.log.high_watermark == 0
-    fetched(partition, THIRD, 3)
+    replicas.fetched(partition, THIRD, 3)
     assert partition.log.high_watermark == 3
-    fetched(partition, THIRD, 5)
+    replicas.fetched(partition, THIRD, 5)
     assert partition.log.high_watermark == 5
 
 
 def test_a_replica_outside_the_isr_does_not_count(replicas: Replicas) -> None:
     partition = lead(replicas, isr=(ME, OTHER))
     replicas.append(partition)
-    fetched(partition, OTHER, 1)
+    replicas.fetched(partition, OTHER, 1)
     assert partition.log.high_watermark == 1
 
 
@@ -93,32 +95,32 @@ def test_a_replica_that_is_about_to_join_holds_the_high_watermark_back(replicas:
     """Or it would run after the end for ever, and never have all that is committed."""
     partition = lead(replicas, isr=(ME, OTHER))
     replicas.append(partition)
-    fetched(partition, THIRD, 1)
-    fetched(partition, OTHER, 1)
+    replicas.fetched(partition, THIRD, 1)
+    replicas.fetched(partition, OTHER, 1)
     replicas.append(partition)
-    fetched(partition, OTHER, 2)
+    replicas.fetched(partition, OTHER, 2)
     assert partition.log.high_watermark == 1, "broker 3 was caught up a moment ago"
     replicas.clock.advance(LAG_MS + 1)
-    fetched(partition, OTHER, 2)
+    replicas.fetched(partition, OTHER, 2)
     assert partition.log.high_watermark == 2, "it has had its time"
 
 
 def test_a_replica_that_is_gone_does_not_hold_the_high_watermark_back(replicas: Replicas) -> None:
     partition = lead(replicas, isr=(ME, OTHER))
     replicas.append(partition)
-    fetched(partition, THIRD, 1)
+    replicas.fetched(partition, THIRD, 1)
     replicas.append(partition)
-    replicas._host.is_live = lambda broker_id: broker_id != THIRD
-    fetched(partition, OTHER, 2)
+    replicas.dead.add(THIRD)
+    replicas.fetched(partition, OTHER, 2)
     assert partition.log.high_watermark == 2
 
 
 def test_a_new_epoch_forgets_how_far_followers_were(replicas: Replicas) -> None:
     partition = lead(replicas)
     replicas.append(partition)
-    fetched(partition, OTHER, 1)
+    replicas.fetched(partition, OTHER, 1)
     lead(replicas, epoch=1)
-    fetched(partition, THIRD, 1)
+    replicas.fetched(partition, THIRD, 1)
     assert partition.log.high_watermark == 0, "broker 2 may have truncated meanwhile"
 
 
@@ -126,9 +128,9 @@ def test_a_fetch_that_diverges_or_is_out_of_range_does_not_count(replicas: Repli
     partition = lead(replicas, epoch=1)
     replicas.append(partition)
     params = FetchParams(OTHER, 0, 1, 1 << 20, read_committed=False)
-    (read,) = replicas.read(params, [at(1, last_fetched_epoch=0)])
+    (read,) = replicas.reader.read(params, [at(1, last_fetched_epoch=0)])
     assert read.diverging_epoch == (0, 0)
-    (read,) = replicas.read(params, [at(7)])
+    (read,) = replicas.reader.read(params, [at(7)])
     assert read.error_code == OffsetOutOfRange.code
     assert partition.followers[OTHER].end_offset == -1
 
@@ -136,19 +138,19 @@ def test_a_fetch_that_diverges_or_is_out_of_range_does_not_count(replicas: Repli
 def test_strangers_cannot_follow(replicas: Replicas) -> None:
     partition = lead(replicas)
     with pytest.raises(NotLeaderOrFollower):
-        fetched(partition, BrokerId(9), 0)
+        replicas.fetched(partition, BrokerId(9), 0)
     with pytest.raises(NotLeaderOrFollower):
-        fetched(partition, ME, 0)
+        replicas.fetched(partition, ME, 0)
 
 
 def test_an_earlier_life_of_a_follower_is_refused(replicas: Replicas) -> None:
     partition = lead(replicas)
-    partition.update_follower(OTHER, 0, 0, broker_epoch=8)
+    replicas.fetched(partition, OTHER, 0, 0, broker_epoch=8)
     with pytest.raises(NotLeaderOrFollower):
-        partition.update_follower(OTHER, 0, 0, broker_epoch=7)
+        replicas.fetched(partition, OTHER, 0, 0, broker_epoch=7)
     lead(replicas, epoch=1)
     with pytest.raises(NotLeaderOrFollower):
-        partition.update_follower(OTHER, 0, 0, broker_epoch=7)
+        replicas.fetched(partition, OTHER, 0, 0, broker_epoch=7)
 
 
 def test_a_burst_of_appends_makes_nobody_lag() -> None:
@@ -181,300 +183,276 @@ def test_a_follower_that_reads_too_slowly_lags(replicas: Replicas) -> None:
     for number in range(100):
         replicas.append(partition, *([b"x"] * 10))
         replicas.clock.advance(LAG_MS / 10)
-        fetched(partition, OTHER, 10 * (number + 1))
-        fetched(partition, THIRD, number)
+        replicas.fetched(partition, OTHER, 10 * (number + 1))
+        replicas.fetched(partition, THIRD, number)
     assert partition.lagging_members() == {THIRD}
 
 
 def test_an_idle_follower_at_the_end_does_not_lag(replicas: Replicas) -> None:
     partition = lead(replicas)
     replicas.append(partition)
-    fetched(partition, OTHER, 1)
-    fetched(partition, THIRD, 1)
+    replicas.fetched(partition, OTHER, 1)
+    replicas.fetched(partition, THIRD, 1)
     replicas.clock.advance(10 * LAG_MS)
     assert partition.lagging_members() == frozenset()
 
 
-async def settled(keeper: IsrKeeper) -> None:
-    await asyncio.gather(*keeper._tasks)
-
-
-async def test_an_expansion_holds_the_high_watermark_before_it_is_written(replicas: Replicas) -> None:
-    partition = lead(replicas, isr=(ME, OTHER))
-    store, keeper = keep_isr(replicas)
+def test_an_expansion_holds_the_high_watermark_before_it_is_written(keeping: Replicas, store: Store) -> None:
+    partition = lead(keeping, isr=(ME, OTHER))
     store.answers = [7]
-    replicas.append(partition)
-    fetched(partition, THIRD, 1)
-    assert (partition.isr, partition.maximal_isr) == ({ME, OTHER}, set(ALL))
-    replicas.append(partition)
-    replicas.clock.advance(LAG_MS + 1)
-    fetched(partition, OTHER, 2)
+    keeping.append(partition)
+    keeping.fetched(partition, THIRD, 1)
+    assert (partition.leadership.isr, partition.leadership.maximal_isr) == ({ME, OTHER}, set(ALL))
+    keeping.append(partition)
+    keeping.clock.advance(LAG_MS + 1)
+    keeping.fetched(partition, OTHER, 2)
     assert partition.log.high_watermark == 1, "broker 3 has only one, and is about to count"
-    await settled(keeper)
-    assert (partition.isr, partition.partition_epoch) == (set(ALL), 7)
+    keeping.scheduler.run_due()
+    assert (partition.leadership.isr, partition.leadership.partition_epoch) == (set(ALL), 7)
     assert store.written[0].isr == ALL
-    assert keeper.expands.value == 1
+    assert keeping.isr.expands.value == 1
 
 
-async def test_a_follower_below_the_start_of_the_epoch_does_not_join(replicas: Replicas) -> None:
+def test_a_follower_below_the_start_of_the_epoch_does_not_join(keeping: Replicas, store: Store) -> None:
     """A former leader may have committed more than the new one knows yet."""
-    partition = lead(replicas, isr=(ME,))
+    partition = lead(keeping, isr=(ME,))
     for _ in range(4):
-        replicas.append(partition)
+        keeping.append(partition)
     partition.log.update_high_watermark(1)
-    store, keeper = keep_isr(replicas)
-    lead(replicas, epoch=1, isr=(ME, OTHER))
+    lead(keeping, epoch=1, isr=(ME, OTHER))
     assert partition.log.high_watermark == 1
-    fetched(partition, THIRD, 2)
-    assert partition.pending_isr is None
+    keeping.fetched(partition, THIRD, 2)
+    assert partition.leadership.pending_isr is None
     store.answers = [1]
-    fetched(partition, THIRD, 4)
-    await settled(keeper)
-    assert THIRD in partition.isr
+    keeping.fetched(partition, THIRD, 4)
+    keeping.scheduler.run_due()
+    assert THIRD in partition.leadership.isr
 
 
-async def test_a_shrunken_isr_counts_once_it_is_written(replicas: Replicas) -> None:
-    partition = lead(replicas)
-    store, keeper = keep_isr(replicas)
+def test_a_shrunken_isr_counts_once_it_is_written(keeping: Replicas, store: Store) -> None:
+    partition = lead(keeping)
     store.answers = [1]
-    replicas.append(partition)
-    replicas.clock.advance(LAG_MS + 1)
-    fetched(partition, OTHER, 1)
-    keeper.shrink_all([partition])
+    keeping.append(partition)
+    keeping.clock.advance(LAG_MS + 1)
+    keeping.fetched(partition, OTHER, 1)
+    keeping.isr.shrink_all([partition])
     assert partition.log.high_watermark == 0
-    keeper.shrink_all([partition])
-    await settled(keeper)
-    assert partition.isr == {ME, OTHER}
+    keeping.isr.shrink_all([partition])
+    keeping.scheduler.run_due()
+    assert partition.leadership.isr == {ME, OTHER}
     assert partition.log.high_watermark == 1
     assert len(store.written) == 1, "one change at a time"
-    assert keeper.shrinks.value == 1
+    assert keeping.isr.shrinks.value == 1
 
 
-async def test_followers_are_looked_at_as_time_passes(replicas: Replicas) -> None:
+async def test_followers_are_looked_at_as_time_passes(keeping: Replicas, store: Store) -> None:
     """Twice in `replica.lag.time.max.ms`: one that stops fetching is out after one and a half of it."""
-    partition = lead(replicas)
-    store = Store()
+    partition = lead(keeping)
     store.answers = [1]
-    scheduler = ManualScheduler(replicas.clock)
-    replicas._scheduler = scheduler
-    replicas._isr._store = store
-    replicas.start()
-    replicas.append(partition)
+    keeping.start()
+    keeping.append(partition)
     written_ms = None
     for passed_ms in range(1_000, 2 * LAG_MS, 1_000):
-        replicas.clock.advance(1_000)
-        fetched(partition, OTHER, 1)
-        scheduler.run_due()
-        await settled(replicas._isr)
+        keeping.clock.advance(1_000)
+        keeping.fetched(partition, OTHER, 1)
+        keeping.scheduler.run_due()
         if store.written and written_ms is None:
             written_ms = passed_ms
     assert written_ms is not None
     assert LAG_MS < written_ms <= 1.5 * LAG_MS
-    assert partition.isr == {ME, OTHER}
-    await replicas.close()
-    replicas.clock.advance(LAG_MS)
-    assert scheduler.run_due() == 0, "the timer ends with the broker"
+    assert partition.leadership.isr == {ME, OTHER}
+    await keeping.close()
+    keeping.clock.advance(LAG_MS)
+    assert keeping.scheduler.run_due() == 0, "the timer ends with the broker"
 
 
-async def test_a_change_that_meets_an_unforeseen_error_is_written_again(
-    replicas: Replicas, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_change_that_meets_an_unforeseen_error_is_written_again(keeping: Replicas, store: Store) -> None:
     """As long as a change is pending the partition has no other: who gave it up would freeze the ISR."""
-    monkeypatch.setattr("barnabas.replication.leader.isr.RETRY_MS", 1)
-    partition = lead(replicas)
-    store, keeper = keep_isr(replicas)
+    partition = lead(keeping)
     store.answers = [RuntimeError("nobody expected this"), 1]
-    replicas.append(partition)
-    replicas.clock.advance(LAG_MS + 1)
-    fetched(partition, OTHER, 1)
-    keeper.shrink_all([partition])
-    await settled(keeper)
-    assert partition.isr == {ME, OTHER}
+    keeping.append(partition)
+    keeping.clock.advance(LAG_MS + 1)
+    keeping.fetched(partition, OTHER, 1)
+    keeping.isr.shrink_all([partition])
+    keeping.scheduler.run_due()
+    assert partition.leadership.isr == set(ALL)
+    keeping.clock.advance(RETRY_MS)
+    keeping.scheduler.run_due()
+    assert partition.leadership.isr == {ME, OTHER}
 
 
-async def test_a_member_that_lost_its_tail_leaves_at_once(replicas: Replicas) -> None:
+def test_a_member_that_lost_its_tail_leaves_at_once(keeping: Replicas, store: Store) -> None:
     """It was started again after its machine lost power; elected now, it would lose what is committed."""
-    partition = lead(replicas)
-    store, keeper = keep_isr(replicas)
+    partition = lead(keeping)
     store.answers = [1, 2]
     for _ in range(3):
-        replicas.append(partition)
-    fetched(partition, OTHER, 3)
-    fetched(partition, THIRD, 3)
+        keeping.append(partition)
+    keeping.fetched(partition, OTHER, 3)
+    keeping.fetched(partition, THIRD, 3)
     assert partition.log.high_watermark == 3
-    fetched(partition, THIRD, 3)
-    assert partition.pending_isr is None
-    partition.update_follower(THIRD, 1, 0, broker_epoch=9)
-    await settled(keeper)
+    keeping.fetched(partition, THIRD, 3)
+    assert partition.leadership.pending_isr is None
+    keeping.fetched(partition, THIRD, 1, 0, broker_epoch=9)
+    keeping.scheduler.run_due()
     assert [each.isr for each in store.written] == [(ME, OTHER)]
-    partition.update_follower(THIRD, 2, 0, broker_epoch=9)
-    assert partition.pending_isr is None, "it is out"
-    partition.update_follower(THIRD, 3, 0, broker_epoch=9)
-    await settled(keeper)
-    assert partition.isr == set(ALL)
+    keeping.fetched(partition, THIRD, 2, 0, broker_epoch=9)
+    assert partition.leadership.pending_isr is None, "it is out"
+    keeping.fetched(partition, THIRD, 3, 0, broker_epoch=9)
+    keeping.scheduler.run_due()
+    assert partition.leadership.isr == set(ALL)
 
 
-async def test_a_follower_that_the_controller_says_is_gone_does_not_join(replicas: Replicas) -> None:
+def test_a_follower_that_the_controller_says_is_gone_does_not_join(keeping: Replicas, store: Store) -> None:
     """Its last fetch may have been on its way for a while."""
-    partition = lead(replicas, isr=(ME, OTHER))
-    store, keeper = keep_isr(replicas)
+    partition = lead(keeping, isr=(ME, OTHER))
     store.answers = [1]
-    live = {ME, OTHER}
-    replicas._host.is_live = live.__contains__
-    fetched(partition, THIRD, 0)
-    assert partition.pending_isr is None
-    live.add(THIRD)
-    fetched(partition, THIRD, 0)
-    await settled(keeper)
-    assert partition.isr == set(ALL)
+    keeping.dead.add(THIRD)
+    keeping.fetched(partition, THIRD, 0)
+    assert partition.leadership.pending_isr is None
+    keeping.dead.clear()
+    keeping.fetched(partition, THIRD, 0)
+    keeping.scheduler.run_due()
+    assert partition.leadership.isr == set(ALL)
 
 
-async def test_a_refused_change_waits_for_the_controllers_word(replicas: Replicas) -> None:
-    partition = lead(replicas)
-    store, keeper = keep_isr(replicas)
+def test_a_refused_change_waits_for_the_controllers_word(keeping: Replicas, store: Store) -> None:
+    partition = lead(keeping)
     store.answers = [BadVersion(), 5]
-    replicas.append(partition)
-    replicas.clock.advance(LAG_MS + 1)
-    fetched(partition, OTHER, 1)
-    keeper.shrink_all([partition])
-    await settled(keeper)
-    assert partition.isr == set(ALL)
-    keeper.shrink_all([partition])
-    await settled(keeper)
+    keeping.append(partition)
+    keeping.clock.advance(LAG_MS + 1)
+    keeping.fetched(partition, OTHER, 1)
+    keeping.isr.shrink_all([partition])
+    keeping.scheduler.run_due()
+    assert partition.leadership.isr == set(ALL)
+    keeping.isr.shrink_all([partition])
+    keeping.scheduler.run_due()
     assert len(store.written) == 1, "nothing is tried with a version known to be old"
-    lead(replicas, epoch=1)
-    replicas.clock.advance(LAG_MS + 1)
-    fetched(partition, OTHER, 1)
-    keeper.shrink_all([partition])
-    await settled(keeper)
-    assert partition.isr == {ME, OTHER}
+    lead(keeping, epoch=1)
+    keeping.clock.advance(LAG_MS + 1)
+    keeping.fetched(partition, OTHER, 1)
+    keeping.isr.shrink_all([partition])
+    keeping.scheduler.run_due()
+    assert partition.leadership.isr == {ME, OTHER}
 
 
-async def test_a_store_that_does_not_answer_is_asked_again(
-    replicas: Replicas, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(isr_module, "RETRY_MS", 0)
-    partition = lead(replicas, isr=(ME, OTHER))
-    store, keeper = keep_isr(replicas)
+def test_a_store_that_does_not_answer_is_asked_again(keeping: Replicas, store: Store) -> None:
+    partition = lead(keeping, isr=(ME, OTHER))
     store.answers = [ConnectionLoss(), ConnectionLoss(), 3]
-    fetched(partition, THIRD, 0)
-    await settled(keeper)
-    assert partition.isr == set(ALL)
-    assert len(store.written) == 3
+    keeping.fetched(partition, THIRD, 0)
+    for tried in (1, 2, 3):
+        keeping.scheduler.run_due()
+        assert len(store.written) == tried
+        keeping.clock.advance(RETRY_MS)
+    assert partition.leadership.isr == set(ALL)
 
 
-async def test_a_follower_joins_in_the_epoch_in_which_it_caught_up(replicas: Replicas) -> None:
-    partition = lead(replicas, isr=(ME, OTHER))
-    store, keeper = keep_isr(replicas)
+def test_a_follower_joins_in_the_epoch_in_which_it_caught_up(keeping: Replicas, store: Store) -> None:
+    partition = lead(keeping, isr=(ME, OTHER))
     store.answers = [1, 2]
-    partition.update_follower(THIRD, 0, 0, broker_epoch=8)
-    await settled(keeper)
+    keeping.fetched(partition, THIRD, 0, 0, broker_epoch=8)
+    keeping.scheduler.run_due()
     assert store.joining == [Joining(THIRD, 8)]
-    replicas.append(partition)
-    replicas.clock.advance(LAG_MS + 1)
-    fetched(partition, OTHER, 1)
-    keeper.shrink_all([partition])
-    await settled(keeper)
+    keeping.append(partition)
+    keeping.clock.advance(LAG_MS + 1)
+    keeping.fetched(partition, OTHER, 1)
+    keeping.isr.shrink_all([partition])
+    keeping.scheduler.run_due()
     assert store.joining[1:] == [None], "who leaves need not be there"
 
 
-async def test_a_follower_that_was_started_again_does_not_join(replicas: Replicas) -> None:
-    partition = lead(replicas, isr=(ME, OTHER))
-    store, keeper = keep_isr(replicas)
+def test_a_follower_that_was_started_again_does_not_join(keeping: Replicas, store: Store) -> None:
+    partition = lead(keeping, isr=(ME, OTHER))
     store.answers = [IneligibleReplica(), 1]
-    replicas.append(partition)
-    partition.update_follower(THIRD, 1, 0, broker_epoch=8)
-    assert partition.maximal_isr == set(ALL)
-    await settled(keeper)
-    assert partition.isr == partition.maximal_isr == {ME, OTHER}
-    fetched(partition, OTHER, 1)
+    keeping.append(partition)
+    keeping.fetched(partition, THIRD, 1, 0, broker_epoch=8)
+    assert partition.leadership.maximal_isr == set(ALL)
+    keeping.scheduler.run_due()
+    assert partition.leadership.isr == partition.leadership.maximal_isr == {ME, OTHER}
+    keeping.fetched(partition, OTHER, 1)
     assert partition.log.high_watermark == 1
-    partition.update_follower(THIRD, 0, 0, broker_epoch=9)
-    assert partition.pending_isr is None, "it has to catch up first"
-    partition.update_follower(THIRD, 1, 0, broker_epoch=9)
-    assert partition.pending_isr is None, "the store is not asked about it all the time"
-    replicas.clock.advance(isr_module.RETRY_MS)
-    partition.update_follower(THIRD, 1, 0, broker_epoch=9)
-    await settled(keeper)
-    assert partition.isr == set(ALL)
+    keeping.fetched(partition, THIRD, 0, 0, broker_epoch=9)
+    assert partition.leadership.pending_isr is None, "it has to catch up first"
+    keeping.fetched(partition, THIRD, 1, 0, broker_epoch=9)
+    assert partition.leadership.pending_isr is None, "the store is not asked about it all the time"
+    keeping.clock.advance(RETRY_MS)
+    keeping.fetched(partition, THIRD, 1, 0, broker_epoch=9)
+    keeping.scheduler.run_due()
+    assert partition.leadership.isr == set(ALL)
     assert store.joining[1:] == [Joining(THIRD, 9)]
 
 
-async def test_a_follower_that_may_have_joined_counts_until_that_is_overwritten(
-    replicas: Replicas, monkeypatch: pytest.MonkeyPatch
+def test_a_follower_that_may_have_joined_counts_until_that_is_overwritten(
+    keeping: Replicas, store: Store
 ) -> None:
     """The answer to the first attempt was lost, and then the follower was started again."""
-    monkeypatch.setattr(isr_module, "RETRY_MS", 0)
-    partition = lead(replicas, isr=(ME, OTHER))
-    store, keeper = keep_isr(replicas)
+    partition = lead(keeping, isr=(ME, OTHER))
     store.answers = [ConnectionLoss(), IneligibleReplica(), ConnectionLoss(), 5]
-    partition.update_follower(THIRD, 0, 0, broker_epoch=8)
-    while len(store.written) < 3:
-        await asyncio.sleep(0)
-        assert THIRD in partition.maximal_isr
-    await settled(keeper)
+    keeping.fetched(partition, THIRD, 0, 0, broker_epoch=8)
+    for written in (1, 3):
+        keeping.scheduler.run_due()
+        assert len(store.written) == written
+        assert THIRD in partition.leadership.maximal_isr
+        keeping.clock.advance(RETRY_MS)
+    keeping.scheduler.run_due()
     assert [each.isr for each in store.written] == [ALL, ALL, (ME, OTHER), (ME, OTHER)]
     assert store.joining[2:] == [None, None]
-    assert partition.isr == partition.maximal_isr == {ME, OTHER}
-    assert partition.partition_epoch == 5
+    assert partition.leadership.isr == partition.leadership.maximal_isr == {ME, OTHER}
+    assert partition.leadership.partition_epoch == 5
 
 
-async def test_a_change_that_the_controller_overtakes_is_dropped(replicas: Replicas) -> None:
-    partition = lead(replicas, isr=(ME, OTHER))
-    store, keeper = keep_isr(replicas)
+def test_a_change_that_the_controller_overtakes_is_dropped(keeping: Replicas, store: Store) -> None:
+    partition = lead(keeping, isr=(ME, OTHER))
     store.answers = [3]
-    fetched(partition, THIRD, 0)
-    lead(replicas, epoch=1, isr=(ME,))
-    await settled(keeper)
-    assert partition.isr == {ME}
+    keeping.fetched(partition, THIRD, 0)
+    lead(keeping, epoch=1, isr=(ME,))
+    keeping.scheduler.run_due()
+    assert partition.leadership.isr == {ME}
     assert store.written == [], "nor is it written any more"
 
 
 def test_an_isr_of_a_former_epoch_does_not_override_the_controllers_word(replicas: Replicas) -> None:
     """It was written before the controller decided, and the answer came after it."""
     partition = lead(replicas)
-    pending = partition.propose_isr(frozenset((ME, OTHER)))
+    pending = partition.leadership.propose_isr(frozenset((ME, OTHER)))
     lead(replicas, epoch=1, isr=(ME,))
-    assert not partition.isr_written(pending, 9)
-    assert (partition.isr, partition.maximal_isr, partition.partition_epoch) == ({ME}, {ME}, 0)
+    assert not partition.leadership.isr_written(pending, 9)
+    leadership = partition.leadership
+    assert (leadership.isr, leadership.maximal_isr, leadership.partition_epoch) == ({ME}, {ME}, 0)
 
 
 @pytest.mark.parametrize("seed", range(20))
-async def test_whatever_happens_the_high_watermark_is_below_every_member_of_the_isr(
-    tmp_path: Path, seed: int
+def test_whatever_happens_the_high_watermark_is_below_every_member_of_the_isr(
+    keeping: Replicas, store: Store, seed: int
 ) -> None:
     chance = random.Random(seed)
-    replicas = Replicas(str(tmp_path))
-    partition = lead(replicas)
-    store, keeper = keep_isr(replicas)
+    partition = lead(keeping)
     epoch = highest = version = 0
     ends = {OTHER: 0, THIRD: 0}
     for _ in range(200):
         event = chance.random()
         broker_id = chance.choice([OTHER, THIRD])
         if event < 0.35:
-            replicas.append(partition)
+            keeping.append(partition)
         elif event < 0.75:
             ends[broker_id] = chance.randint(ends[broker_id], partition.log.log_end_offset)
             version += 1
             store.answers.append(chance.choice([version, version, BadVersion()]))
-            fetched(partition, broker_id, ends[broker_id])
+            keeping.fetched(partition, broker_id, ends[broker_id])
         elif event < 0.85:
-            replicas.clock.advance(chance.choice([1, LAG_MS]))
+            keeping.clock.advance(chance.choice([1, LAG_MS]))
             version += 1
             store.answers.append(version)
-            keeper.shrink_all([partition])
+            keeping.isr.shrink_all([partition])
         elif event < 0.92:
-            await settled(keeper)
+            keeping.scheduler.run_due()
         elif event < 0.97:
             epoch += 1
-            lead(replicas, epoch=epoch, isr=tuple(partition.isr))
+            lead(keeping, epoch=epoch, isr=tuple(partition.leadership.isr))
             ends = dict.fromkeys(ends, 0)
             highest = min(highest, partition.log.high_watermark)
         assert partition.log.high_watermark >= highest
         if partition.log.high_watermark > highest:
-            for member in partition.isr - {ME}:
+            for member in partition.leadership.isr - {ME}:
                 follower = partition.followers[member]
                 assert follower.end_offset >= partition.log.high_watermark
         highest = partition.log.high_watermark
-    await keeper.close()

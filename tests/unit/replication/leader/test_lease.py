@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from pathlib import Path
 
 import pytest
@@ -17,11 +16,11 @@ from barnabas.protocol.messages.leader_and_isr import (
     LeaderAndIsrRequest,
     LeaderAndIsrTopicState,
 )
-from barnabas.replication.leader import isr as isr_module
 from barnabas.replication.leader.delayed_delete_records import PendingDeletion
+from barnabas.replication.leader.isr import RETRY_MS
 from barnabas.replication.leader.lease import Lease
 from barnabas.replication.partition import Partition
-from tests.unit.replication.leader.test_isr import keep_isr
+from tests.unit.replication.leader.test_isr import Store
 from tests.unit.replication.support import ME, OTHER, TOPIC_ID, ZERO, Answer, Replicas, is_answered
 from tests.unit.storage.support import batch
 
@@ -49,10 +48,17 @@ def session() -> Session:
 
 
 @pytest.fixture
-def replicas(tmp_path: Path, session: Session) -> Replicas:
-    made = Replicas(str(tmp_path))
-    made._host.lease = Lease(made.clock, lambda: session.expires_ms, lambda: session.epoch)
-    return made
+def store() -> Store:
+    return Store()
+
+
+@pytest.fixture
+def replicas(tmp_path: Path, session: Session, store: Store) -> Replicas:
+    return Replicas(
+        str(tmp_path),
+        store=store,
+        lease=lambda clock: Lease(clock, lambda: session.expires_ms, lambda: session.epoch),
+    )
 
 
 async def order(
@@ -80,12 +86,6 @@ async def order(
     return answer.topics[0].partition_errors[0].error_code
 
 
-async def turns() -> None:
-    """Let what is under way go on, as far as it goes without time."""
-    for _ in range(10):
-        await asyncio.sleep(0)
-
-
 async def lead(replicas: Replicas) -> Partition:
     assert await order(replicas, broker_epoch=OLD) == NONE
     return replicas.partition(*ZERO)
@@ -103,10 +103,10 @@ def refuses(replicas: Replicas, partition: Partition) -> bool:
             refused.append(False)
     log = CoordinatorLog(replicas)
     outcomes: list[object] = []
-    log.await_replication(ZERO, partition.leader_epoch, 0, 1_000, outcomes.append)
+    log.await_replication(ZERO, partition.leadership.leader_epoch, 0, 1_000, outcomes.append)
     refused.append(isinstance(outcomes[0], NotLeaderOrFollower))
     try:
-        log.append(ZERO, partition.leader_epoch, batch([b"a coordinator's"]))
+        log.append(ZERO, partition.leadership.leader_epoch, batch([b"a coordinator's"]))
     except NotLeaderOrFollower:
         refused.append(True)
     else:
@@ -216,7 +216,7 @@ async def test_who_waits_is_not_acknowledged_by_a_session_that_heard_nothing(
     deletion = Answer()
     pending = PendingDeletion(partition, 0, deletion)
     session.renew(NEW)
-    partition.update_follower(OTHER, 1, 0)
+    replicas.fetched(partition, OTHER, 1, 0)
     assert is_answered(waiting)
     assert waiting.error_code == NotLeaderOrFollower.code
     replicas.delete_records(1_000, [pending], lambda: None)
@@ -231,49 +231,48 @@ async def test_who_waits_is_acknowledged_once_the_leadership_is_confirmed(
     session.renew(NEW)
     await order(replicas, broker_epoch=NEW)
     assert not is_answered(waiting)
-    partition.update_follower(OTHER, 1, 0)
+    replicas.fetched(partition, OTHER, 1, 0)
     assert waiting.error_code == NONE
 
 
 async def test_no_isr_is_proposed_before_the_controller_has_spoken(
-    replicas: Replicas, session: Session
+    replicas: Replicas, session: Session, store: Store
 ) -> None:
     partition = await lead(replicas)
-    store, keeper = keep_isr(replicas)
     store.answers = [1, 2]
     replicas.append(partition)
     session.renew(NEW)
     replicas.clock.advance(LAG_MS + 1)
-    keeper.shrink_all([partition])
-    assert partition.pending_isr is None
+    replicas.isr.shrink_all([partition])
+    assert partition.leadership.pending_isr is None
     await order(replicas, broker_epoch=NEW)
-    keeper.shrink_all([partition])
-    await asyncio.gather(*keeper._tasks)
-    assert partition.isr == {ME}
+    replicas.isr.shrink_all([partition])
+    replicas.scheduler.run_due()
+    assert partition.leadership.isr == {ME}
     session.renew(NEW + 1)
-    partition.update_follower(OTHER, 1, 0)
-    assert partition.pending_isr is None
+    replicas.fetched(partition, OTHER, 1, 0)
+    assert partition.leadership.pending_isr is None
     await order(replicas, broker_epoch=NEW + 1)
-    partition.update_follower(OTHER, 1, 0)
-    await asyncio.gather(*keeper._tasks)
-    assert partition.isr == {ME, BrokerId(OTHER)}
+    replicas.fetched(partition, OTHER, 1, 0)
+    replicas.scheduler.run_due()
+    assert partition.leadership.isr == {ME, BrokerId(OTHER)}
 
 
 async def test_an_isr_that_could_not_be_written_waits_for_the_controllers_word(
-    replicas: Replicas, session: Session, monkeypatch: pytest.MonkeyPatch
+    replicas: Replicas, session: Session, store: Store
 ) -> None:
-    monkeypatch.setattr(isr_module, "RETRY_MS", 0)
     partition = await lead(replicas)
-    store, keeper = keep_isr(replicas)
     store.answers = [ConnectionLoss(), 1]
     replicas.append(partition)
     replicas.clock.advance(LAG_MS + 1)
-    keeper.shrink_all([partition])
-    await asyncio.sleep(0)
+    replicas.isr.shrink_all([partition])
+    replicas.scheduler.run_due()
     assert len(store.written) == 1
     session.renew(NEW)
-    await turns()
+    replicas.clock.advance(RETRY_MS)
+    replicas.scheduler.run_due()
     assert len(store.written) == 1
     await order(replicas, broker_epoch=NEW)
-    await asyncio.gather(*keeper._tasks)
-    assert partition.isr == {ME}
+    replicas.clock.advance(RETRY_MS)
+    replicas.scheduler.run_due()
+    assert partition.leadership.isr == {ME}

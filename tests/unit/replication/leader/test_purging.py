@@ -37,12 +37,12 @@ def delete_records(replicas: Replicas) -> None:
 @pytest.mark.parametrize(
     ("key", "wait", "purgatory"),
     [
-        ("fetch.purgatory.purge.interval.requests", fetch, lambda each: each.fetch_purgatory),
-        ("producer.purgatory.purge.interval.requests", produce, lambda each: each.produce_purgatory),
+        ("fetch.purgatory.purge.interval.requests", fetch, lambda each: each.delayed.fetches),
+        ("producer.purgatory.purge.interval.requests", produce, lambda each: each.delayed.produces),
         (
             "delete.records.purgatory.purge.interval.requests",
             delete_records,
-            lambda each: each.delete_records_purgatory,
+            lambda each: each.delayed.deletions,
         ),
     ],
 )

@@ -11,6 +11,7 @@ from barnabas.cluster.metadata_cache import MetadataCache
 from barnabas.core.ids import BrokerId
 from barnabas.replication.fetching import NO_REPLICA
 from barnabas.replication.leader.replica_selector import ReplicaSelector
+from barnabas.replication.leadership import LeaderAndIsr
 from barnabas.replication.partition import Partition
 from barnabas.replication.settings import RACK_AWARE_SELECTOR, ReplicationSettings
 from tests.unit.replication.support import ME, OTHER, Replicas
@@ -63,12 +64,12 @@ def test_the_leader_serves_its_own_rack_and_those_where_nobody_is(partition: Par
 
 
 def test_who_is_not_in_sync_is_not_read_from(partition: Partition) -> None:
-    partition.isr = frozenset((ME, OTHER))
+    partition.leadership.isr = frozenset((ME, OTHER))
     assert choose(partition, "there", 1) == OTHER
-    partition.isr = frozenset((ME,))
+    partition.leadership.isr = frozenset((ME,))
     assert choose(partition, "there", 1) == NO_REPLICA
 
 
 def test_a_follower_sends_nobody_on(partition: Partition) -> None:
-    partition.become_follower(OTHER, 1, ALL, ALL)
+    partition.become_follower(LeaderAndIsr(OTHER, 1, ALL, ALL))
     assert choose(partition, "there", 1) == NO_REPLICA

@@ -51,7 +51,7 @@ def test_the_high_watermark_never_goes_back_and_nobody_sees_past_it(seed: int) -
         assert log.log_start_offset <= log.last_stable_offset <= highest
         assert highest <= log.durable_end_offset <= log.log_end_offset
         for committed, end in ((False, highest), (True, log.last_stable_offset)):
-            (read,) = replicas.read(fetch_params(read_committed=committed), [at(log.log_start_offset)])
+            (read,) = replicas.reader.read(fetch_params(read_committed=committed), [at(log.log_start_offset)])
             assert all(last < end for _, last in offsets_of(read)), "somebody saw too much"
 
 
@@ -60,4 +60,4 @@ def test_a_leader_of_the_past_is_refused(tmp_path: object) -> None:
     partition = replicas.lead(epoch=5)
     with pytest.raises(FencedLeaderEpoch):
         replicas.lead(epoch=4)
-    assert partition.leader_epoch == 5
+    assert partition.leadership.leader_epoch == 5

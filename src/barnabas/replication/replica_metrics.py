@@ -1,4 +1,4 @@
-"""The figures by which an operator sees how replication is doing."""
+"""The metrics by which an operator sees how replication is doing."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from barnabas.replication.partition import Partition
 from barnabas.storage.log_manager import LogManager
 
 
-def register_figures(
+def register_replica_metrics(
     metrics: Metrics,
     partitions: Mapping[TopicPartition, Partition],
     log_manager: LogManager,
     fetchers: FetcherManager,
 ) -> None:
     def led() -> list[Partition]:
-        return [each for each in partitions.values() if each.is_leader]
+        return [each for each in partitions.values() if each.leadership.is_leader]
 
     for name, doc, read in (
         ("kafka_partitions", "Partitions on this broker.", lambda: len(partitions)),
@@ -26,7 +26,7 @@ def register_figures(
         (
             "kafka_under_replicated_partitions",
             "Partitions led here with replicas that are not in sync.",
-            lambda: sum(each.is_under_replicated for each in led()),
+            lambda: sum(len(each.leadership.isr) < len(each.leadership.replicas) for each in led()),
         ),
         (
             "kafka_under_min_isr_partitions",
@@ -36,7 +36,7 @@ def register_figures(
         (
             "kafka_at_min_isr_partitions",
             "Partitions led here with exactly min.insync.replicas in-sync replicas.",
-            lambda: sum(len(each.isr) == each.effective_min_isr for each in led()),
+            lambda: sum(len(each.leadership.isr) == each.effective_min_isr for each in led()),
         ),
         (
             "kafka_offline_replicas",
@@ -54,7 +54,9 @@ def register_figures(
         (
             "kafka_reassigning_partitions",
             "Partitions led here that are being moved.",
-            lambda: sum(bool(each.adding_replicas or each.removing_replicas) for each in led()),
+            lambda: sum(
+                bool(each.leadership.adding_replicas or each.leadership.removing_replicas) for each in led()
+            ),
         ),
         (
             "kafka_replica_fetcher_max_lag",

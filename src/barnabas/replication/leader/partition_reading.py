@@ -1,0 +1,77 @@
+"""Reading from a partition, as its leader or, for consumers, as its follower.
+
+What a reader gets is one region of one segment file, and how far it may go depends on who it is: a
+follower to the end of the log, a consumer to the high watermark, one that reads only what is
+committed to the last stable offset.
+"""
+
+from __future__ import annotations
+
+from barnabas.core.errors import InconsistentTopicId, OffsetOutOfRange
+from barnabas.core.ids import ZERO_UUID
+from barnabas.core.regions import FileRegion
+from barnabas.replication.fetching import NO_EPOCH, NO_REPLICA, FetchParams, FetchPartition, PartitionRead
+from barnabas.replication.partition import Partition
+from barnabas.storage.log.log import Log
+
+
+def readable_end(log: Log, params: FetchParams) -> int:
+    """Where a reader of this kind has to stop."""
+    if params.is_from_follower:
+        return log.log_end_offset
+    return log.last_stable_offset if params.read_committed else log.high_watermark
+
+
+def check_fetch(partition: Partition, ask: FetchPartition, params: FetchParams) -> PartitionRead | None:
+    """Refuse a reader that believes in another leader, epoch or topic. One whose history is not ours is
+    told where they part (KIP-595), and that is its answer."""
+    leadership = partition.leadership
+    epoch = ask.current_leader_epoch
+    if not leadership.is_leader or (epoch != NO_EPOCH and epoch != leadership.leader_epoch):  # noqa: PLR1714
+        leadership.check_readable(params, epoch)
+    if ask.topic_id not in (partition.topic_id, ZERO_UUID):
+        raise InconsistentTopicId(f"{partition.topic_partition} has the topic id {partition.topic_id}")
+    if ask.last_fetched_epoch == NO_EPOCH:
+        return None
+    epoch, end_offset = partition.end_offset_for_epoch(ask.last_fetched_epoch)
+    if epoch == NO_EPOCH or end_offset < 0:
+        raise OffsetOutOfRange(f"{partition.topic_partition} knows nothing of epoch {ask.last_fetched_epoch}")
+    if epoch < ask.last_fetched_epoch or end_offset < ask.fetch_offset:
+        return _offsets(partition.log, diverging_epoch=(epoch, end_offset))
+    return None
+
+
+def read_records(
+    partition: Partition, ask: FetchPartition, params: FetchParams, max_bytes: int, *, min_one_batch: bool
+) -> PartitionRead:
+    """One region of one segment, or nothing when the reader has caught up."""
+    log = partition.log
+    offset = ask.fetch_offset
+    result = PartitionRead(0, log.high_watermark, log.last_stable_offset, log.log_start_offset)
+    upper_offset = readable_end(log, params)
+    if offset == upper_offset or (max_bytes <= 0 and not min_one_batch):
+        if offset < log.log_start_offset:
+            raise OffsetOutOfRange(f"{partition.topic_partition} starts at {log.log_start_offset}")
+        return result
+    data = log.read(offset, max_bytes, upper_offset=upper_offset, min_one_batch=min_one_batch)
+    if isinstance(data.records, FileRegion) and not data.is_first_batch_incomplete:
+        result.records = data.records
+        if params.read_committed:
+            until = min(log.upper_bound_offset(data), upper_offset)
+            result.aborted_transactions = log.aborted_transactions(offset, until)
+    return result
+
+
+def redirect(partition: Partition, ask: FetchPartition, params: FetchParams, preferred: int) -> PartitionRead:
+    """No records, but the replica that the consumer had better read from."""
+    partition.leadership.check_readable(params, ask.current_leader_epoch)
+    return _offsets(partition.log, preferred_read_replica=preferred)
+
+
+def _offsets(
+    log: Log, *, diverging_epoch: tuple[int, int] | None = None, preferred_read_replica: int = NO_REPLICA
+) -> PartitionRead:
+    read = PartitionRead(0, log.high_watermark, log.last_stable_offset, log.log_start_offset)
+    read.diverging_epoch = diverging_epoch
+    read.preferred_read_replica = preferred_read_replica
+    return read

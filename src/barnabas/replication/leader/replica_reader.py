@@ -1,0 +1,249 @@
+"""Reading from many partitions at once, for consumers and for followers.
+
+A follower's fetch is also its report on how far it is: before it is answered, it may move the high
+watermark, which answers producers that wait, and change the ISR, which is written to the store.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Generator, Sequence
+
+from barnabas.cluster.metadata_cache import MetadataCache
+from barnabas.core.clock import Clock
+from barnabas.core.errors import (
+    KafkaError,
+    NotLeaderOrFollower,
+    OffsetOutOfRange,
+    UnknownServerError,
+    UnknownTopicId,
+)
+from barnabas.core.ids import BrokerId
+from barnabas.replication.fetching import NO_REPLICA, FetchParams, FetchPartition, PartitionRead
+from barnabas.replication.leader.delayed_requests import DelayedRequests
+from barnabas.replication.leader.fetch_session import FetchSession
+from barnabas.replication.leader.isr import IsrKeeper
+from barnabas.replication.leader.partition_reading import check_fetch, read_records, redirect
+from barnabas.replication.leader.replica_selector import ReplicaSelector
+from barnabas.replication.partition import Partition
+from barnabas.replication.replica_table import ReplicaTable
+from barnabas.replication.settings import ReplicationSettings
+from barnabas.replication.throttle import ReplicationThrottle
+
+logger = logging.getLogger(__name__)
+
+SWEEP_MS = 1_000.0
+"""How often all partitions of a follower's session are looked at: retention moves the start of a log and
+tells nobody, and a follower that has everything is noted as caught up then."""
+
+
+class ReplicaReader:
+    def __init__(
+        self,
+        broker_id: BrokerId,
+        table: ReplicaTable,
+        delayed: DelayedRequests,
+        isr: IsrKeeper,
+        clock: Clock,
+        settings: ReplicationSettings,
+        metadata: MetadataCache | None,
+    ) -> None:
+        self.table = table
+        self._delayed = delayed
+        self._isr = isr
+        self._now_ms = clock.monotonic_ms
+        self._settings = settings
+        self._selector = ReplicaSelector(broker_id, settings, metadata)
+        self.throttle = ReplicationThrottle(
+            clock,
+            lambda: settings.leader_throttled_rate,
+            lambda partition: partition.log.config.leader_replication_throttled_replicas,
+        )
+
+    def read(
+        self,
+        params: FetchParams,
+        asks: Sequence[FetchPartition],
+        *,
+        is_first_try: bool = True,
+    ) -> list[PartitionRead]:
+        """What can be read now, within `max_bytes` over all partitions together.
+
+        The first partition that has anything gives at least one whole batch, however large, or
+        a reader with small limits would never get past a large batch.
+        """
+        reads: list[PartitionRead] = []
+        left_bytes = params.max_bytes
+        min_one_batch = True
+        for ask in asks:
+            read = self._read_one(
+                params,
+                ask,
+                min(ask.max_bytes, left_bytes),
+                min_one_batch=min_one_batch,
+                is_first_try=is_first_try,
+            )
+            reads.append(read)
+            if read.records is not None:
+                left_bytes -= read.records.length
+                min_one_batch = False
+        return reads
+
+    def read_in_slices(
+        self, params: FetchParams, asks: Sequence[FetchPartition]
+    ) -> Generator[None, None, list[PartitionRead]]:
+        """The same for a consumer of very many partitions, with a stop after each."""
+        reads: list[PartitionRead] = []
+        left_bytes = params.max_bytes
+        for ask in asks:
+            share_bytes = min(ask.max_bytes, left_bytes)
+            is_first = left_bytes == params.max_bytes
+            read = self._read_one(params, ask, share_bytes, min_one_batch=is_first, is_first_try=True)
+            reads.append(read)
+            if read.records is not None:
+                left_bytes -= read.records.length
+            yield
+        return reads
+
+    def _read_one(
+        self,
+        params: FetchParams,
+        ask: FetchPartition,
+        max_bytes: int,
+        *,
+        min_one_batch: bool,
+        is_first_try: bool,
+    ) -> PartitionRead:
+        if not ask.topic_partition.topic:
+            return PartitionRead(UnknownTopicId.code)
+        try:
+            partition = self.table.partition(*ask.topic_partition)
+            if params.rack_id and not params.is_from_follower:
+                preferred = self._selector.choose(partition, params.rack_id, ask.fetch_offset)
+                if preferred != NO_REPLICA:
+                    return redirect(partition, ask, params, preferred)
+            diverging = check_fetch(partition, ask, params)
+            if diverging is not None:
+                return diverging
+            if params.is_from_follower:
+                self._check_follower(partition, ask, params, is_first_try=is_first_try)
+                return self._read_for_follower(partition, ask, params, max_bytes, min_one_batch=min_one_batch)
+            return read_records(partition, ask, params, max_bytes, min_one_batch=min_one_batch)
+        except KafkaError as error:
+            failure = error
+        except Exception as error:
+            logger.exception("reading %s failed", ask.topic_partition)
+            failure = UnknownServerError(str(error))
+        self.table.count_failed_fetch(ask.topic_partition.topic)
+        return PartitionRead(failure.code)
+
+    # Followers
+
+    def due(self, params: FetchParams, session: FetchSession) -> list[FetchPartition]:
+        """The partitions of which the follower does not have everything or does not know everything;
+        the others need no further look until something happens to them."""
+        asks: list[FetchPartition] = []
+        partitions, changed = session.partitions, session.changed
+        session.fresh.clear()
+        for key in tuple(changed):
+            ask = partitions[key]
+            if self._is_still_caught_up(ask, params):
+                del changed[key]
+            else:
+                asks.append(ask)
+        return asks
+
+    def sweep(self, session: FetchSession) -> None:
+        """Look at all partitions of a follower's session in this fetch, if that was long ago."""
+        now_ms = self._now_ms()
+        if now_ms - session.swept_ms >= min(SWEEP_MS, self._settings.replica_lag_time_max_ms / 4):
+            session.swept_ms = now_ms
+            session.mark_all()
+
+    def _is_still_caught_up(self, ask: FetchPartition, params: FetchParams) -> bool:
+        """A follower asks again for what is not there yet, and knows the rest."""
+        partition = self.table.partitions.get(ask.topic_partition)
+        if partition is None:
+            return False
+        leadership = partition.leadership
+        if not leadership.is_leader or leadership.leader_epoch != ask.current_leader_epoch:
+            return False
+        log = partition.log
+        if (
+            ask.fetch_offset != log.log_end_offset
+            or ask.sent_high_watermark != log.high_watermark
+            or ask.sent_log_start_offset != log.log_start_offset
+            or log.is_closed
+        ):
+            return False
+        follower = partition.followers.get(params.replica_id)  # type: ignore[call-overload]
+        if (
+            follower is None
+            or follower.end_offset != ask.fetch_offset
+            or follower.start_offset != ask.log_start_offset
+            or follower.broker_epoch != params.broker_epoch
+            or params.replica_id not in leadership.maximal_isr
+        ):
+            return False
+        follower.still_caught_up(self._now_ms())
+        return True
+
+    def _check_follower(
+        self, partition: Partition, ask: FetchPartition, params: FetchParams, *, is_first_try: bool
+    ) -> None:
+        log = partition.log
+        if not log.log_start_offset <= ask.fetch_offset <= log.log_end_offset:
+            raise OffsetOutOfRange(
+                f"offset {ask.fetch_offset} of {partition.topic_partition} is not within "
+                f"[{log.log_start_offset}, {log.log_end_offset}]"
+            )
+        broker_id = BrokerId(params.replica_id)
+        if is_first_try:
+            self.update_follower(
+                partition, broker_id, ask.fetch_offset, ask.log_start_offset, params.broker_epoch
+            )
+        elif broker_id not in partition.followers:
+            raise NotLeaderOrFollower(f"broker {broker_id} follows nobody in {partition.topic_partition}")
+
+    def update_follower(
+        self,
+        partition: Partition,
+        broker_id: BrokerId,
+        fetch_offset: int,
+        start_offset: int,
+        broker_epoch: int,
+    ) -> None:
+        """A follower fetches from `fetch_offset`: producers that waited for it are answered."""
+        update = partition.update_follower(broker_id, fetch_offset, start_offset, broker_epoch)
+        if update.proposed_isr is not None:
+            self._isr.write(partition, update.proposed_isr)
+        if update.has_advanced:
+            self._delayed.complete_committed(partition.topic_partition)
+
+    def _read_for_follower(
+        self,
+        partition: Partition,
+        ask: FetchPartition,
+        params: FetchParams,
+        max_bytes: int,
+        *,
+        min_one_batch: bool,
+    ) -> PartitionRead:
+        """A follower that catches up over its quota is told the offsets, and gets no records."""
+        throttle = self.throttle
+        if self.is_held(partition, params):
+            return read_records(partition, ask, params, 0, min_one_batch=False)
+        read = read_records(partition, ask, params, max_bytes, min_one_batch=min_one_batch)
+        if read.records is not None and not throttle.is_unlimited and throttle.applies_to(partition):
+            throttle.record(read.records.length)
+        return read
+
+    def is_held(self, partition: Partition, params: FetchParams) -> bool:
+        """Whether the reader is a follower that has to wait until the quota allows more."""
+        throttle = self.throttle
+        return (
+            params.is_from_follower
+            and params.replica_id not in partition.leadership.isr
+            and throttle.is_exceeded
+            and throttle.applies_to(partition)
+        )

@@ -1,0 +1,143 @@
+"""The replicas of this broker as they come and go: made, elected, resigned, stopped, set aside.
+
+Whoever waits for a partition hears of each of these at once, and so do those who act for the partitions of
+one topic that this broker leads: the coordinators.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from typing import Protocol
+
+from barnabas.config.log_config import LogConfig
+from barnabas.core.errors import KafkaStorageError
+from barnabas.core.ids import ZERO_UUID, TopicPartition, Uuid
+from barnabas.replication.follower.fetcher_manager import FetcherManager
+from barnabas.replication.leader.delayed_requests import DelayedRequests
+from barnabas.replication.partition import Partition, PartitionHost
+from barnabas.replication.replica_table import ReplicaTable
+from barnabas.storage.environment import LogDirectory
+from barnabas.storage.log_manager import LogManager
+
+logger = logging.getLogger(__name__)
+
+
+class LeadershipListener(Protocol):
+    """Somebody who acts for the partitions of one topic that this broker leads."""
+
+    @property
+    def topic(self) -> str: ...
+    def elected(self, partition: int, leader_epoch: int) -> None: ...
+    def resigned(self, partition: int, leader_epoch: int | None = None) -> None: ...
+
+
+class LocalReplicas:
+    def __init__(
+        self,
+        table: ReplicaTable,
+        host: PartitionHost,
+        log_manager: LogManager,
+        delayed: DelayedRequests,
+        fetchers: FetcherManager,
+    ) -> None:
+        self._table = table
+        self._host = host
+        self._log_manager = log_manager
+        self._delayed = delayed
+        self._fetchers = fetchers
+        self._high_watermarks: dict[TopicPartition, int] | None = None
+        self._listeners: dict[str, LeadershipListener] = {}
+
+    def tell_leadership(self, listener: LeadershipListener) -> None:
+        """Report every partition of the listener's topic that is won or lost from now on."""
+        self._listeners[listener.topic] = listener
+
+    def get_or_create(
+        self,
+        topic_partition: TopicPartition,
+        topic_id: Uuid,
+        *,
+        is_new: bool = True,
+        config: LogConfig | None = None,
+    ) -> Partition:
+        """The partition; its log is made if this is the first we hear of it. The log of one that is
+        not new may lie in a directory that is offline: then none is made elsewhere."""
+        logs = self._log_manager
+        partition = self._table.find(topic_partition)
+        if partition is not None:
+            if partition.topic_id == ZERO_UUID and topic_id != ZERO_UUID:
+                partition.assign_topic_id(topic_id)
+            return partition
+        if not is_new and logs.offline_directories and not logs.get(topic_partition):
+            raise KafkaStorageError(f"the log of {topic_partition} may be in a directory that is offline")
+        log = logs.get_or_create(topic_partition, None if topic_id == ZERO_UUID else topic_id)
+        if config is not None and log.config != config:
+            log.update_config(config)
+        if self._high_watermarks is None:
+            self._high_watermarks = logs.high_watermarks()
+        checkpointed = self._high_watermarks.pop(topic_partition, None)
+        if checkpointed is not None:
+            log.update_high_watermark(max(checkpointed, log.high_watermark))
+        metrics = self._table.metrics_of(topic_partition.topic)
+        partition = Partition(topic_partition, topic_id, log, metrics, self._host)
+        self._table.partitions[topic_partition] = partition
+        return partition
+
+    def elected(self, partition: Partition, *, is_new: bool) -> None:
+        """The partition is led here; who waits for it, and who acts for it, is told."""
+        topic, index = partition.topic_partition
+        self._delayed.complete_all(partition.topic_partition)
+        listener = self._listeners.get(topic)
+        if listener is not None and is_new:
+            listener.elected(index, partition.leadership.leader_epoch)
+
+    def resigned(self, partition: Partition) -> None:
+        """The partition is led elsewhere, or nowhere."""
+        topic, index = partition.topic_partition
+        self._delayed.complete_all(partition.topic_partition)
+        listener = self._listeners.get(topic)
+        if listener is not None:
+            listener.resigned(index, partition.leadership.leader_epoch)
+
+    def stop(self, topic_partition: TopicPartition, *, delete: bool) -> None:
+        """Serve the partition no longer; whoever waits for it is told so at once.
+
+        A replica that is not deleted stays known with its epoch, so that old orders are recognised."""
+        self._fetchers.unfollow(topic_partition)
+        partition = self._table.find(topic_partition)
+        if partition is not None:
+            partition.resign()
+            if delete:
+                del self._table.partitions[topic_partition]
+            self._delayed.complete_all(topic_partition)
+            listener = self._listeners.get(topic_partition.topic)
+            if listener is not None:
+                listener.resigned(topic_partition.partition)
+        if delete:
+            self._log_manager.delete(topic_partition)
+
+    def set_aside_strays(self, known: Mapping[TopicPartition, Uuid]) -> None:
+        """Put away the logs of partitions that the cluster no longer gives to this broker, and those of
+        former topics whose names were given again. The files are kept, under other names."""
+        strays = [each for each in self._log_manager.damaged if each not in known]
+        for log in self._log_manager.logs():
+            topic_id = known.get(log.topic_partition)
+            if topic_id is None or (log.topic_id is not None and topic_id not in (log.topic_id, ZERO_UUID)):
+                strays.append(log.topic_partition)
+        for topic_partition in strays:
+            logger.warning("%s is not assigned to this broker: its log is set aside", topic_partition)
+            self.stop(topic_partition, delete=False)
+            self._table.partitions.pop(topic_partition, None)
+            try:
+                self._log_manager.set_aside_stray(topic_partition)
+            except KafkaStorageError as error:
+                logger.error("the log of %s could not be set aside: %s", topic_partition, error.message)
+
+    def directory_failed(self, directory: LogDirectory) -> list[TopicPartition]:
+        """A disk is gone, and its partitions with it: who waits for them is told at once."""
+        lost = [key for key, each in self._table.partitions.items() if each.log.log_directory is directory]
+        for key in lost:
+            self._fetchers.unfollow(key)
+            self._delayed.complete_all(key)
+        return lost
