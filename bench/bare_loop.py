@@ -89,9 +89,10 @@ def _serve_network(listening: socket.socket, dispatch_of: Callable[[int], Callab
     import uvloop
 
     from barnabas.core.clock import ManualClock, SystemClock
+    from barnabas.core.endpoints import Endpoint, ListenerEndpoint
     from barnabas.core.metrics import Metrics
     from barnabas.core.scheduler import ManualScheduler
-    from barnabas.network.listener import Endpoint, Listener
+    from barnabas.network.listener import Listener
     from barnabas.network.server import Server
 
     async def serve() -> None:
@@ -105,7 +106,7 @@ def _serve_network(listening: socket.socket, dispatch_of: Callable[[int], Callab
                 metrics=Metrics(),
             )
             listening.setblocking(False)
-            server.listeners.append(Listener(Endpoint("BENCH", "", 0), [listening]))
+            server.listeners.append(Listener(ListenerEndpoint("BENCH", Endpoint("", 0)), [listening]))
             server.start(asyncio.get_running_loop())
             await asyncio.Event().wait()
 

@@ -21,6 +21,7 @@ from types import TracebackType
 from typing import Final, Self, TypeVar
 
 from barnabas.core.clock import Clock, SystemClock
+from barnabas.core.endpoints import Endpoint
 from barnabas.core.errors import (
     KafkaError,
     LeaderNotAvailable,
@@ -38,7 +39,7 @@ from barnabas.protocol.messages.list_offsets import (
 )
 from barnabas.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from pyspark_barnabas.security import Security
-from pyspark_barnabas.wire import Connection, Endpoint
+from pyspark_barnabas.wire import Connection
 
 T = TypeVar("T")
 

@@ -16,13 +16,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from barnabas.core.endpoints import Endpoint
 from barnabas.core.ids import TopicPartition
 from barnabas.records.compression import CODEC_BY_NAME, Codec
 from pyspark_barnabas import security
 from pyspark_barnabas.cluster import EARLIEST, LATEST, READ_COMMITTED, READ_UNCOMMITTED, ClusterConfig
 from pyspark_barnabas.schema import DEFAULT_COLUMNS, SPARK_TYPES
 from pyspark_barnabas.security import Security
-from pyspark_barnabas.wire import Endpoint
 
 READ_OPTIONS: Final = (
     "subscribe",
@@ -246,10 +246,10 @@ def cluster_config(options: Options) -> ClusterConfig:
 
 
 def _endpoint(text: str) -> Endpoint:
-    host, _, port = text.strip().rpartition(":")
-    if not host or not port.isdecimal() or not 0 < int(port) < 65_536:
-        raise OptionError(f"kafka.bootstrap.servers: {text.strip()!r} is not of the form HOST:PORT")
-    return Endpoint(host.removeprefix("[").removesuffix("]"), int(port))
+    try:
+        return Endpoint.parse(text)
+    except ValueError:
+        raise OptionError(f"kafka.bootstrap.servers: {text.strip()!r} is not of the form HOST:PORT") from None
 
 
 def subscription(options: Options) -> Subscription:

@@ -21,6 +21,7 @@ from typing import Any, Final, NamedTuple, Self, TypeVar
 import numpy as np
 
 from barnabas import __version__
+from barnabas.core.endpoints import Endpoint
 from barnabas.core.errors import NetworkException, UnsupportedVersion, error_for
 from barnabas.core.regions import FileRegion
 from barnabas.protocol.api_keys import ApiKey
@@ -37,14 +38,6 @@ _FRAME_BYTES_MAX: Final = 512 * 1024 * 1024
 """An answer that claims to be larger is not one."""
 _BUFFERS_PER_SEND_MAX: Final = 512
 """Below every system's limit for one `sendmsg`."""
-
-
-class Endpoint(NamedTuple):
-    host: str
-    port: int
-
-    def __str__(self) -> str:
-        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
 
 class _Posted(NamedTuple):

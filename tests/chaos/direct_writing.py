@@ -11,8 +11,9 @@ import asyncio
 import time
 from itertools import cycle
 
-from barnabas.client.channel import Address, Channel
+from barnabas.client.channel import Channel
 from barnabas.core.clock import SystemClock
+from barnabas.core.endpoints import Endpoint
 from barnabas.core.errors import KafkaError
 from barnabas.protocol.messages.produce import (
     PartitionProduceData,
@@ -36,7 +37,7 @@ CLOCK = SystemClock()
 
 
 class DirectWriting(Worker):
-    def __init__(self, name: str, address: Address, topic: str, partitions: int, history: History) -> None:
+    def __init__(self, name: str, address: Endpoint, topic: str, partitions: int, history: History) -> None:
         super().__init__(name)
         self._address = address
         self._topic = topic

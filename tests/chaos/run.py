@@ -25,7 +25,7 @@ from pathlib import Path
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from barnabas.client.channel import Address
+from barnabas.core.endpoints import Endpoint
 from tests.chaos.checker import complaints_about
 from tests.chaos.direct_writing import DirectWriting
 from tests.chaos.history import History, Outcome, Place, Producer
@@ -169,7 +169,7 @@ def _torment(scene: Scene, options: argparse.Namespace) -> list[str]:
     writers: list[Worker] = [
         Writing(f"writer-{n}", cluster.bootstrap, SOURCE, PARTITIONS, history) for n in range(2)
     ] + [
-        DirectWriting(f"direct-{each.id}", Address(each.host, each.port), SINGLE, PARTITIONS, history)
+        DirectWriting(f"direct-{each.id}", Endpoint(each.host, each.port), SINGLE, PARTITIONS, history)
         for each in cluster.brokers
     ]
     readers: list[Worker] = [

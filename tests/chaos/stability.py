@@ -14,7 +14,8 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator
 
 from confluent_kafka.admin import AdminClient
 
-from barnabas.client.channel import Address, Channel
+from barnabas.client.channel import Channel
+from barnabas.core.endpoints import Endpoint
 from barnabas.protocol.messages import describe_producers, list_transactions
 from barnabas.protocol.messages.list_offsets import (
     ListOffsetsPartition,
@@ -69,7 +70,7 @@ async def settle(look: Callable[[], Awaitable[list[Undecided]]], timeout_s: floa
 
 async def _look(bootstrap: str, topics: list[str]) -> list[Undecided]:
     metadata = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0}).list_topics(timeout=20)
-    addresses = {each.id: Address(each.host, each.port) for each in metadata.brokers.values()}
+    addresses = {each.id: Endpoint(each.host, each.port) for each in metadata.brokers.values()}
     channels = {broker: await Channel.connect(address) for broker, address in addresses.items()}
     try:
         found: list[Undecided] = []

@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from confluent_kafka.admin import AdminClient
 
+from barnabas.core.endpoints import Endpoint
 from barnabas.core.errors import InvalidProducerEpoch, ProducerFenced
 from pyspark_barnabas import exactly_once, exactly_once_batch_writer
 from pyspark_barnabas import txn as transactions
 from pyspark_barnabas.cluster import Cluster, ClusterConfig
-from pyspark_barnabas.wire import Endpoint
 from tests.spark.faulty import POINTS, FaultySource
 from tests.support.fixtures import TopicFactory
 

@@ -12,8 +12,9 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
-from barnabas.client.channel import Address, Channel
+from barnabas.client.channel import Channel
 from barnabas.config.broker_config import BrokerConfig
+from barnabas.core.endpoints import Endpoint
 from barnabas.core.files import Files
 from barnabas.node.broker import Broker
 from barnabas.protocol.messages.create_topics import (
@@ -66,9 +67,9 @@ class InProcessBroker:
         self.channel: Channel
 
     @property
-    def address(self) -> Address:
+    def address(self) -> Endpoint:
         (listener,) = self.broker.bound_listeners
-        return Address(listener.host, listener.port)
+        return listener.endpoint
 
     async def start(self) -> None:
         await self.broker.startup()

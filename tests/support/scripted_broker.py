@@ -14,7 +14,7 @@ from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from typing import Any, Final
 
-from barnabas.client.channel import Address
+from barnabas.core.endpoints import Endpoint
 from barnabas.protocol.api_keys import ApiKey, request_class
 from barnabas.protocol.headers import encode_response_in_slices, read_request_header
 from barnabas.protocol.messages.api_versions import ApiVersion, ApiVersionsResponse
@@ -41,7 +41,7 @@ class ScriptedBroker:
         self.script = script
         self.requests: list[Message] = []
         """Everything that was asked, ApiVersions left out."""
-        self.address = Address("127.0.0.1", 0)
+        self.address = Endpoint("127.0.0.1", 0)
         self._versions = dict(versions or {})
         self._connections: set[asyncio.StreamWriter] = set()
 
@@ -105,7 +105,7 @@ async def scripted_broker(
 ) -> AsyncIterator[ScriptedBroker]:
     broker = ScriptedBroker(script, versions)
     server = await asyncio.start_server(broker.serve, "127.0.0.1", port)
-    broker.address = Address("127.0.0.1", server.sockets[0].getsockname()[1])
+    broker.address = Endpoint("127.0.0.1", server.sockets[0].getsockname()[1])
     try:
         yield broker
     finally:

@@ -14,13 +14,13 @@ from barnabas.cli.moves import start_moves, wait_for_moves
 from barnabas.cli.output import print_json, print_table
 from barnabas.cli.session import bootstrap_option, run
 from barnabas.client.admin import Admin
-from barnabas.client.channel import Address
 from barnabas.client.cluster_client import ClusterClient, ClusterState, Partition, Topic
 from barnabas.client.reassignment import current_assignment, plan_moves
+from barnabas.core.endpoints import Endpoint
 from barnabas.core.errors import KafkaError, ResourceNotFound
 from barnabas.core.ids import NO_LEADER
 
-Bootstrap = tuple[Address, ...]
+Bootstrap = tuple[Endpoint, ...]
 
 SHOWN_MAX = 20
 ANSWER_TIMEOUT_S = 3.0
@@ -42,7 +42,7 @@ def status(as_json: bool, check: bool, bootstrap: Bootstrap) -> None:
     tried now.
     """
 
-    async def action(client: ClusterClient) -> tuple[ClusterState, list[Topic], Address, set[int]]:
+    async def action(client: ClusterClient) -> tuple[ClusterState, list[Topic], Endpoint, set[int]]:
         topics = await Admin(client).list_topics()
         source = (await client.any_channel()).address
         return client.state, topics, source, await _silent_brokers(client)
@@ -112,7 +112,7 @@ async def _silent_brokers(client: ClusterClient) -> set[int]:
     return {broker_id for broker_id, answered in zip(brokers, outcomes, strict=True) if not answered}
 
 
-def _print_source(state: ClusterState, source: Address, silent: set[int]) -> None:
+def _print_source(state: ClusterState, source: Endpoint, silent: set[int]) -> None:
     click.echo(f"as the broker at {source} has heard from the controller")
     if state.controller_id not in state.brokers:
         click.echo("there is no controller now: this is what it heard last, and it may be old")

@@ -10,10 +10,10 @@ from barnabas.cli.output import print_json, print_table
 from barnabas.cli.pairs import parse_pairs
 from barnabas.cli.session import bootstrap_option, run
 from barnabas.client.admin import Admin, Setting
-from barnabas.client.channel import Address
+from barnabas.core.endpoints import Endpoint
 from barnabas.protocol.config_numbers import ResourceType
 
-Bootstrap = tuple[Address, ...]
+Bootstrap = tuple[Endpoint, ...]
 
 EVERY_BROKER = "default"
 """In place of a broker's id: the settings that hold for every broker."""

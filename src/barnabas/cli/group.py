@@ -10,14 +10,14 @@ from barnabas.cli.exits import NotFound
 from barnabas.cli.names import complete_group
 from barnabas.cli.output import print_json, print_table
 from barnabas.cli.session import bootstrap_option, run
-from barnabas.client.channel import Address
 from barnabas.client.cluster_client import ClusterClient
 from barnabas.client.consumer import list_offsets
 from barnabas.client.groups import GroupDescription, Groups, topics_of
+from barnabas.core.endpoints import Endpoint
 from barnabas.core.errors import GroupIdNotFound
 from barnabas.core.ids import TopicPartition
 
-Bootstrap = tuple[Address, ...]
+Bootstrap = tuple[Endpoint, ...]
 Offsets = dict[TopicPartition, int]
 
 EARLIEST, LATEST = -2, -1

@@ -14,8 +14,8 @@ from barnabas.core.errors import KafkaError
 from barnabas.core.ids import TopicPartition
 
 if TYPE_CHECKING:
-    from barnabas.client.channel import Address
     from barnabas.client.cluster_client import ClusterClient
+    from barnabas.core.endpoints import Endpoint
     from barnabas.storage.manifest import Bounds
 
 
@@ -65,7 +65,7 @@ def _with_bootstrap(command: Callable[..., Any]) -> Callable[..., Any]:
 )
 @_with_bootstrap
 def manifest(
-    directory: Path, topics: tuple[str, ...], out: Path | None, bootstrap: tuple[Address, ...]
+    directory: Path, topics: tuple[str, ...], out: Path | None, bootstrap: tuple[Endpoint, ...]
 ) -> None:
     """Export the closed segments of the log DIRECTORY for Spark's segment reader.
 

@@ -20,9 +20,9 @@ from barnabas.cli.output import print_json, print_table
 from barnabas.cli.pipeline_client import ask, path_of
 from barnabas.cli.session import bootstrap_option
 from barnabas.cli.stages import Stages
-from barnabas.client.channel import Address
 from barnabas.client.cluster_client import ClusterUnreachable
 from barnabas.core.clock import SystemClock
+from barnabas.core.endpoints import Endpoint
 from barnabas.core.extras import install_command
 from barnabas.node.log_output import configure_logging
 
@@ -101,7 +101,7 @@ def run(
     master: str | None,
     from_scratch: bool,
     quiet: bool,
-    bootstrap: tuple[Address, ...],
+    bootstrap: tuple[Endpoint, ...],
 ) -> None:
     """Run the pipeline in FILE here, until it ends or is interrupted.
 
@@ -158,7 +158,7 @@ def run(
 @_state
 @_master
 @bootstrap_option
-def serve(listen: str, state: str, master: str | None, bootstrap: tuple[Address, ...]) -> None:
+def serve(listen: str, state: str, master: str | None, bootstrap: tuple[Endpoint, ...]) -> None:
     """Keep pipelines running, and serve Kafka Connect's REST interface."""
     try:
         from barnabas.pipelines.service.server import AddressTaken  # noqa: PLC0415 - needs more than a broker

@@ -12,7 +12,6 @@ from barnabas.cli.names import complete_topic
 from barnabas.cli.output import print_json, print_table
 from barnabas.cli.session import bootstrap_option, run
 from barnabas.client.admin import Admin
-from barnabas.client.channel import Address
 from barnabas.client.cluster_client import ClusterClient
 from barnabas.client.reassignment import (
     Move,
@@ -22,10 +21,11 @@ from barnabas.client.reassignment import (
     plan_from_json,
     plan_moves,
 )
+from barnabas.core.endpoints import Endpoint
 from barnabas.core.errors import ResourceNotFound
 from barnabas.core.ids import TopicPartition
 
-Bootstrap = tuple[Address, ...]
+Bootstrap = tuple[Endpoint, ...]
 
 
 @click.group()

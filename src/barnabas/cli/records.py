@@ -9,10 +9,10 @@ from barnabas.cli.moments import parse_timestamp
 from barnabas.cli.names import complete_topic
 from barnabas.cli.output import print_json, print_table
 from barnabas.cli.session import bootstrap_option, run
-from barnabas.client.channel import Address
 from barnabas.client.cluster_client import ClusterClient
 from barnabas.client.consumer import LATEST, list_offsets
 from barnabas.client.partition_sizes import delete_records
+from barnabas.core.endpoints import Endpoint
 from barnabas.core.errors import OffsetOutOfRange
 
 
@@ -37,7 +37,7 @@ def delete(
     everything: bool,
     partitions: tuple[int, ...],
     as_json: bool,
-    bootstrap: tuple[Address, ...],
+    bootstrap: tuple[Endpoint, ...],
 ) -> None:
     """Delete records from the beginning of TOPIC's partitions. They cannot be brought back."""
     if sum((before_offset is not None, before_time is not None, everything)) != 1:

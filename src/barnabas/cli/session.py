@@ -11,9 +11,9 @@ from typing import Any, TypeVar
 import click
 
 from barnabas.cli.exits import INTERRUPTED, Unreachable, failure_for
-from barnabas.client.channel import Address
 from barnabas.client.cluster_client import ClusterClient, ClusterUnreachable
 from barnabas.core.clock import SystemClock
+from barnabas.core.endpoints import Endpoint
 from barnabas.core.errors import KafkaError, NetworkException
 
 T = TypeVar("T")
@@ -21,10 +21,10 @@ T = TypeVar("T")
 DEFAULT_BOOTSTRAP = "127.0.0.1:9092"
 
 
-def _resolve(ctx: click.Context, _: click.Parameter, value: str | None) -> tuple[Address, ...]:
+def _resolve(ctx: click.Context, _: click.Parameter, value: str | None) -> tuple[Endpoint, ...]:
     text = value or ctx.find_root().params.get("bootstrap") or DEFAULT_BOOTSTRAP
     try:
-        return tuple(Address.parse(part) for part in text.split(",") if part.strip())
+        return tuple(Endpoint.parse(part) for part in text.split(",") if part.strip())
     except ValueError as error:
         raise click.BadParameter(str(error), param_hint="--bootstrap") from None
 
@@ -41,7 +41,7 @@ def bootstrap_option(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def run(
-    bootstrap: tuple[Address, ...],
+    bootstrap: tuple[Endpoint, ...],
     action: Callable[[ClusterClient], Awaitable[T]],
 ) -> T:
     """Connect, act, disconnect; errors become a line for a person and an exit code."""

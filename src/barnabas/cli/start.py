@@ -17,6 +17,7 @@ import click
 from barnabas.cli.exits import INTERRUPTED, Failure, InvalidSettings
 from barnabas.cli.pairs import parse_pairs
 from barnabas.config.keys import read_properties
+from barnabas.core.endpoints import PORT_MAX, Endpoint
 from barnabas.core.errors import InvalidConfig
 
 if TYPE_CHECKING:
@@ -113,7 +114,7 @@ def start(
     sys.exit(_run(config, metrics_address))
 
 
-def _run_cluster(properties: dict[str, str], brokers: int, metrics_address: tuple[str, int] | None) -> int:
+def _run_cluster(properties: dict[str, str], brokers: int, metrics_address: Endpoint | None) -> int:
     from barnabas.node.local_cluster import ClusterFailed, LocalCluster  # noqa: PLC0415
 
     try:
@@ -128,7 +129,7 @@ def _say(name: str, line: str) -> None:
     click.echo(f"[{name}] {line}", err=True)
 
 
-def _run(config: BrokerConfig, metrics_address: tuple[str, int] | None) -> int:
+def _run(config: BrokerConfig, metrics_address: Endpoint | None) -> int:
     # Imported here because only a sound configuration needs the broker.
     from barnabas.cluster.coordination import StoreLocked  # noqa: PLC0415
     from barnabas.node.main import StartupFailed, run  # noqa: PLC0415
@@ -160,8 +161,8 @@ def _read(path: Path) -> dict[str, str]:
         raise InvalidSettings(f"cannot read {path}: {reason}") from None
 
 
-def _parse_address(text: str) -> tuple[str, int]:
+def _parse_address(text: str) -> Endpoint:
     host, colon, port = text.rpartition(":")
-    if not colon or not port.isdecimal() or int(port) > 65_535:
+    if not colon or not port.isdecimal() or int(port) > PORT_MAX:
         raise click.BadParameter(f"{text!r} is not of the form HOST:PORT", param_hint="--metrics")
-    return host.removeprefix("[").removesuffix("]"), int(port)
+    return Endpoint(host.removeprefix("[").removesuffix("]"), int(port))

@@ -12,13 +12,13 @@ from barnabas.cli.output import print_json, print_table
 from barnabas.cli.pairs import parse_pairs
 from barnabas.cli.session import bootstrap_option, run
 from barnabas.client.admin import Admin
-from barnabas.client.channel import Address
 from barnabas.client.cluster_client import ClusterClient, Topic
 from barnabas.client.partition_sizes import partition_sizes
+from barnabas.core.endpoints import Endpoint
 from barnabas.core.errors import TopicAlreadyExists, UnknownTopicOrPartition
 from barnabas.protocol.config_numbers import ResourceType
 
-Bootstrap = tuple[Address, ...]
+Bootstrap = tuple[Endpoint, ...]
 
 
 @click.group()

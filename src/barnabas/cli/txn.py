@@ -12,12 +12,12 @@ from barnabas.cli.exits import NotFound
 from barnabas.cli.names import complete_topic
 from barnabas.cli.output import print_json, print_table
 from barnabas.cli.session import bootstrap_option, run
-from barnabas.client.channel import Address
 from barnabas.client.cluster_client import ClusterClient
 from barnabas.client.transactions import OpenTransaction, TransactionDescription, Transactions
+from barnabas.core.endpoints import Endpoint
 from barnabas.core.ids import TopicPartition
 
-Bootstrap = tuple[Address, ...]
+Bootstrap = tuple[Endpoint, ...]
 
 STATES = ("Empty", "Ongoing", "PrepareCommit", "PrepareAbort", "CompleteCommit", "CompleteAbort")
 

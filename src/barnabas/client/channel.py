@@ -16,11 +16,12 @@ import ssl
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import partial
-from typing import Any, NamedTuple, Self, TypeVar
+from typing import Any, Self, TypeVar
 
 from barnabas.client.frames import BrokenStream
 from barnabas.client.reasons import reason
 from barnabas.client.session import API_VERSIONS_FIRST_TRIED, Pending, Session
+from barnabas.core.endpoints import Endpoint
 from barnabas.core.errors import NetworkException, RequestTimedOut
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.messages.api_versions import ApiVersionsResponse
@@ -31,25 +32,6 @@ Response = TypeVar("Response", bound=Message)
 CONNECT_TIMEOUT_MS = 10_000
 REQUEST_TIMEOUT_MS = 30_000
 FINISH_TIMEOUT_MS = 5_000
-
-
-class Address(NamedTuple):
-    host: str
-    port: int
-
-    @classmethod
-    def parse(cls, text: str) -> Address:
-        """`HOST:PORT`, with an IPv6 host in brackets; ValueError says what is wrong."""
-        host, colon, port = text.strip().rpartition(":")
-        if not colon or not port.isdecimal() or not 0 < int(port) <= 65_535:
-            raise ValueError(f"{text!r} is not of the form HOST:PORT")
-        host = host.removeprefix("[").removesuffix("]")
-        if not host:
-            raise ValueError(f"{text!r} names no host")
-        return cls(host, int(port))
-
-    def __str__(self) -> str:
-        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
 
 class _Posted(Pending):
@@ -91,7 +73,7 @@ class Channel(asyncio.BufferedProtocol):
     """Open one with `connect`."""
 
     def __init__(
-        self, address: Address, client_id: str | None, request_timeout_ms: float = REQUEST_TIMEOUT_MS
+        self, address: Endpoint, client_id: str | None, request_timeout_ms: float = REQUEST_TIMEOUT_MS
     ) -> None:
         self.address = address
         self._session: Session[_Posted] = Session(address, client_id)
@@ -107,7 +89,7 @@ class Channel(asyncio.BufferedProtocol):
     @classmethod
     async def connect(
         cls,
-        address: Address,
+        address: Endpoint,
         *,
         client_id: str | None = "barnabas",
         connect_timeout_ms: float = CONNECT_TIMEOUT_MS,

@@ -14,8 +14,9 @@ from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Self, TypeVar
 
-from barnabas.client.channel import REQUEST_TIMEOUT_MS, Address, Channel, Response
+from barnabas.client.channel import REQUEST_TIMEOUT_MS, Channel, Response
 from barnabas.core.clock import Clock
+from barnabas.core.endpoints import Endpoint
 from barnabas.core.errors import (
     KafkaError,
     LeaderNotAvailable,
@@ -75,7 +76,7 @@ class ClusterState:
 
     cluster_id: str | None = None
     controller_id: int = -1
-    brokers: dict[int, Address] = field(default_factory=dict)
+    brokers: dict[int, Endpoint] = field(default_factory=dict)
     racks: dict[int, str | None] = field(default_factory=dict)
     topics: dict[str, Topic] = field(default_factory=dict)
 
@@ -85,7 +86,7 @@ class ClusterClient:
 
     def __init__(
         self,
-        bootstrap: Sequence[Address],
+        bootstrap: Sequence[Endpoint],
         *,
         clock: Clock,
         randomness: Randomness,
@@ -100,7 +101,7 @@ class ClusterClient:
         self._randomness = randomness
         self._client_id = client_id
         self._retry_timeout_ms = retry_timeout_ms
-        self._channels: dict[Address, Channel] = {}
+        self._channels: dict[Endpoint, Channel] = {}
 
     async def __aenter__(self) -> Self:
         await self.any_channel()
@@ -168,7 +169,7 @@ class ClusterClient:
         state = self.state
         state.cluster_id = answer.cluster_id
         state.controller_id = answer.controller_id
-        state.brokers = {row.node_id: Address(row.host, row.port) for row in answer.brokers}
+        state.brokers = {row.node_id: Endpoint(row.host, row.port) for row in answer.brokers}
         state.racks = {row.node_id: row.rack for row in answer.brokers}
         if topics is None:
             state.topics.clear()
@@ -240,7 +241,7 @@ class ClusterClient:
         await asyncio.sleep(pause_ms * (0.8 + 0.4 * self._randomness.random()) / 1_000)
         return min(2 * pause_ms, BACKOFF_MS_MAX)
 
-    async def _channel(self, address: Address) -> Channel:
+    async def _channel(self, address: Endpoint) -> Channel:
         channel = self._channels.get(address)
         if channel is None or channel.is_closed:
             channel = await Channel.connect(

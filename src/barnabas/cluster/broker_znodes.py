@@ -12,37 +12,16 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from barnabas.cluster.znode_json import from_json, int32, reading, text, to_json
+from barnabas.core.endpoints import Endpoint, ListenerEndpoint
 
 _ENDPOINT = re.compile(r"^(?P<listener>[^:]+)://\[?(?P<host>[^/]*?)\]?:(?P<port>-?\d+)$")
 
 _NO_FEATURES: Mapping[str, tuple[int, int]] = MappingProxyType({})
 
 
-class Endpoint(NamedTuple):
-    listener_name: str
-    host: str
-    port: int
-    security_protocol: str = "PLAINTEXT"
-
-    @property
-    def connection_string(self) -> str:
-        host = f"[{self.host}]" if ":" in self.host else self.host
-        return f"{self.listener_name}://{host}:{self.port}"
-
-    @classmethod
-    def parse(cls, text: str, security_protocols: Mapping[str, str] | None = None) -> Endpoint:
-        """`INTERNAL://host:9092`; a listener without an entry in the map is named after its protocol."""
-        found = _ENDPOINT.match(text)
-        if found is None:
-            raise ValueError(f"{text!r} is not an endpoint")
-        listener = found["listener"].upper()
-        protocol = (security_protocols or {}).get(listener, listener)
-        return cls(listener, found["host"], int32(found["port"]), protocol)
-
-
 class BrokerInfo(NamedTuple):
     id: int
-    endpoints: tuple[Endpoint, ...]
+    endpoints: tuple[ListenerEndpoint, ...]
     rack: str | None = None
     features: Mapping[str, tuple[int, int]] = _NO_FEATURES
     """Supported features: name to (lowest, highest) version."""
@@ -64,9 +43,9 @@ class BrokerIdZnode:
         plain = next((e for e in broker.endpoints if e.security_protocol == "PLAINTEXT"), None)
         fields: dict[str, Any] = {
             "version": 5,
-            "host": plain.host if plain else None,
-            "port": plain.port if plain else -1,
-            "endpoints": [endpoint.connection_string for endpoint in broker.endpoints],
+            "host": plain.endpoint.host if plain else None,
+            "port": plain.endpoint.port if plain else -1,
+            "endpoints": [str(endpoint) for endpoint in broker.endpoints],
             "listener_security_protocol_map": {
                 endpoint.listener_name: endpoint.security_protocol for endpoint in broker.endpoints
             },
@@ -89,15 +68,15 @@ class BrokerIdZnode:
             if version < 1:
                 raise ValueError(f"version {version}")
             if version == 1:
-                endpoints: tuple[Endpoint, ...] = (
-                    Endpoint("PLAINTEXT", text(fields["host"]), int32(fields["port"])),
+                endpoints: tuple[ListenerEndpoint, ...] = (
+                    ListenerEndpoint("PLAINTEXT", Endpoint(text(fields["host"]), int32(fields["port"]))),
                 )
             else:
                 protocols = {
                     name: text(protocol)
                     for name, protocol in (fields.get("listener_security_protocol_map") or {}).items()
                 }
-                endpoints = tuple(Endpoint.parse(text, protocols) for text in fields["endpoints"])
+                endpoints = tuple(_endpoint(text, protocols) for text in fields["endpoints"])
             features = {
                 name: (int(versions["min_version"]), int(versions["max_version"]))
                 for name, versions in (fields.get("features") or {}).items()
@@ -116,3 +95,13 @@ class BrokerSequenceZnode:
     """Its version is the source of generated broker ids."""
 
     PATH = "/brokers/seqid"
+
+
+def _endpoint(text: str, security_protocols: Mapping[str, str]) -> ListenerEndpoint:
+    """`INTERNAL://host:9092`; a listener without an entry in the map is named after its protocol."""
+    found = _ENDPOINT.match(text)
+    if found is None:
+        raise ValueError(f"{text!r} is not an endpoint")
+    name = found["listener"].upper()
+    at = Endpoint(found["host"], int32(found["port"]))
+    return ListenerEndpoint(name, at, security_protocols.get(name, name))

@@ -12,7 +12,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
-from barnabas.cluster.broker_znodes import BrokerInfo, Endpoint
+from barnabas.cluster.broker_znodes import BrokerInfo
+from barnabas.core.endpoints import Endpoint
 from barnabas.core.ids import INTERNAL_TOPICS, NO_LEADER, ZERO_UUID, BrokerId, Uuid
 from barnabas.core.sweeping import sweeping
 
@@ -189,9 +190,9 @@ class MetadataCache:
         """The live brokers are these, and no others."""
         self._brokers = {broker.id: broker for broker in brokers}
         self._endpoints = {
-            (broker.id, endpoint.listener_name): endpoint
+            (broker.id, each.listener_name): each.endpoint
             for broker in self._brokers.values()
-            for endpoint in broker.endpoints
+            for each in broker.endpoints
         }
         self._changed()
 

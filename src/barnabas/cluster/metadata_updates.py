@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from barnabas.cluster.broker_znodes import BrokerInfo, Endpoint
+from barnabas.cluster.broker_znodes import BrokerInfo
 from barnabas.cluster.metadata_cache import MetadataCache, PartitionMetadata
+from barnabas.core.endpoints import Endpoint, ListenerEndpoint
 from barnabas.core.ids import ZERO_UUID, Uuid
 from barnabas.protocol.messages.update_metadata import (
     UpdateMetadataBroker,
@@ -78,16 +79,15 @@ def _partition(state: UpdateMetadataPartitionState) -> PartitionMetadata:
 def _broker(broker: UpdateMetadataBroker, metadata: MetadataCache) -> BrokerInfo:
     if broker.endpoints:
         endpoints = tuple(
-            Endpoint(
+            ListenerEndpoint(
                 each.listener or SECURITY_PROTOCOLS[each.security_protocol],
-                each.host,
-                each.port,
+                Endpoint(each.host, each.port),
                 SECURITY_PROTOCOLS[each.security_protocol],
             )
             for each in broker.endpoints
         )
     else:
-        endpoints = (Endpoint("PLAINTEXT", broker.v0_host, broker.v0_port),)
+        endpoints = (ListenerEndpoint("PLAINTEXT", Endpoint(broker.v0_host, broker.v0_port)),)
     known = metadata.broker(broker.id)
     if known is not None and known.endpoints == endpoints and known.rack == broker.rack:
         return known

@@ -49,18 +49,18 @@ def _identity(config: BrokerConfig) -> Iterator[str]:
 
 
 def _addresses(config: BrokerConfig) -> Iterator[str]:
-    names = {listener.name for listener in config.listeners}
+    names = {listener.listener_name for listener in config.listeners}
     known = ", ".join(sorted(names))
     for name, advertised in config.advertised_listeners.items():
         if name not in names:
             yield f"advertised.listeners names {name}, which is not among listeners ({known})"
-        if advertised.host in _UNROUTABLE:
+        if advertised.endpoint.host in _UNROUTABLE:
             yield f"advertised.listeners: nobody can connect to {advertised}; name a reachable address"
     plane = config.control_plane_listener_name
     if plane is not None:
         if plane not in names:
             yield f"control.plane.listener.name {plane} is not among listeners ({known})"
-        if plane == config.inter_broker_listener.name:
+        if plane == config.inter_broker_listener.listener_name:
             yield f"control.plane.listener.name and the listener between brokers are both {plane}"
     if config.max_connections_per_ip == 0 and not config.max_connections_per_ip_overrides:
         yield "max.connections.per.ip may be 0 only with max.connections.per.ip.overrides, or nobody gets in"
@@ -166,7 +166,7 @@ def _sasl(config: BrokerConfig) -> Iterator[str]:
     if not between_brokers.security_protocol.startswith("SASL_"):
         return
     mechanism = config.values["sasl.mechanism.inter.broker.protocol"]
-    enabled = config.for_listener(between_brokers.name, "sasl.enabled.mechanisms")
+    enabled = config.for_listener(between_brokers.listener_name, "sasl.enabled.mechanisms")
     if mechanism not in enabled:
         yield (
             f"sasl.mechanism.inter.broker.protocol is {mechanism}, which sasl.enabled.mechanisms"

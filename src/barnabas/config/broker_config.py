@@ -18,10 +18,11 @@ from typing import Any
 
 from barnabas.config.agreement import check_agreement
 from barnabas.config.derived import connection_overrides, inter_broker_listener, log_directories
-from barnabas.config.listeners import Listener, parse_listeners, parse_protocol_map
+from barnabas.config.listeners import parse_listeners, parse_protocol_map
 from barnabas.config.rows import BROKER_KEYS
 from barnabas.config.rows.lookup import broker_key, is_secret
 from barnabas.config.rows.words import HOUR_MS, MINUTE_MS
+from barnabas.core.endpoints import ListenerEndpoint
 
 
 class BrokerConfig:
@@ -122,10 +123,10 @@ class BrokerConfig:
     """The properties as they were given, which is what DescribeConfigs calls static."""
     values: Mapping[str, Any]
     """Every key's value, defaults filled in."""
-    listeners: tuple[Listener, ...]
-    advertised_listeners: Mapping[str, Listener]
+    listeners: tuple[ListenerEndpoint, ...]
+    advertised_listeners: Mapping[str, ListenerEndpoint]
     """By name. A listener that is missing here is advertised with the address the client used."""
-    inter_broker_listener: Listener
+    inter_broker_listener: ListenerEndpoint
     control_plane_listener_name: str | None
     log_dirs: tuple[Path, ...]
     max_connections_per_ip_overrides: Mapping[str, int]
@@ -142,7 +143,10 @@ class BrokerConfig:
         self.advertised_listeners = (
             {}
             if advertised is None
-            else {at.name: at for at in parse_listeners("advertised.listeners", advertised, protocols)}
+            else {
+                each.listener_name: each
+                for each in parse_listeners("advertised.listeners", advertised, protocols)
+            }
         )
         self.inter_broker_listener = inter_broker_listener(given, values, self.listeners)
         plane = values["control.plane.listener.name"]

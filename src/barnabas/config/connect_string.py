@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
+from barnabas.core.endpoints import PORT_MAX
 from barnabas.core.errors import InvalidConfig
 
 DEFAULT_PORT = 2181
-PORT_MAX = 65_535
 
 ZNODE_PATH = re.compile(r"(?:/(?!\.{1,2}(?:/|$))[^/\0]+)+", re.DOTALL)
 """Names between slashes; `.` and `..` are none."""

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from barnabas.config.listeners import Listener
+from barnabas.core.endpoints import ListenerEndpoint
 from barnabas.core.errors import InvalidConfig
 
 
@@ -38,8 +38,8 @@ def default_log_directory() -> Path:
 
 
 def inter_broker_listener(
-    given: Mapping[str, str], values: Mapping[str, Any], listeners: tuple[Listener, ...]
-) -> Listener:
+    given: Mapping[str, str], values: Mapping[str, Any], listeners: tuple[ListenerEndpoint, ...]
+) -> ListenerEndpoint:
     """The listener on which brokers talk to each other."""
     name: str | None = values["inter.broker.listener.name"]
     if name is not None and "security.inter.broker.protocol" in given:
@@ -49,12 +49,12 @@ def inter_broker_listener(
     key = "security.inter.broker.protocol" if name is None else "inter.broker.listener.name"
     wanted: str = values["security.inter.broker.protocol"] if name is None else name.upper()
     for listener in listeners:
-        if listener.name == wanted:
+        if listener.listener_name == wanted:
             return listener
     if name is None and key not in given and len(listeners) == 1:
         # A lone listener under another name is meant for brokers too: there is no other.
         return listeners[0]
-    names = ", ".join(listener.name for listener in listeners)
+    names = ", ".join(listener.listener_name for listener in listeners)
     raise InvalidConfig(
         f"{key} is {wanted}, but listeners has only {names}; set inter.broker.listener.name to one of them"
     )

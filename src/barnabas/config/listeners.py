@@ -1,39 +1,20 @@
 """Listeners: the addresses that a broker listens on, or tells clients.
 
-A listener is `NAME://HOST:PORT`; its name is looked up in a map to find its security
-protocol, so that two listeners may share one. The name is also how two brokers speak of the
-same kind of address, which is why advertised addresses go by name.
+A listener is `NAME://HOST:PORT`; its name is looked up in a map to find its security protocol.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from barnabas.config.rows.sockets import SECURITY_PROTOCOLS
+from barnabas.core.endpoints import PORT_MAX, Endpoint, ListenerEndpoint
 from barnabas.core.errors import InvalidConfig
 
 _LISTENER = re.compile(
     r"(?P<name>[A-Za-z0-9_.-]+)://(?:\[(?P<bracketed>[^\]]*)\]|(?P<host>[^:\[\]/]*)):(?P<port>\d+)"
 )
-_PORT_MAX = 65_535
-
-
-@dataclass(frozen=True, slots=True)
-class Listener:
-    """One address to listen on, or to be advertised."""
-
-    name: str
-    security_protocol: str
-    host: str
-    """Empty for every interface; an IPv6 address without its brackets."""
-    port: int
-    """0 takes a free one."""
-
-    def __str__(self) -> str:
-        host = f"[{self.host}]" if ":" in self.host else self.host
-        return f"{self.name}://{host}:{self.port}"
 
 
 def parse_protocol_map(text: str) -> dict[str, str]:
@@ -54,28 +35,29 @@ def parse_protocol_map(text: str) -> dict[str, str]:
     return found
 
 
-def parse_listeners(key: str, text: str, protocols: Mapping[str, str]) -> tuple[Listener, ...]:
+def parse_listeners(key: str, text: str, protocols: Mapping[str, str]) -> tuple[ListenerEndpoint, ...]:
     """The listeners of `text`, the value of `key`."""
     listeners = tuple(_parse_listener(key, entry, protocols) for entry in _entries(text))
     if not listeners:
         raise InvalidConfig(f"{key} names no listener; it takes NAME://HOST:PORT, separated by commas")
-    names = [listener.name for listener in listeners]
+    names = [listener.listener_name for listener in listeners]
     for name in names:
         if names.count(name) > 1:
             raise InvalidConfig(f"{key}: the listener name {name} is used twice")
     return listeners
 
 
-def check_distinct_ports(listeners: tuple[Listener, ...]) -> None:
+def check_distinct_ports(listeners: tuple[ListenerEndpoint, ...]) -> None:
     """Two listeners on one port cannot both be bound, unless on different addresses."""
     for index, listener in enumerate(listeners):
         for other in listeners[:index]:
-            overlap = listener.host == other.host or not listener.host or not other.host
-            if overlap and listener.port == other.port != 0:
+            (host, port), (other_host, other_port) = listener.endpoint, other.endpoint
+            overlap = host == other_host or not host or not other_host
+            if overlap and port == other_port != 0:
                 raise InvalidConfig(f"listeners: {other} and {listener} want the same port")
 
 
-def _parse_listener(key: str, entry: str, protocols: Mapping[str, str]) -> Listener:
+def _parse_listener(key: str, entry: str, protocols: Mapping[str, str]) -> ListenerEndpoint:
     match = _LISTENER.fullmatch(entry)
     if match is None:
         raise InvalidConfig(
@@ -83,8 +65,8 @@ def _parse_listener(key: str, entry: str, protocols: Mapping[str, str]) -> Liste
             " host is every interface)"
         )
     name, port = match["name"].upper(), int(match["port"])
-    if port > _PORT_MAX:
-        raise InvalidConfig(f"{key}: {entry!r} has port {port}, the largest is {_PORT_MAX}")
+    if port > PORT_MAX:
+        raise InvalidConfig(f"{key}: {entry!r} has port {port}, the largest is {PORT_MAX}")
     protocol = protocols.get(name)
     if protocol is None:
         raise InvalidConfig(
@@ -92,7 +74,7 @@ def _parse_listener(key: str, entry: str, protocols: Mapping[str, str]) -> Liste
             " listener.security.protocol.map"
         )
     host = match["bracketed"] if match["bracketed"] is not None else match["host"]
-    return Listener(name, protocol, host, port)
+    return ListenerEndpoint(name, Endpoint(host, port), protocol)
 
 
 def _entries(text: str) -> list[str]:

@@ -295,10 +295,10 @@ class RequestBatch:
     def _live_leaders(self, leaders: set[int]) -> list[LeaderAndIsrLiveLeader]:
         brokers = self._context.brokers
         return [
-            LeaderAndIsrLiveLeader(broker_id=broker_id, host_name=endpoint.host, port=endpoint.port)
+            LeaderAndIsrLiveLeader(broker_id=broker_id, host_name=each.endpoint.host, port=each.endpoint.port)
             for broker_id in sorted(leaders & brokers.keys())
-            for endpoint in brokers[broker_id].endpoints
-            if endpoint.listener_name == self._listener_name
+            for each in brokers[broker_id].endpoints
+            if each.listener_name == self._listener_name
         ]
 
     def _send_update_metadata(
@@ -381,12 +381,12 @@ def _live_broker(broker: BrokerInfo) -> UpdateMetadataBroker:
         id=broker.id,
         endpoints=[
             UpdateMetadataEndpoint(
-                port=endpoint.port,
-                host=endpoint.host,
-                listener=endpoint.listener_name,
-                security_protocol=SECURITY_PROTOCOLS.get(endpoint.security_protocol, 0),
+                port=each.endpoint.port,
+                host=each.endpoint.host,
+                listener=each.listener_name,
+                security_protocol=SECURITY_PROTOCOLS.get(each.security_protocol, 0),
             )
-            for endpoint in broker.endpoints
+            for each in broker.endpoints
         ],
         rack=broker.rack,
     )

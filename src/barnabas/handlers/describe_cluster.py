@@ -29,8 +29,8 @@ def handle_describe_cluster(
         cluster_id=broker.cluster_id,
         controller_id=broker.metadata.controller_id,
         brokers=[
-            DescribeClusterBroker(broker_id=node.broker_id, host=node.host, port=node.port, rack=node.rack)
-            for node in live_endpoints(broker, context.exchange.connection)
+            DescribeClusterBroker(broker_id=broker_id, host=host, port=port, rack=rack)
+            for broker_id, (host, port), rack in live_endpoints(broker, context.exchange.connection)
         ],
         cluster_authorized_operations=CLUSTER_OPERATIONS
         if request.include_cluster_authorized_operations

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from barnabas.core.endpoints import Endpoint
 from barnabas.handlers.context import Peer
 
 if TYPE_CHECKING:
@@ -18,34 +19,33 @@ if TYPE_CHECKING:
 _MAPPED_IPV4 = "::ffff:"
 
 
-class NodeEndpoint(NamedTuple):
+class Node(NamedTuple):
     broker_id: int
-    host: str
-    port: int
+    endpoint: Endpoint
     rack: str | None
 
 
-def endpoint_of(broker: Services, broker_id: int, connection: Peer) -> NodeEndpoint | None:
+def endpoint_of(broker: Services, broker_id: int, connection: Peer) -> Node | None:
     """The address of any live broker, for the client on `connection`; None if it has none there."""
     registered = broker.metadata.broker(broker_id)
     if registered is None:
         return None
     if broker_id == broker.broker_id:
-        return NodeEndpoint(broker_id, *_own_address(broker, connection), registered.rack)
+        return Node(broker_id, _own_endpoint(broker, connection), registered.rack)
     endpoint = broker.metadata.endpoint(broker_id, connection.listener_name)
     if endpoint is None:
         return None
-    return NodeEndpoint(broker_id, endpoint.host, endpoint.port, registered.rack)
+    return Node(broker_id, endpoint, registered.rack)
 
 
-def live_endpoints(broker: Services, connection: Peer) -> list[NodeEndpoint]:
+def live_endpoints(broker: Services, connection: Peer) -> list[Node]:
     """Every live broker that the client on `connection` can reach."""
     found = (endpoint_of(broker, each.id, connection) for each in broker.metadata.brokers())
     return [endpoint for endpoint in found if endpoint is not None]
 
 
-def _own_address(broker: Services, connection: Peer) -> tuple[str, int]:
+def _own_endpoint(broker: Services, connection: Peer) -> Endpoint:
     advertised = broker.settings.advertised_listeners.get(connection.listener_name)
     if advertised is not None:
-        return advertised.host, advertised.port
-    return connection.local_host.removeprefix(_MAPPED_IPV4), connection.local_port
+        return advertised.endpoint
+    return Endpoint(connection.local_host.removeprefix(_MAPPED_IPV4), connection.local_port)

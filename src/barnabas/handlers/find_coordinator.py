@@ -14,7 +14,7 @@ from barnabas.coordinator.routing import partition_of
 from barnabas.coordinator.transaction.coordinator import TRANSACTION_TOPIC
 from barnabas.core.errors import CoordinatorNotAvailable, InvalidRequest, KafkaError
 from barnabas.handlers.context import RequestContext
-from barnabas.handlers.endpoints import NodeEndpoint, endpoint_of
+from barnabas.handlers.endpoints import Node, endpoint_of
 from barnabas.handlers.failures import as_kafka_error
 from barnabas.handlers.registry import Api
 from barnabas.protocol.api_keys import ApiKey
@@ -76,10 +76,10 @@ def _coordinator(key_type: int, key: str, context: RequestContext) -> Coordinato
         return Coordinator(
             key=key, node_id=-1, host="", port=-1, error_code=error.code, error_message=error.message
         )
-    return Coordinator(key=key, node_id=node.broker_id, host=node.host, port=node.port)
+    return Coordinator(key=key, node_id=node.broker_id, host=node.endpoint.host, port=node.endpoint.port)
 
 
-def _find(key_type: int, key: str, context: RequestContext) -> NodeEndpoint:
+def _find(key_type: int, key: str, context: RequestContext) -> Node:
     name = TOPICS.get(key_type)
     if name is None:
         raise InvalidRequest(f"coordinator type {key_type} has no coordinator here")

@@ -40,10 +40,11 @@ def add_leader_hints(response: ProduceResponse, context: RequestContext) -> None
                 answer.current_leader = LeaderIdAndEpoch(leader_id=leader[0], leader_epoch=leader[1])
                 leaders.add(leader[0])
     for broker_id in leaders:
-        endpoint = context.broker.endpoint_of(broker_id, context.exchange.connection)
-        if endpoint is not None:
+        node = context.broker.endpoint_of(broker_id, context.exchange.connection)
+        if node is not None:
+            host, port = node.endpoint
             response.node_endpoints.append(
-                NodeEndpoint(node_id=broker_id, host=endpoint.host, port=endpoint.port, rack=endpoint.rack)
+                NodeEndpoint(node_id=broker_id, host=host, port=port, rack=node.rack)
             )
 
 
@@ -62,10 +63,9 @@ def add_fetch_leader_hints(
                 answer.current_leader = fetch.LeaderIdAndEpoch(leader_id=leader[0], leader_epoch=leader[1])
                 leaders.add(leader[0])
     for broker_id in leaders if with_endpoints else ():
-        endpoint = context.broker.endpoint_of(broker_id, context.exchange.connection)
-        if endpoint is not None:
+        node = context.broker.endpoint_of(broker_id, context.exchange.connection)
+        if node is not None:
+            host, port = node.endpoint
             response.node_endpoints.append(
-                fetch.NodeEndpoint(
-                    node_id=broker_id, host=endpoint.host, port=endpoint.port, rack=endpoint.rack
-                )
+                fetch.NodeEndpoint(node_id=broker_id, host=host, port=port, rack=node.rack)
             )

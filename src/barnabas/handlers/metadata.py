@@ -155,8 +155,8 @@ def _response(
     broker = context.broker
     return MetadataResponse(
         brokers=[
-            MetadataResponseBroker(node_id=node.broker_id, host=node.host, port=node.port, rack=node.rack)
-            for node in live_endpoints(broker, context.exchange.connection)
+            MetadataResponseBroker(node_id=broker_id, host=host, port=port, rack=rack)
+            for broker_id, (host, port), rack in live_endpoints(broker, context.exchange.connection)
         ],
         cluster_id=broker.cluster_id,
         controller_id=broker.metadata.controller_id,

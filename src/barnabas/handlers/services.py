@@ -20,29 +20,23 @@ from barnabas.coordinator.transaction.coordinator import TransactionCoordinator
 from barnabas.coordinator.transaction.markers import MarkerWriter
 from barnabas.coordinator.transaction.rules import ProducerIdAndEpoch
 from barnabas.core.clock import Clock
+from barnabas.core.endpoints import ListenerEndpoint
 from barnabas.core.errors import KafkaError
 from barnabas.core.ids import BrokerId, TopicPartition
 from barnabas.core.scheduler import Scheduler
 from barnabas.handlers.context import Peer
-from barnabas.handlers.endpoints import NodeEndpoint, endpoint_of
+from barnabas.handlers.endpoints import Node, endpoint_of
 from barnabas.handlers.internal_topics import InternalTopics
 from barnabas.handlers.registry import ApiTable
 from barnabas.replication.leader.fetch_session import FetchSessions
 from barnabas.replication.replica_manager import ReplicaManager
 
 
-class Address(Protocol):
-    @property
-    def host(self) -> str: ...
-    @property
-    def port(self) -> int: ...
-
-
 class Settings(Protocol):
     """The broker's settings that handlers read; `node`'s BrokerConfig fits."""
 
     @property
-    def advertised_listeners(self) -> Mapping[str, Address]: ...
+    def advertised_listeners(self) -> Mapping[str, ListenerEndpoint]: ...
     @property
     def auto_create_topics_enable(self) -> bool: ...
     @property
@@ -107,6 +101,6 @@ class Services:
     scheduler: Scheduler | None = None
     """Set where `controller` is."""
 
-    def endpoint_of(self, broker_id: int, connection: Peer) -> NodeEndpoint | None:
+    def endpoint_of(self, broker_id: int, connection: Peer) -> Node | None:
         """Where the client on `connection` finds a live broker."""
         return endpoint_of(self, broker_id, connection)

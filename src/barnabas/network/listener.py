@@ -18,9 +18,9 @@ import errno
 import ipaddress
 import socket
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from barnabas.core.complaints import Complaints
+from barnabas.core.endpoints import Endpoint, ListenerEndpoint
 from barnabas.core.scheduler import Cancellable, Scheduler
 
 ACCEPTS_PER_TURN_MAX = 64
@@ -33,20 +33,11 @@ Accepted = Callable[["Listener", socket.socket, str, int], None]
 """Takes the listener, the new socket, the peer's host and port."""
 
 
-@dataclass(frozen=True, slots=True)
-class Endpoint:
-    """Where to listen. Port 0 lets the system choose; an empty host is every interface."""
-
-    listener_name: str
-    host: str
-    port: int
-
-
 class Listener:
-    def __init__(self, endpoint: Endpoint, sockets: list[socket.socket]) -> None:
-        self.name = endpoint.listener_name
-        self.host = endpoint.host
-        self.port: int = sockets[0].getsockname()[1]
+    def __init__(self, wanted: ListenerEndpoint, sockets: list[socket.socket]) -> None:
+        self.name = wanted.listener_name
+        self.bound = wanted._replace(endpoint=wanted.endpoint._replace(port=sockets[0].getsockname()[1]))
+        """As it was wanted, with the port that the system chose where none was given."""
         self._sockets = sockets
         self._retry: Cancellable | None = None
         self._accepting = False
@@ -109,8 +100,11 @@ class Listener:
         self._retry = self._scheduler.after(EXHAUSTED_PAUSE_MS, self._resume)
 
 
-def bind(endpoint: Endpoint, *, backlog: int, send_buffer_bytes: int, receive_buffer_bytes: int) -> Listener:
+def bind(
+    wanted: ListenerEndpoint, *, backlog: int, send_buffer_bytes: int, receive_buffer_bytes: int
+) -> Listener:
     """Bind and listen, but accept nothing yet. OSError says which address was refused."""
+    endpoint = wanted.endpoint
     attempts_left = _PORT_ATTEMPTS_MAX
     while True:
         attempts_left -= 1
@@ -127,7 +121,7 @@ def bind(endpoint: Endpoint, *, backlog: int, send_buffer_bytes: int, receive_bu
                 continue
             where = f"{endpoint.host or '*'}:{endpoint.port}"
             raise OSError(error.errno, f"cannot listen on {where}: {error.strerror}") from error
-        return Listener(endpoint, sockets)
+        return Listener(wanted, sockets)
 
 
 def _bind_all(

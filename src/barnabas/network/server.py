@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from barnabas.core.clock import Clock
 from barnabas.core.complaints import Complaints
+from barnabas.core.endpoints import ListenerEndpoint
 from barnabas.core.metrics import Metrics
 from barnabas.core.scheduler import Cancellable, Scheduler
 from barnabas.core.sweeping import sweeping
@@ -25,7 +26,7 @@ from barnabas.network import listener
 from barnabas.network.connection import Connection
 from barnabas.network.exchange import Dispatch
 from barnabas.network.figures import Closed, NetworkFigures, Rejected
-from barnabas.network.listener import Endpoint, Listener
+from barnabas.network.listener import Listener
 from barnabas.network.receive_buffer import LoopBuffers
 from barnabas.network.settings import NetworkSettings
 
@@ -66,7 +67,7 @@ class Server:
     def __iter__(self) -> Iterator[Connection]:
         return iter(tuple(self._connections))
 
-    def bind(self, endpoints: Sequence[Endpoint]) -> list[Listener]:
+    def bind(self, endpoints: Sequence[ListenerEndpoint]) -> list[Listener]:
         """Open every port or none; nothing is accepted yet. Raises OSError."""
         settings = self.settings
         bound: list[Listener] = []

@@ -29,7 +29,6 @@ from barnabas.cluster.registration import (
 from barnabas.cluster.topics import allocate_producer_ids
 from barnabas.config.agreement import without_effect
 from barnabas.config.broker_config import BrokerConfig
-from barnabas.config.listeners import Listener
 from barnabas.config.repository import ConfigRepository
 from barnabas.config.rows import BROKER_KEYS
 from barnabas.controller.election import become_controller
@@ -45,6 +44,7 @@ from barnabas.coordinator.transaction.local_markers import LocalMarkers
 from barnabas.coordinator.transaction.making import make_transaction_coordinator
 from barnabas.coordinator.transaction.settings import TRANSACTION_VERSION_FEATURE
 from barnabas.core.clock import Clock, SystemClock
+from barnabas.core.endpoints import Endpoint, ListenerEndpoint
 from barnabas.core.errors import InvalidConfig
 from barnabas.core.files import Files, RealFiles
 from barnabas.core.ids import BrokerId, Randomness
@@ -54,7 +54,6 @@ from barnabas.handlers.internal_topics import InternalTopics
 from barnabas.handlers.services import Services, Settings
 from barnabas.handlers.table import ALL_APIS, CLUSTER_APIS
 from barnabas.network.exchange import Exchange
-from barnabas.network.listener import Endpoint as Bind
 from barnabas.network.server import Server
 from barnabas.node.advertised_endpoints import advertised_endpoints
 from barnabas.node.cluster_member import ClusterMember
@@ -107,7 +106,7 @@ class Broker:
         self,
         config: BrokerConfig,
         *,
-        metrics_address: tuple[str, int] | None = None,
+        metrics_address: Endpoint | None = None,
         clock: Clock | None = None,
         randomness: Randomness | None = None,
         files: Files | None = None,
@@ -115,7 +114,7 @@ class Broker:
         self.config = config
         self.broker_id = BrokerId(GENERATE)
         self.cluster_id = ""
-        self.bound_listeners: list[Listener] = []
+        self.bound_listeners: list[ListenerEndpoint] = []
         self.metrics = Metrics()
         self.lifecycle = Lifecycle()
         self._metrics_address = metrics_address
@@ -387,7 +386,6 @@ class Broker:
 
     def _bind(self) -> Server:
         """Take the ports now, so that a conflict stops the start before anything else happens."""
-        listeners = self.config.listeners
         server = Server(
             _refuse_all,
             clock=self._clock,
@@ -396,11 +394,7 @@ class Broker:
             settings=network_settings(self.config),
         )
         self._exits.callback(server.release)
-        bound = server.bind([Bind(each.name, each.host, each.port) for each in listeners])
-        self.bound_listeners = [
-            Listener(wanted.name, wanted.security_protocol, wanted.host, got.port)
-            for wanted, got in zip(listeners, bound, strict=True)
-        ]
+        self.bound_listeners = [each.bound for each in server.bind(self.config.listeners)]
         return server
 
     def _make_member(
@@ -504,10 +498,9 @@ class Broker:
     async def _serve_metrics(self) -> None:
         if self._metrics_address is None:
             return
-        host, port = self._metrics_address
         endpoint = MetricsEndpoint(self.metrics, lambda: self.lifecycle.state.name)
-        bound = await self._exits.enter_async_context(endpoint.serve(host, port))
-        logger.info("metrics on http://%s:%d/metrics", host, bound)
+        bound = await self._exits.enter_async_context(endpoint.serve(*self._metrics_address))
+        logger.info("metrics on http://%s/metrics", self._metrics_address._replace(port=bound))
 
 
 def _refuse_all(exchange: Exchange, frame: memoryview) -> None:  # noqa: ARG001 - the shape of a dispatch

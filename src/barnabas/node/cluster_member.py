@@ -68,7 +68,7 @@ class ClusterMember:
         self._znodes = znodes
         self._metadata = metadata
         self._clock = clock
-        listener_name = config.inter_broker_listener.name
+        listener_name = config.inter_broker_listener.listener_name
         self.peers = Peers(
             broker_id,
             metadata,

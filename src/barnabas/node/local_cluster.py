@@ -27,8 +27,8 @@ from barnabas.config.agreement import LOCAL_ZOOKEEPER
 from barnabas.config.broker_config import BrokerConfig
 from barnabas.config.derived import default_cluster_directory
 from barnabas.config.keys import read_properties
-from barnabas.config.listeners import Listener
 from barnabas.core.clock import SystemClock
+from barnabas.core.endpoints import Endpoint, ListenerEndpoint
 from barnabas.core.errors import InvalidConfig
 from barnabas.node.child_process import Child, ChildEnded, Say
 from barnabas.node.supervisor import Member, Stopped, Supervisor
@@ -72,7 +72,7 @@ class LocalCluster:
         self,
         properties: Mapping[str, str],
         brokers: int,
-        metrics_address: tuple[str, int] | None = None,
+        metrics_address: Endpoint | None = None,
         broker_command: Sequence[str] = BROKER_COMMAND,
     ) -> None:
         if "broker.id" in properties:
@@ -149,8 +149,7 @@ class LocalCluster:
         for name, value in inexpressible.items():
             command += ["--set", f"{name}={value}"]
         if self._metrics_address is not None:
-            host, port = self._metrics_address
-            command += ["--metrics", f"{_bracketed(host)}:{_counted(port, number)}"]
+            command += ["--metrics", str(_counted(self._metrics_address, number))]
         return BrokerMember(number, command)
 
 
@@ -194,29 +193,25 @@ def _says(line: str, name: str, value: str) -> bool:
     return read_properties(line + "end=1\n") == {name: value, "end": "1"}
 
 
-def _moved(listener: Listener, number: int) -> Listener:
-    port = _counted(listener.port, number)
-    return Listener(listener.name, listener.security_protocol, listener.host, port)
+def _moved(listener: ListenerEndpoint, number: int) -> ListenerEndpoint:
+    return listener._replace(endpoint=_counted(listener.endpoint, number))
 
 
-def _counted(port: int, number: int) -> int:
+def _counted(endpoint: Endpoint, number: int) -> Endpoint:
     """Port 0, which takes a free one, stays 0."""
-    return port + number - 1 if port else 0
-
-
-def _bracketed(host: str) -> str:
-    return f"[{host}]" if ":" in host else host
+    return endpoint._replace(port=endpoint.port + number - 1) if endpoint.port else endpoint
 
 
 def _check_ports(configs: Sequence[BrokerConfig]) -> None:
     taken: dict[int, str] = {}
     for config in configs:
         for listener in config.listeners:
-            owner = f"{listener.name} of broker {config.broker_id}"
-            if listener.port and listener.port in taken:
+            port = listener.endpoint.port
+            owner = f"{listener.listener_name} of broker {config.broker_id}"
+            if port and port in taken:
                 raise InvalidConfig(
-                    f"port {listener.port} would serve {taken[listener.port]} and {owner}; each broker takes"
+                    f"port {port} would serve {taken[port]} and {owner}; each broker takes"
                     " the ports of the one before it, plus one, so leave room for"
                     f" {len(configs)} between the listeners"
                 )
-            taken[listener.port] = owner
+            taken[port] = owner

@@ -19,6 +19,7 @@ from barnabas.cluster.coordination import CoordinationError, StoreLocked
 from barnabas.cluster.znode_json import MalformedZnode
 from barnabas.config.agreement import LOCAL_ZOOKEEPER
 from barnabas.config.broker_config import BrokerConfig
+from barnabas.core.endpoints import Endpoint
 from barnabas.core.errors import KafkaError
 from barnabas.node.broker import Broker, StartAbandoned
 from barnabas.node.log_output import configure_logging
@@ -39,7 +40,7 @@ class BrokerHalted(StartupFailed):
     """It came up, and could not go on."""
 
 
-def run(config: BrokerConfig, metrics_address: tuple[str, int] | None = None, log_level: str = "info") -> int:
+def run(config: BrokerConfig, metrics_address: Endpoint | None = None, log_level: str = "info") -> int:
     """Serve until a signal comes; returns the exit code."""
     configure_logging(log_level)
     raise_open_files_limit()
@@ -48,7 +49,7 @@ def run(config: BrokerConfig, metrics_address: tuple[str, int] | None = None, lo
     return 0
 
 
-async def serve(config: BrokerConfig, metrics_address: tuple[str, int] | None) -> None:
+async def serve(config: BrokerConfig, metrics_address: Endpoint | None) -> None:
     stopped = asyncio.Event()
     loop = asyncio.get_running_loop()
     for signum in (signal.SIGTERM, signal.SIGINT):

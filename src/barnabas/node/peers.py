@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import asyncio
 
-from barnabas.client.channel import Address, Channel, Response
+from barnabas.client.channel import Channel, Response
 from barnabas.cluster.broker_znodes import BrokerInfo
 from barnabas.cluster.metadata_cache import MetadataCache
+from barnabas.core.endpoints import Endpoint
 from barnabas.core.errors import BrokerNotAvailable
 from barnabas.core.ids import BrokerId
 from barnabas.protocol.schema import Message
@@ -70,10 +71,10 @@ class Peers:
                 opening.result().close()
 
 
-def address_of(broker: BrokerInfo, listener_name: str) -> Address:
+def address_of(broker: BrokerInfo, listener_name: str) -> Endpoint:
     for endpoint in broker.endpoints:
         if endpoint.listener_name == listener_name:
-            return Address(endpoint.host, endpoint.port)
+            return endpoint.endpoint
     raise BrokerNotAvailable(
         f"broker {broker.id} has no listener {listener_name}, only {_names(broker)}; brokers of one"
         " cluster share the name of their inter.broker.listener.name"
@@ -84,7 +85,7 @@ def _names(broker: BrokerInfo) -> str:
     return ", ".join(endpoint.listener_name for endpoint in broker.endpoints)
 
 
-def _is_useless(opened: asyncio.Task[Channel], address: Address) -> bool:
+def _is_useless(opened: asyncio.Task[Channel], address: Endpoint) -> bool:
     """Failed, lost, or leading to where the broker was in an earlier life."""
     if opened.cancelled() or opened.exception() is not None:
         return True

@@ -20,6 +20,7 @@ import socket
 from dataclasses import dataclass
 from pathlib import Path
 
+from barnabas.core.endpoints import Endpoint
 from barnabas.core.extras import install_command
 
 MAIN_CLASS = "org.apache.zookeeper.server.ZooKeeperServerMain"
@@ -63,8 +64,7 @@ class ZooKeeperServer:
 
     @property
     def connect(self) -> str:
-        host = f"[{self.host}]" if ":" in self.host else self.host
-        return f"{host}:{self.port}"
+        return str(Endpoint(self.host, self.port))
 
     @property
     def config_file(self) -> Path:

@@ -31,7 +31,7 @@ class RunningBroker:
     @property
     def bootstrap(self) -> str:
         """For `bootstrap.servers`."""
-        return ",".join(f"{each.host}:{each.port}" for each in self._broker.bound_listeners)
+        return ",".join(str(each.endpoint) for each in self._broker.bound_listeners)
 
     @property
     def broker_id(self) -> int:

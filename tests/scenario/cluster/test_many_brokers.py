@@ -20,7 +20,8 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
-from barnabas.client.channel import Address, Channel
+from barnabas.client.channel import Channel
+from barnabas.core.endpoints import Endpoint
 from barnabas.core.errors import UnknownTopicOrPartition
 from barnabas.protocol.messages.describe_configs import (
     DescribeConfigsRequest,
@@ -259,7 +260,7 @@ def test_a_setting_reaches_every_broker(three: Cluster, admin: AdminClient) -> N
 
 async def error_of_configs(broker: ClusterBroker, topic: str) -> int:
     """Asked of this very broker; an admin client may ask any."""
-    channel = await Channel.connect(Address(broker.host, broker.port))
+    channel = await Channel.connect(Endpoint(broker.host, broker.port))
     try:
         asked = DescribeConfigsResource(resource_type=int(ResourceType.TOPIC.value), resource_name=topic)
         request = DescribeConfigsRequest(resources=[asked])

@@ -12,10 +12,10 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass
 
 from barnabas.core.clock import ManualClock
+from barnabas.core.endpoints import Endpoint, ListenerEndpoint
 from barnabas.core.metrics import Metrics
 from barnabas.core.scheduler import ManualScheduler
 from barnabas.network.exchange import Exchange
-from barnabas.network.listener import Endpoint
 from barnabas.network.server import Server
 from barnabas.network.settings import NetworkSettings
 
@@ -130,9 +130,9 @@ async def serving(
     clock = ManualClock()
     scheduler = ManualScheduler(clock)
     server = Server(dispatch, clock=clock, scheduler=scheduler, metrics=Metrics(), settings=settings)
-    (listener,) = server.bind([Endpoint("PLAINTEXT", host, 0)])
+    (listener,) = server.bind([ListenerEndpoint("PLAINTEXT", Endpoint(host, 0))])
     server.start(asyncio.get_running_loop())
-    served = Served(server, clock, scheduler, listener.port)
+    served = Served(server, clock, scheduler, listener.bound.endpoint.port)
     try:
         yield served
     finally:

@@ -21,11 +21,15 @@ from tests.scenario.network.harness import (
 )
 
 from barnabas.core.clock import ManualClock
+from barnabas.core.endpoints import Endpoint, ListenerEndpoint
 from barnabas.core.metrics import Metrics, render_prometheus
 from barnabas.core.scheduler import ManualScheduler
-from barnabas.network.listener import Endpoint
 from barnabas.network.server import Server
 from barnabas.network.settings import NetworkSettings
+
+
+def loopback(name, port=0):
+    return ListenerEndpoint(name, Endpoint("127.0.0.1", port))
 
 
 def has_ipv6():
@@ -223,9 +227,9 @@ async def test_a_bound_port_is_idle_until_the_server_starts():
     clock = ManualClock()
     scheduler = ManualScheduler(clock)
     server = Server(echo, clock=clock, scheduler=scheduler, metrics=Metrics())
-    one, two = server.bind([Endpoint("ONE", "127.0.0.1", 0), Endpoint("TWO", "127.0.0.1", 0)])
-    assert one.port != two.port
-    served = Served(server, clock, scheduler, two.port)
+    one, two = server.bind([loopback("ONE"), loopback("TWO")])
+    assert one.bound.endpoint.port != two.bound.endpoint.port
+    served = Served(server, clock, scheduler, two.bound.endpoint.port)
     early = await served.connect()
     await early.send(b"early")
     await turns()
@@ -243,7 +247,7 @@ async def test_a_port_in_use_is_refused_with_its_address_and_opens_nothing():
         clock = ManualClock()
         server = Server(echo, clock=clock, scheduler=ManualScheduler(clock), metrics=Metrics())
         with pytest.raises(OSError, match=f"127.0.0.1:{port}") as caught:
-            server.bind([Endpoint("ONE", "127.0.0.1", 0), Endpoint("TWO", "127.0.0.1", port)])
+            server.bind([loopback("ONE"), loopback("TWO", port)])
         assert caught.value.errno == errno.EADDRINUSE
         assert server.listeners == []
         await server.stop()
@@ -323,9 +327,9 @@ async def test_the_figures_are_rendered():
     clock = ManualClock()
     metrics = Metrics()
     server = Server(echo, clock=clock, scheduler=ManualScheduler(clock), metrics=metrics)
-    (listener,) = server.bind([Endpoint("PLAINTEXT", "127.0.0.1", 0)])
+    (listener,) = server.bind([loopback("PLAINTEXT")])
     server.start(asyncio.get_running_loop())
-    served = Served(server, clock, ManualScheduler(clock), listener.port)
+    served = Served(server, clock, ManualScheduler(clock), listener.bound.endpoint.port)
     client = await served.connect()
     await client.send(b"12345")
     await client.receive()

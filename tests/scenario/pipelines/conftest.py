@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 import uvicorn
 
-from barnabas.client.channel import Address
 from barnabas.client.cluster_client import ClusterClient
 from barnabas.client.groups import Groups
 from barnabas.core.clock import SystemClock
+from barnabas.core.endpoints import Endpoint
 from barnabas.pipelines.service.rest import Rest
 from barnabas.pipelines.service.server import LoopTimers
 from barnabas.pipelines.service.service import PipelineService
@@ -70,7 +70,7 @@ class RunningService(threading.Thread):
 
     async def _serve(self) -> None:
         clock = SystemClock()
-        cluster = ClusterClient([Address.parse(self.bootstrap)], clock=clock, randomness=random.Random(1))
+        cluster = ClusterClient([Endpoint.parse(self.bootstrap)], clock=clock, randomness=random.Random(1))
         async with cluster:
             supervisor = Supervisor(self.drivers, LoopTimers(), clock)
             service = PipelineService(

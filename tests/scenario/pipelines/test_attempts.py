@@ -23,6 +23,7 @@ pytest.importorskip("pyspark", reason="PySpark is not installed")
 from pyspark import TaskContext
 from pyspark.sql.types import BinaryType, IntegerType, StringType, StructType
 
+from barnabas.core.endpoints import Endpoint
 from barnabas.core.errors import InvalidProducerEpoch, KafkaError, ProducerFenced, UnsupportedVersion
 from barnabas.core.ids import TopicPartition
 from barnabas.testing.broker import run_broker
@@ -34,7 +35,6 @@ from pyspark_barnabas.fetch import FetchOptions, OffsetRange, read_range
 from pyspark_barnabas.lanes import Stretch
 from pyspark_barnabas.options import OptionError, Options
 from pyspark_barnabas.sink import ExactlyOnceStreamWriter, TransactionPart
-from pyspark_barnabas.wire import Endpoint
 
 SCHEMA = StructType().add("value", BinaryType()).add("topic", StringType()).add("partition", IntegerType())
 PARTITIONS = 3

@@ -11,11 +11,11 @@ import pytest
 
 pytest.importorskip("pyspark", reason="PySpark is not installed")
 
+from barnabas.core.endpoints import Endpoint
 from barnabas.core.ids import TopicPartition
 from pyspark_barnabas import txn
 from pyspark_barnabas.claims import Claims
 from pyspark_barnabas.cluster import Cluster, ClusterConfig
-from pyspark_barnabas.wire import Endpoint
 from tests.support.topics import produce
 
 STEPS = ("begin", "open_partitions", "add_partitions", "is_current")

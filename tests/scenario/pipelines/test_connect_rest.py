@@ -14,9 +14,9 @@ from typing import Any
 import httpx
 import pytest
 
-from barnabas.client.channel import Address
 from barnabas.client.cluster_client import ClusterClient
 from barnabas.core.clock import SystemClock
+from barnabas.core.endpoints import Endpoint
 from barnabas.pipelines.service.store import TOPIC, Change, Claim, PipelineStore, Stored
 from tests.scenario.pipelines.conftest import RunningService, running_service
 from tests.support.topics import consume, produce
@@ -280,7 +280,7 @@ def test_what_another_release_has_stored_concerns_that_pipeline_alone(
 async def test_what_an_elder_was_answered_before_it_saw_the_claim_is_not_lost(pipelines_broker: str) -> None:
     clients = [
         ClusterClient(
-            [Address.parse(pipelines_broker)], clock=SystemClock(), randomness=random.Random(number)
+            [Endpoint.parse(pipelines_broker)], clock=SystemClock(), randomness=random.Random(number)
         )
         for number in range(2)
     ]

@@ -7,6 +7,7 @@ import pytest
 
 pytest.importorskip("pyspark", reason="PySpark is not installed")
 
+from barnabas.core.endpoints import Endpoint
 from barnabas.core.ids import TopicPartition
 from barnabas.records.compression import Codec
 from pyspark_barnabas import txn
@@ -15,7 +16,6 @@ from pyspark_barnabas.encode import Producer
 from pyspark_barnabas.lanes import Lane
 from pyspark_barnabas.producer import BatchSender
 from pyspark_barnabas.rows import FLUSH_BYTES, RowOptions, RowWriter
-from pyspark_barnabas.wire import Endpoint
 from tests.support.topics import consume, produce
 
 ROWS = 8

@@ -11,9 +11,9 @@ from click.testing import CliRunner, Result
 
 from barnabas.cli.main import cli
 from barnabas.client.admin import Admin
-from barnabas.client.channel import Address
 from barnabas.client.cluster_client import ClusterClient
 from barnabas.core.clock import SystemClock
+from barnabas.core.endpoints import Endpoint
 from barnabas.pipelines.spark import session
 from barnabas.pipelines.spark.session import SparkMissing
 from tests.support.ports import free_port
@@ -69,7 +69,7 @@ def test_a_source_with_a_broker_of_its_own_that_is_not_there(spec: Path, pipelin
 def test_a_topic_that_is_not_there(spec: Path, pipelines_broker: str) -> None:
     async def make() -> None:
         async with ClusterClient(
-            [Address.parse(pipelines_broker)], clock=SystemClock(), randomness=random.Random(1)
+            [Endpoint.parse(pipelines_broker)], clock=SystemClock(), randomness=random.Random(1)
         ) as cluster:
             await Admin(cluster).create_topic("orders", partitions=1, configs={})
 

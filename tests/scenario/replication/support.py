@@ -16,14 +16,15 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, TypeVar, cast
 
-from barnabas.client.channel import Address, Channel
-from barnabas.cluster.broker_znodes import BrokerInfo, Endpoint
+from barnabas.client.channel import Channel
+from barnabas.cluster.broker_znodes import BrokerInfo
 from barnabas.cluster.coordination import BadVersion
 from barnabas.cluster.isr_store import Joining
 from barnabas.cluster.metadata_cache import MetadataCache
 from barnabas.cluster.znodes import PartitionState
 from barnabas.config.log_config import LogConfig
 from barnabas.core.clock import SystemClock
+from barnabas.core.endpoints import Endpoint, ListenerEndpoint
 from barnabas.core.errors import NetworkException
 from barnabas.core.files import Files, RealFiles
 from barnabas.core.ids import BrokerId, TopicPartition, Uuid
@@ -32,7 +33,6 @@ from barnabas.core.scheduler import Background, InlineBackground
 from barnabas.handlers.dispatcher import Dispatcher
 from barnabas.handlers.services import Services
 from barnabas.handlers.table import CLUSTER_APIS
-from barnabas.network.listener import Endpoint as Bind
 from barnabas.network.server import Server
 from barnabas.node.replication_io import IsrStoreTasks
 from barnabas.node.runtime import LoopScheduler, TimerDriver
@@ -205,8 +205,8 @@ class Member:
         self._server = Server(
             self._dispatcher.dispatch, clock=self.clock, scheduler=self._scheduler, metrics=self.metrics
         )
-        (bound,) = self._server.bind([Bind("PLAINTEXT", "127.0.0.1", 0)])
-        self.address = Address("127.0.0.1", bound.port)
+        (listener,) = self._server.bind([ListenerEndpoint("PLAINTEXT", Endpoint("127.0.0.1", 0))])
+        self.address = listener.bound.endpoint
         self._server.start(loop)
         self.replicas.start()
         self.channel = await Channel.connect(self.address)
@@ -489,4 +489,4 @@ async def eventually(condition: Callable[[], bool]) -> None:
 
 
 def broker_info(member: Member, rack: str | None) -> BrokerInfo:
-    return BrokerInfo(member.id, (Endpoint("PLAINTEXT", *member.address),), rack)
+    return BrokerInfo(member.id, (ListenerEndpoint("PLAINTEXT", member.address),), rack)

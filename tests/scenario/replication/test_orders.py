@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from barnabas.client.channel import Address, Channel
+from barnabas.client.channel import Channel
 from barnabas.cluster.znodes import PartitionState
+from barnabas.core.endpoints import Endpoint
 from barnabas.core.errors import (
     FencedLeaderEpoch,
     InconsistentTopicId,
@@ -216,7 +217,7 @@ async def test_every_version_of_the_order_is_understood(tmp_path: Path, version:
         if version < 2:
             state.topic_name = TOPIC
             order.ungrouped_partition_states, order.topic_states = [state], []
-        channel = await Channel.connect(Address("127.0.0.1", cluster[1].address.port))
+        channel = await Channel.connect(Endpoint("127.0.0.1", cluster[1].address.port))
         answer = await channel.send(order, leader_and_isr.LeaderAndIsrResponse, version_max=version)
         channel.close()
         assert answer.error_code == 0

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from barnabas.cluster.broker_znodes import BrokerIdZnode, BrokerInfo, Endpoint
+from barnabas.cluster.broker_znodes import BrokerIdZnode, BrokerInfo
 from barnabas.cluster.coordination import (
     BadArguments,
     Check,
@@ -29,6 +29,7 @@ from barnabas.cluster.coordination import (
 from barnabas.cluster.registration import Registration, make_persistent_paths
 from barnabas.cluster.zookeeper import ZooKeeperSession, open_zookeeper, wire
 from barnabas.core.clock import SystemClock
+from barnabas.core.endpoints import Endpoint, ListenerEndpoint
 from barnabas.node.runtime import LoopScheduler
 from tests.support.ports import free_port
 from tests.support.proxy import Proxy, proxied
@@ -213,7 +214,7 @@ async def test_the_lost_answer_to_a_registration_does_not_wedge_it(zookeeper_ser
         await make_persistent_paths(both.near)
         scheduler = LoopScheduler(asyncio.get_running_loop())
         registration = Registration(both.far.session, SystemClock(), scheduler)
-        broker = BrokerInfo(7, (Endpoint("PLAINTEXT", "localhost", 9092, "PLAINTEXT"),), None)
+        broker = BrokerInfo(7, (ListenerEndpoint("PLAINTEXT", Endpoint("localhost", 9092)),), None)
         both.proxy.lose_replies()
         registering = asyncio.create_task(registration.register(broker))
         seen = Watched(both.near)

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 from tests.support.scripted_broker import HANG_UP, SILENCE, Answer, ScriptedBroker, scripted_broker
 
-from barnabas.client.channel import Address, Channel
+from barnabas.client.channel import Channel
+from barnabas.core.endpoints import Endpoint
 from barnabas.core.errors import NetworkException, RequestTimedOut, UnsupportedVersion
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.messages.api_versions import ApiVersion, ApiVersionsResponse
@@ -34,21 +35,6 @@ def ask(name: str) -> MetadataRequest:
 
 async def connect(broker: ScriptedBroker, **options: Any) -> Channel:
     return await Channel.connect(broker.address, **options)
-
-
-@pytest.mark.parametrize(
-    ("text", "address"),
-    [("a:1", Address("a", 1)), ("[::1]:9092", Address("::1", 9092)), (" a.b:65535 ", Address("a.b", 65535))],
-)
-def test_an_address_is_a_host_and_a_port(text: str, address: Address) -> None:
-    assert Address.parse(text) == address
-    assert str(address) == text.strip()
-
-
-@pytest.mark.parametrize("text", ["a", "a:", "a:0", "a:65536", "a:b", ":1", ""])
-def test_what_is_no_address_is_refused(text: str) -> None:
-    with pytest.raises(ValueError, match=r"form HOST:PORT|no host"):
-        Address.parse(text)
 
 
 async def test_an_answer_goes_with_the_last_who_has_it() -> None:
@@ -123,7 +109,7 @@ async def test_nobody_listening_is_said_in_words() -> None:
 
 async def test_an_unknown_host_is_said_in_words() -> None:
     with pytest.raises(NetworkException, match="unknown host"):
-        await Channel.connect(Address("no-such-host.invalid", 9092))
+        await Channel.connect(Endpoint("no-such-host.invalid", 9092))
 
 
 async def test_a_broker_that_hangs_up_fails_everything_in_flight() -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from barnabas.cluster.broker_znodes import BrokerInfo, Endpoint
+from barnabas.cluster.broker_znodes import BrokerInfo
 from barnabas.cluster.coordination import BadVersion, ConnectionLoss, Coordination, NoNode, Stat
 from barnabas.cluster.embedded import open_embedded
 from barnabas.cluster.isr_store import (
@@ -24,6 +24,7 @@ from barnabas.cluster.notification_znodes import IsrChangeZnode, LogDirEventZnod
 from barnabas.cluster.registration import Registration, make_persistent_paths
 from barnabas.cluster.znodes import PartitionState, PartitionStateZnode
 from barnabas.core.clock import ManualClock
+from barnabas.core.endpoints import Endpoint, ListenerEndpoint
 from barnabas.core.ids import TopicPartition
 from barnabas.core.scheduler import InlineBackground, ManualScheduler
 
@@ -86,7 +87,8 @@ async def test_who_joins_must_be_registered_as_it_was(znodes: Coordination) -> N
     joined = STATE._replace(isr=(1, 2))
     with pytest.raises(IneligibleReplica):
         await rig.store.write(ZERO, joined, Joining(2, 1))
-    first = await registration.register(BrokerInfo(2, (Endpoint("PLAINTEXT", "localhost", 9092),)))
+    endpoint = ListenerEndpoint("PLAINTEXT", Endpoint("localhost", 9092))
+    first = await registration.register(BrokerInfo(2, (endpoint,)))
     await registration.unregister(2)
     second = await registration.register(first)
     with pytest.raises(IneligibleReplica):

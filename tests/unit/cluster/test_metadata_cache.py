@@ -2,8 +2,9 @@ from __future__ import annotations
 
 import pytest
 
-from barnabas.cluster.broker_znodes import BrokerInfo, Endpoint
+from barnabas.cluster.broker_znodes import BrokerInfo
 from barnabas.cluster.metadata_cache import MetadataCache, PartitionMetadata
+from barnabas.core.endpoints import Endpoint, ListenerEndpoint
 from barnabas.core.ids import ZERO_UUID, Uuid
 
 FIRST, SECOND = Uuid(b"a" * 16), Uuid(b"b" * 16)
@@ -68,10 +69,11 @@ def test_internal_topics_are_known(cache: MetadataCache) -> None:
 
 
 def test_brokers_are_reached_through_the_listener_one_came_by(cache: MetadataCache) -> None:
-    inside, outside = Endpoint("INSIDE", "10.0.0.1", 9092), Endpoint("OUTSIDE", "example", 9093, "SSL")
+    inside = ListenerEndpoint("INSIDE", Endpoint("10.0.0.1", 9092))
+    outside = ListenerEndpoint("OUTSIDE", Endpoint("example", 9093), "SSL")
     cache.put_brokers([BrokerInfo(2, (inside,)), BrokerInfo(1, (inside, outside), rack="a")])
     assert [broker.id for broker in cache.brokers()] == [1, 2]
-    assert cache.endpoint(1, "OUTSIDE") == outside
+    assert cache.endpoint(1, "OUTSIDE") == outside.endpoint
     assert cache.endpoint(2, "OUTSIDE") is None
     assert cache.racks() == {1: "a", 2: None}
     cache.put_brokers([BrokerInfo(2, (inside,))])

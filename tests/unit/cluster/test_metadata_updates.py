@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from barnabas.cluster.broker_znodes import Endpoint
 from barnabas.cluster.metadata_cache import MetadataCache
 from barnabas.cluster.metadata_updates import LEADER_DURING_DELETE, apply_update
+from barnabas.core.endpoints import Endpoint, ListenerEndpoint
 from barnabas.core.ids import Uuid
 from barnabas.protocol.messages.update_metadata import (
     UpdateMetadataBroker,
@@ -87,7 +87,7 @@ def test_old_controllers_name_no_ids_and_no_listeners() -> None:
     topic = metadata.topic("topic")
     assert topic is not None
     assert (topic.topic_id, topic.partitions[0].leader) == (ID, 2)
-    assert metadata.endpoint(1, "PLAINTEXT") == Endpoint("PLAINTEXT", "one", 1)
+    assert metadata.endpoint(1, "PLAINTEXT") == Endpoint("one", 1)
 
 
 def test_the_live_brokers_are_those_of_the_request() -> None:
@@ -108,7 +108,10 @@ def test_the_live_brokers_are_those_of_the_request() -> None:
         return request
 
     apply_update(metadata, brokers(1, 2))
-    assert metadata.endpoint(2, "INSIDE") == Endpoint("INSIDE", "host", 2, "SASL_SSL")
+    registered = metadata.broker(2)
+    assert registered is not None
+    assert ListenerEndpoint("INSIDE", Endpoint("host", 2), "SASL_SSL") in registered.endpoints
+    assert metadata.endpoint(2, "INSIDE") == Endpoint("host", 2)
     assert metadata.racks() == {1: "rack 1", 2: "rack 2"}
     apply_update(metadata, brokers(2))
     assert not metadata.is_live(1)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from barnabas.cluster.broker_znodes import BrokerIdZnode, BrokerInfo, Endpoint
+from barnabas.cluster.broker_znodes import BrokerIdZnode, BrokerInfo
 from barnabas.cluster.coordination import ConnectionLoss, Operation, Result
 from barnabas.cluster.embedded import EmbeddedSession, EmbeddedStore
 from barnabas.cluster.registration import (
@@ -17,11 +17,12 @@ from barnabas.cluster.registration import (
 )
 from barnabas.cluster.znodes import PERSISTENT_PATHS
 from barnabas.core.clock import ManualClock
+from barnabas.core.endpoints import Endpoint, ListenerEndpoint
 from barnabas.core.errors import DuplicateBrokerRegistration
 from barnabas.core.ids import Uuid
 from barnabas.core.scheduler import ManualScheduler
 
-BROKER = BrokerInfo(1, (Endpoint("PLAINTEXT", "localhost", 9092),))
+BROKER = BrokerInfo(1, (ListenerEndpoint("PLAINTEXT", Endpoint("localhost", 9092)),))
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from barnabas.cluster.acl_znodes import AclChangeZnode, AclEntry, AclZnode
-from barnabas.cluster.broker_znodes import BrokerIdZnode, BrokerInfo, BrokerSequenceZnode, Endpoint
+from barnabas.cluster.broker_znodes import BrokerIdZnode, BrokerInfo, BrokerSequenceZnode
 from barnabas.cluster.consumer_offsets import ConsumerOffsetZnode
 from barnabas.cluster.notification_znodes import (
     ConfigChangeZnode,
@@ -33,6 +33,7 @@ from barnabas.cluster.znodes import (
     desanitize,
     sanitize,
 )
+from barnabas.core.endpoints import Endpoint, ListenerEndpoint
 from barnabas.core.ids import TopicPartition, Uuid
 
 TOPIC_ID = Uuid(bytes(range(16)))
@@ -42,8 +43,8 @@ def test_a_broker_registers_all_its_endpoints() -> None:
     broker = BrokerInfo(
         id=3,
         endpoints=(
-            Endpoint("CLIENT", "host1", 9092, "SASL_SSL"),
-            Endpoint("REPLICATION", "::1", 9093, "PLAINTEXT"),
+            ListenerEndpoint("CLIENT", Endpoint("host1", 9092), "SASL_SSL"),
+            ListenerEndpoint("REPLICATION", Endpoint("::1", 9093), "PLAINTEXT"),
         ),
         rack="dc1",
         features={"feature": (1, 3)},
@@ -66,7 +67,8 @@ def test_a_broker_registers_all_its_endpoints() -> None:
 
 
 def test_a_broker_without_a_plaintext_endpoint_shows_none_to_old_clients() -> None:
-    fields = json.loads(BrokerIdZnode.encode(BrokerInfo(1, (Endpoint("SSL", "h", 9093, "SSL"),))))
+    endpoint = ListenerEndpoint("SSL", Endpoint("h", 9093), "SSL")
+    fields = json.loads(BrokerIdZnode.encode(BrokerInfo(1, (endpoint,))))
     assert (fields["host"], fields["port"]) == (None, -1)
     assert "rack" not in fields
 
@@ -76,21 +78,24 @@ def test_a_broker_without_a_plaintext_endpoint_shows_none_to_old_clients() -> No
     [
         (
             '{"version":1,"host":"localhost","port":9092,"jmx_port":9999,"timestamp":"2233345666"}',
-            (Endpoint("PLAINTEXT", "localhost", 9092),),
+            (ListenerEndpoint("PLAINTEXT", Endpoint("localhost", 9092)),),
         ),
         (
             (
                 '{"version":2,"host":"h","port":9092,"jmx_port":9999,"timestamp":"1",'
                 '"endpoints":["PLAINTEXT://host1:9092","SSL://host1:9093"]}'
             ),
-            (Endpoint("PLAINTEXT", "host1", 9092), Endpoint("SSL", "host1", 9093, "SSL")),
+            (
+                ListenerEndpoint("PLAINTEXT", Endpoint("host1", 9092)),
+                ListenerEndpoint("SSL", Endpoint("host1", 9093), "SSL"),
+            ),
         ),
         (
             (
                 '{"version":4,"host":"h","port":9092,"jmx_port":-1,"timestamp":"1","rack":"dc1",'
                 '"listener_security_protocol_map":{"CLIENT":"SSL"},"endpoints":["CLIENT://host1:9092"]}'
             ),
-            (Endpoint("CLIENT", "host1", 9092, "SSL"),),
+            (ListenerEndpoint("CLIENT", Endpoint("host1", 9092), "SSL"),),
         ),
     ],
 )

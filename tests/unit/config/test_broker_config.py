@@ -208,8 +208,8 @@ def test_a_listener_name_of_ones_own_has_the_protocol_of_the_map() -> None:
         }
     )
     assert config.listeners[1].security_protocol == "SASL_SSL"
-    assert config.inter_broker_listener.name == "INSIDE"
-    assert config.advertised_listeners["OUTSIDE"].host == "broker.example"
+    assert config.inter_broker_listener.listener_name == "INSIDE"
+    assert config.advertised_listeners["OUTSIDE"].endpoint.host == "broker.example"
     assert "INSIDE" not in config.advertised_listeners
 
 

@@ -13,7 +13,7 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any, TypeVar
 
-from barnabas.cluster.broker_znodes import BrokerInfo, Endpoint
+from barnabas.cluster.broker_znodes import BrokerInfo
 from barnabas.cluster.config_store import ZnodeConfigStore
 from barnabas.cluster.coordination import Coordination
 from barnabas.cluster.embedded import EmbeddedSession, EmbeddedStore
@@ -28,6 +28,7 @@ from barnabas.controller.controller import KafkaController
 from barnabas.controller.settings import ControllerSettings
 from barnabas.controller.term import Term
 from barnabas.core.clock import ManualClock
+from barnabas.core.endpoints import Endpoint, ListenerEndpoint
 from barnabas.core.errors import (
     KafkaStorageError,
     NetworkException,
@@ -261,7 +262,7 @@ class Cluster:
         return member
 
     async def register(self, member: Member) -> None:
-        endpoint = Endpoint("PLAINTEXT", "192.0.2.1", 9_000 + member.id)
+        endpoint = ListenerEndpoint("PLAINTEXT", Endpoint("192.0.2.1", 9_000 + member.id))
         registration = Registration(member.session, self.clock, self.scheduler)
         present = await registration.register(BrokerInfo(member.id, (endpoint,)))
         self.brokers[member.id].epoch = present.epoch

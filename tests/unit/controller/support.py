@@ -8,7 +8,7 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 from types import SimpleNamespace
 
-from barnabas.cluster.broker_znodes import BrokerInfo, Endpoint
+from barnabas.cluster.broker_znodes import BrokerInfo
 from barnabas.cluster.config_store import ZnodeConfigStore
 from barnabas.cluster.embedded import EmbeddedStore
 from barnabas.cluster.files import OsDirectory
@@ -21,6 +21,7 @@ from barnabas.controller.election import become_controller
 from barnabas.controller.local_partitions import LocalPartitions
 from barnabas.controller.topic_admin import TopicAdmin
 from barnabas.core.clock import ManualClock
+from barnabas.core.endpoints import Endpoint, ListenerEndpoint
 from barnabas.core.errors import KafkaError, UnknownTopicOrPartition
 from barnabas.core.ids import BrokerId, TopicPartition, Uuid
 from barnabas.core.scheduler import InlineBackground
@@ -161,7 +162,7 @@ class Admin:
         self.configs = ConfigRepository(ZnodeConfigStore(self.znodes), BROKER_ID, BROKER_KEYS, self.static)
         await self.configs.load()
         self.metadata = MetadataCache("the-cluster")
-        endpoint = Endpoint("PLAINTEXT", "192.0.2.9", 9092)
+        endpoint = ListenerEndpoint("PLAINTEXT", Endpoint("192.0.2.9", 9092))
         self.metadata.put_brokers([BrokerInfo(BROKER_ID, (endpoint,), "rack-a")])
         self.metadata.put_controller(BROKER_ID)
         self.replicas = FakeReplicas(self.disk)

@@ -6,11 +6,12 @@ from collections.abc import Mapping
 
 import pytest
 
-from barnabas.cluster.broker_znodes import BrokerIdZnode, BrokerInfo, Endpoint
+from barnabas.cluster.broker_znodes import BrokerIdZnode, BrokerInfo
 from barnabas.cluster.notification_znodes import LogDirEventZnode
 from barnabas.cluster.znodes import PartitionState, PartitionStateZnode, TopicZnode
 from barnabas.controller.replica_states import PartitionReplica, ReplicaStatus
 from barnabas.controller.store import Written
+from barnabas.core.endpoints import Endpoint, ListenerEndpoint
 from barnabas.core.errors import (
     BrokerNotAvailable,
     KafkaError,
@@ -95,7 +96,7 @@ async def test_a_bounced_broker_is_told_everything_again(cluster: Cluster) -> No
 
 async def test_a_broker_that_moves_to_another_endpoint_is_told_to_all(cluster: Cluster) -> None:
     member = cluster.members[3]
-    elsewhere = BrokerInfo(3, (Endpoint("PLAINTEXT", "192.0.2.77", 9_777),))
+    elsewhere = BrokerInfo(3, (ListenerEndpoint("PLAINTEXT", Endpoint("192.0.2.77", 9_777)),))
     await member.session.set(BrokerIdZnode.path(3), BrokerIdZnode.encode(elsewhere))
     await cluster.settle()
     (known,) = [

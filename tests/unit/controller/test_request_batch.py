@@ -6,11 +6,12 @@ from collections.abc import Callable, Collection
 
 import pytest
 
-from barnabas.cluster.broker_znodes import BrokerInfo, Endpoint
+from barnabas.cluster.broker_znodes import BrokerInfo
 from barnabas.cluster.znodes import PartitionState, ReplicaAssignment
 from barnabas.controller.context import ControllerContext
 from barnabas.controller.delivery import Delivery
 from barnabas.controller.request_batch import ALL, CHANGES, RequestBatch
+from barnabas.core.endpoints import Endpoint, ListenerEndpoint
 from barnabas.core.ids import BrokerId, TopicPartition, Uuid
 from barnabas.protocol.messages.leader_and_isr import LeaderAndIsrRequest, LeaderAndIsrResponse
 from barnabas.protocol.messages.stop_replica import StopReplicaRequest, StopReplicaResponse
@@ -69,8 +70,8 @@ def context() -> ControllerContext:
     context = ControllerContext()
     for broker_id in (1, 2, 3):
         endpoints = (
-            Endpoint("EXTERNAL", "198.51.100.1", 1_000 + broker_id, "SASL_SSL"),
-            Endpoint("INTERNAL", "192.0.2.1", 9_000 + broker_id),
+            ListenerEndpoint("EXTERNAL", Endpoint("198.51.100.1", 1_000 + broker_id), "SASL_SSL"),
+            ListenerEndpoint("INTERNAL", Endpoint("192.0.2.1", 9_000 + broker_id)),
         )
         context.brokers[broker_id] = BrokerInfo(broker_id, endpoints, rack="r", epoch=70 + broker_id)
     context.put_topic_id("t", TOPIC_ID)

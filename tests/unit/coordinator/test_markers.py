@@ -9,7 +9,7 @@ from typing import Any, cast
 
 import pytest
 
-from barnabas.cluster.broker_znodes import BrokerInfo, Endpoint
+from barnabas.cluster.broker_znodes import BrokerInfo
 from barnabas.cluster.coordination import ConnectionLoss, Coordination, Operation
 from barnabas.cluster.embedded import open_embedded
 from barnabas.cluster.metadata_cache import MetadataCache, PartitionMetadata
@@ -21,6 +21,7 @@ from barnabas.coordinator.transaction.cluster_markers import ClusterMarkers
 from barnabas.coordinator.transaction.local_markers import CoordinatorMarkers
 from barnabas.coordinator.transaction.markers import MarkerErrors, TransactionMarker
 from barnabas.core.clock import ManualClock
+from barnabas.core.endpoints import Endpoint, ListenerEndpoint
 from barnabas.core.errors import (
     BrokerNotAvailable,
     CoordinatorLoadInProgress,
@@ -200,7 +201,8 @@ def cluster(*leaders: int) -> MetadataCache:
     """A topic whose partitions are led by these."""
     metadata = MetadataCache("cluster")
     metadata.put_brokers(
-        BrokerInfo(each, (Endpoint("PLAINTEXT", "localhost", 9092 + each),)) for each in (ME, OTHER)
+        BrokerInfo(each, (ListenerEndpoint("PLAINTEXT", Endpoint("localhost", 9092 + each)),))
+        for each in (ME, OTHER)
     )
     metadata.put_topic(
         "topic",

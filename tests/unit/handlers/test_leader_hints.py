@@ -8,8 +8,10 @@ from typing import Any
 
 import pytest
 
+from barnabas.core.endpoints import Endpoint
 from barnabas.core.errors import NotLeaderOrFollower
 from barnabas.core.ids import TopicPartition
+from barnabas.handlers.endpoints import Node
 from barnabas.handlers.produce import handle_produce
 from barnabas.protocol.messages.produce import (
     PartitionProduceData,
@@ -31,7 +33,7 @@ class Cluster:
     def __init__(self, replicas: Replicas, version: int) -> None:
         self.answers: list[ProduceResponse] = []
         leader = SimpleNamespace(leader=int(OTHER), leader_epoch=5)
-        endpoint = SimpleNamespace(host="other.example", port=9092, rack=None)
+        node = Node(OTHER, Endpoint("other.example", 9092), None)
         self.context: Any = SimpleNamespace(
             api_version=version,
             client_id="test",
@@ -41,7 +43,7 @@ class Cluster:
             broker=SimpleNamespace(
                 replicas=replicas,
                 metadata=SimpleNamespace(partition=lambda *_: leader),
-                endpoint_of=lambda *_: endpoint,
+                endpoint_of=lambda *_: node,
             ),
         )
 

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
-
 import pytest
 
 from barnabas.controller.topic_rules import TopicSpec
+from barnabas.core.endpoints import Endpoint, ListenerEndpoint
 from barnabas.core.errors import (
     InvalidRequest,
     InvalidTopicException,
@@ -81,7 +80,8 @@ async def test_the_address_is_where_the_client_arrived_unless_one_is_advertised(
 
     assert await address(FakePeer(local_host="10.0.0.7", local_port=29092)) == ("10.0.0.7", 29092)
     assert await address(FakePeer(local_host="::ffff:10.0.0.7", local_port=1)) == ("10.0.0.7", 1)
-    topics.settings.advertised_listeners["PLAINTEXT"] = SimpleNamespace(host="public.example", port=443)
+    public = ListenerEndpoint("PLAINTEXT", Endpoint("public.example", 443))
+    topics.settings.advertised_listeners["PLAINTEXT"] = public
     assert await address(FakePeer(local_host="10.0.0.7")) == ("public.example", 443)
     assert await address(FakePeer(local_host="10.0.0.7", listener_name="OTHER")) == ("10.0.0.7", 19092)
 

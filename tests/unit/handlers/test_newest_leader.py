@@ -7,8 +7,10 @@ from typing import Any, cast
 
 import pytest
 
+from barnabas.core.endpoints import Endpoint
 from barnabas.core.errors import NotLeaderOrFollower
 from barnabas.handlers.context import RequestContext
+from barnabas.handlers.endpoints import Node
 from barnabas.handlers.leader_hints import add_leader_hints
 from barnabas.protocol.messages.produce import PartitionProduceResponse, ProduceResponse, TopicProduceResponse
 
@@ -24,8 +26,8 @@ def context_with(told: tuple[int, int] | None, ordered: tuple[int, int] | None) 
             and SimpleNamespace(leadership=SimpleNamespace(leader_id=ordered[0], leader_epoch=ordered[1]))
         )
     )
-    endpoint = SimpleNamespace(host="host", port=9, rack=None)
-    broker = SimpleNamespace(metadata=metadata, replicas=replicas, endpoint_of=lambda *_: endpoint)
+    node = Node(1, Endpoint("host", 9), None)
+    broker = SimpleNamespace(metadata=metadata, replicas=replicas, endpoint_of=lambda *_: node)
     return cast("Any", SimpleNamespace(broker=broker, exchange=SimpleNamespace(connection=None)))
 
 

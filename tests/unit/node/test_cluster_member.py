@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator
 import pytest
 from tests.unit.cluster.simulated_disk import SimulatedDirectory, SimulatedDisk
 
-from barnabas.cluster.broker_znodes import BrokerIdZnode, BrokerInfo, Endpoint
+from barnabas.cluster.broker_znodes import BrokerIdZnode, BrokerInfo
 from barnabas.cluster.config_store import ZnodeConfigStore
 from barnabas.cluster.embedded import EmbeddedSession, EmbeddedStore
 from barnabas.cluster.metadata_cache import MetadataCache
@@ -18,13 +18,14 @@ from barnabas.config.broker_config import BrokerConfig
 from barnabas.config.repository import ConfigRepository
 from barnabas.config.rows import BROKER_KEYS
 from barnabas.core.clock import ManualClock
+from barnabas.core.endpoints import Endpoint, ListenerEndpoint
 from barnabas.core.ids import BrokerId
 from barnabas.core.metrics import Metrics
 from barnabas.core.scheduler import InlineBackground, ManualScheduler
 from barnabas.node.cluster_member import ClusterMember
 
 ME = BrokerId(1)
-BROKER = BrokerInfo(1, (Endpoint("PLAINTEXT", "localhost", 9092),))
+BROKER = BrokerInfo(1, (ListenerEndpoint("PLAINTEXT", Endpoint("localhost", 9092)),))
 
 
 @pytest.fixture

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from barnabas.core.endpoints import Endpoint
 from barnabas.core.ids import TopicPartition
 from pyspark_barnabas import options as parse
 from pyspark_barnabas.cluster import EARLIEST, LATEST
 from pyspark_barnabas.options import OptionError, Options
-from pyspark_barnabas.wire import Endpoint
 
 
 def test_names_are_known_whatever_their_case() -> None:

@@ -12,10 +12,10 @@ from contextlib import asynccontextmanager
 
 import uvicorn
 
-from barnabas.client.channel import Address
 from barnabas.client.cluster_client import ClusterClient
 from barnabas.client.groups import Groups
 from barnabas.core.clock import SystemClock
+from barnabas.core.endpoints import Endpoint
 from barnabas.core.scheduler import Cancellable
 from barnabas.core.sweeping import sweeping
 from barnabas.pipelines.service.drivers import DriverProcesses
@@ -40,7 +40,7 @@ class LoopTimers:
 
 @asynccontextmanager
 async def open_service(
-    bootstrap: Sequence[Address], state_location: str, *, master: str | None, worker_id: str
+    bootstrap: Sequence[Endpoint], state_location: str, *, master: str | None, worker_id: str
 ) -> AsyncIterator[tuple[PipelineService, str]]:
     """The service with its drivers, and the id of its cluster."""
     clock = SystemClock()
@@ -103,7 +103,7 @@ class _Server(uvicorn.Server):
 
 
 async def serve(
-    bootstrap: Sequence[Address],
+    bootstrap: Sequence[Endpoint],
     state_location: str,
     *,
     host: str,

@@ -17,9 +17,9 @@ from collections.abc import Coroutine, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from barnabas.client.channel import Address
 from barnabas.client.cluster_client import ClusterClient, ClusterUnreachable
 from barnabas.core.clock import SystemClock
+from barnabas.core.endpoints import Endpoint
 from barnabas.core.errors import KafkaError, UnknownTopicOrPartition
 from barnabas.pipelines.spark.run import Unavailable
 from barnabas.pipelines.spec.model import Engine, Part, PipelineSpec
@@ -123,7 +123,7 @@ def _need(path: tuple[str | int, ...], part: Part, bootstrap: str) -> _Need:
 
 async def _check(needs: list[_Need]) -> None:
     first = needs[0]
-    addresses = [Address.parse(each.strip()) for each in first.bootstrap.split(",")]
+    addresses = [Endpoint.parse(each.strip()) for each in first.bootstrap.split(",")]
     try:
         async with asyncio.timeout(PATIENCE_S):
             if not first.is_plain:
@@ -142,7 +142,7 @@ async def _check(needs: list[_Need]) -> None:
         raise BrokerMissing(f"{first.bootstrap} cannot be asked for its topics: {error.message}") from None
 
 
-async def _knock(addresses: list[Address]) -> None:
+async def _knock(addresses: list[Endpoint]) -> None:
     reasons = []
     for address in addresses:
         try:

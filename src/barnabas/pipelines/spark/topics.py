@@ -6,9 +6,9 @@ import random
 from collections.abc import Iterable, Mapping
 
 from barnabas.client.admin import Admin
-from barnabas.client.channel import Address
 from barnabas.client.cluster_client import ClusterClient, ClusterUnreachable
 from barnabas.core.clock import SystemClock
+from barnabas.core.endpoints import Endpoint
 from barnabas.core.errors import KafkaError, TopicAlreadyExists
 from barnabas.pipelines.spark.reach import run_apart
 from barnabas.pipelines.spark.run import Unavailable
@@ -29,7 +29,7 @@ def ensure_topics(
 
 
 async def _ensure(bootstrap: str, names: list[str], configs: Mapping[str, str]) -> None:
-    addresses = [Address.parse(part) for part in bootstrap.split(",")]
+    addresses = [Endpoint.parse(part) for part in bootstrap.split(",")]
     cluster = ClusterClient(addresses, clock=SystemClock(), randomness=random.SystemRandom())
     async with cluster:
         answer = await cluster.refresh(names)
