@@ -21,10 +21,7 @@ from barnabas.controller.replica_states import (
     PartitionReplica,
     ReplicaStatus,
 )
-from barnabas.core.ids import NO_LEADER, TopicPartition, Uuid
-
-NO_EPOCH: Final = -1
-"""No leader epoch is known of the partition."""
+from barnabas.core.ids import NO_EPOCH, NO_LEADER, TopicPartition, Uuid
 
 EPOCH_DURING_DELETE: Final = -2
 """Tells a replica that its topic goes away, whatever the epoch was."""

@@ -33,15 +33,21 @@ from barnabas.controller.election import Controllership
 from barnabas.controller.local_partitions import LocalPartitions
 from barnabas.controller.topic_rules import METADATA_TOPIC
 from barnabas.core.errors import InvalidTopicException, TopicAlreadyExists
-from barnabas.core.ids import NO_LEADER, BrokerId, Randomness, TopicPartition, Uuid, check_topic_name
+from barnabas.core.ids import (
+    NO_EPOCH,
+    NO_LEADER,
+    BrokerId,
+    Randomness,
+    TopicPartition,
+    Uuid,
+    check_topic_name,
+)
 from barnabas.storage.log.log import Log
 
 logger = logging.getLogger(__name__)
 
 OPERATIONS_PER_TRANSACTION = 2_000
 """Elections do not depend on each other; ZooKeeper bounds the size of a transaction."""
-
-NO_EPOCH = -1
 
 
 class Election(NamedTuple):

@@ -9,14 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from barnabas.core.errors import KafkaError, MessageTooLarge, NotLeaderOrFollower, error_for
-from barnabas.core.ids import TopicPartition
+from barnabas.core.ids import ACKS_ALL, TopicPartition
 from barnabas.core.regions import FileRegion
 from barnabas.replication.leader.delayed_produce import PendingAck
 from barnabas.replication.partition import Partition
 from barnabas.replication.replica_manager import ReplicaManager
 from barnabas.storage.producers.producer_state import AppendOrigin
-
-ALL_REPLICAS = -1
 
 
 class _Outcome:
@@ -53,7 +51,7 @@ class CoordinatorLog:
         partition = self._led(topic_partition, leader_epoch)
         if len(batch) > partition.log.config.max_message_bytes:
             raise MessageTooLarge(f"{len(batch)} bytes of records are too many for {topic_partition}")
-        info = partition.append(memoryview(batch), ALL_REPLICAS, AppendOrigin.COORDINATOR)
+        info = partition.append(memoryview(batch), ACKS_ALL, AppendOrigin.COORDINATOR)
         partition.maybe_advance_high_watermark()
         return info.last_offset + 1
 
@@ -71,14 +69,14 @@ class CoordinatorLog:
         except KafkaError as error:
             done(error)
             return
-        if partition.is_acknowledged(end_offset, ALL_REPLICAS):
+        if partition.is_acknowledged(end_offset, ACKS_ALL):
             done(None)
             return
         outcome = _Outcome()
         ack = PendingAck(partition, end_offset, outcome)
         self._replicas.await_acks(
             timeout_ms,
-            ALL_REPLICAS,
+            ACKS_ALL,
             [ack],
             lambda: done(error_for(outcome.error_code) if outcome.error_code else None),
         )

@@ -13,6 +13,11 @@ from barnabas.core.errors import InvalidTopicException
 BrokerId = NewType("BrokerId", int)
 
 NO_LEADER = BrokerId(-1)
+NO_EPOCH = -1
+"""Of a leader or a broker."""
+NO_OFFSET = -1
+ACKS_ALL = -1
+"""An append is acknowledged when all in-sync replicas have it."""
 
 TOPIC_NAME_LENGTH_MAX = 249
 """Leaves room for `-<partition>` and a suffix of deletion in a 255-byte file name."""

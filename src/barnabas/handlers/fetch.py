@@ -16,6 +16,7 @@ from collections.abc import Callable, Generator, Sequence
 from functools import partial
 
 from barnabas.core.errors import KafkaError, UnknownTopicId, UnknownTopicOrPartition
+from barnabas.core.ids import NO_EPOCH
 from barnabas.handlers.context import RequestContext
 from barnabas.handlers.leader_hints import add_fetch_leader_hints
 from barnabas.handlers.old_consumers import ZSTD_SINCE_VERSION, fit_for_old_consumer
@@ -26,13 +27,13 @@ from barnabas.protocol.messages.fetch import (
     AbortedTransaction,
     EpochEndOffset,
     FetchableTopicResponse,
+    FetchPartition,
     FetchRequest,
     FetchResponse,
     FetchTopic,
     PartitionData,
 )
-from barnabas.protocol.messages.fetch import FetchPartition as AskedPartition
-from barnabas.replication.fetching import NO_EPOCH, FetchParams, FetchPartition, PartitionRead
+from barnabas.replication.fetching import FetchParams, PartitionFetch, PartitionRead
 from barnabas.replication.leader.fetch_session import FetchContext, SessionKey
 
 READ_COMMITTED = 1
@@ -44,7 +45,7 @@ _NOT_FOUND = frozenset({UnknownTopicOrPartition.code, UnknownTopicId.code})
 
 def handle_fetch(request: FetchRequest, context: RequestContext) -> FetchResponse | None:
     topics = request.topics
-    asks: list[FetchPartition] = []
+    asks: list[PartitionFetch] = []
     for topic in topics:
         if len(topic.partitions) > MANY or len(topics) > MANY:
             context.answer_in_slices(_fetch_many(request, context))
@@ -69,7 +70,7 @@ def _fetch_many(
     request: FetchRequest, context: RequestContext
 ) -> Generator[None, None, FetchResponse | None]:
     """The same, a few partitions at a time. A follower's session is read as a whole: see `follow`."""
-    asks: list[FetchPartition] = []
+    asks: list[PartitionFetch] = []
     for topic in request.topics:
         for start in range(0, len(topic.partitions), MANY):
             some = topic.partitions[start : start + MANY]
@@ -93,7 +94,7 @@ def _fetch_many(
 
 
 def _fetch_context(
-    request: FetchRequest, context: RequestContext, asks: list[FetchPartition]
+    request: FetchRequest, context: RequestContext, asks: list[PartitionFetch]
 ) -> FetchContext:
     if len(asks) > 1:
         by_key = {ask.session_key: ask for ask in asks}
@@ -131,10 +132,10 @@ def _params(request: FetchRequest, context: RequestContext) -> FetchParams:
 
 def _responding(
     fetch: FetchContext, params: FetchParams, context: RequestContext
-) -> Callable[[Sequence[FetchPartition], list[PartitionRead]], None]:
+) -> Callable[[Sequence[PartitionFetch], list[PartitionRead]], None]:
     """What answers the request, now or later."""
 
-    def respond(asks: Sequence[FetchPartition], reads: list[PartitionRead]) -> None:
+    def respond(asks: Sequence[PartitionFetch], reads: list[PartitionRead]) -> None:
         work = _response(fetch, asks, reads, context, is_from_follower=params.is_from_follower)
         if len(reads) > MANY:
             context.answer_in_slices(work)
@@ -150,11 +151,11 @@ def _responding(
 
 
 def _asks(
-    topic: FetchTopic, partitions: Sequence[AskedPartition], context: RequestContext
-) -> list[FetchPartition]:
+    topic: FetchTopic, partitions: Sequence[FetchPartition], context: RequestContext
+) -> list[PartitionFetch]:
     name = topic_name(context, topic.topic_id) if context.api_version >= 13 else topic.topic
     return [
-        FetchPartition(
+        PartitionFetch(
             name,
             topic.topic_id,
             ask.partition,
@@ -178,7 +179,7 @@ def _forgotten(request: FetchRequest, *, uses_topic_ids: bool) -> list[SessionKe
 
 def _response(
     fetch: FetchContext,
-    asks: Sequence[FetchPartition],
+    asks: Sequence[PartitionFetch],
     reads: list[PartitionRead],
     context: RequestContext,
     *,
@@ -210,8 +211,8 @@ def _response(
 
 
 def _not_found_last(
-    sent: list[tuple[FetchPartition, PartitionRead]], *, uses_topic_ids: bool
-) -> list[tuple[FetchPartition, PartitionRead]]:
+    sent: list[tuple[PartitionFetch, PartitionRead]], *, uses_topic_ids: bool
+) -> list[tuple[PartitionFetch, PartitionRead]]:
     if not uses_topic_ids:
         for _, read in sent:
             if read.error_code == UnknownTopicId.code:  # the empty name

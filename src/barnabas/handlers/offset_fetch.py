@@ -12,6 +12,7 @@ from functools import partial
 
 from barnabas.coordinator.routing import Gathering
 from barnabas.core.errors import UnknownTopicId
+from barnabas.core.ids import NO_OFFSET
 from barnabas.handlers.context import RequestContext
 from barnabas.handlers.offset_fetch_pieces import fetch_group, fetch_in_pieces, is_large
 from barnabas.handlers.registry import Api
@@ -32,7 +33,6 @@ from barnabas.protocol.messages.offset_fetch import (
 VERSION_WITH_GROUP_ERROR = 2
 VERSION_WITH_GROUPS = 8
 VERSION_WITH_TOPIC_IDS = 10
-NO_OFFSET = -1
 
 Shaped = Callable[[list[OffsetFetchResponseGroup]], Generator[None, None, OffsetFetchResponse]]
 

@@ -19,7 +19,7 @@ from barnabas.handlers.context import RequestContext
 from barnabas.protocol.messages.fetch import PartitionData
 from barnabas.records.legacy import convert_down
 from barnabas.records.whole import whole_batches
-from barnabas.replication.fetching import FetchPartition
+from barnabas.replication.fetching import PartitionFetch
 
 logger = logging.getLogger(__name__)
 
@@ -31,7 +31,7 @@ CONVERTED_BYTES_MAX = 1024 * 1024
 """Of one partition in one answer, unless its first batch alone is larger."""
 
 
-def fit_for_old_consumer(data: PartitionData, ask: FetchPartition, context: RequestContext) -> None:
+def fit_for_old_consumer(data: PartitionData, ask: PartitionFetch, context: RequestContext) -> None:
     """Turn the answer into one that the consumer understands, or into the error that says why not."""
     region = data.records
     if not isinstance(region, FileRegion):

@@ -15,6 +15,7 @@ from barnabas.core.errors import (
     OffsetMetadataTooLarge,
     UnknownTopicOrPartition,
 )
+from barnabas.core.ids import NO_OFFSET
 from barnabas.handlers.context import RequestContext
 from barnabas.handlers.failures import as_kafka_error
 from barnabas.protocol.messages.offset_commit import (
@@ -30,8 +31,6 @@ from barnabas.protocol.messages.offset_fetch import (
     OffsetFetchResponsePartition,
     OffsetFetchResponseTopic,
 )
-
-NO_OFFSET = -1
 
 
 async def commit_stored_offsets(

@@ -77,7 +77,7 @@ from barnabas.node.replication_settings import replication_settings
 from barnabas.node.runtime import LoopScheduler, LoopTasks, ThreadBackground, TimerDriver
 from barnabas.purgatory.timer import Timer
 from barnabas.replication.leader.fetch_session import FetchSessions
-from barnabas.replication.leader.lease import Lease
+from barnabas.replication.leader.lease import LeadershipLease
 from barnabas.replication.replica_manager import ReplicaManager
 from barnabas.storage.directory.directory_properties import (
     MetaProperties,
@@ -447,7 +447,7 @@ class Broker:
                 isr_store=isr_store,
                 connect=member.connect_to,
                 metadata=metadata,
-                lease=Lease(self._clock, member.lease_expires_ms, member.registered_epoch),
+                lease=LeadershipLease(self._clock, member.lease_expires_ms, member.registered_epoch),
                 broker_epoch=lambda: member.broker_epoch,
                 scheduler=self._scheduler,
                 settings=replication_settings(self.config),

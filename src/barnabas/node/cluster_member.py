@@ -31,7 +31,7 @@ from barnabas.coordinator.transaction.markers import MarkerWriter
 from barnabas.coordinator.transaction.membership import ClusterTransactionMembership
 from barnabas.core.clock import Clock
 from barnabas.core.errors import BrokerNotAvailable, KafkaError, error_for
-from barnabas.core.ids import NO_LEADER, BrokerId, Randomness
+from barnabas.core.ids import NO_EPOCH, NO_LEADER, BrokerId, Randomness
 from barnabas.core.metrics import Metrics
 from barnabas.core.scheduler import Scheduler
 from barnabas.node.peers import Peers
@@ -46,7 +46,6 @@ RETRY_MS = 1_000.0
 INTRODUCTION_POLL_MS = 5.0
 HANDOVER_MS = 1_000.0
 HANDOVER_POLL_MS = 50.0
-NO_EPOCH = -1
 
 
 class ClusterMember:

@@ -25,7 +25,7 @@ from barnabas.core.errors import (
     UnknownServerError,
     UnknownTopicOrPartition,
 )
-from barnabas.core.ids import ZERO_UUID, BrokerId, TopicPartition, Uuid
+from barnabas.core.ids import NO_EPOCH, ZERO_UUID, BrokerId, TopicPartition, Uuid
 from barnabas.protocol.messages.leader_and_isr import (
     LeaderAndIsrPartitionError,
     LeaderAndIsrPartitionState,
@@ -51,7 +51,6 @@ FULL_LIST = 2
 """The `type` of a LeaderAndIsr request that names every partition of this broker."""
 
 DELETING_EPOCH = -2
-NO_EPOCH = -1
 
 PARTITIONS_PER_SLICE = 16
 

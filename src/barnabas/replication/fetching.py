@@ -5,18 +5,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from barnabas.core.errors import NONE
-from barnabas.core.ids import ZERO_UUID, TopicPartition, Uuid
+from barnabas.core.ids import NO_EPOCH, NO_OFFSET, ZERO_UUID, TopicPartition, Uuid
 from barnabas.core.regions import FileRegion
 
 if TYPE_CHECKING:
     from barnabas.storage.segment.transaction_index import AbortedTransaction
 
-NO_EPOCH = -1
-NO_OFFSET = -1
 NO_REPLICA = -1
 
 
-class FetchPartition:
+class PartitionFetch:
     """What a reader wants of one partition; a fetch session keeps these between requests. `topic`
     is None while the reader's topic id is not known here.
 

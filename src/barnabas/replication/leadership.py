@@ -15,9 +15,9 @@ from typing import NamedTuple
 
 from barnabas.cluster.isr_store import Joining
 from barnabas.core.errors import FencedLeaderEpoch, NotLeaderOrFollower, UnknownLeaderEpoch
-from barnabas.core.ids import NO_LEADER, BrokerId, TopicPartition
-from barnabas.replication.fetching import NO_EPOCH, FetchParams
-from barnabas.replication.leader.lease import Lease
+from barnabas.core.ids import NO_EPOCH, NO_LEADER, BrokerId, TopicPartition
+from barnabas.replication.fetching import FetchParams
+from barnabas.replication.leader.lease import LeadershipLease
 from barnabas.replication.leader.remote_replica import NO_BROKER_EPOCH
 
 
@@ -64,7 +64,9 @@ class Leadership:
         "topic_partition",
     )
 
-    def __init__(self, topic_partition: TopicPartition, broker_id: BrokerId, lease: Lease | None) -> None:
+    def __init__(
+        self, topic_partition: TopicPartition, broker_id: BrokerId, lease: LeadershipLease | None
+    ) -> None:
         """Without a `lease` leadership cannot be taken away behind the broker's back: on a single node."""
         self.topic_partition = topic_partition
         self.broker_id = broker_id

@@ -35,9 +35,8 @@ from barnabas.core.errors import (
     OffsetOutOfRange,
     PolicyViolation,
 )
-from barnabas.core.ids import BrokerId, TopicPartition, Uuid
+from barnabas.core.ids import ACKS_ALL, NO_EPOCH, NO_OFFSET, BrokerId, TopicPartition, Uuid
 from barnabas.records.batch import iterate_whole_batches
-from barnabas.replication.fetching import NO_EPOCH, NO_OFFSET
 from barnabas.replication.leader.followers import (
     Followers,
     followers_of,
@@ -45,7 +44,7 @@ from barnabas.replication.leader.followers import (
     low_watermark,
     replicated_end_offset,
 )
-from barnabas.replication.leader.lease import Lease
+from barnabas.replication.leader.lease import LeadershipLease
 from barnabas.replication.leader.remote_replica import NO_BROKER_EPOCH, RemoteReplica
 from barnabas.replication.leadership import LeaderAndIsr, Leadership, PendingIsr
 from barnabas.replication.settings import ReplicationSettings
@@ -67,7 +66,7 @@ class PartitionHost:
     broker_id: BrokerId
     clock: Clock
     settings: ReplicationSettings
-    lease: Lease | None
+    lease: LeadershipLease | None
     is_live: Callable[[int], bool]
     keeps_isr: bool
     """Whether there is a store that changes of the ISR can be written to."""
@@ -312,7 +311,7 @@ class Partition:
     ) -> AppendInfo:
         leadership = self.leadership
         leadership.check_current()
-        if required_acks == -1 and not self.has_enough_replicas:
+        if required_acks == ACKS_ALL and not self.has_enough_replicas:
             raise NotEnoughReplicas(
                 f"{self.topic_partition} has {len(leadership.isr)} in-sync replicas, "
                 f"min.insync.replicas asks for {self.log.config.min_insync_replicas}"
@@ -337,7 +336,7 @@ class Partition:
     def is_acknowledged(self, end_offset: int, required_acks: int) -> bool:
         """Whether everything below `end_offset` is as safe as the producer asked for."""
         log = self.log
-        if required_acks == -1:
+        if required_acks == ACKS_ALL:
             return log.high_watermark >= end_offset
         return log.durable_end_offset >= end_offset
 

@@ -30,7 +30,7 @@ from barnabas.protocol.messages.leader_and_isr import LeaderAndIsrRequest, Leade
 from barnabas.protocol.messages.stop_replica import StopReplicaRequest, StopReplicaResponse
 from barnabas.purgatory.timer import Timer
 from barnabas.replication.controller_orders import ControllerOrders
-from barnabas.replication.fetching import NO_REPLICA, FetchParams, FetchPartition, PartitionRead
+from barnabas.replication.fetching import NO_REPLICA, FetchParams, PartitionFetch, PartitionRead
 from barnabas.replication.follower.fetcher_manager import FetcherManager
 from barnabas.replication.follower.replica_fetcher import Connect, ReplicaFetcher
 from barnabas.replication.leader.delayed_delete_records import DelayedDeleteRecords, PendingDeletion
@@ -39,7 +39,7 @@ from barnabas.replication.leader.delayed_produce import DelayedProduce, PendingA
 from barnabas.replication.leader.delayed_requests import Defer, DelayedRequests
 from barnabas.replication.leader.fetch_session import FetchSession
 from barnabas.replication.leader.isr import IsrKeeper, IsrStore
-from barnabas.replication.leader.lease import Lease
+from barnabas.replication.leader.lease import LeadershipLease
 from barnabas.replication.leader.remote_replica import NO_BROKER_EPOCH
 from barnabas.replication.leader.replica_reader import ReplicaReader
 from barnabas.replication.leadership import LeaderAndIsr
@@ -74,7 +74,7 @@ class ReplicaManager:
         isr_store: IsrStore | None = None,
         connect: Connect | None = None,
         metadata: MetadataCache | None = None,
-        lease: Lease | None = None,
+        lease: LeadershipLease | None = None,
         broker_epoch: Callable[[], int] = lambda: NO_BROKER_EPOCH,
         scheduler: Scheduler | None = None,
         settings: ReplicationSettings | None = None,
@@ -183,7 +183,7 @@ class ReplicaManager:
     def fetch(
         self,
         params: FetchParams,
-        asks: Sequence[FetchPartition],
+        asks: Sequence[PartitionFetch],
         respond: Callable[[list[PartitionRead]], None],
     ) -> None:
         """Read, and answer at once when nothing should wait, nothing is asked, there is enough,
@@ -193,7 +193,7 @@ class ReplicaManager:
     def answer_or_wait(
         self,
         params: FetchParams,
-        asks: Sequence[FetchPartition],
+        asks: Sequence[PartitionFetch],
         reads: list[PartitionRead],
         respond: Callable[[list[PartitionRead]], None],
     ) -> None:
@@ -208,7 +208,7 @@ class ReplicaManager:
         self,
         params: FetchParams,
         session: FetchSession,
-        respond: Callable[[list[FetchPartition], list[PartitionRead]], None],
+        respond: Callable[[list[PartitionFetch], list[PartitionRead]], None],
     ) -> None:
         """The same for a session of a follower, of which only what may have news is looked at."""
         reader = self.reader

@@ -19,7 +19,7 @@ SECOND_MS = 1_000
 SECONDS = 11
 """How much of the past counts."""
 
-ALL_REPLICAS = "*"
+EVERY_REPLICA = "*"
 
 
 class ReplicationThrottle:
@@ -77,4 +77,4 @@ class ReplicationThrottle:
 
 def is_listed(throttled: tuple[str, ...], partition: int, broker_id: BrokerId) -> bool:
     """`*`, or pairs `partition:broker`."""
-    return bool(throttled) and (ALL_REPLICAS in throttled or f"{partition}:{broker_id}" in throttled)
+    return bool(throttled) and (EVERY_REPLICA in throttled or f"{partition}:{broker_id}" in throttled)

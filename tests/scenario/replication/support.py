@@ -41,7 +41,7 @@ from barnabas.protocol.schema import Message
 from barnabas.purgatory.timer import Timer
 from barnabas.records.builder import build_batch
 from barnabas.replication.leader.fetch_session import FetchSessions
-from barnabas.replication.leader.lease import Lease
+from barnabas.replication.leader.lease import LeadershipLease
 from barnabas.replication.partition import Partition
 from barnabas.replication.replica_manager import ReplicaManager
 from barnabas.replication.settings import ReplicationSettings
@@ -173,7 +173,7 @@ class Member:
             lease=(
                 None
                 if self._lease_expires_ms is None
-                else Lease(self.clock, self._lease_expires_ms, lambda: self.registered_epoch)
+                else LeadershipLease(self.clock, self._lease_expires_ms, lambda: self.registered_epoch)
             ),
             broker_epoch=lambda: self.epoch,
             scheduler=self._scheduler,

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from barnabas.cluster.zookeeper.lease import Lease
+from barnabas.cluster.zookeeper.lease import SessionLease
 from barnabas.core.clock import ManualClock
 from barnabas.core.scheduler import Cancellable, ManualScheduler
 
@@ -37,7 +37,7 @@ class Server:
         self.loop = Loop(self.clock)
         self.questions: list[Callable[[], None]] = []
         self.drops = 0
-        self.lease = Lease(self.loop, self.clock, self.questions.append, self._drop)  # type: ignore[arg-type]
+        self.lease = SessionLease(self.loop, self.clock, self.questions.append, self._drop)  # type: ignore[arg-type]
 
     def _drop(self) -> None:
         self.drops += 1

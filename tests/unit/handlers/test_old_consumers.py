@@ -14,7 +14,7 @@ from barnabas.core.regions import FileRegion
 from barnabas.handlers.old_consumers import CONVERTED_BYTES_MAX, fit_for_old_consumer
 from barnabas.protocol.messages.fetch import PartitionData
 from barnabas.records.builder import build_batch
-from barnabas.replication.fetching import FetchPartition
+from barnabas.replication.fetching import PartitionFetch
 
 
 class Recorded:
@@ -43,7 +43,7 @@ def converted(file: Recorded, length: int) -> PartitionData:
     replicas = SimpleNamespace(partition=lambda *_: partition)
     context: Any = SimpleNamespace(broker=SimpleNamespace(replicas=replicas), api_version=3)
     data = PartitionData(partition_index=0, records=FileRegion(file, 0, length))
-    fit_for_old_consumer(data, FetchPartition("topic", ZERO_UUID, 0, 0, length), context)
+    fit_for_old_consumer(data, PartitionFetch("topic", ZERO_UUID, 0, 0, length), context)
     return data
 
 

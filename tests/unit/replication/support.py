@@ -16,12 +16,12 @@ from barnabas.core.metrics import Metrics
 from barnabas.core.scheduler import Background, InlineBackground, ManualScheduler
 from barnabas.purgatory.timer import Timer
 from barnabas.records.batch import iterate_batches
-from barnabas.replication.fetching import FetchParams, FetchPartition, PartitionRead
+from barnabas.replication.fetching import FetchParams, PartitionFetch, PartitionRead
 from barnabas.replication.follower.replica_fetcher import Connect
 from barnabas.replication.leader.delayed_produce import PendingAck
 from barnabas.replication.leader.delayed_requests import Defer
 from barnabas.replication.leader.isr import IsrStore
-from barnabas.replication.leader.lease import Lease
+from barnabas.replication.leader.lease import LeadershipLease
 from barnabas.replication.leader.remote_replica import NO_BROKER_EPOCH
 from barnabas.replication.partition import Partition
 from barnabas.replication.replica_manager import ReplicaManager
@@ -57,7 +57,7 @@ class Replicas(ReplicaManager):
         settings: ReplicationSettings | None = None,
         store: IsrStore | None = None,
         connect: Connect | None = None,
-        lease: Callable[[ManualClock], Lease] | None = None,
+        lease: Callable[[ManualClock], LeadershipLease] | None = None,
         defer: Defer = lambda work: work(),
         **config: object,
     ) -> None:
@@ -150,7 +150,7 @@ class Replicas(ReplicaManager):
         self.await_acks(timeout_ms, acks, [pending], respond)
         return answer
 
-    def ask(self, *asks: FetchPartition, **params: int | bool) -> None:
+    def ask(self, *asks: PartitionFetch, **params: int | bool) -> None:
         """Fetch; `answered` grows now or later."""
         self.fetch(fetch_params(**params), asks, self.answered.append)
 
@@ -177,8 +177,8 @@ def at(
     max_bytes: int = 1 << 20,
     epoch: int = -1,
     last_fetched_epoch: int = -1,
-) -> FetchPartition:
-    return FetchPartition(
+) -> PartitionFetch:
+    return PartitionFetch(
         key.topic, TOPIC_ID, key.partition, offset, max_bytes, epoch, last_fetched_epoch, log_start_offset=0
     )
 

@@ -25,7 +25,7 @@ _SILENCE_MAX = 0.6
 """Of the session timeout; a little less than two heartbeats."""
 
 
-class Lease:
+class SessionLease:
     """`ask` sends a question and calls back on its answer; `drop` gives the connection up."""
 
     def __init__(

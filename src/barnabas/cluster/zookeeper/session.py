@@ -47,7 +47,7 @@ from barnabas.cluster.watches import Watches
 from barnabas.cluster.zookeeper import wire
 from barnabas.cluster.zookeeper.acls import access_to
 from barnabas.cluster.zookeeper.in_flight import InFlight
-from barnabas.cluster.zookeeper.lease import Lease
+from barnabas.cluster.zookeeper.lease import SessionLease
 from barnabas.config.connect_string import ConnectString
 from barnabas.core.clock import Clock
 
@@ -106,7 +106,7 @@ class ZooKeeperSession(Coordination):
         self._session_id = 0
         self._session_timeout_ms = session_timeout_ms
         self._in_flight = InFlight(self._loop, self._link.send, self._post)
-        self._lease = Lease(self._loop, clock, self._ask_for_life, self._link.drop)
+        self._lease = SessionLease(self._loop, clock, self._ask_for_life, self._link.drop)
         self._listeners: list[StateListener] = []
         self._connected = asyncio.Event()
         self._watches = Watches()

@@ -55,7 +55,7 @@ from barnabas.core.errors import (
     UnstableOffsetCommit,
     UnsupportedVersion,
 )
-from barnabas.core.ids import ZERO_UUID, Uuid
+from barnabas.core.ids import NO_OFFSET, ZERO_UUID, Uuid
 from barnabas.core.sweeping import sweeping
 from barnabas.protocol.messages.offset_commit import (
     OffsetCommitRequest,
@@ -85,7 +85,6 @@ from barnabas.protocol.messages.txn_offset_commit import (
 VERSION_WITH_GROUP_ERRORS = 9
 TXN_VERSION_WITH_GROUP_ERRORS = 6
 DEFAULT_RETENTION = -1
-NO_OFFSET = -1
 OFFSETS_PER_TURN = 5_000
 """Offsets that one turn of expiry looks at (a group is not divided), or that one turn of a topic's deletion
 removes; then others have their turn."""

@@ -20,7 +20,7 @@ from barnabas.core.errors import (
     UnknownServerError,
     UnknownTopicOrPartition,
 )
-from barnabas.core.ids import TopicPartition
+from barnabas.core.ids import ACKS_ALL, TopicPartition
 from barnabas.records.builder import build_end_transaction_marker
 from barnabas.records.record import EndTransactionMarker
 from barnabas.replication.partition import Partition
@@ -32,7 +32,6 @@ logger = logging.getLogger(__name__)
 FindDeleted = Callable[[Collection[TopicPartition], Callable[[frozenset[TopicPartition]], None]], None]
 """Calls back with those of the partitions that do not exist any more."""
 
-ALL_REPLICAS = -1
 MARKER_TIMEOUT_MS = 5_000.0
 """How long a marker may take to be replicated before it is sent again."""
 
@@ -113,7 +112,7 @@ class LocalMarkers:
             producer_epoch=marker.producer_epoch,
             timestamp=self._clock.now_ms(),
         )
-        info = partition.append(memoryview(batch), ALL_REPLICAS, AppendOrigin.COORDINATOR)
+        info = partition.append(memoryview(batch), ACKS_ALL, AppendOrigin.COORDINATOR)
         return info.last_offset + 1
 
 

@@ -11,9 +11,8 @@ empty request.
 
 from __future__ import annotations
 
-from barnabas.core.ids import ZERO_UUID, TopicPartition, Uuid
+from barnabas.core.ids import NO_OFFSET, ZERO_UUID, TopicPartition, Uuid
 from barnabas.protocol.messages import fetch
-from barnabas.replication.fetching import NO_OFFSET
 from barnabas.replication.leader.fetch_session import INITIAL_EPOCH, NO_SESSION, next_epoch
 from barnabas.replication.partition import Partition
 

@@ -43,9 +43,8 @@ from barnabas.core.errors import (
     error_for,
     name_of,
 )
-from barnabas.core.ids import BrokerId, TopicPartition
+from barnabas.core.ids import NO_EPOCH, BrokerId, TopicPartition
 from barnabas.protocol.messages import fetch, list_offsets
-from barnabas.replication.fetching import NO_EPOCH
 from barnabas.replication.follower.fetch_state import FollowedPartition, FollowerSession
 from barnabas.replication.partition import Partition
 from barnabas.replication.settings import ReplicationSettings

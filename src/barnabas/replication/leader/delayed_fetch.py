@@ -17,7 +17,7 @@ from collections.abc import Callable, Hashable, Sequence
 
 from barnabas.core.errors import KafkaError
 from barnabas.purgatory.purgatory import DelayedOperation
-from barnabas.replication.fetching import FetchParams, FetchPartition, PartitionRead
+from barnabas.replication.fetching import FetchParams, PartitionFetch, PartitionRead
 from barnabas.replication.leader.fetch_session import FetchSession
 from barnabas.replication.leader.partition_reading import readable_end
 from barnabas.replication.leader.replica_reader import ReplicaReader
@@ -32,11 +32,11 @@ class DelayedFetch(DelayedOperation):
         self,
         reader: ReplicaReader,
         params: FetchParams,
-        asks: Sequence[FetchPartition],
+        asks: Sequence[PartitionFetch],
         respond: Callable[[list[PartitionRead]], None],
     ) -> None:
         super().__init__(params.max_wait_ms)
-        self._by_key: dict[Hashable, FetchPartition] | None = None
+        self._by_key: dict[Hashable, PartitionFetch] | None = None
         self._reader = reader
         self._params = params
         self._asks = asks
@@ -68,7 +68,7 @@ class DelayedFollowerFetch(DelayedOperation):
         reader: ReplicaReader,
         params: FetchParams,
         session: FetchSession,
-        respond: Callable[[list[FetchPartition], list[PartitionRead]], None],
+        respond: Callable[[list[PartitionFetch], list[PartitionRead]], None],
     ) -> None:
         super().__init__(params.max_wait_ms)
         self._reader = reader
@@ -86,7 +86,7 @@ class DelayedFollowerFetch(DelayedOperation):
         self._respond(asks, self._reader.read(self._params, asks, is_first_try=False))
 
 
-def is_over(reader: ReplicaReader, params: FetchParams, asks: Sequence[FetchPartition]) -> bool:
+def is_over(reader: ReplicaReader, params: FetchParams, asks: Sequence[PartitionFetch]) -> bool:
     """Whether a fetch of these partitions need not wait any longer."""
     readable_bytes = 0
     for ask in asks:

@@ -23,6 +23,7 @@ from barnabas.core.errors import (
     NotLeaderOrFollower,
     RequestTimedOut,
 )
+from barnabas.core.ids import ACKS_ALL
 from barnabas.purgatory.purgatory import DelayedOperation
 from barnabas.replication.partition import Partition
 
@@ -71,7 +72,7 @@ class DelayedProduce(DelayedOperation):
         if not led.is_leader or ack.leader_epoch < led.led_since_epoch or not led.has_lease:
             ack.answer.error_code = NotLeaderOrFollower.code
             ack.is_done = True
-        elif self._required_acks == -1 and not partition.has_enough_replicas:
+        elif self._required_acks == ACKS_ALL and not partition.has_enough_replicas:
             ack.answer.error_code = NotEnoughReplicasAfterAppend.code
             ack.is_done = True
         elif partition.is_acknowledged(ack.end_offset, self._required_acks):

@@ -17,9 +17,9 @@ from collections.abc import Iterable, Sequence
 
 from barnabas.core.clock import Clock
 from barnabas.core.errors import FetchSessionIdNotFound, FetchSessionTopicIdError, InvalidFetchSessionEpoch
-from barnabas.core.ids import Randomness, Uuid
+from barnabas.core.ids import NO_OFFSET, Randomness, Uuid
 from barnabas.core.metrics import Metrics
-from barnabas.replication.fetching import NO_OFFSET, NO_REPLICA, FetchPartition, PartitionRead
+from barnabas.replication.fetching import NO_REPLICA, PartitionFetch, PartitionRead
 from barnabas.replication.leader.fetch_news import NewsBoard
 
 NO_SESSION = 0
@@ -51,7 +51,7 @@ class FetchSession:
     def __init__(
         self,
         session_id: int,
-        partitions: Iterable[FetchPartition],
+        partitions: Iterable[PartitionFetch],
         now_ms: float,
         *,
         uses_topic_ids: bool,
@@ -60,7 +60,7 @@ class FetchSession:
         """With a `board` it is a follower's, and hears of partitions with news."""
         self.id = session_id
         self.epoch = next_epoch(INITIAL_EPOCH)
-        self.partitions: dict[SessionKey, FetchPartition] = {ask.session_key: ask for ask in partitions}
+        self.partitions: dict[SessionKey, PartitionFetch] = {ask.session_key: ask for ask in partitions}
         self.last_used_ms = now_ms
         self.uses_topic_ids = uses_topic_ids
         self.board = board
@@ -75,12 +75,12 @@ class FetchSession:
             for key, ask in self.partitions.items():
                 board.subscribe(self, ask.topic_partition, key)
 
-    def due(self) -> list[FetchPartition]:
+    def due(self) -> list[PartitionFetch]:
         """Of a follower's: what may have news."""
         partitions = self.partitions
         return [partitions[key] for key in self.changed]
 
-    def newly_due(self) -> list[FetchPartition]:
+    def newly_due(self) -> list[PartitionFetch]:
         """Of a follower's: what was marked since the last look."""
         fresh, self.fresh = self.fresh, {}
         partitions = self.partitions
@@ -94,7 +94,7 @@ class FetchSession:
             for key, ask in self.partitions.items():
                 self.board.unsubscribe(self, ask.topic_partition, key)
 
-    def update(self, changed: Iterable[FetchPartition], forgotten: Iterable[SessionKey]) -> None:
+    def update(self, changed: Iterable[PartitionFetch], forgotten: Iterable[SessionKey]) -> None:
         for ask in changed:
             key = ask.session_key
             known = self.partitions.get(key)
@@ -116,11 +116,11 @@ class FetchSession:
                 self.board.unsubscribe(self, gone.topic_partition, key)
 
     def news(
-        self, asks: Sequence[FetchPartition], reads: Sequence[PartitionRead]
-    ) -> list[tuple[FetchPartition, PartitionRead]]:
+        self, asks: Sequence[PartitionFetch], reads: Sequence[PartitionRead]
+    ) -> list[tuple[PartitionFetch, PartitionRead]]:
         """The partitions worth mentioning. Those with data go to the end of the line, so that a
         busy partition cannot keep the others waiting."""
-        worth: list[tuple[FetchPartition, PartitionRead]] = []
+        worth: list[tuple[PartitionFetch, PartitionRead]] = []
         for ask, read in zip(asks, reads, strict=True):
             if _has_news(ask, read):
                 worth.append((ask, read))
@@ -141,7 +141,7 @@ class FetchContext:
     __slots__ = ("asks", "is_incremental", "session")
 
     def __init__(
-        self, asks: Sequence[FetchPartition], session: FetchSession | None, *, is_incremental: bool = False
+        self, asks: Sequence[PartitionFetch], session: FetchSession | None, *, is_incremental: bool = False
     ) -> None:
         self.asks = asks
         self.session = session
@@ -158,8 +158,8 @@ class FetchContext:
         return NO_SESSION if self.session is None else self.session.id
 
     def to_send(
-        self, asks: Sequence[FetchPartition], reads: Sequence[PartitionRead]
-    ) -> list[tuple[FetchPartition, PartitionRead]]:
+        self, asks: Sequence[PartitionFetch], reads: Sequence[PartitionRead]
+    ) -> list[tuple[PartitionFetch, PartitionRead]]:
         if self.session is None:
             return list(zip(asks, reads, strict=True))
         news = self.session.news(asks, reads)
@@ -195,7 +195,7 @@ class FetchSessions:
         self,
         session_id: int,
         epoch: int,
-        asks: Sequence[FetchPartition],
+        asks: Sequence[PartitionFetch],
         forgotten: Sequence[SessionKey],
         *,
         uses_topic_ids: bool,
@@ -243,7 +243,7 @@ class FetchSessions:
                 self._close(session.id)
 
     def _open(
-        self, asks: Sequence[FetchPartition], board: NewsBoard | None, *, uses_topic_ids: bool
+        self, asks: Sequence[PartitionFetch], board: NewsBoard | None, *, uses_topic_ids: bool
     ) -> FetchSession | None:
         is_from_follower = board is not None
         if len(self._sessions) >= self._slots_max and not self._make_room(is_from_follower, len(asks)):
@@ -280,7 +280,7 @@ def next_epoch(epoch: int) -> int:
     return 1 if epoch == EPOCH_MAX else epoch + 1
 
 
-def _has_news(ask: FetchPartition, read: PartitionRead) -> bool:
+def _has_news(ask: PartitionFetch, read: PartitionRead) -> bool:
     news = (
         read.records is not None
         or read.diverging_epoch is not None

@@ -18,7 +18,7 @@ from collections.abc import Callable
 from barnabas.core.clock import Clock
 
 
-class Lease:
+class LeadershipLease:
     __slots__ = ("_expires_ms", "_now_ms", "_registered_epoch")
 
     def __init__(

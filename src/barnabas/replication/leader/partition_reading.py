@@ -8,9 +8,9 @@ committed to the last stable offset.
 from __future__ import annotations
 
 from barnabas.core.errors import InconsistentTopicId, OffsetOutOfRange
-from barnabas.core.ids import ZERO_UUID
+from barnabas.core.ids import NO_EPOCH, ZERO_UUID
 from barnabas.core.regions import FileRegion
-from barnabas.replication.fetching import NO_EPOCH, NO_REPLICA, FetchParams, FetchPartition, PartitionRead
+from barnabas.replication.fetching import NO_REPLICA, FetchParams, PartitionFetch, PartitionRead
 from barnabas.replication.partition import Partition
 from barnabas.storage.log.log import Log
 
@@ -22,7 +22,7 @@ def readable_end(log: Log, params: FetchParams) -> int:
     return log.last_stable_offset if params.read_committed else log.high_watermark
 
 
-def check_fetch(partition: Partition, ask: FetchPartition, params: FetchParams) -> PartitionRead | None:
+def check_fetch(partition: Partition, ask: PartitionFetch, params: FetchParams) -> PartitionRead | None:
     """Refuse a reader that believes in another leader, epoch or topic. One whose history is not ours is
     told where they part (KIP-595), and that is its answer."""
     leadership = partition.leadership
@@ -42,7 +42,7 @@ def check_fetch(partition: Partition, ask: FetchPartition, params: FetchParams) 
 
 
 def read_records(
-    partition: Partition, ask: FetchPartition, params: FetchParams, max_bytes: int, *, min_one_batch: bool
+    partition: Partition, ask: PartitionFetch, params: FetchParams, max_bytes: int, *, min_one_batch: bool
 ) -> PartitionRead:
     """One region of one segment, or nothing when the reader has caught up."""
     log = partition.log
@@ -62,7 +62,7 @@ def read_records(
     return result
 
 
-def redirect(partition: Partition, ask: FetchPartition, params: FetchParams, preferred: int) -> PartitionRead:
+def redirect(partition: Partition, ask: PartitionFetch, params: FetchParams, preferred: int) -> PartitionRead:
     """No records, but the replica that the consumer had better read from."""
     partition.leadership.check_readable(params, ask.current_leader_epoch)
     return _offsets(partition.log, preferred_read_replica=preferred)

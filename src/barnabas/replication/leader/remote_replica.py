@@ -9,8 +9,7 @@ then, however much has been appended since. So a burst of appends throws nobody 
 
 from __future__ import annotations
 
-from barnabas.core.ids import BrokerId
-from barnabas.replication.fetching import NO_OFFSET
+from barnabas.core.ids import NO_OFFSET, BrokerId
 
 NO_BROKER_EPOCH = -1
 NEVER = float("-inf")

@@ -19,7 +19,7 @@ from barnabas.core.errors import (
     UnknownTopicId,
 )
 from barnabas.core.ids import BrokerId
-from barnabas.replication.fetching import NO_REPLICA, FetchParams, FetchPartition, PartitionRead
+from barnabas.replication.fetching import NO_REPLICA, FetchParams, PartitionFetch, PartitionRead
 from barnabas.replication.leader.delayed_requests import DelayedRequests
 from barnabas.replication.leader.fetch_session import FetchSession
 from barnabas.replication.leader.isr import IsrKeeper
@@ -63,7 +63,7 @@ class ReplicaReader:
     def read(
         self,
         params: FetchParams,
-        asks: Sequence[FetchPartition],
+        asks: Sequence[PartitionFetch],
         *,
         is_first_try: bool = True,
     ) -> list[PartitionRead]:
@@ -90,7 +90,7 @@ class ReplicaReader:
         return reads
 
     def read_in_slices(
-        self, params: FetchParams, asks: Sequence[FetchPartition]
+        self, params: FetchParams, asks: Sequence[PartitionFetch]
     ) -> Generator[None, None, list[PartitionRead]]:
         """The same for a consumer of very many partitions, with a stop after each."""
         reads: list[PartitionRead] = []
@@ -108,7 +108,7 @@ class ReplicaReader:
     def _read_one(
         self,
         params: FetchParams,
-        ask: FetchPartition,
+        ask: PartitionFetch,
         max_bytes: int,
         *,
         min_one_batch: bool,
@@ -139,10 +139,10 @@ class ReplicaReader:
 
     # Followers
 
-    def due(self, params: FetchParams, session: FetchSession) -> list[FetchPartition]:
+    def due(self, params: FetchParams, session: FetchSession) -> list[PartitionFetch]:
         """The partitions of which the follower does not have everything or does not know everything;
         the others need no further look until something happens to them."""
-        asks: list[FetchPartition] = []
+        asks: list[PartitionFetch] = []
         partitions, changed = session.partitions, session.changed
         session.fresh.clear()
         for key in tuple(changed):
@@ -160,7 +160,7 @@ class ReplicaReader:
             session.swept_ms = now_ms
             session.mark_all()
 
-    def _is_still_caught_up(self, ask: FetchPartition, params: FetchParams) -> bool:
+    def _is_still_caught_up(self, ask: PartitionFetch, params: FetchParams) -> bool:
         """A follower asks again for what is not there yet, and knows the rest."""
         partition = self.table.partitions.get(ask.topic_partition)
         if partition is None:
@@ -189,7 +189,7 @@ class ReplicaReader:
         return True
 
     def _check_follower(
-        self, partition: Partition, ask: FetchPartition, params: FetchParams, *, is_first_try: bool
+        self, partition: Partition, ask: PartitionFetch, params: FetchParams, *, is_first_try: bool
     ) -> None:
         log = partition.log
         if not log.log_start_offset <= ask.fetch_offset <= log.log_end_offset:
@@ -223,7 +223,7 @@ class ReplicaReader:
     def _read_for_follower(
         self,
         partition: Partition,
-        ask: FetchPartition,
+        ask: PartitionFetch,
         params: FetchParams,
         max_bytes: int,
         *,

@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import NamedTuple
 
+from barnabas.core.ids import NO_OFFSET
 from barnabas.records.batch import RecordBatch
 from barnabas.records.builder import BatchBuilder, assemble_batch, rebuild_batch
 from barnabas.records.compression import compress
@@ -25,7 +26,6 @@ from barnabas.records.varint import wrap_int64
 from barnabas.storage.cleaner.offset_map import OffsetMap
 from barnabas.storage.cleaner.record_scan import Kept, keep_latest
 from barnabas.storage.cleaner.transactions import CleanedTransactions
-from barnabas.storage.producers.producer_state import NO_OFFSET
 
 Remainder = memoryview | bytearray | None
 """The bytes of the batch as they are, a new batch, or nothing."""

@@ -19,8 +19,6 @@ from barnabas.records.batch import (
 from barnabas.records.validation import LOG_APPEND_TIME, ValidatedRecords, ValidationSettings
 from barnabas.storage.segment.offset_index import RELATIVE_OFFSET_MAX
 
-NO_OFFSET = -1
-
 
 class AppendInfo:
     """What an append did."""

@@ -14,9 +14,10 @@ from __future__ import annotations
 import logging
 
 from barnabas.core.errors import KafkaStorageError, OffsetOutOfRange, RecordListTooLarge
+from barnabas.core.ids import NO_OFFSET
 from barnabas.records.batch import RecordBatch
 from barnabas.records.validation import ValidatedRecords, assign_offsets, validate_produce
-from barnabas.storage.log.append import NO_OFFSET, AppendInfo, divided, replicated_batches, trusted_records
+from barnabas.storage.log.append import AppendInfo, divided, replicated_batches, trusted_records
 from barnabas.storage.log.log_reading import FetchData, ReadableLog
 from barnabas.storage.names import LOG
 from barnabas.storage.producers.producer_state import AppendOrigin, BatchMetadata, CompletedTransaction

@@ -4,9 +4,9 @@ records, at a cost that does not depend on how long the log is."""
 from __future__ import annotations
 
 from barnabas.core.errors import KafkaStorageError, OffsetOutOfRange
+from barnabas.core.ids import NO_OFFSET
 from barnabas.core.regions import FileRegion
 from barnabas.storage.log import time_search
-from barnabas.storage.log.append import NO_OFFSET
 from barnabas.storage.log.log_segments import SegmentedLog
 from barnabas.storage.log.time_search import TimestampAndOffset
 from barnabas.storage.segment.segment import Segment

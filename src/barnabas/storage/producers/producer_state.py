@@ -28,6 +28,7 @@ from barnabas.core.errors import (
     OutOfOrderSequenceNumber,
     TransactionCoordinatorFenced,
 )
+from barnabas.core.ids import NO_OFFSET
 from barnabas.records.batch import (
     CONTROL_FLAG,
     NO_PRODUCER_EPOCH,
@@ -41,7 +42,6 @@ from barnabas.records.record import EndTransactionMarker, end_transaction_marker
 
 BATCHES_REMEMBERED = 5
 SEQUENCE_MAX = (1 << 31) - 1
-NO_OFFSET = -1
 
 _log = logging.getLogger(__name__)
 

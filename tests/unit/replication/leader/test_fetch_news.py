@@ -10,7 +10,7 @@ import pytest
 
 from barnabas.core.ids import BrokerId, TopicPartition, Uuid
 from barnabas.core.metrics import Metrics
-from barnabas.replication.fetching import FetchPartition, PartitionRead
+from barnabas.replication.fetching import PartitionFetch, PartitionRead
 from barnabas.replication.leader.delayed_delete_records import PendingDeletion
 from barnabas.replication.leader.fetch_session import (
     FOLLOWER_GONE_MS,
@@ -42,7 +42,7 @@ Told = list[tuple[TopicPartition, PartitionRead]]
 class Follower:
     """Broker 2, that follows what broker 1 leads; `told` grows with each answer."""
 
-    def __init__(self, replicas: Replicas, *asks: FetchPartition) -> None:
+    def __init__(self, replicas: Replicas, *asks: PartitionFetch) -> None:
         self.replicas = replicas
         self.params = fetch_params(replica_id=OTHER)
         self.sessions = FetchSessions(10, replicas.clock, random.Random(1), Metrics(), replicas.delayed.board)
@@ -51,7 +51,7 @@ class Follower:
         self.id = 0
         self.fetch(*asks)
 
-    def fetch(self, *asks: FetchPartition, forget: Sequence[tuple[Uuid | str, int]] = ()) -> None:
+    def fetch(self, *asks: PartitionFetch, forget: Sequence[tuple[Uuid | str, int]] = ()) -> None:
         context = self.sessions.context(
             self.id, self.epoch, asks, forget, uses_topic_ids=True, is_from_follower=True
         )
@@ -65,7 +65,7 @@ class Follower:
             self._answer(context, asks, self.replicas.reader.read(self.params, asks))
 
     def _answer(
-        self, context: FetchContext, asks: Sequence[FetchPartition], reads: list[PartitionRead]
+        self, context: FetchContext, asks: Sequence[PartitionFetch], reads: list[PartitionRead]
     ) -> None:
         self.told.append([(ask.topic_partition, read) for ask, read in context.to_send(asks, reads)])
 
@@ -86,7 +86,7 @@ def lead(replicas: Replicas, key: TopicPartition = ZERO) -> Partition:
     return replicas.lead(key, isr=BOTH, replicas=BOTH)
 
 
-def of_epoch(offset: int, key: TopicPartition = ZERO) -> FetchPartition:
+def of_epoch(offset: int, key: TopicPartition = ZERO) -> PartitionFetch:
     return at(offset, key, epoch=0)
 
 
@@ -266,7 +266,7 @@ def test_a_topic_made_anew_keeps_its_mark_when_the_old_one_is_forgotten(replicas
     lead(replicas)
     follower = Follower(replicas, of_epoch(0))
     other_id = Uuid(bytes(16 * [9]))
-    anew = FetchPartition("topic", other_id, 0, 0, 1 << 20, 0, -1, log_start_offset=0)
+    anew = PartitionFetch("topic", other_id, 0, 0, 1 << 20, 0, -1, log_start_offset=0)
     follower.fetch(anew, forget=[(TOPIC_ID, 0)])
     assert replicas.delayed.board.mark(ZERO) == (follower.session,)
     assert (other_id, 0) in follower.session.changed

@@ -7,7 +7,7 @@ from barnabas.core.errors import FetchSessionIdNotFound, FetchSessionTopicIdErro
 from barnabas.core.ids import ZERO_UUID, Uuid
 from barnabas.core.metrics import Metrics
 from barnabas.core.regions import FileRegion
-from barnabas.replication.fetching import FetchPartition, PartitionRead
+from barnabas.replication.fetching import PartitionFetch, PartitionRead
 from barnabas.replication.leader.fetch_news import NewsBoard
 from barnabas.replication.leader.fetch_session import (
     EPOCH_MAX,
@@ -25,17 +25,17 @@ class Sessions:
         self.clock = ManualClock()
         self.cache = FetchSessions(slots, self.clock, random.Random(1), Metrics())
 
-    def full(self, *asks: FetchPartition, ids: bool = False) -> FetchContext:
+    def full(self, *asks: PartitionFetch, ids: bool = False) -> FetchContext:
         return self.cache.context(0, 0, asks, (), uses_topic_ids=ids)
 
     def next(
-        self, session_id: int, epoch: int, *asks: FetchPartition, forget: tuple[tuple[str, int], ...] = ()
+        self, session_id: int, epoch: int, *asks: PartitionFetch, forget: tuple[tuple[str, int], ...] = ()
     ) -> FetchContext:
         return self.cache.context(session_id, epoch, asks, forget, uses_topic_ids=False)
 
 
-def ask(topic: str, partition: int = 0, offset: int = 0) -> FetchPartition:
-    return FetchPartition(topic, ZERO_UUID, partition, offset, 1_000)
+def ask(topic: str, partition: int = 0, offset: int = 0) -> PartitionFetch:
+    return PartitionFetch(topic, ZERO_UUID, partition, offset, 1_000)
 
 
 def empty(high_watermark: int = 0) -> PartitionRead:
@@ -127,7 +127,7 @@ def test_a_wrong_epoch_and_an_unknown_session_are_errors() -> None:
 
 def test_names_and_ids_do_not_mix_in_a_session() -> None:
     sessions = Sessions()
-    by_id = FetchPartition("a", Uuid(bytes(range(16))), 0, 0, 100)
+    by_id = PartitionFetch("a", Uuid(bytes(range(16))), 0, 0, 100)
     first = sessions.full(by_id, ids=True)
     with pytest.raises(FetchSessionTopicIdError):
         sessions.next(first.session_id, 1)
@@ -154,7 +154,7 @@ def test_a_follower_gets_in_and_no_consumer_takes_its_place() -> None:
     clock = ManualClock()
     cache = FetchSessions(1, clock, random.Random(1), Metrics(), NewsBoard())
 
-    def open_session(*asks: FetchPartition, is_from_follower: bool) -> int:
+    def open_session(*asks: PartitionFetch, is_from_follower: bool) -> int:
         context = cache.context(0, 0, asks, (), uses_topic_ids=False, is_from_follower=is_from_follower)
         return context.session_id
 

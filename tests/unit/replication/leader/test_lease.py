@@ -18,7 +18,7 @@ from barnabas.protocol.messages.leader_and_isr import (
 )
 from barnabas.replication.leader.delayed_delete_records import PendingDeletion
 from barnabas.replication.leader.isr import RETRY_MS
-from barnabas.replication.leader.lease import Lease
+from barnabas.replication.leader.lease import LeadershipLease
 from barnabas.replication.partition import Partition
 from tests.unit.replication.leader.test_isr import Store
 from tests.unit.replication.support import ME, OTHER, TOPIC_ID, ZERO, Answer, Replicas, is_answered
@@ -57,7 +57,7 @@ def replicas(tmp_path: Path, session: Session, store: Store) -> Replicas:
     return Replicas(
         str(tmp_path),
         store=store,
-        lease=lambda clock: Lease(clock, lambda: session.expires_ms, lambda: session.epoch),
+        lease=lambda clock: LeadershipLease(clock, lambda: session.expires_ms, lambda: session.epoch),
     )
 
 
@@ -123,7 +123,7 @@ def refuses(replicas: Replicas, partition: Partition) -> bool:
 
 def test_a_lease_ends_with_its_time_or_with_its_session() -> None:
     clock, session = ManualClock(), Session()
-    lease = Lease(clock, lambda: session.expires_ms, lambda: session.epoch)
+    lease = LeadershipLease(clock, lambda: session.expires_ms, lambda: session.epoch)
     session.expires_ms = clock.monotonic_ms() + 100
     assert lease.covers(OLD)
     assert not lease.covers(None)
