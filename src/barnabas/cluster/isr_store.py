@@ -15,7 +15,6 @@ falls behind with thousands of partitions does not flood the controller.
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from typing import NamedTuple
 
@@ -27,6 +26,7 @@ from barnabas.core.clock import Clock
 from barnabas.core.ids import TopicPartition
 from barnabas.core.scheduler import Cancellable, Scheduler
 from barnabas.core.sweeping import complain
+from barnabas.core.tasks import Tasks
 
 logger = logging.getLogger(__name__)
 
@@ -55,7 +55,7 @@ class ZnodeIsrStore:
         self._changed: set[TopicPartition] = set()
         self._last_change_ms = self._last_note_ms = clock.monotonic_ms()
         self._checking: Cancellable | None = None
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks = Tasks()
 
     def start(self) -> None:
         self._checking = self._scheduler.every(CHECK_INTERVAL_MS, self._maybe_tell_controller)
@@ -65,7 +65,7 @@ class ZnodeIsrStore:
         if self._checking is not None:
             self._checking.cancel()
             self._checking = None
-        await asyncio.gather(*self._tasks)
+        await self._tasks.finished()
         if self._changed:
             await self._tell_controller(self._take_changed())
 
@@ -98,9 +98,7 @@ class ZnodeIsrStore:
             now_ms - self._last_change_ms < QUIET_MS and now_ms - self._last_note_ms < DELAY_MS_MAX
         ):
             return
-        task = asyncio.get_running_loop().create_task(self._tell_controller(self._take_changed()))
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        self._tasks.start(self._tell_controller(self._take_changed()))
 
     def _take_changed(self) -> set[TopicPartition]:
         changed, self._changed = self._changed, set()

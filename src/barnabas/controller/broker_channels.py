@@ -26,6 +26,7 @@ from barnabas.core.errors import NONE, KafkaError, error_for, name_of
 from barnabas.core.metrics import Metrics
 from barnabas.core.scheduler import Scheduler
 from barnabas.core.sweeping import sweeping
+from barnabas.core.tasks import Tasks
 from barnabas.protocol.schema import Message
 
 logger = logging.getLogger(__name__)
@@ -62,7 +63,7 @@ class BrokerChannels:
         self._scheduler = scheduler
         self._metrics = metrics
         self._senders: dict[int, _Sender] = {}
-        self._stopping: set[asyncio.Task[None]] = set()
+        self._stopping = Tasks()
 
     def add(self, brokers: Iterable[BrokerInfo]) -> None:
         for broker in brokers:
@@ -74,9 +75,7 @@ class BrokerChannels:
         for broker_id in broker_ids:
             sender = self._senders.pop(broker_id, None)
             if sender is not None:
-                task = sender.stop()
-                self._stopping.add(task)
-                task.add_done_callback(self._stopping.discard)
+                self._stopping.keep(sender.stop())
 
     def update(self, broker: BrokerInfo) -> None:
         """The broker moved to other endpoints: the next connection goes there."""
@@ -114,11 +113,11 @@ class BrokerChannels:
 
     @property
     def is_closing(self) -> bool:
-        return bool(self._stopping)
+        return len(self._stopping) > 0
 
     async def wait_closed(self) -> None:
         """Until no sender runs any more."""
-        await asyncio.gather(*self._stopping, return_exceptions=True)
+        await self._stopping.finished()
 
 
 class _Sender:

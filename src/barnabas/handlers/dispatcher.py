@@ -27,6 +27,7 @@ from typing import Any
 from barnabas.core.clock import Clock
 from barnabas.core.errors import KafkaError, UnknownServerError
 from barnabas.core.metrics import Metrics
+from barnabas.core.tasks import Tasks
 from barnabas.handlers.api_versions import unsupported_version_response
 from barnabas.handlers.context import Exchange, Part, RequestContext
 from barnabas.handlers.registry import Api, ApiTable
@@ -71,7 +72,7 @@ class Binding:
         version: int,
         clock: Clock,
         metrics: Metrics,
-        tasks: set[asyncio.Task[None]],
+        tasks: Tasks,
         slices: Slices,
     ) -> None:
         request = request_class(api.key)
@@ -145,9 +146,7 @@ class Binding:
     def finish_later(self, context: RequestContext, work: Coroutine[Any, Any, Any]) -> None:
         """Run `work` to its end, then answer with its result; the connection is held meanwhile."""
         context.exchange.hold()
-        task = asyncio.get_running_loop().create_task(self._run(context, work))
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        self._tasks.start(self._run(context, work))
 
     async def _run(self, context: RequestContext, work: Coroutine[Any, Any, Any]) -> None:
         try:
@@ -215,7 +214,7 @@ class Dispatcher:
         self._now_ms = clock.monotonic_ms
         self._metrics = metrics
         self._bindings: dict[tuple[int, int], Binding] = {}
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks = Tasks()
         self._slices = Slices(clock)
 
     def dispatch(self, exchange: Exchange, frame: memoryview) -> None:
@@ -273,10 +272,7 @@ class Dispatcher:
     async def close(self) -> None:
         """Stop the handlers that still wait for the coordination store."""
         self._slices.close()
-        tasks = list(self._tasks)
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await self._tasks.close()
 
     def _bind(self, api_key: int, version: int) -> Binding | None:
         api = self._apis.get(api_key)

@@ -49,6 +49,7 @@ from barnabas.core.errors import InvalidConfig
 from barnabas.core.files import Files, RealFiles
 from barnabas.core.ids import BrokerId, Randomness
 from barnabas.core.metrics import Metrics
+from barnabas.core.tasks import Tasks
 from barnabas.handlers.dispatcher import Dispatcher
 from barnabas.handlers.internal_topics import InternalTopics
 from barnabas.handlers.services import Services, Settings
@@ -74,7 +75,7 @@ from barnabas.node.metrics_endpoint import MetricsEndpoint
 from barnabas.node.network_settings import network_settings
 from barnabas.node.replication_io import IsrStoreTasks
 from barnabas.node.replication_settings import replication_settings
-from barnabas.node.runtime import LoopScheduler, LoopTasks, ThreadBackground, TimerDriver
+from barnabas.node.runtime import LoopScheduler, ThreadBackground, TimerDriver
 from barnabas.purgatory.timer import Timer
 from barnabas.replication.leader.fetch_session import FetchSessions
 from barnabas.replication.leader.lease import LeadershipLease
@@ -122,7 +123,7 @@ class Broker:
         self._randomness = randomness or random.SystemRandom()
         self._files = files or RealFiles()
         self._exits = AsyncExitStack()
-        self._tasks = LoopTasks()
+        self._tasks = Tasks()
         self._starting: asyncio.Task[None] | None = None
         self._replicas: ReplicaManager | None = None
         self._topics: TopicAdmin | None = None

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Coroutine
 
 from barnabas.client.channel import Channel
 from barnabas.cluster.broker_znodes import BrokerInfo
@@ -34,6 +33,7 @@ from barnabas.core.errors import BrokerNotAvailable, KafkaError, error_for
 from barnabas.core.ids import NO_EPOCH, NO_LEADER, BrokerId, Randomness
 from barnabas.core.metrics import Metrics
 from barnabas.core.scheduler import Scheduler
+from barnabas.core.tasks import Tasks
 from barnabas.node.peers import Peers
 from barnabas.protocol.messages.controlled_shutdown import (
     ControlledShutdownRequest,
@@ -98,7 +98,7 @@ class ClusterMember:
         self._registration = Registration(znodes, clock, scheduler)
         self._present: BrokerInfo | None = None
         self._session_id = self._registered_in = znodes.session_id
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks = Tasks()
 
     # Presence
 
@@ -135,7 +135,7 @@ class ClusterMember:
             self.controller.session_expired()
         elif state is SessionState.CONNECTED and self._znodes.session_id != self._session_id:
             self._session_id = self._znodes.session_id
-            self._start(self._return())
+            self._tasks.start(self._return())
 
     async def _return(self) -> None:
         """In a new session: register under a new epoch, then compete to be the controller."""
@@ -174,7 +174,7 @@ class ClusterMember:
 
     def log_directory_failed(self) -> None:
         """The controller asks then which replicas are lost, and elects others."""
-        self._start(self._report_failed_directory())
+        self._tasks.start(self._report_failed_directory())
 
     async def _report_failed_directory(self) -> None:
         while self._present is not None:
@@ -188,12 +188,12 @@ class ClusterMember:
 
     def markers_everywhere(self, local: MarkerWriter) -> MarkerWriter:
         """Writes markers to partitions wherever they are led."""
-        return ClusterMarkers(self._broker_id, local, self._metadata, self.peers, self._start)
+        return ClusterMarkers(self._broker_id, local, self._metadata, self.peers, self._tasks.start)
 
     def transaction_membership(self, coordinator: TransactionCoordinator) -> ClusterTransactionMembership:
         """Asks the coordinator of a transaction, wherever it is."""
         return ClusterTransactionMembership(
-            self._broker_id, coordinator, self._metadata, self.peers, self._start
+            self._broker_id, coordinator, self._metadata, self.peers, self._tasks.start
         )
 
     # Joining and leaving
@@ -286,12 +286,5 @@ class ClusterMember:
 
     async def close(self) -> None:
         self._present = None
-        for task in list(self._tasks):
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._tasks.close()
         self.peers.close()
-
-    def _start(self, work: Coroutine[None, None, None]) -> None:
-        task = asyncio.get_running_loop().create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)

@@ -7,9 +7,9 @@ or sends to the background comes back onto the loop's thread, so nothing needs a
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from barnabas.core.clock import Clock
 from barnabas.core.scheduler import Cancellable
@@ -152,19 +152,3 @@ class TimerDriver:
         self._is_closed = True
         if self._handle is not None:
             self._handle.cancel()
-
-
-class LoopTasks:
-    """Tasks that nobody awaits: the loop refers to them only weakly, so they are kept here."""
-
-    def __init__(self) -> None:
-        self._running: set[asyncio.Task[None]] = set()
-
-    def start(self, work: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.get_running_loop().create_task(work)
-        self._running.add(task)
-        task.add_done_callback(self._running.discard)
-
-    def cancel(self) -> None:
-        for task in list(self._running):
-            task.cancel()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -53,7 +52,7 @@ class Rig:
         for _ in range(int(ms // CHECK_INTERVAL_MS)):
             self.clock.advance(CHECK_INTERVAL_MS)
             self.scheduler.run_due()
-            await asyncio.gather(*self.store._tasks)
+            await self.store._tasks.finished()
 
     async def notes(self) -> list[set[TopicPartition]]:
         names = await self.znodes.children(IsrChangeZnode.PARENT)

@@ -20,6 +20,7 @@ from barnabas.config.rows.refused import refusal
 from barnabas.config.rows.security import AUTHORIZATION, SASL, TLS, TOKENS
 from barnabas.config.rows.sockets import SECURITY_PROTOCOLS
 from barnabas.config.rows.words import NO_EFFECT
+from barnabas.core.endpoints import Endpoint, ListenerEndpoint
 from barnabas.core.errors import InvalidConfig
 from barnabas.node.network_settings import network_settings
 
@@ -190,10 +191,10 @@ def test_no_key_is_both_known_and_refused() -> None:
 @pytest.mark.usefixtures("all_protocols")
 def test_listeners_take_ipv6_free_ports_and_every_interface() -> None:
     config = load({"listeners": "PLAINTEXT://[::1]:0, ssl://:9093"})
-    assert [(at.name, at.security_protocol, at.host, at.port) for at in config.listeners] == [
-        ("PLAINTEXT", "PLAINTEXT", "::1", 0),
-        ("SSL", "SSL", "", 9093),
-    ]
+    assert config.listeners == (
+        ListenerEndpoint("PLAINTEXT", Endpoint("::1", 0), "PLAINTEXT"),
+        ListenerEndpoint("SSL", Endpoint("", 9093), "SSL"),
+    )
     assert str(config.listeners[0]) == "PLAINTEXT://[::1]:0"
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import random
 from collections.abc import AsyncIterator
 
@@ -66,7 +65,7 @@ async def test_an_epoch_counts_only_in_the_session_that_registered_it(
     znodes.add_listener(lambda _: heard.append(member.registered_epoch()))
     znodes.renew()
     assert heard == [None], "the new session has a lease at once, and registers later"
-    await asyncio.gather(*member._tasks)
+    await member._tasks.finished()
     _, stat = await znodes.get(BrokerIdZnode.path(1))
     assert member.registered_epoch() == stat.czxid > first
     await member.unregister()

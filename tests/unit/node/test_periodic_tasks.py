@@ -313,7 +313,7 @@ async def test_a_note_that_the_controller_did_not_get_is_left_again() -> None:
     for _ in range(60):
         clock.advance(CHECK_INTERVAL_MS)
         scheduler.run_due()
-        await asyncio.gather(*store._tasks)
+        await store._tasks.finished()
     assert len(made) == 2
     await store.close()
 

@@ -16,6 +16,7 @@ import sys
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+from barnabas.core.tasks import Tasks
 from barnabas.pipelines.progress import Progress
 from barnabas.pipelines.service.supervisor import Observer
 from barnabas.pipelines.spec.model import PipelineSpec
@@ -38,7 +39,7 @@ class DriverProcesses:
         self._master = master
         self._processes: dict[str, _Process] = {}
         self._places: dict[str, _Process] = {}
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks = Tasks()
         self._is_closing = False
 
     def start(self, spec: PipelineSpec, generation: int, attempt: int, observer: Observer) -> None:
@@ -69,12 +70,10 @@ class DriverProcesses:
     async def close(self) -> None:
         self._is_closing = True
         await asyncio.gather(*(process.quit() for process in self._processes.values()))
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._tasks.finished()
 
     def _watch(self, process: _Process, key: str) -> None:
-        task = asyncio.create_task(self._serve(process, key))
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        self._tasks.start(self._serve(process, key))
 
     async def _serve(self, process: _Process, key: str) -> None:
         is_final = False

@@ -26,6 +26,7 @@ from barnabas.core.clock import Clock, SystemClock
 from barnabas.core.errors import KafkaError
 from barnabas.core.ids import TopicPartition
 from barnabas.core.sweeping import sweeping
+from barnabas.core.tasks import Tasks
 from barnabas.pipelines.progress import partition_offsets
 from barnabas.pipelines.service.checkpoints import committed_offsets, last_generation, remove_generations
 from barnabas.pipelines.service.store import Change, Claim, Stored, Target
@@ -109,7 +110,7 @@ class PipelineService:
         self._heard_ms = 0
         """When it was last heard of."""
         self._graves: dict[str, int] = {}
-        self._burials: set[asyncio.Task[None]] = set()
+        self._burials = Tasks()
 
     async def open(self) -> None:
         """Take up everything that is stored, from whichever service ran it before."""
@@ -135,7 +136,7 @@ class PipelineService:
 
     async def close(self) -> None:
         """Everything here has ended: give the office back, if this service has it."""
-        await asyncio.gather(*self._burials)
+        await self._burials.finished()
         if self._is_in_office:
             await self._store.release()
 
@@ -267,9 +268,7 @@ class PipelineService:
 
     def _gone(self, spec: PipelineSpec, generation: int) -> None:
         if self._is_in_office and spec.name not in self._stored:
-            task = asyncio.get_running_loop().create_task(self._bury(spec, generation))
-            self._burials.add(task)
-            task.add_done_callback(self._burials.discard)
+            self._burials.start(self._bury(spec, generation))
 
     async def _bury(self, spec: PipelineSpec, generation: int) -> None:
         """Remove what a pipeline that was deleted leaves beside what it wrote."""

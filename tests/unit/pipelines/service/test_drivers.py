@@ -41,7 +41,7 @@ async def test_a_driver_whose_news_makes_no_sense_has_failed(monkeypatch: Any) -
     processes = DriverProcesses("broker:1", "state", None)
     supervisor = Supervisor(processes, ManualScheduler(clock), clock)
     supervisor.put(SPEC, Target.RUNNING, 0)
-    await asyncio.gather(*processes._tasks, return_exceptions=True)
+    await processes._tasks.finished()
     pipeline = supervisor.pipelines["p"]
     assert pipeline.state is State.RESTARTING
     assert pipeline.last_error == "the news of the driver could not be followed: a line is too long"
@@ -53,7 +53,7 @@ async def served(monkeypatch: Any, serve: Any) -> Supervisor:
     processes = DriverProcesses("broker:1", "state", None)
     supervisor = Supervisor(processes, ManualScheduler(clock), clock)
     supervisor.put(SPEC, Target.RUNNING, 0)
-    await asyncio.gather(*processes._tasks, return_exceptions=True)
+    await processes._tasks.finished()
     return supervisor
 
 
