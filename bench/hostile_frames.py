@@ -34,7 +34,7 @@ from tests.support.broker import barnabas_broker
 
 from barnabas.core.ids import Uuid
 from barnabas.core.limits import REQUEST_ELEMENTS_MAX
-from barnabas.handlers.table import ALL_APIS
+from barnabas.handlers import ALL_APIS
 from barnabas.protocol.api_keys import ApiKey, request_class
 from barnabas.protocol.headers import encode_request
 from barnabas.protocol.messages import create_topics, describe_configs, metadata, produce

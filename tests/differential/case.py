@@ -16,7 +16,7 @@ from collections.abc import Callable, Generator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-from barnabas.handlers.table import ALL_APIS
+from barnabas.handlers import ALL_APIS
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.schema import Message, Versions
 

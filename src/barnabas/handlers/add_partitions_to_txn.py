@@ -21,9 +21,6 @@ from barnabas.core.errors import (
 )
 from barnabas.core.ids import TopicPartition
 from barnabas.core.limits import DECISION_ELEMENTS_MAX
-from barnabas.handlers.context import RequestContext
-from barnabas.handlers.registry import Api
-from barnabas.handlers.transaction_errors import fenced_code
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnPartitionResult,
@@ -34,6 +31,9 @@ from barnabas.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnTopicResult,
     AddPartitionsToTxnTransaction,
 )
+from barnabas.requests.context import RequestContext
+from barnabas.requests.registry import Api
+from barnabas.requests.transaction_errors import fenced_code
 
 VERSION_WITH_PRODUCER_FENCED = 2
 VERSION_WITH_BATCHES = 4

@@ -7,9 +7,6 @@ from __future__ import annotations
 
 from barnabas.config.changes import parse_replacement
 from barnabas.config.repository import ConfigResource
-from barnabas.handlers.config_requests import alter_each
-from barnabas.handlers.context import RequestContext
-from barnabas.handlers.registry import Api
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.messages.alter_configs import (
     AlterConfigsRequest,
@@ -17,6 +14,9 @@ from barnabas.protocol.messages.alter_configs import (
     AlterConfigsResourceResponse,
     AlterConfigsResponse,
 )
+from barnabas.requests.config_requests import alter_each
+from barnabas.requests.context import RequestContext
+from barnabas.requests.registry import Api
 
 
 async def handle_alter_configs(request: AlterConfigsRequest, context: RequestContext) -> AlterConfigsResponse:

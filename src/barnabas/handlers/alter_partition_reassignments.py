@@ -17,9 +17,6 @@ from barnabas.core.errors import (
     UnknownTopicOrPartition,
 )
 from barnabas.core.ids import TopicPartition
-from barnabas.handlers.context import RequestContext
-from barnabas.handlers.failures import code_and_message
-from barnabas.handlers.registry import Api
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
@@ -28,6 +25,9 @@ from barnabas.protocol.messages.alter_partition_reassignments import (
     ReassignablePartitionResponse,
     ReassignableTopicResponse,
 )
+from barnabas.requests.context import RequestContext
+from barnabas.requests.failures import code_and_message
+from barnabas.requests.registry import Api
 
 
 def handle_alter_partition_reassignments(

@@ -11,9 +11,6 @@ from collections.abc import Generator
 
 from barnabas.core.errors import NONE
 from barnabas.core.ids import TopicPartition
-from barnabas.handlers.context import RequestContext
-from barnabas.handlers.failures import as_kafka_error
-from barnabas.handlers.registry import Api
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.messages.alter_replica_log_dirs import (
     AlterReplicaLogDirPartitionResult,
@@ -21,6 +18,9 @@ from barnabas.protocol.messages.alter_replica_log_dirs import (
     AlterReplicaLogDirsResponse,
     AlterReplicaLogDirTopicResult,
 )
+from barnabas.requests.context import RequestContext
+from barnabas.requests.failures import as_kafka_error
+from barnabas.requests.registry import Api
 
 
 def handle_alter_replica_log_dirs(

@@ -18,17 +18,16 @@ from __future__ import annotations
 
 import re
 
-from barnabas.core.errors import InvalidRequest, RebootstrapRequired, UnsupportedVersion
-from barnabas.handlers.context import RequestContext
-from barnabas.handlers.registry import Api, ApiTable
+from barnabas.core.errors import InvalidRequest, RebootstrapRequired
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.messages.api_versions import (
-    ApiVersion,
     ApiVersionsRequest,
     ApiVersionsResponse,
     FinalizedFeatureKey,
     SupportedFeatureKey,
 )
+from barnabas.requests.context import RequestContext
+from barnabas.requests.registry import Api
 
 VERSION_WITH_FEATURES = 3
 VERSION_WITH_OPTIONAL_FEATURES = 4
@@ -41,7 +40,7 @@ _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
 
 def handle_api_versions(request: ApiVersionsRequest, context: RequestContext) -> ApiVersionsResponse:
-    response = ApiVersionsResponse(api_keys=[_row(api) for api in context.broker.apis])
+    response = ApiVersionsResponse(api_keys=context.broker.apis.advertised())
     if context.api_version >= VERSION_WITH_FEATURES:
         _check_software(request)
         if context.api_version >= VERSION_WITH_DESTINATION:
@@ -65,14 +64,6 @@ def _add_features(response: ApiVersionsResponse, context: RequestContext) -> Non
         ]
 
 
-def unsupported_version_response(apis: ApiTable) -> ApiVersionsResponse:
-    """What to say, in version 0, to a client that asks in a version that is not served."""
-    api = apis.get(ApiKey.API_VERSIONS)
-    return ApiVersionsResponse(
-        error_code=UnsupportedVersion.code, api_keys=[_row(api)] if api is not None else []
-    )
-
-
 def _check_software(request: ApiVersionsRequest) -> None:
     for what, text in (("name", request.client_software_name), ("version", request.client_software_version)):
         if not _SOFTWARE.fullmatch(text):
@@ -90,11 +81,6 @@ def _check_destination(request: ApiVersionsRequest, context: RequestContext) -> 
             f"this is node {broker.broker_id} of cluster {broker.cluster_id}, "
             f"not node {request.node_id} of cluster {request.cluster_id[:64]}"
         )
-
-
-def _row(api: Api) -> ApiVersion:
-    versions = api.advertised_versions
-    return ApiVersion(api_key=int(api.key), min_version=versions[0], max_version=versions[-1])
 
 
 API_VERSIONS = Api(ApiKey.API_VERSIONS, versions=range(6), handle=handle_api_versions)

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from barnabas.core.errors import KafkaError
-from barnabas.handlers.authorized_operations import GROUP_OPERATIONS
-from barnabas.handlers.context import RequestContext
-from barnabas.handlers.in_chunks import ask_in_chunks
-from barnabas.handlers.registry import Api
 from barnabas.protocol.api_keys import ApiKey
+from barnabas.protocol.authorized_operations import GROUP_OPERATIONS
 from barnabas.protocol.messages.consumer_group_describe import (
     ConsumerGroupDescribeRequest,
     ConsumerGroupDescribeResponse,
     DescribedGroup,
 )
+from barnabas.requests.context import RequestContext
+from barnabas.requests.in_chunks import ask_in_chunks
+from barnabas.requests.registry import Api
 
 
 async def handle_consumer_group_describe(

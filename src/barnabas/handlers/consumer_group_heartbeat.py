@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from barnabas.core.errors import UnsupportedVersion
 from barnabas.core.limits import DECISION_ELEMENTS_MAX
-from barnabas.handlers.context import RequestContext
-from barnabas.handlers.group_callers import caller_of
-from barnabas.handlers.registry import Api
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
+from barnabas.requests.context import RequestContext
+from barnabas.requests.group_callers import caller_of
+from barnabas.requests.registry import Api
 
 
 def handle_consumer_group_heartbeat(request: ConsumerGroupHeartbeatRequest, context: RequestContext) -> None:

@@ -7,14 +7,14 @@ until nothing remains, or it has waited long enough.
 from __future__ import annotations
 
 from barnabas.core.errors import KafkaError, NotController
-from barnabas.handlers.context import RequestContext
-from barnabas.handlers.registry import Api
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.messages.controlled_shutdown import (
     ControlledShutdownRequest,
     ControlledShutdownResponse,
     RemainingPartition,
 )
+from barnabas.requests.context import RequestContext
+from barnabas.requests.registry import Api
 
 
 async def handle_controlled_shutdown(

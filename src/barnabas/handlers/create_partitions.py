@@ -4,10 +4,6 @@ from __future__ import annotations
 
 from barnabas.controller.topic_rules import repeated
 from barnabas.core.errors import InvalidRequest, KafkaError
-from barnabas.handlers.context import RequestContext
-from barnabas.handlers.controllers import Deadline, check_is_controller
-from barnabas.handlers.failures import as_kafka_error, code_and_message
-from barnabas.handlers.registry import Api
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.messages.create_partitions import (
     CreatePartitionsRequest,
@@ -15,6 +11,10 @@ from barnabas.protocol.messages.create_partitions import (
     CreatePartitionsTopic,
     CreatePartitionsTopicResult,
 )
+from barnabas.requests.context import RequestContext
+from barnabas.requests.controllers import Deadline, check_is_controller
+from barnabas.requests.failures import as_kafka_error, code_and_message
+from barnabas.requests.registry import Api
 
 
 async def handle_create_partitions(

@@ -9,10 +9,6 @@ from __future__ import annotations
 from barnabas.controller.administration import CreatedTopic
 from barnabas.controller.topic_rules import TopicSpec, repeated
 from barnabas.core.errors import InvalidRequest, KafkaError
-from barnabas.handlers.context import RequestContext
-from barnabas.handlers.controllers import Deadline, check_is_controller
-from barnabas.handlers.failures import as_kafka_error
-from barnabas.handlers.registry import Api
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.messages.create_topics import (
     CreatableTopic,
@@ -21,6 +17,10 @@ from barnabas.protocol.messages.create_topics import (
     CreateTopicsRequest,
     CreateTopicsResponse,
 )
+from barnabas.requests.context import RequestContext
+from barnabas.requests.controllers import Deadline, check_is_controller
+from barnabas.requests.failures import as_kafka_error
+from barnabas.requests.registry import Api
 
 
 async def handle_create_topics(request: CreateTopicsRequest, context: RequestContext) -> CreateTopicsResponse:

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from barnabas.core.errors import KafkaError
-from barnabas.handlers.context import RequestContext
-from barnabas.handlers.in_chunks import ask_in_chunks
-from barnabas.handlers.registry import Api
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.messages.delete_groups import (
     DeletableGroupResult,
     DeleteGroupsRequest,
     DeleteGroupsResponse,
 )
+from barnabas.requests.context import RequestContext
+from barnabas.requests.in_chunks import ask_in_chunks
+from barnabas.requests.registry import Api
 
 
 async def handle_delete_groups(request: DeleteGroupsRequest, context: RequestContext) -> DeleteGroupsResponse:

@@ -10,9 +10,6 @@ from collections.abc import Generator
 
 from barnabas.core.errors import InvalidTopicException
 from barnabas.core.ids import INTERNAL_TOPICS
-from barnabas.handlers.context import RequestContext
-from barnabas.handlers.failures import as_kafka_error
-from barnabas.handlers.registry import Api
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.messages.delete_records import (
     DeleteRecordsPartitionResult,
@@ -21,6 +18,9 @@ from barnabas.protocol.messages.delete_records import (
     DeleteRecordsTopicResult,
 )
 from barnabas.replication.leader.delayed_delete_records import PendingDeletion
+from barnabas.requests.context import RequestContext
+from barnabas.requests.failures import as_kafka_error
+from barnabas.requests.registry import Api
 
 
 def handle_delete_records(

@@ -14,10 +14,6 @@ from barnabas.core.errors import (
     UnknownTopicId,
 )
 from barnabas.core.ids import ZERO_UUID
-from barnabas.handlers.context import RequestContext
-from barnabas.handlers.controllers import Deadline, check_is_controller
-from barnabas.handlers.failures import as_kafka_error
-from barnabas.handlers.registry import Api
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.messages.delete_topics import (
     DeletableTopicResult,
@@ -25,6 +21,10 @@ from barnabas.protocol.messages.delete_topics import (
     DeleteTopicsResponse,
     DeleteTopicState,
 )
+from barnabas.requests.context import RequestContext
+from barnabas.requests.controllers import Deadline, check_is_controller
+from barnabas.requests.failures import as_kafka_error
+from barnabas.requests.registry import Api
 
 
 async def handle_delete_topics(request: DeleteTopicsRequest, context: RequestContext) -> DeleteTopicsResponse:

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from barnabas.core.errors import MismatchedEndpointType, UnsupportedEndpointType
-from barnabas.handlers.authorized_operations import CLUSTER_OPERATIONS, NOT_ASKED
-from barnabas.handlers.context import RequestContext
-from barnabas.handlers.endpoints import live_endpoints
-from barnabas.handlers.registry import Api
 from barnabas.protocol.api_keys import ApiKey
+from barnabas.protocol.authorized_operations import CLUSTER_OPERATIONS, NOT_ASKED
 from barnabas.protocol.messages.describe_cluster import (
     DescribeClusterBroker,
     DescribeClusterRequest,
     DescribeClusterResponse,
 )
+from barnabas.requests.context import RequestContext
+from barnabas.requests.endpoints import live_endpoints
+from barnabas.requests.registry import Api
 
 _BROKERS, _CONTROLLERS = 1, 2
 

@@ -11,9 +11,6 @@ from collections.abc import Generator
 
 from barnabas.config.layers import ConfigEntry
 from barnabas.config.repository import ConfigResource
-from barnabas.handlers.context import RequestContext
-from barnabas.handlers.failures import as_kafka_error
-from barnabas.handlers.registry import Api
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.config_numbers import ConfigSource, ResourceType
 from barnabas.protocol.messages.describe_configs import (
@@ -24,6 +21,9 @@ from barnabas.protocol.messages.describe_configs import (
     DescribeConfigsResult,
     DescribeConfigsSynonym,
 )
+from barnabas.requests.context import RequestContext
+from barnabas.requests.failures import as_kafka_error
+from barnabas.requests.registry import Api
 
 
 def handle_describe_configs(

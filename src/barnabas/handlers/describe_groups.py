@@ -8,16 +8,16 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from barnabas.core.errors import GroupIdNotFound, KafkaError
-from barnabas.handlers.authorized_operations import GROUP_OPERATIONS
-from barnabas.handlers.context import RequestContext
-from barnabas.handlers.in_chunks import ask_in_chunks
-from barnabas.handlers.registry import Api
 from barnabas.protocol.api_keys import ApiKey
+from barnabas.protocol.authorized_operations import GROUP_OPERATIONS
 from barnabas.protocol.messages.describe_groups import (
     DescribedGroup,
     DescribeGroupsRequest,
     DescribeGroupsResponse,
 )
+from barnabas.requests.context import RequestContext
+from barnabas.requests.in_chunks import ask_in_chunks
+from barnabas.requests.registry import Api
 
 VERSION_WITH_NOT_FOUND = 6
 DEAD = "Dead"

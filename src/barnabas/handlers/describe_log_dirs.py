@@ -13,8 +13,6 @@ from pathlib import Path
 
 from barnabas.core.errors import KafkaStorageError
 from barnabas.core.ids import TopicPartition
-from barnabas.handlers.context import RequestContext
-from barnabas.handlers.registry import Api
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.messages.describe_log_dirs import (
     DescribeLogDirsPartition,
@@ -23,6 +21,8 @@ from barnabas.protocol.messages.describe_log_dirs import (
     DescribeLogDirsResult,
     DescribeLogDirsTopic,
 )
+from barnabas.requests.context import RequestContext
+from barnabas.requests.registry import Api
 from barnabas.storage.environment import LogDirectory
 from barnabas.storage.log.log import Log
 from barnabas.storage.log_manager import LogManager

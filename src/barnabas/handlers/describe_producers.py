@@ -9,8 +9,6 @@ from collections.abc import Generator
 
 from barnabas.core.errors import KafkaError
 from barnabas.core.ids import TopicPartition, check_topic_name
-from barnabas.handlers.context import RequestContext
-from barnabas.handlers.registry import Api
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.messages.describe_producers import (
     DescribeProducersRequest,
@@ -19,6 +17,8 @@ from barnabas.protocol.messages.describe_producers import (
     ProducerState,
     TopicResponse,
 )
+from barnabas.requests.context import RequestContext
+from barnabas.requests.registry import Api
 from barnabas.storage.producers.producer_state import ProducerEntry
 
 

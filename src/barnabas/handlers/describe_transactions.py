@@ -6,9 +6,6 @@ from collections.abc import Callable
 
 from barnabas.coordinator.transaction.metadata import TransactionMetadata
 from barnabas.core.errors import KafkaError
-from barnabas.handlers.context import RequestContext
-from barnabas.handlers.in_chunks import ask_in_chunks
-from barnabas.handlers.registry import Api
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.messages.describe_transactions import (
     DescribeTransactionsRequest,
@@ -16,6 +13,9 @@ from barnabas.protocol.messages.describe_transactions import (
     TopicData,
     TransactionState,
 )
+from barnabas.requests.context import RequestContext
+from barnabas.requests.in_chunks import ask_in_chunks
+from barnabas.requests.registry import Api
 
 
 async def handle_describe_transactions(

@@ -24,10 +24,6 @@ from barnabas.core.errors import (
     UnknownTopicOrPartition,
 )
 from barnabas.core.ids import NO_LEADER, TopicPartition
-from barnabas.handlers.context import RequestContext
-from barnabas.handlers.controllers import Deadline
-from barnabas.handlers.failures import code_and_message
-from barnabas.handlers.registry import Api
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.messages.elect_leaders import (
     ElectLeadersRequest,
@@ -35,6 +31,10 @@ from barnabas.protocol.messages.elect_leaders import (
     PartitionResult,
     ReplicaElectionResult,
 )
+from barnabas.requests.context import RequestContext
+from barnabas.requests.controllers import Deadline
+from barnabas.requests.failures import code_and_message
+from barnabas.requests.registry import Api
 
 _PREFERRED, _UNCLEAN = 0, 1
 

@@ -17,11 +17,6 @@ from functools import partial
 
 from barnabas.core.errors import KafkaError, UnknownTopicId, UnknownTopicOrPartition
 from barnabas.core.ids import NO_EPOCH
-from barnabas.handlers.context import RequestContext
-from barnabas.handlers.leader_hints import add_fetch_leader_hints
-from barnabas.handlers.old_consumers import ZSTD_SINCE_VERSION, fit_for_old_consumer
-from barnabas.handlers.registry import Api
-from barnabas.handlers.topic_ids import topic_name
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.messages.fetch import (
     AbortedTransaction,
@@ -35,6 +30,11 @@ from barnabas.protocol.messages.fetch import (
 )
 from barnabas.replication.fetching import FetchParams, PartitionFetch, PartitionRead
 from barnabas.replication.leader.fetch_session import FetchContext, SessionKey
+from barnabas.requests.context import RequestContext
+from barnabas.requests.leader_hints import add_fetch_leader_hints
+from barnabas.requests.old_consumers import ZSTD_SINCE_VERSION, fit_for_old_consumer
+from barnabas.requests.registry import Api
+from barnabas.requests.topic_ids import topic_name
 
 READ_COMMITTED = 1
 MANY = 100

@@ -13,16 +13,16 @@ from barnabas.coordinator.group.coordinator import OFFSETS_TOPIC
 from barnabas.coordinator.routing import partition_of
 from barnabas.coordinator.transaction.coordinator import TRANSACTION_TOPIC
 from barnabas.core.errors import CoordinatorNotAvailable, InvalidRequest, KafkaError
-from barnabas.handlers.context import RequestContext
-from barnabas.handlers.endpoints import Node, endpoint_of
-from barnabas.handlers.failures import as_kafka_error
-from barnabas.handlers.registry import Api
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.messages.find_coordinator import (
     Coordinator,
     FindCoordinatorRequest,
     FindCoordinatorResponse,
 )
+from barnabas.requests.context import RequestContext
+from barnabas.requests.endpoints import Node, endpoint_of
+from barnabas.requests.failures import as_kafka_error
+from barnabas.requests.registry import Api
 
 TOPICS = {0: OFFSETS_TOPIC, 1: TRANSACTION_TOPIC}
 """By the type of key: group and transactional id."""

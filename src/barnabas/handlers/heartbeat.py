@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from barnabas.coordinator.group.coordinator import check_group_id
 from barnabas.core.errors import CoordinatorLoadInProgress, KafkaError
-from barnabas.handlers.context import RequestContext
-from barnabas.handlers.registry import Api
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from barnabas.requests.context import RequestContext
+from barnabas.requests.registry import Api
 
 
 def handle_heartbeat(request: HeartbeatRequest, context: RequestContext) -> None:

@@ -8,9 +8,6 @@ from __future__ import annotations
 
 from barnabas.config.changes import parse_changes
 from barnabas.config.repository import ConfigResource
-from barnabas.handlers.config_requests import alter_each
-from barnabas.handlers.context import RequestContext
-from barnabas.handlers.registry import Api
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.messages.incremental_alter_configs import (
     AlterConfigsResource,
@@ -18,6 +15,9 @@ from barnabas.protocol.messages.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
 )
+from barnabas.requests.config_requests import alter_each
+from barnabas.requests.context import RequestContext
+from barnabas.requests.registry import Api
 
 
 async def handle_incremental_alter_configs(

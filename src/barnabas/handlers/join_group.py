@@ -10,11 +10,11 @@ from barnabas.coordinator.decision import Waiter
 from barnabas.coordinator.group.coordinator import check_group_id
 from barnabas.core.errors import InvalidSessionTimeout, KafkaError
 from barnabas.core.limits import DECISION_ELEMENTS_MAX
-from barnabas.handlers.context import RequestContext
-from barnabas.handlers.group_callers import caller_of
-from barnabas.handlers.registry import Api
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
+from barnabas.requests.context import RequestContext
+from barnabas.requests.group_callers import caller_of
+from barnabas.requests.registry import Api
 
 VERSION_WITH_NULL_PROTOCOL = 7
 

@@ -10,10 +10,10 @@ from collections.abc import Iterable
 from typing import Protocol, cast
 
 from barnabas.core.limits import ORDER_ELEMENTS_MAX
-from barnabas.handlers.context import RequestContext
-from barnabas.handlers.registry import Api
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.messages.leader_and_isr import LeaderAndIsrRequest, LeaderAndIsrResponse
+from barnabas.requests.context import RequestContext
+from barnabas.requests.registry import Api
 
 VERSION_WITH_TOPIC_IDS = 5
 

@@ -9,8 +9,6 @@ from __future__ import annotations
 from barnabas.coordinator.group.coordinator import check_group_id
 from barnabas.core.errors import KafkaError, UnknownMemberId
 from barnabas.core.limits import DECISION_ELEMENTS_MAX
-from barnabas.handlers.context import RequestContext
-from barnabas.handlers.registry import Api
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.messages.leave_group import (
     LeaveGroupRequest,
@@ -18,6 +16,8 @@ from barnabas.protocol.messages.leave_group import (
     MemberIdentity,
     MemberResponse,
 )
+from barnabas.requests.context import RequestContext
+from barnabas.requests.registry import Api
 
 VERSION_WITH_MEMBERS = 3
 

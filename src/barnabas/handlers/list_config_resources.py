@@ -6,8 +6,6 @@ Version 0 of this key was ListClientMetricsResources, and still means that.
 from __future__ import annotations
 
 from barnabas.core.errors import UnsupportedVersion
-from barnabas.handlers.context import RequestContext
-from barnabas.handlers.registry import Api
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.config_numbers import ResourceType
 from barnabas.protocol.messages.list_config_resources import (
@@ -15,6 +13,8 @@ from barnabas.protocol.messages.list_config_resources import (
     ListConfigResourcesRequest,
     ListConfigResourcesResponse,
 )
+from barnabas.requests.context import RequestContext
+from barnabas.requests.registry import Api
 
 
 def handle_list_config_resources(

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from barnabas.handlers.context import RequestContext
-from barnabas.handlers.registry import Api
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.messages.list_groups import ListGroupsRequest, ListGroupsResponse
+from barnabas.requests.context import RequestContext
+from barnabas.requests.registry import Api
 
 
 def handle_list_groups(request: ListGroupsRequest, context: RequestContext) -> None:

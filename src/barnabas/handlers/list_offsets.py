@@ -20,9 +20,6 @@ from barnabas.core.errors import (
     OffsetNotAvailable,
     UnsupportedVersion,
 )
-from barnabas.handlers.context import RequestContext
-from barnabas.handlers.failures import as_kafka_error
-from barnabas.handlers.registry import Api
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.messages.list_offsets import (
     ListOffsetsPartition,
@@ -32,6 +29,9 @@ from barnabas.protocol.messages.list_offsets import (
     ListOffsetsTopicResponse,
 )
 from barnabas.replication.partition import Partition
+from barnabas.requests.context import RequestContext
+from barnabas.requests.failures import as_kafka_error
+from barnabas.requests.registry import Api
 
 LATEST = -1
 EARLIEST = -2

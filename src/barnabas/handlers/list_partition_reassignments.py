@@ -7,8 +7,6 @@ from collections import defaultdict
 from barnabas.controller.controller import KafkaController
 from barnabas.core.errors import KafkaError
 from barnabas.core.ids import TopicPartition
-from barnabas.handlers.context import RequestContext
-from barnabas.handlers.registry import Api
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.messages.list_partition_reassignments import (
     ListPartitionReassignmentsRequest,
@@ -16,6 +14,8 @@ from barnabas.protocol.messages.list_partition_reassignments import (
     OngoingPartitionReassignment,
     OngoingTopicReassignment,
 )
+from barnabas.requests.context import RequestContext
+from barnabas.requests.registry import Api
 
 
 def handle_list_partition_reassignments(

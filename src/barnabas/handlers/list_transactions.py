@@ -11,14 +11,14 @@ from barnabas.coordinator.regex import Regex
 from barnabas.coordinator.transaction.metadata import TransactionMetadata
 from barnabas.coordinator.transaction.states import STATES_BY_NAME
 from barnabas.core.errors import KafkaError
-from barnabas.handlers.context import RequestContext
-from barnabas.handlers.registry import Api
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.messages.list_transactions import (
     ListTransactionsRequest,
     ListTransactionsResponse,
     TransactionState,
 )
+from barnabas.requests.context import RequestContext
+from barnabas.requests.registry import Api
 
 
 def handle_list_transactions(request: ListTransactionsRequest, context: RequestContext) -> None:

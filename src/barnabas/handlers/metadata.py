@@ -20,11 +20,8 @@ from barnabas.core.errors import (
     UnknownTopicOrPartition,
 )
 from barnabas.core.ids import INTERNAL_TOPICS, NO_LEADER, ZERO_UUID, check_topic_name
-from barnabas.handlers.authorized_operations import CLUSTER_OPERATIONS, NOT_ASKED, TOPIC_OPERATIONS
-from barnabas.handlers.context import RequestContext
-from barnabas.handlers.endpoints import live_endpoints
-from barnabas.handlers.registry import Api
 from barnabas.protocol.api_keys import ApiKey
+from barnabas.protocol.authorized_operations import CLUSTER_OPERATIONS, NOT_ASKED, TOPIC_OPERATIONS
 from barnabas.protocol.messages.metadata import (
     MetadataRequest,
     MetadataRequestTopic,
@@ -33,6 +30,9 @@ from barnabas.protocol.messages.metadata import (
     MetadataResponsePartition,
     MetadataResponseTopic,
 )
+from barnabas.requests.context import RequestContext
+from barnabas.requests.endpoints import live_endpoints
+from barnabas.requests.registry import Api
 
 PARTITIONS_PER_STEP = 64
 

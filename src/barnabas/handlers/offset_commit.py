@@ -15,10 +15,6 @@ from barnabas.core.errors import (
     UnknownTopicOrPartition,
 )
 from barnabas.core.limits import DECISION_ELEMENTS_MAX
-from barnabas.handlers.context import RequestContext
-from barnabas.handlers.group_callers import caller_of
-from barnabas.handlers.registry import Api
-from barnabas.handlers.stored_offsets import commit_stored_offsets
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.messages.offset_commit import (
     OffsetCommitRequest,
@@ -28,6 +24,10 @@ from barnabas.protocol.messages.offset_commit import (
     OffsetCommitResponsePartition,
     OffsetCommitResponseTopic,
 )
+from barnabas.requests.context import RequestContext
+from barnabas.requests.group_callers import caller_of
+from barnabas.requests.registry import Api
+from barnabas.requests.stored_offsets import commit_stored_offsets
 
 VERSION_WITH_TOPIC_IDS = 10
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 from barnabas.coordinator.group.coordinator import check_group_id
 from barnabas.core.errors import UnknownTopicOrPartition
 from barnabas.core.limits import DECISION_ELEMENTS_MAX
-from barnabas.handlers.context import RequestContext
-from barnabas.handlers.registry import Api
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.messages.offset_delete import (
     OffsetDeleteRequest,
@@ -14,6 +12,8 @@ from barnabas.protocol.messages.offset_delete import (
     OffsetDeleteResponsePartition,
     OffsetDeleteResponseTopic,
 )
+from barnabas.requests.context import RequestContext
+from barnabas.requests.registry import Api
 
 
 def handle_offset_delete(request: OffsetDeleteRequest, context: RequestContext) -> None:

@@ -13,10 +13,6 @@ from functools import partial
 from barnabas.coordinator.routing import Gathering
 from barnabas.core.errors import UnknownTopicId
 from barnabas.core.ids import NO_OFFSET
-from barnabas.handlers.context import RequestContext
-from barnabas.handlers.offset_fetch_pieces import fetch_group, fetch_in_pieces, is_large
-from barnabas.handlers.registry import Api
-from barnabas.handlers.stored_offsets import fetch_stored_offsets
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.messages.offset_fetch import (
     OffsetFetchRequest,
@@ -29,6 +25,10 @@ from barnabas.protocol.messages.offset_fetch import (
     OffsetFetchResponseTopic,
     OffsetFetchResponseTopics,
 )
+from barnabas.requests.context import RequestContext
+from barnabas.requests.offset_fetch_pieces import fetch_group, fetch_in_pieces, is_large
+from barnabas.requests.registry import Api
+from barnabas.requests.stored_offsets import fetch_stored_offsets
 
 VERSION_WITH_GROUP_ERROR = 2
 VERSION_WITH_GROUPS = 8

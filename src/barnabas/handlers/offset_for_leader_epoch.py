@@ -9,8 +9,6 @@ from __future__ import annotations
 from collections.abc import Generator
 
 from barnabas.core.errors import KafkaError
-from barnabas.handlers.context import RequestContext
-from barnabas.handlers.registry import Api
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.messages.offset_for_leader_epoch import (
     EpochEndOffset,
@@ -19,6 +17,8 @@ from barnabas.protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderPartition,
     OffsetForLeaderTopicResult,
 )
+from barnabas.requests.context import RequestContext
+from barnabas.requests.registry import Api
 
 
 def handle_offset_for_leader_epoch(

@@ -32,17 +32,6 @@ from barnabas.core.errors import (
     UnsupportedCompressionType,
 )
 from barnabas.core.ids import INTERNAL_TOPICS
-from barnabas.handlers.context import RequestContext
-from barnabas.handlers.leader_hints import add_leader_hints
-from barnabas.handlers.old_producers import (
-    VERSION_WITH_BATCHES,
-    convert_in_a_thread,
-    converted,
-    is_long_conversion,
-)
-from barnabas.handlers.registry import Api
-from barnabas.handlers.topic_ids import topic_name
-from barnabas.handlers.transactional_produce import Admission, admit_transactional, keep_records
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.messages.produce import (
     BatchIndexAndErrorMessage,
@@ -59,6 +48,17 @@ from barnabas.records.validation import is_one_batch
 from barnabas.replication.leader.delayed_produce import PendingAck
 from barnabas.replication.partition import Partition
 from barnabas.replication.replica_manager import ReplicaManager
+from barnabas.requests.context import RequestContext
+from barnabas.requests.leader_hints import add_leader_hints
+from barnabas.requests.old_producers import (
+    VERSION_WITH_BATCHES,
+    convert_in_a_thread,
+    converted,
+    is_long_conversion,
+)
+from barnabas.requests.registry import Api
+from barnabas.requests.topic_ids import topic_name
+from barnabas.requests.transactional_produce import Admission, admit_transactional, keep_records
 from barnabas.storage.log.append import AppendInfo
 
 logger = logging.getLogger(__name__)

@@ -6,10 +6,10 @@ The controller tells which replicas this broker stops, and which of them it dele
 from __future__ import annotations
 
 from barnabas.core.limits import ORDER_ELEMENTS_MAX
-from barnabas.handlers.context import RequestContext
-from barnabas.handlers.registry import Api
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.messages.stop_replica import StopReplicaRequest, StopReplicaResponse
+from barnabas.requests.context import RequestContext
+from barnabas.requests.registry import Api
 
 
 async def handle_stop_replica(request: StopReplicaRequest, context: RequestContext) -> StopReplicaResponse:

@@ -10,10 +10,10 @@ from barnabas.coordinator.decision import Waiter
 from barnabas.coordinator.group.coordinator import check_group_id
 from barnabas.core.errors import InconsistentGroupProtocol
 from barnabas.core.limits import DECISION_ELEMENTS_MAX
-from barnabas.handlers.context import RequestContext
-from barnabas.handlers.registry import Api
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+from barnabas.requests.context import RequestContext
+from barnabas.requests.registry import Api
 
 VERSION_WITH_PROTOCOL = 5
 

@@ -24,11 +24,7 @@ from barnabas.core.errors import (
 )
 from barnabas.core.ids import TopicPartition
 from barnabas.core.limits import DECISION_ELEMENTS_MAX
-from barnabas.handlers.context import RequestContext
 from barnabas.handlers.offset_commit import as_commit_error
-from barnabas.handlers.registry import Api
-from barnabas.handlers.transaction_errors import as_write_error, not_in_transaction
-from barnabas.handlers.verification import Verification
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.messages.txn_offset_commit import (
     TxnOffsetCommitRequest,
@@ -38,6 +34,10 @@ from barnabas.protocol.messages.txn_offset_commit import (
     TxnOffsetCommitResponsePartition,
     TxnOffsetCommitResponseTopic,
 )
+from barnabas.requests.context import RequestContext
+from barnabas.requests.registry import Api
+from barnabas.requests.transaction_errors import as_write_error, not_in_transaction
+from barnabas.requests.verification import Verification
 
 VERSION_WITH_LOADING = 2
 VERSION_WITH_ABORTABLE = 4

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from barnabas.cluster.metadata_updates import apply_update
 from barnabas.core.limits import ORDER_ELEMENTS_MAX
-from barnabas.handlers.context import RequestContext
-from barnabas.handlers.registry import Api
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.messages.update_metadata import UpdateMetadataRequest, UpdateMetadataResponse
+from barnabas.requests.context import RequestContext
+from barnabas.requests.registry import Api
 
 
 def handle_update_metadata(request: UpdateMetadataRequest, context: RequestContext) -> UpdateMetadataResponse:

@@ -11,8 +11,6 @@ from barnabas.coordinator.transaction.markers import MarkerErrors, TransactionMa
 from barnabas.core.errors import NONE
 from barnabas.core.ids import TopicPartition
 from barnabas.core.limits import ORDER_ELEMENTS_MAX
-from barnabas.handlers.context import RequestContext
-from barnabas.handlers.registry import Api
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.messages.write_txn_markers import (
     WritableTxnMarker,
@@ -22,6 +20,8 @@ from barnabas.protocol.messages.write_txn_markers import (
     WriteTxnMarkersRequest,
     WriteTxnMarkersResponse,
 )
+from barnabas.requests.context import RequestContext
+from barnabas.requests.registry import Api
 
 
 def handle_write_txn_markers(request: WriteTxnMarkersRequest, context: RequestContext) -> None:

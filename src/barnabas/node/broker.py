@@ -32,6 +32,7 @@ from barnabas.config.broker_config import BrokerConfig
 from barnabas.config.repository import ConfigRepository
 from barnabas.config.rows import BROKER_KEYS
 from barnabas.controller.election import become_controller
+from barnabas.controller.internal_topics import InternalTopics
 from barnabas.controller.local_partitions import LocalPartitions
 from barnabas.controller.producer_ids import ProducerIds
 from barnabas.controller.topic_admin import TopicAdmin
@@ -50,10 +51,7 @@ from barnabas.core.files import Files, RealFiles
 from barnabas.core.ids import BrokerId, Randomness
 from barnabas.core.metrics import Metrics
 from barnabas.core.tasks import Tasks
-from barnabas.handlers.dispatcher import Dispatcher
-from barnabas.handlers.internal_topics import InternalTopics
-from barnabas.handlers.services import Services, Settings
-from barnabas.handlers.table import ALL_APIS, CLUSTER_APIS
+from barnabas.handlers import ALL_APIS, CLUSTER_APIS
 from barnabas.network.exchange import Exchange
 from barnabas.network.server import Server
 from barnabas.node.advertised_endpoints import advertised_endpoints
@@ -80,6 +78,8 @@ from barnabas.purgatory.timer import Timer
 from barnabas.replication.leader.fetch_session import FetchSessions
 from barnabas.replication.leader.lease import LeadershipLease
 from barnabas.replication.replica_manager import ReplicaManager
+from barnabas.requests.dispatcher import Dispatcher
+from barnabas.requests.services import Services, Settings
 from barnabas.storage.directory.directory_properties import (
     MetaProperties,
     read_meta_properties,

@@ -6,11 +6,11 @@ from barnabas.config.broker_config import BrokerConfig
 from barnabas.config.group_config import HEARTBEAT_INTERVAL, SESSION_TIMEOUT
 from barnabas.config.repository import ConfigRepository
 from barnabas.config.rows.words import MINUTE_MS
+from barnabas.controller.internal_topics import InternalTopic
 from barnabas.coordinator.group.migration import MigrationPolicy
 from barnabas.coordinator.group.settings import ConsumerTimes, GroupSettings
 from barnabas.coordinator.runtime import RuntimeSettings
 from barnabas.coordinator.transaction.settings import TransactionSettings
-from barnabas.handlers.internal_topics import InternalTopic
 from barnabas.records.compression import CODECS
 
 

@@ -27,7 +27,6 @@ from barnabas.core.clock import SystemClock
 from barnabas.core.errors import NotCoordinator
 from barnabas.core.metrics import render_prometheus
 from barnabas.core.scheduler import InlineBackground
-from barnabas.handlers.dispatcher import Dispatcher
 from barnabas.network.server import Server
 from barnabas.node.broker import Broker
 from barnabas.node.cluster_member import ClusterMember
@@ -42,6 +41,7 @@ from barnabas.protocol.messages.join_group import (
     JoinGroupResponse,
 )
 from barnabas.replication.leader.delayed_requests import DelayedRequests
+from barnabas.requests.dispatcher import Dispatcher
 from barnabas.storage.log_manager import LogManager
 from tests.support.embedded_cluster import cluster_broker, shared_store
 from tests.support.in_process import (

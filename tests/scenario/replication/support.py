@@ -30,9 +30,7 @@ from barnabas.core.files import Files, RealFiles
 from barnabas.core.ids import BrokerId, TopicPartition, Uuid
 from barnabas.core.metrics import Metrics
 from barnabas.core.scheduler import Background, InlineBackground
-from barnabas.handlers.dispatcher import Dispatcher
-from barnabas.handlers.services import Services
-from barnabas.handlers.table import CLUSTER_APIS
+from barnabas.handlers import CLUSTER_APIS
 from barnabas.network.server import Server
 from barnabas.node.replication_io import IsrStoreTasks
 from barnabas.node.runtime import LoopScheduler, TimerDriver
@@ -45,6 +43,8 @@ from barnabas.replication.leader.lease import LeadershipLease
 from barnabas.replication.partition import Partition
 from barnabas.replication.replica_manager import ReplicaManager
 from barnabas.replication.settings import ReplicationSettings
+from barnabas.requests.dispatcher import Dispatcher
+from barnabas.requests.services import Services
 from barnabas.storage.environment import Environment, LogDirectory
 from barnabas.storage.log.log import Log
 from barnabas.storage.log_manager import LogManager, LogManagerSettings

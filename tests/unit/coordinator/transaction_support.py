@@ -25,12 +25,12 @@ from barnabas.core.scheduler import ManualScheduler
 from barnabas.handlers.end_txn import END_TXN
 from barnabas.handlers.init_producer_id import INIT_PRODUCER_ID
 from barnabas.handlers.list_transactions import LIST_TRANSACTIONS
-from barnabas.handlers.registry import Api
 from barnabas.protocol.messages.end_txn import EndTxnRequest
 from barnabas.protocol.messages.init_producer_id import InitProducerIdRequest
 from barnabas.protocol.messages.list_transactions import ListTransactionsRequest
 from barnabas.purgatory.timer import Timer
 from barnabas.records.builder import build_batch
+from barnabas.requests.registry import Api
 from tests.unit.coordinator.support import Answer, MemoryLog, serve
 
 A = TopicPartition("a", 0)

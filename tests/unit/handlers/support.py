@@ -9,16 +9,16 @@ from types import SimpleNamespace
 from typing import Any
 
 from barnabas.cluster.topics import allocate_producer_ids
+from barnabas.controller.internal_topics import InternalTopic, InternalTopics
 from barnabas.controller.producer_ids import ProducerIds
 from barnabas.coordinator.group.coordinator import OFFSETS_TOPIC
 from barnabas.coordinator.transaction.coordinator import TRANSACTION_TOPIC
 from barnabas.core.errors import KafkaError
-from barnabas.handlers.context import RequestContext
-from barnabas.handlers.internal_topics import InternalTopic, InternalTopics
-from barnabas.handlers.registry import Api
-from barnabas.handlers.services import Services
-from barnabas.handlers.table import ALL_APIS
+from barnabas.handlers import ALL_APIS
 from barnabas.protocol.api_keys import request_class, response_class
+from barnabas.requests.context import RequestContext
+from barnabas.requests.registry import Api
+from barnabas.requests.services import Services
 from tests.unit.controller.support import BROKER_ID, Admin
 
 

@@ -24,8 +24,9 @@ from barnabas.core.errors import (
     UnsupportedVersion,
 )
 from barnabas.core.ids import TopicPartition
+from barnabas.handlers import ALL_APIS
 from barnabas.handlers.alter_partition_reassignments import ALTER_PARTITION_REASSIGNMENTS
-from barnabas.handlers.api_versions import API_VERSIONS, unsupported_version_response
+from barnabas.handlers.api_versions import API_VERSIONS
 from barnabas.handlers.describe_cluster import DESCRIBE_CLUSTER
 from barnabas.handlers.describe_log_dirs import DESCRIBE_LOG_DIRS
 from barnabas.handlers.describe_producers import DESCRIBE_PRODUCERS
@@ -34,7 +35,6 @@ from barnabas.handlers.elect_leaders import ELECT_LEADERS
 from barnabas.handlers.find_coordinator import FIND_COORDINATOR
 from barnabas.handlers.init_producer_id import INIT_PRODUCER_ID
 from barnabas.handlers.list_partition_reassignments import LIST_PARTITION_REASSIGNMENTS
-from barnabas.handlers.table import ALL_APIS
 from barnabas.protocol.api_keys import ApiKey, request_class, response_class
 from barnabas.protocol.messages import describe_producers, describe_topic_partitions, elect_leaders
 from barnabas.protocol.messages.alter_partition_reassignments import (
@@ -116,7 +116,7 @@ async def test_half_a_destination_is_none(broker: Broker, cluster_id: str | None
 
 
 def test_an_unsupported_version_is_answered_with_what_is_supported() -> None:
-    data = unsupported_version_response(ALL_APIS).encode(0)
+    data = ALL_APIS.unsupported_version().encode(0)
     response, _ = ApiVersionsResponse.decode(data, 0)
     assert response.error_code == UnsupportedVersion.code
     assert [(row.api_key, row.min_version, row.max_version) for row in response.api_keys] == [(18, 0, 5)]

@@ -11,12 +11,9 @@ import pytest
 
 from barnabas.core.clock import ManualClock
 from barnabas.core.limits import TURN_MS_MAX
-from barnabas.handlers.context import RequestContext
+from barnabas.handlers import CLUSTER_APIS
 from barnabas.handlers.describe_configs import DESCRIBE_CONFIGS
-from barnabas.handlers.in_chunks import CHUNK, ask_in_chunks
 from barnabas.handlers.metadata import METADATA
-from barnabas.handlers.offset_fetch_pieces import PARTITIONS_AT_ONCE_MAX, fetch_in_pieces, is_large
-from barnabas.handlers.table import CLUSTER_APIS
 from barnabas.protocol.api_keys import ApiKey, request_class
 from barnabas.protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from barnabas.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
@@ -27,6 +24,9 @@ from barnabas.protocol.messages.offset_fetch import (
     OffsetFetchResponsePartitions,
     OffsetFetchResponseTopics,
 )
+from barnabas.requests.context import RequestContext
+from barnabas.requests.in_chunks import CHUNK, ask_in_chunks
+from barnabas.requests.offset_fetch_pieces import PARTITIONS_AT_ONCE_MAX, fetch_in_pieces, is_large
 from tests.unit.handlers.support import Broker, FakeExchange, Finisher
 
 INLINE = {

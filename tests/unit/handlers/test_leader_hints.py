@@ -11,7 +11,6 @@ import pytest
 from barnabas.core.endpoints import Endpoint
 from barnabas.core.errors import NotLeaderOrFollower
 from barnabas.core.ids import TopicPartition
-from barnabas.handlers.endpoints import Node
 from barnabas.handlers.produce import handle_produce
 from barnabas.protocol.messages.produce import (
     PartitionProduceData,
@@ -19,6 +18,7 @@ from barnabas.protocol.messages.produce import (
     ProduceResponse,
     TopicProduceData,
 )
+from barnabas.requests.endpoints import Node
 from tests.support.background import ManualBackground
 from tests.support.wire import batch
 from tests.unit.handlers.support import run

@@ -14,6 +14,7 @@ from barnabas.cluster.metadata_cache import MetadataCache
 from barnabas.config.repository import ConfigRepository
 from barnabas.controller.administration import TopicAdministration
 from barnabas.controller.controller import KafkaController
+from barnabas.controller.internal_topics import InternalTopics
 from barnabas.controller.producer_ids import ProducerIds
 from barnabas.coordinator.group.coordinator import GroupCoordinator
 from barnabas.coordinator.transaction.coordinator import TransactionCoordinator
@@ -24,12 +25,11 @@ from barnabas.core.endpoints import ListenerEndpoint
 from barnabas.core.errors import KafkaError
 from barnabas.core.ids import BrokerId, TopicPartition
 from barnabas.core.scheduler import Scheduler
-from barnabas.handlers.context import Peer
-from barnabas.handlers.endpoints import Node, endpoint_of
-from barnabas.handlers.internal_topics import InternalTopics
-from barnabas.handlers.registry import ApiTable
 from barnabas.replication.leader.fetch_session import FetchSessions
 from barnabas.replication.replica_manager import ReplicaManager
+from barnabas.requests.context import Peer
+from barnabas.requests.endpoints import Node, endpoint_of
+from barnabas.requests.registry import ApiTable
 
 
 class Settings(Protocol):

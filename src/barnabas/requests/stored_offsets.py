@@ -16,8 +16,6 @@ from barnabas.core.errors import (
     UnknownTopicOrPartition,
 )
 from barnabas.core.ids import NO_OFFSET
-from barnabas.handlers.context import RequestContext
-from barnabas.handlers.failures import as_kafka_error
 from barnabas.protocol.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
@@ -31,6 +29,8 @@ from barnabas.protocol.messages.offset_fetch import (
     OffsetFetchResponsePartition,
     OffsetFetchResponseTopic,
 )
+from barnabas.requests.context import RequestContext
+from barnabas.requests.failures import as_kafka_error
 
 
 async def commit_stored_offsets(

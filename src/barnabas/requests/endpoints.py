@@ -11,10 +11,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from barnabas.core.endpoints import Endpoint
-from barnabas.handlers.context import Peer
+from barnabas.requests.context import Peer
 
 if TYPE_CHECKING:
-    from barnabas.handlers.services import Services
+    from barnabas.requests.services import Services
 
 _MAPPED_IPV4 = "::ffff:"
 

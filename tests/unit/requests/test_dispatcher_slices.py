@@ -11,9 +11,6 @@ import pytest
 from barnabas.core.clock import ManualClock
 from barnabas.core.limits import REQUEST_ELEMENTS_MAX
 from barnabas.core.metrics import Metrics
-from barnabas.handlers.context import RequestContext
-from barnabas.handlers.dispatcher import Dispatcher
-from barnabas.handlers.registry import Api, ApiTable
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.headers import encode_request
 from barnabas.protocol.messages.metadata import (
@@ -22,6 +19,9 @@ from barnabas.protocol.messages.metadata import (
     MetadataResponse,
     MetadataResponseTopic,
 )
+from barnabas.requests.context import RequestContext
+from barnabas.requests.dispatcher import Dispatcher
+from barnabas.requests.registry import Api, ApiTable
 from tests.unit.handlers.support import FakePeer
 
 VERSION = 12

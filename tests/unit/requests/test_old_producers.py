@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from barnabas.core.errors import CorruptMessage, MessageTooLarge
-from barnabas.handlers import old_producers
-from barnabas.handlers.old_producers import convert_in_a_thread, converted, is_long_conversion
 from barnabas.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from barnabas.records.batch import RecordBatch
+from barnabas.requests import old_producers
+from barnabas.requests.old_producers import convert_in_a_thread, converted, is_long_conversion
 from tests.support.wire import message_set_entry
 
 

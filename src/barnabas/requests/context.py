@@ -13,7 +13,7 @@ from barnabas.core.limits import TURN_MS_MAX
 from barnabas.core.regions import FileRegion
 
 if TYPE_CHECKING:
-    from barnabas.handlers.services import Services
+    from barnabas.requests.services import Services
 
 T = TypeVar("T")
 Part = bytes | bytearray | memoryview | FileRegion

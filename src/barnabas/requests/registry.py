@@ -19,9 +19,10 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from barnabas.core.errors import KafkaError
+from barnabas.core.errors import KafkaError, UnsupportedVersion
 from barnabas.core.limits import REQUEST_ELEMENTS_MAX
 from barnabas.protocol.api_keys import ApiKey
+from barnabas.protocol.messages.api_versions import ApiVersion, ApiVersionsResponse
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +52,12 @@ class Api:
     def advertised_versions(self) -> range:
         return self.advertised if self.advertised is not None else self.versions
 
+    @property
+    def row(self) -> ApiVersion:
+        """As ApiVersions shows it."""
+        versions = self.advertised_versions
+        return ApiVersion(api_key=int(self.key), min_version=versions[0], max_version=versions[-1])
+
 
 class ApiTable:
     """All registered APIs by key."""
@@ -66,3 +73,13 @@ class ApiTable:
 
     def __iter__(self) -> Iterator[Api]:
         return iter(sorted(self._by_key.values(), key=lambda api: api.key))
+
+    def advertised(self) -> list[ApiVersion]:
+        return [api.row for api in self]
+
+    def unsupported_version(self) -> ApiVersionsResponse:
+        """What to say, in version 0, to who asks for ApiVersions in a version that is not served."""
+        api = self._by_key.get(ApiKey.API_VERSIONS)
+        return ApiVersionsResponse(
+            error_code=UnsupportedVersion.code, api_keys=[] if api is None else [api.row]
+        )

@@ -10,11 +10,11 @@ from __future__ import annotations
 import asyncio
 
 from barnabas.core.errors import CorruptMessage, KafkaError, MessageTooLarge
-from barnabas.handlers.context import RequestContext
-from barnabas.handlers.transactional_produce import keep_records
 from barnabas.protocol.messages.produce import PartitionProduceData, ProduceRequest
 from barnabas.records.batch import CODEC_MASK, MAGIC, MAGIC_AT
 from barnabas.records.legacy import convert_up
+from barnabas.requests.context import RequestContext
+from barnabas.requests.transactional_produce import keep_records
 
 VERSION_WITH_BATCHES = 3
 CONVERTED_INLINE_BYTES_MAX = 16 * 1024

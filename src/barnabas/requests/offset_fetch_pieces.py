@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 
-from barnabas.handlers.context import RequestContext
-from barnabas.handlers.in_chunks import ask_in_chunks
 from barnabas.protocol.messages.offset_fetch import (
     OffsetFetchRequestGroup,
     OffsetFetchRequestTopics,
     OffsetFetchResponseGroup,
 )
+from barnabas.requests.context import RequestContext
+from barnabas.requests.in_chunks import ask_in_chunks
 
 PARTITIONS_AT_ONCE_MAX = 1_000
 GROUPS_AT_ONCE_MAX = 100

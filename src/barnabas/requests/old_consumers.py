@@ -15,11 +15,11 @@ from barnabas.core.errors import (
     UnsupportedVersion,
 )
 from barnabas.core.regions import FileRegion
-from barnabas.handlers.context import RequestContext
 from barnabas.protocol.messages.fetch import PartitionData
 from barnabas.records.legacy import convert_down
 from barnabas.records.whole import whole_batches
 from barnabas.replication.fetching import PartitionFetch
+from barnabas.requests.context import RequestContext
 
 logger = logging.getLogger(__name__)
 

@@ -7,7 +7,7 @@ NOT_CONTROLLER, looks up who the controller is, and asks there.
 from __future__ import annotations
 
 from barnabas.core.errors import NotController
-from barnabas.handlers.context import RequestContext
+from barnabas.requests.context import RequestContext
 
 
 def check_is_controller(context: RequestContext) -> None:

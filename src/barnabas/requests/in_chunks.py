@@ -12,7 +12,7 @@ from functools import partial
 from typing import TypeVar
 
 from barnabas.coordinator.routing import Gathering
-from barnabas.handlers.context import RequestContext
+from barnabas.requests.context import RequestContext
 
 T = TypeVar("T")
 R = TypeVar("R")

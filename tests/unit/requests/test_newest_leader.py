@@ -9,10 +9,10 @@ import pytest
 
 from barnabas.core.endpoints import Endpoint
 from barnabas.core.errors import NotLeaderOrFollower
-from barnabas.handlers.context import RequestContext
-from barnabas.handlers.endpoints import Node
-from barnabas.handlers.leader_hints import add_leader_hints
 from barnabas.protocol.messages.produce import PartitionProduceResponse, ProduceResponse, TopicProduceResponse
+from barnabas.requests.context import RequestContext
+from barnabas.requests.endpoints import Node
+from barnabas.requests.leader_hints import add_leader_hints
 
 
 def context_with(told: tuple[int, int] | None, ordered: tuple[int, int] | None) -> RequestContext:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from barnabas.coordinator.group.callers import Caller
-from barnabas.handlers.context import RequestContext
+from barnabas.requests.context import RequestContext
 
 
 def caller_of(context: RequestContext) -> Caller:

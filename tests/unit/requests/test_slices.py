@@ -9,7 +9,7 @@ import pytest
 
 from barnabas.core.clock import ManualClock
 from barnabas.core.limits import TURN_MS_MAX
-from barnabas.handlers.slices import Slices
+from barnabas.requests.slices import Slices
 
 
 class Loop:

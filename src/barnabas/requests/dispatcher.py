@@ -28,11 +28,6 @@ from barnabas.core.clock import Clock
 from barnabas.core.errors import KafkaError, UnknownServerError
 from barnabas.core.metrics import Metrics
 from barnabas.core.tasks import Tasks
-from barnabas.handlers.api_versions import unsupported_version_response
-from barnabas.handlers.context import Exchange, Part, RequestContext
-from barnabas.handlers.registry import Api, ApiTable
-from barnabas.handlers.services import Services
-from barnabas.handlers.slices import Slices, Work
 from barnabas.protocol.api_keys import ApiKey, request_class, response_class
 from barnabas.protocol.errors import LargeMessage, MalformedMessage
 from barnabas.protocol.headers import (
@@ -41,6 +36,10 @@ from barnabas.protocol.headers import (
     encode_response_in_slices,
     read_request_header,
 )
+from barnabas.requests.context import Exchange, Part, RequestContext
+from barnabas.requests.registry import Api, ApiTable
+from barnabas.requests.services import Services
+from barnabas.requests.slices import Slices, Work
 
 logger = logging.getLogger(__name__)
 
@@ -284,6 +283,6 @@ class Dispatcher:
 
     def _refuse(self, exchange: Exchange, api_key: int, version: int, correlation_id: int) -> None:
         if api_key == ApiKey.API_VERSIONS:
-            exchange.respond(encode_response(correlation_id, unsupported_version_response(self._apis), 0))
+            exchange.respond(encode_response(correlation_id, self._apis.unsupported_version(), 0))
         else:
             exchange.close(f"API key {api_key} version {version} is not served here")

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from barnabas.core.errors import FencedLeaderEpoch, NotLeaderOrFollower
 from barnabas.core.ids import TopicPartition
-from barnabas.handlers.context import RequestContext
-from barnabas.handlers.topic_ids import topic_name
 from barnabas.protocol.messages import fetch
 from barnabas.protocol.messages.produce import LeaderIdAndEpoch, NodeEndpoint, ProduceResponse
+from barnabas.requests.context import RequestContext
+from barnabas.requests.topic_ids import topic_name
 
 _MOVED = frozenset({NotLeaderOrFollower.code, FencedLeaderEpoch.code})
 

@@ -8,8 +8,8 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Protocol, TypeVar
 
 from barnabas.core.errors import InvalidRequest, KafkaError
-from barnabas.handlers.context import RequestContext
-from barnabas.handlers.failures import as_kafka_error, code_and_message
+from barnabas.requests.context import RequestContext
+from barnabas.requests.failures import as_kafka_error, code_and_message
 
 
 class Resource(Protocol):

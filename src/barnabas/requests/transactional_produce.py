@@ -21,10 +21,6 @@ from barnabas.coordinator.transaction.rules import ProducerIdAndEpoch
 from barnabas.coordinator.transaction.settings import EPOCH_BUMP_VERSION
 from barnabas.core.errors import InvalidProducerIdMapping, KafkaError
 from barnabas.core.ids import TopicPartition
-from barnabas.handlers.context import RequestContext
-from barnabas.handlers.topic_ids import topic_name
-from barnabas.handlers.transaction_errors import as_produce_error, not_in_transaction
-from barnabas.handlers.verification import Verification
 from barnabas.protocol.messages.produce import ProduceRequest
 from barnabas.records.batch import (
     ATTRIBUTES_AT,
@@ -34,6 +30,10 @@ from barnabas.records.batch import (
     PRODUCER_ID_AT,
     TRANSACTIONAL_FLAG,
 )
+from barnabas.requests.context import RequestContext
+from barnabas.requests.topic_ids import topic_name
+from barnabas.requests.transaction_errors import as_produce_error, not_in_transaction
+from barnabas.requests.verification import Verification
 
 VERSION_WITH_TOPIC_IDS = 13
 VERSION_WITH_IMPLICIT_ADD = 12

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from barnabas.core.ids import Uuid
-from barnabas.handlers.context import RequestContext
+from barnabas.requests.context import RequestContext
 
 
 def topic_name(context: RequestContext, topic_id: Uuid) -> str | None:
