@@ -18,15 +18,22 @@ from typing import Any
 
 from barnabas.config.agreement import check_agreement
 from barnabas.config.derived import connection_overrides, inter_broker_listener, log_directories
+from barnabas.config.keys import Update
 from barnabas.config.listeners import parse_listeners, parse_protocol_map
 from barnabas.config.rows import BROKER_KEYS
 from barnabas.config.rows.lookup import broker_key, is_secret
 from barnabas.config.rows.words import HOUR_MS, MINUTE_MS
 from barnabas.core.endpoints import ListenerEndpoint
 
+_DYNAMIC = {
+    name: name.replace(".", "_") for name, row in BROKER_KEYS.items() if row.update is not Update.READ_ONLY
+}
+
 
 class BrokerConfig:
-    """Settings of one broker. Immutable: a change at run time makes a new one (`with_changes`)."""
+    """The settings of one broker, always as they are in force: components hold this object and read an
+    attribute where they need it. Only the repository of settings changes it, when somebody has changed a
+    key that may change at run time."""
 
     broker_id: int
     broker_id_generation_enable: bool
@@ -34,6 +41,7 @@ class BrokerConfig:
     broker_rack: str | None
 
     num_partitions: int
+    default_replication_factor: int
     auto_create_topics_enable: bool
     delete_topic_enable: bool
 
@@ -52,14 +60,22 @@ class BrokerConfig:
     fetch_max_bytes: int
     max_incremental_fetch_session_cache_slots: int
     max_request_partition_size_limit: int
+    fetch_purgatory_purge_interval_requests: int
+    producer_purgatory_purge_interval_requests: int
+    delete_records_purgatory_purge_interval_requests: int
 
     log_initial_task_delay_ms: int
     log_retention_check_interval_ms: int
     log_flush_scheduler_interval_ms: int
     log_flush_offset_checkpoint_interval_ms: int
     log_flush_start_offset_checkpoint_interval_ms: int
+    log_cleaner_enable: bool
     log_cleaner_threads: int
     log_cleaner_dedupe_buffer_size: int
+    log_cleaner_io_buffer_size: int
+    log_cleaner_io_buffer_load_factor: float
+    log_cleaner_io_max_bytes_per_second: float
+    log_cleaner_backoff_ms: int
 
     min_insync_replicas: int
     replica_lag_time_max_ms: int
@@ -132,11 +148,9 @@ class BrokerConfig:
     max_connections_per_ip_overrides: Mapping[str, int]
 
     def __init__(self, given: Mapping[str, str], values: Mapping[str, Any]) -> None:
-        attributes = self.__dict__
-        for name, value in values.items():
-            attributes[name.replace(".", "_")] = value
+        self.__dict__.update((name.replace(".", "_"), value) for name, value in values.items())
         self.given = given
-        self.values = values
+        self.put(values)
         protocols = parse_protocol_map(values["listener.security.protocol.map"])
         self.listeners = parse_listeners("listeners", values["listeners"], protocols)
         advertised = values["advertised.listeners"]
@@ -152,6 +166,11 @@ class BrokerConfig:
         plane = values["control.plane.listener.name"]
         self.control_plane_listener_name = plane and plane.upper()
         self.log_dirs = log_directories(values)
+
+    def put(self, values: Mapping[str, Any]) -> None:
+        """Have these values in force from now on; only dynamic keys differ from those before."""
+        self.values = values
+        self.__dict__.update((attribute, values[name]) for name, attribute in _DYNAMIC.items())
         self.max_connections_per_ip_overrides = connection_overrides(
             values["max.connections.per.ip.overrides"]
         )
@@ -199,6 +218,17 @@ class BrokerConfig:
             if "transaction.state.log.min.isr" in self.given
             else max(1, min(wanted, replication_factor))
         )
+
+    @property
+    def send_buffer_bytes(self) -> int:
+        """-1 leaves it to the operating system, which knows better than Kafka's default; a size that was
+        given is meant."""
+        return self.values[key] if (key := "socket.send.buffer.bytes") in self.given else -1
+
+    @property
+    def receive_buffer_bytes(self) -> int:
+        """Likewise."""
+        return self.values[key] if (key := "socket.receive.buffer.bytes") in self.given else -1
 
     @property
     def log_retention_ms(self) -> int:

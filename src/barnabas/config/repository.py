@@ -16,6 +16,7 @@ import logging
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
+from barnabas.config.broker_config import BrokerConfig
 from barnabas.config.changes import Change, apply_changes, check_broker_overrides
 from barnabas.config.group_config import (
     GROUP_KEYS,
@@ -34,6 +35,7 @@ from barnabas.config.layers import (
 )
 from barnabas.config.log_config import TOPIC_KEYS, LogConfig, resolve
 from barnabas.config.loggers import change_levels, describe_loggers
+from barnabas.config.rows import BROKER_KEYS
 from barnabas.config.store import BROKERS, DEFAULT_ENTITY, GROUPS, TOPICS, ConfigStore, Overrides
 from barnabas.core.errors import InvalidConfig, InvalidRequest, UnknownTopicOrPartition
 from barnabas.core.ids import BrokerId, check_topic_name
@@ -71,19 +73,17 @@ class ConfigResource(NamedTuple):
 
 
 class ConfigRepository:
-    """`broker_keys` are the rows of the broker's settings, `static` what it was started with."""
+    """`broker_config` is what the broker was started with, and from then on what is in force."""
 
-    def __init__(
-        self, store: ConfigStore, broker_id: BrokerId, broker_keys: Definition, static: Mapping[str, str]
-    ) -> None:
+    def __init__(self, store: ConfigStore, broker_id: BrokerId, broker_config: BrokerConfig) -> None:
         self._store = store
         self._broker_id = broker_id
-        self._layers = BrokerLayers(broker_keys, static)
-        self._broker_values = self._layers.values()
+        self.broker_config = broker_config
+        self._layers = BrokerLayers(BROKER_KEYS, broker_config.given)
         self._overrides: dict[str, dict[str, str]] = {}
         self._topics: dict[str, LogConfig] = {}
         self._groups: dict[str, dict[str, str]] = {}
-        self._without_overrides = resolve({}, self._broker_values)
+        self._without_overrides = resolve({}, broker_config.values)
         self._topic_listeners: list[TopicListener] = []
         self._broker_listeners: list[BrokerListener] = []
         self.changing = asyncio.Lock()
@@ -99,8 +99,7 @@ class ConfigRepository:
             (str(self._broker_id), self._layers.dynamic),
         ):
             layer.update(_broker_overrides(keys, await self._store.read(BROKERS, entity), entity))
-        self._broker_values = self._layers.values()
-        self._without_overrides = resolve({}, self._broker_values)
+        self._put_broker_values(self._layers.values())
         for topic, overrides in (await self._store.read_all(TOPICS)).items():
             self.add_topic(topic, overrides)
         for group, stored in (await self._store.read_all(GROUPS)).items():
@@ -119,10 +118,6 @@ class ConfigRepository:
     def topic_config(self, topic: str) -> LogConfig:
         """The settings of a topic; those that a new one would have if it does not exist."""
         return self._topics.get(topic, self._without_overrides)
-
-    def broker_value(self, name: str) -> Any:
-        """The value in force of a broker's key."""
-        return self._broker_values[name]
 
     def group_value(self, group: str, name: str) -> int:
         """The value in force of a group's key."""
@@ -159,7 +154,7 @@ class ConfigRepository:
 
     def resolve(self, overrides: Mapping[str, str]) -> LogConfig:
         """What a topic with these overrides would have; INVALID_CONFIG if they are not valid."""
-        return resolve(overrides, self._broker_values) if overrides else self._without_overrides
+        return resolve(overrides, self.broker_config.values) if overrides else self._without_overrides
 
     def add_topic(self, topic: str, overrides: Mapping[str, str] | None) -> LogConfig:
         """A topic exists, with the overrides that the store has for it; None if they cannot be read."""
@@ -322,21 +317,24 @@ class ConfigRepository:
 
     def _check_defaults_of_topics(self, overrides: Mapping[str, str]) -> None:
         try:
-            resolve({}, {**self._broker_values, **self._layers.keys.parse(overrides)})
+            resolve({}, {**self.broker_config.values, **self._layers.keys.parse(overrides)})
         except InvalidConfig as error:
             raise InvalidRequest(error.message) from None
 
     def _broker_changed(self) -> None:
-        before, after = self._broker_values, self._layers.values()
+        before, after = self.broker_config.values, self._layers.values()
         changed = {name for name, value in after.items() if value != before[name]}
         if not changed:
             return
-        self._broker_values = after
-        self._without_overrides = resolve({}, after)
+        self._put_broker_values(after)
         for listener in self._broker_listeners:
             listener(changed)
         for topic, overrides in self._overrides.items():
             self._set_topic_config(topic, self._resolve_stored(topic, overrides))
+
+    def _put_broker_values(self, values: Mapping[str, Any]) -> None:
+        self.broker_config.put({**self.broker_config.values, **values})
+        self._without_overrides = resolve({}, values)
 
     def _set_topic_config(self, topic: str, config: LogConfig) -> None:
         before = self._topics[topic]

@@ -35,6 +35,7 @@ from barnabas.cluster.znodes import (
     PartitionState,
     ReplicaAssignment,
 )
+from barnabas.config.broker_config import BrokerConfig
 from barnabas.config.log_config import LogConfig
 from barnabas.config.repository import ConfigRepository
 from barnabas.controller.broker_channels import BrokerChannels, Connect
@@ -42,7 +43,6 @@ from barnabas.controller.election import Controllership, become_controller
 from barnabas.controller.events import Event, EventQueue, Process
 from barnabas.controller.partition_machine import Election
 from barnabas.controller.patience import Patience
-from barnabas.controller.settings import ControllerSettings
 from barnabas.controller.store import UNCLEAN_KEY, ControllerStore
 from barnabas.controller.term import Term
 from barnabas.controller.watching import Watching
@@ -73,7 +73,7 @@ class KafkaController:
         randomness: Randomness,
         connect: Connect,
         metrics: Metrics,
-        settings: ControllerSettings | None = None,
+        settings: BrokerConfig | None = None,
     ) -> None:
         self._znodes = znodes
         self._broker_id = broker_id
@@ -83,7 +83,7 @@ class KafkaController:
         self._randomness = randomness
         self._connect = connect
         self._metrics = metrics
-        self._settings = settings or ControllerSettings()
+        self._settings = settings or BrokerConfig.load({})
         self._patience = Patience(znodes, scheduler)
         self._store = ControllerStore(znodes, self._patience)
         self._watching = Watching()
@@ -385,7 +385,11 @@ class KafkaController:
 
     def _broker_config_changed(self, changed: Collection[str]) -> None:
         term = self._term
-        if term is not None and UNCLEAN_KEY in changed and self._configs.broker_value(UNCLEAN_KEY):
+        if (
+            term is not None
+            and UNCLEAN_KEY in changed
+            and self._configs.broker_config.unclean_leader_election_enable
+        ):
             self._put_for(
                 term, "unclean election enabled", lambda: term.unclean_election_enabled(None), "unclean"
             )

@@ -22,6 +22,7 @@ from barnabas.cluster.notification_znodes import (
     ReassignPartitionsZnode,
 )
 from barnabas.cluster.znodes import TopicZnode
+from barnabas.config.broker_config import BrokerConfig
 from barnabas.config.repository import ConfigRepository
 from barnabas.controller.broker_changes import BrokerChanges, registered_ids
 from barnabas.controller.broker_channels import BrokerChannels
@@ -32,8 +33,7 @@ from barnabas.controller.reassignment import Reassignment
 from barnabas.controller.replica_machine import ReplicaMachine
 from barnabas.controller.replica_states import PartitionReplica
 from barnabas.controller.request_batch import RequestBatch
-from barnabas.controller.settings import ControllerSettings
-from barnabas.controller.store import UNCLEAN_KEY, ControllerStore
+from barnabas.controller.store import ControllerStore
 from barnabas.controller.topic_changes import TopicChanges
 from barnabas.controller.topic_deletion import TopicDeletion
 from barnabas.controller.watching import Watching
@@ -66,7 +66,7 @@ class Term:
         configs: ConfigRepository,
         randomness: Randomness,
         metrics: Metrics,
-        settings: ControllerSettings,
+        settings: BrokerConfig,
         enqueue: Enqueue,
         doubt: Callable[[], None],
     ) -> None:
@@ -80,10 +80,15 @@ class Term:
         self._settings = settings
         context = self.context
         self.batch = RequestBatch(
-            context, broker_id, epoch, settings.inter_broker_listener_name, channels.send, self
+            context, broker_id, epoch, settings.inter_broker_listener.listener_name, channels.send, self
         )
         self.partitions = PartitionMachine(
-            context, store, self.batch, epoch, lambda: bool(configs.broker_value(UNCLEAN_KEY)), metrics
+            context,
+            store,
+            self.batch,
+            epoch,
+            lambda: configs.broker_config.unclean_leader_election_enable,
+            metrics,
         )
         self.replicas = ReplicaMachine(context, store, self.batch, epoch)
         self.deletion = TopicDeletion(

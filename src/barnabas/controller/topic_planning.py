@@ -50,8 +50,8 @@ class TopicPlanner:
         config = self._configs.resolve(overrides)
         assignment = plan_topic(
             spec,
-            default_partitions=self._configs.broker_value("num.partitions"),
-            default_replication_factor=self._configs.broker_value("default.replication.factor"),
+            default_partitions=self._configs.broker_config.num_partitions,
+            default_replication_factor=self._configs.broker_config.default_replication_factor,
             live_brokers=self._metadata.racks().keys(),
             assign=self._assign,
         )

@@ -27,6 +27,7 @@ import socket
 from collections import deque
 from typing import Protocol
 
+from barnabas.config.broker_config import BrokerConfig
 from barnabas.core.clock import Clock
 from barnabas.core.complaints import Complaints
 from barnabas.core.limits import (
@@ -36,11 +37,11 @@ from barnabas.core.limits import (
     TURN_MS_MAX,
 )
 from barnabas.core.scheduler import Scheduler
+from barnabas.network.connection_limits import ConnectionLimits
 from barnabas.network.exchange import Dispatch, Exchange
 from barnabas.network.figures import Closed, NetworkFigures
 from barnabas.network.output import JOINED_BYTES_MAX, Output, RegionCutShort
 from barnabas.network.receive_buffer import SIZE, SIZE_BYTES, LoopBuffers, ReceiveBuffer
-from barnabas.network.settings import NetworkSettings
 
 ANONYMOUS = "User:ANONYMOUS"
 NEVER = -1.0
@@ -55,7 +56,8 @@ class ConnectionOwner(Protocol):
     loop: asyncio.AbstractEventLoop
     clock: Clock
     scheduler: Scheduler
-    settings: NetworkSettings
+    settings: BrokerConfig
+    limits: ConnectionLimits
     figures: NetworkFigures
     complaints: Complaints
     buffers: LoopBuffers
@@ -156,7 +158,7 @@ class Connection:
         received = self._received
         view, position, end = received.view, received.start, received.end
         unanswered, output, now_ms = self._unanswered, self._output, self._active_ms
-        dispatch, size_max = self._owner.dispatch, self._owner.settings.request_bytes_max
+        dispatch, size_max = self._owner.dispatch, self._owner.settings.socket_request_max_bytes
         clock, requests_left = self._monotonic_ms, REQUESTS_PER_TURN_MAX
         frame_bytes = 0
         frame_waits = False
@@ -198,7 +200,7 @@ class Connection:
 
     def _must_pause(self) -> bool:
         return (
-            len(self._unanswered) >= self._owner.settings.requests_in_flight_max
+            len(self._unanswered) >= self._owner.limits.requests_in_flight_max
             or self._stops > 0
             or self._output.congested
         )
@@ -301,7 +303,7 @@ class Connection:
         if self._blocked_since_ms == NEVER and not self._try_send():
             self._blocked_since_ms = self._monotonic_ms()
             self._owner.loop.add_writer(self._descriptor, self._on_writable)
-        if self._output.memory_bytes > self._owner.settings.output_bytes_max:
+        if self._output.memory_bytes > self._owner.limits.output_bytes_max:
             self._reject_stalled()
 
     def _try_send(self) -> bool:
@@ -372,20 +374,20 @@ class Connection:
 
     def overdue(self, now_ms: float) -> Closed | None:
         """The reason to close this connection now, if time has brought one."""
-        settings = self._owner.settings
+        limits = self._owner.limits
         if self._closing is not None and self._closing is not Closed.SHUTDOWN:
             progress_ms = max(self._draining_since_ms, self._active_ms)
-            return _late(now_ms, progress_ms, settings.half_closed_ms_max, self._closing)
+            return _late(now_ms, progress_ms, limits.half_closed_ms_max, self._closing)
         if self._blocked_since_ms != NEVER:
-            limit_ms = settings.output_stalled_ms_max
+            limit_ms = limits.output_stalled_ms_max
             return _late(now_ms, self._blocked_since_ms, limit_ms, Closed.STALLED_READER)
         if self._unanswered or self._paused or self._resuming:
             return None
         if self._frame_since_ms != NEVER:
             granted_ms = (self._received.end - self._received.start) / FRAME_ARRIVAL_BYTES_PER_MS_MIN
-            limit_ms = settings.frame_arrival_ms_max + granted_ms
+            limit_ms = limits.frame_arrival_ms_max + granted_ms
             return _late(now_ms, self._frame_since_ms, limit_ms, Closed.SLOW_REQUEST)
-        return _late(now_ms, self._active_ms, settings.idle_ms_max, Closed.IDLE)
+        return _late(now_ms, self._active_ms, self._owner.settings.connections_max_idle_ms, Closed.IDLE)
 
     def _reject_size(self, size: int) -> None:
         self._owner.complaints.warn(
@@ -393,7 +395,7 @@ class Connection:
             "closing %s: a request of %d bytes; the limit (socket.request.max.bytes) is %d",
             self.connection_id,
             size,
-            self._owner.settings.request_bytes_max,
+            self._owner.settings.socket_request_max_bytes,
         )
         self._try_send()
         self._end(Closed.BAD_FRAME)

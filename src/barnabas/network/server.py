@@ -16,6 +16,7 @@ import socket
 from collections import Counter as Tally
 from collections.abc import Callable, Iterator, Sequence
 
+from barnabas.config.broker_config import BrokerConfig
 from barnabas.core.clock import Clock
 from barnabas.core.complaints import Complaints
 from barnabas.core.endpoints import ListenerEndpoint
@@ -24,11 +25,11 @@ from barnabas.core.scheduler import Cancellable, Scheduler
 from barnabas.core.sweeping import sweeping
 from barnabas.network import listener
 from barnabas.network.connection import Connection
+from barnabas.network.connection_limits import ConnectionLimits
 from barnabas.network.exchange import Dispatch
 from barnabas.network.figures import Closed, NetworkFigures, Rejected
 from barnabas.network.listener import Listener
 from barnabas.network.receive_buffer import LoopBuffers
-from barnabas.network.settings import NetworkSettings
 
 SWEEP_PERIOD_MS = 1_000.0
 _WORTH_A_LINE = frozenset({Closed.SLOW_REQUEST, Closed.STALLED_READER})
@@ -42,12 +43,14 @@ class Server:
         clock: Clock,
         scheduler: Scheduler,
         metrics: Metrics,
-        settings: NetworkSettings | None = None,
+        settings: BrokerConfig | None = None,
+        limits: ConnectionLimits | None = None,
     ) -> None:
         self.dispatch = dispatch
         self.clock = clock
         self.scheduler = scheduler
-        self.settings = NetworkSettings() if settings is None else settings
+        self.settings = BrokerConfig.load({}) if settings is None else settings
+        self.limits = ConnectionLimits() if limits is None else limits
         self.figures = NetworkFigures(metrics)
         self.complaints = Complaints(logging.getLogger(__name__), clock)
         self.buffers = LoopBuffers()
@@ -75,7 +78,7 @@ class Server:
             for endpoint in endpoints:
                 opened = listener.bind(
                     endpoint,
-                    backlog=settings.backlog,
+                    backlog=settings.socket_listen_backlog_size,
                     send_buffer_bytes=settings.send_buffer_bytes,
                     receive_buffer_bytes=settings.receive_buffer_bytes,
                 )
@@ -175,9 +178,9 @@ class Server:
 
     def _over_limit(self, peer_host: str) -> Rejected | None:
         settings = self.settings
-        if len(self._connections) >= settings.connections_max:
+        if len(self._connections) >= min(settings.max_connections, self.limits.connections_max):
             return Rejected.TOTAL
-        per_ip_max = settings.connections_per_ip_overrides.get(peer_host, settings.connections_per_ip_max)
+        per_ip_max = settings.max_connections_per_ip_overrides.get(peer_host, settings.max_connections_per_ip)
         if self._by_ip.get(peer_host, 0) >= per_ip_max:
             return Rejected.PER_IP
         return None

@@ -14,7 +14,6 @@ import asyncio
 import logging
 import random
 from contextlib import AsyncExitStack
-from typing import cast
 
 from barnabas.cluster.broker_znodes import BrokerInfo
 from barnabas.cluster.config_store import ZnodeConfigStore
@@ -30,7 +29,6 @@ from barnabas.cluster.topics import allocate_producer_ids
 from barnabas.config.agreement import without_effect
 from barnabas.config.broker_config import BrokerConfig
 from barnabas.config.repository import ConfigRepository
-from barnabas.config.rows import BROKER_KEYS
 from barnabas.controller.election import become_controller
 from barnabas.controller.internal_topics import InternalTopics
 from barnabas.controller.local_partitions import LocalPartitions
@@ -67,19 +65,15 @@ from barnabas.node.coordinator_settings import (
 )
 from barnabas.node.identity import GENERATE, Remembered, check_cluster_id, choose_broker_id, remembered
 from barnabas.node.lifecycle import BrokerState, Lifecycle
-from barnabas.node.live_settings import LiveSettings, follow_settings
-from barnabas.node.log_settings import log_manager_settings
 from barnabas.node.metrics_endpoint import MetricsEndpoint
-from barnabas.node.network_settings import network_settings
 from barnabas.node.replication_io import IsrStoreTasks
-from barnabas.node.replication_settings import replication_settings
 from barnabas.node.runtime import LoopScheduler, ThreadBackground, TimerDriver
 from barnabas.purgatory.timer import Timer
 from barnabas.replication.leader.fetch_session import FetchSessions
 from barnabas.replication.leader.lease import LeadershipLease
 from barnabas.replication.replica_manager import ReplicaManager
 from barnabas.requests.dispatcher import Dispatcher
-from barnabas.requests.services import Services, Settings
+from barnabas.requests.services import Services
 from barnabas.storage.directory.directory_properties import (
     MetaProperties,
     read_meta_properties,
@@ -163,7 +157,7 @@ class Broker:
         self._refuse_foreign_directories()
         znodes = await self._open_coordination()
         await self._settle_identity(znodes)
-        configs = ConfigRepository(ZnodeConfigStore(znodes), self.broker_id, BROKER_KEYS, self.config.given)
+        configs = ConfigRepository(ZnodeConfigStore(znodes), self.broker_id, self.config)
         await configs.load()
 
         metadata = MetadataCache(self.cluster_id)
@@ -172,10 +166,8 @@ class Broker:
         log_manager = self._open_logs(configs)
         server = self._bind()
         replicas = self._make_replicas(log_manager, metadata, member)
-        configs.on_broker_change(
-            lambda _: follow_settings(configs, server.settings, replicas, self._background)
-        )
-        follow_settings(configs, server.settings, replicas, self._background)
+        configs.on_broker_change(lambda _: self._settings_changed(log_manager))
+        self._settings_changed(log_manager)
         broker_epoch = await self._register(znodes, metadata, member)
         self._exits.callback(log_manager.close, broker_epoch)
         self._exits.push_async_callback(replicas.close)
@@ -224,7 +216,7 @@ class Broker:
         services = Services(
             broker_id=self.broker_id,
             cluster_id=self.cluster_id,
-            settings=cast("Settings", LiveSettings(self.config, configs)),
+            settings=self.config,
             clock=self._clock,
             apis=apis,
             features={
@@ -349,10 +341,10 @@ class Broker:
             randomness=self._randomness,
             scheduler=self._scheduler,
             background=self._background,
-            producer_id_expiration_ms=self.config.producer_id_expiration_ms,
+            settings=self.config,
         )
         log_manager = LogManager(
-            log_manager_settings(self.config, configs),
+            self.config,
             environment,
             configs.topic_config,
             on_flushed=self._flushed,
@@ -363,6 +355,11 @@ class Broker:
         log_manager.open(self._unusable)
         log_manager.start()
         return log_manager
+
+    def _settings_changed(self, log_manager: LogManager) -> None:
+        """Most settings are read where they are used; these two have something made of them."""
+        log_manager.cleaner.reconfigure()
+        self._background.resize(self.config.background_threads)
 
     def _flushed(self, log: Log) -> None:
         if self._replicas is not None:
@@ -392,7 +389,7 @@ class Broker:
             clock=self._clock,
             scheduler=self._scheduler,
             metrics=self.metrics,
-            settings=network_settings(self.config),
+            settings=self.config,
         )
         self._exits.callback(server.release)
         self.bound_listeners = [each.bound for each in server.bind(self.config.listeners)]
@@ -433,7 +430,7 @@ class Broker:
                 self._clock,
                 self._timer,
                 self.metrics,
-                settings=replication_settings(self.config),
+                settings=self.config,
                 defer=defer,
             )
         else:
@@ -451,7 +448,7 @@ class Broker:
                 lease=LeadershipLease(self._clock, member.lease_expires_ms, member.registered_epoch),
                 broker_epoch=lambda: member.broker_epoch,
                 scheduler=self._scheduler,
-                settings=replication_settings(self.config),
+                settings=self.config,
                 defer=defer,
             )
             # Twice, if the start comes so far: after the registration the logs are closed after the replicas.

@@ -23,7 +23,6 @@ from barnabas.config.repository import ConfigRepository
 from barnabas.controller.cluster_topics import ClusterTopics
 from barnabas.controller.config_notifications import ConfigNotifications
 from barnabas.controller.controller import KafkaController
-from barnabas.controller.settings import ControllerSettings
 from barnabas.coordinator.transaction.cluster_markers import ClusterMarkers
 from barnabas.coordinator.transaction.coordinator import TransactionCoordinator
 from barnabas.coordinator.transaction.markers import MarkerWriter
@@ -67,11 +66,10 @@ class ClusterMember:
         self._znodes = znodes
         self._metadata = metadata
         self._clock = clock
-        listener_name = config.inter_broker_listener.listener_name
         self.peers = Peers(
             broker_id,
             metadata,
-            listener_name,
+            config.inter_broker_listener.listener_name,
             connect_timeout_ms=config.socket_connection_setup_timeout_ms,
             request_timeout_ms=config.controller_socket_timeout_ms,
         )
@@ -85,13 +83,7 @@ class ClusterMember:
             randomness,
             self.peers.connect,
             metrics,
-            ControllerSettings(
-                inter_broker_listener_name=listener_name,
-                delete_topic_enable=config.delete_topic_enable,
-                auto_leader_rebalance_enable=config.auto_leader_rebalance_enable,
-                leader_imbalance_per_broker_percentage=config.leader_imbalance_per_broker_percentage,
-                leader_imbalance_check_interval_seconds=config.leader_imbalance_check_interval_seconds,
-            ),
+            config,
         )
         self.topics = ClusterTopics(znodes, configs, metadata, randomness, scheduler)
         self._config_notifications = ConfigNotifications(znodes, configs, clock, scheduler)

@@ -27,6 +27,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from barnabas.cluster.isr_store import Joining
+from barnabas.config.broker_config import BrokerConfig
 from barnabas.core.clock import Clock
 from barnabas.core.errors import (
     FencedLeaderEpoch,
@@ -47,7 +48,6 @@ from barnabas.replication.leader.followers import (
 from barnabas.replication.leader.lease import LeadershipLease
 from barnabas.replication.leader.remote_replica import NO_BROKER_EPOCH, RemoteReplica
 from barnabas.replication.leadership import LeaderAndIsr, Leadership, PendingIsr
-from barnabas.replication.settings import ReplicationSettings
 from barnabas.replication.topic_metrics import TopicMetrics
 from barnabas.storage.log.append import AppendInfo
 from barnabas.storage.log.log import Log
@@ -65,7 +65,7 @@ class PartitionHost:
 
     broker_id: BrokerId
     clock: Clock
-    settings: ReplicationSettings
+    settings: BrokerConfig
     lease: LeadershipLease | None
     is_live: Callable[[int], bool]
     keeps_isr: bool

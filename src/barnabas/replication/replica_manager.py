@@ -20,6 +20,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from barnabas.cluster.metadata_cache import MetadataCache
+from barnabas.config.broker_config import BrokerConfig
 from barnabas.config.log_config import LogConfig
 from barnabas.core.clock import Clock
 from barnabas.core.errors import StaleBrokerEpoch
@@ -48,7 +49,6 @@ from barnabas.replication.log_dir_mover import LogDirMover
 from barnabas.replication.partition import Partition, PartitionHost
 from barnabas.replication.replica_metrics import register_replica_metrics
 from barnabas.replication.replica_table import ReplicaTable
-from barnabas.replication.settings import ReplicationSettings
 from barnabas.replication.throttle import ReplicationThrottle
 from barnabas.storage.log.log import Log
 from barnabas.storage.log_manager import LogManager
@@ -77,7 +77,7 @@ class ReplicaManager:
         lease: LeadershipLease | None = None,
         broker_epoch: Callable[[], int] = lambda: NO_BROKER_EPOCH,
         scheduler: Scheduler | None = None,
-        settings: ReplicationSettings | None = None,
+        settings: BrokerConfig | None = None,
         defer: Defer = _at_once,
     ) -> None:
         """`connect` opens a channel to another broker, and `isr_store` writes down who is in sync:
@@ -85,7 +85,7 @@ class ReplicaManager:
         `lease`. `defer` runs something when the present turn of the loop is over."""
         self.broker_id = broker_id
         self.log_manager = log_manager
-        self.settings = settings = settings if settings is not None else ReplicationSettings()
+        self.settings = settings = settings if settings is not None else BrokerConfig.load({})
         self._clock = clock
         self._connect = connect
         self._broker_epoch = broker_epoch
@@ -102,7 +102,7 @@ class ReplicaManager:
         self.fetchers = FetcherManager(self._make_fetcher, lambda: settings.num_replica_fetchers)
         self.follower_throttle = ReplicationThrottle(
             clock,
-            lambda: settings.follower_throttled_rate,
+            lambda: settings.follower_replication_throttled_rate,
             lambda partition: partition.log.config.follower_replication_throttled_replicas,
         )
         host = PartitionHost(

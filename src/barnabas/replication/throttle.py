@@ -10,16 +10,17 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 
+from barnabas.config.rows.words import LONG_MAX
 from barnabas.core.clock import Clock
 from barnabas.core.ids import BrokerId
 from barnabas.replication.partition import Partition
-from barnabas.replication.settings import UNTHROTTLED
 
 SECOND_MS = 1_000
 SECONDS = 11
 """How much of the past counts."""
 
 EVERY_REPLICA = "*"
+UNTHROTTLED = LONG_MAX
 
 
 class ReplicationThrottle:

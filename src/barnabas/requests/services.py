@@ -11,6 +11,7 @@ from typing import Protocol
 
 from barnabas.cluster.coordination import Coordination
 from barnabas.cluster.metadata_cache import MetadataCache
+from barnabas.config.broker_config import BrokerConfig
 from barnabas.config.repository import ConfigRepository
 from barnabas.controller.administration import TopicAdministration
 from barnabas.controller.controller import KafkaController
@@ -21,7 +22,6 @@ from barnabas.coordinator.transaction.coordinator import TransactionCoordinator
 from barnabas.coordinator.transaction.markers import MarkerWriter
 from barnabas.coordinator.transaction.rules import ProducerIdAndEpoch
 from barnabas.core.clock import Clock
-from barnabas.core.endpoints import ListenerEndpoint
 from barnabas.core.errors import KafkaError
 from barnabas.core.ids import BrokerId, TopicPartition
 from barnabas.core.scheduler import Scheduler
@@ -30,25 +30,6 @@ from barnabas.replication.replica_manager import ReplicaManager
 from barnabas.requests.context import Peer
 from barnabas.requests.endpoints import Node, endpoint_of
 from barnabas.requests.registry import ApiTable
-
-
-class Settings(Protocol):
-    """The broker's settings that handlers read; `node`'s BrokerConfig fits."""
-
-    @property
-    def advertised_listeners(self) -> Mapping[str, ListenerEndpoint]: ...
-    @property
-    def auto_create_topics_enable(self) -> bool: ...
-    @property
-    def fetch_max_bytes(self) -> int: ...
-    @property
-    def delete_topic_enable(self) -> bool: ...
-    @property
-    def max_request_partition_size_limit(self) -> int: ...
-    @property
-    def offset_metadata_max_bytes(self) -> int: ...
-    @property
-    def transaction_partition_verification_enable(self) -> bool: ...
 
 
 class TransactionMembership(Protocol):
@@ -79,7 +60,7 @@ class TransactionMembership(Protocol):
 class Services:
     broker_id: BrokerId
     cluster_id: str
-    settings: Settings
+    settings: BrokerConfig
     clock: Clock
     apis: ApiTable
     features: Mapping[str, int]

@@ -7,13 +7,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from threading import Lock
 
+from barnabas.config.broker_config import BrokerConfig
 from barnabas.core.clock import Clock
 from barnabas.core.files import Files
 from barnabas.core.ids import Randomness
 from barnabas.core.scheduler import Background, Scheduler
 from barnabas.storage.failures import Reach, reach_of
-
-PRODUCER_ID_EXPIRATION_MS = 24 * 60 * 60 * 1000
 
 _log = logging.getLogger(__name__)
 
@@ -55,4 +54,4 @@ class Environment:
     randomness: Randomness
     scheduler: Scheduler
     background: Background
-    producer_id_expiration_ms: int = PRODUCER_ID_EXPIRATION_MS
+    settings: BrokerConfig = field(default_factory=lambda: BrokerConfig.load({}))

@@ -13,9 +13,9 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
 from types import MappingProxyType
 
+from barnabas.config.broker_config import BrokerConfig
 from barnabas.config.log_config import LogConfig
 from barnabas.core.errors import KafkaStorageError
 from barnabas.core.files import Held
@@ -24,7 +24,7 @@ from barnabas.core.metrics import Metrics
 from barnabas.core.scheduler import Cancellable
 from barnabas.core.sweeping import sweeping
 from barnabas.storage import checkpoints
-from barnabas.storage.cleaner.log_cleaner import CleanerSettings, LogCleaner
+from barnabas.storage.cleaner.log_cleaner import LogCleaner
 from barnabas.storage.directory.damaged_log import DamagedLog
 from barnabas.storage.directory.directory_checkpoints import DirectoryCheckpoints
 from barnabas.storage.directory.directory_opening import open_logs, read_contents
@@ -45,22 +45,6 @@ _NONE_UNUSABLE: Mapping[str, OSError] = MappingProxyType({})
 _log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class LogManagerSettings:
-    """The broker's settings that bear on all logs."""
-
-    log_directories: tuple[str, ...]
-    recovery_threads_per_directory: int = 2
-    retention_check_interval_ms: int = 300_000
-    flush_check_interval_ms: int = 3_000
-    recovery_checkpoint_interval_ms: int = 60_000
-    start_offset_checkpoint_interval_ms: int = 60_000
-    high_watermark_checkpoint_interval_ms: int = 5_000
-    producer_expiration_check_interval_ms: int = 600_000
-    initial_delay_ms: int = 30_000
-    cleaner: CleanerSettings = field(default_factory=CleanerSettings)
-
-
 class DuplicateLog(Exception):
     """Two log directories hold a log of the same partition: only a person can say which is right."""
 
@@ -70,7 +54,7 @@ class LogManager:
 
     def __init__(
         self,
-        settings: LogManagerSettings,
+        settings: BrokerConfig,
         environment: Environment,
         config_of: Callable[[str], LogConfig],
         *,
@@ -81,7 +65,6 @@ class LogManager:
         self.directories: list[LogDirectory] = []
         self.had_clean_shutdown: dict[str, bool] = {}
         self._settings = settings
-        self.recovery_threads_per_directory = settings.recovery_threads_per_directory
         self._environment = environment
         self._config_of = config_of
         self._on_directory_failed = on_directory_failed
@@ -94,7 +77,7 @@ class LogManager:
         self._checkpoints = DirectoryCheckpoints(environment, self._logs, self.damaged)
         self._group_commit = GroupCommit(environment.background, on_flushed, environment.scheduler)
         self.cleaner = LogCleaner(
-            settings.cleaner,
+            settings,
             environment,
             self.logs,
             self._checkpoints.write_cleaned_soon,
@@ -144,7 +127,7 @@ class LogManager:
         """Lock the directories and open every log in them; blocks until recovery is done.
 
         Directories of which somebody else knows already that they are `unusable` stay offline."""
-        for path in self._settings.log_directories:
+        for path in map(str, self._settings.log_dirs):
             directory = LogDirectory(path)
             directory.when_failed.append(self._directory_failed)
             self.directories.append(directory)
@@ -175,7 +158,7 @@ class LogManager:
             if contents.has_former_logs:
                 self._checkpoints.has_former_logs(directory)
             self.cleaner.load(contents.checkpointed[checkpoints.CLEANED_OFFSETS])
-            threads = self.recovery_threads_per_directory
+            threads = self._settings.num_recovery_threads_per_data_dir
             for log in open_logs(directory, contents, self._config_of, self._environment, threads=threads):
                 self._take(log)
             self._settle_damaged_duplicates()
@@ -394,14 +377,14 @@ class LogManager:
     def start(self) -> None:
         settings, every = self._settings, self._environment.scheduler.every
         for period_ms, task in (
-            (settings.retention_check_interval_ms, self.apply_retention),
-            (settings.flush_check_interval_ms, self.flush_dirty_logs),
-            (settings.recovery_checkpoint_interval_ms, self.checkpoint_recovery_points),
-            (settings.start_offset_checkpoint_interval_ms, self.checkpoint_log_start_offsets),
-            (settings.high_watermark_checkpoint_interval_ms, self.checkpoint_high_watermarks),
-            (settings.producer_expiration_check_interval_ms, self.remove_expired_producers),
+            (settings.log_retention_check_interval_ms, self.apply_retention),
+            (settings.log_flush_scheduler_interval_ms, self.flush_dirty_logs),
+            (settings.log_flush_offset_checkpoint_interval_ms, self.checkpoint_recovery_points),
+            (settings.log_flush_start_offset_checkpoint_interval_ms, self.checkpoint_log_start_offsets),
+            (settings.replica_high_watermark_checkpoint_interval_ms, self.checkpoint_high_watermarks),
+            (settings.producer_id_expiration_check_interval_ms, self.remove_expired_producers),
         ):
-            self._timers.append(every(period_ms, task, delay_ms=settings.initial_delay_ms))
+            self._timers.append(every(period_ms, task, delay_ms=settings.log_initial_task_delay_ms))
         self.cleaner.start()
 
     def apply_retention(self) -> None:
@@ -420,10 +403,6 @@ class LogManager:
             if log.unflushed_messages and now_ms - log.last_flush_ms >= log.config.flush_ms:
                 with sweeping("the flush of", log.topic_partition):
                     self._group_commit.request(log)
-
-    def expire_producers_after(self, idle_ms: int) -> None:
-        """How long the logs remember an idle producer, from the next look on."""
-        self._environment.producer_id_expiration_ms = idle_ms
 
     def remove_expired_producers(self) -> None:
         for log in self.logs():
@@ -467,7 +446,7 @@ class LogManager:
         """Close them in threads: syncing many files takes long, and syncs at the same time share
         their way to the disk. Some at a time: each that is not on disk yet has its files open."""
         logs = [log for log in self._logs.values() if log.log_directory is directory]
-        threads = self.recovery_threads_per_directory
+        threads = self._settings.num_recovery_threads_per_data_dir
         with ThreadPoolExecutor(threads, thread_name_prefix="log-close") as pool:
             for first in range(0, len(logs), CLOSED_AT_ONCE):
                 some = logs[first : first + CLOSED_AT_ONCE]

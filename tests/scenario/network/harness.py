@@ -9,15 +9,18 @@ import os
 import socket
 import struct
 from collections.abc import AsyncIterator, Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from typing import Any
+
+from tests.support.settings import broker_config
 
 from barnabas.core.clock import ManualClock
 from barnabas.core.endpoints import Endpoint, ListenerEndpoint
 from barnabas.core.metrics import Metrics
 from barnabas.core.scheduler import ManualScheduler
+from barnabas.network.connection_limits import ConnectionLimits
 from barnabas.network.exchange import Exchange
 from barnabas.network.server import Server
-from barnabas.network.settings import NetworkSettings
 
 EVENTUALLY_S = 30.0
 
@@ -125,11 +128,21 @@ async def serving(
     dispatch: Callable[[Exchange, memoryview], None],
     *,
     host: str = "127.0.0.1",
-    settings: NetworkSettings | None = None,
+    **settings: Any,
 ) -> AsyncIterator[Served]:
+    """`settings` are keys, with underscores for dots, and limits of connections."""
     clock = ManualClock()
+    names = [each.name for each in fields(ConnectionLimits) if each.name in settings]
+    limits = ConnectionLimits(**{name: settings.pop(name) for name in names})
     scheduler = ManualScheduler(clock)
-    server = Server(dispatch, clock=clock, scheduler=scheduler, metrics=Metrics(), settings=settings)
+    server = Server(
+        dispatch,
+        clock=clock,
+        scheduler=scheduler,
+        metrics=Metrics(),
+        settings=broker_config(**settings),
+        limits=limits,
+    )
     (listener,) = server.bind([ListenerEndpoint("PLAINTEXT", Endpoint(host, 0))])
     server.start(asyncio.get_running_loop())
     served = Served(server, clock, scheduler, listener.bound.endpoint.port)

@@ -25,7 +25,6 @@ from barnabas.core.endpoints import Endpoint, ListenerEndpoint
 from barnabas.core.metrics import Metrics, render_prometheus
 from barnabas.core.scheduler import ManualScheduler
 from barnabas.network.server import Server
-from barnabas.network.settings import NetworkSettings
 
 
 def loopback(name, port=0):
@@ -61,7 +60,7 @@ async def test_a_thousand_connections_are_served_and_leave_no_descriptor():
 
 
 async def test_the_cap_per_ip_turns_away_one_more_and_frees_with_a_close():
-    async with serving(echo, settings=NetworkSettings(connections_per_ip_max=2)) as served:
+    async with serving(echo, max_connections_per_ip=2) as served:
         first, second = await served.connect(), await served.connect()
         third = await served.connect()
         assert await third.sees_the_end()
@@ -80,8 +79,9 @@ async def test_the_cap_per_ip_turns_away_one_more_and_frees_with_a_close():
 
 
 async def test_an_override_beats_the_cap_per_ip():
-    settings = NetworkSettings(connections_per_ip_max=0, connections_per_ip_overrides={"127.0.0.1": 1})
-    async with serving(echo, settings=settings) as served:
+    async with serving(
+        echo, max_connections_per_ip=0, max_connections_per_ip_overrides="127.0.0.1:1"
+    ) as served:
         client = await served.connect()
         await client.send(b"x")
         assert await client.receive() == b"re:x"
@@ -89,7 +89,7 @@ async def test_an_override_beats_the_cap_per_ip():
 
 
 async def test_the_total_cap_counts_all_addresses():
-    async with serving(echo, settings=NetworkSettings(connections_max=1)) as served:
+    async with serving(echo, max_connections=1) as served:
         first = await served.connect()
         await first.send(b"x")
         assert await first.receive() == b"re:x"
@@ -98,7 +98,7 @@ async def test_the_total_cap_counts_all_addresses():
 
 
 async def test_an_idle_connection_is_closed_and_a_busy_one_is_not():
-    async with serving(echo, settings=NetworkSettings(idle_ms_max=1_000)) as served:
+    async with serving(echo, connections_max_idle_ms=1_000) as served:
         idle, busy = await served.connect(), await served.connect()
         await until(lambda: len(served.server) == 2)
         served.clock.advance(ms=900)
@@ -114,7 +114,7 @@ async def test_an_idle_connection_is_closed_and_a_busy_one_is_not():
 
 async def test_a_connection_that_awaits_an_answer_is_not_idle():
     later = Later()
-    async with serving(later, settings=NetworkSettings(idle_ms_max=1_000)) as served:
+    async with serving(later, connections_max_idle_ms=1_000) as served:
         client = await served.connect()
         await client.send(b"poll")
         await until(lambda: len(later.exchanges) == 1)
@@ -127,7 +127,7 @@ async def test_a_connection_that_awaits_an_answer_is_not_idle():
 
 
 async def test_a_request_that_trickles_in_is_closed_at_its_deadline():
-    async with serving(echo, settings=NetworkSettings(frame_arrival_ms_max=1_000)) as served:
+    async with serving(echo, frame_arrival_ms_max=1_000) as served:
         client = await served.connect()
         data = framed(b"z" * 1_000)
         for index in range(11):
@@ -143,7 +143,7 @@ async def test_a_request_that_trickles_in_is_closed_at_its_deadline():
 
 
 async def test_a_large_request_that_makes_progress_may_take_longer():
-    async with serving(echo, settings=NetworkSettings(frame_arrival_ms_max=1_000)) as served:
+    async with serving(echo, frame_arrival_ms_max=1_000) as served:
         client = await served.connect()
         await client.send_raw(struct.pack(">i", 200_000) + bytes(100_000))
         await until(lambda: served.server.figures.received.value == 100_004)
@@ -155,7 +155,7 @@ async def test_a_large_request_that_makes_progress_may_take_longer():
 
 async def test_a_half_closed_peer_waits_for_its_answers_only_so_long():
     later = Later()
-    async with serving(later, settings=NetworkSettings(half_closed_ms_max=1_000)) as served:
+    async with serving(later, half_closed_ms_max=1_000) as served:
         client = await served.connect()
         await client.send(b"poll")
         client.sock.shutdown(socket.SHUT_WR)

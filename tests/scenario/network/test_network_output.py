@@ -9,7 +9,6 @@ from tests.scenario.network.harness import Later, framed, serving, turns, until
 
 from barnabas.core.regions import FileRegion
 from barnabas.network.output import Output
-from barnabas.network.settings import NetworkSettings
 
 
 class File:
@@ -133,7 +132,7 @@ async def test_a_peer_that_does_not_read_is_no_longer_read_either_and_recovers()
         requests.append(bytes(frame))
         exchange.respond([bytes(512 * 1024)])
 
-    async with serving(dispatch, settings=NetworkSettings(send_buffer_bytes=65_536)) as served:
+    async with serving(dispatch, socket_send_buffer_bytes=65_536) as served:
         client = await served.connect(receive_buffer_bytes=8_192)
         await client.send(*(b"%d" % number for number in range(200)))
         await until(lambda: len(requests) > 2)
@@ -148,8 +147,7 @@ async def test_a_peer_that_does_not_read_is_no_longer_read_either_and_recovers()
 
 async def test_answers_beyond_the_output_cap_close_the_connection(caplog):
     later = Later()
-    settings = NetworkSettings(output_bytes_max=4 << 20, send_buffer_bytes=65_536)
-    async with serving(later, settings=settings) as served:
+    async with serving(later, output_bytes_max=4 << 20, socket_send_buffer_bytes=65_536) as served:
         client = await served.connect(receive_buffer_bytes=8_192)
         await client.send(*(b"%d" % number for number in range(20)))
         await until(lambda: len(later.exchanges) == 20)
@@ -164,8 +162,13 @@ async def test_a_reader_that_never_reads_is_closed_at_its_deadline_but_not_while
     def dispatch(exchange, frame):
         exchange.respond([bytes(4 << 20)])
 
-    settings = NetworkSettings(output_stalled_ms_max=1_000, idle_ms_max=10, send_buffer_bytes=65_536)
-    async with serving(dispatch, settings=settings) as served:
+    async with serving(
+        dispatch,
+        output_stalled_ms_max=1_000,
+        connections_max_idle_ms=10,
+        connection_failed_authentication_delay_ms=0,
+        socket_send_buffer_bytes=65_536,
+    ) as served:
         client = await served.connect(receive_buffer_bytes=8_192)
         await client.send(b"fetch")
         await until(lambda: served.server.figures.sent.value > 0)

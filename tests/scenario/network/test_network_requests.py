@@ -6,8 +6,6 @@ import struct
 import pytest
 from tests.scenario.network.harness import Later, echo, framed, serving, turns, until
 
-from barnabas.network.settings import NetworkSettings
-
 
 async def test_a_request_is_answered():
     async with serving(echo) as served:
@@ -73,7 +71,7 @@ async def test_a_request_without_an_answer_takes_its_place_in_the_order():
 
 async def test_reading_stops_at_the_limit_of_requests_in_flight_and_goes_on_after_answers():
     later = Later()
-    async with serving(later, settings=NetworkSettings(requests_in_flight_max=3)) as served:
+    async with serving(later, requests_in_flight_max=3) as served:
         client = await served.connect()
         await client.send(*(b"%d" % number for number in range(10)))
         await until(lambda: len(later.exchanges) == 3)
@@ -152,7 +150,7 @@ async def test_no_connection_starves_another():
 
 @pytest.mark.parametrize("size", [-1, -(2**31), 101, 2**31 - 1])
 async def test_a_frame_of_forbidden_size_closes_the_connection_and_no_other(size):
-    async with serving(echo, settings=NetworkSettings(request_bytes_max=100)) as served:
+    async with serving(echo, socket_request_max_bytes=100) as served:
         client, other = await served.connect(), await served.connect()
         await client.send(b"fine")
         assert await client.receive() == b"re:fine"
@@ -238,7 +236,7 @@ async def test_requests_that_were_never_read_do_not_turn_the_close_into_a_reset(
 
 async def test_answering_a_connection_that_is_gone_does_nothing():
     later = Later()
-    async with serving(later, settings=NetworkSettings(half_closed_ms_max=5)) as served:
+    async with serving(later, half_closed_ms_max=5) as served:
         client = await served.connect()
         await client.send(b"a", b"b")
         await until(lambda: len(later.exchanges) == 2)

@@ -11,7 +11,6 @@ import asyncio
 import random
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, TypeVar, cast
@@ -22,6 +21,7 @@ from barnabas.cluster.coordination import BadVersion
 from barnabas.cluster.isr_store import Joining
 from barnabas.cluster.metadata_cache import MetadataCache
 from barnabas.cluster.znodes import PartitionState
+from barnabas.config.broker_config import BrokerConfig
 from barnabas.config.log_config import LogConfig
 from barnabas.core.clock import SystemClock
 from barnabas.core.endpoints import Endpoint, ListenerEndpoint
@@ -42,12 +42,12 @@ from barnabas.replication.leader.fetch_session import FetchSessions
 from barnabas.replication.leader.lease import LeadershipLease
 from barnabas.replication.partition import Partition
 from barnabas.replication.replica_manager import ReplicaManager
-from barnabas.replication.settings import ReplicationSettings
 from barnabas.requests.dispatcher import Dispatcher
 from barnabas.requests.services import Services
 from barnabas.storage.environment import Environment, LogDirectory
 from barnabas.storage.log.log import Log
-from barnabas.storage.log_manager import LogManager, LogManagerSettings
+from barnabas.storage.log_manager import LogManager
+from tests.support.settings import broker_config
 
 Response = TypeVar("Response", bound=Message)
 
@@ -57,7 +57,7 @@ ZERO = TopicPartition(TOPIC, 0)
 ONE = TopicPartition(TOPIC, 1)
 PATIENCE_S = 30.0
 
-QUICK = ReplicationSettings(
+QUICK = broker_config(
     replica_lag_time_max_ms=30_000, replica_fetch_wait_max_ms=50, replica_fetch_backoff_ms=50
 )
 
@@ -124,7 +124,7 @@ class Member:
         files: Files | None = None,
         background: Background | None = None,
         lease_expires_ms: Callable[[], float] | None = None,
-        settings: ReplicationSettings = QUICK,
+        settings: BrokerConfig = QUICK,
         **config: object,
     ) -> None:
         self.id = BrokerId(broker_id)
@@ -133,7 +133,7 @@ class Member:
         self.epoch = 1
         self.is_registered = True
         self.config = LogConfig(**config)  # type: ignore[arg-type]
-        self.settings = replace(settings)
+        self.settings = settings.with_changes({})
         self.rack: str | None = None
         self.configs = _Configs()
         self.files = files or RealFiles()
@@ -151,7 +151,7 @@ class Member:
             self.files, self.clock, random.Random(self.id), self._scheduler, self.background
         )
         self.logs = LogManager(
-            LogManagerSettings((str(self.directory),)),
+            broker_config(log_dirs=self.directory),
             environment,
             lambda _: self.config,
             on_flushed=self._flushed,

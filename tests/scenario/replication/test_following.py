@@ -27,7 +27,8 @@ from barnabas.protocol.messages.list_offsets import (
     ListOffsetsResponse,
     ListOffsetsTopic,
 )
-from barnabas.replication.settings import RACK_AWARE_SELECTOR, UNTHROTTLED
+from barnabas.replication.leader.replica_selector import RACK_AWARE_SELECTOR
+from barnabas.replication.throttle import UNTHROTTLED
 from barnabas.storage.log.log import Log
 from barnabas.storage.names import LOG
 from tests.scenario.replication import support
@@ -171,13 +172,13 @@ async def test_a_leader_holds_catching_up_to_its_quota(tmp_path: Path) -> None:
     async with trio(tmp_path, 2, leader_replication_throttled_replicas=("*",)) as cluster:
         for member in cluster.members.values():
             member.settings.replica_fetch_max_bytes = 10_000
-        cluster[1].settings.leader_throttled_rate = 30_000
+        cluster[1].settings.leader_replication_throttled_rate = 30_000
         await _join_late(cluster)
         await cluster.lead(1, epoch=1, isr=[1])
         throttle = cluster[1].replicas.reader.throttle
         await eventually(lambda: throttle.is_exceeded)
         assert 0 < cluster[2].end() < 20
-        cluster[1].settings.leader_throttled_rate = UNTHROTTLED
+        cluster[1].settings.leader_replication_throttled_rate = UNTHROTTLED
         await eventually(lambda: cluster.store.states[ZERO].isr == (1, 2))
 
 
@@ -185,13 +186,13 @@ async def test_a_follower_holds_itself_to_its_quota(tmp_path: Path) -> None:
     async with trio(tmp_path, 2, follower_replication_throttled_replicas=("0:2",)) as cluster:
         for member in cluster.members.values():
             member.settings.replica_fetch_max_bytes = 10_000
-        cluster[2].settings.follower_throttled_rate = 30_000
+        cluster[2].settings.follower_replication_throttled_rate = 30_000
         await _join_late(cluster)
         await cluster.lead(1, epoch=1, isr=[1])
         throttle = cluster[2].replicas.follower_throttle
         await eventually(lambda: throttle.is_exceeded)
         assert 0 < cluster[2].end() < 20
-        cluster[2].settings.follower_throttled_rate = UNTHROTTLED
+        cluster[2].settings.follower_replication_throttled_rate = UNTHROTTLED
         await eventually(lambda: cluster.store.states[ZERO].isr == (1, 2))
 
 

@@ -22,10 +22,9 @@ from barnabas.cluster.metadata_cache import MetadataCache, PartitionMetadata
 from barnabas.cluster.registration import Registration, make_persistent_paths
 from barnabas.cluster.topics import create_topic, mark_for_deletion, read_partition_states
 from barnabas.cluster.znodes import PartitionState, PartitionStateZnode
+from barnabas.config.broker_config import BrokerConfig
 from barnabas.config.repository import ConfigRepository
-from barnabas.config.rows import BROKER_KEYS
 from barnabas.controller.controller import KafkaController
-from barnabas.controller.settings import ControllerSettings
 from barnabas.controller.term import Term
 from barnabas.core.clock import ManualClock
 from barnabas.core.endpoints import Endpoint, ListenerEndpoint
@@ -51,6 +50,7 @@ from barnabas.protocol.messages.stop_replica import (
 )
 from barnabas.protocol.messages.update_metadata import UpdateMetadataRequest, UpdateMetadataResponse
 from barnabas.protocol.schema import Message
+from tests.support.settings import broker_config
 
 Response = TypeVar("Response", bound=Message)
 
@@ -207,7 +207,7 @@ class Member:
         self.session: EmbeddedSession = cluster.store.connect()
         self.metrics = Metrics()
         self.configs = ConfigRepository(
-            ZnodeConfigStore(self.session), BrokerId(broker_id), BROKER_KEYS, cluster.static
+            ZnodeConfigStore(self.session), BrokerId(broker_id), BrokerConfig.load(cluster.static)
         )
         self.controller = KafkaController(
             self.session,
@@ -228,14 +228,14 @@ class Cluster:
         path: Path,
         stack: AsyncExitStack,
         *,
-        settings: ControllerSettings | None = None,
+        settings: BrokerConfig | None = None,
         static: Mapping[str, str] | None = None,
         seed: int = 7,
     ) -> None:
         self.clock = ManualClock()
         self.scheduler = ManualScheduler(self.clock)
         self.randomness = random.Random(seed)
-        self.settings = settings or ControllerSettings()
+        self.settings = settings or broker_config()
         self.static = dict(static or {})
         path.mkdir(exist_ok=True)
         self.store = EmbeddedStore.open(OsDirectory(path), self.clock, InlineBackground())

@@ -14,6 +14,7 @@ from barnabas.cluster.embedded import EmbeddedStore
 from barnabas.cluster.files import OsDirectory
 from barnabas.cluster.metadata_cache import MetadataCache
 from barnabas.cluster.registration import make_persistent_paths
+from barnabas.config.broker_config import BrokerConfig
 from barnabas.config.log_config import LogConfig
 from barnabas.config.repository import ConfigRepository
 from barnabas.config.rows import BROKER_KEYS
@@ -159,7 +160,11 @@ class Admin:
         self._store = EmbeddedStore.open(OsDirectory(self._path), self.clock, InlineBackground())
         self.znodes = self._store.connect()
         await make_persistent_paths(self.znodes)
-        self.configs = ConfigRepository(ZnodeConfigStore(self.znodes), BROKER_ID, BROKER_KEYS, self.static)
+        self.configs = ConfigRepository(
+            ZnodeConfigStore(self.znodes),
+            BROKER_ID,
+            BrokerConfig(self.static, {**BROKER_KEYS.defaults(), **BROKER_KEYS.parse(self.static)}),
+        )
         await self.configs.load()
         self.metadata = MetadataCache("the-cluster")
         endpoint = ListenerEndpoint("PLAINTEXT", Endpoint("192.0.2.9", 9092))

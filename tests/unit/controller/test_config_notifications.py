@@ -14,9 +14,9 @@ from barnabas.cluster.files import OsDirectory
 from barnabas.cluster.notification_znodes import ConfigChangeZnode
 from barnabas.cluster.registration import make_persistent_paths
 from barnabas.cluster.topics import create_topic
+from barnabas.config.broker_config import BrokerConfig
 from barnabas.config.changes import Change
 from barnabas.config.repository import ConfigRepository, ConfigResource
-from barnabas.config.rows import BROKER_KEYS
 from barnabas.controller.config_notifications import NOTE_LIFETIME_MS, ConfigNotifications
 from barnabas.core.clock import ManualClock
 from barnabas.core.errors import UnknownTopicOrPartition
@@ -32,7 +32,9 @@ GROUP = ConfigResource(ResourceType.GROUP, "g")
 class Broker:
     def __init__(self, store: EmbeddedStore, broker_id: int, clock: ManualClock) -> None:
         self.znodes = store.connect()
-        self.configs = ConfigRepository(ZnodeConfigStore(self.znodes), BrokerId(broker_id), BROKER_KEYS, {})
+        self.configs = ConfigRepository(
+            ZnodeConfigStore(self.znodes), BrokerId(broker_id), BrokerConfig.load({})
+        )
         self.notifications = ConfigNotifications(self.znodes, self.configs, clock, ManualScheduler(clock))
 
     async def start(self) -> None:
@@ -90,7 +92,7 @@ async def test_settings_of_all_brokers_reach_every_broker(brokers: Brokers) -> N
     brokers.two.configs.on_broker_change(heard.extend)
     await brokers.one.configs.change(ALL_BROKERS, setting("log.segment.bytes", "2000000"))
     await brokers.settle()
-    assert brokers.two.configs.broker_value("log.segment.bytes") == 2_000_000
+    assert brokers.two.configs.broker_config.values["log.segment.bytes"] == 2_000_000
     assert brokers.two.configs.topic_config("t").segment_bytes == 2_000_000
     assert heard == ["log.segment.bytes"]
 

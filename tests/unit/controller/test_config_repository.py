@@ -49,7 +49,7 @@ async def test_changes_survive_a_restart(topic: Admin) -> None:
     await topic.restart()
     assert topic.led("t").log.config.segment_ms == 9
     assert topic.led("t").log.config.max_message_bytes == 77
-    assert topic.configs.broker_value("log.cleaner.threads") == 3
+    assert topic.configs.broker_config.values["log.cleaner.threads"] == 3
 
 
 async def test_the_settings_of_a_group_are_its_own_and_within_bounds(topic: Admin) -> None:
@@ -77,7 +77,7 @@ async def test_a_trial_changes_nothing(topic: Admin) -> None:
     await topic.configs.replace(BROKER, {"message.max.bytes": "77"}, validate_only=True)
     assert await store.read_config(topic.znodes, ConfigZnode.TOPICS, "t") == {"retention.ms": "5"}
     assert topic.led("t").log.config.overridden == {"retention.ms"}
-    assert topic.configs.broker_value("message.max.bytes") != 77
+    assert topic.configs.broker_config.values["message.max.bytes"] != 77
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,6 @@ from barnabas.config.changes import Change
 from barnabas.config.repository import ConfigResource
 from barnabas.controller.leader_selection import RECOVERING
 from barnabas.controller.partition_machine import Election
-from barnabas.controller.settings import ControllerSettings
 from barnabas.controller.store import ControllerStore, Written
 from barnabas.core.errors import (
     ElectionNotNeeded,
@@ -27,6 +26,7 @@ from barnabas.core.errors import (
 from barnabas.core.ids import TopicPartition
 from barnabas.core.metrics import render_prometheus
 from barnabas.protocol.config_numbers import ConfigOperation, ResourceType
+from tests.support.settings import broker_config
 from tests.unit.controller.scripted_cluster import Cluster, set_partition_state
 
 T0 = TopicPartition("t", 0)
@@ -187,7 +187,7 @@ async def test_the_balance_is_restored_again_and_again(cluster: Cluster) -> None
 
 
 async def test_a_small_imbalance_is_left_alone(tmp_path: Path) -> None:
-    settings = ControllerSettings(leader_imbalance_per_broker_percentage=50)
+    settings = broker_config(leader_imbalance_per_broker_percentage=50)
     async with AsyncExitStack() as stack:
         cluster = Cluster(tmp_path / "s", stack, settings=settings)
         await cluster.start(1, 2, 3)
@@ -199,9 +199,7 @@ async def test_a_small_imbalance_is_left_alone(tmp_path: Path) -> None:
 
 async def test_leaders_stay_where_the_balance_is_disabled(tmp_path: Path) -> None:
     async with AsyncExitStack() as stack:
-        cluster = Cluster(
-            tmp_path / "s", stack, settings=ControllerSettings(auto_leader_rebalance_enable=False)
-        )
+        cluster = Cluster(tmp_path / "s", stack, settings=broker_config(auto_leader_rebalance_enable=False))
         await cluster.start(1, 2, 3)
         await stray(cluster)
         await cluster.advance(ms=1_000_000)

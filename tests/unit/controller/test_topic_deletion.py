@@ -20,11 +20,11 @@ from barnabas.cluster.topics import (
     write_config,
 )
 from barnabas.cluster.znodes import ConfigZnode, TopicZnode
-from barnabas.controller.settings import ControllerSettings
 from barnabas.core.errors import KafkaStorageError
 from barnabas.core.ids import TopicPartition, Uuid
 from barnabas.protocol.messages.stop_replica import StopReplicaRequest
 from barnabas.protocol.messages.update_metadata import UpdateMetadataRequest
+from tests.support.settings import broker_config
 from tests.unit.controller.scripted_cluster import Cluster
 
 T0 = TopicPartition("t", 0)
@@ -142,7 +142,7 @@ async def test_the_mark_of_a_topic_that_does_not_exist_is_removed(cluster: Clust
 
 async def test_nothing_is_deleted_where_deleting_is_disabled(tmp_path: Path) -> None:
     async with AsyncExitStack() as stack:
-        cluster = Cluster(tmp_path / "s", stack, settings=ControllerSettings(delete_topic_enable=False))
+        cluster = Cluster(tmp_path / "s", stack, settings=broker_config(delete_topic_enable=False))
         await cluster.start(1, 2)
         await cluster.create("t", {0: [2]})
         await cluster.delete("t")

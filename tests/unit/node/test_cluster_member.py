@@ -15,7 +15,6 @@ from barnabas.cluster.metadata_cache import MetadataCache
 from barnabas.cluster.registration import make_persistent_paths
 from barnabas.config.broker_config import BrokerConfig
 from barnabas.config.repository import ConfigRepository
-from barnabas.config.rows import BROKER_KEYS
 from barnabas.core.clock import ManualClock
 from barnabas.core.endpoints import Endpoint, ListenerEndpoint
 from barnabas.core.ids import BrokerId
@@ -43,7 +42,7 @@ async def member(znodes: EmbeddedSession) -> AsyncIterator[ClusterMember]:
         ME,
         BrokerConfig.load({}),
         znodes,
-        ConfigRepository(ZnodeConfigStore(znodes), ME, BROKER_KEYS, {}),
+        ConfigRepository(ZnodeConfigStore(znodes), ME, BrokerConfig.load({})),
         MetadataCache("cluster"),
         clock=clock,
         scheduler=ManualScheduler(clock),

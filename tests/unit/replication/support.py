@@ -8,6 +8,7 @@ from types import SimpleNamespace
 from typing import cast
 
 from barnabas.cluster.metadata_cache import MetadataCache
+from barnabas.config.broker_config import BrokerConfig
 from barnabas.config.log_config import LogConfig
 from barnabas.core.clock import ManualClock
 from barnabas.core.files import Files, RealFiles
@@ -25,11 +26,11 @@ from barnabas.replication.leader.lease import LeadershipLease
 from barnabas.replication.leader.remote_replica import NO_BROKER_EPOCH
 from barnabas.replication.partition import Partition
 from barnabas.replication.replica_manager import ReplicaManager
-from barnabas.replication.settings import ReplicationSettings
 from barnabas.storage.environment import Environment, LogDirectory
 from barnabas.storage.log.append import AppendInfo
 from barnabas.storage.log.log import Log
-from barnabas.storage.log_manager import LogManager, LogManagerSettings
+from barnabas.storage.log_manager import LogManager
+from tests.support.settings import broker_config
 from tests.unit.storage.support import NOW_MS, batch
 
 ME = BrokerId(1)
@@ -54,7 +55,7 @@ class Replicas(ReplicaManager):
         *roots: str,
         files: Files | None = None,
         background: Background | None = None,
-        settings: ReplicationSettings | None = None,
+        settings: BrokerConfig | None = None,
         store: IsrStore | None = None,
         connect: Connect | None = None,
         lease: Callable[[ManualClock], LeadershipLease] | None = None,
@@ -77,7 +78,7 @@ class Replicas(ReplicaManager):
             background or InlineBackground(),
         )
         logs = LogManager(
-            LogManagerSettings(roots),
+            broker_config(log_dirs=",".join(roots)),
             environment,
             lambda _: self.config,
             on_flushed=self._flushed,

@@ -19,8 +19,9 @@ from barnabas.core.scheduler import InlineBackground, ManualScheduler
 from barnabas.storage.checkpoints import HIGH_WATERMARKS, LOG_START_OFFSETS, RECOVERY_POINTS
 from barnabas.storage.environment import Environment, LogDirectory
 from barnabas.storage.log.log import Log
-from barnabas.storage.log_manager import DuplicateLog, LogManager, LogManagerSettings
+from barnabas.storage.log_manager import DuplicateLog, LogManager
 from barnabas.testing.files import PowerCutFiles
+from tests.support.settings import broker_config
 from tests.unit.storage.support import NOW_MS, offsets, produce, read_batches
 
 T = TypeVar("T")
@@ -43,7 +44,11 @@ class Broker:
             self.files, self.clock, random.Random(1), self.scheduler, InlineBackground()
         )
         manager = LogManager(
-            LogManagerSettings(self.directories, initial_delay_ms=0),
+            broker_config(
+                log_dirs=",".join(self.directories),
+                log_initial_task_delay_ms=0,
+                log_flush_scheduler_interval_ms=3_000,
+            ),
             environment,
             lambda _: self.config,
             on_flushed=self.flushed.append,

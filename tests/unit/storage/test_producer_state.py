@@ -262,7 +262,7 @@ def test_silent_producers_are_forgotten_unless_a_transaction_is_open(bench: Benc
     log = bench.open()
     idempotent(log, 0, producer_id=1)
     transactional(log, 0, producer_id=2)
-    bench.clock.advance(bench.environment.producer_id_expiration_ms)
+    bench.clock.advance(bench.environment.settings.producer_id_expiration_ms)
     log.remove_expired_producers()
     assert [entry.producer_id for entry in log.active_producers()] == [2]
 

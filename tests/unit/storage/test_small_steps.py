@@ -209,7 +209,7 @@ def test_producers_that_expired_while_the_broker_was_down_do_not_come_back(bench
     log = bench.open()
     produce(log, 2, producer_id=5, producer_epoch=0, base_sequence=0)
     log.close()
-    bench.clock.advance(bench.environment.producer_id_expiration_ms + 1)
+    bench.clock.advance(bench.environment.settings.producer_id_expiration_ms + 1)
     assert bench.open(is_clean=True).active_producers() == []
 
 

@@ -29,6 +29,7 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 
 from barnabas.client.channel import Channel
+from barnabas.config.broker_config import BrokerConfig
 from barnabas.core.clock import Clock
 from barnabas.core.errors import (
     CorruptMessage,
@@ -47,7 +48,6 @@ from barnabas.core.ids import NO_EPOCH, BrokerId, TopicPartition
 from barnabas.protocol.messages import fetch, list_offsets
 from barnabas.replication.follower.fetch_state import FollowedPartition, FollowerSession
 from barnabas.replication.partition import Partition
-from barnabas.replication.settings import ReplicationSettings
 from barnabas.replication.throttle import ReplicationThrottle
 from barnabas.storage.log.flush import CutWork
 from barnabas.storage.log.log import Log
@@ -83,7 +83,7 @@ class ReplicaFetcher:
         connect: Connect,
         log_manager: LogManager,
         clock: Clock,
-        settings: ReplicationSettings,
+        settings: BrokerConfig,
         throttle: ReplicationThrottle,
         broker_epoch: Callable[[], int],
         appended: Callable[[Partition], None],

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from barnabas.config.broker_config import BrokerConfig
 from barnabas.core.ids import TopicPartition
 from barnabas.core.metrics import Metrics
 from barnabas.purgatory.purgatory import Purgatory
@@ -15,14 +16,13 @@ from barnabas.purgatory.timer import Timer
 from barnabas.replication.leader.delayed_produce import DelayedProduce
 from barnabas.replication.leader.fetch_news import NewsBoard
 from barnabas.replication.replica_table import ReplicaTable
-from barnabas.replication.settings import ReplicationSettings
 
 Defer = Callable[[Callable[[], None]], object]
 
 
 class DelayedRequests:
     def __init__(
-        self, table: ReplicaTable, timer: Timer, metrics: Metrics, settings: ReplicationSettings, defer: Defer
+        self, table: ReplicaTable, timer: Timer, metrics: Metrics, settings: BrokerConfig, defer: Defer
     ) -> None:
         """`defer` runs something when the present turn of the loop is over."""
         self._table = table

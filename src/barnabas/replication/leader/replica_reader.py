@@ -10,6 +10,7 @@ import logging
 from collections.abc import Generator, Sequence
 
 from barnabas.cluster.metadata_cache import MetadataCache
+from barnabas.config.broker_config import BrokerConfig
 from barnabas.core.clock import Clock
 from barnabas.core.errors import (
     KafkaError,
@@ -27,7 +28,6 @@ from barnabas.replication.leader.partition_reading import check_fetch, read_reco
 from barnabas.replication.leader.replica_selector import ReplicaSelector
 from barnabas.replication.partition import Partition
 from barnabas.replication.replica_table import ReplicaTable
-from barnabas.replication.settings import ReplicationSettings
 from barnabas.replication.throttle import ReplicationThrottle
 
 logger = logging.getLogger(__name__)
@@ -45,7 +45,7 @@ class ReplicaReader:
         delayed: DelayedRequests,
         isr: IsrKeeper,
         clock: Clock,
-        settings: ReplicationSettings,
+        settings: BrokerConfig,
         metadata: MetadataCache | None,
     ) -> None:
         self.table = table
@@ -56,7 +56,7 @@ class ReplicaReader:
         self._selector = ReplicaSelector(broker_id, settings, metadata)
         self.throttle = ReplicationThrottle(
             clock,
-            lambda: settings.leader_throttled_rate,
+            lambda: settings.leader_replication_throttled_rate,
             lambda partition: partition.log.config.leader_replication_throttled_replicas,
         )
 

@@ -9,16 +9,16 @@ its rack, or without the setting, it reads from the leader.
 from __future__ import annotations
 
 from barnabas.cluster.metadata_cache import MetadataCache
+from barnabas.config.broker_config import BrokerConfig
 from barnabas.core.ids import BrokerId
 from barnabas.replication.fetching import NO_REPLICA
 from barnabas.replication.partition import Partition
-from barnabas.replication.settings import RACK_AWARE_SELECTOR, ReplicationSettings
+
+RACK_AWARE_SELECTOR = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
 
 
 class ReplicaSelector:
-    def __init__(
-        self, broker_id: BrokerId, settings: ReplicationSettings, metadata: MetadataCache | None
-    ) -> None:
+    def __init__(self, broker_id: BrokerId, settings: BrokerConfig, metadata: MetadataCache | None) -> None:
         self._broker_id = broker_id
         self._settings = settings
         self._metadata = metadata

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 
+from barnabas.config.broker_config import BrokerConfig
 from barnabas.core.errors import KafkaError
 from barnabas.core.ids import TopicPartition
 from barnabas.core.metrics import Metrics
@@ -29,24 +29,12 @@ IO_BUFFER_BYTES_MIN = 64 * 1024
 _log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class CleanerSettings:
-    is_enabled: bool = True
-    threads: int = 1
-    dedupe_buffer_bytes: int = 128 * 1024 * 1024
-    """For all threads together, as is the next."""
-    io_buffer_bytes: int = 512 * 1024
-    load_factor: float = 0.9
-    io_bytes_per_second_max: float = float("inf")
-    backoff_ms: int = 15_000
-
-
 class LogCleaner:
     """Owned by the log manager, on the loop. `save` writes the checkpoint of a directory."""
 
     def __init__(
         self,
-        settings: CleanerSettings,
+        settings: BrokerConfig,
         environment: Environment,
         logs: Callable[[], Iterator[Log]],
         save: Callable[[LogDirectory, Mapping[TopicPartition, int]], None],
@@ -56,13 +44,14 @@ class LogCleaner:
         self._environment = environment
         self._logs = logs
         self._save = save
-        self._throttle = Throttle(environment.clock, settings.io_bytes_per_second_max)
+        self._throttle = Throttle(environment.clock, settings)
         self._clean_to: dict[TopicPartition, int] = {}
         self._running: dict[Log, Cleaning] = {}
         self._uncleanable: set[Log] = set()
         self._is_filling = False
         self._is_stopped = False
         self._timer: Cancellable | None = None
+        self._period_ms = 0
         self._max_dirty_ratio = 0.0
         self._map_utilization = 0.0
         self._last_run_ms = environment.clock.monotonic_ms()
@@ -111,9 +100,9 @@ class LogCleaner:
 
     def start(self) -> None:
         self._is_stopped = False
-        if self._settings.is_enabled:
-            period_ms = max(1, self._settings.backoff_ms)
-            self._timer = self._environment.scheduler.every(period_ms, self.clean_what_is_due)
+        if self._settings.log_cleaner_enable:
+            self._period_ms = max(1, self._settings.log_cleaner_backoff_ms)
+            self._timer = self._environment.scheduler.every(self._period_ms, self.clean_what_is_due)
 
     def stop(self) -> None:
         """Begin nothing more; a run under way ends with its slice, and leaves nothing visible."""
@@ -123,13 +112,10 @@ class LogCleaner:
         for cleaning in self._running.values():
             cleaning.is_stopped = True
 
-    def reconfigure(self, settings: CleanerSettings) -> None:
-        """Runs under way end with what they have begun with, but for the throttle."""
-        if settings == self._settings:
-            return
-        self._settings = settings
-        self._throttle.bytes_per_second = settings.io_bytes_per_second_max
-        if self._timer is not None:
+    def reconfigure(self) -> None:
+        """The settings may have changed. Runs under way end with what they have begun with, but for the
+        throttle."""
+        if self._timer is not None and self._period_ms != max(1, self._settings.log_cleaner_backoff_ms):
             self._timer.cancel()
             self.start()
 
@@ -161,7 +147,7 @@ class LogCleaner:
             return
         self._is_filling = True
         try:
-            while not self._is_stopped and len(self._running) < self._settings.threads:
+            while not self._is_stopped and len(self._running) < self._settings.log_cleaner_threads:
                 filthiest = self._filthiest()
                 if filthiest is None:
                     return
@@ -193,14 +179,14 @@ class LogCleaner:
     def _clean(self, target: LogToClean) -> bool:
         """Begin a run; False when it has already ended, and badly."""
         settings, environment = self._settings, self._environment
-        threads = max(1, settings.threads)
+        threads = max(1, settings.log_cleaner_threads)
         tools = Tools(
             environment,
             self._throttle,
             Pace(environment.clock),
-            dedupe_buffer_bytes=settings.dedupe_buffer_bytes // threads,
-            io_buffer_bytes=max(IO_BUFFER_BYTES_MIN, settings.io_buffer_bytes // threads // 2),
-            load_factor=settings.load_factor,
+            dedupe_buffer_bytes=settings.log_cleaner_dedupe_buffer_size // threads,
+            io_buffer_bytes=max(IO_BUFFER_BYTES_MIN, settings.log_cleaner_io_buffer_size // threads // 2),
+            load_factor=settings.log_cleaner_io_buffer_load_factor,
             on_progress=self._progressed,
         )
         cleaning = Cleaning(target, tools)

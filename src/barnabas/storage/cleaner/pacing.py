@@ -15,6 +15,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
+from barnabas.config.broker_config import BrokerConfig
 from barnabas.core.clock import Clock
 
 BURST_MS = 0.1
@@ -56,16 +57,16 @@ class Pace:
 
 
 class Throttle:
-    """At most `bytes_per_second` on average, over all runs."""
+    """At most `log.cleaner.io.max.bytes.per.second` on average, over all runs."""
 
-    def __init__(self, clock: Clock, bytes_per_second: float) -> None:
-        self.bytes_per_second = bytes_per_second
+    def __init__(self, clock: Clock, settings: BrokerConfig) -> None:
+        self._settings = settings
         self._clock = clock
         self._free_at_ms = clock.monotonic_ms()
 
     def delay_ms_for(self, spent_bytes: int) -> float:
         """Account for bytes read or written; how long to wait before the next."""
         now_ms = self._clock.monotonic_ms()
-        cost_ms = spent_bytes * 1_000 / max(self.bytes_per_second, 1.0)
+        cost_ms = spent_bytes * 1_000 / max(self._settings.log_cleaner_io_max_bytes_per_second, 1.0)
         self._free_at_ms = max(self._free_at_ms, now_ms) + cost_ms
         return self._free_at_ms - now_ms

@@ -177,7 +177,9 @@ class LogState:
         return self.producers.has_ongoing_transaction(producer_id, producer_epoch)
 
     def remove_expired_producers(self) -> None:
-        self.producers.remove_expired(self._clock.now_ms(), self._environment.producer_id_expiration_ms)
+        self.producers.remove_expired(
+            self._clock.now_ms(), self._environment.settings.producer_id_expiration_ms
+        )
 
     # -- the files ----------------------------------------------------------------------------
 

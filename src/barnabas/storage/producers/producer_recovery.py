@@ -56,7 +56,7 @@ def load_newest_snapshot(
             files.unlink(path)
             continue
         state = ProducerState(entries, end_offset=offset)
-        state.remove_expired(environment.clock.now_ms(), environment.producer_id_expiration_ms)
+        state.remove_expired(environment.clock.now_ms(), environment.settings.producer_id_expiration_ms)
         return state
     return ProducerState(end_offset=at_least)
 

@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from barnabas.config.broker_config import BrokerConfig
-from barnabas.node.replication_settings import replication_settings
 from barnabas.purgatory.purgatory import Purgatory
 from barnabas.replication.leader.delayed_delete_records import PendingDeletion
 from tests.unit.replication.support import ME, ONE, OTHER, ZERO, Answer, Replicas, at
@@ -49,7 +48,7 @@ def delete_records(replicas: Replicas) -> None:
 def test_answered_requests_are_swept_out_by_their_number(
     tmp_path: Path, key: str, wait: Callable[[Replicas], None], purgatory: Callable[[Replicas], Purgatory]
 ) -> None:
-    settings = replication_settings(BrokerConfig.load({key: str(KEPT)}))
+    settings = BrokerConfig.load({key: str(KEPT)})
     replicas = Replicas(str(tmp_path), settings=settings)
     replicas.lead(ZERO, isr=(ME, OTHER))
     replicas.lead(ONE)

@@ -10,10 +10,10 @@ from barnabas.cluster.broker_znodes import BrokerInfo
 from barnabas.cluster.metadata_cache import MetadataCache
 from barnabas.core.ids import BrokerId
 from barnabas.replication.fetching import NO_REPLICA
-from barnabas.replication.leader.replica_selector import ReplicaSelector
+from barnabas.replication.leader.replica_selector import RACK_AWARE_SELECTOR, ReplicaSelector
 from barnabas.replication.leadership import LeaderAndIsr
 from barnabas.replication.partition import Partition
-from barnabas.replication.settings import RACK_AWARE_SELECTOR, ReplicationSettings
+from tests.support.settings import broker_config
 from tests.unit.replication.support import ME, OTHER, Replicas
 
 THIRD = BrokerId(3)
@@ -38,7 +38,7 @@ def choose(
     metadata = MetadataCache("cluster")
     racks = {ME: "here", OTHER: "there", THIRD: "there"}
     metadata.put_brokers([BrokerInfo(each, (), rack=racks[each]) for each in ALL])
-    settings = ReplicationSettings(replica_selector_class=selector)
+    settings = broker_config(replica_selector_class=selector)
     return ReplicaSelector(ME, settings, metadata).choose(partition, rack, offset)
 
 

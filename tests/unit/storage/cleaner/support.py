@@ -44,7 +44,7 @@ def start_cleaning(
     environment = bench.environment
     tools = Tools(
         environment,
-        Throttle(environment.clock, float("inf")),
+        Throttle(environment.clock, environment.settings),
         Pace(environment.clock),
         dedupe_buffer_bytes=buffer_bytes,
         io_buffer_bytes=4096,

@@ -190,7 +190,7 @@ def test_the_last_batch_of_the_range_stays_even_when_it_is_empty(bench: Bench) -
     log.roll()
     end_transaction(log, 7, commit=False)
     log.advance_high_watermark(log.log_end_offset)
-    bench.clock.advance(bench.environment.producer_id_expiration_ms)
+    bench.clock.advance(bench.environment.settings.producer_id_expiration_ms)
     log.remove_expired_producers()
     compact(bench, log)
     assert [(batch.base_offset, batch.record_count) for batch in read_batches(log)] == [

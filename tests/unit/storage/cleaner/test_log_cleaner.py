@@ -18,11 +18,11 @@ from barnabas.core.metrics import Metrics, render_prometheus
 from barnabas.core.scheduler import InlineBackground, ManualScheduler
 from barnabas.storage.checkpoints import CLEANED_OFFSETS, read_offsets
 from barnabas.storage.cleaner.cleanable import log_to_clean
-from barnabas.storage.cleaner.log_cleaner import CleanerSettings
 from barnabas.storage.environment import Environment
 from barnabas.storage.log.log import Log
-from barnabas.storage.log_manager import LogManager, LogManagerSettings
+from barnabas.storage.log_manager import LogManager
 from barnabas.storage.names import CLEANED, LOG
+from tests.support.settings import broker_config
 from tests.unit.storage.cleaner.support import pairs, put, settle
 from tests.unit.storage.support import NOW_MS
 
@@ -60,8 +60,9 @@ class Broker:
         self.background = background or InlineBackground()
         self.metrics = Metrics()
         self.configs: dict[str, LogConfig] = {}
+        self.settings = broker_config(log_dirs=root, log_cleaner_backoff_ms=BACKOFF_MS, **settings)
         self.manager = LogManager(
-            LogManagerSettings((str(root),), cleaner=CleanerSettings(backoff_ms=BACKOFF_MS, **settings)),
+            self.settings,
             Environment(RealFiles(), self.clock, random.Random(7), self.scheduler, self.background),
             lambda topic: self.configs.get(topic, COMPACTED),
             metrics=self.metrics,
@@ -129,7 +130,7 @@ def test_a_topic_that_is_not_compacted_is_left_alone(tmp_path: Path) -> None:
 
 
 def test_a_disabled_cleaner_does_nothing(tmp_path: Path) -> None:
-    broker = Broker(tmp_path, is_enabled=False)
+    broker = Broker(tmp_path, log_cleaner_enable=False)
     fill(broker.log())
     broker.tick()
     assert len(pairs(broker.log())) == 3
@@ -374,7 +375,7 @@ def test_a_disk_error_takes_the_directory_offline(tmp_path: Path) -> None:
 
 
 def test_reading_and_writing_are_throttled(tmp_path: Path) -> None:
-    broker = Broker(tmp_path, io_bytes_per_second_max=100.0)
+    broker = Broker(tmp_path, log_cleaner_io_max_bytes_per_second=100.0)
     log = broker.log()
     fill(log)
     broker.tick()
@@ -389,11 +390,12 @@ def test_reading_and_writing_are_throttled(tmp_path: Path) -> None:
 
 
 def test_settings_may_change_while_it_runs(tmp_path: Path) -> None:
-    broker = Broker(tmp_path, threads=0)
+    broker = Broker(tmp_path, log_cleaner_threads=0)
     fill(broker.log())
     broker.tick()
     assert len(pairs(broker.log())) == 3
-    broker.manager.cleaner.reconfigure(CleanerSettings(threads=1, backoff_ms=5))
+    broker.settings.put({**broker.settings.values, "log.cleaner.threads": 1, "log.cleaner.backoff.ms": 5})
+    broker.manager.cleaner.reconfigure()
     broker.clock.advance(5)
     broker.scheduler.run_due()
     assert len(pairs(broker.log())) == 1

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from barnabas.core.clock import ManualClock
 from barnabas.storage.cleaner.pacing import BURST_MS, REST_MS, SLICE_MS, Pace, Throttle
+from tests.support.settings import broker_config
 
 
 def test_a_burst_is_followed_by_a_rest() -> None:
@@ -32,7 +33,7 @@ def test_a_slice_ends() -> None:
 
 def test_bytes_are_spread_over_time() -> None:
     clock = ManualClock()
-    throttle = Throttle(clock, 1_000)
+    throttle = Throttle(clock, broker_config(log_cleaner_io_max_bytes_per_second=1_000))
     assert throttle.delay_ms_for(100) == 100
     assert throttle.delay_ms_for(100) == 200
     clock.advance(150)
