@@ -9,7 +9,7 @@ from barnabas.pipelines.service.service import ServiceError
 from barnabas.pipelines.spec.catalogue import CATALOGUE, plugins
 from barnabas.pipelines.spec.connect_config import WHOLE_SPEC, connector_types, spec_of_config
 from barnabas.pipelines.spec.options import Kind, Option
-from barnabas.pipelines.spec.validation import InvalidSpec, meant
+from barnabas.pipelines.spec.problems import InvalidSpec, meant
 
 _TYPES = {
     Kind.INTEGER: "LONG",

@@ -33,7 +33,7 @@ from barnabas.pipelines.service.store import Change, Claim, Stored, Target
 from barnabas.pipelines.service.supervisor import State, Supervised, Supervisor
 from barnabas.pipelines.spec.connect_config import spec_of_config
 from barnabas.pipelines.spec.model import Part, PipelineSpec
-from barnabas.pipelines.spec.validation import InvalidSpec
+from barnabas.pipelines.spec.problems import InvalidSpec
 
 log = logging.getLogger(__name__)
 

@@ -17,8 +17,8 @@ from pathlib import Path as FilePath
 from barnabas.core.extras import install_command
 from barnabas.pipelines.spec.model import Part, PipelineSpec
 from barnabas.pipelines.spec.options import Value
+from barnabas.pipelines.spec.problems import InvalidSpec, Problem
 from barnabas.pipelines.spec.secrets import UnresolvedSecret, has_reference, resolve
-from barnabas.pipelines.spec.validation import InvalidSpec, Problem
 from barnabas.pipelines.spec.yaml_source import Located, Path
 
 _PACKAGES = (

@@ -16,8 +16,9 @@ from barnabas.pipelines.spec.catalogue import CATALOGUE
 from barnabas.pipelines.spec.connect_jdbc import translated
 from barnabas.pipelines.spec.model import PipelineSpec
 from barnabas.pipelines.spec.options import Kind, Plugin, Value
+from barnabas.pipelines.spec.problems import InvalidSpec, Problem, meant
 from barnabas.pipelines.spec.reserved_words import TOMBSTONE
-from barnabas.pipelines.spec.validation import InvalidSpec, Problem, load, meant
+from barnabas.pipelines.spec.validation import load
 from barnabas.pipelines.spec.yaml_source import Located, UnreadableSpec, read_yaml
 
 WHOLE_SPEC = "Pipeline"

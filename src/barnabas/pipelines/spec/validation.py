@@ -9,11 +9,8 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 
-from barnabas.core.errors import InvalidTopicException
-from barnabas.core.ids import check_topic_name
 from barnabas.pipelines.spec.analysis import complaints
 from barnabas.pipelines.spec.catalogue import CATALOGUE
 from barnabas.pipelines.spec.ddl import schema_complaint
@@ -29,17 +26,15 @@ from barnabas.pipelines.spec.model import (
     Trigger,
 )
 from barnabas.pipelines.spec.options import DURATION, Kind, Option, Plugin, Value, duration_ms
+from barnabas.pipelines.spec.problems import InvalidSpec, Problem, meant, shown
 from barnabas.pipelines.spec.secrets import has_reference
 from barnabas.pipelines.spec.sections import ERRORS, RESTART, SPARK, TOP
 from barnabas.pipelines.spec.sink_options import EXACTLY_ONCE_SINKS
+from barnabas.pipelines.spec.values import convert
+from barnabas.pipelines.spec.whole_spec import complaints_about_whole, master_complaint
 from barnabas.pipelines.spec.yaml_source import Located, Path
 
 NAME = re.compile(r"[A-Za-z0-9._-]{1,200}")
-MASTER = re.compile(
-    r"local(\[(\*|\d+)(,\s*\d+)?\])?|local-cluster\[\s*\d+\s*,\s*\d+\s*,\s*\d+\s*\]|yarn|\w+://.+|.*\$\{.*"
-)
-"""Spark's own words, any address, or a reference."""
-
 SYNONYMS = {
     "kafka": "topic", "barnabas": "topic", "topics": "topic",
     "postgres": "jdbc", "postgresql": "jdbc", "database": "jdbc", "table": "jdbc",
@@ -49,30 +44,6 @@ SYNONYMS = {
     "aggregate": "window", "udf": "python", "function": "python",
 }  # fmt: skip
 """What others call our kinds, where no likeness of letters would tell."""
-
-
-@dataclass(frozen=True, slots=True)
-class Problem:
-    path: Path
-    file: str
-    line: int | None
-    message: str
-
-    @property
-    def option(self) -> str:
-        return ".".join(map(str, self.path))
-
-    def __str__(self) -> str:
-        place = self.file if self.line is None else f"{self.file}:{self.line}"
-        return f"{place}: {self.option + ': ' if self.path else ''}{self.message}"
-
-
-class InvalidSpec(Exception):
-    """A spec with problems; the message lists them, a line each."""
-
-    def __init__(self, problems: Sequence[Problem]) -> None:
-        super().__init__("\n".join(map(str, problems)))
-        self.problems = tuple(problems)
 
 
 def load(located: Located, *, is_whole: bool = True) -> PipelineSpec:
@@ -87,13 +58,6 @@ def load(located: Located, *, is_whole: bool = True) -> PipelineSpec:
     if check.problems or spec is None:
         raise InvalidSpec(sorted(check.problems, key=lambda problem: (problem.line or 0, problem.option)))
     return spec
-
-
-def master_complaint(master: str) -> str | None:
-    if MASTER.fullmatch(master):
-        return None
-    known = "local[*], local-cluster[n,cores,MB], spark://host:port, yarn or k8s://…"
-    return f"found {master!r}; expected {known}"
 
 
 def load_document(document: Value, file: str = "<spec>", *, is_whole: bool = True) -> PipelineSpec:
@@ -111,7 +75,7 @@ class _Check:
     def spec(self) -> PipelineSpec | None:
         document = self._located.document
         if not isinstance(document, Mapping):
-            self.complain((), f"found {_say(document)}; expected a mapping with name, source and sink")
+            self.complain((), f"found {shown(document)}; expected a mapping with name, source and sink")
             return None
         top = self.options(document, TOP, (), "a pipeline")
         source = self.part(document, "source", ("source",)) if "source" in document else None
@@ -123,14 +87,10 @@ class _Check:
         trigger = self.trigger(document.get("trigger"))
         if "name" in top and not NAME.fullmatch(str(top["name"])):
             self.complain(("name",), f"found {top['name']!r}; expected letters, digits, '.', '_' and '-'")
-        self.topic_names(source, sink, errors)
-        if sink is not None:
-            self.combinations(top, sink, transforms, errors)
-        if source is not None and sink is not None:
-            self.circles(source, sink, transforms, errors)
-        if source is not None:
-            self.engine(top, source, trigger)
-        self.master(spark["master"])
+        for path, message in complaints_about_whole(top, source, sink, transforms, errors, trigger):
+            self.complain(path, message)
+        if isinstance(spark["master"], str) and (complaint := master_complaint(spark["master"])):
+            self.complain(("spark", "master"), complaint)
         if self.problems or source is None or sink is None:
             return None
         return PipelineSpec(
@@ -164,7 +124,8 @@ class _Check:
         if given is None:
             return defaults
         if not isinstance(given, Mapping):
-            self.complain((name,), f"found {_say(given)}; expected a mapping of {_names(rows)}")
+            names = ", ".join(row.name for row in rows)
+            self.complain((name,), f"found {shown(given)}; expected a mapping of {names}")
             return defaults
         return defaults | self.options(given, rows, (name,), name)
 
@@ -178,7 +139,7 @@ class _Check:
         if isinstance(given, str) and DURATION.fullmatch(given):
             return Trigger(interval_ms=duration_ms(given))
         self.complain(
-            ("trigger",), f"found {_say(given)}; expected a duration such as '10 seconds', or available_now"
+            ("trigger",), f"found {shown(given)}; expected a duration such as '10 seconds', or available_now"
         )
         return Trigger()
 
@@ -186,7 +147,7 @@ class _Check:
         if given is None:
             return ()
         if not isinstance(given, list):
-            self.complain(("transforms",), f"found {_say(given)}; expected a list, each item after a '-'")
+            self.complain(("transforms",), f"found {shown(given)}; expected a list, each item after a '-'")
             return ()
         parts = (self._transform(item, ("transforms", at)) for at, item in enumerate(given))
         return tuple(part for part in parts if part is not None)
@@ -208,7 +169,7 @@ class _Check:
         given = holder[role if key is None else key]
         kinds = CATALOGUE[role]
         if not isinstance(given, Mapping):
-            self.complain(path, f"found {_say(given)}; expected a mapping with 'type': {', '.join(kinds)}")
+            self.complain(path, f"found {shown(given)}; expected a mapping with 'type': {', '.join(kinds)}")
             return None
         name = given.get("type")
         if name is None:
@@ -273,7 +234,7 @@ class _Check:
             if row.kind is Kind.CHOICE and isinstance(value, str):
                 close = difflib.get_close_matches(value, row.choices, n=1)
                 hint = f"; did you mean {close[0]!r}?" if close else ""
-            self.complain(path, f"found {_say(value)}; expected {row.expected}{hint}")
+            self.complain(path, f"found {shown(value)}; expected {row.expected}{hint}")
             return None  # what looks at several options at once finds none, rather than a wrong one
         check = schema_complaint if row.kind is Kind.SCHEMA else row.check
         complaint = None if check is None else check(converted)
@@ -289,163 +250,11 @@ class _Check:
         self.complain(path, f"found the reference {value!r}; expected {row.expected}, written out")
         return None
 
-    def master(self, given: Value) -> None:
-        complaint = master_complaint(given) if isinstance(given, str) else None
-        if complaint:
-            self.complain(("spark", "master"), complaint)
-
-    def topic_names(self, source: Part | None, sink: Part | None, errors: Mapping[str, Value]) -> None:
-        """Names that no broker would take. They are no secrets: a group, offsets and schemas go by them."""
-        given: list[tuple[Path, Value]] = [(("errors", "dead_letter_topic"), errors.get("dead_letter_topic"))]
-        if source is not None and source.type == "topic":
-            given += [(("source", "topics"), name) for name in source.get("topics") or ()]
-        if sink is not None and sink.type == "topic":
-            given.append((("sink", "topic"), sink.get("topic")))
-        for path, name in given:
-            if not isinstance(name, str):
-                continue
-            if has_reference(name):
-                self.complain(path, f"found the reference {name!r}; expected the topic's name, written out")
-                continue
-            try:
-                check_topic_name(name)
-            except InvalidTopicException as error:
-                self.complain(path, error.message)
-
-    def circles(
-        self, source: Part, sink: Part, transforms: Sequence[Part], errors: Mapping[str, Value]
-    ) -> None:
-        """A pipeline that reads what it writes never ends."""
-        if source.type != "topic":
-            return
-        read = set(source.get("topics") or ())
-        is_rerouted = any(part.type in ("RegexRouter", "TimestampRouter") for part in transforms)
-        is_elsewhere = source.get("bootstrap") != sink.get("bootstrap")
-        if sink.type == "topic" and sink.get("topic") in read and not is_rerouted and not is_elsewhere:
-            self.complain(
-                ("sink", "topic"), f"the pipeline would read its own output, {sink['topic']!r}, for ever"
-            )
-        if errors.get("dead_letter_topic") in read:
-            self.complain(
-                ("errors", "dead_letter_topic"),
-                f"the pipeline would read its own dead letters, {errors['dead_letter_topic']!r}, for ever; "
-                "expected a topic that is not read here",
-            )
-
-    def engine(self, top: Mapping[str, Value], source: Part, trigger: Trigger) -> None:
-        """Closed files end somewhere, and so must a pipeline that reads them."""
-        if top.get("engine") != Engine.SEGMENTS.value:
-            if source.get("manifest"):
-                self.complain(("source", "manifest"), "a manifest is read by engine: segments alone")
-            return
-        if source.type != "topic":
-            self.complain(("engine",), f"segments reads topics, not {source.type}; expected auto")
-        elif not source.get("manifest"):
-            self.complain(
-                ("source",), "engine segments needs 'manifest': the file that `barnabas log manifest` writes"
-            )
-        if not trigger.available_now:
-            self.complain(
-                ("trigger" if "trigger" in top else "engine",),
-                "segments reads what is in closed files and then is done; expected trigger: available_now"
-                " (afterwards, engine: auto goes on where the files end)",
-            )
-
-    def combinations(
-        self, top: Mapping[str, Value], sink: Part, transforms: Sequence[Part], errors: Mapping[str, Value]
-    ) -> None:
-        """What each part allows, and the whole does not."""
-        if top.get("delivery") == Delivery.EXACTLY_ONCE.value and sink.type not in EXACTLY_ONCE_SINKS:
-            able = ", ".join(sorted(EXACTLY_ONCE_SINKS))
-            self.complain(
-                ("delivery",),
-                f"sink {sink.type} cannot deliver exactly once (these can: {able}); expected at-least-once",
-            )
-        updates = [
-            at for at, part in enumerate(transforms) if part.type == "window" and part["emit"] == "updates"
-        ]
-        if updates and sink.type == "files":
-            self.complain(
-                ("transforms", updates[0]), f"sink {sink.type} only adds rows; expected emit: final"
-            )
-        if errors.get("dead_letter_topic") and errors.get("tolerance") == Tolerance.NONE.value:
-            self.complain(
-                ("errors", "dead_letter_topic"),
-                "with tolerance none the first bad record stops the pipeline; expected tolerance: all",
-            )
-
-
-def convert(row: Option, value: Value) -> tuple[Value, bool]:
-    """The value as the option wants it (text of a flat configuration included), and whether it fits."""
-    return _CONVERSIONS[row.kind](row, value)
-
-
-def _plain_text(_: Option, value: Value) -> tuple[Value, bool]:
-    fits = isinstance(value, (str, int, float)) and not isinstance(value, bool)
-    return (str(value) if fits else value), fits
-
-
-def _boolean(_: Option, value: Value) -> tuple[Value, bool]:
-    word = {"true": True, "false": False}.get(str(value).lower())
-    return (value if word is None else word), word is not None
-
-
-def _list(_: Option, value: Value) -> tuple[Value, bool]:
-    items = [item.strip() for item in value.split(",")] if isinstance(value, str) else value
-    if not isinstance(items, list) or not items:
-        return value, False
-    fits = all(isinstance(item, (str, int)) and item != "" for item in items)
-    return ([str(item) for item in items] if fits else value), fits
-
-
-def _map(_: Option, value: Value) -> tuple[Value, bool]:
-    if not isinstance(value, Mapping) or any(isinstance(each, (list, Mapping)) for each in value.values()):
-        return value, False
-    return {key: _text(each) for key, each in value.items()}, True
-
-
-def _number(row: Option, value: Value) -> tuple[Value, bool]:
-    if isinstance(value, bool) or not isinstance(value, (int, float, str)):
-        return value, False
-    try:
-        number: float = int(value) if row.kind is Kind.INTEGER else float(value)
-    except ValueError:
-        return value, False
-    low = row.at_least is None or number >= row.at_least
-    high = row.at_most is None or number <= row.at_most
-    whole = row.kind is Kind.NUMBER or float(value) == number
-    return number, low and high and whole
-
-
-def _duration(_: Option, value: Value) -> tuple[Value, bool]:
-    return value, isinstance(value, str) and DURATION.fullmatch(value) is not None
-
-
-def _choice(row: Option, value: Value) -> tuple[Value, bool]:
-    return value, value in row.choices
-
-
-_CONVERSIONS: Mapping[Kind, Callable[[Option, Value], tuple[Value, bool]]] = {
-    Kind.TEXT: _plain_text,
-    Kind.SCHEMA: _plain_text,
-    Kind.BOOLEAN: _boolean,
-    Kind.INTEGER: _number,
-    Kind.NUMBER: _number,
-    Kind.LIST: _list,
-    Kind.MAP: _map,
-    Kind.DURATION: _duration,
-    Kind.CHOICE: _choice,
-}
-
 
 def _delivery(asked: Value, sink: Part) -> Delivery:
     if asked is not None:
         return Delivery(asked)
     return Delivery.EXACTLY_ONCE if sink.type in EXACTLY_ONCE_SINKS else Delivery.AT_LEAST_ONCE
-
-
-def _text(value: Value) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def _has_any(given: Mapping[str, Value], row: Option) -> bool:
@@ -454,26 +263,3 @@ def _has_any(given: Mapping[str, Value], row: Option) -> bool:
 
 def _keys_at(located: Located, path: Path) -> set[str]:
     return {str(key[-1]) for key in located.lines if key[:-1] == path}
-
-
-def _names(rows: Iterable[Option]) -> str:
-    return ", ".join(row.name for row in rows)
-
-
-def meant(word: str, known: Iterable[str]) -> str:
-    names = list(known)
-    # Of `filter` and Connect's `Filter`, the one that is written like the word.
-    likeliest_last = sorted(names, key=lambda name: name[:1].isupper() == word[:1].isupper())
-    folded = {name.lower(): name for name in likeliest_last}
-    close = difflib.get_close_matches(word.lower(), folded, n=1, cutoff=0.5)
-    return f"did you mean {folded[close[0]]!r}?" if close else "expected one of " + ", ".join(names)
-
-
-def _say(value: Value) -> str:
-    if value is None:
-        return "nothing"
-    if isinstance(value, Mapping):
-        return "a mapping"
-    if isinstance(value, list):
-        return "a list"
-    return repr(value)

@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 
 from barnabas.pipelines.spark.preflight import check_machine
-from barnabas.pipelines.spec.validation import InvalidSpec, load
+from barnabas.pipelines.spec.problems import InvalidSpec
+from barnabas.pipelines.spec.validation import load
 from barnabas.pipelines.spec.yaml_source import read_yaml
 
 SPEC = """\

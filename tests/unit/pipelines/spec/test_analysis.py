@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from barnabas.pipelines.spec.validation import InvalidSpec, load, load_document
+from barnabas.pipelines.spec.problems import InvalidSpec
+from barnabas.pipelines.spec.validation import load, load_document
 from barnabas.pipelines.spec.yaml_source import read_yaml
 
 SCHEMA = (

@@ -6,7 +6,7 @@ import pytest
 
 from barnabas.pipelines.spec.connect_config import spec_of_config
 from barnabas.pipelines.spec.model import Tolerance
-from barnabas.pipelines.spec.validation import InvalidSpec
+from barnabas.pipelines.spec.problems import InvalidSpec
 
 JDBC_SINK = {
     "connector.class": "io.confluent.connect.jdbc.JdbcSinkConnector",

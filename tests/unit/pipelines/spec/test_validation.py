@@ -14,8 +14,9 @@ import pytest
 import barnabas
 from barnabas.pipelines.spec.catalogue import CATALOGUE
 from barnabas.pipelines.spec.model import Delivery, Tolerance
+from barnabas.pipelines.spec.problems import InvalidSpec
 from barnabas.pipelines.spec.sections import ERRORS, RESTART, SPARK, TOP
-from barnabas.pipelines.spec.validation import InvalidSpec, load, load_document
+from barnabas.pipelines.spec.validation import load, load_document
 from barnabas.pipelines.spec.yaml_source import UnreadableSpec, read_yaml
 
 USEFUL = """

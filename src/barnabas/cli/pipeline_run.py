@@ -1,0 +1,201 @@
+"""`barnabas pipeline run`: a pipeline in this process, until it ends or is interrupted."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from barnabas.cli.exits import INTERRUPTED, Failure, InvalidSettings, NotFound, Unreachable
+from barnabas.cli.pipeline_spec import check_master, describe, load_file, master_option, state_option
+from barnabas.cli.session import bootstrap_option
+from barnabas.cli.stages import Stages
+from barnabas.core.endpoints import Endpoint
+
+if TYPE_CHECKING:
+    from barnabas.pipelines.progress import Progress
+    from barnabas.pipelines.spec.model import PipelineSpec
+    from barnabas.pipelines.spec.yaml_source import Located
+
+ENDING_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+ENDED = "stopped; it goes on from here when it is run again"
+
+
+@click.command()
+@click.argument("file", type=click.Path(path_type=Path))
+@state_option
+@master_option
+@click.option("--from-scratch", is_flag=True, help="Begin where the spec says, not where it was.")
+@click.option("--quiet", is_flag=True, help="Print no progress.")
+@bootstrap_option
+def run(
+    file: Path,
+    state: str,
+    master: str | None,
+    from_scratch: bool,
+    quiet: bool,
+    bootstrap: tuple[Endpoint, ...],
+) -> None:
+    """Run the pipeline in FILE here, until it ends or is interrupted.
+
+    Python modules beside FILE are found.
+    """
+    _find_modules_in(file.parent)
+    spec, located = load_file(file, runs_here=True)
+    if master is not None:
+        check_master(master)
+    generation = _generation(state, spec.name, is_from_scratch=from_scratch)
+    click.echo(f"{spec.name}: {describe(spec)}", err=True)
+    stages = Stages(spec.name, quiet=quiet)
+    ending = _Ending(stages)
+    addresses = ",".join(map(str, bootstrap))
+    with _told(spec, located), ending:
+        from barnabas.pipelines.spark.reach import (  # noqa: PLC0415 - a plain install stops before
+            check_files,
+            check_topics,
+            needs_broker,
+        )
+        from barnabas.pipelines.spark.run import Run  # noqa: PLC0415
+        from barnabas.pipelines.spark.session import open_session, session_defaults  # noqa: PLC0415
+        from barnabas.pipelines.spec.secrets import resolve  # noqa: PLC0415
+
+        check_files(spec, session_defaults(resolve(master or spec.spark.master))["spark.master"])
+        if needs_broker(spec):
+            stages.enter(f"asking the broker at {addresses}")
+            check_topics(spec, addresses)
+        stages.enter("starting Spark, which takes some seconds")
+        session = open_session(resolve(master or spec.spark.master), resolve(spec.spark.conf), name=spec.name)
+        ending.listen()  # Spark's own handler would tear the link to its JVM
+        from barnabas.pipelines.spark.runner import run_pipeline  # noqa: PLC0415
+
+        stages.enter("putting the pipeline together")
+        show = _printer(stages, quiet=quiet)
+        ending.is_starting = False
+        run_pipeline(
+            Run(session, spec, addresses, state, generation),
+            show,
+            stopped=ending.stopped,
+            on_running=lambda: stages.enter("waiting for the first micro-batch"),
+        )
+        stages.leave()
+        session.stop()
+    if not ending.stopped.is_set():
+        click.echo(f"{spec.name}: done", err=True)
+        return
+    click.echo(f"{spec.name}: {ENDED}", err=True)
+    sys.exit(INTERRUPTED if ending.is_interrupted else 0)
+
+
+class _Ending:
+    """SIGINT and SIGTERM ask for an orderly end; whoever asks twice gets one at once.
+
+    Until the pipeline runs there is nothing to bring in order: the process leaves there and then, and
+    its JVM with it, which goes when its standard input ends. An exception through Spark's half-open
+    link would only be told by everyone it passes.
+    """
+
+    def __init__(self, stages: Stages) -> None:
+        self.stopped = threading.Event()
+        self.is_interrupted = False
+        self.is_starting = True
+        self._stages = stages
+        self._before: dict[signal.Signals, Any] = {}
+
+    def listen(self) -> None:
+        for number in ENDING_SIGNALS:
+            signal.signal(number, self.hear)
+
+    def hear(self, number: int, _: object) -> None:
+        if self.is_starting or self.stopped.is_set():
+            self._leave(number)
+        self.is_interrupted = number == signal.SIGINT
+        self.stopped.set()
+        self._stages.enter("stopping after the micro-batch that is under way; once more stops at once")
+
+    def _leave(self, number: int) -> None:
+        self._stages.leave()
+        os.write(2, f"barnabas: {'interrupted' if number == signal.SIGINT else 'stopped'}\n".encode())
+        os._exit(INTERRUPTED if number == signal.SIGINT else 0)
+
+    def __enter__(self) -> None:
+        self._before = {number: signal.getsignal(number) for number in ENDING_SIGNALS}
+        self.listen()
+
+    def __exit__(self, *_: object) -> None:
+        self._stages.leave()
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+
+
+@contextmanager
+def _told(spec: PipelineSpec, located: Located) -> Iterator[None]:
+    """Whatever goes wrong becomes one line, with its place in the file where that is known."""
+    from barnabas.pipelines.spark.reach import BrokerMissing, FileMissing, TopicMissing  # noqa: PLC0415
+    from barnabas.pipelines.spark.reasons import reason_of, scrub  # noqa: PLC0415
+    from barnabas.pipelines.spark.run import PipelineFailed, PipelineInvalid  # noqa: PLC0415
+    from barnabas.pipelines.spark.session import SparkMissing  # noqa: PLC0415
+
+    try:
+        yield
+    except BrokerMissing as error:
+        raise Unreachable(f"{error}: is a broker running? start one with 'barnabas start'") from None
+    except PipelineFailed as error:
+        text = scrub(str(error), spec)
+        if error.path:
+            line = located.line(error.path)
+            text = f"{located.file}{'' if line is None else f':{line}'}: {text}"
+        kinds = ((TopicMissing, NotFound), (FileMissing, NotFound), (PipelineInvalid, InvalidSettings))
+        raise next((made for kind, made in kinds if isinstance(error, kind)), Failure)(text) from None
+    except SparkMissing as error:
+        raise Failure(str(error)) from None
+    except Exception as error:  # noqa: BLE001 - whatever Spark says, a person gets its one sentence
+        raise Failure(reason_of(error, spec)) from None
+
+
+def _generation(state: str, name: str, *, is_from_scratch: bool) -> int:
+    """The last that was begun here, or the one after it."""
+    from barnabas.pipelines.service.checkpoints import last_generation  # noqa: PLC0415 - rarely needed
+
+    if "://" in state:
+        if is_from_scratch:
+            raise click.BadParameter(
+                f"the checkpoints in {state} are not on this machine; choose another --state",
+                param_hint="--from-scratch",
+            )
+        return 0
+    last = last_generation(state, name)
+    return last + 1 if is_from_scratch else max(last, 0)
+
+
+def _find_modules_in(directory: Path) -> None:
+    """Here, and in the workers that Spark starts here."""
+    place = str(directory.absolute())
+    sys.path.insert(0, place)
+    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [place, os.environ.get("PYTHONPATH")]))
+
+
+def _printer(stages: Stages, *, quiet: bool) -> Any:
+    from barnabas.pipelines.progress import progress_line  # noqa: PLC0415
+
+    total = 0
+
+    def show(progress: Progress) -> None:
+        nonlocal total
+        stages.leave()
+        total += progress.records
+        if quiet:
+            return
+        line = progress_line(progress, total)
+        if sys.stderr.isatty():
+            click.echo(f"\r\x1b[K{line}", err=True, nl=False)
+        elif progress.records:
+            click.echo(line, err=True)
+
+    return show

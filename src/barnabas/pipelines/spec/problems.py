@@ -1,0 +1,53 @@
+"""What is wrong with a spec, in words that a person can act on."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from barnabas.pipelines.spec.options import Value
+from barnabas.pipelines.spec.yaml_source import Path
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    path: Path
+    file: str
+    line: int | None
+    message: str
+
+    @property
+    def option(self) -> str:
+        return ".".join(map(str, self.path))
+
+    def __str__(self) -> str:
+        place = self.file if self.line is None else f"{self.file}:{self.line}"
+        return f"{place}: {self.option + ': ' if self.path else ''}{self.message}"
+
+
+class InvalidSpec(Exception):
+    """A spec with problems; the message lists them, a line each."""
+
+    def __init__(self, problems: Sequence[Problem]) -> None:
+        super().__init__("\n".join(map(str, problems)))
+        self.problems = tuple(problems)
+
+
+def meant(word: str, known: Iterable[str]) -> str:
+    names = list(known)
+    # Of `filter` and Connect's `Filter`, the one that is written like the word.
+    likeliest_last = sorted(names, key=lambda name: name[:1].isupper() == word[:1].isupper())
+    folded = {name.lower(): name for name in likeliest_last}
+    close = difflib.get_close_matches(word.lower(), folded, n=1, cutoff=0.5)
+    return f"did you mean {folded[close[0]]!r}?" if close else "expected one of " + ", ".join(names)
+
+
+def shown(value: Value) -> str:
+    if value is None:
+        return "nothing"
+    if isinstance(value, Mapping):
+        return "a mapping"
+    if isinstance(value, list):
+        return "a list"
+    return repr(value)
