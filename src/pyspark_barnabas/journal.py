@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import posixpath
 from collections.abc import Mapping
 from pathlib import Path
@@ -10,6 +9,7 @@ from pathlib import Path
 import pyarrow.fs
 
 from barnabas.core.ids import TopicPartition
+from barnabas.core.spark_journal import source_offsets
 from pyspark_barnabas.cluster import Cluster
 
 
@@ -18,11 +18,10 @@ def journaled_offsets(checkpoint: str, batch_id: int) -> dict[TopicPartition, in
     location = checkpoint if "://" in checkpoint else str(Path(checkpoint.removeprefix("file:")).absolute())
     files, root = pyarrow.fs.FileSystem.from_uri(location)
     with files.open_input_stream(posixpath.join(root, "offsets", str(batch_id))) as stream:
-        lines = stream.read().decode().splitlines()
+        text = stream.read().decode()
     found: dict[TopicPartition, int] = {}
-    for line in lines[2:]:
+    for tree in source_offsets(text):
         try:
-            tree = json.loads(line)
             found |= {
                 TopicPartition(topic, int(partition)): int(offset)
                 for topic, rows in tree.items()

@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from pyspark.errors import PySparkException
 from pyspark.sql import functions as F  # noqa: N812 - the name that Spark's users know
 
+from barnabas.core.spark_journal import source_offsets
 from barnabas.pipelines.progress import partition_offsets
 from barnabas.pipelines.spark.dead_letters import dead_letters
 from barnabas.pipelines.spark.notes import read_note, write_note
@@ -224,11 +225,4 @@ def _batches(run: Run, kind: str) -> list[int]:
 
 def _journal(run: Run, batch_id: int) -> dict[str, Any]:
     text = read_note(run, f"{run.checkpoint()}/offsets/{batch_id}")
-    for line in (text or "").splitlines()[2:]:
-        try:
-            found = json.loads(line)
-        except ValueError:
-            continue
-        if isinstance(found, dict) and partition_offsets(found):
-            return found
-    return {}
+    return next(filter(partition_offsets, source_offsets(text or "")), {})
