@@ -79,6 +79,7 @@ class RunningService(threading.Thread):
                 Groups(cluster),
                 str(self._state),
                 self.worker_id,
+                clock,
             )
             await service.open()
             following = asyncio.create_task(service.follow())

@@ -24,6 +24,8 @@ from barnabas.pipelines.spec.secrets import UnresolvedSecret, resolve
 
 log = logging.getLogger(__name__)
 
+DRIVER = "barnabas.pipelines.spark.driver"
+"""Only named: it needs Spark, in the process that runs it."""
 LINE_BYTES_MAX = 4 * 1024 * 1024
 LOG_CHUNK_BYTES = 64 * 1024
 LOG_LINE_BYTES_MAX = 16 * 1024
@@ -151,7 +153,7 @@ class _Process:
         process = self._process = await asyncio.create_subprocess_exec(
             sys.executable,
             "-m",
-            "barnabas.pipelines.spark.driver",
+            DRIVER,
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE,

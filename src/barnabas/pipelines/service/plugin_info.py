@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from barnabas.pipelines.service.service import ServiceError
+from barnabas.pipelines.service.errors import ServiceError
 from barnabas.pipelines.spec.catalogue import CATALOGUE, plugins
 from barnabas.pipelines.spec.connect_config import WHOLE_SPEC, connector_types, spec_of_config
 from barnabas.pipelines.spec.options import Kind, Option

@@ -20,12 +20,13 @@ from starlette.routing import Route
 from barnabas import __version__
 from barnabas.core.clock import Clock, SystemClock
 from barnabas.core.errors import KafkaError
+from barnabas.pipelines.service.connect_status import connector_info, connector_status
+from barnabas.pipelines.service.errors import ServiceError
 from barnabas.pipelines.service.metrics import render_metrics
 from barnabas.pipelines.service.plugin_info import config_keys, plugin_list, validate_config
 from barnabas.pipelines.service.rest_loggers import Loggers
-from barnabas.pipelines.service.service import CONNECT_STATES, PipelineService, ServiceError
-from barnabas.pipelines.service.store import Stored, Target
-from barnabas.pipelines.service.supervisor import State
+from barnabas.pipelines.service.service import PipelineService
+from barnabas.pipelines.service.store import Target
 
 Handler = Callable[[Request], Awaitable[Response]]
 
@@ -90,8 +91,8 @@ class Rest:
         if not wanted:
             return JSONResponse(self._service.names())
         makers: dict[str, Callable[[str], dict[str, Any]]] = {
-            "status": self._status,
-            "info": lambda name: self._info(self._service.stored(name)),
+            "status": lambda name: connector_status(self._service, name),
+            "info": lambda name: connector_info(self._service, name),
         }
         kinds = [kind for kind in makers if kind in wanted]
         return JSONResponse(
@@ -107,10 +108,12 @@ class Rest:
         if target not in Target.__members__:
             raise ServiceError(400, f"initial_state is RUNNING, PAUSED or STOPPED, not {target}")
         stored = await self._service.create(name, config, Target[target])
-        return JSONResponse(self._info(stored), 201, headers={"Location": f"/connectors/{name}"})
+        return JSONResponse(
+            connector_info(self._service, stored.name), 201, headers={"Location": f"/connectors/{name}"}
+        )
 
     async def info(self, request: Request) -> Response:
-        return JSONResponse(self._info(self._service.stored(_name(request))))
+        return JSONResponse(connector_info(self._service, _name(request)))
 
     async def delete(self, request: Request) -> Response:
         await self._service.delete(_name(request))
@@ -121,13 +124,14 @@ class Rest:
 
     async def put_config(self, request: Request) -> Response:
         stored, is_new = await self._service.configure(_name(request), await _body(request))
-        return JSONResponse(self._info(stored), 201 if is_new else 200)
+        return JSONResponse(connector_info(self._service, stored.name), 201 if is_new else 200)
 
     async def patch_config(self, request: Request) -> Response:
-        return JSONResponse(self._info(await self._service.patch(_name(request), await _body(request))))
+        stored = await self._service.patch(_name(request), await _body(request))
+        return JSONResponse(connector_info(self._service, stored.name))
 
     async def status(self, request: Request) -> Response:
-        return JSONResponse(self._status(_name(request)))
+        return JSONResponse(connector_status(self._service, _name(request)))
 
     async def restart(self, request: Request) -> Response:
         query = request.query_params
@@ -136,7 +140,7 @@ class Rest:
         self._service.restart(_name(request), only_failed=only_failed)
         if not include_tasks and not only_failed:
             return Response(status_code=204)
-        return JSONResponse(self._status(_name(request)), 202)
+        return JSONResponse(connector_status(self._service, _name(request)), 202)
 
     async def pause(self, request: Request) -> Response:
         await self._service.set_target(_name(request), Target.PAUSED)
@@ -160,7 +164,7 @@ class Rest:
 
     async def task_status(self, request: Request) -> Response:
         self._task(request)
-        return JSONResponse(self._status(_name(request))["tasks"][0])
+        return JSONResponse(connector_status(self._service, _name(request))["tasks"][0])
 
     async def task_restart(self, request: Request) -> Response:
         self._task(request)
@@ -204,65 +208,6 @@ class Rest:
             raise ServiceError(
                 404, f"No status found for task {_name(request)}-{request.path_params['task']}"
             )
-
-    def _info(self, stored: Stored) -> dict[str, Any]:
-        return {
-            "name": stored.name,
-            "config": dict(stored.config),
-            "tasks": [{"connector": stored.name, "task": 0}],
-            "type": self._service.connector_type(stored.name),
-        }
-
-    def _status(self, name: str) -> dict[str, Any]:
-        problem = self._service.problem(name)
-        if problem is not None:
-            return self._status_of_invalid(self._service.stored(name), problem)
-        pipeline = self._service.pipeline(name)
-        state = CONNECT_STATES.get(pipeline.state, pipeline.state.value)
-        row: dict[str, Any] = {"state": state, "worker_id": self._service.worker_id}
-        if pipeline.state in (State.FAILED, State.RESTARTING) and pipeline.last_error:
-            row["trace"] = pipeline.last_error
-        # A pipeline is one task; a stopped connector has none, as in Connect.
-        tasks = [] if pipeline.state is State.STOPPED else [{"id": 0, **row}]
-        return {
-            "name": name,
-            "connector": row,
-            "tasks": tasks,
-            "type": self._service.connector_type(name),
-            "pipeline": {
-                "state": pipeline.state.value,
-                "delivery": pipeline.spec.guarantee.value,
-                "generation": pipeline.generation,
-                "failures": pipeline.failures,
-                "restarts": pipeline.restarts,
-                "last_error": pipeline.last_error,
-                "records": pipeline.records_total,
-                "dead_letters": pipeline.errors_total,
-                "since_ms": pipeline.since_ms,
-                "progress": None if pipeline.progress is None else pipeline.progress.to_document(),
-            },
-        }
-
-    def _status_of_invalid(self, stored: Stored, problem: str) -> dict[str, Any]:
-        failed = State.FAILED.value
-        return {
-            "name": stored.name,
-            "connector": {"state": failed, "worker_id": self._service.worker_id, "trace": problem},
-            "tasks": [],
-            "type": self._service.connector_type(stored.name),
-            "pipeline": {
-                "state": failed,
-                "delivery": None,
-                "generation": stored.generation,
-                "failures": 0,
-                "restarts": 0,
-                "last_error": problem,
-                "records": 0,
-                "dead_letters": 0,
-                "since_ms": 0,
-                "progress": None,
-            },
-        }
 
 
 def _name(request: Request) -> str:

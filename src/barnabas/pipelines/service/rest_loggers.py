@@ -15,7 +15,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from barnabas.core.clock import Clock
-from barnabas.pipelines.service.service import ServiceError
+from barnabas.pipelines.service.errors import ServiceError
 
 ROOT: Final = "root"
 LEVELS: Final = {

@@ -51,12 +51,17 @@ async def open_service(
         drivers = DriverProcesses(addresses, state_location, master)
         supervisor = Supervisor(drivers, LoopTimers(), clock)
         service = PipelineService(
-            PipelineStore(cluster, uuid.uuid4().hex), supervisor, Groups(cluster), state_location, worker_id
+            PipelineStore(cluster, uuid.uuid4().hex),
+            supervisor,
+            Groups(cluster),
+            state_location,
+            worker_id,
+            clock,
         )
         tasks: list[asyncio.Task[None]] = []
         try:
             await service.open()
-            tasks = [asyncio.create_task(service.follow()), asyncio.create_task(service.keep_office())]
+            tasks = [asyncio.create_task(service.follow()), asyncio.create_task(service.office.keep())]
             yield service, cluster.state.cluster_id or ""
         finally:
             await drivers.close()

@@ -3,9 +3,7 @@
 Every change goes to the store first and then to the supervisor, so that a service that is
 started again carries on with what was answered. Errors carry the HTTP code that Connect uses.
 
-One service is in office: the one whose claim is the last in the store. It says every few seconds that
-it is there, and gives the office back when it ends. Others do nothing but follow; one of them takes the
-office when it is given back, or when nothing was heard of its holder for a while.
+Of several services one is in office (`office`), and runs the pipelines; the others only follow.
 
 Changes take turns, from looking at what there is to having stored what shall be: each begins with
 what the one before it has left.
@@ -21,14 +19,15 @@ from collections.abc import AsyncIterator, Mapping
 from dataclasses import replace
 from typing import Any, Protocol
 
-from barnabas.client.cluster_client import ClusterUnreachable
-from barnabas.core.clock import Clock, SystemClock
-from barnabas.core.errors import KafkaError
+from barnabas.core.clock import Clock
 from barnabas.core.ids import TopicPartition
 from barnabas.core.sweeping import sweeping
 from barnabas.core.tasks import Tasks
 from barnabas.pipelines.progress import partition_offsets
 from barnabas.pipelines.service.checkpoints import committed_offsets, last_generation, remove_generations
+from barnabas.pipelines.service.connect_offsets import offset_row, place_and_offset
+from barnabas.pipelines.service.errors import AWAY, ServiceError
+from barnabas.pipelines.service.office import Claims, Office, Turn
 from barnabas.pipelines.service.store import Change, Claim, Stored, Target
 from barnabas.pipelines.service.supervisor import State, Supervised, Supervisor
 from barnabas.pipelines.spec.connect_config import spec_of_config
@@ -37,36 +36,12 @@ from barnabas.pipelines.spec.problems import InvalidSpec
 
 log = logging.getLogger(__name__)
 
-_AWAY = (KafkaError, ClusterUnreachable, OSError)
-"""How it is told that the store is out of reach; it will be asked again."""
-BEAT_MS = 5_000
-SILENCE_MS = 20_000
-"""Nothing heard of the service in office for so long: it is taken for dead."""
-CONNECT_STATES = {
-    State.STARTING: "UNASSIGNED",
-    State.STOPPING: "RUNNING",
-    State.FINISHED: "STOPPED",
-}
-"""Connect's word for a state that Connect does not have; all others are its own."""
 
-
-class ServiceError(Exception):
-    def __init__(self, code: int, message: str) -> None:
-        super().__init__(message)
-        self.code = code
-        self.message = message
-
-
-class Store(Protocol):
-    @property
-    def service_id(self) -> str: ...
+class Store(Claims, Protocol):
     @property
     def holder(self) -> Claim | None: ...
     @property
     def graves(self) -> Mapping[str, int]: ...
-    async def claim(self, worker_id: str) -> None: ...
-    async def beat(self) -> None: ...
-    async def release(self) -> None: ...
     async def load(self) -> dict[str, Stored]: ...
     def follow(self) -> AsyncIterator[Change]: ...
     async def put(self, stored: Stored) -> None: ...
@@ -89,10 +64,11 @@ class PipelineService:
         groups: GroupOffsets,
         state_location: str,
         worker_id: str,
-        clock: Clock | None = None,
+        clock: Clock,
     ) -> None:
         self.supervisor = supervisor
         self.worker_id = worker_id
+        self.office = Office(store, worker_id, clock)
         self._store = store
         self._groups = groups
         self._state_location = state_location
@@ -102,25 +78,16 @@ class PipelineService:
         """Of each pipeline, our changes that are stored and that `follow` has not come across yet."""
         self._problems: dict[str, str] = {}
         """Why a stored pipeline cannot be run: its configuration makes no sense to this release."""
-        self.successor: str | None = None
-        """Where the service is that has taken over, if one has."""
-        self._clock = clock or SystemClock()
-        self._holder_id = ""
-        """The service in office."""
-        self._heard_ms = 0
-        """When it was last heard of."""
         self._graves: dict[str, int] = {}
         self._burials = Tasks()
 
     async def open(self) -> None:
         """Take up everything that is stored, from whichever service ran it before."""
-        await self._store.claim(self.worker_id)
-        self._holder_id = self._store.service_id
+        await self.office.open()
         self._stored = await self._store.load()
         self._graves = dict(self._store.graves)
-        holder = self._store.holder
-        if holder is not None and holder.service_id != self._store.service_id:
-            self._let_go(holder)  # another one came while this one was opening
+        if self._store.holder is not None:
+            self._take_turn(self.office.claimed(self._store.holder))  # another may have come meanwhile
         for stored in self._stored.values():
             self._supervise(stored)
 
@@ -132,57 +99,17 @@ class PipelineService:
                     async with self._turn:
                         self._follow(change)
                 else:
-                    await self._heard(change)
+                    self._take_turn(await self.office.heard(change))
 
     async def close(self) -> None:
         """Everything here has ended: give the office back, if this service has it."""
         await self._burials.finished()
-        if self._is_in_office:
-            await self._store.release()
+        await self.office.close()
 
-    async def keep_office(self) -> None:
-        """Without end: say that this service is there, or look whether the one in office still is."""
-        while True:
-            await asyncio.sleep(BEAT_MS / 1_000)
-            with sweeping("keeping the office"):
-                try:
-                    await self.tick()
-                except _AWAY as error:
-                    log.warning("the topic of pipelines cannot be written: %s", error)
-
-    async def tick(self) -> None:
-        if self._is_in_office:
-            await self._store.beat()
-        elif self._clock.now_ms() - self._heard_ms > SILENCE_MS:
-            log.warning("nothing is heard of the pipeline service at %s: taking over", self.successor)
-            await self._take_office()
-
-    @property
-    def _is_in_office(self) -> bool:
-        return self._holder_id == self._store.service_id
-
-    async def _heard(self, change: Change) -> None:
-        if change.claim is not None:
-            self._hand_over(change.claim)
-        elif change.is_gap or (change.is_beat and change.writer == self._holder_id):
-            self._heard_ms = self._clock.now_ms()
-        elif change.is_farewell and change.writer == self._holder_id and not self._is_in_office:
-            log.info("the pipeline service at %s has ended: taking over", self.successor)
-            try:
-                await self._take_office()
-            except _AWAY as error:
-                log.warning("the pipelines cannot be claimed now: %s", error)
-
-    async def _take_office(self) -> None:
-        """Others may do the same at this moment: who comes last in the store shows when it is read there."""
-        await self._store.claim(self.worker_id)
-        self._heard_ms = self._clock.now_ms()
-
-    def _hand_over(self, claim: Claim) -> None:
-        if claim.service_id != self._store.service_id:
-            self._let_go(claim)
-        elif not self._is_in_office:
-            self._holder_id, self.successor = claim.service_id, None
+    def _take_turn(self, turn: Turn | None) -> None:
+        if turn is Turn.LOST:
+            self.supervisor.release(f"the pipeline service at {self.office.successor} has taken over")
+        elif turn is Turn.REGAINED:
             self.supervisor.regain()
 
     def _follow(self, change: Change) -> None:
@@ -197,18 +124,6 @@ class PipelineService:
             self._supervise(change.stored)
         elif self._stored.pop(name, None):
             self._put_down(name)
-
-    def _let_go(self, claim: Claim) -> None:
-        self._holder_id, self.successor = claim.service_id, claim.worker_id
-        self._heard_ms = self._clock.now_ms()
-        self.supervisor.release(f"the pipeline service at {claim.worker_id} has taken over")
-
-    def _check_in_charge(self) -> None:
-        if self.successor is not None:
-            raise ServiceError(
-                503,
-                f"The pipeline service at {self.successor} has taken over: ask there, or start this again",
-            )
 
     def names(self) -> list[str]:
         return sorted(self._stored)
@@ -258,7 +173,7 @@ class PipelineService:
 
     async def delete(self, name: str) -> None:
         async with self._turn:
-            self._check_in_charge()
+            self.office.check()
             last = self.stored(name).generation
             await self._store.delete(name, last)
             self._graves[name] = last
@@ -267,7 +182,7 @@ class PipelineService:
             self._put_down(name)
 
     def _gone(self, spec: PipelineSpec, generation: int) -> None:
-        if self._is_in_office and spec.name not in self._stored:
+        if self.office.is_held and spec.name not in self._stored:
             self._burials.start(self._bury(spec, generation))
 
     async def _bury(self, spec: PipelineSpec, generation: int) -> None:
@@ -276,7 +191,7 @@ class PipelineService:
             await asyncio.to_thread(remove_generations, self._state_location, spec.name, generation)
             if await self._groups.offsets(spec.group_id):
                 await self._groups.delete(spec.group_id)
-        except _AWAY as error:
+        except AWAY as error:
             log.warning("the offsets and checkpoints of %s are not all removed: %s", spec.name, error)
 
     async def set_target(self, name: str, target: Target) -> None:
@@ -284,7 +199,7 @@ class PipelineService:
             await self._change(self.stored(name).with_target(target))
 
     def restart(self, name: str, *, only_failed: bool = False) -> None:
-        self._check_in_charge()
+        self.office.check()
         pipeline = self.pipeline(name)
         if only_failed and pipeline.state not in (State.FAILED, State.RESTARTING):
             return
@@ -309,7 +224,7 @@ class PipelineService:
                 by_topic.setdefault(topic, {})[partition] = offset
         if by_topic:
             return [
-                _offset_row(topic, partition, offset)
+                offset_row(topic, partition, offset)
                 for topic, partitions in sorted(by_topic.items())
                 for partition, offset in sorted(partitions.items())
             ]
@@ -336,7 +251,7 @@ class PipelineService:
             raise ServiceError(400, f"The offsets of a {spec.source.type} source cannot be set, only reset")
         wanted: dict[str, dict[str, int]] = {}
         for row in [*await self.offsets(name), *rows]:
-            topic, partition, offset = _of_row(row)
+            topic, partition, offset = place_and_offset(row)
             wanted.setdefault(topic, {})[str(partition)] = offset
         by_partition = {
             TopicPartition(topic, int(partition)): offset
@@ -379,7 +294,7 @@ class PipelineService:
         return flat
 
     async def _change(self, stored: Stored) -> Stored:
-        self._check_in_charge()
+        self.office.check()
         await self._store.put(stored)
         self._unseen[stored.name] += 1
         self._stored[stored.name] = stored
@@ -407,7 +322,7 @@ class PipelineService:
             self.supervisor.remove(name, self._gone)
 
     def _stopped(self, name: str) -> Stored:
-        self._check_in_charge()
+        self.office.check()
         stored = self.stored(name)
         if self.pipeline(name).state is not State.STOPPED:
             raise ServiceError(
@@ -429,22 +344,3 @@ def _effective(stored: Stored) -> PipelineSpec:
         "starting_timestamp": None,
     }
     return replace(spec, source=Part(spec.source.type, options))
-
-
-def _offset_row(topic: str, partition: int, offset: int) -> dict[str, Any]:
-    return {
-        "partition": {"kafka_topic": topic, "kafka_partition": partition},
-        "offset": {"kafka_offset": offset},
-    }
-
-
-def _of_row(row: Mapping[str, Any]) -> tuple[str, int, int]:
-    try:
-        place = row["partition"]
-        return str(place["kafka_topic"]), int(place["kafka_partition"]), int(row["offset"]["kafka_offset"])
-    except (KeyError, TypeError, ValueError):
-        raise ServiceError(
-            400,
-            "An offset is {'partition': {'kafka_topic': …, 'kafka_partition': …},"
-            f" 'offset': {{'kafka_offset': …}}}}; found {dict(row)}",
-        ) from None

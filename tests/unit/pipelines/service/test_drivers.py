@@ -74,3 +74,10 @@ async def test_a_failure_that_is_final_is_handed_on_as_such(monkeypatch: Any) ->
 
     pipeline = (await served(monkeypatch, serve)).pipelines["p"]
     assert (pipeline.state, pipeline.last_error) == (State.FAILED, "no such column")
+
+
+def test_the_driver_that_is_started_is_there() -> None:
+    from barnabas.pipelines.spark import driver
+
+    assert driver.__name__ == drivers.DRIVER
+    assert callable(driver.main)

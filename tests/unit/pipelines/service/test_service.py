@@ -12,8 +12,10 @@ from barnabas.client.cluster_client import ClusterUnreachable
 from barnabas.core.clock import ManualClock
 from barnabas.core.ids import TopicPartition
 from barnabas.core.scheduler import ManualScheduler
-from barnabas.pipelines.service import service
-from barnabas.pipelines.service.service import SILENCE_MS, PipelineService, ServiceError
+from barnabas.pipelines.service import office
+from barnabas.pipelines.service.errors import ServiceError
+from barnabas.pipelines.service.office import SILENCE_MS
+from barnabas.pipelines.service.service import PipelineService
 from barnabas.pipelines.service.store import Change, Claim, Stored, Target
 from barnabas.pipelines.service.supervisor import Observer, State, Supervisor
 from barnabas.pipelines.spec.model import PipelineSpec
@@ -195,13 +197,13 @@ def theirs(worker_id: str = "other:1") -> Change:
 async def test_a_successor_that_ends_gives_the_office_back(world: World) -> None:
     await world.service.create("p", CONFIG)
     await world.follow(theirs())
-    assert world.service.successor == "other:1"
+    assert world.service.office.successor == "other:1"
     await world.follow(Change("s", is_farewell=True), Change("third", is_farewell=True))
-    assert world.service.successor == "other:1"  # they had no office to give
+    assert world.service.office.successor == "other:1"  # they had no office to give
     world.store.written = []
     await world.follow(Change("other", is_farewell=True))
     assert world.store.written == ["claim"]
-    assert world.service.successor is None
+    assert world.service.office.successor is None
     world.supervisor.on_ended("p", 1, None)
     assert world.service.pipeline("p").state is State.STARTING
     await world.service.set_target("p", Target.PAUSED)
@@ -211,28 +213,28 @@ async def test_a_successor_that_ends_gives_the_office_back(world: World) -> None
 
 async def test_a_successor_that_dies_loses_the_office(world: World) -> None:
     await world.service.create("p", CONFIG)
-    await world.service.tick()
+    await world.service.office.tick()
     assert world.store.written[-1] == "beat"
     await world.follow(theirs())
     world.store.written = []
     for change in (Change("other", is_beat=True), Change("", is_gap=True)):
         world.clock.advance(ms=SILENCE_MS)
-        await world.service.tick()
+        await world.service.office.tick()
         await world.follow(change)
     world.clock.advance(ms=SILENCE_MS)
-    await world.service.tick()
+    await world.service.office.tick()
     await world.service.close()
     assert world.store.written == []
     await world.follow(Change("third", is_beat=True))
     world.clock.advance(ms=1)
-    await world.service.tick()
+    await world.service.office.tick()
     await world.follow(*world.store.changes)
-    assert (world.store.written, world.service.successor) == (["claim"], None)
+    assert (world.store.written, world.service.office.successor) == (["claim"], None)
 
 
 async def in_office(world: World) -> bool:
     world.store.written = []
-    await world.service.tick()
+    await world.service.office.tick()
     return world.store.written == ["beat"]
 
 
@@ -245,7 +247,7 @@ async def test_of_two_that_take_the_office_at_once_one_has_it(world: World, is_o
     await world.follow(Change("other", is_farewell=True), *([third] if is_ours_last else []))
     if not is_ours_last:
         await world.follow(third)
-    assert world.service.successor == (None if is_ours_last else "third:1")
+    assert world.service.office.successor == (None if is_ours_last else "third:1")
     assert await in_office(world) is is_ours_last
 
 
@@ -257,7 +259,7 @@ async def test_an_office_that_cannot_be_taken_when_it_is_given_back_is_taken_lat
     world.store.failure = None
     world.clock.advance(ms=SILENCE_MS + 1)
     world.store.changes = []
-    await world.service.tick()
+    await world.service.office.tick()
     await world.follow(*world.store.changes)
     assert await in_office(world)
 
@@ -274,7 +276,7 @@ async def test_a_change_that_breaks_something_does_not_end_the_following(
         Change("other", claim=Claim("other", "worker:2")),
     ]
     await world.service.follow()
-    assert world.service.successor == "worker:2"
+    assert world.service.office.successor == "worker:2"
     assert "no room" in caplog.text
 
 
@@ -289,8 +291,8 @@ async def test_an_unexpected_failure_does_not_end_the_signs_of_life(
             raise asyncio.CancelledError
         raise RuntimeError("out of order")
 
-    monkeypatch.setattr(world.service, "tick", tick)
-    monkeypatch.setattr(service, "BEAT_MS", 1)
+    monkeypatch.setattr(world.service.office, "tick", tick)
+    monkeypatch.setattr(office, "BEAT_MS", 1)
     with pytest.raises(asyncio.CancelledError):
-        await asyncio.wait_for(world.service.keep_office(), 10)
+        await asyncio.wait_for(world.service.office.keep(), 10)
     assert len(ticks) == 2
