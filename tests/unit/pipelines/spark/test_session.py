@@ -34,3 +34,7 @@ def test_a_machine_without_java_is_told_what_to_install(monkeypatch: pytest.Monk
     monkeypatch.delenv("JAVA_HOME", raising=False)
     with pytest.raises(session.SparkMissing, match="Spark needs Java 17"):
         session.open_session("local", {}, name="none")
+
+
+def test_what_keeps_sparks_logger_quiet_is_there() -> None:
+    assert session.QUIET.is_file()
