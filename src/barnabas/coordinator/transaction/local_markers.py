@@ -119,7 +119,7 @@ class LocalMarkers:
 def _check_not_late(marker: TransactionMarker, partition: Partition) -> None:
     """From version 2 on a marker has a higher epoch than all records of its transaction; one that is open
     under the marker's own epoch is a later one."""
-    if marker.transaction_version >= EPOCH_BUMP_VERSION and partition.log.has_ongoing_transaction(
+    if marker.transaction_version >= EPOCH_BUMP_VERSION and partition.log.producers.has_ongoing_transaction(
         marker.producer_id, marker.producer_epoch
     ):
         raise InvalidProducerEpoch(

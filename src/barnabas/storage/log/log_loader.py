@@ -28,11 +28,14 @@ from typing import NamedTuple
 from barnabas.config.log_config import LogConfig
 from barnabas.core.ids import TopicPartition
 from barnabas.records.batch import RecordBatch
-from barnabas.storage.directory.directory_properties import read_topic_id
 from barnabas.storage.environment import Environment, LogDirectory
+from barnabas.storage.log.flush_state import FlushState
 from barnabas.storage.log.leader_epoch_cache import LeaderEpochCache, read_leader_epochs
 from barnabas.storage.log.log import Log
-from barnabas.storage.log.segments import Segments
+from barnabas.storage.log.log_home import LogHome
+from barnabas.storage.log.partition_metadata import read_topic_id
+from barnabas.storage.log.segments import Segments, new_segment
+from barnabas.storage.log.watermarks import Watermarks
 from barnabas.storage.names import (
     CLEANED,
     DELETED,
@@ -49,6 +52,7 @@ from barnabas.storage.names import (
 )
 from barnabas.storage.producers.producer_recovery import (
     load_newest_snapshot,
+    record_aborted,
     replay,
     snapshot_offsets,
     write_snapshot,
@@ -59,7 +63,6 @@ from barnabas.storage.segment.offset_index import RELATIVE_OFFSET_MAX, OffsetInd
 from barnabas.storage.segment.segment import Segment
 from barnabas.storage.segment.sparse_index import CorruptIndex
 from barnabas.storage.segment.time_index import TimeIndex
-from barnabas.storage.segment.transaction_index import record_aborted
 
 _log = logging.getLogger(__name__)
 
@@ -94,22 +97,29 @@ def open_log(
     loader.complete_epochs(epochs)
     epochs.truncate_from_start(first_offset)
     loader.remove_stray_snapshots(end_offset)
+    producers.high_watermark_advanced(first_offset)
     is_settled = is_clean and not loader.has_changed
+    home = LogHome(directory)
     return Log(
         topic_partition,
+        read_topic_id(environment.files, directory) if PARTITION_METADATA in loader.sizes else None,
         log_directory,
-        directory,
+        home,
         config,
         environment,
         segments=Segments(loader.segments),
+        watermarks=Watermarks(first_offset, end_offset),
+        flush_state=FlushState(
+            environment.files,
+            home,
+            recovery_point=end_offset if is_settled else min(recovery_point, end_offset),
+            log_end_offset=end_offset,
+            now_ms=environment.clock.now_ms(),
+            unsynced_paths=loader.unsynced_paths,
+            is_settled=is_settled,
+        ),
         producers=producers,
         leader_epochs=epochs,
-        log_start_offset=first_offset,
-        log_end_offset=end_offset,
-        recovery_point=end_offset if is_settled else min(recovery_point, end_offset),
-        topic_id=read_topic_id(environment.files, directory) if PARTITION_METADATA in loader.sizes else None,
-        unsynced_paths=loader.unsynced_paths,
-        is_settled=is_settled,
     )
 
 
@@ -200,16 +210,7 @@ class _Loader:
             self.segments.append(self._segment(base_offset, file_bytes))
 
     def _segment(self, base_offset: int, file_bytes: dict[str, int] | None = None) -> Segment:
-        jitter_ms = self.config.segment_jitter_ms
-        return Segment(
-            self.environment.files,
-            self.directory,
-            base_offset,
-            created_ms=self.environment.clock.now_ms(),
-            index_interval_bytes=self.config.index_interval_bytes,
-            roll_jitter_ms=self.environment.randomness.randrange(0, jitter_ms) if jitter_ms else 0,
-            file_bytes=file_bytes,
-        )
+        return new_segment(self.environment, self.directory, base_offset, self.config, file_bytes)
 
     def _check_indexes(self, segment: Segment) -> None:
         """Rebuild what is missing or plainly wrong. Finer damage shows, and heals, at first use."""
@@ -287,7 +288,7 @@ class _Loader:
                 return
             if number:
                 suspect[number - 1].seal()
-                self.unsynced_paths.extend(suspect[number - 1].existing_paths()[1:])
+                self.unsynced_paths.extend(suspect[number - 1].derived_paths())
                 self._snapshot(producers, segment.base_offset)
             before_bytes = segment.size_bytes
             sealed_end = segment.sealed_end()
@@ -314,16 +315,15 @@ class _Loader:
         return segment.base_offset < self.end_offset
 
     def _snapshot(self, producers: ProducerState, offset: int) -> None:
-        producers.end_offset = max(producers.end_offset, offset)
-        self.unsynced_paths.append(write_snapshot(self.environment, self.directory, producers))
+        self.unsynced_paths.append(write_snapshot(self.environment.files, self.directory, producers, offset))
         self.sizes[f"{offset:020d}{PRODUCER_SNAPSHOT}"] = 0
 
     def _remove(self, segments: list[Segment]) -> None:
         self.has_changed = True
         for segment in segments:
             _log.warning("deleting %s, which lies behind damage", segment.path(LOG))
-            for suffix in (*SEGMENT_SUFFIXES, PRODUCER_SNAPSHOT):
-                self.environment.files.unlink(segment.path(suffix))
+            segment.remove_files()
+            self.environment.files.unlink(segment.path(PRODUCER_SNAPSHOT))
 
     def _start_over_if_lost(
         self, epochs: LeaderEpochCache, producers: ProducerState, log_start_offset: int
@@ -384,7 +384,7 @@ def _derive(
     segment.time_index.reset()
     segment.transaction_index.reset()
     segment.forget_timestamps()
-    producers.end_offset = max(producers.end_offset, segment.base_offset)
+    producers.skip_to(segment.base_offset)
     end_offset = segment.base_offset
     largest_offset = segment.base_offset + RELATIVE_OFFSET_MAX
     valid_bytes = last_indexed = 0

@@ -412,7 +412,11 @@ class ProducerState:
 
     def log_start_offset_advanced(self, log_start_offset: int) -> None:
         self.high_watermark_advanced(log_start_offset)
-        self.end_offset = max(self.end_offset, log_start_offset)
+        self.skip_to(log_start_offset)
+
+    def skip_to(self, offset: int) -> None:
+        """Nothing below `offset` is left to be applied."""
+        self.end_offset = max(self.end_offset, offset)
 
     def _find_first_unstable(self) -> None:
         first = next(iter(self._ongoing), None)
