@@ -52,7 +52,7 @@ from barnabas.replication.topic_metrics import TopicMetrics
 from barnabas.storage.log.append import AppendInfo
 from barnabas.storage.log.log import Log
 from barnabas.storage.log.truncation import truncate_fully_and_start_at
-from barnabas.storage.producers.producer_state import AppendOrigin
+from barnabas.storage.producers.append_checks import AppendOrigin
 
 logger = logging.getLogger(__name__)
 

@@ -28,8 +28,8 @@ from barnabas.storage.names import (
     parse_segment_file,
     renamed_directory,
 )
+from barnabas.storage.producers.producer_entry import BatchMetadata, ProducerEntry
 from barnabas.storage.producers.producer_snapshot import CorruptSnapshot, parse_snapshot, render_snapshot
-from barnabas.storage.producers.producer_state import BatchMetadata, ProducerEntry
 
 FILES = RealFiles()
 

@@ -25,7 +25,7 @@ from barnabas.records.builder import build_end_transaction_marker
 from barnabas.records.record import EndTransactionMarker
 from barnabas.replication.partition import Partition
 from barnabas.replication.replica_manager import ReplicaManager
-from barnabas.storage.producers.producer_state import AppendOrigin
+from barnabas.storage.producers.append_checks import AppendOrigin
 
 logger = logging.getLogger(__name__)
 

@@ -17,7 +17,7 @@ from barnabas.records.batch import (
     set_max_timestamp,
 )
 from barnabas.records.validation import LOG_APPEND_TIME, ValidatedRecords, ValidationSettings
-from barnabas.storage.producers.producer_state import BatchMetadata
+from barnabas.storage.producers.producer_entry import BatchMetadata
 from barnabas.storage.segment.offset_index import RELATIVE_OFFSET_MAX
 
 

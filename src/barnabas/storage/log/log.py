@@ -41,8 +41,10 @@ from barnabas.storage.log.reading import FetchData
 from barnabas.storage.log.segments import Segments, new_segment
 from barnabas.storage.log.watermarks import Watermarks
 from barnabas.storage.names import PARTITION_METADATA
+from barnabas.storage.producers.append_checks import AppendOrigin
+from barnabas.storage.producers.producer_entry import ProducerEntry
 from barnabas.storage.producers.producer_recovery import record_aborted, write_snapshot
-from barnabas.storage.producers.producer_state import AppendOrigin, ProducerEntry, ProducerState
+from barnabas.storage.producers.producer_state import ProducerState
 from barnabas.storage.removal import unlink_later
 from barnabas.storage.segment.segment import Segment
 from barnabas.storage.segment.transaction_index import AbortedTransaction

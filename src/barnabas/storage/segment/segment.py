@@ -172,6 +172,16 @@ class Segment:
         self.file.write_at(position + written, memoryview(data)[written:])
         raise OSError(errno.EIO, f"{written} of {len(data)} bytes written", self.path(LOG))
 
+    def extend(self, data: bytes) -> None:
+        """Write more of the file; the indexes are the caller's business."""
+        if self.file.write_at(self.size_bytes, data) != len(data):
+            raise OSError(f"short write to {self.path(LOG)}")
+        self.size_bytes += len(data)
+
+    def indexed_up_to(self, position: int) -> None:
+        """The last entry of the indexes stands for the batch at `position`."""
+        self.bytes_since_last_index_entry = self.size_bytes - position
+
     def should_roll(
         self,
         size_bytes: int,
@@ -296,7 +306,7 @@ class Segment:
                     last_indexed = header.position
         except GarbledLog as error:
             raise KafkaStorageError(f"{self.path(LOG)} is damaged: {error}") from error
-        self.bytes_since_last_index_entry = self.size_bytes - last_indexed
+        self.indexed_up_to(last_indexed)
         if header is not None:
             self.offset_index.maybe_append(header.last_offset, header.position)
         self.time_index.maybe_append(self._max_timestamp, self._offset_of_max_timestamp)
