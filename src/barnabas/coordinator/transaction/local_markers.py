@@ -7,7 +7,8 @@ from collections.abc import Callable, Collection
 from typing import Any
 
 from barnabas.coordinator.log import CoordinatorLog
-from barnabas.coordinator.runtime import CoordinatorRuntime, Producer
+from barnabas.coordinator.runtime import CoordinatorRuntime
+from barnabas.coordinator.shard_context import Producer
 from barnabas.coordinator.transaction.markers import MarkerErrors, MarkerWriter, TransactionMarker
 from barnabas.coordinator.transaction.settings import EPOCH_BUMP_VERSION
 from barnabas.core.clock import Clock

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from barnabas.cluster.metadata_cache import MetadataCache
 from barnabas.coordinator.log import CoordinatorLog
-from barnabas.coordinator.runtime import CoordinatorRuntime, RuntimeSettings
+from barnabas.coordinator.runtime import CoordinatorRuntime
+from barnabas.coordinator.shard_context import RuntimeSettings
 from barnabas.coordinator.timers import ShardTimers
 from barnabas.coordinator.transaction.coordinator import TRANSACTION_TOPIC, TransactionCoordinator
 from barnabas.coordinator.transaction.local_markers import CoordinatorMarkers, FindDeleted
