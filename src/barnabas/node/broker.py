@@ -38,6 +38,7 @@ from barnabas.coordinator.deleted_partitions import DeletedPartitions
 from barnabas.coordinator.group.coordinator import OFFSETS_TOPIC
 from barnabas.coordinator.group.making import make_group_coordinator
 from barnabas.coordinator.group.settings import GROUP_VERSION, GROUP_VERSION_FEATURE
+from barnabas.coordinator.transaction.cluster_markers import ClusterMarkers
 from barnabas.coordinator.transaction.coordinator import TRANSACTION_TOPIC
 from barnabas.coordinator.transaction.local_markers import LocalMarkers
 from barnabas.coordinator.transaction.making import make_transaction_coordinator
@@ -198,9 +199,15 @@ class Broker:
             self.config.transaction_state_log_num_partitions,
             replicas,
             metadata,
-            markers if member is None else member.markers_everywhere(markers),
+            ClusterMarkers(
+                self.broker_id,
+                markers,
+                metadata,
+                None if member is None else member.peers,
+                self._tasks.start,
+                deleted.find,
+            ),
             producer_ids.take_now,
-            deleted.find,
             clock=self._clock,
             scheduler=self._scheduler,
             timer=self._timer,

@@ -19,7 +19,7 @@ from barnabas.controller.internal_topics import InternalTopics
 from barnabas.controller.producer_ids import ProducerIds
 from barnabas.coordinator.group.coordinator import GroupCoordinator
 from barnabas.coordinator.transaction.coordinator import TransactionCoordinator
-from barnabas.coordinator.transaction.markers import MarkerWriter
+from barnabas.coordinator.transaction.local_markers import LocalMarkers
 from barnabas.coordinator.transaction.rules import ProducerIdAndEpoch
 from barnabas.core.clock import Clock
 from barnabas.core.errors import KafkaError
@@ -75,7 +75,7 @@ class Services:
     groups: GroupCoordinator
     transactions: TransactionCoordinator
     transaction_membership: TransactionMembership
-    markers: MarkerWriter
+    markers: LocalMarkers
     internal_topics: InternalTopics
     controller: KafkaController | None = None
     """None on one node, where no broker is asked but this one."""

@@ -28,7 +28,6 @@ def test_a_topic_that_is_led_here_and_not_yet_heard_of_has_no_number_of_partitio
         metadata,
         cast("Any", None),
         lambda: 0,
-        lambda *_: None,
         clock=clock,
         scheduler=ManualScheduler(clock),
         timer=Timer(clock),
