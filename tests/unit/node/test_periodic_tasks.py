@@ -41,6 +41,7 @@ from barnabas.purgatory.timer import Timer
 from barnabas.purgatory.timing_wheel import TimerTask
 from barnabas.replication.leader.isr import IsrKeeper
 from barnabas.replication.leadership import PendingIsr
+from barnabas.storage import log_manager
 from barnabas.storage.cleaner import log_cleaner
 from barnabas.storage.directory.directory_checkpoints import DirectoryCheckpoints
 from barnabas.storage.log.log import Log
@@ -162,7 +163,7 @@ async def test_the_timer_is_driven_on_when_a_task_or_the_timer_itself_fails(
 
 
 TASKS = {
-    "apply_retention": (Log, "delete_old_segments"),
+    "apply_retention": (log_manager, "delete_old_segments"),
     "remove_expired_producers": (Log, "remove_expired_producers"),
     "checkpoint_recovery_points": (Log, "write_epochs_soon"),
 }
