@@ -12,7 +12,7 @@ read from followers too (KIP-392), and one that names its rack may be sent to a 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Generator, Sequence
 from functools import partial
 
 from barnabas.core.errors import KafkaError, UnknownTopicId, UnknownTopicOrPartition
@@ -52,36 +52,32 @@ def handle_fetch(request: FetchRequest, context: RequestContext) -> FetchRespons
             return None
         asks += _asks(topic, topic.partitions, context)
     try:
-        fetch = _fetch_context(request, context, asks)
+        fetch, params = _begin(request, context, asks)
     except KafkaError as error:
         return FetchResponse(error_code=error.code)
-    params = _params(request, context)
-    respond = _responding(fetch, params, context)
-    replicas = context.broker.replicas
+    respond = partial(_respond, fetch, context, params.is_from_follower)
     session = fetch.following
     if session is not None:
-        replicas.fetch_for_follower(params, session, respond)
+        context.broker.replicas.fetch_for_follower(params, session, respond)
     else:
-        replicas.fetch(params, fetch.asks, partial(respond, fetch.asks))
+        context.broker.replicas.fetch(params, fetch.asks, partial(respond, fetch.asks))
     return None
 
 
 def _fetch_many(
     request: FetchRequest, context: RequestContext
 ) -> Generator[None, None, FetchResponse | None]:
-    """The same, a few partitions at a time. A follower's session is read as a whole: see `follow`."""
+    """The same, a few partitions at a time. A follower's session is read as a whole."""
     asks: list[PartitionFetch] = []
     for topic in request.topics:
         for start in range(0, len(topic.partitions), MANY):
-            some = topic.partitions[start : start + MANY]
-            asks += _asks(topic, some, context)
+            asks += _asks(topic, topic.partitions[start : start + MANY], context)
             yield
     try:
-        fetch = _fetch_context(request, context, asks)
+        fetch, params = _begin(request, context, asks)
     except KafkaError as error:
         return FetchResponse(error_code=error.code)
-    params = _params(request, context)
-    respond = _responding(fetch, params, context)
+    respond = partial(_respond, fetch, context, params.is_from_follower)
     replicas = context.broker.replicas
     session = fetch.following
     if session is not None:
@@ -93,33 +89,29 @@ def _fetch_many(
     return None
 
 
-def _fetch_context(
+def _begin(
     request: FetchRequest, context: RequestContext, asks: list[PartitionFetch]
-) -> FetchContext:
+) -> tuple[FetchContext, FetchParams]:
+    """Put the request into its session, and say what holds for all its partitions."""
     if len(asks) > 1:
         by_key = {ask.session_key: ask for ask in asks}
         if len(by_key) < len(asks):
             asks = list(by_key.values())  # of a partition asked for twice the last counts
+    broker = context.broker
     uses_topic_ids = context.api_version >= 13
-    return context.broker.fetch_sessions.context(
+    replica = request.replica_state
+    replica_id = request.replica_id if replica is None else replica.replica_id
+    fetch = broker.fetch_sessions.context(
         request.session_id,
         request.session_epoch,
         asks,
-        _forgotten(request, uses_topic_ids=uses_topic_ids),
+        _forgotten(request, uses_topic_ids=uses_topic_ids) if request.forgotten_topics_data else (),
         uses_topic_ids=uses_topic_ids,
-        is_from_follower=_replica_id(request) >= 0,
+        is_from_follower=replica_id >= 0,
     )
-
-
-def _replica_id(request: FetchRequest) -> int:
-    return request.replica_id if request.replica_state is None else request.replica_state.replica_id
-
-
-def _params(request: FetchRequest, context: RequestContext) -> FetchParams:
-    replica = request.replica_state
-    max_bytes = min(request.max_bytes, context.broker.settings.fetch_max_bytes)
-    return FetchParams(
-        replica_id=_replica_id(request),
+    max_bytes = min(request.max_bytes, broker.settings.fetch_max_bytes)
+    params = FetchParams(
+        replica_id=replica_id,
         max_wait_ms=request.max_wait_ms,
         min_bytes=min(request.min_bytes, max_bytes),  # more than the answer may hold never comes
         max_bytes=max_bytes,
@@ -128,26 +120,42 @@ def _params(request: FetchRequest, context: RequestContext) -> FetchParams:
         rack_id=request.rack_id,
         may_read_from_follower=context.api_version >= VERSION_WITH_RACK,
     )
+    return fetch, params
 
 
-def _responding(
-    fetch: FetchContext, params: FetchParams, context: RequestContext
-) -> Callable[[Sequence[PartitionFetch], list[PartitionRead]], None]:
-    """What answers the request, now or later."""
+def _respond(
+    fetch: FetchContext,
+    context: RequestContext,
+    is_from_follower: bool,
+    asks: Sequence[PartitionFetch],
+    reads: list[PartitionRead],
+) -> None:
+    """Answer the request, now or later."""
+    if len(reads) > MANY:
+        context.answer_in_slices(_respond_in_slices(fetch, context, is_from_follower, asks, reads))
+        return
+    topics: list[FetchableTopicResponse] = []
+    try:
+        _add(topics, _to_send(fetch, context, asks, reads), context, is_from_follower)
+        response = _response(fetch, context, is_from_follower, topics, reads)
+    except Exception as error:  # noqa: BLE001 - the reader waits for an answer, whatever it is
+        context.fail(error)
+    else:
+        context.respond(response)
 
-    def respond(asks: Sequence[PartitionFetch], reads: list[PartitionRead]) -> None:
-        work = _response(fetch, asks, reads, context, is_from_follower=params.is_from_follower)
-        if len(reads) > MANY:
-            context.answer_in_slices(work)
-            return
-        try:
-            next(work)
-        except StopIteration as end:
-            context.respond(end.value)
-        except Exception as error:  # noqa: BLE001 - the reader waits for an answer, whatever it is
-            context.fail(error)
 
-    return respond
+def _respond_in_slices(
+    fetch: FetchContext,
+    context: RequestContext,
+    is_from_follower: bool,
+    asks: Sequence[PartitionFetch],
+    reads: list[PartitionRead],
+) -> Generator[None, None, FetchResponse]:
+    topics: list[FetchableTopicResponse] = []
+    for each in _to_send(fetch, context, asks, reads):
+        _add(topics, (each,), context, is_from_follower)
+        yield
+    return _response(fetch, context, is_from_follower, topics, reads)
 
 
 def _asks(
@@ -177,22 +185,25 @@ def _forgotten(request: FetchRequest, *, uses_topic_ids: bool) -> list[SessionKe
     ]
 
 
-def _response(
-    fetch: FetchContext,
-    asks: Sequence[PartitionFetch],
-    reads: list[PartitionRead],
-    context: RequestContext,
-    *,
-    is_from_follower: bool,
-) -> Generator[None, None, FetchResponse]:
-    """Does not stop before it has more than MANY partitions."""
-    metrics_of = context.broker.replicas.table.metrics_of
-    topics: list[FetchableTopicResponse] = []
-    current: FetchableTopicResponse | None = None
+def _to_send(
+    fetch: FetchContext, context: RequestContext, asks: Sequence[PartitionFetch], reads: list[PartitionRead]
+) -> list[tuple[PartitionFetch, PartitionRead]]:
     sent = fetch.to_send(asks, reads)
     if any(read.error_code for _, read in sent):
-        sent = _not_found_last(sent, uses_topic_ids=context.api_version >= 13)
-    for count, (ask, read) in enumerate(sent, start=1):
+        return _not_found_last(sent, uses_topic_ids=context.api_version >= 13)
+    return sent
+
+
+def _add(
+    topics: list[FetchableTopicResponse],
+    sent: Sequence[tuple[PartitionFetch, PartitionRead]],
+    context: RequestContext,
+    is_from_follower: bool,
+) -> None:
+    """Add what was read to the answer: partitions of one topic that follow each other stand together."""
+    metrics_of = context.broker.replicas.table.metrics_of
+    current = topics[-1] if topics else None
+    for ask, read in sent:
         name, index = ask.topic_partition
         if current is None or current.topic != name or current.topic_id != ask.topic_id:
             current = FetchableTopicResponse(topic=name, topic_id=ask.topic_id, partitions=[])
@@ -202,8 +213,15 @@ def _response(
             fit_for_old_consumer(current.partitions[-1], ask, context)
         if read.records is not None and not is_from_follower:
             metrics_of(name).bytes_out.value += read.records.length
-        if count > MANY:
-            yield
+
+
+def _response(
+    fetch: FetchContext,
+    context: RequestContext,
+    is_from_follower: bool,
+    topics: list[FetchableTopicResponse],
+    reads: list[PartitionRead],
+) -> FetchResponse:
     response = FetchResponse(session_id=fetch.session_id, responses=topics)
     if context.api_version >= 16 and any(read.error_code for read in reads):
         add_fetch_leader_hints(response, context, with_endpoints=not is_from_follower)

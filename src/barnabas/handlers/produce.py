@@ -39,7 +39,6 @@ from barnabas.protocol.messages.produce import (
     PartitionProduceResponse,
     ProduceRequest,
     ProduceResponse,
-    TopicProduceData,
     TopicProduceResponse,
 )
 from barnabas.records.batch import ATTRIBUTES_AT, CODEC_MASK, MAGIC, MAGIC_AT, TRANSACTIONAL_FLAG
@@ -59,7 +58,6 @@ from barnabas.requests.old_producers import (
 from barnabas.requests.registry import Api
 from barnabas.requests.topic_ids import topic_name
 from barnabas.requests.transactional_produce import Admission, admit_transactional, keep_records
-from barnabas.storage.log.append import AppendInfo
 
 logger = logging.getLogger(__name__)
 
@@ -112,35 +110,25 @@ async def _convert_and_append(request: ProduceRequest, context: RequestContext) 
 
 
 def _append_and_answer(request: ProduceRequest, context: RequestContext, admission: Admission | None) -> None:
-    """Of several partitions as many as the turn has time for, the others in later ones."""
+    """What most requests have, one partition, at once; of several as many as the turn has time for."""
     outcome = _Outcome()
     topics = request.topic_data
     if len(topics) == 1 and len(topics[0].partition_data) == 1:
-        _append_topic_of_one(topics[0], request, context, admission, outcome)
+        topic = topics[0]
+        name = topic_name(context, topic.topic_id) if context.api_version >= 13 else topic.name
+        answers: list[PartitionProduceResponse] = []
+        outcome.response.responses.append(
+            TopicProduceResponse(name=topic.name, topic_id=topic.topic_id, partition_responses=answers)
+        )
+        _append(
+            topic.partition_data[0], name, answers, _refusal(request), request, context, admission, outcome
+        )
         _answer_for(outcome, request, context)
     else:
         context.answer_in_slices(
             _append_and_answer_in_slices(request, context, admission, outcome),
             lambda: keep_records(request, context),
         )
-
-
-def _append_topic_of_one(
-    topic: TopicProduceData,
-    request: ProduceRequest,
-    context: RequestContext,
-    admission: Admission | None,
-    outcome: _Outcome,
-) -> None:
-    """What most requests are: one partition of one topic."""
-    name = topic_name(context, topic.topic_id) if context.api_version >= 13 else topic.name
-    answers: list[PartitionProduceResponse] = []
-    outcome.response.responses.append(
-        TopicProduceResponse(name=topic.name, topic_id=topic.topic_id, partition_responses=answers)
-    )
-    _append_one(
-        topic.partition_data[0], name, answers, _refusal(request), request, context, admission, outcome
-    )
 
 
 def _append_and_answer_in_slices(
@@ -185,25 +173,22 @@ def _append_all(
     refusal = _refusal(request)
     for topic in request.topic_data:
         yield
-        partition_data = topic.partition_data
-        if len(partition_data) != 1:
-            if not partition_data:
-                continue
-            # Of a partition that is named twice only the last records count.
-            partition_data = list({data.index: data for data in partition_data}.values())
+        if not topic.partition_data:
+            continue
         name = topic_name(context, topic.topic_id) if by_id else topic.name
         answers: list[PartitionProduceResponse] = []
         outcome.response.responses.append(
             TopicProduceResponse(name=topic.name, topic_id=topic.topic_id, partition_responses=answers)
         )
-        for data in partition_data:
+        # Of a partition that is named twice only the last records count.
+        for data in {data.index: data for data in topic.partition_data}.values():
             yield
-            _append_one(data, name, answers, refusal, request, context, admission, outcome)
+            _append(data, name, answers, refusal, request, context, admission, outcome)
 
 
-def _append_one(
+def _append(
     data: PartitionProduceData,
-    name: str | None,
+    topic: str | None,
     answers: list[PartitionProduceResponse],
     refusal: KafkaError | None,
     request: ProduceRequest,
@@ -211,15 +196,32 @@ def _append_one(
     admission: Admission | None,
     outcome: _Outcome,
 ) -> None:
+    """Append to one partition, which has its own answer."""
     required_acks = request.acks
     try:
         if refusal is not None:
             raise refusal
-        partition, info = _append(name, data, required_acks, context, admission)
+        if not -1 <= required_acks <= 1:
+            raise InvalidRequiredAcks(f"acks must be -1, 0 or 1, not {required_acks}")
+        if topic is None:
+            raise UnknownTopicId("no topic has this id")
+        if topic in INTERNAL_TOPICS and context.client_id != ADMIN_CLIENT_ID:
+            raise InvalidTopicException(f"clients cannot write the internal topic {topic}")
+        records = data.records
+        if records is None:
+            raise InvalidRecord("a produce request has one record batch per partition, this one has none")
+        assert isinstance(records, memoryview)
+        partition = context.broker.replicas.partition(topic, data.index)
+        if admission is not None:
+            admission.check(partition.topic_partition, records)
+        if context.api_version < 7:
+            records = _from_old_producer(data, records, context, partition)
+        info = partition.append(records, required_acks)
     except Exception as error:  # noqa: BLE001 - each partition has its own answer
         outcome.failed = True
-        answers.append(_refused(data, error, name, context.broker.replicas))
+        answers.append(_refused(data, error, topic, context.broker.replicas))
         return
+    end_offset = info.last_offset + 1
     answer = PartitionProduceResponse(
         index=data.index,
         base_offset=info.first_offset,
@@ -228,8 +230,8 @@ def _append_one(
     )
     answers.append(answer)
     outcome.touched.append(partition)
-    if required_acks and not partition.is_acknowledged(info.last_offset + 1, required_acks):
-        outcome.pending.append(PendingAck(partition, info.last_offset + 1, answer))
+    if required_acks and not partition.is_acknowledged(end_offset, required_acks):
+        outcome.pending.append(PendingAck(partition, end_offset, answer))
 
 
 def _refusal(request: ProduceRequest) -> KafkaError | None:
@@ -245,31 +247,6 @@ def _refusal(request: ProduceRequest) -> KafkaError | None:
             if records[ATTRIBUTES_AT + 1] & TRANSACTIONAL_FLAG and records[MAGIC_AT] == 2:
                 return TransactionalIdAuthorizationFailed("transactional records without a transactional id")
     return None
-
-
-def _append(
-    topic: str | None,
-    data: PartitionProduceData,
-    required_acks: int,
-    context: RequestContext,
-    admission: Admission | None,
-) -> tuple[Partition, AppendInfo]:
-    if not -1 <= required_acks <= 1:
-        raise InvalidRequiredAcks(f"acks must be -1, 0 or 1, not {required_acks}")
-    if topic is None:
-        raise UnknownTopicId("no topic has this id")
-    if topic in INTERNAL_TOPICS and context.client_id != ADMIN_CLIENT_ID:
-        raise InvalidTopicException(f"clients cannot write the internal topic {topic}")
-    records = data.records
-    if records is None:
-        raise InvalidRecord("a produce request has one record batch per partition, this one has none")
-    assert isinstance(records, memoryview)
-    partition = context.broker.replicas.partition(topic, data.index)
-    if admission is not None:
-        admission.check(partition.topic_partition, records)
-    if context.api_version < 7:
-        records = _from_old_producer(data, records, context, partition)
-    return partition, partition.append(records, required_acks)
 
 
 def _from_old_producer(

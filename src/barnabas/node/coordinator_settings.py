@@ -9,7 +9,7 @@ from barnabas.config.rows.words import MINUTE_MS
 from barnabas.controller.internal_topics import InternalTopic
 from barnabas.coordinator.group.migration import MigrationPolicy
 from barnabas.coordinator.group.settings import ConsumerTimes, GroupSettings
-from barnabas.coordinator.shard_context import RuntimeSettings
+from barnabas.coordinator.runtime import RuntimeSettings
 from barnabas.coordinator.transaction.settings import TransactionSettings
 from barnabas.records.compression import CODECS
 

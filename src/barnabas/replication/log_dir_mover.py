@@ -20,7 +20,6 @@ from barnabas.core.ids import TopicPartition
 from barnabas.core.regions import FileRegion
 from barnabas.replication.partition import Partition, begin_inside_batch
 from barnabas.storage.log.log import Log
-from barnabas.storage.log.truncation import truncate_fully_and_start_at
 from barnabas.storage.log_manager import LogManager
 
 logger = logging.getLogger(__name__)
@@ -86,11 +85,11 @@ class LogDirMover:
         key, old = partition.topic_partition, partition.log
         future = self._log_manager.future(key)
         is_synced = False
-        generation = old.flush_state.generation
+        generation = old.generation
         while future is not None and self._is_current(partition, old, future):
-            if generation != old.flush_state.generation or future.log_end_offset < old.log_start_offset:
-                generation, is_synced = old.flush_state.generation, False
-                truncate_fully_and_start_at(future, old.log_start_offset)
+            if generation != old.generation or future.log_end_offset < old.log_start_offset:
+                generation, is_synced = old.generation, False
+                future.truncate_fully_and_start_at(old.log_start_offset)
             if self._copy_slice(old, future):
                 await asyncio.sleep(0)
             elif not is_synced:

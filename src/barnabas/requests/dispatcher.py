@@ -118,7 +118,8 @@ class Binding:
         except Exception as error:  # noqa: BLE001 - whatever it is, nobody else would answer
             self._give_up(context, error)
         else:
-            self._send(context, parts)
+            context.exchange.respond(parts)
+            self._observe(context)
 
     def _send(self, context: RequestContext, parts: list[Part]) -> None:
         context.exchange.respond(parts)
@@ -136,7 +137,7 @@ class Binding:
 
     def _observe(self, context: RequestContext) -> None:
         now_ms = self._now_ms()
-        left_handler_ms = context.local_end_ms or now_ms
+        left_handler_ms = context.local_end_ms = context.local_end_ms or now_ms
         self._local_time.observe(left_handler_ms - context.started_ms)
         self._total_time.observe(now_ms - context.exchange.received_ms)
         if left_handler_ms != now_ms:
@@ -181,7 +182,7 @@ class Binding:
 
     def _finish_work(self, context: RequestContext, response: Any) -> None:
         if response is None:
-            context.local_end_ms = self._now_ms()
+            context.local_end_ms = context.local_end_ms or self._now_ms()
         else:
             self.finish(context, response)
 
@@ -260,7 +261,8 @@ class Dispatcher:
             binding.fail(context, error)
             return
         if response is None:
-            context.local_end_ms = self._now_ms()
+            # One that is answered has said so already.
+            context.local_end_ms = context.local_end_ms or self._now_ms()
         elif binding.is_async:
             binding.finish_later(context, response)
         elif binding.is_sliced:

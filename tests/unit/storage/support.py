@@ -16,7 +16,7 @@ from barnabas.records.record import EndTransactionMarker
 from barnabas.storage.environment import Environment, LogDirectory
 from barnabas.storage.log.log import Log
 from barnabas.storage.log.log_loader import open_log
-from barnabas.storage.producers.append_checks import AppendOrigin
+from barnabas.storage.producers.producer_state import AppendOrigin
 
 TOPIC = TopicPartition("topic", 0)
 NOW_MS = 1_700_000_000_000

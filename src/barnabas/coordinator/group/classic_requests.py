@@ -107,7 +107,13 @@ class ClassicRequests:
         decision = NOTHING
         if any(answer.error_code == 0 for answer in answers):
             decision = self._after_leaving(group)
-        return decision.answered(LeaveGroupResponse(members=answers))
+        return Decision(
+            LeaveGroupResponse(members=answers),
+            decision.records,
+            committed=decision.committed,
+            failed=decision.failed,
+            is_replayed=decision.is_replayed,
+        )
 
     def _after_leaving(self, group: ClassicGroup) -> Decision[None]:
         if group.state in (STABLE, COMPLETING):

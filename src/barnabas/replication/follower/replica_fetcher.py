@@ -49,7 +49,7 @@ from barnabas.protocol.messages import fetch, list_offsets
 from barnabas.replication.follower.fetch_state import FollowedPartition, FollowerSession
 from barnabas.replication.partition import Partition
 from barnabas.replication.throttle import ReplicationThrottle
-from barnabas.storage.log.flush_state import CutWork
+from barnabas.storage.log.flush import CutWork
 from barnabas.storage.log.log import Log
 from barnabas.storage.log_manager import LogManager
 
@@ -438,7 +438,7 @@ class ReplicaFetcher:
                 with self._answerable_alone(followed):
                     self._truncate(followed, leader)
                     log = followed.partition.log
-                    cuts.append((followed, log, log.flush_state.unsynced_cut))
+                    cuts.append((followed, log, log.unsynced_cut))
         errors = await asyncio.to_thread(_sync_all, [cut for *_, cut in cuts])
         for (followed, log, cut), error in zip(cuts, errors, strict=True):
             if self._is_waiting(followed):
