@@ -1,8 +1,12 @@
-"""A broker's settings for a test that has no broker."""
+"""Settings of a broker and of a topic, for a test that has neither."""
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import Any
+
 from barnabas.config.broker_config import BrokerConfig
+from barnabas.config.log_config import LogConfig, resolve
 
 
 def broker_config(**settings: object) -> BrokerConfig:
@@ -14,3 +18,8 @@ def broker_config(**settings: object) -> BrokerConfig:
             if value is not None
         }
     )
+
+
+def log_config(**values: Any) -> LogConfig:
+    """Keys with underscores for dots; the others have their defaults."""
+    return replace(resolve({}), **values)

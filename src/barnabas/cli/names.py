@@ -42,8 +42,8 @@ def complete_group(ctx: click.Context, _: click.Parameter, typed: str) -> list[C
 
 def complete_key(_: click.Context, __: click.Parameter, typed: str) -> list[CompletionItem]:
     """The keys of the broker's and of the topics' settings, which no broker needs to be asked for."""
-    from barnabas.config.log_config import TOPIC_KEYS  # noqa: PLC0415
     from barnabas.config.rows import SECTIONS  # noqa: PLC0415 - only a completion needs the rows here
+    from barnabas.config.rows.topics import TOPIC_KEYS  # noqa: PLC0415
 
     known = {row.name for _, rows in SECTIONS for row in rows} | set(TOPIC_KEYS)
     return [CompletionItem(each) for each in sorted(known) if each.startswith(typed)]

@@ -12,7 +12,7 @@ holds them against the rows. `listener.name.<listener>.<key>` overrides a key fo
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -110,7 +110,10 @@ class BrokerConfig:
     group_max_session_timeout_ms: int
     group_initial_rebalance_delay_ms: int
     group_max_size: int
+    group_coordinator_rebalance_protocols: Sequence[str]
     group_consumer_max_size: int
+    group_consumer_assignors: Sequence[str]
+    group_consumer_migration_policy: str
     offset_metadata_max_bytes: int
     offsets_load_buffer_size: int
     offsets_topic_num_partitions: int

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from barnabas.config.keys import ConfigType, Definition, Key, at_least
+from barnabas.config.keys import Definition
 from barnabas.config.layers import BrokerLayers, ConfigEntry, Synonym
+from barnabas.config.rows import BROKER_KEYS
 from barnabas.core.errors import InvalidConfig, InvalidRequest
 from barnabas.protocol.config_numbers import ConfigSource
 
@@ -19,21 +20,11 @@ HEARTBEAT_INTERVAL = "consumer.heartbeat.interval.ms"
 
 GROUP_KEYS = Definition(
     (
-        Key(
-            SESSION_TIMEOUT,
-            ConfigType.INT,
-            45_000,
-            at_least(1),
-            doc="A member that was silent for this long is removed from the group.",
-            synonym="group.consumer.session.timeout.ms",
+        BROKER_KEYS["group.consumer.session.timeout.ms"].supplying(
+            SESSION_TIMEOUT, "A member that was silent for this long is removed from the group."
         ),
-        Key(
-            HEARTBEAT_INTERVAL,
-            ConfigType.INT,
-            5_000,
-            at_least(1),
-            doc="How often members of the group are told to send a heartbeat.",
-            synonym="group.consumer.heartbeat.interval.ms",
+        BROKER_KEYS["group.consumer.heartbeat.interval.ms"].supplying(
+            HEARTBEAT_INTERVAL, "How often members of the group are told to send a heartbeat."
         ),
     )
 )

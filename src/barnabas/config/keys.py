@@ -102,7 +102,9 @@ class Key:
     update: Update = Update.READ_ONLY
     doc: str = ""
     synonym: str | None = None
-    """For a topic's key: the broker's key that supplies the default."""
+    """For a topic's or a group's key: the broker's key that supplies the default."""
+    coarser: tuple[tuple[str, int], ...] = ()
+    """Broker keys that supply it when the synonym has no value, and their unit."""
     is_shown_unset: bool = True
     """A broker's description leaves out the others until they are set, as Apache Kafka's does."""
 
@@ -115,6 +117,10 @@ class Key:
         except ValueError as error:
             raise InvalidConfig(f"invalid value {text!r} for {self.name}: {error}") from None
         return value
+
+    def supplying(self, name: str, doc: str, *coarser: tuple[str, int]) -> Key:
+        """The key of a topic or a group that has this broker's key for its default."""
+        return Key(name, self.type, self.default, self.check, doc=doc, synonym=self.name, coarser=coarser)
 
     def render(self, value: Any) -> str | None:
         """The text that `parse` would take for `value`."""

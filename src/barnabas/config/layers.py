@@ -19,7 +19,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from barnabas.config.keys import ConfigType, Definition, Key, Update
-from barnabas.config.log_config import TOPIC_KEYS, LogConfig
+from barnabas.config.log_config import LogConfig
+from barnabas.config.rows.topics import TOPIC_KEYS
 from barnabas.protocol.config_numbers import ConfigSource
 
 _ROLL = ("log.roll.ms", "log.roll.hours")

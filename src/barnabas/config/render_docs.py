@@ -9,8 +9,8 @@ import sys
 from collections.abc import Iterator
 
 from barnabas.config.keys import Key
-from barnabas.config.log_config import TOPIC_KEYS
 from barnabas.config.rows import SECTIONS
+from barnabas.config.rows.topics import TOPIC_KEYS
 from barnabas.config.rows.words import INT_MAX, LONG_MAX
 
 _PREFACE = """\
@@ -27,7 +27,7 @@ cannot honour, is refused at the start with a reason.
 Any key of the broker may stand under `listener.name.<listener>.` to hold for that listener alone.
 
 Settings of single topics come last. This file is rendered from the rows in
-`barnabas.config.rows` and `barnabas.config.log_config`; edit those, then run
+`barnabas.config.rows`; edit those, then run
 `python -m barnabas.config.render_docs > docs/CONFIG.md`.
 """
 

@@ -33,9 +33,10 @@ from barnabas.config.layers import (
     describe_broker_defaults,
     describe_topic,
 )
-from barnabas.config.log_config import TOPIC_KEYS, LogConfig, resolve
+from barnabas.config.log_config import LogConfig, resolve
 from barnabas.config.loggers import change_levels, describe_loggers
 from barnabas.config.rows import BROKER_KEYS
+from barnabas.config.rows.topics import TOPIC_KEYS
 from barnabas.config.store import BROKERS, DEFAULT_ENTITY, GROUPS, TOPICS, ConfigStore, Overrides
 from barnabas.core.errors import InvalidConfig, InvalidRequest, UnknownTopicOrPartition
 from barnabas.core.ids import BrokerId, check_topic_name

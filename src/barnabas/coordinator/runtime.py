@@ -80,7 +80,7 @@ class ShardState(Enum):
 
 @dataclass(frozen=True, slots=True)
 class RuntimeSettings:
-    load_buffer_bytes: int = 5 * 1024 * 1024
+    load_buffer_bytes: int
     write_timeout_ms: float = 5_000.0
     codec: Codec = Codec.NONE
 

@@ -37,11 +37,11 @@ from barnabas.controller.topic_admin import TopicAdmin
 from barnabas.coordinator.deleted_partitions import DeletedPartitions
 from barnabas.coordinator.group.coordinator import OFFSETS_TOPIC
 from barnabas.coordinator.group.making import make_group_coordinator
-from barnabas.coordinator.group.settings import GROUP_VERSION, GROUP_VERSION_FEATURE
+from barnabas.coordinator.group.settings import GROUP_VERSION, GROUP_VERSION_FEATURE, GroupSettings
 from barnabas.coordinator.transaction.coordinator import TRANSACTION_TOPIC
 from barnabas.coordinator.transaction.local_markers import LocalMarkers
 from barnabas.coordinator.transaction.making import make_transaction_coordinator
-from barnabas.coordinator.transaction.settings import TRANSACTION_VERSION_FEATURE
+from barnabas.coordinator.transaction.settings import TRANSACTION_VERSION_FEATURE, TransactionSettings
 from barnabas.core.clock import Clock, SystemClock
 from barnabas.core.endpoints import Endpoint, ListenerEndpoint
 from barnabas.core.errors import InvalidConfig
@@ -57,10 +57,8 @@ from barnabas.node.cluster_member import ClusterMember
 from barnabas.node.coordination_store import open_coordination
 from barnabas.node.coordinator_settings import (
     group_runtime_settings,
-    group_settings,
     offsets_topic,
     transaction_runtime_settings,
-    transaction_settings,
     transaction_topic,
 )
 from barnabas.node.identity import GENERATE, Remembered, check_cluster_id, choose_broker_id, remembered
@@ -176,7 +174,7 @@ class Broker:
             znodes, self._tasks.start, is_deletion_enabled=self.config.delete_topic_enable
         )
         groups = make_group_coordinator(
-            group_settings(self.config, configs),
+            GroupSettings.of(self.config, configs),
             group_runtime_settings(self.config),
             self.config.offsets_topic_num_partitions,
             replicas,
@@ -193,7 +191,7 @@ class Broker:
         self._exits.push_async_callback(producer_ids.close)
         markers = LocalMarkers(replicas, groups.runtime, self._clock)
         transactions = make_transaction_coordinator(
-            transaction_settings(self.config),
+            TransactionSettings.of(self.config),
             transaction_runtime_settings(self.config),
             self.config.transaction_state_log_num_partitions,
             replicas,

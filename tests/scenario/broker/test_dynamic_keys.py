@@ -14,8 +14,8 @@ import pytest
 
 from barnabas.config.group_config import GROUP_KEYS
 from barnabas.config.keys import ConfigType, Key, OneOf, Update
-from barnabas.config.log_config import TOPIC_KEYS
 from barnabas.config.rows import BROKER_KEYS
+from barnabas.config.rows.topics import TOPIC_KEYS
 from barnabas.config.rows.words import NO_EFFECT
 from barnabas.core.errors import MessageTooLarge
 from barnabas.core.ids import TopicPartition
@@ -109,7 +109,7 @@ READ_BY_COMPONENTS: Mapping[str, Read] = {
     "transaction.partition.verification.enable": (
         lambda at: at.services.settings.transaction_partition_verification_enable
     ),
-    "producer.id.expiration.ms": lambda at: at.log._environment.settings.producer_id_expiration_ms,
+    "producer.id.expiration.ms": lambda at: at.logs._environment.settings.producer_id_expiration_ms,
 }
 
 

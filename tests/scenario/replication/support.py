@@ -22,7 +22,6 @@ from barnabas.cluster.isr_store import Joining
 from barnabas.cluster.metadata_cache import MetadataCache
 from barnabas.cluster.znodes import PartitionState
 from barnabas.config.broker_config import BrokerConfig
-from barnabas.config.log_config import LogConfig
 from barnabas.core.clock import SystemClock
 from barnabas.core.endpoints import Endpoint, ListenerEndpoint
 from barnabas.core.errors import NetworkException
@@ -47,7 +46,7 @@ from barnabas.requests.services import Services
 from barnabas.storage.environment import Environment, LogDirectory
 from barnabas.storage.log.log import Log
 from barnabas.storage.log_manager import LogManager
-from tests.support.settings import broker_config
+from tests.support.settings import broker_config, log_config
 
 Response = TypeVar("Response", bound=Message)
 
@@ -132,7 +131,7 @@ class Member:
         self.trio = trio
         self.epoch = 1
         self.is_registered = True
-        self.config = LogConfig(**config)  # type: ignore[arg-type]
+        self.config = log_config(**config)
         self.settings = settings.with_changes({})
         self.rack: str | None = None
         self.configs = _Configs()

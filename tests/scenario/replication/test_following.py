@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from barnabas.client.channel import Channel
-from barnabas.config.log_config import LogConfig
 from barnabas.core.errors import KafkaStorageError, NotLeaderOrFollower, StaleControllerEpoch
 from barnabas.core.ids import ZERO_UUID, TopicPartition
 from barnabas.core.metrics import Gauge
@@ -34,6 +33,7 @@ from barnabas.storage.names import LOG
 from tests.scenario.replication import support
 from tests.scenario.replication.support import ONE, TOPIC, ZERO, Member, Trio, eventually, trio
 from tests.support.background import ManualBackground
+from tests.support.settings import log_config
 
 
 async def delete_before(leader: Member, offset: int) -> int:
@@ -301,7 +301,7 @@ async def test_segments_may_be_smaller_than_the_leaders(tmp_path: Path) -> None:
         await cluster.lead(1, epoch=0, isr=[1], tell=[1])
         for number in range(40):
             await cluster[1].produce(b"%d" % number * 500)
-        cluster[2].config = LogConfig(segment_bytes=5_000)
+        cluster[2].config = log_config(segment_bytes=5_000)
         await cluster.lead(1, epoch=1, isr=[1])
         await eventually(lambda: cluster.store.states[ZERO].isr == (1, 2))
         assert cluster[2].bytes_of() == cluster[1].bytes_of()
@@ -314,7 +314,7 @@ async def test_a_segment_may_be_smaller_than_one_batch_of_the_leader(tmp_path: P
         for number in range(10):
             await cluster[1].produce(b"%d" % number * 500)
             await cluster[1].produce(b"%d" % number * 8_000)
-        cluster[2].config = LogConfig(segment_bytes=5_000)
+        cluster[2].config = log_config(segment_bytes=5_000)
         await cluster.lead(1, epoch=1, isr=[1])
         await eventually(lambda: cluster.store.states[ZERO].isr == (1, 2))
         assert cluster[2].bytes_of() == cluster[1].bytes_of()

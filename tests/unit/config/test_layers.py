@@ -19,8 +19,9 @@ from barnabas.config.layers import (
     describe_broker_defaults,
     describe_topic,
 )
-from barnabas.config.log_config import TOPIC_KEYS, resolve
+from barnabas.config.log_config import resolve
 from barnabas.config.rows import BROKER_KEYS as REAL_KEYS
+from barnabas.config.rows.topics import TOPIC_KEYS
 from barnabas.core.errors import InvalidConfig, InvalidRequest
 from barnabas.protocol.config_numbers import ConfigOperation, ConfigSource
 

@@ -5,21 +5,19 @@ from __future__ import annotations
 import dataclasses
 
 import pytest
+from tests.support.settings import log_config
 
-from barnabas.config.log_config import HOUR_MS, LONG_MAX, TOPIC_KEYS, LogConfig, resolve
+from barnabas.config.log_config import LogConfig, resolve
+from barnabas.config.rows.topics import TOPIC_KEYS
+from barnabas.config.rows.words import HOUR_MS, LONG_MAX
 from barnabas.core.errors import InvalidConfig
 
 
 def test_rows_and_attributes_agree() -> None:
-    fields = {
-        field.name: field.default for field in dataclasses.fields(LogConfig) if field.name != "overridden"
-    }
-    rows = {
-        name.replace(".", "_"): tuple(row.default) if isinstance(row.default, list) else row.default
-        for name, row in TOPIC_KEYS.items()
-    }
-    assert fields == rows
-    assert resolve({}) == LogConfig()
+    attributes = {field.name for field in dataclasses.fields(LogConfig)} - {"overridden"}
+    assert attributes == {name.replace(".", "_") for name in TOPIC_KEYS}
+    for name, row in TOPIC_KEYS.items():
+        assert getattr(resolve({}), name.replace(".", "_")) == row.default
 
 
 def test_a_topics_own_value_wins_over_the_brokers() -> None:
@@ -74,4 +72,4 @@ def test_what_validation_is_told() -> None:
     assert settings.compacted
     assert (settings.compression_type, settings.compression_level) == ("zstd", 7)
     assert (settings.timestamp_before_max_ms, settings.timestamp_after_max_ms) == (50, 20)
-    assert LogConfig().validation_settings().timestamp_after_max_ms == LONG_MAX
+    assert log_config().validation_settings().timestamp_after_max_ms == LONG_MAX

@@ -27,6 +27,7 @@ from barnabas.core.errors import KafkaError, UnknownTopicOrPartition
 from barnabas.core.ids import BrokerId, TopicPartition, Uuid
 from barnabas.core.scheduler import InlineBackground
 from barnabas.storage.environment import LogDirectory
+from tests.support.settings import log_config
 
 BROKER_ID = BrokerId(1)
 
@@ -46,7 +47,7 @@ class FakeLog:
         self.log_directory = directory or LogDirectory("/data")
         self.size_bytes = 10 * (1 + topic_partition.partition)
         self.producers: list[object] = []
-        self.config = LogConfig()
+        self.config = log_config()
 
     def active_producers(self) -> list[object]:
         return self.producers

@@ -6,10 +6,12 @@ import asyncio
 import inspect
 import random
 from collections.abc import Callable, Collection, Sequence
+from dataclasses import replace
 from functools import partial
 from types import SimpleNamespace
 from typing import Any, cast
 
+from barnabas.config.group_config import GROUP_KEYS
 from barnabas.coordinator.group.callers import Caller
 from barnabas.coordinator.group.coordinator import OFFSETS_TOPIC, GroupCoordinator
 from barnabas.coordinator.group.registry import GroupRegistry
@@ -60,6 +62,7 @@ from barnabas.purgatory.timer import Timer
 from barnabas.records.batch import RecordBatch
 from barnabas.requests.offset_fetch_pieces import fetch_group
 from barnabas.requests.registry import Api
+from tests.support.settings import broker_config
 
 
 class MemoryLog:
@@ -262,7 +265,8 @@ class Groups:
         self.log = log or MemoryLog()
         self.randomness = random.Random(seed)
         self.topics = topics or Table(self.randomness)
-        self.settings = GroupSettings(**settings)
+        times = SimpleNamespace(group_value=lambda _, name: GROUP_KEYS[name].default)
+        self.settings = replace(GroupSettings.of(broker_config(), cast("Any", times)), **settings)
         self.stored: dict[str, Uuid | None] = stored or {}
         """What the store says of topics; None: it is gone."""
         self.asked: list[set[str]] = []
@@ -276,7 +280,7 @@ class Groups:
             clock=self.clock,
             scheduler=self.scheduler,
             timer=self.timer,
-            settings=RuntimeSettings(),
+            settings=RuntimeSettings(load_buffer_bytes=5 << 20),
             metrics=self.metrics,
         )
         self.coordinator = GroupCoordinator(self.runtime, self.settings, lambda: 1)

@@ -16,13 +16,14 @@ from barnabas.core.ids import Uuid
 from barnabas.core.metrics import Metrics
 from barnabas.core.scheduler import ManualScheduler
 from barnabas.purgatory.timer import Timer
+from tests.support.settings import broker_config
 
 
 def test_a_topic_that_is_led_here_and_not_yet_heard_of_has_no_number_of_partitions() -> None:
     clock, metadata = ManualClock(), MetadataCache("cluster")
     coordinator = make_transaction_coordinator(
-        TransactionSettings(),
-        RuntimeSettings(),
+        TransactionSettings.of(broker_config()),
+        RuntimeSettings(load_buffer_bytes=5 << 20),
         7,
         cast("Any", SimpleNamespace(tell_leadership=lambda _: None)),
         metadata,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Collection
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -31,6 +32,7 @@ from barnabas.protocol.messages.list_transactions import ListTransactionsRequest
 from barnabas.purgatory.timer import Timer
 from barnabas.records.builder import build_batch
 from barnabas.requests.registry import Api
+from tests.support.settings import broker_config
 from tests.unit.coordinator.support import Answer, MemoryLog, serve
 
 A = TopicPartition("a", 0)
@@ -85,7 +87,7 @@ class Transactions:
         self.timer = Timer(self.clock)
         self.log = log or MemoryLog()
         self.markers = markers or Markers()
-        self.settings = TransactionSettings(**settings)
+        self.settings = replace(TransactionSettings.of(broker_config()), **settings)
         self.producer_ids = itertools.count(1000)
         self.runtime = CoordinatorRuntime(
             TRANSACTION_TOPIC,
@@ -94,7 +96,7 @@ class Transactions:
             clock=self.clock,
             scheduler=self.scheduler,
             timer=self.timer,
-            settings=RuntimeSettings(),
+            settings=RuntimeSettings(load_buffer_bytes=5 << 20),
             metrics=Metrics(),
         )
         self.coordinator = TransactionCoordinator(self.runtime, self.settings, lambda: 1)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from barnabas.config.log_config import TOPIC_KEYS
 from barnabas.config.rows import BROKER_KEYS
+from barnabas.config.rows.topics import TOPIC_KEYS
 from barnabas.controller.topic_rules import TopicSpec
 from barnabas.core.errors import (
     InvalidConfig,

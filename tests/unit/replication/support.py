@@ -9,7 +9,6 @@ from typing import cast
 
 from barnabas.cluster.metadata_cache import MetadataCache
 from barnabas.config.broker_config import BrokerConfig
-from barnabas.config.log_config import LogConfig
 from barnabas.core.clock import ManualClock
 from barnabas.core.files import Files, RealFiles
 from barnabas.core.ids import BrokerId, TopicPartition, Uuid
@@ -30,7 +29,7 @@ from barnabas.storage.environment import Environment, LogDirectory
 from barnabas.storage.log.append import AppendInfo
 from barnabas.storage.log.log import Log
 from barnabas.storage.log_manager import LogManager
-from tests.support.settings import broker_config
+from tests.support.settings import broker_config, log_config
 from tests.unit.storage.support import NOW_MS, batch
 
 ME = BrokerId(1)
@@ -63,7 +62,7 @@ class Replicas(ReplicaManager):
         **config: object,
     ) -> None:
         """With a `store` it keeps the ISR there."""
-        self.config = LogConfig(**config)  # type: ignore[arg-type]
+        self.config = log_config(**config)
         self.clock = ManualClock(NOW_MS)
         self.scheduler = ManualScheduler(self.clock)
         self.dead: set[BrokerId] = set()

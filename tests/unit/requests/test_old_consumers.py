@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from barnabas.config.log_config import LogConfig
 from barnabas.core.errors import UnknownServerError
 from barnabas.core.ids import ZERO_UUID
 from barnabas.core.regions import FileRegion
@@ -15,6 +14,7 @@ from barnabas.protocol.messages.fetch import PartitionData
 from barnabas.records.builder import build_batch
 from barnabas.replication.fetching import PartitionFetch
 from barnabas.requests.old_consumers import CONVERTED_BYTES_MAX, fit_for_old_consumer
+from tests.support.settings import log_config
 
 
 class Recorded:
@@ -37,7 +37,7 @@ class Recorded:
 
 def converted(file: Recorded, length: int) -> PartitionData:
     partition = SimpleNamespace(
-        log=SimpleNamespace(config=LogConfig()),
+        log=SimpleNamespace(config=log_config()),
         metrics=SimpleNamespace(fetch_conversions=SimpleNamespace(value=0)),
     )
     replicas = SimpleNamespace(partition=lambda *_: partition)

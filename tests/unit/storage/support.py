@@ -5,7 +5,6 @@ from __future__ import annotations
 import random
 from collections.abc import Iterable, Sequence
 
-from barnabas.config.log_config import LogConfig
 from barnabas.core.clock import ManualClock
 from barnabas.core.files import Files, RealFiles
 from barnabas.core.ids import TopicPartition
@@ -17,6 +16,7 @@ from barnabas.storage.environment import Environment, LogDirectory
 from barnabas.storage.log.log import Log
 from barnabas.storage.log.log_loader import open_log
 from barnabas.storage.producers.producer_state import AppendOrigin
+from tests.support.settings import log_config
 
 TOPIC = TopicPartition("topic", 0)
 NOW_MS = 1_700_000_000_000
@@ -33,7 +33,7 @@ class Bench:
         self.environment = Environment(
             self.files, self.clock, random.Random(7), self.scheduler, InlineBackground()
         )
-        self.config = LogConfig(**config)  # type: ignore[arg-type]
+        self.config = log_config(**config)
         self.log_directory = LogDirectory(root)
 
     @property

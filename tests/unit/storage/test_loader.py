@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from barnabas.config.log_config import LogConfig
 from barnabas.storage.log.log_loader import open_log
 from barnabas.storage.names import LOG
 from barnabas.testing.files import PowerCutFiles
+from tests.support.settings import log_config
 from tests.unit.storage.cleaner.support import compact, put, settle
 from tests.unit.storage.support import (
     NOW_MS,
@@ -115,7 +115,7 @@ def test_what_compaction_left_is_kept_when_the_topic_is_compacted_no_longer(tmp_
     ends = [segment.read_next_offset() for segment in log.segments]
     assert [segment.base_offset for segment in log.segments][1:] != ends[:-1], "segments end before the next"
     log.release()
-    bench.config = LogConfig(segment_bytes=300, cleanup_policy=("delete",))
+    bench.config = log_config(segment_bytes=300, cleanup_policy=("delete",))
     assert offsets(read_batches(bench.open(recovery_point=0))) == kept
 
 

@@ -10,7 +10,6 @@ from typing import TypeVar
 
 import pytest
 
-from barnabas.config.log_config import LogConfig
 from barnabas.core.clock import ManualClock
 from barnabas.core.errors import InconsistentTopicId, InvalidTopicException, KafkaStorageError
 from barnabas.core.files import Files, RealFiles
@@ -21,7 +20,7 @@ from barnabas.storage.environment import Environment, LogDirectory
 from barnabas.storage.log.log import Log
 from barnabas.storage.log_manager import DuplicateLog, LogManager
 from barnabas.testing.files import PowerCutFiles
-from tests.support.settings import broker_config
+from tests.support.settings import broker_config, log_config
 from tests.unit.storage.support import NOW_MS, offsets, produce, read_batches
 
 T = TypeVar("T")
@@ -33,7 +32,7 @@ class Broker:
     def __init__(self, *directories: str, files: Files | None = None, **config: object) -> None:
         self.directories = directories
         self.files: Files = files or RealFiles()
-        self.config = LogConfig(**config)  # type: ignore[arg-type]
+        self.config = log_config(**config)
         self.clock = ManualClock(NOW_MS)
         self.failed: list[str] = []
         self.flushed: list[Log] = []
@@ -407,7 +406,7 @@ def test_logs_that_nobody_talks_to_have_no_file_open(tmp_path: Path, is_clean: b
 def test_settings_reach_the_logs_of_their_topic(tmp_path: Path) -> None:
     manager = Broker(str(tmp_path)).start()
     log, other = manager.get_or_create(partition(0)), manager.get_or_create(partition(0, "other"))
-    manager.update_config("topic", LogConfig(segment_bytes=99))
+    manager.update_config("topic", log_config(segment_bytes=99))
     assert (log.config.segment_bytes, other.config.segment_bytes) == (99, 1 << 30)
     manager.abandon()
 

@@ -122,7 +122,7 @@ RETENTION = (
         doc="How often retention looks for something to delete.",
     ),
     Key(
-        "log.cleanup.policy", LIST, ("delete",), one_of("delete", "compact"), CLUSTER_WIDE,
+        "log.cleanup.policy", LIST, ("delete",), one_of("compact", "delete"), CLUSTER_WIDE,
         "What happens to old records: delete by time and size, compact to the last value of each key, or"
         " both.",
     ),
@@ -158,7 +158,7 @@ MESSAGES = (
     ),
     Key(
         "compression.type", STRING, "producer",
-        one_of("producer", "uncompressed", "gzip", "snappy", "lz4", "zstd"), CLUSTER_WIDE,
+        one_of("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer"), CLUSTER_WIDE,
         "How batches are compressed in the log; `producer` keeps what the producer sent.",
     ),
     Key(

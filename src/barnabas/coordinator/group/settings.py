@@ -1,11 +1,15 @@
-"""The settings that groups are run by; `node` fills them in from the broker's configuration."""
+"""The settings that groups are run by, in the coordinator's own terms."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Final, NamedTuple
 
+from barnabas.config.broker_config import BrokerConfig
+from barnabas.config.group_config import HEARTBEAT_INTERVAL, SESSION_TIMEOUT
+from barnabas.config.repository import ConfigRepository
+from barnabas.config.rows.words import MINUTE_MS
 from barnabas.coordinator.group.migration import MigrationPolicy
 
 GROUP_VERSION_FEATURE: Final = "group.version"
@@ -27,22 +31,44 @@ TimesOfGroup = Callable[[str], ConsumerTimes]
 """Asked at each heartbeat, so that a change reaches groups that live."""
 
 
-def _default_times(_: str) -> ConsumerTimes:
-    return ConsumerTimes(session_timeout_ms=45_000, heartbeat_interval_ms=5_000)
-
-
 @dataclass(frozen=True, slots=True)
 class GroupSettings:
-    min_session_timeout_ms: int = 6_000
-    max_session_timeout_ms: int = 1_800_000
-    initial_rebalance_delay_ms: int = 3_000
-    max_size: int = (1 << 31) - 1
-    offset_metadata_max_bytes: int = 4_096
-    offsets_retention_ms: int = 7 * 24 * 60 * 60 * 1000
-    offsets_retention_check_interval_ms: int = 600_000
+    """None of these keys may change while a broker runs; the times of a group may, and are asked for."""
 
-    protocols: frozenset[str] = frozenset({"classic", "consumer"})
-    consumer_times: TimesOfGroup = _default_times
-    consumer_max_size: int = (1 << 31) - 1
-    consumer_assignors: tuple[str, ...] = ("uniform", "range")
-    migration_policy: MigrationPolicy = field(default=MigrationPolicy.DISABLED)
+    min_session_timeout_ms: int
+    max_session_timeout_ms: int
+    initial_rebalance_delay_ms: int
+    max_size: int
+    offset_metadata_max_bytes: int
+    offsets_retention_ms: int
+    offsets_retention_check_interval_ms: int
+
+    protocols: frozenset[str]
+    consumer_times: TimesOfGroup
+    consumer_max_size: int
+    consumer_assignors: tuple[str, ...]
+    migration_policy: MigrationPolicy
+
+    @classmethod
+    def of(cls, config: BrokerConfig, configs: ConfigRepository) -> GroupSettings:
+        return cls(
+            min_session_timeout_ms=config.group_min_session_timeout_ms,
+            max_session_timeout_ms=config.group_max_session_timeout_ms,
+            initial_rebalance_delay_ms=config.group_initial_rebalance_delay_ms,
+            max_size=config.group_max_size,
+            offset_metadata_max_bytes=config.offset_metadata_max_bytes,
+            offsets_retention_ms=config.offsets_retention_minutes * MINUTE_MS,
+            offsets_retention_check_interval_ms=config.offsets_retention_check_interval_ms,
+            protocols=frozenset(config.group_coordinator_rebalance_protocols),
+            consumer_times=lambda group: ConsumerTimes(
+                configs.group_value(group, SESSION_TIMEOUT), configs.group_value(group, HEARTBEAT_INTERVAL)
+            ),
+            consumer_max_size=config.group_consumer_max_size,
+            consumer_assignors=tuple(_assignor_name(name) for name in config.group_consumer_assignors),
+            migration_policy=MigrationPolicy(config.group_consumer_migration_policy),
+        )
+
+
+def _assignor_name(name: str) -> str:
+    """`org.apache.kafka.coordinator.group.assignor.UniformAssignor` is our `uniform`."""
+    return name.rsplit(".", 1)[-1].removesuffix("Assignor").lower()

@@ -1,9 +1,11 @@
-"""The settings that transactions are run by; `node` fills them in from the broker's configuration."""
+"""The settings that transactions are run by, in the coordinator's own terms."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Final
+
+from barnabas.config.broker_config import BrokerConfig
 
 TRANSACTION_VERSION_FEATURE: Final = "transaction.version"
 EPOCH_BUMP_VERSION: Final = 2
@@ -13,9 +15,18 @@ that is late can touch the next one; and a write adds its partition to the trans
 
 @dataclass(frozen=True, slots=True)
 class TransactionSettings:
-    max_timeout_ms: int = 15 * 60 * 1000
-    id_expiration_ms: int = 7 * 24 * 60 * 60 * 1000
-    abort_timed_out_interval_ms: int = 10_000
-    remove_expired_interval_ms: int = 60 * 60 * 1000
+    max_timeout_ms: int
+    id_expiration_ms: int
+    abort_timed_out_interval_ms: int
+    remove_expired_interval_ms: int
     transaction_version: int = EPOCH_BUMP_VERSION
     """The level of the feature that clients are told of."""
+
+    @classmethod
+    def of(cls, config: BrokerConfig) -> TransactionSettings:
+        return cls(
+            max_timeout_ms=config.transaction_max_timeout_ms,
+            id_expiration_ms=config.transactional_id_expiration_ms,
+            abort_timed_out_interval_ms=config.transaction_abort_timed_out_transaction_cleanup_interval_ms,
+            remove_expired_interval_ms=config.transaction_remove_expired_transaction_cleanup_interval_ms,
+        )

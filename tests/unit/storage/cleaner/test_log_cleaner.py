@@ -22,11 +22,11 @@ from barnabas.storage.environment import Environment
 from barnabas.storage.log.log import Log
 from barnabas.storage.log_manager import LogManager
 from barnabas.storage.names import CLEANED, LOG
-from tests.support.settings import broker_config
+from tests.support.settings import broker_config, log_config
 from tests.unit.storage.cleaner.support import pairs, put, settle
 from tests.unit.storage.support import NOW_MS
 
-COMPACTED = LogConfig(cleanup_policy=("compact",))
+COMPACTED = log_config(cleanup_policy=("compact",))
 BACKOFF_MS = 15_000
 
 
@@ -123,7 +123,7 @@ def test_a_restart_goes_on_from_the_checkpoint(tmp_path: Path) -> None:
 
 def test_a_topic_that_is_not_compacted_is_left_alone(tmp_path: Path) -> None:
     broker = Broker(tmp_path)
-    broker.configs["plain"] = LogConfig()
+    broker.configs["plain"] = log_config()
     fill(broker.log("plain"))
     broker.tick()
     assert len(pairs(broker.log("plain"))) == 3
@@ -210,7 +210,7 @@ def test_old_records_are_compacted_whatever_the_ratio(tmp_path: Path) -> None:
 
 def test_retention_deletes_old_segments_of_a_compacted_topic_that_asks_for_both(tmp_path: Path) -> None:
     broker = Broker(tmp_path)
-    broker.configs["topic"] = LogConfig(cleanup_policy=("compact", "delete"), retention_ms=60_000)
+    broker.configs["topic"] = log_config(cleanup_policy=("compact", "delete"), retention_ms=60_000)
     log = broker.log()
     fill(log, key="old")
     broker.tick()
@@ -288,7 +288,7 @@ def test_a_deleted_log_takes_its_run_along(tmp_path: Path, slices: int) -> None:
 
 def test_a_change_of_its_settings_ends_a_run_and_the_next_obeys_them(tmp_path: Path) -> None:
     broker, background, log = held_run(tmp_path)
-    broker.manager.update_config("topic", LogConfig())
+    broker.manager.update_config("topic", log_config())
     background.run()
     assert len(pairs(log)) == 3
     broker.manager.update_config("topic", COMPACTED)
