@@ -19,9 +19,10 @@ from barnabas.coordinator.group.classic_group import (
     ClassicGroup,
 )
 from barnabas.coordinator.group.classic_member import ClassicMember, JoinWaiter, Protocols, protocols_of
-from barnabas.coordinator.group.classic_rebalance import ClassicRebalance, join_key, session_key
+from barnabas.coordinator.group.classic_rebalance import ClassicRebalance
 from barnabas.coordinator.group.registry import Group, GroupRegistry
 from barnabas.coordinator.group.settings import NEW_MEMBER_JOIN_TIMEOUT_MS
+from barnabas.coordinator.group.timer_keys import join_key, session_key
 from barnabas.core.errors import (
     CoordinatorNotAvailable,
     GroupMaxSizeReached,

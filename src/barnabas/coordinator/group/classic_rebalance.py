@@ -21,6 +21,7 @@ from barnabas.coordinator.group.classic_group import (
 )
 from barnabas.coordinator.group.classic_member import ClassicMember
 from barnabas.coordinator.group.registry import GroupRegistry
+from barnabas.coordinator.group.timer_keys import join_key, session_key, sync_key
 from barnabas.core.errors import KafkaError, RebalanceInProgress, UnknownMemberId
 from barnabas.protocol.messages.join_group import JoinGroupResponse
 from barnabas.protocol.messages.sync_group import SyncGroupResponse
@@ -246,15 +247,3 @@ class ClassicRebalance:
         if group.state is COMPLETING and group.generation_id == generation_id:
             self.reset_assignments(group, error.code)
             self.rebalance(group, f"the assignment could not be stored: {error.message}")
-
-
-def session_key(group_id: str, member_id: str) -> tuple[str, str, str]:
-    return ("session", group_id, member_id)
-
-
-def join_key(group_id: str) -> tuple[str, str]:
-    return ("join", group_id)
-
-
-def sync_key(group_id: str) -> tuple[str, str]:
-    return ("sync", group_id)

@@ -12,8 +12,9 @@ from barnabas.coordinator.group.classic_group import (
     ClassicGroup,
 )
 from barnabas.coordinator.group.classic_member import SyncWaiter
-from barnabas.coordinator.group.classic_rebalance import ClassicRebalance, session_key
+from barnabas.coordinator.group.classic_rebalance import ClassicRebalance
 from barnabas.coordinator.group.registry import GroupRegistry
+from barnabas.coordinator.group.timer_keys import session_key
 from barnabas.core.errors import (
     CoordinatorNotAvailable,
     IllegalGeneration,

@@ -24,6 +24,7 @@ from barnabas.coordinator.group.consumer_update import ConsumerUpdates, Update
 from barnabas.coordinator.group.conversion import Conversion
 from barnabas.coordinator.group.records import GroupRecord
 from barnabas.coordinator.group.registry import GroupRegistry
+from barnabas.coordinator.group.timer_keys import member_keys, revocation_key, session_key
 from barnabas.coordinator.regex import Regex
 from barnabas.core.errors import (
     FencedInstanceId,
@@ -287,7 +288,7 @@ class ConsumerHeartbeat:
     def expect_progress(self, group_id: str, member: ConsumerMember) -> None:
         """The next heartbeat, and within the rebalance timeout the revocation that it was asked for."""
         self.expect_heartbeat(group_id, member.member_id)
-        key = rebalance_key(group_id, member.member_id)
+        key = revocation_key(group_id, member.member_id)
         if member.state is not MemberState.UNREVOKED_PARTITIONS:
             self._registry.timers.cancel(key)
             return
@@ -356,28 +357,3 @@ def _check_epoch(member: ConsumerMember, epoch: int, owned: Assignment | None) -
 
 def _as_assignment(topics: Iterable[TopicPartitions]) -> Assignment:
     return {topic.topic_id: frozenset(topic.partitions) for topic in topics if topic.partitions}
-
-
-def session_key(group_id: str, member_id: str) -> tuple[str, str, str]:
-    return ("session", group_id, member_id)
-
-
-def rebalance_key(group_id: str, member_id: str) -> tuple[str, str, str]:
-    return ("revocation", group_id, member_id)
-
-
-def member_join_key(group_id: str, member_id: str) -> tuple[str, str, str]:
-    return ("member-join", group_id, member_id)
-
-
-def member_sync_key(group_id: str, member_id: str) -> tuple[str, str, str]:
-    return ("member-sync", group_id, member_id)
-
-
-def member_keys(group_id: str, member_id: str) -> list[tuple[str, str, str]]:
-    return [
-        session_key(group_id, member_id),
-        rebalance_key(group_id, member_id),
-        member_join_key(group_id, member_id),
-        member_sync_key(group_id, member_id),
-    ]

@@ -10,11 +10,12 @@ from __future__ import annotations
 import logging
 from collections import defaultdict
 
+from barnabas.cluster.metadata_cache import MetadataCache
 from barnabas.coordinator.decision import Decision
 from barnabas.coordinator.group.assignment import NO_PARTITIONS, Assignment
 from barnabas.coordinator.group.classic_group import STABLE, ClassicGroup
 from barnabas.coordinator.group.classic_member import ClassicMember
-from barnabas.coordinator.group.classic_rebalance import ClassicRebalance, join_key, sync_key
+from barnabas.coordinator.group.classic_rebalance import ClassicRebalance
 from barnabas.coordinator.group.consumer_group import ConsumerGroup
 from barnabas.coordinator.group.consumer_member import ConsumerMember
 from barnabas.coordinator.group.consumer_subscription import (
@@ -27,7 +28,7 @@ from barnabas.coordinator.group.consumer_subscription import (
 from barnabas.coordinator.group.record_schemas import ClassicMemberMetadata, ClassicProtocol
 from barnabas.coordinator.group.records import GroupRecord
 from barnabas.coordinator.group.registry import GroupRegistry
-from barnabas.coordinator.group.topics import Topics
+from barnabas.coordinator.group.timer_keys import join_key, member_keys, sync_key
 from barnabas.core.errors import GroupIdNotFound, RebalanceInProgress
 from barnabas.core.ids import Uuid
 from barnabas.protocol.errors import MalformedMessage
@@ -117,8 +118,8 @@ class Conversion:
             # A replay knows only the protocol in use; the members said more.
             self._registry.groups[group.group_id] = classic
             for member_id in group.members:
-                for kind in ("session", "revocation", "member-join", "member-sync"):
-                    self._registry.timers.cancel((kind, group.group_id, member_id))
+                for key in member_keys(group.group_id, member_id):
+                    self._registry.timers.cancel(key)
             for member in classic.members.values():
                 self._rebalance.expect_heartbeat(classic, member)
             self._rebalance.prepare(classic, "the group went back to the classic protocol")
@@ -126,7 +127,7 @@ class Conversion:
         return Decision(response, records, applied=applied)
 
 
-def from_classic(classic: ClassicGroup, topics: Topics) -> ConsumerGroup:
+def from_classic(classic: ClassicGroup, topics: MetadataCache) -> ConsumerGroup:
     group = ConsumerGroup(classic.group_id)
     group.group_epoch = group.assignment_epoch = classic.generation_id
     for each in classic.members.values():
@@ -157,7 +158,7 @@ def from_classic(classic: ClassicGroup, topics: Topics) -> ConsumerGroup:
     return group
 
 
-def to_classic(group: ConsumerGroup, leaving_id: str, topics: Topics, now_ms: int) -> ClassicGroup:
+def to_classic(group: ConsumerGroup, leaving_id: str, topics: MetadataCache, now_ms: int) -> ClassicGroup:
     """The members that stay, in the generation that is their epoch, with what they should have."""
     classic = ClassicGroup(group.group_id, STABLE, group.group_epoch)
     for member in group.members.values():
@@ -185,7 +186,7 @@ def to_classic(group: ConsumerGroup, leaving_id: str, topics: Topics, now_ms: in
     return classic
 
 
-def decode_to_ids(assignment: bytes, topics: Topics) -> Assignment:
+def decode_to_ids(assignment: bytes, topics: MetadataCache) -> Assignment:
     """What a classic assignment says, in topic ids; topics that are gone are left out."""
     if not assignment:
         return NO_PARTITIONS
@@ -197,7 +198,7 @@ def decode_to_ids(assignment: bytes, topics: Topics) -> Assignment:
     return {topic_id: frozenset(partitions) for topic_id, partitions in found.items() if partitions}
 
 
-def encode_ids(assignment: Assignment, version: int, topics: Topics) -> bytes:
+def encode_ids(assignment: Assignment, version: int, topics: MetadataCache) -> bytes:
     named: list[TopicPartition] = []
     for topic_id, partitions in assignment.items():
         topic = topics.topic_by_id(topic_id)

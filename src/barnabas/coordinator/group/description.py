@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from barnabas.cluster.metadata_cache import MetadataCache
 from barnabas.coordinator.group.assignment import NO_PARTITIONS, Assignment
 from barnabas.coordinator.group.classic_group import STABLE, ClassicGroup
 from barnabas.coordinator.group.consumer_group import ConsumerGroup
 from barnabas.coordinator.group.registry import Group
-from barnabas.coordinator.group.topics import Topics
 from barnabas.protocol.messages import consumer_group_describe as consumer
 from barnabas.protocol.messages.describe_groups import DescribedGroup, DescribedGroupMember
 from barnabas.protocol.messages.list_groups import ListedGroup
@@ -50,7 +50,9 @@ def describe_classic(group: ClassicGroup) -> DescribedGroup:
     )
 
 
-def describe_consumer(group: ConsumerGroup, default_assignor: str, topics: Topics) -> consumer.DescribedGroup:
+def describe_consumer(
+    group: ConsumerGroup, default_assignor: str, topics: MetadataCache
+) -> consumer.DescribedGroup:
     return consumer.DescribedGroup(
         group_id=group.group_id,
         group_state=group.state.value,
@@ -76,7 +78,7 @@ def describe_consumer(group: ConsumerGroup, default_assignor: str, topics: Topic
     )
 
 
-def _described(assignment: Assignment, topics: Topics) -> consumer.Assignment:
+def _described(assignment: Assignment, topics: MetadataCache) -> consumer.Assignment:
     described: list[consumer.TopicPartitions] = []
     for topic_id, partitions in assignment.items():
         topic = topics.topic_by_id(topic_id)

@@ -17,8 +17,6 @@ from barnabas.coordinator.group.classic_join import VERSION_WITH_REQUIRED_ID
 from barnabas.coordinator.group.consumer_group import ConsumerGroup
 from barnabas.coordinator.group.consumer_heartbeat import (
     ConsumerHeartbeat,
-    member_join_key,
-    member_sync_key,
     replacement_records,
 )
 from barnabas.coordinator.group.consumer_member import ConsumerMember, MemberState
@@ -32,6 +30,7 @@ from barnabas.coordinator.group.conversion import encode_ids
 from barnabas.coordinator.group.record_schemas import ClassicMemberMetadata, ClassicProtocol
 from barnabas.coordinator.group.records import GroupRecord
 from barnabas.coordinator.group.registry import GroupRegistry
+from barnabas.coordinator.group.timer_keys import member_join_key, member_sync_key
 from barnabas.core.errors import (
     FencedInstanceId,
     GroupMaxSizeReached,

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import uuid
 
+from barnabas.cluster.metadata_cache import MetadataCache
 from barnabas.coordinator.group.classic_group import DEAD, ClassicGroup
 from barnabas.coordinator.group.consumer_group import ConsumerGroup
 from barnabas.coordinator.group.settings import GroupSettings
-from barnabas.coordinator.group.topics import Topics
 from barnabas.coordinator.timers import ShardTimers
 from barnabas.core.clock import Clock
 from barnabas.core.errors import GroupIdNotFound
@@ -23,7 +23,7 @@ class GroupRegistry:
         timers: ShardTimers,
         clock: Clock,
         randomness: Randomness,
-        topics: Topics,
+        topics: MetadataCache,
     ) -> None:
         self.settings = settings
         self.timers = timers

@@ -1,13 +1,11 @@
-"""What groups need to know of topics: names, ids, how many partitions.
+"""What the coordination store says of topics.
 
-`cluster.metadata_cache.MetadataCache` fits; tests bring a table of their own. That a topic is not known there
-does not say that it is gone: that is for the coordination store to say (`FindTopics`).
+That the metadata do not know a topic does not say that it is gone: that is for the store to say.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Protocol
+from collections.abc import Callable, Collection, Mapping
 
 from barnabas.core.ids import Uuid
 
@@ -17,23 +15,3 @@ what is left out nothing could be learnt."""
 
 FindTopics = Callable[[Collection[str], Callable[[StoredIds], None]], None]
 """Asks the store; answers later."""
-
-
-class Topic(Protocol):
-    @property
-    def name(self) -> str: ...
-    @property
-    def topic_id(self) -> Uuid: ...
-    @property
-    def partitions(self) -> Sequence[object]: ...
-
-
-class Topics(Protocol):
-    @property
-    def generation(self) -> int:
-        """Grows with every change."""
-        ...
-
-    def topic(self, name: str) -> Topic | None: ...
-    def topic_by_id(self, topic_id: Uuid) -> Topic | None: ...
-    def topic_names(self) -> list[str]: ...
