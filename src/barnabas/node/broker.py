@@ -14,6 +14,7 @@ import asyncio
 import logging
 import random
 from contextlib import AsyncExitStack
+from functools import partial
 
 from barnabas.cluster.broker_znodes import BrokerInfo
 from barnabas.cluster.config_store import ZnodeConfigStore
@@ -64,7 +65,7 @@ from barnabas.node.coordinator_settings import (
 from barnabas.node.identity import GENERATE, Remembered, check_cluster_id, choose_broker_id, remembered
 from barnabas.node.lifecycle import BrokerState, Lifecycle
 from barnabas.node.metrics_endpoint import MetricsEndpoint
-from barnabas.node.replication_io import IsrStoreTasks
+from barnabas.node.replication_io import ReplicationTasks
 from barnabas.node.runtime import LoopScheduler, ThreadBackground, TimerDriver
 from barnabas.purgatory.timer import Timer
 from barnabas.replication.leader.fetch_session import FetchSessions
@@ -168,7 +169,7 @@ class Broker:
         self._settings_changed(log_manager)
         broker_epoch = await self._register(znodes, metadata, member)
         self._exits.callback(log_manager.close, broker_epoch)
-        self._exits.push_async_callback(replicas.close)
+        self._exits.callback(replicas.close)
         self._exits.callback(self._tasks.cancel)
         deleted = DeletedPartitions(
             znodes, self._tasks.start, is_deletion_enabled=self.config.delete_topic_enable
@@ -420,37 +421,32 @@ class Broker:
         self._timer = Timer(self._clock)
         driver = TimerDriver(asyncio.get_running_loop(), self._clock, self._timer)
         self._exits.callback(driver.close)
-        defer = asyncio.get_running_loop().call_soon
+        make = partial(
+            ReplicaManager,
+            self.broker_id,
+            log_manager,
+            self._clock,
+            self._timer,
+            self.metrics,
+            scheduler=self._scheduler,
+            background=self._background,
+            settings=self.config,
+            defer=asyncio.get_running_loop().call_soon,
+        )
         if member is None:
-            replicas = ReplicaManager(
-                self.broker_id,
-                log_manager,
-                self._clock,
-                self._timer,
-                self.metrics,
-                settings=self.config,
-                defer=defer,
-            )
+            replicas = make()
         else:
-            isr_store = IsrStoreTasks(member.isr_store)
-            self._exits.push_async_callback(isr_store.close)
-            replicas = ReplicaManager(
-                self.broker_id,
-                log_manager,
-                self._clock,
-                self._timer,
-                self.metrics,
-                isr_store=isr_store,
-                connect=member.connect_to,
+            tasks = ReplicationTasks(member.isr_store, member.connect_to)
+            self._exits.push_async_callback(tasks.close)
+            replicas = make(
+                isr_store=tasks,
+                connect=tasks.connect,
                 metadata=metadata,
                 lease=LeadershipLease(self._clock, member.lease_expires_ms, member.registered_epoch),
                 broker_epoch=lambda: member.broker_epoch,
-                scheduler=self._scheduler,
-                settings=self.config,
-                defer=defer,
             )
             # Twice, if the start comes so far: after the registration the logs are closed after the replicas.
-            self._exits.push_async_callback(replicas.close)
+            self._exits.callback(replicas.close)
             replicas.start()
         self._replicas = replicas
         return replicas

@@ -1,17 +1,19 @@
-"""What replication needs of the loop: tasks that wait for the coordination store.
+"""What replication needs of the loop: tasks that connect to other brokers, and wait for the store.
 
 `replication` itself creates no task; it hands over what is to be done, and is called with the outcome.
 """
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Protocol, TypeVar
 
 from barnabas.cluster.isr_store import Joining
 from barnabas.cluster.znodes import PartitionState
-from barnabas.core.ids import TopicPartition
+from barnabas.core.ids import BrokerId, TopicPartition
+from barnabas.core.tasks import Tasks
+from barnabas.replication.follower.connection import Connection
 
 T = TypeVar("T")
 
@@ -22,12 +24,23 @@ class AsyncIsrStore(Protocol):
     ) -> int: ...
 
 
-class IsrStoreTasks:
-    """`replication.leader.isr.IsrStore` over a store that is awaited."""
+class ReplicationTasks:
+    """`replication.leader.isr.IsrStore` and `replication.follower.connection.Connect` on what is awaited."""
 
-    def __init__(self, store: AsyncIsrStore) -> None:
+    def __init__(
+        self, store: AsyncIsrStore, open_channel: Callable[[BrokerId], Awaitable[Connection]]
+    ) -> None:
         self._store = store
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._open_channel = open_channel
+        self._tasks = Tasks()
+
+    def connect(
+        self,
+        broker_id: BrokerId,
+        connected: Callable[[Connection], None],
+        failed: Callable[[Exception], None],
+    ) -> None:
+        self._tasks.start(_report(partial(self._open_channel, broker_id), connected, failed))
 
     def write(
         self,
@@ -35,25 +48,20 @@ class IsrStoreTasks:
         state: PartitionState,
         joining: Joining | None,
         written: Callable[[int], None],
-        failed: Callable[[BaseException], None],
+        failed: Callable[[Exception], None],
     ) -> None:
-        work = self._store.write(topic_partition, state, joining)
-        task = asyncio.get_running_loop().create_task(_report(work, written, failed))
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        write = partial(self._store.write, topic_partition, state, joining)
+        self._tasks.start(_report(write, written, failed))
 
     async def close(self) -> None:
-        tasks = list(self._tasks)
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await self._tasks.close()
 
 
 async def _report(
-    work: Coroutine[None, None, T], done: Callable[[T], None], failed: Callable[[BaseException], None]
+    work: Callable[[], Awaitable[T]], done: Callable[[T], None], failed: Callable[[Exception], None]
 ) -> None:
     try:
-        result = await work
+        result = await work()
     except Exception as error:  # noqa: BLE001 - whoever asked for it decides
         failed(error)
     else:

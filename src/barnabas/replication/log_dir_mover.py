@@ -10,14 +10,15 @@ Gap: the speed cannot be limited (`replica.alter.log.dirs.io.max.bytes.per.secon
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 
 from barnabas.core.errors import KafkaError, KafkaStorageError, LogDirNotFound, ReplicaNotAvailable
 from barnabas.core.ids import TopicPartition
 from barnabas.core.regions import FileRegion
+from barnabas.core.scheduler import Background, Scheduler
 from barnabas.replication.partition import Partition, begin_inside_batch
 from barnabas.storage.log.log import Log
 from barnabas.storage.log_manager import LogManager
@@ -27,11 +28,30 @@ logger = logging.getLogger(__name__)
 SLICE_BYTES = 1024 * 1024
 
 
+class _Move:
+    """One replica on its way."""
+
+    def __init__(self, partition: Partition) -> None:
+        self.partition = partition
+        self.key = partition.topic_partition
+        self.old = partition.log
+        self.generation = partition.log.generation
+        self.is_synced = False
+
+
 class LogDirMover:
-    def __init__(self, log_manager: LogManager, partitions: Mapping[TopicPartition, Partition]) -> None:
+    def __init__(
+        self,
+        log_manager: LogManager,
+        partitions: Mapping[TopicPartition, Partition],
+        scheduler: Scheduler,
+        background: Background,
+    ) -> None:
         self._log_manager = log_manager
         self._partitions = partitions
-        self._moves: dict[TopicPartition, asyncio.Task[None]] = {}
+        self._scheduler = scheduler
+        self._background = background
+        self._moves: dict[TopicPartition, _Move] = {}
 
     def move(self, topic_partition: TopicPartition, path: str) -> None:
         """Begin to move a replica to the directory `path`; one that is there already stays."""
@@ -53,52 +73,67 @@ class LogDirMover:
         self._give_up(topic_partition)
         if partition.log.log_directory is not directory:
             self._log_manager.create_future(topic_partition, directory.path)
-            self._moves[topic_partition] = asyncio.get_running_loop().create_task(self._run(partition))
+            self._moves[topic_partition] = move = _Move(partition)
+            self._go_on_later(move)
 
-    async def close(self) -> None:
-        moves = list(self._moves.values())
-        for move in moves:
-            move.cancel()
-        await asyncio.gather(*moves, return_exceptions=True)
+    def close(self) -> None:
+        self._moves.clear()
 
     def _give_up(self, topic_partition: TopicPartition) -> None:
-        move = self._moves.pop(topic_partition, None)
-        if move is not None:
-            move.cancel()
+        self._moves.pop(topic_partition, None)
         self._log_manager.drop_future(topic_partition)
 
-    async def _run(self, partition: Partition) -> None:
-        key = partition.topic_partition
-        try:
-            await self._copy(partition)
-        except (KafkaError, OSError) as error:
-            logger.error("%s stays where it is: %s", key, error)
-            self._log_manager.drop_future(key)
-        except Exception:
-            logger.exception("%s stays where it is", key)
-            self._log_manager.drop_future(key)
-        finally:
-            if self._moves.get(key) is asyncio.current_task():
-                del self._moves[key]
+    def _go_on_later(self, move: _Move) -> None:
+        self._scheduler.after(0, partial(self._go_on, move))
 
-    async def _copy(self, partition: Partition) -> None:
-        key, old = partition.topic_partition, partition.log
-        future = self._log_manager.future(key)
-        is_synced = False
-        generation = old.generation
-        while future is not None and self._is_current(partition, old, future):
-            if generation != old.generation or future.log_end_offset < old.log_start_offset:
-                generation, is_synced = old.generation, False
-                future.truncate_fully_and_start_at(old.log_start_offset)
-            if self._copy_slice(old, future):
-                await asyncio.sleep(0)
-            elif not is_synced:
-                await self._sync(future)
-                is_synced = True
-            else:
-                partition.replace_log(self._log_manager.promote_future(key))
-                logger.info("%s is now in %s", key, partition.log.log_directory.path)
-                return
+    def _go_on(self, move: _Move) -> None:
+        if self._moves.get(move.key) is move:
+            try:
+                self._copy_some(move)
+            except Exception as error:  # noqa: BLE001 - said there, whatever it is
+                self._failed(move, error)
+
+    def _failed(self, move: _Move, error: BaseException) -> None:
+        is_expected = isinstance(error, KafkaError | OSError)
+        logger.error("%s stays where it is: %s", move.key, error, exc_info=None if is_expected else error)
+        self._give_up(move.key)
+
+    def _copy_some(self, move: _Move) -> None:
+        old, future = move.old, self._log_manager.future(move.key)
+        if future is None or not self._is_current(move.partition, old, future):
+            del self._moves[move.key]
+            return
+        if move.generation != old.generation or future.log_end_offset < old.log_start_offset:
+            move.generation, move.is_synced = old.generation, False
+            future.truncate_fully_and_start_at(old.log_start_offset)
+        if self._copy_slice(old, future):
+            self._go_on_later(move)
+        elif not move.is_synced:
+            self._sync(move, future)
+        else:
+            del self._moves[move.key]
+            move.partition.replace_log(self._log_manager.promote_future(move.key))
+            logger.info("%s is now in %s", move.key, move.partition.log.log_directory.path)
+
+    def _sync(self, move: _Move, future: Log) -> None:
+        work = future.plan_flush()
+
+        def synced(_: object = None) -> None:
+            if self._moves.get(move.key) is move:
+                future.flush_completed(work)
+                move.is_synced = True
+                self._go_on(move)
+
+        def failed(error: BaseException) -> None:
+            if self._moves.get(move.key) is move:
+                if isinstance(error, OSError):
+                    future.fail(error)
+                self._failed(move, error)
+
+        if work is None:
+            synced()
+        else:
+            self._background.submit(work, synced, failed)
 
     def _is_current(self, partition: Partition, old: Log, future: Log) -> bool:
         """Neither the partition nor the copy has been given up meanwhile."""
@@ -121,14 +156,3 @@ class LogDirMover:
             begin_inside_batch(future, records)
         future.append_as_follower(records)
         return True
-
-    @staticmethod
-    async def _sync(future: Log) -> None:
-        work = future.plan_flush()
-        if work is not None:
-            try:
-                await asyncio.to_thread(work)
-            except OSError as error:
-                future.fail(error)
-                raise
-        future.flush_completed(work)

@@ -26,14 +26,16 @@ from barnabas.core.clock import Clock
 from barnabas.core.errors import StaleBrokerEpoch
 from barnabas.core.ids import BrokerId, TopicPartition, Uuid
 from barnabas.core.metrics import Metrics
-from barnabas.core.scheduler import Cancellable, Scheduler
+from barnabas.core.scheduler import Background, Cancellable, Scheduler
 from barnabas.protocol.messages.leader_and_isr import LeaderAndIsrRequest, LeaderAndIsrResponse
 from barnabas.protocol.messages.stop_replica import StopReplicaRequest, StopReplicaResponse
 from barnabas.purgatory.timer import Timer
 from barnabas.replication.controller_orders import ControllerOrders
 from barnabas.replication.fetching import NO_REPLICA, FetchParams, PartitionFetch, PartitionRead
+from barnabas.replication.follower.connection import Connect
+from barnabas.replication.follower.fetcher_driver import FetcherDriver
 from barnabas.replication.follower.fetcher_manager import FetcherManager
-from barnabas.replication.follower.replica_fetcher import Connect, ReplicaFetcher
+from barnabas.replication.follower.replica_fetcher import ReplicaFetcher
 from barnabas.replication.leader.delayed_delete_records import DelayedDeleteRecords, PendingDeletion
 from barnabas.replication.leader.delayed_fetch import DelayedFetch, DelayedFollowerFetch
 from barnabas.replication.leader.delayed_produce import DelayedProduce, PendingAck
@@ -71,16 +73,17 @@ class ReplicaManager:
         timer: Timer,
         metrics: Metrics,
         *,
+        scheduler: Scheduler,
+        background: Background,
         isr_store: IsrStore | None = None,
         connect: Connect | None = None,
         metadata: MetadataCache | None = None,
         lease: LeadershipLease | None = None,
         broker_epoch: Callable[[], int] = lambda: NO_BROKER_EPOCH,
-        scheduler: Scheduler | None = None,
         settings: BrokerConfig | None = None,
         defer: Defer = _at_once,
     ) -> None:
-        """`connect` opens a channel to another broker, and `isr_store` writes down who is in sync:
+        """`connect` opens a connection to another broker, and `isr_store` writes down who is in sync:
         both belong to a cluster, as do `metadata` (which brokers live, and in which racks) and
         `lease`. `defer` runs something when the present turn of the loop is over."""
         self.broker_id = broker_id
@@ -90,6 +93,7 @@ class ReplicaManager:
         self._connect = connect
         self._broker_epoch = broker_epoch
         self._scheduler = scheduler
+        self._background = background
         self._timers: list[Cancellable] = []
         self.table = ReplicaTable(metrics, log_manager.check_undamaged)
         self.partition = self.table.partition
@@ -117,40 +121,41 @@ class ReplicaManager:
         self.stop_replica = self.local.stop
         self.tell_leadership = self.local.tell_leadership
         self._orders = ControllerOrders(broker_id, self.table, self.local, self.fetchers)
-        self.mover = LogDirMover(log_manager, self.table.partitions)
+        self.mover = LogDirMover(log_manager, self.table.partitions, scheduler, background)
         register_replica_metrics(metrics, self.table.partitions, log_manager, self.fetchers)
 
     def start(self) -> None:
-        """Begin what happens from time to time; only a cluster has any of it."""
-        if self._scheduler is not None:
-            period_ms = self.settings.replica_lag_time_max_ms / 2
-            self._timers.append(
-                self._scheduler.every(
-                    period_ms, lambda: self.isr.shrink_all(list(self.table.partitions.values()))
-                )
+        """Begin what happens from time to time, in a cluster."""
+        period_ms = self.settings.replica_lag_time_max_ms / 2
+        self._timers.append(
+            self._scheduler.every(
+                period_ms, lambda: self.isr.shrink_all(list(self.table.partitions.values()))
             )
+        )
 
-    async def close(self) -> None:
+    def close(self) -> None:
         """Follow nobody any more, and write no more ISRs."""
         for timer in self._timers:
             timer.cancel()
         self._timers.clear()
         self.isr.close()
-        await self.mover.close()
-        await self.fetchers.close()
+        self.mover.close()
+        self.fetchers.close()
 
-    def _make_fetcher(self, source: BrokerId) -> ReplicaFetcher:
+    def _make_fetcher(self, source: BrokerId) -> FetcherDriver:
         assert self._connect is not None, "a broker that follows others must be able to reach them"
-        return ReplicaFetcher(
+        fetcher = ReplicaFetcher(
             source,
             self.broker_id,
-            connect=self._connect,
             log_manager=self.log_manager,
             clock=self._clock,
             settings=self.settings,
             throttle=self.follower_throttle,
             broker_epoch=self._broker_epoch,
             appended=self._appended_as_follower,
+        )
+        return FetcherDriver(
+            fetcher, self._connect, self._clock, self._scheduler, self._background, self.settings
         )
 
     # Requests that may have to wait

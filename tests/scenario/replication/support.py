@@ -31,8 +31,8 @@ from barnabas.core.metrics import Metrics
 from barnabas.core.scheduler import Background, InlineBackground
 from barnabas.handlers import CLUSTER_APIS
 from barnabas.network.server import Server
-from barnabas.node.replication_io import IsrStoreTasks
-from barnabas.node.runtime import LoopScheduler, TimerDriver
+from barnabas.node.replication_io import ReplicationTasks
+from barnabas.node.runtime import LoopScheduler, ThreadBackground, TimerDriver
 from barnabas.protocol.messages import fetch, leader_and_isr, produce, stop_replica, update_metadata
 from barnabas.protocol.schema import Message
 from barnabas.purgatory.timer import Timer
@@ -159,15 +159,16 @@ class Member:
         self.logs.open()
         timer = Timer(self.clock)
         self._driver = TimerDriver(loop, self.clock, timer)
-        self._isr_store = IsrStoreTasks(self.trio.store)
+        self._threads = ThreadBackground(loop, 1)
+        self._tasks = ReplicationTasks(self.trio.store, self._open_channel)
         self.replicas = ReplicaManager(
             self.id,
             self.logs,
             self.clock,
             timer,
             self.metrics,
-            isr_store=self._isr_store,
-            connect=self._connect,
+            isr_store=self._tasks,
+            connect=self._tasks.connect,
             metadata=self.metadata,
             lease=(
                 None
@@ -176,6 +177,7 @@ class Member:
             ),
             broker_epoch=lambda: self.epoch,
             scheduler=self._scheduler,
+            background=self._threads,
             settings=self.settings,
         )
         services = Services(
@@ -225,8 +227,9 @@ class Member:
         if self.trio.up.pop(self.id, None) is None:
             return
         self.channel.close()
-        await self.replicas.close()
-        await self._isr_store.close()
+        self.replicas.close()
+        await self._tasks.close()
+        await self._threads.close()
         await self._server.stop()
         await self._dispatcher.close()
         self._driver.close()
@@ -244,7 +247,7 @@ class Member:
         self.epoch += 1
         await self.start()
 
-    async def _connect(self, broker_id: BrokerId) -> Channel:
+    async def _open_channel(self, broker_id: BrokerId) -> Channel:
         other = self.trio.up.get(broker_id)
         if other is None or (self.id, broker_id) in self.trio.cut:
             raise NetworkException(f"broker {broker_id} cannot be reached")

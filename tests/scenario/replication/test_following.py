@@ -154,7 +154,7 @@ async def test_a_lost_disk_ends_the_following(tmp_path: Path) -> None:
         await cluster[1].produce(b"value")
         (directory,) = cluster[2].logs.directories
         directory.fail(OSError(5, "Input/output error"))
-        assert len(cluster[2].replicas.fetchers._home) == 0
+        assert len(cluster[2].replicas.fetchers._by_partition) == 0
         cluster.cut_link(2, 1)
         order = cluster.order([ZERO], [1, 2], 1)
         order.topic_states[0].partition_states[0].leader_epoch = 1

@@ -289,7 +289,7 @@ def test_a_partition_that_fails_keeps_no_other_from_its_isr(monkeypatch: pytest.
     monkeypatch.setattr(
         IsrKeeper, "write", lambda _, partition, isr: changed.append(partition.topic_partition.partition)
     )
-    keeper = IsrKeeper(cast("Any", object()), None, cast("Any", None), Metrics())
+    keeper = IsrKeeper(cast("Any", object()), cast("Any", None), cast("Any", None), Metrics())
     shrunken = PendingIsr(frozenset({BrokerId(1)}), 0, 0)
     keeper.shrink_all(cast("Any", [_Partition(0, fail), *(_Partition(n, lambda: shrunken) for n in (1, 2))]))
     assert changed == [1, 2]

@@ -17,7 +17,7 @@ from barnabas.core.scheduler import Background, InlineBackground, ManualSchedule
 from barnabas.purgatory.timer import Timer
 from barnabas.records.batch import iterate_batches
 from barnabas.replication.fetching import FetchParams, PartitionFetch, PartitionRead
-from barnabas.replication.follower.replica_fetcher import Connect
+from barnabas.replication.follower.connection import Connect
 from barnabas.replication.leader.delayed_produce import PendingAck
 from barnabas.replication.leader.delayed_requests import Defer
 from barnabas.replication.leader.isr import IsrStore
@@ -94,6 +94,7 @@ class Replicas(ReplicaManager):
             metadata=cast("MetadataCache", SimpleNamespace(is_live=lambda each: each not in self.dead)),
             lease=None if lease is None else lease(self.clock),
             scheduler=self.scheduler,
+            background=background or InlineBackground(),
             settings=settings,
             defer=defer,
         )

@@ -2,69 +2,68 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
 
 from barnabas.core.ids import NO_LEADER, BrokerId, TopicPartition, java_hash
-from barnabas.replication.follower.replica_fetcher import ReplicaFetcher
+from barnabas.replication.follower.fetcher_driver import FetcherDriver
 from barnabas.replication.partition import Partition
 
 
 class FetcherManager:
     def __init__(
-        self, make_fetcher: Callable[[BrokerId], ReplicaFetcher], fetchers_per_broker: Callable[[], int]
+        self, make_fetcher: Callable[[BrokerId], FetcherDriver], fetchers_per_broker: Callable[[], int]
     ) -> None:
         self._make_fetcher = make_fetcher
         self._fetchers_per_broker = fetchers_per_broker
-        self._fetchers: dict[tuple[BrokerId, int], ReplicaFetcher] = {}
-        self._home: dict[TopicPartition, ReplicaFetcher] = {}
-        self._closing: set[asyncio.Task[None]] = set()
+        self._fetchers: dict[tuple[BrokerId, int], FetcherDriver] = {}
+        self._by_partition: dict[TopicPartition, FetcherDriver] = {}
 
     def follow(self, partition: Partition) -> None:
         """Fetch the partition from the leader that it has now."""
-        topic_partition = partition.topic_partition
+        topic_partition, leader_id = partition.topic_partition, partition.leadership.leader_id
         self.unfollow(topic_partition)
-        if partition.leadership.leader_id == NO_LEADER:
+        if leader_id == NO_LEADER:
             return
         number = self._number(topic_partition)
-        fetcher = self._fetchers.get((partition.leadership.leader_id, number))
+        fetcher = self._fetchers.get((leader_id, number))
         if fetcher is None:
-            fetcher = self._make_fetcher(partition.leadership.leader_id)
-            self._fetchers[partition.leadership.leader_id, number] = fetcher
-        self._home[topic_partition] = fetcher
+            fetcher = self._fetchers[leader_id, number] = self._make_fetcher(leader_id)
+        self._by_partition[topic_partition] = fetcher
         fetcher.follow(partition)
 
+    def fetcher_of(self, topic_partition: TopicPartition) -> FetcherDriver | None:
+        return self._by_partition.get(topic_partition)
+
     def unfollow(self, topic_partition: TopicPartition) -> None:
-        fetcher = self._home.pop(topic_partition, None)
-        if fetcher is not None:
-            fetcher.unfollow(topic_partition)
+        driver = self._by_partition.pop(topic_partition, None)
+        if driver is not None:
+            driver.fetcher.unfollow(topic_partition)
 
     def flushed(self, topic_partition: TopicPartition) -> None:
-        fetcher = self._home.get(topic_partition)
-        if fetcher is not None:
-            fetcher.flushed(topic_partition)
+        driver = self._by_partition.get(topic_partition)
+        if driver is not None:
+            driver.flushed(topic_partition)
 
     def close_idle(self) -> None:
         """End the fetchers that have nothing left to follow."""
-        for key, fetcher in list(self._fetchers.items()):
-            if not len(fetcher):
+        for key, driver in list(self._fetchers.items()):
+            if not len(driver.fetcher):
                 del self._fetchers[key]
-                task = asyncio.get_running_loop().create_task(fetcher.close())
-                self._closing.add(task)
-                task.add_done_callback(self._closing.discard)
+                driver.close()
 
     @property
     def max_lag(self) -> int:
-        return max((fetcher.max_lag for fetcher in self._fetchers.values()), default=0)
+        return max((driver.fetcher.max_lag for driver in self._fetchers.values()), default=0)
 
     @property
     def failed_partitions(self) -> int:
-        return sum(fetcher.failed_count for fetcher in self._fetchers.values())
+        return sum(driver.fetcher.failed_count for driver in self._fetchers.values())
 
-    async def close(self) -> None:
+    def close(self) -> None:
         fetchers, self._fetchers = list(self._fetchers.values()), {}
-        self._home.clear()
-        await asyncio.gather(*(fetcher.close() for fetcher in fetchers), *self._closing)
+        self._by_partition.clear()
+        for driver in fetchers:
+            driver.close()
 
     def _number(self, topic_partition: TopicPartition) -> int:
         topic, partition = topic_partition

@@ -1,9 +1,18 @@
-"""Follows one other broker: fetches what it leads and we replicate, and appends it.
+"""Follows one other broker: decides what to fetch of what it leads and we replicate, and appends it.
 
-One channel, and one fetch at a time for all partitions (an incremental session, so only what changed
-is mentioned). An answer is applied partition by partition where it arrives, and the next fetch leaves
-from there: a write waits for this, so no task is woken in between. A task does what takes time: it
-connects, asks for offsets, and waits while there is nothing to fetch.
+This is the deciding part, with no connection, no task and no clock of its own. Whoever drives it
+(`fetcher_driver`, or a simulator) tells it what happened, and each event is answered with the next step:
+
+    start, or a pause is over   next_step()         Connect   open a connection to the source
+    a connection is open        connected(...)      Send      send this request, and bring its answer
+    an answer came              answered(...)       Sync      run this off the loop, and bring its outcome
+    anything failed             lost(...)           Rest      wait until then, or until something changes
+    what was to be synced is    synced(...)
+
+One step is under way at a time, and one fetch serves all partitions (an incremental session, so only what
+changed is mentioned). An answer is applied partition by partition within `answered`, and the next fetch is
+what it returns: a write waits for this, so nothing is woken in between. The logs are written here, not by
+the driver: what the next fetch says depends on what became of each append.
 
 Where a follower's log leaves the leader's is found by epochs (KIP-101, KIP-279, KIP-595): each
 fetch says under which leader epoch our last batch was written. If that epoch ended elsewhere in
@@ -12,8 +21,8 @@ ended there; we cut our log to that, and ask again, until the histories meet. Th
 never decides, with one exception: a log that carries no epochs at all (written by brokers before
 Kafka 0.11) offers nothing better.
 
-After an election thousands of logs may have to be cut at once. That is the task's work: their recovery
-points go to disk together, and the logs are cut a few at a time and synced off the loop.
+After an election thousands of logs may have to be cut at once: their recovery points go to disk together,
+and the logs are cut a few at a time and synced off the loop.
 
 A partition that fails is fetched again after a pause that grows up to `replica.fetch.backoff.ms`;
 it is short at first, because the usual failure is a leader that has not yet heard that it is one. A
@@ -22,13 +31,12 @@ partition whose log directory is offline is set aside until the controller speak
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import math
-from collections.abc import Awaitable, Callable, Iterable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any, NamedTuple
 
-from barnabas.client.channel import Channel
 from barnabas.config.broker_config import BrokerConfig
 from barnabas.core.clock import Clock
 from barnabas.core.errors import (
@@ -39,13 +47,14 @@ from barnabas.core.errors import (
     InvalidFetchSessionEpoch,
     KafkaError,
     KafkaStorageError,
-    NetworkException,
     OffsetOutOfRange,
     error_for,
     name_of,
 )
 from barnabas.core.ids import NO_EPOCH, BrokerId, TopicPartition
 from barnabas.protocol.messages import fetch, list_offsets
+from barnabas.protocol.schema import Message
+from barnabas.replication.follower.connection import Connection
 from barnabas.replication.follower.fetch_state import FollowedPartition, FollowerSession
 from barnabas.replication.partition import Partition
 from barnabas.replication.throttle import ReplicationThrottle
@@ -55,9 +64,9 @@ from barnabas.storage.log_manager import LogManager
 
 logger = logging.getLogger(__name__)
 
-Connect = Callable[[BrokerId], Awaitable[Channel]]
 Diverged = tuple[FollowedPartition, fetch.EpochEndOffset]
 """A partition, and the epoch in which the leader can agree with it."""
+Cut = tuple[FollowedPartition, Log, CutWork | None]
 
 FIRST_BACKOFF_MS = 20.0
 THROTTLED_PAUSE_MS = 250.0
@@ -74,13 +83,46 @@ _SESSION_LOST = frozenset(
 )
 
 
+class Connect(NamedTuple):
+    source: BrokerId
+
+
+class Send(NamedTuple):
+    request: Message
+    response_class: type[Any]
+    version: int
+
+
+class Sync(NamedTuple):
+    cuts: tuple[CutWork | None, ...]
+
+    def run(self) -> list[OSError | None]:
+        """Off the loop: what became of each."""
+        return [_outcome(cut) for cut in self.cuts]
+
+
+class Rest(NamedTuple):
+    until_ms: float
+    """`math.inf`: until something changes."""
+
+
+Step = Connect | Send | Sync | Rest
+
+
+class OffsetSearch:
+    """Partitions whose offset the leader does not have, and where their logs end there, if that is known."""
+
+    def __init__(self, partitions: list[FollowedPartition]) -> None:
+        self.partitions = partitions
+        self.ends: dict[TopicPartition, int] | None = None
+
+
 class ReplicaFetcher:
     def __init__(
         self,
         source: BrokerId,
         broker_id: BrokerId,
         *,
-        connect: Connect,
         log_manager: LogManager,
         clock: Clock,
         settings: BrokerConfig,
@@ -90,7 +132,6 @@ class ReplicaFetcher:
     ) -> None:
         self.source = source
         self._broker_id = broker_id
-        self._connect = connect
         self._log_manager = log_manager
         self._now_ms = clock.monotonic_ms
         self._settings = settings
@@ -103,16 +144,18 @@ class ReplicaFetcher:
         """Left out of the session: paused, throttled, out of range, or waiting for the disk."""
         self._diverged: dict[TopicPartition, Diverged] = {}
         """To be cut, and what the leader has said of where; they wait meanwhile."""
+        self._to_cut: list[Diverged] = []
+        self._cuts: list[Cut] = []
+        """Cut, and being synced."""
+        self._search: OffsetSearch | None = None
         self._failed: set[TopicPartition] = set()
         self._refused_first: dict[int, list[TopicPartition]] = {}
         """In the answer at hand, by error: partitions that were not refused before."""
-        self._channel: Channel | None = None
+        self._connection: Connection | None = None
         self._connect_failures = 0
-        self._awake = asyncio.Event()
-        self._pursuit: asyncio.Future[None] | None = None
-        """While fetch follows fetch: done when the task is needed again."""
+        self._retry_ms = -math.inf
+        """The leader was lost: no step before."""
         self._request = fetch.FetchRequest()
-        self._task: asyncio.Task[None] | None = None
 
     # -- which partitions ---------------------------------------------------------------------
 
@@ -136,9 +179,6 @@ class ReplicaFetcher:
         if log.leader_epochs.latest_epoch == NO_EPOCH and log.log_end_offset > log.log_start_offset:
             self._log_manager.truncate_to({key: log.high_watermark})
         self._admit(followed)
-        if self._task is None:
-            name = f"replica-fetcher-{self.source}"
-            self._task = asyncio.get_running_loop().create_task(self._run(), name=name)
 
     def unfollow(self, key: TopicPartition) -> None:
         self._followed.pop(key, None)
@@ -146,27 +186,17 @@ class ReplicaFetcher:
         self._failed.discard(key)
         self._session.leave(key)
 
-    def flushed(self, key: TopicPartition) -> None:
-        """What we have of the partition is on disk: we may say that we have it."""
+    def flushed(self, key: TopicPartition) -> bool:
+        """What we have of the partition is on disk: we may say that we have it. True if it waited."""
         followed = self._waiting.get(key)
-        if followed is not None and followed.ready_ms == math.inf:
-            followed.ready_ms = 0.0
-            self._awake.set()
-
-    async def close(self) -> None:
-        if self._task is not None:
-            self._task.cancel()
-            with suppress(asyncio.CancelledError):
-                await self._task
-            self._task = None
-        if self._channel is not None:
-            self._channel.close()
-            self._channel = None
+        if followed is None or followed.ready_ms != math.inf:
+            return False
+        followed.ready_ms = 0.0
+        return True
 
     def _admit(self, followed: FollowedPartition) -> None:
         self._waiting.pop(followed.key, None)
         self._session.want(followed)
-        self._awake.set()
 
     def _pause(self, followed: FollowedPartition, delay_ms: float) -> None:
         """Leave the partition out for a while."""
@@ -185,83 +215,96 @@ class ReplicaFetcher:
         self.unfollow(followed.key)
         self._failed.add(followed.key)
 
-    # -- the turns ----------------------------------------------------------------------------
+    # -- what happened, and what comes next ---------------------------------------------------
 
-    async def _run(self) -> None:
-        while True:
-            try:
-                await self._turn()
-            except KafkaError as error:
-                await self._lost_leader(error)
-            except Exception:
-                logger.exception("fetching from broker %d failed", self.source)
-                await self._lost_leader(NetworkException("an unexpected error"))
-
-    async def _turn(self) -> None:
-        self._awake.clear()
-        if self._diverged:
-            await self._truncate_diverged()
-        self._revive()
-        out_of_range = [each for each in self._waiting.values() if each.is_out_of_range]
-        if not len(self._session) and not out_of_range:
-            await self._rest()
-            return
-        channel = await self._open_channel()
-        if out_of_range:
-            await self._find_offsets(channel, out_of_range)
-        elif len(self._session):
-            await self._fetch(channel)
-
-    def _revive(self) -> None:
-        """Take back partitions whose pause is over."""
-        if not self._waiting:
-            return
-        now_ms = self._now_ms()
-        for followed in list(self._waiting.values()):
-            if followed.ready_ms <= now_ms and not followed.is_out_of_range:
-                self._admit(followed)
-
-    async def _rest(self) -> None:
-        """Nothing can be fetched before something changes or a pause ends."""
-        delay_s: float | None = None
-        if self._waiting:
-            ready_ms = min(followed.ready_ms for followed in self._waiting.values())
-            if ready_ms != math.inf:
-                delay_s = max(ready_ms - self._now_ms(), 0.0) / 1_000
-        with suppress(TimeoutError):
-            async with asyncio.timeout(delay_s):
-                await self._awake.wait()
-
-    async def _open_channel(self) -> Channel:
-        if self._channel is None or self._channel.is_closed:
-            self._session.reset()
-            self._channel = await self._connect(self.source)
-            self._connect_failures = 0
-        return self._channel
-
-    async def _lost_leader(self, error: KafkaError) -> None:
-        if self._connect_failures == 0:
-            logger.warning("fetching from broker %d: %s", self.source, error)
-        if self._channel is not None:
-            self._channel.close()
-            self._channel = None
-        delay_ms = self._backoff_ms(self._connect_failures)
-        self._connect_failures += 1
-        await asyncio.sleep(delay_ms / 1_000)
-
-    async def _fetch(self, channel: Channel) -> None:
-        """Fetch again and again, until there is something that takes time or the leader is lost."""
-        pursuit = self._pursuit = asyncio.get_running_loop().create_future()
+    def next_step(self) -> Step:
+        """Nothing is under way."""
         try:
-            self._ask(channel)
-            await pursuit
-        finally:
-            self._pursuit = None
+            return self._next_step()
+        except Exception as error:  # noqa: BLE001 - said and tried again, whatever it is
+            return self.lost(error)
 
-    def _ask(self, channel: Channel) -> None:
+    def connected(self, connection: Connection) -> Step:
+        self._connection = connection
+        self._connect_failures = 0
+        return self.next_step()
+
+    def answered(self, answer: fetch.FetchResponse | list_offsets.ListOffsetsResponse) -> Step:
+        try:
+            if isinstance(answer, fetch.FetchResponse):
+                self._apply(answer)
+            elif (question := self._take_offsets(answer)) is not None:
+                return question
+            return self._next_step()
+        except Exception as error:  # noqa: BLE001 - said and tried again, whatever it is
+            return self.lost(error)
+
+    def lost(self, error: BaseException) -> Step:
+        """The leader cannot be reached, or nothing can be made of what it says: begin anew, after a pause."""
+        if not isinstance(error, KafkaError):
+            logger.error("fetching from broker %d failed", self.source, exc_info=error)
+        elif self._connect_failures == 0:
+            logger.warning("fetching from broker %d: %s", self.source, error)
+        self._search = None
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+        self._retry_ms = self._now_ms() + self._backoff_ms(self._connect_failures)
+        self._connect_failures += 1
+        return Rest(self._retry_ms)
+
+    def synced(self, errors: Iterable[OSError | None]) -> Step:
+        cuts, self._cuts = self._cuts, []
+        for (followed, log, cut), error in zip(cuts, errors, strict=True):
+            if self._is_waiting(followed):
+                with self._answerable_alone(followed):
+                    # A log that was moved to another disk meanwhile has nothing to do with the old directory.
+                    if followed.partition.log is log:
+                        log.cut_synced(cut, error)
+                    self._admit(followed)
+        return self.next_step()
+
+    def _next_step(self) -> Step:
+        if self._retry_ms > self._now_ms():
+            return Rest(self._retry_ms)
+        if self._diverged:
+            self._begin_truncation()
+        while self._to_cut:
+            self._truncate_some()
+            if self._cuts:
+                return Sync(tuple(cut for *_, cut in self._cuts))
+        out_of_range = self._revive()
+        if not len(self._session) and not out_of_range:
+            return self._rest()
+        connection = self._connection
+        if connection is None or connection.is_closed:
+            self._session.reset()
+            return Connect(self.source)
+        if out_of_range:
+            self._search = OffsetSearch(out_of_range)
+            return self._list_offsets(connection, out_of_range, LATEST)
+        return self._fetch(connection)
+
+    def _revive(self) -> list[FollowedPartition]:
+        """Take back partitions whose pause is over; returns those whose offset has to be asked for."""
+        out_of_range: list[FollowedPartition] = []
+        if self._waiting:
+            now_ms = self._now_ms()
+            for followed in list(self._waiting.values()):
+                if followed.is_out_of_range:
+                    out_of_range.append(followed)
+                elif followed.ready_ms <= now_ms:
+                    self._admit(followed)
+        return out_of_range
+
+    def _rest(self) -> Rest:
+        """Nothing can be fetched before something changes or a pause ends."""
+        return Rest(min((followed.ready_ms for followed in self._waiting.values()), default=math.inf))
+
+    def _fetch(self, connection: Connection) -> Step:
         settings, request = self._settings, self._request
         version_max = None if self._session.settle_naming() else LAST_VERSION_BY_NAME
-        version = channel.version_for(fetch.FetchRequest, version_max)
+        version = connection.version_for(fetch.FetchRequest, version_max)
         request.max_wait_ms = settings.replica_fetch_wait_max_ms
         request.min_bytes = settings.replica_fetch_min_bytes
         request.max_bytes = settings.replica_fetch_response_max_bytes
@@ -276,46 +319,9 @@ class ReplicaFetcher:
             request.replica_state = None
         self._leave_out_throttled()
         if not len(self._session):
-            self._end_pursuit()
-            return
+            return self._rest()
         self._session.fill(request, settings.replica_fetch_max_bytes)
-        channel.post(
-            request,
-            fetch.FetchResponse,
-            version,
-            answered=self._answered,
-            failed=self._end_pursuit,
-            timeout_ms=settings.replica_socket_timeout_ms,
-        )
-
-    def _end_pursuit(self, error: Exception | None = None) -> None:
-        pursuit = self._pursuit
-        if pursuit is None or pursuit.done():
-            return
-        if error is None:
-            pursuit.set_result(None)
-        else:
-            pursuit.set_exception(error)
-
-    def _answered(self, answer: fetch.FetchResponse) -> None:
-        if self._pursuit is None or self._pursuit.done():
-            return  # nobody follows any more
-        try:
-            self._apply(answer)
-            self._revive()
-            channel = self._channel
-            if (
-                channel is None
-                or channel.is_closed
-                or not len(self._session)
-                or self._diverged
-                or any(each.is_out_of_range for each in self._waiting.values())
-            ):
-                self._end_pursuit()
-            else:
-                self._ask(channel)
-        except Exception as error:  # noqa: BLE001 - the task decides what becomes of it
-            self._end_pursuit(error)
+        return Send(request, fetch.FetchResponse, version)
 
     def _apply(self, answer: fetch.FetchResponse) -> None:
         if answer.error_code in _SESSION_LOST:
@@ -419,34 +425,24 @@ class ReplicaFetcher:
             more = f" and {len(keys) - NAMED_MAX} more" if len(keys) > NAMED_MAX else ""
             logger.info("%s%s: broker %d says: %s", names, more, self.source, name_of(error_code))
 
-    async def _truncate_diverged(self) -> None:
+    def _begin_truncation(self) -> None:
         diverged, self._diverged = self._diverged, {}
-        waiting = [(each, leader) for each, leader in diverged.values() if self._is_waiting(each)]
-        targets = {each.key: _target_of(each, leader) for each, leader in waiting}
+        self._to_cut = [(each, leader) for each, leader in diverged.values() if self._is_waiting(each)]
+        targets = {each.key: _target_of(each, leader) for each, leader in self._to_cut}
         try:
             self._log_manager.lower_recovery_points(targets)
         except KafkaStorageError as error:
             # Cutting a log says it once more, and what comes of it.
             logger.warning("the recovery points of %d logs were not written: %s", len(targets), error)
-        for first in range(0, len(waiting), TRUNCATED_AT_ONCE):
-            await self._truncate_some(waiting[first : first + TRUNCATED_AT_ONCE])
 
-    async def _truncate_some(self, some: list[Diverged]) -> None:
-        cuts: list[tuple[FollowedPartition, Log, CutWork | None]] = []
+    def _truncate_some(self) -> None:
+        some, self._to_cut = self._to_cut[:TRUNCATED_AT_ONCE], self._to_cut[TRUNCATED_AT_ONCE:]
         for followed, leader in some:
             if self._is_waiting(followed):
                 with self._answerable_alone(followed):
                     self._truncate(followed, leader)
                     log = followed.partition.log
-                    cuts.append((followed, log, log.unsynced_cut))
-        errors = await asyncio.to_thread(_sync_all, [cut for *_, cut in cuts])
-        for (followed, log, cut), error in zip(cuts, errors, strict=True):
-            if self._is_waiting(followed):
-                with self._answerable_alone(followed):
-                    # A log that was moved to another disk meanwhile has nothing to do with the old directory.
-                    if followed.partition.log is log:
-                        log.cut_synced(cut, error)
-                    self._admit(followed)
+                    self._cuts.append((followed, log, log.unsynced_cut))
 
     def _is_waiting(self, followed: FollowedPartition) -> bool:
         """The partition is still followed as it was when it was told to wait."""
@@ -463,21 +459,32 @@ class ReplicaFetcher:
             logger.info("%s is truncated from %d to %d", followed.key, log.log_end_offset, target)
         self._log_manager.truncate_to({followed.key: target})
 
-    async def _find_offsets(self, channel: Channel, lost: list[FollowedPartition]) -> None:
-        """Our offset is not within the leader's log: ask where that begins and ends."""
-        ends = await self._list_offsets(channel, lost, LATEST)
-        starts = await self._list_offsets(channel, lost, EARLIEST)
-        for followed in lost:
-            key = followed.key
-            if self._waiting.get(key) is not followed:
+    def _take_offsets(self, answer: list_offsets.ListOffsetsResponse) -> Step | None:
+        """Our offset is not within the leader's log: ask where that begins, if we know where it ends."""
+        search, connection = self._search, self._connection
+        assert search is not None
+        assert connection is not None
+        offsets = {
+            TopicPartition(topic.name, part.partition_index): part.offset
+            for topic in answer.topics
+            for part in topic.partitions
+            if not part.error_code
+        }
+        if search.ends is None:
+            search.ends = offsets
+            return self._list_offsets(connection, search.partitions, EARLIEST)
+        self._search = None
+        for followed in search.partitions:
+            if self._waiting.get(followed.key) is not followed:
                 continue
-            start_offset, end_offset = starts.get(key), ends.get(key)
+            start_offset, end_offset = offsets.get(followed.key), search.ends.get(followed.key)
             followed.is_out_of_range = False
             if start_offset is None or end_offset is None:
                 self._back_off(followed)
                 continue
             with self._answerable_alone(followed):
                 self._move_into(followed, start_offset, end_offset)
+        return None
 
     def _move_into(self, followed: FollowedPartition, start_offset: int, end_offset: int) -> None:
         log = followed.partition.log
@@ -500,11 +507,11 @@ class ReplicaFetcher:
             return
         self._admit(followed)
 
-    async def _list_offsets(
-        self, channel: Channel, lost: list[FollowedPartition], timestamp: int
-    ) -> dict[TopicPartition, int]:
+    def _list_offsets(
+        self, connection: Connection, partitions: list[FollowedPartition], timestamp: int
+    ) -> Send:
         topics: dict[str, list_offsets.ListOffsetsTopic] = {}
-        for followed in lost:
+        for followed in partitions:
             name, index = followed.key
             topic = topics.setdefault(name, list_offsets.ListOffsetsTopic(name=name, partitions=[]))
             topic.partitions.append(
@@ -513,31 +520,17 @@ class ReplicaFetcher:
                 )
             )
         request = list_offsets.ListOffsetsRequest(replica_id=self._broker_id, topics=list(topics.values()))
-        answer = await channel.send(
-            request,
-            list_offsets.ListOffsetsResponse,
-            timeout_ms=self._settings.replica_socket_timeout_ms,
-        )
-        return {
-            TopicPartition(topic.name, part.partition_index): part.offset
-            for topic in answer.topics
-            for part in topic.partitions
-            if not part.error_code
-        }
+        version = connection.version_for(list_offsets.ListOffsetsRequest)
+        return Send(request, list_offsets.ListOffsetsResponse, version)
 
 
-def _sync_all(cuts: Iterable[CutWork | None]) -> list[OSError | None]:
-    """Off the loop: what became of each."""
-    errors: list[OSError | None] = []
-    for cut in cuts:
-        try:
-            if cut is not None:
-                cut()
-        except OSError as error:
-            errors.append(error)
-        else:
-            errors.append(None)
-    return errors
+def _outcome(cut: CutWork | None) -> OSError | None:
+    try:
+        if cut is not None:
+            cut()
+    except OSError as error:
+        return error
+    return None
 
 
 def _target_of(followed: FollowedPartition, leader: fetch.EpochEndOffset) -> int:

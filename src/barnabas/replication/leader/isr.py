@@ -39,7 +39,7 @@ class IsrStore(Protocol):
         state: PartitionState,
         joining: Joining | None,
         written: Callable[[int], None],
-        failed: Callable[[BaseException], None],
+        failed: Callable[[Exception], None],
     ) -> None:
         """Replace the state on condition that it still has `state.state_version`; later exactly one of
         `written` is called, with the new version, and `failed`: with BadVersion when it has another, NoNode
@@ -51,7 +51,7 @@ class IsrKeeper:
     def __init__(
         self,
         store: IsrStore | None,
-        scheduler: Scheduler | None,
+        scheduler: Scheduler,
         delayed: DelayedRequests,
         metrics: Metrics,
     ) -> None:
@@ -88,7 +88,6 @@ class IsrKeeper:
     def _try_later(
         self, delay_ms: float, partition: Partition, pending: PendingIsr, *, may_be_written: bool
     ) -> None:
-        assert self._scheduler is not None
         self._scheduler.after(delay_ms, partial(self._try, partition, pending, may_be_written=may_be_written))
 
     def _try(self, partition: Partition, pending: PendingIsr, *, may_be_written: bool) -> None:
@@ -117,7 +116,7 @@ class IsrKeeper:
             self._delayed.complete_all(partition.topic_partition)
 
     def _failed(
-        self, partition: Partition, pending: PendingIsr, may_be_written: bool, error: BaseException
+        self, partition: Partition, pending: PendingIsr, may_be_written: bool, error: Exception
     ) -> None:
         self.failed.value += 1
         key, leadership = partition.topic_partition, partition.leadership

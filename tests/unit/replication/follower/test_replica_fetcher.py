@@ -1,20 +1,25 @@
-"""A fetcher whose leader changes, forgets it, or answers for a time that is over."""
+"""A fetcher step by step: no socket, no task, and a clock that is moved by hand."""
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from pathlib import Path
-from typing import cast
+from typing import Any
 
 import pytest
 
-from barnabas.client.channel import Channel
-from barnabas.core.errors import FetchSessionIdNotFound, InvalidFetchSessionEpoch, NetworkException
-from barnabas.core.ids import BrokerId, TopicPartition
-from barnabas.protocol.messages import fetch
-from barnabas.replication.follower.fetch_state import FollowedPartition
-from barnabas.replication.follower.replica_fetcher import ReplicaFetcher
+from barnabas.core.errors import (
+    FetchSessionIdNotFound,
+    InvalidFetchSessionEpoch,
+    NetworkException,
+    NotLeaderOrFollower,
+    OffsetOutOfRange,
+)
+from barnabas.core.ids import BrokerId
+from barnabas.protocol.messages import fetch, list_offsets
+from barnabas.protocol.schema import Message
+from barnabas.replication.follower.connection import Connection
+from barnabas.replication.follower.replica_fetcher import Connect, ReplicaFetcher, Rest, Send, Sync
 from barnabas.replication.leadership import LeaderAndIsr
 from barnabas.replication.partition import Partition
 from tests.unit.replication.support import ME, OTHER, TOPIC_ID, ZERO, Replicas
@@ -22,68 +27,201 @@ from tests.unit.replication.test_leadership import order
 from tests.unit.storage.support import batch
 
 BOTH = (ME, OTHER)
-NO_CHANNEL = cast("Channel", None)
+SESSION = 77
 
 
-async def unreachable(broker_id: BrokerId) -> Channel:
-    raise NetworkException(f"broker {broker_id} cannot be reached")
+class Link:
+    """A connection whose requests the test answers."""
+
+    def __init__(self) -> None:
+        self.sent: list[Message] = []
+        self.answered: Callable[[Any], None]
+        self.failed: Callable[[Exception], None]
+        self.is_closed = False
+
+    def version_for(self, request_class: type[Message], version_max: int | None = None) -> int:
+        return version_max or request_class.__schema__.versions.last
+
+    def post(
+        self,
+        request: Message,
+        response_class: type[Any],
+        version: int,
+        *,
+        answered: Callable[[Any], None],
+        failed: Callable[[Exception], None],
+        timeout_ms: float,
+    ) -> None:
+        self.sent.append(request)
+        self.answered, self.failed = answered, failed
+
+    def close(self) -> None:
+        self.is_closed = True
+
+
+class Network:
+    """Opens connections when the test says so."""
+
+    def __init__(self) -> None:
+        self.asked: list[BrokerId] = []
+        self.connected: Callable[[Connection], None]
+        self.failed: Callable[[Exception], None]
+
+    def connect(
+        self,
+        broker_id: BrokerId,
+        connected: Callable[[Connection], None],
+        failed: Callable[[Exception], None],
+    ) -> None:
+        self.asked.append(broker_id)
+        self.connected, self.failed = connected, failed
 
 
 @pytest.fixture
-async def replicas(tmp_path: Path) -> AsyncIterator[Replicas]:
-    made = Replicas(str(tmp_path), connect=unreachable)
-    yield made
-    await made.close()
+def network() -> Network:
+    return Network()
+
+
+@pytest.fixture
+def replicas(tmp_path: Path, network: Network) -> Replicas:
+    return Replicas(str(tmp_path), connect=network.connect)
 
 
 def follow(replicas: Replicas, leader_epoch: int) -> tuple[Partition, ReplicaFetcher]:
     partition = replicas.local.get_or_create(ZERO, TOPIC_ID)
     partition.become_follower(LeaderAndIsr(OTHER, leader_epoch, BOTH, BOTH))
     replicas.fetchers.follow(partition)
-    return partition, replicas.fetchers._home[ZERO]
+    driver = replicas.fetchers.fetcher_of(ZERO)
+    assert driver is not None
+    return partition, driver.fetcher
+
+
+def answer(*data: fetch.PartitionData, session_id: int = SESSION) -> fetch.FetchResponse:
+    topic = fetch.FetchableTopicResponse(topic=ZERO.topic, topic_id=TOPIC_ID, partitions=list(data))
+    return fetch.FetchResponse(session_id=session_id, responses=[topic] if data else [])
+
+
+def offsets(offset: int) -> list_offsets.ListOffsetsResponse:
+    part = list_offsets.ListOffsetsPartitionResponse(partition_index=0, offset=offset)
+    return list_offsets.ListOffsetsResponse(
+        topics=[list_offsets.ListOffsetsTopicResponse(name=ZERO.topic, partitions=[part])]
+    )
+
+
+def asked(step: object) -> tuple[int, int, list[int]]:
+    """Of a fetch: the session, its epoch, and the offsets of the partitions that are mentioned."""
+    assert isinstance(step, Send)
+    request = step.request
+    assert isinstance(request, fetch.FetchRequest)
+    positions = [part.fetch_offset for topic in request.topics for part in topic.partitions]
+    return request.session_id, request.session_epoch, positions
+
+
+def test_a_leader_is_followed_step_by_step(replicas: Replicas) -> None:
+    partition, fetcher = follow(replicas, 0)
+    link = Link()
+    assert fetcher.next_step() == Connect(OTHER)
+    assert asked(fetcher.connected(link)) == (0, 0, [0])
+    records = memoryview(batch([b"a", b"b"], base_offset=0))
+    step = fetcher.answered(answer(fetch.PartitionData(high_watermark=1, records=records)))
+    assert asked(step) == (SESSION, 1, [2]), "what was appended says where we are"
+    assert (partition.log.log_end_offset, partition.log.high_watermark) == (2, 1)
+    assert asked(fetcher.answered(answer(fetch.PartitionData(high_watermark=2)))) == (SESSION, 2, [])
+    assert partition.log.high_watermark == 2
+    refused = fetch.PartitionData(error_code=NotLeaderOrFollower.code)
+    now_ms = replicas.clock.monotonic_ms()
+    assert fetcher.answered(answer(refused)) == Rest(now_ms + 20)
+    assert fetcher.next_step() == Rest(now_ms + 20)
+    replicas.clock.advance(20)
+    assert asked(fetcher.next_step()) == (SESSION, 3, [2]), "once more, after a pause"
+
+
+def test_a_lost_leader_is_sought_again_after_pauses_that_grow(replicas: Replicas) -> None:
+    _, fetcher = follow(replicas, 0)
+    link = Link()
+    fetcher.next_step()
+    fetcher.connected(link)
+    for pause_ms in (20, 40, 80):
+        now_ms = replicas.clock.monotonic_ms()
+        assert fetcher.lost(NetworkException("gone")) == Rest(now_ms + pause_ms)
+        assert link.is_closed
+        assert fetcher.next_step() == Rest(now_ms + pause_ms), "whatever changes meanwhile"
+        replicas.clock.advance(pause_ms)
+        assert fetcher.next_step() == Connect(OTHER)
+    assert asked(fetcher.connected(Link())) == (0, 0, [0]), "a new session"
+
+
+def test_a_log_out_of_range_is_moved_into_the_leaders(replicas: Replicas) -> None:
+    partition, fetcher = follow(replicas, 0)
+    fetcher.next_step()
+    fetcher.connected(Link())
+    step = fetcher.answered(answer(fetch.PartitionData(error_code=OffsetOutOfRange.code)))
+    for timestamp, offset in ((-1, 9), (-2, 5)):
+        assert isinstance(step, Send)
+        assert isinstance(step.request, list_offsets.ListOffsetsRequest)
+        assert step.request.topics[0].partitions[0].timestamp == timestamp
+        step = fetcher.answered(offsets(offset))
+    assert asked(step) == (SESSION, 1, [5])
+    assert partition.log.log_start_offset == 5
+
+
+def test_whoever_drives_it_sends_where_an_answer_arrives(replicas: Replicas, network: Network) -> None:
+    """No turn of the loop lies between an answer and the next fetch."""
+    partition, _ = follow(replicas, 0)
+    assert network.asked == [], "what else is followed in this turn is fetched with it"
+    replicas.scheduler.run_due()
+    assert network.asked == [OTHER]
+    link = Link()
+    network.connected(link)
+    assert len(link.sent) == 1
+    records = memoryview(batch([b"a"], base_offset=0))
+    link.answered(answer(fetch.PartitionData(high_watermark=0, records=records)))
+    assert (partition.log.log_end_offset, len(link.sent)) == (1, 2)
+    link.failed(NetworkException("gone"))
+    assert replicas.scheduler.run_due() == 0
+    replicas.clock.advance(20)
+    replicas.scheduler.run_due()
+    assert network.asked == [OTHER, OTHER]
+    replicas.close()
+    late = Link()
+    network.connected(late)
+    assert late.is_closed, "nobody follows any more"
 
 
 @pytest.mark.parametrize("error", [FetchSessionIdNotFound, InvalidFetchSessionEpoch])
-async def test_a_leader_that_has_lost_the_session_is_told_everything_again(
+def test_a_leader_that_has_lost_the_session_is_told_everything_again(
     replicas: Replicas, error: type[FetchSessionIdNotFound]
 ) -> None:
     _, fetcher = follow(replicas, 0)
-    session = fetcher._session
-    session.fill(fetch.FetchRequest(), 1_000)
-    session.answered(77)
-    fetcher._apply(fetch.FetchResponse(error_code=error.code))
-    request = fetch.FetchRequest()
-    session.fill(request, 1_000)
-    assert (request.session_id, request.session_epoch, len(request.topics)) == (0, 0, 1)
+    fetcher.next_step()
+    fetcher.connected(Link())
+    assert asked(fetcher.answered(answer())) == (SESSION, 1, [])
+    assert asked(fetcher.answered(fetch.FetchResponse(error_code=error.code))) == (0, 0, [0])
 
 
 @pytest.mark.parametrize("is_followed_again", [True, False])
-async def test_offsets_that_were_asked_of_a_former_leader_cut_nothing(
-    replicas: Replicas, monkeypatch: pytest.MonkeyPatch, is_followed_again: bool
+def test_offsets_that_were_asked_of_a_former_leader_cut_nothing(
+    replicas: Replicas, is_followed_again: bool
 ) -> None:
     """The controller names another while the question is on its way."""
     replicas.append(replicas.lead(epoch=0), b"a", b"b")
     partition, fetcher = follow(replicas, 1)
     lost = fetcher._followed[ZERO]
-    fetcher._refused(lost, 1)
+    fetcher.next_step()
+    fetcher.connected(Link())
+    fetcher.answered(answer(fetch.PartitionData(error_code=OffsetOutOfRange.code)))
     assert lost.is_out_of_range
-
-    async def answer_late(
-        channel: Channel, asked: list[FollowedPartition], timestamp: int
-    ) -> dict[TopicPartition, int]:
-        if is_followed_again:
-            follow(replicas, 2)
-        else:
-            replicas.fetchers.unfollow(ZERO)
-        return {ZERO: 0}
-
-    monkeypatch.setattr(fetcher, "_list_offsets", answer_late)
-    await fetcher._find_offsets(NO_CHANNEL, [lost])
+    fetcher.answered(offsets(0))
+    if is_followed_again:
+        follow(replicas, 2)
+    else:
+        replicas.fetchers.unfollow(ZERO)
+    fetcher.answered(offsets(0))
     assert partition.log.log_end_offset == 2
     assert fetcher._followed.get(ZERO) is not lost
 
 
-async def test_records_of_a_former_epoch_end_the_following(replicas: Replicas) -> None:
+def test_records_of_a_former_epoch_end_the_following(replicas: Replicas) -> None:
     partition, fetcher = follow(replicas, 0)
     former = fetcher._followed[ZERO]
     partition.become_follower(LeaderAndIsr(OTHER, 1, BOTH, BOTH))
@@ -92,7 +230,7 @@ async def test_records_of_a_former_epoch_end_the_following(replicas: Replicas) -
     assert len(fetcher) == 0, "whoever ordered the new epoch begins to follow in it"
 
 
-async def test_the_start_of_a_log_does_not_pass_what_is_committed_here(replicas: Replicas) -> None:
+def test_the_start_of_a_log_does_not_pass_what_is_committed_here(replicas: Replicas) -> None:
     """The leader has deleted records that we have yet to fetch, or to hear that they are committed."""
     replicas.append(replicas.lead(epoch=0, isr=BOTH), b"a", b"b")
     partition, fetcher = follow(replicas, 1)
@@ -106,39 +244,33 @@ async def test_the_start_of_a_log_does_not_pass_what_is_committed_here(replicas:
 
 async def test_who_is_elected_follows_nobody(replicas: Replicas) -> None:
     assert await order(replicas, OTHER, 0) == 0
-    fetcher = replicas.fetchers._home[ZERO]
-    assert len(fetcher) == 1
+    driver = replicas.fetchers.fetcher_of(ZERO)
+    assert driver is not None
+    assert len(driver.fetcher) == 1
     assert await order(replicas, ME, 1) == 0
-    assert len(fetcher) == 0
-    assert ZERO not in replicas.fetchers._home
+    assert len(driver.fetcher) == 0
+    assert replicas.fetchers.fetcher_of(ZERO) is None
 
 
-async def test_a_log_that_was_moved_while_its_cut_was_synced_has_nothing_to_do_with_that(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_a_log_that_was_moved_while_its_cut_was_synced_has_nothing_to_do_with_that(
+    tmp_path: Path, network: Network
 ) -> None:
     """The directory that was to be synced is gone by then; the disk to which the log went is all right."""
     disks = [str(tmp_path / "a"), str(tmp_path / "b")]
-    replicas = Replicas(*disks, connect=unreachable, segment_bytes=200)
+    replicas = Replicas(*disks, connect=network.connect, segment_bytes=200)
     led = replicas.lead(epoch=0, isr=BOTH)
     for _ in range(6):
         replicas.append(led, b"x" * 100)
     partition, fetcher = follow(replicas, 1)
-    followed = fetcher._followed[ZERO]
-    diverging = fetch.PartitionData(diverging_epoch=fetch.EpochEndOffset(epoch=0, end_offset=2))
-    fetcher._take(followed, diverging)
-    in_thread = asyncio.to_thread
-
-    async def move_first(work: Callable[..., object], *arguments: object) -> object:
-        monkeypatch.setattr(asyncio, "to_thread", in_thread)
-        (other,) = set(disks) - {partition.log.log_directory.path}
-        replicas.mover.move(ZERO, other)
-        await asyncio.wait(replicas.mover._moves.values())
-        assert partition.log.log_directory.path == other
-        return await in_thread(work, *arguments)
-
-    monkeypatch.setattr(asyncio, "to_thread", move_first)
-    await fetcher._truncate_diverged()
-    assert replicas.log_manager.offline_directories == []
+    fetcher.next_step()
+    fetcher.connected(Link())
+    diverging = fetch.EpochEndOffset(epoch=0, end_offset=2)
+    step = fetcher.answered(answer(fetch.PartitionData(diverging_epoch=diverging)))
+    assert isinstance(step, Sync)
     assert partition.log.log_end_offset == 2
-    assert (ZERO in fetcher._followed, ZERO in fetcher._waiting) == (True, False)
-    await replicas.close()
+    (other,) = set(disks) - {partition.log.log_directory.path}
+    replicas.mover.move(ZERO, other)
+    replicas.scheduler.run_due()
+    assert partition.log.log_directory.path == other
+    assert asked(fetcher.synced(step.run())) == (SESSION, 1, [2])
+    assert replicas.log_manager.offline_directories == []

@@ -245,7 +245,7 @@ def test_a_shrunken_isr_counts_once_it_is_written(keeping: Replicas, store: Stor
     assert keeping.isr.shrinks.value == 1
 
 
-async def test_followers_are_looked_at_as_time_passes(keeping: Replicas, store: Store) -> None:
+def test_followers_are_looked_at_as_time_passes(keeping: Replicas, store: Store) -> None:
     """Twice in `replica.lag.time.max.ms`: one that stops fetching is out after one and a half of it."""
     partition = lead(keeping)
     store.answers = [1]
@@ -261,7 +261,7 @@ async def test_followers_are_looked_at_as_time_passes(keeping: Replicas, store: 
     assert written_ms is not None
     assert LAG_MS < written_ms <= 1.5 * LAG_MS
     assert partition.leadership.isr == {ME, OTHER}
-    await keeping.close()
+    keeping.close()
     keeping.clock.advance(LAG_MS)
     assert keeping.scheduler.run_due() == 0, "the timer ends with the broker"
 
