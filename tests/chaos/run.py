@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import logging
+import math
 import os
 import random
 import subprocess
@@ -268,20 +269,25 @@ def _wait_until_whole(scene: Scene) -> None:
 
 
 def _wait_until_copied(bootstrap: str) -> None:
-    """The copiers have committed the end of their input."""
+    """The copiers have committed the end of their input. They may have much to catch up with: they are stuck
+    when they get no further."""
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "copiers", "log_level": 0})
-    deadline = time.monotonic() + SETTLE_TIMEOUT_S
+    least, progressed = math.inf, time.monotonic()
+    said: object = None
     try:
         while True:
-            behind: object
             try:
                 behind = _behind(consumer)
+                if not behind:
+                    return
+                left = sum(end - max(committed, 0) for committed, end in behind.values())
+                if left < least:
+                    least, progressed = left, time.monotonic()
+                said = behind
             except KafkaException as error:
-                behind = error  # a leader may still move back to its place
-            if not behind:
-                return
-            if time.monotonic() > deadline:
-                raise TimeoutError(f"the copiers are stuck: {behind}")
+                said = f"{error}; before that {said}"[:1_000]  # a leader may still move back to its place
+            if time.monotonic() > progressed + SETTLE_TIMEOUT_S:
+                raise TimeoutError(f"the copiers are stuck: {said}")
             time.sleep(0.2)
     finally:
         consumer.close()

@@ -11,16 +11,14 @@ from typing import Any
 import click
 
 from barnabas.cli.moves import start_moves, wait_for_moves
-from barnabas.cli.output import print_json, print_table
-from barnabas.cli.session import bootstrap_option, run
+from barnabas.cli.output import json_option, print_json, print_table
+from barnabas.cli.session import Bootstrap, bootstrap_option, run
 from barnabas.client.admin import Admin
 from barnabas.client.cluster_client import ClusterClient, ClusterState, Partition, Topic
 from barnabas.client.reassignment import current_assignment, plan_moves
 from barnabas.core.endpoints import Endpoint
 from barnabas.core.errors import KafkaError, ResourceNotFound
 from barnabas.core.ids import NO_LEADER
-
-Bootstrap = tuple[Endpoint, ...]
 
 SHOWN_MAX = 20
 ANSWER_TIMEOUT_S = 3.0
@@ -32,7 +30,7 @@ def cluster() -> None:
 
 
 @cluster.command()
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@json_option
 @click.option("--check", is_flag=True, help="Fail (exit code 1) unless every partition has all its replicas.")
 @bootstrap_option
 def status(as_json: bool, check: bool, bootstrap: Bootstrap) -> None:

@@ -6,14 +6,11 @@ import click
 
 from barnabas.cli.exits import NotFound
 from barnabas.cli.names import complete_key, complete_topic
-from barnabas.cli.output import print_json, print_table
+from barnabas.cli.output import json_option, print_json, print_table
 from barnabas.cli.pairs import parse_pairs
-from barnabas.cli.session import bootstrap_option, run
+from barnabas.cli.session import Bootstrap, bootstrap_option, run
 from barnabas.client.admin import Admin, Setting
-from barnabas.core.endpoints import Endpoint
 from barnabas.protocol.config_numbers import ResourceType
-
-Bootstrap = tuple[Endpoint, ...]
 
 EVERY_BROKER = "default"
 """In place of a broker's id: the settings that hold for every broker."""
@@ -32,7 +29,7 @@ def config() -> None:
 @_name
 @click.argument("keys", nargs=-1, shell_complete=complete_key)
 @click.option("--all", "everything", is_flag=True, help="Show defaults too.")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@json_option
 @bootstrap_option
 def get(
     kind: str, name: str, keys: tuple[str, ...], everything: bool, as_json: bool, bootstrap: Bootstrap
@@ -56,7 +53,7 @@ def get(
 
 @config.command()
 @click.argument("word", default="")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@json_option
 def keys(word: str, as_json: bool) -> None:
     """Explain every key that a broker knows, or those with WORD in their name (no broker is asked)."""
     from barnabas.config.rows import SECTIONS  # noqa: PLC0415 - no other command here needs the rows

@@ -12,11 +12,10 @@ from barnabas.cli.exits import Failure
 from barnabas.cli.json_records import dump_record
 from barnabas.cli.moments import parse_timestamp
 from barnabas.cli.names import complete_group, complete_topic
-from barnabas.cli.session import bootstrap_option, run
+from barnabas.cli.session import Bootstrap, bootstrap_option, run
 from barnabas.client.cluster_client import ClusterClient
 from barnabas.client.consumer import EARLIEST, LATEST, Consumer, Fetched, list_offsets
 from barnabas.client.group_member import GroupMember
-from barnabas.core.endpoints import Endpoint
 
 Render = Callable[[Fetched], bytes]
 
@@ -54,7 +53,7 @@ def consume(
     keys: bool,
     headers: bool,
     as_json: bool,
-    bootstrap: tuple[Endpoint, ...],
+    bootstrap: Bootstrap,
 ) -> None:
     """Print the records of a topic, and follow it.
 

@@ -2,25 +2,21 @@
 
 from __future__ import annotations
 
-from datetime import datetime
-
 import click
 
 from barnabas.cli.exits import NotFound
+from barnabas.cli.moments import parse_timestamp
 from barnabas.cli.names import complete_group
-from barnabas.cli.output import print_json, print_table
-from barnabas.cli.session import bootstrap_option, run
+from barnabas.cli.output import json_option, print_json, print_table
+from barnabas.cli.session import Bootstrap, bootstrap_option, run
 from barnabas.client.cluster_client import ClusterClient
-from barnabas.client.consumer import list_offsets
+from barnabas.client.consumer import EARLIEST, LATEST, list_offsets
 from barnabas.client.groups import GroupDescription, Groups, topics_of
-from barnabas.core.endpoints import Endpoint
 from barnabas.core.errors import GroupIdNotFound
 from barnabas.core.ids import TopicPartition
 
-Bootstrap = tuple[Endpoint, ...]
 Offsets = dict[TopicPartition, int]
 
-EARLIEST, LATEST = -2, -1
 CHOICES = ("--to-earliest", "--to-latest", "--to-offset", "--to-datetime", "--shift-by")
 
 
@@ -30,7 +26,7 @@ def group() -> None:
 
 
 @group.command(name="list")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@json_option
 @bootstrap_option
 def list_(as_json: bool, bootstrap: Bootstrap) -> None:
     """List the groups."""
@@ -43,7 +39,7 @@ def list_(as_json: bool, bootstrap: Bootstrap) -> None:
 
 @group.command()
 @click.argument("names", nargs=-1, required=True, shell_complete=complete_group)
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@json_option
 @bootstrap_option
 def describe(names: tuple[str, ...], as_json: bool, bootstrap: Bootstrap) -> None:
     """Show members, offsets and lag of the groups NAMES."""
@@ -88,7 +84,7 @@ def reset_offsets(
     chosen = (to_earliest, to_latest, to_offset is not None, to_datetime is not None, shift_by is not None)
     if sum(chosen) != 1:
         raise click.UsageError(f"give exactly one of {', '.join(CHOICES)}")
-    since_ms = None if to_datetime is None else _parse_time(to_datetime)
+    since_ms = None if to_datetime is None else parse_timestamp(to_datetime, "--to-datetime")
 
     async def action(cluster: ClusterClient) -> tuple[Offsets, Offsets]:
         groups = Groups(cluster)
@@ -180,16 +176,6 @@ async def _wanted(
             raise click.UsageError(f"topic {name} has no partition {missing[0]}")
         wanted += [TopicPartition(name, number) for number in chosen]
     return wanted
-
-
-def _parse_time(text: str) -> int:
-    if text.isdecimal():
-        return int(text)
-    try:
-        moment = datetime.fromisoformat(text)
-    except ValueError:
-        raise click.UsageError(f"{text!r} is no time: write 2024-05-01T12:00:00+00:00 or ms") from None
-    return int(moment.astimezone().timestamp() * 1_000)
 
 
 def _rows(about: GroupDescription, committed: Offsets, ends: Offsets) -> list[tuple[str, ...]]:

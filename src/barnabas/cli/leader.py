@@ -7,15 +7,12 @@ import sys
 import click
 
 from barnabas.cli.names import complete_topic
-from barnabas.cli.session import bootstrap_option, run
+from barnabas.cli.session import Bootstrap, bootstrap_option, run
 from barnabas.client.admin import Admin
 from barnabas.client.cluster_client import ClusterClient
 from barnabas.client.elections import ElectionType, elect_leaders, is_elected
-from barnabas.core.endpoints import Endpoint
 from barnabas.core.errors import error_for
 from barnabas.core.ids import TopicPartition
-
-Bootstrap = tuple[Endpoint, ...]
 
 
 @click.group()

@@ -14,8 +14,8 @@ from barnabas.core.errors import KafkaError
 from barnabas.core.ids import TopicPartition
 
 if TYPE_CHECKING:
+    from barnabas.cli.session import Bootstrap
     from barnabas.client.cluster_client import ClusterClient
-    from barnabas.core.endpoints import Endpoint
     from barnabas.storage.manifest import Bounds
 
 
@@ -64,9 +64,7 @@ def _with_bootstrap(command: Callable[..., Any]) -> Callable[..., Any]:
     "--out", type=click.Path(path_type=Path), help="Where to write it; default: in the log directory."
 )
 @_with_bootstrap
-def manifest(
-    directory: Path, topics: tuple[str, ...], out: Path | None, bootstrap: tuple[Endpoint, ...]
-) -> None:
+def manifest(directory: Path, topics: tuple[str, ...], out: Path | None, bootstrap: Bootstrap) -> None:
     """Export the closed segments of the log DIRECTORY for Spark's segment reader.
 
     The running broker says where each partition starts and up to where its data is committed.

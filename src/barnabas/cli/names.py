@@ -13,12 +13,11 @@ from collections.abc import Awaitable, Callable, Sequence
 import click
 from click.shell_completion import CompletionItem
 
-from barnabas.cli.session import DEFAULT_BOOTSTRAP
+from barnabas.cli.session import DEFAULT_BOOTSTRAP, Bootstrap, parse_bootstrap
 from barnabas.client.admin import Admin
 from barnabas.client.cluster_client import ClusterClient, ClusterUnreachable
 from barnabas.client.groups import Groups
 from barnabas.core.clock import SystemClock
-from barnabas.core.endpoints import Endpoint
 from barnabas.core.errors import KafkaError
 
 PATIENCE_S = 2.0
@@ -62,9 +61,7 @@ def _complete(ctx: click.Context, typed: str, ask: Ask) -> list[CompletionItem]:
     return [CompletionItem(each) for each in sorted(names) if each.startswith(typed)]
 
 
-def _bootstrap(ctx: click.Context) -> tuple[Endpoint, ...]:
+def _bootstrap(ctx: click.Context) -> Bootstrap:
     """As the command itself would find it; a completion sees options before they are checked."""
     text = ctx.params.get("bootstrap") or ctx.find_root().params.get("bootstrap") or DEFAULT_BOOTSTRAP
-    if not isinstance(text, str):
-        return tuple(text)
-    return tuple(Endpoint.parse(part) for part in text.split(",") if part.strip())
+    return parse_bootstrap(text) if isinstance(text, str) else tuple(text)

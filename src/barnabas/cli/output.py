@@ -9,6 +9,8 @@ from typing import Any
 
 import click
 
+json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+
 
 def print_json(value: Any) -> None:
     click.echo(json.dumps(value, indent=2, ensure_ascii=False))

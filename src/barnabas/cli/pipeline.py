@@ -11,7 +11,7 @@ from typing import Any
 import click
 
 from barnabas.cli.exits import Failure, InvalidSettings, NotFound, Unreachable
-from barnabas.cli.output import print_json, print_table
+from barnabas.cli.output import json_option, print_json, print_table
 from barnabas.cli.pipeline_client import ask, path_of
 from barnabas.cli.pipeline_run import run
 from barnabas.cli.pipeline_spec import (
@@ -23,10 +23,9 @@ from barnabas.cli.pipeline_spec import (
     state_option,
     what_to_install,
 )
-from barnabas.cli.session import bootstrap_option
+from barnabas.cli.session import Bootstrap, bootstrap_option
 from barnabas.client.cluster_client import ClusterUnreachable
 from barnabas.core.clock import SystemClock
-from barnabas.core.endpoints import Endpoint
 from barnabas.node.log_output import configure_logging
 
 DEFAULT_URL = "http://127.0.0.1:8083"
@@ -43,7 +42,6 @@ _url = click.option(
     help="Where the pipeline service is.  [env: BARNABAS_PIPELINES]",
 )
 _name = click.argument("name")
-_json = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 
 
 @click.group()
@@ -78,7 +76,7 @@ def validate(files: tuple[Path, ...]) -> None:
 @state_option
 @master_option
 @bootstrap_option
-def serve(listen: str, state: str, master: str | None, bootstrap: tuple[Endpoint, ...]) -> None:
+def serve(listen: str, state: str, master: str | None, bootstrap: Bootstrap) -> None:
     """Keep pipelines running, and serve Kafka Connect's REST interface."""
     try:
         from barnabas.pipelines.service.server import AddressTaken  # noqa: PLC0415 - needs more than a broker
@@ -181,7 +179,7 @@ def reset(name: str, url: str) -> None:
 
 
 @pipeline.command(name="list")
-@_json
+@json_option
 @_url
 def list_(as_json: bool, url: str) -> None:
     """List the pipelines and how they are."""
@@ -195,7 +193,7 @@ def list_(as_json: bool, url: str) -> None:
 
 @pipeline.command()
 @_name
-@_json
+@json_option
 @_url
 def status(name: str, as_json: bool, url: str) -> None:
     """Say how NAME is."""
@@ -217,7 +215,7 @@ def status(name: str, as_json: bool, url: str) -> None:
 @_name
 @click.option("--reset", is_flag=True, help="Begin again where the spec says.")
 @click.option("--set", "changes", multiple=True, metavar="TOPIC:PARTITION=OFFSET", help="Begin again there.")
-@_json
+@json_option
 @_url
 def offsets(name: str, reset: bool, changes: tuple[str, ...], as_json: bool, url: str) -> None:
     """Show how far NAME has read, or, when it is stopped, change that."""

@@ -15,9 +15,8 @@ import click
 
 from barnabas.cli.exits import INTERRUPTED, Failure, InvalidSettings, NotFound, Unreachable
 from barnabas.cli.pipeline_spec import check_master, describe, load_file, master_option, state_option
-from barnabas.cli.session import bootstrap_option
+from barnabas.cli.session import Bootstrap, bootstrap_option
 from barnabas.cli.stages import Stages
-from barnabas.core.endpoints import Endpoint
 
 if TYPE_CHECKING:
     from barnabas.pipelines.progress import Progress
@@ -41,7 +40,7 @@ def run(
     master: str | None,
     from_scratch: bool,
     quiet: bool,
-    bootstrap: tuple[Endpoint, ...],
+    bootstrap: Bootstrap,
 ) -> None:
     """Run the pipeline in FILE here, until it ends or is interrupted.
 

@@ -11,11 +11,10 @@ from barnabas.cli.exits import Failure
 from barnabas.cli.json_records import parse_record
 from barnabas.cli.names import complete_topic
 from barnabas.cli.pairs import parse_pairs
-from barnabas.cli.session import bootstrap_option, run
+from barnabas.cli.session import Bootstrap, bootstrap_option, run
 from barnabas.cli.stdin_lines import LineTooLong, read_lines
 from barnabas.client.cluster_client import ClusterClient
 from barnabas.client.producer import OutgoingRecord, Producer
-from barnabas.core.endpoints import Endpoint
 from barnabas.core.errors import InvalidPartitions
 from barnabas.records.compression import Codec
 from barnabas.records.record import Header
@@ -51,7 +50,7 @@ def produce(
     acks: str,
     as_json: bool,
     quiet: bool,
-    bootstrap: tuple[Endpoint, ...],
+    bootstrap: Bootstrap,
 ) -> None:
     """Write lines of standard input to a topic.
 

@@ -9,8 +9,8 @@ import click
 
 from barnabas.cli.moves import remove_throttles, start_moves, wait_for_moves
 from barnabas.cli.names import complete_topic
-from barnabas.cli.output import print_json, print_table
-from barnabas.cli.session import bootstrap_option, run
+from barnabas.cli.output import json_option, print_json, print_table
+from barnabas.cli.session import Bootstrap, bootstrap_option, run
 from barnabas.client.admin import Admin
 from barnabas.client.cluster_client import ClusterClient
 from barnabas.client.reassignment import (
@@ -21,11 +21,8 @@ from barnabas.client.reassignment import (
     plan_from_json,
     plan_moves,
 )
-from barnabas.core.endpoints import Endpoint
 from barnabas.core.errors import ResourceNotFound
 from barnabas.core.ids import TopicPartition
-
-Bootstrap = tuple[Endpoint, ...]
 
 
 @click.group()
@@ -103,7 +100,7 @@ def start(
 
 
 @reassign.command()
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@json_option
 @bootstrap_option
 def status(as_json: bool, bootstrap: Bootstrap) -> None:
     """Show the moves that are under way; when there are none, throttles are taken away."""

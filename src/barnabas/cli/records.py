@@ -7,12 +7,11 @@ import click
 from barnabas.cli.exits import Failure
 from barnabas.cli.moments import parse_timestamp
 from barnabas.cli.names import complete_topic
-from barnabas.cli.output import print_json, print_table
-from barnabas.cli.session import bootstrap_option, run
+from barnabas.cli.output import json_option, print_json, print_table
+from barnabas.cli.session import Bootstrap, bootstrap_option, run
 from barnabas.client.cluster_client import ClusterClient
 from barnabas.client.consumer import LATEST, list_offsets
 from barnabas.client.partition_sizes import delete_records
-from barnabas.core.endpoints import Endpoint
 from barnabas.core.errors import OffsetOutOfRange
 
 
@@ -28,7 +27,7 @@ def records() -> None:
 @click.option("--all", "everything", is_flag=True, help="All that are there now.")
 @click.option("--partition", "partitions", type=click.IntRange(min=0), multiple=True, metavar="N",
     help="Only from this one; may be given several times.")  # fmt: skip
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@json_option
 @bootstrap_option
 def delete(
     topic: str,
@@ -37,7 +36,7 @@ def delete(
     everything: bool,
     partitions: tuple[int, ...],
     as_json: bool,
-    bootstrap: tuple[Endpoint, ...],
+    bootstrap: Bootstrap,
 ) -> None:
     """Delete records from the beginning of TOPIC's partitions. They cannot be brought back."""
     if sum((before_offset is not None, before_time is not None, everything)) != 1:

@@ -20,11 +20,13 @@ T = TypeVar("T")
 
 DEFAULT_BOOTSTRAP = "127.0.0.1:9092"
 
+Bootstrap = tuple[Endpoint, ...]
 
-def _resolve(ctx: click.Context, _: click.Parameter, value: str | None) -> tuple[Endpoint, ...]:
+
+def _resolve(ctx: click.Context, _: click.Parameter, value: str | None) -> Bootstrap:
     text = value or ctx.find_root().params.get("bootstrap") or DEFAULT_BOOTSTRAP
     try:
-        return tuple(Endpoint.parse(part) for part in text.split(",") if part.strip())
+        return parse_bootstrap(text)
     except ValueError as error:
         raise click.BadParameter(str(error), param_hint="--bootstrap") from None
 
@@ -40,10 +42,11 @@ def bootstrap_option(command: Callable[..., Any]) -> Callable[..., Any]:
     )(command)
 
 
-def run(
-    bootstrap: tuple[Endpoint, ...],
-    action: Callable[[ClusterClient], Awaitable[T]],
-) -> T:
+def parse_bootstrap(text: str) -> Bootstrap:
+    return tuple(Endpoint.parse(part) for part in text.split(",") if part.strip())
+
+
+def run(bootstrap: Bootstrap, action: Callable[[ClusterClient], Awaitable[T]]) -> T:
     """Connect, act, disconnect; errors become a line for a person and an exit code."""
 
     async def connected() -> T:

@@ -8,17 +8,14 @@ from typing import Any
 import click
 
 from barnabas.cli.names import complete_topic
-from barnabas.cli.output import print_json, print_table
+from barnabas.cli.output import json_option, print_json, print_table
 from barnabas.cli.pairs import parse_pairs
-from barnabas.cli.session import bootstrap_option, run
+from barnabas.cli.session import Bootstrap, bootstrap_option, run
 from barnabas.client.admin import Admin
 from barnabas.client.cluster_client import ClusterClient, Topic
 from barnabas.client.partition_sizes import partition_sizes
-from barnabas.core.endpoints import Endpoint
 from barnabas.core.errors import TopicAlreadyExists, UnknownTopicOrPartition
 from barnabas.protocol.config_numbers import ResourceType
-
-Bootstrap = tuple[Endpoint, ...]
 
 
 @click.group()
@@ -73,7 +70,7 @@ def create(
 
 @topic.command(name="list")
 @click.option("--internal", is_flag=True, help="Show the broker's own topics too.")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@json_option
 @bootstrap_option
 def list_(internal: bool, as_json: bool, bootstrap: Bootstrap) -> None:
     """List the topics, one a line."""
@@ -89,7 +86,7 @@ def list_(internal: bool, as_json: bool, bootstrap: Bootstrap) -> None:
 @topic.command()
 @click.argument("names", nargs=-1, shell_complete=complete_topic)
 @click.option("--internal", is_flag=True, help="With no NAMES: show the broker's own topics too.")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@json_option
 @bootstrap_option
 def describe(names: tuple[str, ...], internal: bool, as_json: bool, bootstrap: Bootstrap) -> None:
     """Show partitions, replicas and settings of the topics NAMES, or of all."""
@@ -119,7 +116,7 @@ def describe(names: tuple[str, ...], internal: bool, as_json: bool, bootstrap: B
 
 @topic.command()
 @click.argument("name", shell_complete=complete_topic)
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@json_option
 @bootstrap_option
 def offsets(name: str, as_json: bool, bootstrap: Bootstrap) -> None:
     """Show the first and the next offset of every partition of NAME, and its size on its leader's disk."""

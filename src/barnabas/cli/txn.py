@@ -10,14 +10,11 @@ import click
 
 from barnabas.cli.exits import NotFound
 from barnabas.cli.names import complete_topic
-from barnabas.cli.output import print_json, print_table
-from barnabas.cli.session import bootstrap_option, run
+from barnabas.cli.output import json_option, print_json, print_table
+from barnabas.cli.session import Bootstrap, bootstrap_option, run
 from barnabas.client.cluster_client import ClusterClient
 from barnabas.client.transactions import OpenTransaction, TransactionDescription, Transactions
-from barnabas.core.endpoints import Endpoint
 from barnabas.core.ids import TopicPartition
-
-Bootstrap = tuple[Endpoint, ...]
 
 STATES = ("Empty", "Ongoing", "PrepareCommit", "PrepareAbort", "CompleteCommit", "CompleteAbort")
 
@@ -30,7 +27,7 @@ def txn() -> None:
 @txn.command(name="list")
 @click.option("--state", "states", multiple=True, type=click.Choice(STATES), help="Only in this state.")
 @click.option("--longer-than-ms", type=int, default=-1, help="Only what began longer ago than this.")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@json_option
 @bootstrap_option
 def list_(states: tuple[str, ...], longer_than_ms: int, as_json: bool, bootstrap: Bootstrap) -> None:
     """List the transactional ids."""
@@ -52,7 +49,7 @@ def list_(states: tuple[str, ...], longer_than_ms: int, as_json: bool, bootstrap
 
 @txn.command()
 @click.argument("ids", nargs=-1, required=True)
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@json_option
 @bootstrap_option
 def describe(ids: tuple[str, ...], as_json: bool, bootstrap: Bootstrap) -> None:
     """Show what the coordinator knows of the transactional IDS."""
@@ -76,7 +73,7 @@ def describe(ids: tuple[str, ...], as_json: bool, bootstrap: Bootstrap) -> None:
 
 @txn.command()
 @click.argument("topics", nargs=-1)
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@json_option
 @bootstrap_option
 def hanging(topics: tuple[str, ...], as_json: bool, bootstrap: Bootstrap) -> None:
     """Find transactions that no coordinator will end, in TOPICS or in all of them."""

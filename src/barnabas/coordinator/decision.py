@@ -14,6 +14,7 @@ from typing import Generic, Protocol, TypeVar
 from barnabas.core.errors import KafkaError
 
 R = TypeVar("R")
+T = TypeVar("T")
 
 
 class CoordinatorRecord(Protocol):
@@ -86,6 +87,19 @@ class Decision(Generic[R]):
         self.room_bytes = room_bytes
         """By how much the batch has to stay below what the log takes: what must be written later about the
         same thing, and cannot be refused then, is larger by that."""
+
+    def answered(self, response: T | None) -> Decision[T]:
+        """The same, with the answer to another request."""
+        return Decision(
+            response,
+            self.records,
+            applied=self.applied,
+            committed=self.committed,
+            failed=self.failed,
+            is_replayed=self.is_replayed,
+            is_atomic=self.is_atomic,
+            room_bytes=self.room_bytes,
+        )
 
 
 NOTHING: Decision[None] = Decision()

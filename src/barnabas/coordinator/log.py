@@ -14,7 +14,7 @@ from barnabas.core.regions import FileRegion
 from barnabas.replication.leader.delayed_produce import PendingAck
 from barnabas.replication.partition import Partition
 from barnabas.replication.replica_manager import ReplicaManager
-from barnabas.storage.producers.producer_state import AppendOrigin
+from barnabas.storage.producers.append_checks import AppendOrigin
 
 
 class _Outcome:

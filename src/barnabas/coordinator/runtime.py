@@ -1,16 +1,12 @@
 """A coordinator is one shard of state per partition of an internal topic that this broker leads.
 
 A shard is loaded when its partition is won, refuses requests with COORDINATOR_LOAD_IN_PROGRESS until
-everything is replayed, and is dropped when the partition is lost. A load that fails is tried again, later and
-later, for as long as the partition is led: what was in the way may pass. An epoch comes with each election:
-news of a lower one is news from the past.
+everything is replayed, and is dropped when the partition is lost. An epoch comes with each election: news of
+a lower one is news from the past.
 
-Every operation, requests and timers alike, goes through `run`: decide, append, replay, wait for
-replication, answer. State is ahead of replication, so an answer waits for the *last* write of its shard,
-even if it wrote nothing itself: nobody is told what could still be lost. With one in-sync replica an
-append is replicated when it returns, and the answer leaves at once.
-
-Should a replay fail, memory would differ from the log: the shard is thrown away and loaded again.
+Every operation, requests and timers alike, goes through `run`: decide, append, replay, wait for replication
+(`writing`), answer. Should a replay fail, memory would differ from the log: the shard is thrown away and
+loaded again.
 
 What nobody waits for must not be lost either: `carry_through` waits for shards that are being loaded, and
 tries again what could not be written, for as long as the partition is coordinated here.
@@ -20,48 +16,31 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from enum import Enum
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, Generic, TypeVar
 
-from barnabas.coordinator.batches import as_batches
 from barnabas.coordinator.decision import Decision
-from barnabas.coordinator.loading import Shard, load_steps
+from barnabas.coordinator.load_queue import LoadQueue
+from barnabas.coordinator.loading import Shard
 from barnabas.coordinator.log import CoordinatorLog
 from barnabas.coordinator.routing import Gathering
-from barnabas.coordinator.timers import Operation, ShardTimers
-from barnabas.core.clock import Clock
-from barnabas.core.errors import (
-    CoordinatorLoadInProgress,
-    CoordinatorNotAvailable,
-    KafkaError,
-    KafkaStorageError,
-    MessageTooLarge,
-    NotCoordinator,
-    NotEnoughReplicas,
-    NotEnoughReplicasAfterAppend,
-    NotLeaderOrFollower,
-    RequestTimedOut,
-    UnknownServerError,
-    UnknownTopicOrPartition,
+from barnabas.coordinator.shard_context import (
+    NO_PRODUCER,
+    Producer,
+    RuntimeSettings,
+    ShardContext,
+    ShardState,
 )
+from barnabas.coordinator.timers import Operation, ShardTimers
+from barnabas.coordinator.writing import ReplayFailed, ShardWriter, as_coordinator_error
+from barnabas.core.clock import Clock
+from barnabas.core.errors import CoordinatorLoadInProgress, KafkaError, NotCoordinator, UnknownServerError
 from barnabas.core.ids import TopicPartition
 from barnabas.core.metrics import Metrics
 from barnabas.core.scheduler import Scheduler
 from barnabas.purgatory.timer import Timer
-from barnabas.records.batch import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
-from barnabas.records.builder import BatchBuilder, build_end_transaction_marker
-from barnabas.records.compression import Codec
 from barnabas.records.record import EndTransactionMarker
 
 logger = logging.getLogger(__name__)
-
-LOAD_TURN_MS = 10.0
-"""How long loading may keep the loop before others have their turn."""
-
-LOAD_RETRY_MS = 1_000.0
-LOAD_RETRY_MS_MAX = 60_000.0
-"""A failed load is tried again after this, doubled each time."""
 
 RETRY_MS = 500.0
 RETRY_MS_MAX = 60_000.0
@@ -69,59 +48,6 @@ RETRY_MS_MAX = 60_000.0
 
 S = TypeVar("S", bound=Shard)
 R = TypeVar("R")
-
-
-class ShardState(Enum):
-    LOADING = "loading"
-    ACTIVE = "active"
-    FAILED = "failed"
-    CLOSED = "closed"
-
-
-@dataclass(frozen=True, slots=True)
-class RuntimeSettings:
-    load_buffer_bytes: int
-    write_timeout_ms: float = 5_000.0
-    codec: Codec = Codec.NONE
-
-
-class Producer(NamedTuple):
-    """On whose behalf records are written; they count only once its transaction is committed."""
-
-    id: int
-    epoch: int
-
-
-NO_PRODUCER = Producer(NO_PRODUCER_ID, NO_PRODUCER_EPOCH)
-
-
-class ShardContext(Generic[S]):
-    """A shard and what the runtime knows about it."""
-
-    __slots__ = (
-        "leader_epoch",
-        "load_begun_ms",
-        "retry_ms",
-        "shard",
-        "state",
-        "timers",
-        "topic_partition",
-        "waiting",
-        "written_to",
-    )
-
-    def __init__(self, topic_partition: TopicPartition, leader_epoch: int) -> None:
-        self.topic_partition = topic_partition
-        self.leader_epoch = leader_epoch
-        self.state = ShardState.LOADING
-        self.retry_ms = LOAD_RETRY_MS
-        self.load_begun_ms = 0.0
-        self.written_to = 0
-        """The offset after the last record that the state reflects."""
-        self.waiting: list[Callable[[], None]] = []
-        """Called once the shard is loaded, before any request."""
-        self.timers: ShardTimers
-        self.shard: S
 
 
 class CoordinatorRuntime(Generic[S]):
@@ -138,23 +64,28 @@ class CoordinatorRuntime(Generic[S]):
         metrics: Metrics,
     ) -> None:
         self.topic = topic
-        self._log = log
-        self._make_shard = make_shard
-        self._clock = clock
         self._scheduler = scheduler
         self._timer = timer
-        self._settings = settings
+        self._writer = ShardWriter(log, clock, settings)
         self._contexts: dict[int, ShardContext[S]] = {}
-        self._load_queue: list[tuple[ShardContext[S], Iterator[None]]] = []
-        self._is_loading = False
+        load_time = metrics.histogram(
+            "kafka_coordinator_load_time_ms", "Time to replay a partition.", topic=topic
+        )
+        self._loads = LoadQueue(
+            log, make_shard, self._timers_of, clock, scheduler, settings.load_buffer_bytes, load_time
+        )
         metrics.gauge(
             "kafka_coordinator_partitions",
             "Partitions coordinated here.",
             lambda: len(self._contexts),
             topic=topic,
         )
-        self._load_time = metrics.histogram(
-            "kafka_coordinator_load_time_ms", "Time to replay a partition.", topic=topic
+
+    def _timers_of(self, context: ShardContext[S]) -> ShardTimers:
+        return ShardTimers(
+            self._timer,
+            lambda operation, failed: self._run_timer(context, operation, failed),
+            context.leader_epoch,
         )
 
     # Elections
@@ -165,28 +96,10 @@ class CoordinatorRuntime(Generic[S]):
         if former is not None:
             if leader_epoch <= former.leader_epoch:
                 return
-            self._close(former)
+            former.close()
         context: ShardContext[S] = ShardContext(TopicPartition(self.topic, partition), leader_epoch)
         self._contexts[partition] = context
-        self._begin_load(context)
-
-    def _begin_load(self, context: ShardContext[S]) -> None:
-        """Load from nothing: what a load that failed has left must not be seen."""
-        context.state = ShardState.LOADING
-        context.load_begun_ms = self._clock.monotonic_ms()
-        context.timers = ShardTimers(
-            self._timer,
-            lambda operation, failed: self._run_timer(context, operation, failed),
-            context.leader_epoch,
-        )
-        context.shard = self._make_shard(context.timers)
-        steps = load_steps(
-            self._log, context.topic_partition, context.shard, self._settings.load_buffer_bytes
-        )
-        self._load_queue.append((context, steps))
-        if not self._is_loading:
-            self._is_loading = True
-            self._scheduler.after(0, self._load_turn)
+        self._loads.begin(context)
 
     def resigned(self, partition: int, leader_epoch: int | None = None) -> None:
         """This broker does not lead the partition any more, as of `leader_epoch` if that is known."""
@@ -194,67 +107,17 @@ class CoordinatorRuntime(Generic[S]):
         if context is None or (leader_epoch is not None and leader_epoch < context.leader_epoch):
             return
         del self._contexts[partition]
-        self._close(context)
+        context.close()
 
     def answer_waiting(self) -> None:
         """No more requests are read: whoever waits is sent to look for the coordinator elsewhere, and
         this one does nothing any more."""
         for context in self._contexts.values():
-            self._close(context)
+            context.close()
 
     def close(self) -> None:
         for partition in list(self._contexts):
             self.resigned(partition)
-
-    def _close(self, context: ShardContext[S]) -> None:
-        was_active = context.state is ShardState.ACTIVE
-        context.state = ShardState.CLOSED
-        context.timers.close()
-        if was_active:
-            context.shard.unloaded()
-
-    # Loading
-
-    def _load_turn(self) -> None:
-        """Load for one turn of the loop, one partition after the other, and come back for the rest."""
-        deadline_ms = self._clock.monotonic_ms() + LOAD_TURN_MS
-        monotonic_ms = self._clock.monotonic_ms
-        while self._load_queue:
-            context, steps = self._load_queue[0]
-            if context.state is not ShardState.LOADING or self._load_for_a_turn(context, steps, deadline_ms):
-                self._load_queue.pop(0)
-            if monotonic_ms() >= deadline_ms:
-                break
-        self._is_loading = bool(self._load_queue)
-        if self._is_loading:
-            self._scheduler.after(0, self._load_turn)
-
-    def _load_for_a_turn(self, context: ShardContext[S], steps: Iterator[None], deadline_ms: float) -> bool:
-        """True when the shard is loaded, or cannot be."""
-        monotonic_ms = self._clock.monotonic_ms
-        try:
-            for _ in steps:
-                if monotonic_ms() >= deadline_ms:
-                    return False
-            context.written_to = self._log.end_offset(context.topic_partition)
-            context.shard.loaded()
-        except Exception:
-            logger.exception("%s could not be loaded", context.topic_partition)
-            context.state = ShardState.FAILED
-            context.timers.close()
-            self._scheduler.after(context.retry_ms, lambda: self._load_again(context))
-            context.retry_ms = min(2 * context.retry_ms, LOAD_RETRY_MS_MAX)
-        else:
-            context.state = ShardState.ACTIVE
-            self._load_time.observe(monotonic_ms() - context.load_begun_ms)
-            waiting, context.waiting = context.waiting, []
-            for told in waiting:
-                told()
-        return True
-
-    def _load_again(self, context: ShardContext[S]) -> None:
-        if context.state is ShardState.FAILED:
-            self._begin_load(context)
 
     # Operations
 
@@ -328,7 +191,7 @@ class CoordinatorRuntime(Generic[S]):
         if context.state is ShardState.ACTIVE:
             self._insist(context, decide, context.written_to, RETRY_MS)
         elif context.state is not ShardState.CLOSED:
-            context.waiting.append(lambda: self._when_active(context, decide))
+            context.when_loaded(lambda: self._when_active(context, decide))
 
     def _insist(
         self,
@@ -340,7 +203,7 @@ class CoordinatorRuntime(Generic[S]):
         if context.state is ShardState.CLOSED:
             return
         if context.state is not ShardState.ACTIVE:
-            context.waiting.append(lambda: self._insist(context, decide, end_offset, retry_ms))
+            context.when_loaded(lambda: self._insist(context, decide, end_offset, retry_ms))
             return
 
         def respond(is_done: bool) -> None:
@@ -370,33 +233,23 @@ class CoordinatorRuntime(Generic[S]):
         """Append the marker that ends a producer's transaction here, and replay it."""
         try:
             context = self._active(partition)
-            batch = build_end_transaction_marker(
-                marker,
-                producer_id=producer.id,
-                producer_epoch=producer.epoch,
-                timestamp=self._clock.now_ms(),
-            )
-            context.written_to = self._log.append(context.topic_partition, context.leader_epoch, batch)
-            try:
-                context.shard.replay_marker(producer.id, producer.epoch, is_commit=marker.is_commit)
-            except Exception as error:
-                raise self._replay_failed(context, error) from error
+        except KafkaError as error:
+            refuse(error)
+            return
+        try:
+            self._writer.write_marker(context, producer, marker)
         except Exception as error:  # noqa: BLE001 - it is logged, and answered
-            refuse(as_coordinator_error(_expected(error, self.topic, partition)))
+            refuse(self._write_failed(context, error))
             return
         done: Decision[None] = Decision(committed=lambda: respond(None))
         self._await_replication(context, done, respond, refuse)
-        self._log.wake(context.topic_partition)
+        self._writer.wake(context)
 
     def _active(self, partition: int) -> ShardContext[S]:
         context = self._contexts.get(partition)
         if context is None:
             raise NotCoordinator(f"this broker does not coordinate {self.topic}-{partition}")
-        if context.state is ShardState.LOADING:
-            raise CoordinatorLoadInProgress(f"{self.topic}-{partition} is being loaded")
-        if context.state is not ShardState.ACTIVE:
-            why = "could not be loaded" if context.state is ShardState.FAILED else "is given up"
-            raise NotCoordinator(f"{self.topic}-{partition} {why}")
+        context.check_active()
         return context
 
     def _run_timer(self, context: ShardContext[S], operation: Operation, failed: Callable[[], None]) -> None:
@@ -426,67 +279,29 @@ class CoordinatorRuntime(Generic[S]):
             self._await_replication(context, decision, respond, refuse)
             return
         try:
-            self._append(context, decision, producer)
+            self._writer.write(context, decision, producer)
         except Exception as error:  # noqa: BLE001 - it is logged, and answered
-            expected = _expected(error, self.topic, context.topic_partition.partition)
-            _fail(decision, as_coordinator_error(expected), refuse)
+            _fail(decision, self._write_failed(context, error), refuse)
             if not decision.is_atomic:
-                self._log.wake(context.topic_partition)
+                self._writer.wake(context)
             return
         self._await_replication(context, decision, respond, refuse)
-        self._log.wake(context.topic_partition)
+        self._writer.wake(context)
 
-    def _append(self, context: ShardContext[S], decision: Decision[Any], producer: Producer) -> None:
-        bytes_max = None if decision.is_atomic else self._log.batch_bytes_max(context.topic_partition)
-        now_ms = self._clock.now_ms()
-        for records, batch in as_batches(
-            decision.records, lambda: self._new_batch(producer), now_ms, bytes_max
-        ):
-            if decision.room_bytes:
-                self._check_room(context, len(batch) + decision.room_bytes)
-            end_offset = self._log.append(context.topic_partition, context.leader_epoch, batch)
-            context.written_to = end_offset
-            try:
-                if decision.is_replayed:
-                    replay = context.shard.replay
-                    for offset, record in enumerate(records, end_offset - len(records)):
-                        replay(record, offset, producer.id)
-            except Exception as error:
-                raise self._replay_failed(context, error) from error
-        if decision.applied is not None:
-            try:
-                decision.applied()
-            except Exception as error:
-                raise self._replay_failed(context, error) from error
-
-    def _check_room(self, context: ShardContext[S], wanted_bytes: int) -> None:
-        bytes_max = self._log.batch_bytes_max(context.topic_partition)
-        if wanted_bytes > bytes_max:
-            raise MessageTooLarge(
-                f"{wanted_bytes} bytes are more than max.message.bytes of {self.topic}, {bytes_max}"
-            )
-
-    def _new_batch(self, producer: Producer) -> BatchBuilder:
-        return BatchBuilder(
-            codec=self._settings.codec,
-            producer_id=producer.id,
-            producer_epoch=producer.epoch,
-            is_transactional=producer is not NO_PRODUCER,
-        )
-
-    def _replay_failed(self, context: ShardContext[S], error: Exception) -> CoordinatorLoadInProgress:
-        """The records are written, but the state does not show them: begin again from the log."""
+    def _write_failed(self, context: ShardContext[S], error: Exception) -> KafkaError:
+        if not isinstance(error, ReplayFailed):
+            return as_coordinator_error(_expected(error, self.topic, context.topic_partition.partition))
         logger.error(
             "replaying what was written to %s failed; it is loaded again",
             context.topic_partition,
             exc_info=error,
         )
-        self._log.wake(context.topic_partition)
+        self._writer.wake(context)
         try:
-            self._close(context)
+            context.close()
         except Exception:
             logger.exception("%s could not be closed properly", context.topic_partition)
-        self._begin_load(context)
+        self._loads.begin(context)
         return CoordinatorLoadInProgress(f"{context.topic_partition} is being loaded again")
 
     def _await_replication(
@@ -505,13 +320,7 @@ class CoordinatorRuntime(Generic[S]):
             if decision.response is not None:
                 respond(decision.response)
 
-        self._log.await_replication(
-            context.topic_partition,
-            context.leader_epoch,
-            context.written_to,
-            self._settings.write_timeout_ms,
-            done,
-        )
+        self._writer.await_replication(context, done)
 
 
 def _expected(error: Exception, topic: str, partition: int) -> KafkaError:
@@ -520,22 +329,6 @@ def _expected(error: Exception, topic: str, partition: int) -> KafkaError:
         return error
     logger.error("an operation on %s-%d failed", topic, partition, exc_info=error)
     return UnknownServerError("the broker met an unexpected error; its log says more")
-
-
-def as_coordinator_error(error: KafkaError) -> KafkaError:
-    """What a failed append means to a client of the coordinator."""
-    match error:
-        case (
-            UnknownTopicOrPartition()
-            | NotEnoughReplicas()
-            | NotEnoughReplicasAfterAppend()
-            | RequestTimedOut()
-        ):
-            return CoordinatorNotAvailable(error.message)
-        case NotLeaderOrFollower() | KafkaStorageError():
-            return NotCoordinator(error.message)
-        case _:
-            return error
 
 
 def _fail(decision: Decision[Any], error: KafkaError, refuse: Callable[[KafkaError], None]) -> None:

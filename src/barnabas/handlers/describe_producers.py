@@ -19,7 +19,7 @@ from barnabas.protocol.messages.describe_producers import (
 )
 from barnabas.requests.context import RequestContext
 from barnabas.requests.registry import Api
-from barnabas.storage.producers.producer_state import ProducerEntry
+from barnabas.storage.producers.producer_entry import ProducerEntry
 
 
 def handle_describe_producers(

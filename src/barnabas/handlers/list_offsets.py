@@ -32,6 +32,7 @@ from barnabas.replication.partition import Partition
 from barnabas.requests.context import RequestContext
 from barnabas.requests.failures import as_kafka_error
 from barnabas.requests.registry import Api
+from barnabas.storage.log.time_search import max_timestamp_offset, offset_for_timestamp
 
 LATEST = -1
 EARLIEST = -2
@@ -148,7 +149,7 @@ def _find(partition: Partition, timestamp: int, end_offset: int) -> Found:
         return Found(-1, start_offset, partition.epoch_for_offset(start_offset))
     if timestamp in NEVER_FOUND:
         return NOTHING
-    found = log.max_timestamp_offset() if timestamp == MAX_TIMESTAMP else log.offset_for_timestamp(timestamp)
+    found = max_timestamp_offset(log) if timestamp == MAX_TIMESTAMP else offset_for_timestamp(log, timestamp)
     if found is None or found.offset >= end_offset:
         return NOTHING
     return Found(found.timestamp, found.offset, found.leader_epoch)

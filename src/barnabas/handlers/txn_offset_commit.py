@@ -11,9 +11,10 @@ from collections.abc import Callable
 from contextlib import suppress
 
 from barnabas.coordinator.group.coordinator import OFFSETS_TOPIC
-from barnabas.coordinator.runtime import Producer, as_coordinator_error
+from barnabas.coordinator.shard_context import Producer
 from barnabas.coordinator.transaction.rules import ProducerIdAndEpoch
 from barnabas.coordinator.transaction.settings import EPOCH_BUMP_VERSION
+from barnabas.coordinator.writing import as_coordinator_error
 from barnabas.core.errors import (
     CoordinatorLoadInProgress,
     CoordinatorNotAvailable,

@@ -39,9 +39,11 @@ from barnabas.coordinator.deleted_partitions import DeletedPartitions
 from barnabas.coordinator.group.coordinator import OFFSETS_TOPIC
 from barnabas.coordinator.group.making import make_group_coordinator
 from barnabas.coordinator.group.settings import GROUP_VERSION, GROUP_VERSION_FEATURE, GroupSettings
+from barnabas.coordinator.transaction.cluster_markers import ClusterMarkers
 from barnabas.coordinator.transaction.coordinator import TRANSACTION_TOPIC
 from barnabas.coordinator.transaction.local_markers import LocalMarkers
 from barnabas.coordinator.transaction.making import make_transaction_coordinator
+from barnabas.coordinator.transaction.membership import TransactionMembership
 from barnabas.coordinator.transaction.settings import TRANSACTION_VERSION_FEATURE, TransactionSettings
 from barnabas.core.clock import Clock, SystemClock
 from barnabas.core.endpoints import Endpoint, ListenerEndpoint
@@ -65,6 +67,7 @@ from barnabas.node.coordinator_settings import (
 from barnabas.node.identity import GENERATE, Remembered, check_cluster_id, choose_broker_id, remembered
 from barnabas.node.lifecycle import BrokerState, Lifecycle
 from barnabas.node.metrics_endpoint import MetricsEndpoint
+from barnabas.node.peers import Peers
 from barnabas.node.replication_io import ReplicationTasks
 from barnabas.node.runtime import LoopScheduler, ThreadBackground, TimerDriver
 from barnabas.purgatory.timer import Timer
@@ -197,9 +200,8 @@ class Broker:
             self.config.transaction_state_log_num_partitions,
             replicas,
             metadata,
-            markers if member is None else member.markers_everywhere(markers),
+            ClusterMarkers(self.broker_id, markers, metadata, self._peers, self._tasks.start, deleted.find),
             producer_ids.take_now,
-            deleted.find,
             clock=self._clock,
             scheduler=self._scheduler,
             timer=self._timer,
@@ -237,8 +239,8 @@ class Broker:
             producer_ids=producer_ids,
             groups=groups,
             transactions=transactions,
-            transaction_membership=(
-                transactions if member is None else member.transaction_membership(transactions)
+            transaction_membership=TransactionMembership(
+                self.broker_id, transactions, metadata, self._peers, self._tasks.start
             ),
             markers=markers,
             internal_topics=InternalTopics(
@@ -393,6 +395,10 @@ class Broker:
         self._exits.callback(server.release)
         self.bound_listeners = [each.bound for each in server.bind(self.config.listeners)]
         return server
+
+    @property
+    def _peers(self) -> Peers | None:
+        return None if self._member is None else self._member.peers
 
     def _make_member(
         self, znodes: Coordination, configs: ConfigRepository, metadata: MetadataCache

@@ -23,10 +23,6 @@ from barnabas.config.repository import ConfigRepository
 from barnabas.controller.cluster_topics import ClusterTopics
 from barnabas.controller.config_notifications import ConfigNotifications
 from barnabas.controller.controller import KafkaController
-from barnabas.coordinator.transaction.cluster_markers import ClusterMarkers
-from barnabas.coordinator.transaction.coordinator import TransactionCoordinator
-from barnabas.coordinator.transaction.markers import MarkerWriter
-from barnabas.coordinator.transaction.membership import ClusterTransactionMembership
 from barnabas.core.clock import Clock
 from barnabas.core.errors import BrokerNotAvailable, KafkaError, error_for
 from barnabas.core.ids import NO_EPOCH, NO_LEADER, BrokerId, Randomness
@@ -177,16 +173,6 @@ class ClusterMember:
                 await asyncio.sleep(RETRY_MS / 1_000)
             else:
                 return
-
-    def markers_everywhere(self, local: MarkerWriter) -> MarkerWriter:
-        """Writes markers to partitions wherever they are led."""
-        return ClusterMarkers(self._broker_id, local, self._metadata, self.peers, self._tasks.start)
-
-    def transaction_membership(self, coordinator: TransactionCoordinator) -> ClusterTransactionMembership:
-        """Asks the coordinator of a transaction, wherever it is."""
-        return ClusterTransactionMembership(
-            self._broker_id, coordinator, self._metadata, self.peers, self._tasks.start
-        )
 
     # Joining and leaving
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from barnabas.config.broker_config import BrokerConfig
 from barnabas.controller.internal_topics import InternalTopic
-from barnabas.coordinator.runtime import RuntimeSettings
+from barnabas.coordinator.shard_context import RuntimeSettings
 from barnabas.records.compression import CODECS
 
 

@@ -21,6 +21,7 @@ from barnabas.core.regions import FileRegion
 from barnabas.core.scheduler import Background, Scheduler
 from barnabas.replication.partition import Partition, begin_inside_batch
 from barnabas.storage.log.log import Log
+from barnabas.storage.log.truncation import truncate_fully_and_start_at
 from barnabas.storage.log_manager import LogManager
 
 logger = logging.getLogger(__name__)
@@ -35,7 +36,7 @@ class _Move:
         self.partition = partition
         self.key = partition.topic_partition
         self.old = partition.log
-        self.generation = partition.log.generation
+        self.generation = partition.log.flush_state.generation
         self.is_synced = False
 
 
@@ -103,9 +104,9 @@ class LogDirMover:
         if future is None or not self._is_current(move.partition, old, future):
             del self._moves[move.key]
             return
-        if move.generation != old.generation or future.log_end_offset < old.log_start_offset:
-            move.generation, move.is_synced = old.generation, False
-            future.truncate_fully_and_start_at(old.log_start_offset)
+        if move.generation != old.flush_state.generation or future.log_end_offset < old.log_start_offset:
+            move.generation, move.is_synced = old.flush_state.generation, False
+            truncate_fully_and_start_at(future, old.log_start_offset)
         if self._copy_slice(old, future):
             self._go_on_later(move)
         elif not move.is_synced:

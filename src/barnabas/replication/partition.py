@@ -51,7 +51,8 @@ from barnabas.replication.leadership import LeaderAndIsr, Leadership, PendingIsr
 from barnabas.replication.topic_metrics import TopicMetrics
 from barnabas.storage.log.append import AppendInfo
 from barnabas.storage.log.log import Log
-from barnabas.storage.producers.producer_state import AppendOrigin
+from barnabas.storage.log.truncation import truncate_fully_and_start_at
+from barnabas.storage.producers.append_checks import AppendOrigin
 
 logger = logging.getLogger(__name__)
 
@@ -384,4 +385,4 @@ def begin_inside_batch(log: Log, records: memoryview) -> None:
     first = next(iter(iterate_whole_batches(records)), None)
     start_offset = log.log_start_offset
     if first is not None and first.base_offset < start_offset <= first.last_offset:
-        log.truncate_fully_and_start_at(first.base_offset, log_start_offset=start_offset)
+        truncate_fully_and_start_at(log, first.base_offset, log_start_offset=start_offset)

@@ -5,9 +5,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Protocol
 
 from barnabas.cluster.coordination import Coordination
 from barnabas.cluster.metadata_cache import MetadataCache
@@ -19,41 +18,16 @@ from barnabas.controller.internal_topics import InternalTopics
 from barnabas.controller.producer_ids import ProducerIds
 from barnabas.coordinator.group.coordinator import GroupCoordinator
 from barnabas.coordinator.transaction.coordinator import TransactionCoordinator
-from barnabas.coordinator.transaction.markers import MarkerWriter
-from barnabas.coordinator.transaction.rules import ProducerIdAndEpoch
+from barnabas.coordinator.transaction.local_markers import LocalMarkers
+from barnabas.coordinator.transaction.membership import TransactionMembership
 from barnabas.core.clock import Clock
-from barnabas.core.errors import KafkaError
-from barnabas.core.ids import BrokerId, TopicPartition
+from barnabas.core.ids import BrokerId
 from barnabas.core.scheduler import Scheduler
 from barnabas.replication.leader.fetch_session import FetchSessions
 from barnabas.replication.replica_manager import ReplicaManager
 from barnabas.requests.context import Peer
 from barnabas.requests.endpoints import Node, endpoint_of
 from barnabas.requests.registry import ApiTable
-
-
-class TransactionMembership(Protocol):
-    """Whoever knows, or can ask, which partitions are part of a producer's transaction. On one node that is
-    the coordinator itself. Each method calls back exactly once, at once or later."""
-
-    def add_partitions(
-        self,
-        transactional_id: str,
-        producer: ProducerIdAndEpoch,
-        partitions: Collection[TopicPartition],
-        done: Callable[[KafkaError | None], None],
-        *,
-        client_transaction_version: int,
-    ) -> None: ...
-
-    def verify(
-        self,
-        transactional_id: str,
-        producer: ProducerIdAndEpoch,
-        partitions: Collection[TopicPartition],
-        done: Callable[[frozenset[TopicPartition]], None],
-        refuse: Callable[[KafkaError], None],
-    ) -> None: ...
 
 
 @dataclass(slots=True)
@@ -75,7 +49,7 @@ class Services:
     groups: GroupCoordinator
     transactions: TransactionCoordinator
     transaction_membership: TransactionMembership
-    markers: MarkerWriter
+    markers: LocalMarkers
     internal_topics: InternalTopics
     controller: KafkaController | None = None
     """None on one node, where no broker is asked but this one."""

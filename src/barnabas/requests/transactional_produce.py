@@ -152,7 +152,7 @@ def _writes(request: ProduceRequest, context: RequestContext) -> Iterator[_Write
                 log = replicas.partition(name, data.index).log
             except KafkaError:
                 continue  # the append will say so
-            is_ongoing = log.has_ongoing_transaction(*producer)
+            is_ongoing = log.producers.has_ongoing_transaction(*producer)
             yield _Write(TopicPartition(name, data.index), producer, sequence, is_ongoing)
 
 

@@ -20,7 +20,7 @@ from barnabas.core.errors import KafkaError, NotLeaderOrFollower
 from barnabas.core.ids import TopicPartition
 from barnabas.records.batch import NO_SEQUENCE
 from barnabas.replication.replica_manager import ReplicaManager
-from barnabas.storage.producers.producer_state import FirstWrite, VerificationGuard
+from barnabas.storage.producers.waiting_writes import FirstWrite, VerificationGuard
 
 
 class _Guarded(NamedTuple):
@@ -45,7 +45,7 @@ class Verification:
         """The request is going to wait; raises if the partition is not here. Should it be in vain, a producer
         that begins there begins with `first_sequence`, or before it."""
         producers = self._replicas.partition(*topic_partition).log.producers
-        self._guarded[topic_partition] = _Guarded(producer, producers.guard(producer.producer_id))
+        self._guarded[topic_partition] = _Guarded(producer, producers.waiting.guard(producer.producer_id))
         if first_sequence >= 0:
             producers.await_first(producer.producer_id, FirstWrite(producer.producer_epoch, first_sequence))
 
@@ -57,7 +57,7 @@ class Verification:
         producers = self._replicas.partition(*topic_partition).log.producers
         # A transaction that is open in the log was verified by whoever opened it.
         if not (
-            producers.stands(guarded.producer.producer_id, guarded.guard)
+            producers.waiting.stands(guarded.producer.producer_id, guarded.guard)
             or producers.has_ongoing_transaction(*guarded.producer)
         ):
             raise self._outside

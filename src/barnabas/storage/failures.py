@@ -4,7 +4,7 @@ An error of the disk takes the log directory offline: nobody knows what the disk
 again. Bytes that make no sense, though the disk gave them readily, put their log out of service alone. Want
 of file descriptors is no failure of a disk: nothing was written, and it passes. So whoever asked is refused
 and may ask again (`LogDirectory.fail` leaves the directory in service), and what nobody would ask for again
-is tried until it is done (`keep_trying`). Where neither can be, as at the start and at the end, the
+is tried until it is done (`directory.disk_errors`). Where neither can be, as at the start and at the end, the
 directory goes offline after all (`LogDirectory.take_offline`): what could not be read, or was not written,
 must not be taken for what is there.
 """
@@ -12,15 +12,10 @@ must not be taken for what is there.
 from __future__ import annotations
 
 import errno
-from collections.abc import Callable
 from enum import Enum
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from barnabas.core.errors import KafkaStorageError
 from barnabas.storage.segment.batch_scan import GarbledLog
-
-if TYPE_CHECKING:
-    from barnabas.storage.environment import Environment, LogDirectory
 
 _PASSING: Final = frozenset({errno.EMFILE, errno.ENFILE})
 RETRY_MS: Final = 100.0
@@ -40,34 +35,3 @@ def reach_of(error: BaseException) -> Reach:
         if isinstance(each, OSError) and each.errno in _PASSING:
             return Reach.REQUEST
     return Reach.DIRECTORY
-
-
-def keep_trying(environment: Environment, directory: LogDirectory, work: Callable[[], object]) -> None:
-    """Do the work off the loop, as often as it takes; a failing disk is the end of it."""
-
-    def attempt() -> None:
-        if directory.failure is None:
-            environment.background.submit(work, lambda _: None, failed)
-
-    def failed(error: BaseException) -> None:
-        directory.fail(error)
-        if reach_of(error) is Reach.REQUEST:
-            environment.scheduler.after(RETRY_MS, attempt)
-
-    attempt()
-
-
-class offline_on_error:  # noqa: N801 - read as a statement
-    """An I/O error inside takes the directory offline, whatever it is, and goes no further."""
-
-    def __init__(self, directory: LogDirectory) -> None:
-        self._directory = directory
-
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> bool:
-        if not isinstance(error, OSError | KafkaStorageError):
-            return False
-        self._directory.take_offline(error)
-        return True

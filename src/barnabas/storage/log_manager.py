@@ -29,14 +29,16 @@ from barnabas.storage.directory.damaged_log import DamagedLog
 from barnabas.storage.directory.directory_checkpoints import DirectoryCheckpoints
 from barnabas.storage.directory.directory_opening import open_logs, read_contents
 from barnabas.storage.directory.directory_properties import write_clean_shutdown
+from barnabas.storage.directory.disk_errors import keep_trying, offline_on_error
 from barnabas.storage.directory.future_logs import FutureLogs, is_superseded, unmark
-from barnabas.storage.directory.removal import remove_later
 from barnabas.storage.environment import Environment, LogDirectory
-from barnabas.storage.failures import keep_trying, offline_on_error
 from barnabas.storage.log.group_commit import GroupCommit
 from barnabas.storage.log.log import Log
 from barnabas.storage.log.log_loader import open_log
+from barnabas.storage.log.retention import delete_old_segments
+from barnabas.storage.log.truncation import truncate_fully_and_start_at, truncate_to
 from barnabas.storage.names import DELETE_DIRECTORY, STRAY_DIRECTORY, renamed_directory
+from barnabas.storage.removal import remove_later
 
 LOCK = ".lock"
 CLOSED_AT_ONCE = 100
@@ -195,7 +197,7 @@ class LogManager:
         return False
 
     def _add(self, log: Log) -> None:
-        log.request_flush = self._group_commit.request
+        log.flush_by(self._group_commit.request)
         self._logs[log.topic_partition] = log
 
     def get_or_create(
@@ -260,12 +262,12 @@ class LogManager:
             }
             for log, offset in found:
                 if log in former:
-                    log.recovery_point = offset
+                    log.flush_state.set_recovery_point(offset)
             try:
                 self._checkpoints.write_recovery_points_now([directory] if former else [])
             except KafkaStorageError:
                 for log, recovery_point in former.items():
-                    log.recovery_point = recovery_point
+                    log.flush_state.set_recovery_point(recovery_point)
                 raise
 
     def truncate_to(self, offsets: Mapping[TopicPartition, int]) -> None:
@@ -274,14 +276,14 @@ class LogManager:
         self.lower_recovery_points(offsets)
         for topic_partition, offset in offsets.items():
             log = self._logs.get(topic_partition)
-            if log is not None and log.truncate_to(offset, is_sync_deferred=True):
+            if log is not None and truncate_to(log, offset, is_sync_deferred=True):
                 self.cleaner.truncated(log)
 
     def truncate_fully_and_start_at(self, topic_partition: TopicPartition, offset: int) -> None:
         self.lower_recovery_points({topic_partition: offset})
         log = self._logs.get(topic_partition)
         if log is not None:
-            log.truncate_fully_and_start_at(offset)
+            truncate_fully_and_start_at(log, offset)
             self.cleaner.truncated(log)
 
     def delete(self, topic_partition: TopicPartition) -> None:
@@ -393,14 +395,14 @@ class LogManager:
             if self.cleaner.is_cleaning(log):
                 continue  # the segments being rewritten must stay; the cleaner comes back to this
             with sweeping("retention of", log.topic_partition):
-                log.delete_old_segments()
-                log.release_idle_segments()
+                delete_old_segments(log)
+                log.segments.release_idle()
 
     def flush_dirty_logs(self) -> None:
         """Flush the logs whose `flush.ms` has passed."""
         now_ms = self._environment.clock.now_ms()
         for log in self.logs():
-            if log.unflushed_messages and now_ms - log.last_flush_ms >= log.config.flush_ms:
+            if log.unflushed_messages and now_ms - log.flush_state.last_flush_ms >= log.config.flush_ms:
                 with sweeping("the flush of", log.topic_partition):
                     self._group_commit.request(log)
 

@@ -60,11 +60,8 @@ class _Content:
         self.sync()
 
 
-class _Change:
-    """One change to a directory, waiting for its sync."""
-
-    def __init__(self, apply: Callable[[dict[str, _Content], set[str]], None]) -> None:
-        self.apply = apply
+_Change = Callable[[dict[str, _Content], set[str]], None]
+"""To the files and directories there are; one of a directory waits for its sync."""
 
 
 class _MemoryFile:
@@ -150,7 +147,7 @@ class PowerCutFiles:
         self.locks.clear()
         for changes in self._pending.values():
             for change in changes[: self._chance.randint(0, len(changes))]:
-                change.apply(self._durable_files, self._durable_directories)
+                change(self._durable_files, self._durable_directories)
         self._pending.clear()
         self._durable_files = {
             path: content
@@ -231,7 +228,7 @@ class PowerCutFiles:
 
     def _make_durable(self, directory: str) -> None:
         for change in self._pending.pop(directory, []):
-            change.apply(self._durable_files, self._durable_directories)
+            change(self._durable_files, self._durable_directories)
 
     def rename(self, old: str, new: str) -> None:
         self.check("rename", old)
@@ -302,9 +299,9 @@ class PowerCutFiles:
 
         self._change(_parent(path), apply)
 
-    def _change(self, directory: str, apply: Callable[[dict[str, _Content], set[str]], None]) -> None:
+    def _change(self, directory: str, apply: _Change) -> None:
         apply(self._files, self._directories)
-        self._pending.setdefault(directory, []).append(_Change(apply))
+        self._pending.setdefault(directory, []).append(apply)
 
 
 def _parent(path: str) -> str:

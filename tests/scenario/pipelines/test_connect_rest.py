@@ -296,7 +296,7 @@ async def test_what_an_elder_was_answered_before_it_saw_the_claim_is_not_lost(pi
         changes = younger.follow()
         assert await anext(changes) == Change("a", name="late", stored=late)
         await elder.delete("late", 3)
-        assert await anext(changes) == Change("a", name="late", grave=3)
+        assert await anext(changes) == Change("a", name="late", deleted_generation=3)
         await changes.aclose()
 
 

@@ -17,7 +17,7 @@ from barnabas.protocol.messages.produce import ProduceRequest, ProduceResponse
 from barnabas.records.builder import build_end_transaction_marker
 from barnabas.records.record import EndTransactionMarker
 from barnabas.replication.replica_manager import ReplicaManager
-from barnabas.storage.producers.producer_state import AppendOrigin
+from barnabas.storage.producers.append_checks import AppendOrigin
 from tests.scenario.transactions.test_transactional_requests import (
     DEADLINE_S,
     SETTINGS,

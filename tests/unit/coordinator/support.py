@@ -19,7 +19,8 @@ from barnabas.coordinator.group.settings import GroupSettings
 from barnabas.coordinator.group.shard import GroupShard
 from barnabas.coordinator.group.topics import StoredIds
 from barnabas.coordinator.routing import Gathering
-from barnabas.coordinator.runtime import CoordinatorRuntime, RuntimeSettings
+from barnabas.coordinator.runtime import CoordinatorRuntime
+from barnabas.coordinator.shard_context import RuntimeSettings
 from barnabas.coordinator.timers import ShardTimers
 from barnabas.core.clock import ManualClock
 from barnabas.core.errors import KafkaError, MessageTooLarge, NotLeaderOrFollower, RequestTimedOut

@@ -353,9 +353,7 @@ def test_while_loading_nothing_is_answered_wrongly() -> None:
     log = MemoryLog()
     before = Groups(log=log)
     assert before.commit(42) == 0
-    groups = Groups()
-    groups.log = log
-    groups.runtime._log = log
+    groups = Groups(log=log)
     groups.runtime.elected(0, 1)
     assert groups.fetch() == -1000 * CoordinatorLoadInProgress.code
     assert groups.heartbeat("m", 1) == 0

@@ -17,8 +17,7 @@ from barnabas.cluster.registration import make_persistent_paths
 from barnabas.cluster.topics import create_topic, delete_topic, mark_for_deletion
 from barnabas.cluster.znodes import TopicZnode
 from barnabas.coordinator.deleted_partitions import DeletedPartitions
-from barnabas.coordinator.transaction.cluster_markers import ClusterMarkers
-from barnabas.coordinator.transaction.local_markers import CoordinatorMarkers
+from barnabas.coordinator.transaction.cluster_markers import ClusterMarkers, FindDeleted
 from barnabas.coordinator.transaction.markers import MarkerErrors, TransactionMarker
 from barnabas.core.clock import ManualClock
 from barnabas.core.endpoints import Endpoint, ListenerEndpoint
@@ -85,9 +84,15 @@ async def znodes(tmp_path: Path) -> AsyncIterator[Coordination]:
 
 def coordinator_markers(
     znodes: Coordination, error: KafkaError, *, is_deletion_enabled: bool = True
-) -> CoordinatorMarkers:
+) -> ClusterMarkers:
     deleted = DeletedPartitions(znodes, asyncio.ensure_future, is_deletion_enabled=is_deletion_enabled)
-    return CoordinatorMarkers(Partitions({HERE: error, THERE: error}), deleted.find)
+    return here({HERE: error, THERE: error}, deleted.find)
+
+
+def here(errors: dict[TopicPartition, KafkaError], find_deleted: FindDeleted) -> ClusterMarkers:
+    """Both partitions are led by this broker."""
+    local, metadata = cast("Any", Partitions(errors)), cluster(ME, ME)
+    return ClusterMarkers(ME, local, metadata, None, asyncio.ensure_future, find_deleted)
 
 
 UNHEARD_OF = UnknownTopicOrPartition("nobody knows it")
@@ -132,7 +137,7 @@ async def test_what_says_nothing_about_the_topic_asks_nobody() -> None:
         raise AssertionError("the store was asked")
 
     error = CoordinatorLoadInProgress("-")
-    assert await told(CoordinatorMarkers(Partitions({HERE: error}), ask), HERE, THERE) == {HERE: error}
+    assert await told(here({HERE: error}, ask), HERE, THERE) == {HERE: error}
 
 
 async def test_a_store_that_does_not_answer_has_not_said_that_anything_is_gone() -> None:
@@ -213,7 +218,15 @@ def cluster(*leaders: int) -> MetadataCache:
 
 
 def everywhere(metadata: MetadataCache, peer: Peer, local: Partitions | None = None) -> ClusterMarkers:
-    return ClusterMarkers(ME, local or Partitions(), metadata, cast("Any", peer), asyncio.ensure_future)
+    """Of no partition the store says that it is deleted."""
+    return ClusterMarkers(
+        ME,
+        cast("Any", local or Partitions()),
+        metadata,
+        cast("Any", peer),
+        asyncio.ensure_future,
+        lambda _, found: found(frozenset()),
+    )
 
 
 def answered(codes: dict[int, int]) -> WriteTxnMarkersResponse:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from barnabas.coordinator.group.callers import Caller
-from barnabas.coordinator.runtime import Producer
+from barnabas.coordinator.shard_context import Producer
 from barnabas.core.errors import (
     CoordinatorNotAvailable,
     GroupIdNotFound,

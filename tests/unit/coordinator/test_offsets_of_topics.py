@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from barnabas.coordinator.group import lost_topics, offset_requests
+from barnabas.coordinator.group import lost_topics, offset_removal
 from barnabas.coordinator.group.lost_topics import ASK_AGAIN_MS
 from barnabas.coordinator.group.offset_records import (
     OffsetAndMetadata,
@@ -209,7 +209,7 @@ def test_a_removal_that_cannot_be_written_is_tried_again() -> None:
 
 
 def test_many_lost_offsets_are_removed_in_turns(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(offset_requests, "OFFSETS_PER_TURN", 3)
+    monkeypatch.setattr(offset_removal, "OFFSETS_PER_TURN", 3)
     monkeypatch.setattr(lost_topics, "GROUPS_PER_TURN", 2)
     groups = Groups()
     groups.topics.put("t", 10)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import pytest
 
-from barnabas.coordinator.group import offset_requests
+from barnabas.coordinator.group import offset_removal
 from barnabas.coordinator.runtime import RETRY_MS, RETRY_MS_MAX
 from barnabas.core.errors import KafkaError, KafkaStorageError, MessageTooLarge, NotEnoughReplicas
 from barnabas.handlers.delete_groups import DELETE_GROUPS
@@ -95,7 +95,7 @@ def test_many_offsets_can_be_deleted_at_once() -> None:
 
 
 def test_a_deletion_lets_others_have_their_turn(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(offset_requests, "OFFSETS_PER_TURN", MANY // 4)
+    monkeypatch.setattr(offset_removal, "OFFSETS_PER_TURN", MANY // 4)
     groups = with_many_offsets("g")
     groups.delete_topic("t")
     assert len(offsets(groups) - {-1}) == MANY - MANY // 4
@@ -183,7 +183,7 @@ def test_expiry_goes_on_after_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
 
     later(groups, WEEK_MS - 1)
     with monkeypatch.context() as patch:
-        patch.setattr(groups.shard.offset_requests, "expire", broken)
+        patch.setattr(groups.shard.offset_removal, "expire", broken)
         later(groups, groups.settings.offsets_retention_check_interval_ms)
     assert -1 not in offsets(groups)
     later(groups, groups.settings.offsets_retention_check_interval_ms)

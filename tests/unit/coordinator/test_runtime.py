@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from barnabas.coordinator.runtime import LOAD_RETRY_MS, Producer
+from barnabas.coordinator.load_queue import LOAD_RETRY_MS
+from barnabas.coordinator.shard_context import Producer
 from barnabas.core.errors import CoordinatorLoadInProgress, UnknownServerError
 from barnabas.core.metrics import render_prometheus
 from barnabas.records.record import EndTransactionMarker

@@ -11,7 +11,7 @@ import pytest
 
 from barnabas.cluster.metadata_cache import MetadataCache, PartitionMetadata
 from barnabas.coordinator.transaction.coordinator import TRANSACTION_TOPIC
-from barnabas.coordinator.transaction.membership import ClusterTransactionMembership
+from barnabas.coordinator.transaction.membership import TransactionMembership
 from barnabas.coordinator.transaction.rules import ProducerIdAndEpoch
 from barnabas.core.errors import (
     BrokerNotAvailable,
@@ -47,7 +47,7 @@ def answered(codes: dict[int, int]) -> AddPartitionsToTxnResponse:
     )
 
 
-def membership(answer: Ask) -> ClusterTransactionMembership:
+def membership(answer: Ask) -> TransactionMembership:
     """The coordinator is on the other broker, which answers like this."""
 
     async def send(broker: int, request: AddPartitionsToTxnRequest, _: object) -> AddPartitionsToTxnResponse:
@@ -60,7 +60,7 @@ def membership(answer: Ask) -> ClusterTransactionMembership:
     metadata.put_topic(
         TRANSACTION_TOPIC, Uuid(bytes(15) + b"1"), [PartitionMetadata(0, (1, 2), leader=OTHER)]
     )
-    return ClusterTransactionMembership(
+    return TransactionMembership(
         ME,
         cast("Any", SimpleNamespace(partition_for=lambda _: 0)),
         metadata,

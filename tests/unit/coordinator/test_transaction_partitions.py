@@ -7,7 +7,7 @@ from typing import Any, cast
 
 from barnabas.cluster.metadata_cache import MetadataCache, PartitionMetadata
 from barnabas.coordinator.routing import partition_of
-from barnabas.coordinator.runtime import RuntimeSettings
+from barnabas.coordinator.shard_context import RuntimeSettings
 from barnabas.coordinator.transaction.coordinator import NO_PARTITION, TRANSACTION_TOPIC
 from barnabas.coordinator.transaction.making import make_transaction_coordinator
 from barnabas.coordinator.transaction.settings import TransactionSettings
@@ -29,7 +29,6 @@ def test_a_topic_that_is_led_here_and_not_yet_heard_of_has_no_number_of_partitio
         metadata,
         cast("Any", None),
         lambda: 0,
-        lambda *_: None,
         clock=clock,
         scheduler=ManualScheduler(clock),
         timer=Timer(clock),

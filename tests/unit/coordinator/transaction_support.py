@@ -8,7 +8,8 @@ from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
-from barnabas.coordinator.runtime import CoordinatorRuntime, RuntimeSettings
+from barnabas.coordinator.runtime import CoordinatorRuntime
+from barnabas.coordinator.shard_context import RuntimeSettings
 from barnabas.coordinator.timers import ShardTimers
 from barnabas.coordinator.transaction.coordinator import TRANSACTION_TOPIC, TransactionCoordinator
 from barnabas.coordinator.transaction.markers import MarkerErrors, TransactionMarker

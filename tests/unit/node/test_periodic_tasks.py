@@ -27,7 +27,7 @@ from barnabas.cluster.isr_store import CHECK_INTERVAL_MS, ZnodeIsrStore
 from barnabas.cluster.metadata_cache import MetadataCache, PartitionMetadata
 from barnabas.config.log_config import LogConfig
 from barnabas.controller.broker_channels import _Sender
-from barnabas.coordinator.group.offset_requests import OffsetRequests
+from barnabas.coordinator.group.offset_removal import OffsetRemoval
 from barnabas.coordinator.timers import ShardTimers
 from barnabas.coordinator.transaction.shard import TransactionShard
 from barnabas.core.clock import ManualClock, SystemClock
@@ -41,6 +41,7 @@ from barnabas.purgatory.timer import Timer
 from barnabas.purgatory.timing_wheel import TimerTask
 from barnabas.replication.leader.isr import IsrKeeper
 from barnabas.replication.leadership import PendingIsr
+from barnabas.storage import log_manager
 from barnabas.storage.cleaner import log_cleaner
 from barnabas.storage.directory.directory_checkpoints import DirectoryCheckpoints
 from barnabas.storage.log.log import Log
@@ -162,7 +163,7 @@ async def test_the_timer_is_driven_on_when_a_task_or_the_timer_itself_fails(
 
 
 TASKS = {
-    "apply_retention": (Log, "delete_old_segments"),
+    "apply_retention": (log_manager, "delete_old_segments"),
     "remove_expired_producers": (Log, "remove_expired_producers"),
     "checkpoint_recovery_points": (Log, "write_epochs_soon"),
 }
@@ -360,7 +361,7 @@ def test_a_group_that_fails_keeps_no_other_from_its_expiry(monkeypatch: pytest.M
     groups = Groups(offsets_retention_ms=1_000, offsets_retention_check_interval_ms=10_000)
     for group in ("first", "second", "third"):
         groups.commit(1, group=group)
-    expire, broken = OffsetRequests._expire_group, True
+    expire, broken = OffsetRemoval._expire_group, True
 
     def failing(self: Any, group: Any, records: Any) -> bool:
         found = expire(self, group, records)
@@ -368,7 +369,7 @@ def test_a_group_that_fails_keeps_no_other_from_its_expiry(monkeypatch: pytest.M
             raise Broken
         return found
 
-    monkeypatch.setattr(OffsetRequests, "_expire_group", failing)
+    monkeypatch.setattr(OffsetRemoval, "_expire_group", failing)
     groups.advance(15_000)
     assert set(groups.shard.groups) == {"first"}
     assert set(Groups(log=groups.log).shard.offsets.committed) == {"first"}, "nothing of it was removed"

@@ -15,7 +15,7 @@ from barnabas.records.record import EndTransactionMarker
 from barnabas.storage.environment import Environment, LogDirectory
 from barnabas.storage.log.log import Log
 from barnabas.storage.log.log_loader import open_log
-from barnabas.storage.producers.producer_state import AppendOrigin
+from barnabas.storage.producers.append_checks import AppendOrigin
 from tests.support.settings import log_config
 
 TOPIC = TopicPartition("topic", 0)

@@ -16,20 +16,20 @@ from barnabas.storage.directory.directory_properties import (
     MetaProperties,
     read_clean_shutdown,
     read_meta_properties,
-    read_topic_id,
     remove_clean_shutdown,
     write_clean_shutdown,
     write_meta_properties,
 )
 from barnabas.storage.log.leader_epoch_cache import LeaderEpochCache, read_leader_epochs
+from barnabas.storage.log.partition_metadata import read_topic_id
 from barnabas.storage.names import (
     is_marked_for_deletion,
     parse_log_directory,
     parse_segment_file,
     renamed_directory,
 )
+from barnabas.storage.producers.producer_entry import BatchMetadata, ProducerEntry
 from barnabas.storage.producers.producer_snapshot import CorruptSnapshot, parse_snapshot, render_snapshot
-from barnabas.storage.producers.producer_state import BatchMetadata, ProducerEntry
 
 FILES = RealFiles()
 

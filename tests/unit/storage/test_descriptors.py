@@ -108,7 +108,7 @@ def facts(manager: LogManager) -> list[object]:
         log.advance_high_watermark(log.log_end_offset)
         found += (
             [bytes(batch.view()) for batch in read_batches(log)],
-            (log.log_start_offset, log.log_end_offset, log.first_unstable_offset),
+            (log.log_start_offset, log.log_end_offset, log.producers.first_unstable_offset),
             sorted(map(repr, log.active_producers())),
             log.aborted_transactions(log.log_start_offset, log.log_end_offset),
             log.leader_epochs.entries,

@@ -35,7 +35,7 @@ def test_one_sync_answers_all_that_piled_up(files: PowerCutFiles) -> None:
     flushed: list[int] = []
     commit = GroupCommit(background, lambda log: flushed.append(log.durable_end_offset))
     log = bench.open()
-    log.request_flush = commit.request
+    log.flush_by(commit.request)
     produce(log)
     assert (log.durable_end_offset, len(background.waiting)) == (0, 1)
     produce(log)
@@ -47,14 +47,14 @@ def test_one_sync_answers_all_that_piled_up(files: PowerCutFiles) -> None:
     background.run_one()
     assert flushed == [1, 3]
     assert background.waiting == []
-    assert not log.is_flush_due
+    assert not log.flush_state.is_due
 
 
 def test_what_was_acknowledged_before_a_flush_became_due_stays_so(files: PowerCutFiles) -> None:
     bench = Bench("/disk", files, flush_messages=3)
     background = ManualBackground()
     log = bench.open()
-    log.request_flush = GroupCommit(background, lambda _: None).request
+    log.flush_by(GroupCommit(background, lambda _: None).request)
     produce(log)
     produce(log)
     assert log.durable_end_offset == 2
@@ -72,7 +72,7 @@ def test_what_is_durable_survives_the_next_power_cut(seed: int) -> None:
     bench = Bench("/disk", files, flush_messages=2, segment_bytes=600)
     background = ManualBackground()
     log = bench.open()
-    log.request_flush = GroupCommit(background, lambda _: None).request
+    log.flush_by(GroupCommit(background, lambda _: None).request)
     acknowledged = 0
     for number in range(30):
         produce(log, 1 + number % 3)
@@ -101,7 +101,7 @@ def state_of(log: Log) -> tuple[object, ...]:
         active.size_bytes,
         log.leader_epochs.entries,
         [repr(entry) for entry in log.active_producers()],
-        log.first_unstable_offset,
+        log.producers.first_unstable_offset,
     )
 
 
@@ -134,7 +134,7 @@ def test_a_failed_sync_acknowledges_nothing(files: PowerCutFiles) -> None:
     background = ManualBackground()
     flushed: list[Log] = []
     log = bench.open()
-    log.request_flush = GroupCommit(background, flushed.append).request
+    log.flush_by(GroupCommit(background, flushed.append).request)
     produce(log)
     files.before = refuse("sync", ".log")
     background.run_one()
@@ -147,7 +147,7 @@ def test_a_flush_for_want_of_a_descriptor_is_tried_until_it_is_done(files: Power
     bench = Bench("/disk", files, flush_messages=1)
     flushed: list[Log] = []
     log = bench.open()
-    log.request_flush = GroupCommit(bench.environment.background, flushed.append, bench.scheduler).request
+    log.flush_by(GroupCommit(bench.environment.background, flushed.append, bench.scheduler).request)
     left = [OSError(errno.EMFILE, "Too many open files")] * 2
 
     def before(happening: str, path: str) -> None:

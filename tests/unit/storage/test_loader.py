@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from barnabas.storage.log.log_loader import open_log
+from barnabas.storage.log.time_search import max_timestamp_offset, offset_for_timestamp
 from barnabas.storage.names import LOG
 from barnabas.testing.files import PowerCutFiles
 from tests.support.settings import log_config
@@ -245,7 +246,7 @@ def test_a_log_of_old_messages_opens(bench: Bench) -> None:
     assert not isinstance(data.records, bytes)
     assert data.records.read() == legacy_message(1, 1, b"b", timestamp=NOW_MS)
     assert produce(log, epoch=3).first_offset == 2
-    assert log.offset_for_timestamp(NOW_MS) == (NOW_MS, 1, -1)
+    assert offset_for_timestamp(log, NOW_MS) == (NOW_MS, 1, -1)
 
 
 def test_snapshots_are_kept_at_segment_starts_and_at_the_end(tmp_path: Path) -> None:
@@ -271,25 +272,25 @@ def test_times_lead_to_offsets(tmp_path: Path) -> None:
     for reopened in (log, bench.open()):
         for wanted in range(101):
             expected = next(n for n, time in enumerate(times) if time >= wanted)
-            assert reopened.offset_for_timestamp(wanted) == (times[expected], expected, expected // 4)
-        assert reopened.offset_for_timestamp(101) is None
-        assert reopened.max_timestamp_offset() == (100, 10, 2)
+            assert offset_for_timestamp(reopened, wanted) == (times[expected], expected, expected // 4)
+        assert offset_for_timestamp(reopened, 101) is None
+        assert max_timestamp_offset(reopened) == (100, 10, 2)
 
 
 def test_a_time_inside_a_batch_leads_to_its_record(bench: Bench) -> None:
     log = bench.open()
     produce(log, 10, timestamp=100)
-    assert log.offset_for_timestamp(104) == (104, 4, 0)
+    assert offset_for_timestamp(log, 104) == (104, 4, 0)
     log.advance_high_watermark(10)
     log.maybe_increment_log_start_offset(6, "test")
-    assert log.offset_for_timestamp(104) == (106, 6, 0)
-    assert log.max_timestamp_offset() == (109, 9, 0)
+    assert offset_for_timestamp(log, 104) == (106, 6, 0)
+    assert max_timestamp_offset(log) == (109, 9, 0)
 
 
 def test_an_empty_log_has_no_times(bench: Bench) -> None:
     log = bench.open()
-    assert log.offset_for_timestamp(0) is None
-    assert log.max_timestamp_offset() is None
+    assert offset_for_timestamp(log, 0) is None
+    assert max_timestamp_offset(log) is None
 
 
 def test_bytes_of_an_older_life_of_the_file_are_cut(bench: Bench) -> None:

@@ -579,7 +579,7 @@ def test_a_late_epoch_file_does_not_reach_a_namesake_of_the_log(tmp_path: Path) 
     log.leader_epochs.assign(7, 1)
     flush, later = log.plan_flush(), LaterBackground()
     assert flush is not None
-    log._environment.background = later
+    log.environment.background = later
     log.write_epochs_soon()
     manager.delete(partition(0))
     namesake = manager.get_or_create(partition(0))

@@ -13,6 +13,9 @@ from dataclasses import dataclass
 import pytest
 
 from barnabas.records.batch import RecordBatch
+from barnabas.storage.log.retention import delete_old_segments
+from barnabas.storage.log.time_search import offset_for_timestamp
+from barnabas.storage.log.truncation import truncate_to
 from barnabas.storage.names import OFFSET_INDEX, TIME_INDEX, TRANSACTION_INDEX
 from barnabas.testing.files import PowerCutFiles
 from tests.unit.storage.support import NOW_MS, Bench, batch, end_transaction, read_batches
@@ -123,13 +126,13 @@ class Life:
         if self.model:
             offset = self.chance.choice(self.model).base_offset
             self.log.maybe_increment_log_start_offset(offset, "test")
-            self.log.delete_old_segments()
+            delete_old_segments(self.log)
 
     def truncate(self) -> None:
         kept = self.chance.randint(max(0, len(self.model) - 5), len(self.model))
         if kept == len(self.model) or self.model[kept].base_offset < self.log.log_start_offset:
             return
-        self.log.truncate_to(self.model[kept - 1].last_offset + 1 if kept else self.log.log_start_offset)
+        truncate_to(self.log, self.model[kept - 1].last_offset + 1 if kept else self.log.log_start_offset)
         self.forget(kept)
         self.checkpoint()
         self.epoch += 1
@@ -207,7 +210,7 @@ class Life:
     def check_times(self, found: list[RecordBatch]) -> None:
         if found:
             newest = max(b.max_timestamp for b in found)
-            (answer,) = [self.log.offset_for_timestamp(newest)]
+            (answer,) = [offset_for_timestamp(self.log, newest)]
             assert answer is not None
             holder = next(b for b in found if b.max_timestamp >= newest)
             assert holder.base_offset <= answer.offset <= holder.last_offset

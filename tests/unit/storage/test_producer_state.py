@@ -16,7 +16,11 @@ from barnabas.records.batch import RecordBatch
 from barnabas.records.builder import build_end_transaction_marker
 from barnabas.records.record import EndTransactionMarker
 from barnabas.storage.log.log import Log
-from barnabas.storage.producers.producer_state import SEQUENCE_MAX, AppendOrigin, FirstWrite, ProducerState
+from barnabas.storage.log.truncation import truncate_to
+from barnabas.storage.producers.append_checks import AppendOrigin
+from barnabas.storage.producers.producer_entry import SEQUENCE_MAX
+from barnabas.storage.producers.producer_state import ProducerState
+from barnabas.storage.producers.waiting_writes import FirstWrite
 from tests.unit.storage.support import NOW_MS, Bench, batch, end_transaction, produce
 
 
@@ -134,15 +138,15 @@ def test_an_open_transaction_holds_the_last_stable_offset_back(log: Log) -> None
     transactional(log, 0)
     produce(log)
     log.advance_high_watermark(3)
-    assert (log.first_unstable_offset, log.last_stable_offset) == (1, 1)
-    assert log.has_ongoing_transaction(7)
+    assert (log.producers.first_unstable_offset, log.last_stable_offset) == (1, 1)
+    assert log.producers.has_ongoing_transaction(7)
     end_transaction(log, 7, commit=True)
     assert log.last_stable_offset == 1, "the marker is not below the high watermark yet"
     log.update_high_watermark(3)
-    assert log.first_unstable_offset == 1, "and at it is not below it"
+    assert log.producers.first_unstable_offset == 1, "and at it is not below it"
     log.advance_high_watermark(4)
-    assert (log.first_unstable_offset, log.last_stable_offset) == (None, 4)
-    assert not log.has_ongoing_transaction(7)
+    assert (log.producers.first_unstable_offset, log.last_stable_offset) == (None, 4)
+    assert not log.producers.has_ongoing_transaction(7)
 
 
 def test_the_oldest_open_transaction_counts(log: Log) -> None:
@@ -182,23 +186,23 @@ def test_a_marker_of_an_old_coordinator_is_fenced(log: Log) -> None:
 
 
 def test_a_guard_stands_until_a_marker_of_its_producer_comes(log: Log) -> None:
-    guard, other = log.producers.guard(7), log.producers.guard(8)
-    assert log.producers.guard(7) is guard, "all that wait share one"
+    guard, other = log.producers.waiting.guard(7), log.producers.waiting.guard(8)
+    assert log.producers.waiting.guard(7) is guard, "all that wait share one"
     transactional(log, 0)
     end_transaction(log, 8, commit=True)
-    assert log.producers.stands(7, guard)
-    assert not log.producers.stands(8, other)
+    assert log.producers.waiting.stands(7, guard)
+    assert not log.producers.waiting.stands(8, other)
     end_transaction(log, 7, commit=True)
-    assert not log.producers.stands(7, guard)
-    assert not log.producers.stands(7, log.producers.guard(8))
-    assert log.producers.stands(7, later := log.producers.guard(7))
+    assert not log.producers.waiting.stands(7, guard)
+    assert not log.producers.waiting.stands(7, log.producers.waiting.guard(8))
+    assert log.producers.waiting.stands(7, later := log.producers.waiting.guard(7))
     assert later is not guard
-    assert not log.producers.stands(7, guard)
+    assert not log.producers.waiting.stands(7, guard)
 
 
 def test_a_guard_falls_with_a_marker_that_ends_nothing_and_with_one_of_the_leader(bench: Bench) -> None:
     log = bench.open()
-    guard = log.producers.guard(7)
+    guard = log.producers.waiting.guard(7)
     marker = build_end_transaction_marker(
         EndTransactionMarker(is_commit=False, coordinator_epoch=0),
         producer_id=7,
@@ -206,16 +210,16 @@ def test_a_guard_falls_with_a_marker_that_ends_nothing_and_with_one_of_the_leade
         timestamp=NOW_MS,
     )
     log.append_as_follower(marker)
-    assert not log.producers.stands(7, guard)
+    assert not log.producers.waiting.stands(7, guard)
 
 
 def test_a_guard_does_not_outlive_a_truncation_nor_those_who_hold_it(log: Log) -> None:
     transactional(log, 0)
-    guard = log.producers.guard(7)
-    log.truncate_to(0)
-    assert not log.producers.stands(7, guard)
-    log.producers.guard(9)
-    assert not log.producers._guards, "nobody waits"
+    guard = log.producers.waiting.guard(7)
+    truncate_to(log, 0)
+    assert not log.producers.waiting.stands(7, guard)
+    log.producers.waiting.guard(9)
+    assert not log.producers.waiting._guards, "nobody waits"
 
 
 def test_a_producer_that_had_to_wait_begins_with_its_lowest_sequence(log: Log) -> None:
@@ -246,7 +250,7 @@ def test_a_new_epoch_of_a_producer_that_had_to_wait_begins_anywhere(log: Log) ->
 
 def test_a_marker_without_a_transaction_changes_no_watermark(log: Log) -> None:
     end_transaction(log, 7, commit=False)
-    assert log.first_unstable_offset is None
+    assert log.producers.first_unstable_offset is None
     assert log.aborted_transactions(0, 1) == []
 
 

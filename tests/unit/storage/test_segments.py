@@ -8,6 +8,8 @@ import pytest
 
 from barnabas.core.errors import OffsetOutOfRange, RecordListTooLarge
 from barnabas.core.regions import FileRegion
+from barnabas.storage.log.retention import delete_old_segments
+from barnabas.storage.log.truncation import truncate_fully_and_start_at, truncate_to
 from barnabas.storage.segment.offset_index import RELATIVE_OFFSET_MAX
 from tests.unit.storage.support import NOW_MS, Bench, batch, offsets, produce, read_batches
 
@@ -152,12 +154,12 @@ def three_segments(bench: Bench):  # type: ignore[no-untyped-def]
 def test_old_segments_go_by_time(tmp_path: Path) -> None:
     bench = Bench(str(tmp_path), retention_ms=DAY_MS)
     log = three_segments(bench)
-    assert log.delete_old_segments() == 0
+    assert delete_old_segments(log) == 0
     bench.clock.advance(DAY_MS + 10)
-    assert log.delete_old_segments() == 1
+    assert delete_old_segments(log) == 1
     assert (log.log_start_offset, base_offsets(log)) == (10, [10, 20])
     bench.clock.advance(10 * DAY_MS)
-    assert log.delete_old_segments() == 2
+    assert delete_old_segments(log) == 2
     assert (log.log_start_offset, log.log_end_offset, base_offsets(log)) == (30, 30, [30])
     assert produce(log).first_offset == 30
 
@@ -170,7 +172,7 @@ def test_a_high_watermark_holds_retention_back(tmp_path: Path) -> None:
         log.roll()
     log.advance_high_watermark(15)
     bench.clock.advance(DAY_MS)
-    assert log.delete_old_segments() == 1
+    assert delete_old_segments(log) == 1
     assert log.log_start_offset == 10
 
 
@@ -180,7 +182,7 @@ def test_old_segments_go_by_size(tmp_path: Path) -> None:
     size = log.segments.first.size_bytes
     for limit, expected in ((3 * size, 0), (2 * size + 1, 0), (2 * size, 1), (0, 2)):
         log.update_config(Bench(str(tmp_path), retention_ms=-1, retention_bytes=limit).config)
-        assert log.delete_old_segments() == expected
+        assert delete_old_segments(log) == expected
 
 
 def test_a_compacted_topic_loses_only_what_lies_below_its_start(tmp_path: Path) -> None:
@@ -191,9 +193,9 @@ def test_a_compacted_topic_loses_only_what_lies_below_its_start(tmp_path: Path) 
         log.roll()
     log.advance_high_watermark(3)
     bench.clock.advance(DAY_MS)
-    assert log.delete_old_segments() == 0
+    assert delete_old_segments(log) == 0
     log.maybe_increment_log_start_offset(1, "records were deleted")
-    assert log.delete_old_segments() == 1
+    assert delete_old_segments(log) == 1
     assert base_offsets(log) == [1, 2, 3]
 
 
@@ -205,9 +207,9 @@ def test_records_without_time_are_as_old_as_their_file(tmp_path: Path) -> None:
     log.advance_high_watermark(1)
     modified_ms = bench.files.modified_ms(log.segments.first.path(".log"))
     bench.clock._now_ms = modified_ms + 1_000  # the file's own time is real
-    assert log.delete_old_segments() == 0
+    assert delete_old_segments(log) == 0
     bench.clock.advance(1)
-    assert log.delete_old_segments() == 1
+    assert delete_old_segments(log) == 1
 
 
 def test_deleted_files_stay_for_a_while(tmp_path: Path) -> None:
@@ -216,7 +218,7 @@ def test_deleted_files_stay_for_a_while(tmp_path: Path) -> None:
     data = log.read(0, 1 << 20, upper_offset=10)
     assert isinstance(data.records, FileRegion)
     bench.clock.advance(DAY_MS)
-    assert log.delete_old_segments() > 0
+    assert delete_old_segments(log) > 0
     assert f"{0:020d}.log.deleted" in bench.names()
     bench.clock.advance(500)
     bench.scheduler.run_due()
@@ -245,7 +247,7 @@ def test_producers_are_remembered_when_their_records_are_gone(tmp_path: Path) ->
     produce(log, 1, producer_id=1, producer_epoch=0, base_sequence=0)
     bench.clock.advance(1_000)
     log.advance_high_watermark(1)
-    assert log.delete_old_segments() == 1
+    assert delete_old_segments(log) == 1
     for reopened in (log, bench.open(log_start_offset=1)):
         again = produce(reopened, 1, producer_id=1, producer_epoch=0, base_sequence=0)
         assert (again.is_duplicate, again.first_offset) == (True, 0)
@@ -261,7 +263,7 @@ def test_truncation_removes_batches_and_what_is_derived_from_them(tmp_path: Path
         produce(log, 2, epoch=number // 10, producer_id=1, producer_epoch=0, base_sequence=2 * number)
     log.advance_high_watermark(80)
     expected = offsets(read_batches(log))[:15]
-    assert log.truncate_to(30)
+    assert truncate_to(log, 30)
     assert (log.log_end_offset, log.high_watermark) == (30, 30)
     assert offsets(read_batches(log)) == expected
     assert log.leader_epochs.entries == [(0, 0), (1, 20)]
@@ -277,7 +279,7 @@ def test_truncation_beyond_the_end_only_forgets_idle_epochs(bench: Bench) -> Non
     log = bench.open()
     produce(log, 5)
     log.leader_epochs.assign(4, 5)
-    assert not log.truncate_to(5)
+    assert not truncate_to(log, 5)
     assert log.leader_epochs.entries == [(0, 0)]
     assert log.log_end_offset == 5
 
@@ -286,7 +288,7 @@ def test_truncation_inside_a_batch_takes_the_whole_batch(bench: Bench) -> None:
     log = bench.open()
     produce(log, 5)
     produce(log, 5)
-    log.truncate_to(7)
+    truncate_to(log, 7)
     assert offsets(read_batches(log)) == [(0, 4)]
     assert log.log_end_offset == 7, "the leader said 7: that is where fetching goes on"
 
@@ -296,7 +298,7 @@ def test_truncation_lowers_the_recovery_point(bench: Bench) -> None:
     produce(log, 5)
     produce(log, 5)
     log.flush()
-    log.truncate_to(5)
+    truncate_to(log, 5)
     assert log.recovery_point == 5
 
 
@@ -306,7 +308,7 @@ def test_a_flush_under_way_does_not_vouch_for_what_replaces_truncated_records(be
     produce(log, 5)
     work = log.plan_flush()
     assert work is not None
-    log.truncate_to(5)
+    truncate_to(log, 5)
     produce(log, 5)
     log.flush_completed(work())
     assert log.recovery_point == 0
@@ -318,9 +320,9 @@ def test_an_aborted_transaction_is_forgotten_with_its_marker(bench: Bench) -> No
     log = bench.open()
     produce(log, producer_id=1, producer_epoch=0, base_sequence=0, is_transactional=True)
     end_transaction(log, 1, commit=False)
-    log.truncate_to(1)
+    truncate_to(log, 1)
     assert log.aborted_transactions(0, 1) == []
-    assert log.first_unstable_offset == 0
+    assert log.producers.first_unstable_offset == 0
 
 
 def test_starting_over_elsewhere(tmp_path: Path) -> None:
@@ -328,7 +330,7 @@ def test_starting_over_elsewhere(tmp_path: Path) -> None:
     log = bench.open()
     for number in range(10):
         produce(log, 1, producer_id=1, producer_epoch=0, base_sequence=number)
-    log.truncate_fully_and_start_at(500)
+    truncate_fully_and_start_at(log, 500)
     assert (log.log_start_offset, log.high_watermark, log.log_end_offset) == (500, 500, 500)
     assert log.leader_epochs.entries == []
     assert log.active_producers() == []
@@ -339,7 +341,7 @@ def test_starting_over_elsewhere(tmp_path: Path) -> None:
 
 def test_truncating_before_the_first_segment_starts_over_there(bench: Bench) -> None:
     log = bench.open()
-    log.truncate_fully_and_start_at(100)
+    truncate_fully_and_start_at(log, 100)
     produce(log, 5)
-    assert log.truncate_to(40)
+    assert truncate_to(log, 40)
     assert (log.log_start_offset, log.log_end_offset) == (40, 40)

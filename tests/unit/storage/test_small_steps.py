@@ -13,6 +13,9 @@ from barnabas.storage.directory.checkpoint_write import CheckpointWrite
 from barnabas.storage.directory.directory_properties import CLEAN_SHUTDOWN
 from barnabas.storage.environment import LogDirectory
 from barnabas.storage.log.group_commit import GroupCommit
+from barnabas.storage.log.retention import delete_old_segments
+from barnabas.storage.log.time_search import max_timestamp_offset
+from barnabas.storage.log.truncation import truncate_to
 from barnabas.storage.names import LOG
 from barnabas.storage.segment.offset_index import RELATIVE_OFFSET_MAX, OffsetIndex
 from barnabas.storage.segment.transaction_index import AbortedTransactionEntry, TransactionIndex
@@ -64,15 +67,15 @@ def test_segments_stay_until_the_snapshot_that_replaces_them_is_on_disk(tmp_path
     bench = Bench(str(tmp_path), retention_ms=1_000)
     background = ManualBackground()
     log = bench.open()
-    log.request_flush = GroupCommit(background, lambda _: None).request
+    log.flush_by(GroupCommit(background, lambda _: None).request)
     produce(log, 3, producer_id=5, producer_epoch=0, base_sequence=0)
     log.advance_high_watermark(3)
     bench.clock.advance(60_000)
-    assert log.delete_old_segments() == 0
+    assert delete_old_segments(log) == 0
     assert bench.names(".log") == [f"{0:020d}.log", f"{3:020d}.log"]
     while background.waiting:
         background.run_one()
-    assert log.delete_old_segments() == 1
+    assert delete_old_segments(log) == 1
     assert [entry.producer_id for entry in log.active_producers()] == [5]
 
 
@@ -129,9 +132,9 @@ def test_the_largest_time_goes_with_the_record_that_had_it(bench: Bench) -> None
     log = bench.open()
     produce(log, 1, timestamp=NOW_MS)
     produce(log, 1, timestamp=NOW_MS + 9_000)
-    log.truncate_to(1)
+    truncate_to(log, 1)
     assert log.segments.active.max_timestamp == NOW_MS
-    found = log.max_timestamp_offset()
+    found = max_timestamp_offset(log)
     assert found is not None
     assert (found.timestamp, found.offset) == (NOW_MS, 0)
 
@@ -198,7 +201,7 @@ def test_a_snapshot_from_before_the_log_says_nothing(tmp_path: Path) -> None:
     log.advance_high_watermark(6)
     log.maybe_increment_log_start_offset(4, "test")
     log.flush()
-    assert log.delete_old_segments() == 2
+    assert delete_old_segments(log) == 2
     log.release()
     directory = Path(bench.directory)
     (directory / f"{4:020d}.snapshot").rename(directory / f"{2:020d}.snapshot")
@@ -241,9 +244,9 @@ def test_a_cut_is_on_disk_before_a_new_segment_has_a_name() -> None:
     log = bench.open()
     produce(log, 2)
     produce(log, 2)
-    assert log.truncate_to(2, is_sync_deferred=True)
+    assert truncate_to(log, 2, is_sync_deferred=True)
     happened: list[tuple[str, str]] = []
     files.before = lambda operation, path: happened.append((operation, path[-4:]))
     log.roll()
-    assert log.unsynced_cut is None
+    assert log.flush_state.unsynced_cut is None
     assert happened.index(("sync", LOG)) < happened.index(("open", LOG))

@@ -8,7 +8,7 @@ nobody else need notice.
 
 from __future__ import annotations
 
-from barnabas.coordinator.decision import NOTHING, Decision
+from barnabas.coordinator.decision import Decision
 from barnabas.coordinator.group.callers import Caller
 from barnabas.coordinator.group.classic_group import (
     COMPLETING,
@@ -241,11 +241,4 @@ def _rebalance_timeout_ms(request: JoinGroupRequest) -> int:
 
 def _held(decision: Decision[None]) -> Decision[JoinGroupResponse]:
     """The member's own answer comes when the rebalance completes."""
-    if decision is NOTHING:
-        return Decision()
-    return Decision(
-        records=decision.records,
-        committed=decision.committed,
-        failed=decision.failed,
-        is_replayed=decision.is_replayed,
-    )
+    return decision.answered(None)

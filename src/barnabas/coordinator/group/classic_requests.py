@@ -108,13 +108,7 @@ class ClassicRequests:
         decision = NOTHING
         if any(answer.error_code == 0 for answer in answers):
             decision = self._after_leaving(group)
-        return Decision(
-            LeaveGroupResponse(members=answers),
-            decision.records,
-            committed=decision.committed,
-            failed=decision.failed,
-            is_replayed=decision.is_replayed,
-        )
+        return decision.answered(LeaveGroupResponse(members=answers))
 
     def _after_leaving(self, group: ClassicGroup) -> Decision[None]:
         if group.state in (STABLE, COMPLETING):

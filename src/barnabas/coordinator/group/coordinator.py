@@ -9,7 +9,8 @@ from barnabas.coordinator.decision import Decision
 from barnabas.coordinator.group.settings import GroupSettings
 from barnabas.coordinator.group.shard import GroupShard
 from barnabas.coordinator.routing import partition_of
-from barnabas.coordinator.runtime import NO_PRODUCER, CoordinatorRuntime, Producer
+from barnabas.coordinator.runtime import CoordinatorRuntime
+from barnabas.coordinator.shard_context import NO_PRODUCER, Producer
 from barnabas.core.errors import InvalidGroupId, KafkaError
 from barnabas.core.ids import Uuid
 
@@ -47,7 +48,7 @@ class GroupCoordinator:
     def topic_deleted(self, topic: str, topic_id: Uuid) -> None:
         """Forget the offsets of a topic that is gone, in every shard."""
         self.runtime.carry_through(
-            lambda shard, end_offset: shard.offset_requests.topic_deleted(topic, topic_id, end_offset)
+            lambda shard, end_offset: shard.offset_removal.topic_deleted(topic, topic_id, end_offset)
         )
 
 

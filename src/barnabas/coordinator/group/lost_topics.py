@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterator
 from typing import Any
 
 from barnabas.coordinator.decision import Decision
-from barnabas.coordinator.group.offset_requests import OffsetRequests
+from barnabas.coordinator.group.offset_removal import OffsetRemoval
 from barnabas.coordinator.group.offset_store import OffsetStore
 from barnabas.coordinator.group.registry import GroupRegistry
 from barnabas.coordinator.group.topics import FindTopics, StoredIds
@@ -30,11 +30,11 @@ PAUSE_MS = 20
 
 class LostTopics:
     def __init__(
-        self, registry: GroupRegistry, offsets: OffsetStore, requests: OffsetRequests, find: FindTopics
+        self, registry: GroupRegistry, offsets: OffsetStore, removal: OffsetRemoval, find: FindTopics
     ) -> None:
         self._registry = registry
         self._offsets = offsets
-        self._requests = requests
+        self._removal = removal
         self._find = find
 
     def start(self) -> None:
@@ -72,7 +72,7 @@ class LostTopics:
 
     def _remove(self, key: tuple[str, frozenset[str]], stored: StoredIds) -> Decision[Any]:
         """One turn; the next one follows until nothing is left."""
-        decision = self._requests.topics_lost(stored)
+        decision = self._removal.topics_lost(stored)
         if not decision.response:
             self._registry.timers.schedule(key, PAUSE_MS, lambda: self._remove(key, stored), is_retried=True)
         return decision

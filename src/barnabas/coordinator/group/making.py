@@ -9,7 +9,8 @@ from barnabas.coordinator.group.settings import GroupSettings
 from barnabas.coordinator.group.shard import GroupShard
 from barnabas.coordinator.group.topics import FindTopics
 from barnabas.coordinator.log import CoordinatorLog
-from barnabas.coordinator.runtime import CoordinatorRuntime, RuntimeSettings
+from barnabas.coordinator.runtime import CoordinatorRuntime
+from barnabas.coordinator.shard_context import RuntimeSettings
 from barnabas.coordinator.timers import ShardTimers
 from barnabas.core.clock import Clock
 from barnabas.core.ids import Randomness

@@ -11,7 +11,7 @@ from barnabas.coordinator.group.settings import GroupSettings
 from barnabas.coordinator.timers import ShardTimers
 from barnabas.core.clock import Clock
 from barnabas.core.errors import GroupIdNotFound
-from barnabas.core.ids import Randomness, Uuid
+from barnabas.core.ids import ZERO_UUID, Randomness, Uuid
 
 Group = ClassicGroup | ConsumerGroup
 
@@ -63,6 +63,11 @@ class GroupRegistry:
         group = self.groups.pop(group_id, None)
         if isinstance(group, ClassicGroup):
             group.state = DEAD
+
+    def topic_id(self, name: str) -> Uuid:
+        """The topic that has this name now, as far as is known: one that is missing is not gone for that."""
+        topic = self.topics.topic(name)
+        return ZERO_UUID if topic is None else topic.topic_id
 
     def new_member_id(self, prefix: str) -> str:
         return f"{prefix}-{uuid.UUID(bytes=self._randomness.randbytes(16), version=4)}"

@@ -38,6 +38,7 @@ from barnabas.coordinator.group.description import (
 from barnabas.coordinator.group.lost_topics import LostTopics
 from barnabas.coordinator.group.mixed_protocol import MixedProtocol
 from barnabas.coordinator.group.offset_records import OffsetLoader, OffsetRecord, decode_key, decode_value
+from barnabas.coordinator.group.offset_removal import OffsetRemoval
 from barnabas.coordinator.group.offset_requests import OffsetRequests
 from barnabas.coordinator.group.offset_store import OffsetStore
 from barnabas.coordinator.group.record_schemas import GroupMetadataKey, GroupMetadataValue
@@ -74,7 +75,8 @@ class GroupShard:
         self.consumer_heartbeats = ConsumerHeartbeat(registry, updates, self._conversion)
         self._mixed = MixedProtocol(registry, updates, self.consumer_heartbeats)
         self.offset_requests = OffsetRequests(registry, self.rebalance, self.offsets)
-        self._lost_topics = LostTopics(registry, self.offsets, self.offset_requests, find_topics)
+        self.offset_removal = OffsetRemoval(registry, self.offsets)
+        self._lost_topics = LostTopics(registry, self.offsets, self.offset_removal, find_topics)
         self._loader: OffsetLoader | None = OffsetLoader(self.offsets.committed, self.offsets.forget_pending)
 
     # Membership
@@ -137,7 +139,7 @@ class GroupShard:
         group = self.registry.group(group_id)
         if not group.is_empty:
             raise NonEmptyGroup(f"group {group_id} has members")
-        records: list[CoordinatorRecord] = [*self.offset_requests.tombstones(group_id), *group.tombstones()]
+        records: list[CoordinatorRecord] = [*self.offset_removal.tombstones(group_id), *group.tombstones()]
         return Decision(True, records, is_atomic=False)
 
     # Replaying
@@ -230,7 +232,7 @@ class GroupShard:
 
     def _expire(self, group_ids: Iterator[str]) -> Decision[Any]:
         """One turn of expiry; the next one is at once while groups are left, else after the interval."""
-        decision = self.offset_requests.expire(group_ids)
+        decision = self.offset_removal.expire(group_ids)
         following = next(group_ids, None)
         if following is None:
             self._schedule_expiry()

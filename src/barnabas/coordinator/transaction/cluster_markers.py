@@ -2,7 +2,8 @@
 
 What this broker leads it writes itself; for the rest each leader gets one WriteTxnMarkers. A
 partition without a leader, or whose leader does not answer, is reported as an error, and the
-coordinator tells it again later (`coordinator.transaction.completion`).
+coordinator tells it again later (`completion`), unless the coordination store says that it is deleted: then
+it needs no marker any more.
 """
 
 from __future__ import annotations
@@ -10,13 +11,18 @@ from __future__ import annotations
 import logging
 from collections import defaultdict
 from collections.abc import Callable, Collection, Sequence
+from functools import partial
 
 from barnabas.cluster.metadata_cache import MetadataCache
 from barnabas.coordinator.asking import Peers, Start
-from barnabas.coordinator.transaction.markers import MarkerErrors, MarkerWriter, TransactionMarker
+from barnabas.coordinator.routing import Gathering
+from barnabas.coordinator.transaction.local_markers import LocalMarkers
+from barnabas.coordinator.transaction.markers import MarkerErrors, TransactionMarker
 from barnabas.core.errors import (
+    BrokerNotAvailable,
     KafkaError,
     LeaderNotAvailable,
+    NotLeaderOrFollower,
     UnknownServerError,
     UnknownTopicOrPartition,
     error_for,
@@ -32,15 +38,30 @@ from barnabas.protocol.messages.write_txn_markers import (
 logger = logging.getLogger(__name__)
 
 
+FindDeleted = Callable[[Collection[TopicPartition], Callable[[frozenset[TopicPartition]], None]], None]
+"""Calls back with those of the partitions that do not exist any more."""
+
+_MAY_BE_DELETED = (UnknownTopicOrPartition, LeaderNotAvailable, BrokerNotAvailable, NotLeaderOrFollower)
+"""What is heard of a partition that does not exist any more, and of many that do."""
+
+
 class ClusterMarkers:
     def __init__(
-        self, broker_id: BrokerId, local: MarkerWriter, metadata: MetadataCache, peers: Peers, start: Start
+        self,
+        broker_id: BrokerId,
+        local: LocalMarkers,
+        metadata: MetadataCache,
+        peers: Peers | None,
+        start: Start,
+        find_deleted: FindDeleted,
     ) -> None:
+        """`peers` is None where there is no other broker."""
         self._broker_id = broker_id
         self._local = local
         self._metadata = metadata
         self._peers = peers
         self._start = start
+        self._find_deleted = find_deleted
 
     def write(
         self,
@@ -48,23 +69,34 @@ class ClusterMarkers:
         partitions: Collection[TopicPartition],
         done: Callable[[MarkerErrors], None],
     ) -> None:
+        """Tell each leader of its partitions; then call `done`, once."""
         by_leader, errors = self._by_leader(partitions)
-        left = len(by_leader)
-        if not left:
-            done(errors)
 
-        def finish(more: MarkerErrors) -> None:
-            nonlocal left
-            errors.update(more)
-            left -= 1
-            if not left:
-                done(errors)
+        def told(answers: list[MarkerErrors]) -> None:
+            for answer in answers:
+                errors.update(answer)
+            self._leave_out_deleted(errors, done)
 
-        for leader, led in by_leader.items():
+        gathering: Gathering[MarkerErrors] = Gathering(len(by_leader), told)
+        for place, (leader, led) in enumerate(by_leader.items()):
+            finish = partial(gathering.put, place)
             if leader == self._broker_id:
                 self._local.write(marker, led, finish)
             else:
                 self._start(self._send(leader, marker, led, finish))
+
+    def _leave_out_deleted(self, errors: MarkerErrors, done: Callable[[MarkerErrors], None]) -> None:
+        doubtful = [each for each, error in errors.items() if isinstance(error, _MAY_BE_DELETED)]
+        if not doubtful:
+            done(errors)
+            return
+
+        def found(deleted: frozenset[TopicPartition]) -> None:
+            for each in sorted(deleted):
+                logger.info("%s is deleted and needs no marker", each)
+            done({each: error for each, error in errors.items() if each not in deleted})
+
+        self._find_deleted(doubtful, found)
 
     def _by_leader(
         self, partitions: Collection[TopicPartition]
@@ -90,6 +122,8 @@ class ClusterMarkers:
     ) -> None:
         request = WriteTxnMarkersRequest(markers=[_writable(marker, partitions)])
         try:
+            if self._peers is None:
+                raise BrokerNotAvailable(f"broker {leader} is not in the cluster now")
             answer = await self._peers.send(leader, request, WriteTxnMarkersResponse)
         except KafkaError as error:
             finish(dict.fromkeys(partitions, error))

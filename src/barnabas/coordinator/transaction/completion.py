@@ -16,7 +16,8 @@ from collections.abc import Callable
 
 from barnabas.coordinator.decision import Decision
 from barnabas.coordinator.timers import ShardTimers
-from barnabas.coordinator.transaction.markers import MarkerErrors, MarkerWriter, TransactionMarker
+from barnabas.coordinator.transaction.cluster_markers import ClusterMarkers
+from barnabas.coordinator.transaction.markers import MarkerErrors, TransactionMarker
 from barnabas.coordinator.transaction.metadata import TransactionMetadata
 from barnabas.coordinator.transaction.states import PREPARE_COMMIT, PREPARED
 from barnabas.core.errors import InvalidProducerEpoch, KafkaError, TransactionCoordinatorFenced
@@ -37,7 +38,7 @@ class Completions:
 
     def __init__(
         self,
-        markers: MarkerWriter,
+        markers: ClusterMarkers,
         timers: ShardTimers,
         find: Callable[[str], TransactionMetadata | None],
         complete: Callable[[str], Decision[None]],

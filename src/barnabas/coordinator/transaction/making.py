@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from barnabas.cluster.metadata_cache import MetadataCache
 from barnabas.coordinator.log import CoordinatorLog
-from barnabas.coordinator.runtime import CoordinatorRuntime, RuntimeSettings
+from barnabas.coordinator.runtime import CoordinatorRuntime
+from barnabas.coordinator.shard_context import RuntimeSettings
 from barnabas.coordinator.timers import ShardTimers
+from barnabas.coordinator.transaction.cluster_markers import ClusterMarkers
 from barnabas.coordinator.transaction.coordinator import TRANSACTION_TOPIC, TransactionCoordinator
-from barnabas.coordinator.transaction.local_markers import CoordinatorMarkers, FindDeleted
-from barnabas.coordinator.transaction.markers import MarkerWriter
 from barnabas.coordinator.transaction.rules import TakeProducerId
 from barnabas.coordinator.transaction.settings import TransactionSettings
 from barnabas.coordinator.transaction.shard import TransactionShard
@@ -25,9 +25,8 @@ def make_transaction_coordinator(
     num_partitions: int,
     replicas: ReplicaManager,
     metadata: MetadataCache,
-    markers: MarkerWriter,
+    markers: ClusterMarkers,
     take_producer_id: TakeProducerId,
-    find_deleted: FindDeleted,
     *,
     clock: Clock,
     scheduler: Scheduler,
@@ -36,10 +35,9 @@ def make_transaction_coordinator(
 ) -> TransactionCoordinator:
     """The coordinator, told of every partition of its topic that this broker leads from now on. Its topic
     will be made with `num_partitions`, if there is none."""
-    coordinator_markers = CoordinatorMarkers(markers, find_deleted)
 
     def make_shard(timers: ShardTimers) -> TransactionShard:
-        return TransactionShard(settings, timers, clock, coordinator_markers, take_producer_id)
+        return TransactionShard(settings, timers, clock, markers, take_producer_id)
 
     runtime = CoordinatorRuntime(
         TRANSACTION_TOPIC,

@@ -1,9 +1,9 @@
-"""What the coordinator asks of whoever tells the partitions how a transaction ended."""
+"""How a transaction ended, as its partitions are told."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
-from typing import NamedTuple, Protocol
+from collections.abc import Mapping
+from typing import NamedTuple
 
 from barnabas.core.errors import KafkaError
 from barnabas.core.ids import TopicPartition
@@ -18,14 +18,3 @@ class TransactionMarker(NamedTuple):
     coordinator_epoch: int
     is_commit: bool
     transaction_version: int
-
-
-class MarkerWriter(Protocol):
-    def write(
-        self,
-        marker: TransactionMarker,
-        partitions: Collection[TopicPartition],
-        done: Callable[[MarkerErrors], None],
-    ) -> None:
-        """Append the marker to each partition and wait until it is replicated; then call `done`, once."""
-        ...

@@ -37,15 +37,16 @@ Missing = Callable[[frozenset[TopicPartition]], None]
 Refuse = Callable[[KafkaError], None]
 
 
-class ClusterTransactionMembership:
+class TransactionMembership:
     def __init__(
         self,
         broker_id: BrokerId,
         coordinator: TransactionCoordinator,
         metadata: MetadataCache,
-        peers: Peers,
+        peers: Peers | None,
         start: Start,
     ) -> None:
+        """`peers` is None where there is no other broker."""
         self._broker_id = broker_id
         self._coordinator = coordinator
         self._metadata = metadata
@@ -152,6 +153,8 @@ class ClusterTransactionMembership:
                 )
             ]
         )
+        if self._peers is None:
+            raise CoordinatorNotAvailable(f"broker {coordinator_id} is not in the cluster now")
         answer = await self._peers.send(coordinator_id, request, AddPartitionsToTxnResponse)
         if answer.error_code:
             raise error_for(answer.error_code)

@@ -16,8 +16,8 @@ from typing import Any
 from barnabas.coordinator.decision import CoordinatorRecord, Decision
 from barnabas.coordinator.timers import ShardTimers
 from barnabas.coordinator.transaction import rules
+from barnabas.coordinator.transaction.cluster_markers import ClusterMarkers
 from barnabas.coordinator.transaction.completion import Completions
-from barnabas.coordinator.transaction.markers import MarkerWriter
 from barnabas.coordinator.transaction.metadata import TransactionMetadata, completed, fenced, with_partitions
 from barnabas.coordinator.transaction.records import TransactionRecord, UnknownRecord, decode_record
 from barnabas.coordinator.transaction.rules import ProducerIdAndEpoch, TakeProducerId
@@ -49,7 +49,7 @@ class TransactionShard:
         settings: TransactionSettings,
         timers: ShardTimers,
         clock: Clock,
-        markers: MarkerWriter,
+        markers: ClusterMarkers,
         take_producer_id: TakeProducerId,
     ) -> None:
         self.transactions: dict[str, TransactionMetadata] = {}

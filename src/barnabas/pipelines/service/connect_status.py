@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 from barnabas.pipelines.service.service import PipelineService
-from barnabas.pipelines.service.store import Stored
 from barnabas.pipelines.service.supervisor import State
 
 CONNECT_STATES = {
@@ -14,6 +13,11 @@ CONNECT_STATES = {
     State.FINISHED: "STOPPED",
 }
 """Connect's word for a state that Connect does not have; all others are its own."""
+_NEVER_RUN: dict[str, Any] = {
+    "state": State.FAILED.value, "delivery": None, "generation": 0, "failures": 0, "restarts": 0,
+    "last_error": None, "records": 0, "dead_letters": 0, "since_ms": 0, "progress": None,
+}  # fmt: skip
+"""Of a pipeline whose stored configuration makes no sense here."""
 
 
 def connector_info(service: PipelineService, name: str) -> dict[str, Any]:
@@ -29,51 +33,35 @@ def connector_info(service: PipelineService, name: str) -> dict[str, Any]:
 def connector_status(service: PipelineService, name: str) -> dict[str, Any]:
     problem = service.problem(name)
     if problem is not None:
-        return _status_of_invalid(service, service.stored(name), problem)
+        about = {**_NEVER_RUN, "generation": service.stored(name).generation, "last_error": problem}
+        return _status(service, name, State.FAILED, about, has_task=False)
     pipeline = service.pipeline(name)
-    state = CONNECT_STATES.get(pipeline.state, pipeline.state.value)
-    row: dict[str, Any] = {"state": state, "worker_id": service.worker_id}
-    if pipeline.state in (State.FAILED, State.RESTARTING) and pipeline.last_error:
-        row["trace"] = pipeline.last_error
+    about = {
+        "state": pipeline.state.value,
+        "delivery": pipeline.spec.guarantee.value,
+        "generation": pipeline.generation,
+        "failures": pipeline.failures,
+        "restarts": pipeline.restarts,
+        "last_error": pipeline.last_error,
+        "records": pipeline.records_total,
+        "dead_letters": pipeline.errors_total,
+        "since_ms": pipeline.since_ms,
+        "progress": None if pipeline.progress is None else pipeline.progress.to_document(),
+    }
     # A pipeline is one task; a stopped connector has none, as in Connect.
-    tasks = [] if pipeline.state is State.STOPPED else [{"id": 0, **row}]
+    return _status(service, name, pipeline.state, about, has_task=pipeline.state is not State.STOPPED)
+
+
+def _status(
+    service: PipelineService, name: str, state: State, about: dict[str, Any], *, has_task: bool
+) -> dict[str, Any]:
+    row = {"state": CONNECT_STATES.get(state, state.value), "worker_id": service.worker_id}
+    if state in (State.FAILED, State.RESTARTING) and about["last_error"]:
+        row["trace"] = about["last_error"]
     return {
         "name": name,
         "connector": row,
-        "tasks": tasks,
+        "tasks": [{"id": 0, **row}] if has_task else [],
         "type": service.connector_type(name),
-        "pipeline": {
-            "state": pipeline.state.value,
-            "delivery": pipeline.spec.guarantee.value,
-            "generation": pipeline.generation,
-            "failures": pipeline.failures,
-            "restarts": pipeline.restarts,
-            "last_error": pipeline.last_error,
-            "records": pipeline.records_total,
-            "dead_letters": pipeline.errors_total,
-            "since_ms": pipeline.since_ms,
-            "progress": None if pipeline.progress is None else pipeline.progress.to_document(),
-        },
-    }
-
-
-def _status_of_invalid(service: PipelineService, stored: Stored, problem: str) -> dict[str, Any]:
-    failed = State.FAILED.value
-    return {
-        "name": stored.name,
-        "connector": {"state": failed, "worker_id": service.worker_id, "trace": problem},
-        "tasks": [],
-        "type": service.connector_type(stored.name),
-        "pipeline": {
-            "state": failed,
-            "delivery": None,
-            "generation": stored.generation,
-            "failures": 0,
-            "restarts": 0,
-            "last_error": problem,
-            "records": 0,
-            "dead_letters": 0,
-            "since_ms": 0,
-            "progress": None,
-        },
+        "pipeline": about,
     }

@@ -92,7 +92,7 @@ def _listen(host: str, port: int) -> socket.socket:
 
 
 class _Server(uvicorn.Server):
-    """Says when it listens; leaves signals to whoever runs it."""
+    """Says when it listens."""
 
     def __init__(self, config: uvicorn.Config, ready: Callable[[int], None]) -> None:
         super().__init__(config)
@@ -102,9 +102,6 @@ class _Server(uvicorn.Server):
         await super().startup(sockets)  # type: ignore[arg-type]
         if self.started:
             self._ready(self.servers[0].sockets[0].getsockname()[1])
-
-    def install_signal_handlers(self) -> None:
-        return
 
 
 async def serve(

@@ -41,7 +41,7 @@ class Store(Claims, Protocol):
     @property
     def holder(self) -> Claim | None: ...
     @property
-    def graves(self) -> Mapping[str, int]: ...
+    def deleted_generations(self) -> Mapping[str, int]: ...
     async def load(self) -> dict[str, Stored]: ...
     def follow(self) -> AsyncIterator[Change]: ...
     async def put(self, stored: Stored) -> None: ...
@@ -78,14 +78,14 @@ class PipelineService:
         """Of each pipeline, our changes that are stored and that `follow` has not come across yet."""
         self._problems: dict[str, str] = {}
         """Why a stored pipeline cannot be run: its configuration makes no sense to this release."""
-        self._graves: dict[str, int] = {}
-        self._burials = Tasks()
+        self._deleted_generations: dict[str, int] = {}
+        self._clean_ups = Tasks()
 
     async def open(self) -> None:
         """Take up everything that is stored, from whichever service ran it before."""
         await self.office.open()
         self._stored = await self._store.load()
-        self._graves = dict(self._store.graves)
+        self._deleted_generations = dict(self._store.deleted_generations)
         if self._store.holder is not None:
             self._take_turn(self.office.claimed(self._store.holder))  # another may have come meanwhile
         for stored in self._stored.values():
@@ -103,7 +103,7 @@ class PipelineService:
 
     async def close(self) -> None:
         """Everything here has ended: give the office back, if this service has it."""
-        await self._burials.finished()
+        await self._clean_ups.finished()
         await self.office.close()
 
     def _take_turn(self, turn: Turn | None) -> None:
@@ -114,8 +114,8 @@ class PipelineService:
 
     def _follow(self, change: Change) -> None:
         name = change.name
-        if change.grave is not None:
-            self._graves[name] = change.grave
+        if change.deleted_generation is not None:
+            self._deleted_generations[name] = change.deleted_generation
         if self._unseen[name]:
             # Ours is here or comes later, and is what holds.
             self._unseen[name] -= change.writer == self._store.service_id
@@ -123,7 +123,7 @@ class PipelineService:
             self._stored[name] = change.stored
             self._supervise(change.stored)
         elif self._stored.pop(name, None):
-            self._put_down(name)
+            self._remove(name)
 
     def names(self) -> list[str]:
         return sorted(self._stored)
@@ -152,7 +152,7 @@ class PipelineService:
 
     def _new(self, name: str, config: Mapping[str, str], target: Target = Target.RUNNING) -> Stored:
         """A pipeline that begins where its spec says, whatever one of the same name has left behind."""
-        last = max(self._graves.get(name, -1), last_generation(self._state_location, name))
+        last = max(self._deleted_generations.get(name, -1), last_generation(self._state_location, name))
         return Stored(name, config, target, last + 1)
 
     async def configure(self, name: str, config: Mapping[str, Any]) -> tuple[Stored, bool]:
@@ -176,16 +176,16 @@ class PipelineService:
             self.office.check()
             last = self.stored(name).generation
             await self._store.delete(name, last)
-            self._graves[name] = last
+            self._deleted_generations[name] = last
             self._unseen[name] += 1
             self._stored.pop(name, None)
-            self._put_down(name)
+            self._remove(name)
 
     def _gone(self, spec: PipelineSpec, generation: int) -> None:
         if self.office.is_held and spec.name not in self._stored:
-            self._burials.start(self._bury(spec, generation))
+            self._clean_ups.start(self._clean_up(spec, generation))
 
-    async def _bury(self, spec: PipelineSpec, generation: int) -> None:
+    async def _clean_up(self, spec: PipelineSpec, generation: int) -> None:
         """Remove what a pipeline that was deleted leaves beside what it wrote."""
         try:
             await asyncio.to_thread(remove_generations, self._state_location, spec.name, generation)
@@ -306,7 +306,7 @@ class PipelineService:
         try:
             spec = _effective(stored)
         except InvalidSpec as error:
-            self._put_down(stored.name)
+            self._remove(stored.name)
             self._problems[stored.name] = (
                 f"The stored configuration of {stored.name} is not valid in this release; PUT a valid one to"
                 f" /connectors/{stored.name}/config, or DELETE it:\n{error}"
@@ -316,7 +316,7 @@ class PipelineService:
         self._problems.pop(stored.name, None)
         self.supervisor.put(spec, stored.target, stored.generation)
 
-    def _put_down(self, name: str) -> None:
+    def _remove(self, name: str) -> None:
         self._problems.pop(name, None)
         if name in self.supervisor.pipelines:
             self.supervisor.remove(name, self._gone)

@@ -110,7 +110,7 @@ class Change:
     name: str = ""
     stored: Stored | None = None
     """None when the pipeline is forgotten."""
-    grave: int | None = None
+    deleted_generation: int | None = None
     """Of a pipeline that is forgotten: its last generation."""
 
 
@@ -124,7 +124,7 @@ class PipelineStore:
         """The first record that `load` has not seen."""
         self.holder: Claim | None = None
         """Whose claim was the last when the pipelines were loaded."""
-        self.graves: dict[str, int] = {}
+        self.deleted_generations: dict[str, int] = {}
         """The last generation of every pipeline that was deleted, when the pipelines were loaded."""
 
     async def claim(self, worker_id: str) -> None:
@@ -151,7 +151,7 @@ class PipelineStore:
             while consumer.positions[0] < end:
                 for change in await _poll(consumer):
                     self.holder = change.claim or self.holder
-                    _replay(found, self.graves, change)
+                    _replay(found, self.deleted_generations, change)
             self._position = consumer.positions[0]
         return found
 
@@ -223,15 +223,15 @@ def _change(record: Record) -> Change:
         return Change(writer, name=name)
     document = json.loads(bytes(value))
     if "deleted" in document:
-        return Change(writer, name=name, grave=int(document["deleted"]))
+        return Change(writer, name=name, deleted_generation=int(document["deleted"]))
     return Change(writer, name=name, stored=Stored.of_bytes(name, bytes(value)))
 
 
-def _replay(found: dict[str, Stored], graves: dict[str, int], change: Change) -> None:
+def _replay(found: dict[str, Stored], deleted_generations: dict[str, int], change: Change) -> None:
     if not change.name:
         return
-    if change.grave is not None:
-        graves[change.name] = change.grave
+    if change.deleted_generation is not None:
+        deleted_generations[change.name] = change.deleted_generation
     if change.stored is None:
         found.pop(change.name, None)
     else:

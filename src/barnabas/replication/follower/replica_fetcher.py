@@ -58,7 +58,7 @@ from barnabas.replication.follower.connection import Connection
 from barnabas.replication.follower.fetch_state import FollowedPartition, FollowerSession
 from barnabas.replication.partition import Partition
 from barnabas.replication.throttle import ReplicationThrottle
-from barnabas.storage.log.flush import CutWork
+from barnabas.storage.log.flush_state import CutWork
 from barnabas.storage.log.log import Log
 from barnabas.storage.log_manager import LogManager
 
@@ -442,7 +442,7 @@ class ReplicaFetcher:
                 with self._answerable_alone(followed):
                     self._truncate(followed, leader)
                     log = followed.partition.log
-                    self._cuts.append((followed, log, log.unsynced_cut))
+                    self._cuts.append((followed, log, log.flush_state.unsynced_cut))
 
     def _is_waiting(self, followed: FollowedPartition) -> bool:
         """The partition is still followed as it was when it was told to wait."""

@@ -217,14 +217,14 @@ def _check_present(log: Log, segments: list[Segment]) -> None:
 
 def _unchanged(log: Log, cleaning: Cleaning) -> Callable[[], None]:
     """A check that raises CleaningAborted once the log differs from what it is now."""
-    generation, config = log.generation, log.config
+    generation, config = log.flush_state.generation, log.config
 
     def check() -> None:
         if cleaning.is_stopped:
             raise CleaningAborted("the cleaner stops")
         if log.is_closed or log.log_directory.failure is not None:
             raise CleaningAborted("the log is gone")
-        if log.generation != generation:
+        if log.flush_state.generation != generation:
             raise CleaningAborted("the log was truncated")
         if log.config is not config and log.config != config:
             raise CleaningAborted("its settings have changed")

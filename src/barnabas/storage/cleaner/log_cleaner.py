@@ -23,6 +23,7 @@ from barnabas.storage.cleaner.pacing import Pace, Throttle
 from barnabas.storage.environment import Environment, LogDirectory
 from barnabas.storage.failures import Reach, reach_of
 from barnabas.storage.log.log import Log
+from barnabas.storage.log.retention import delete_old_segments
 
 IO_BUFFER_BYTES_MIN = 64 * 1024
 
@@ -230,7 +231,7 @@ class LogCleaner:
         self._clean_to[log.topic_partition] = cleaning.end_offset
         self._checkpoint(log.log_directory)
         try:
-            log.delete_old_segments()  # retention has left this log out while it was being compacted
+            delete_old_segments(log)  # retention has left this log out while it was being compacted
         except KafkaError as failure:
             _log.warning("retention of %s: %s", log.topic_partition, failure)
         self.clean_what_is_due()

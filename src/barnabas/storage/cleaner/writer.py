@@ -10,7 +10,7 @@ from __future__ import annotations
 from barnabas.core.files import Files
 from barnabas.records.batch import NO_TIMESTAMP
 from barnabas.records.varint import Buffer
-from barnabas.storage.names import CLEANED, LOG, SEGMENT_SUFFIXES
+from barnabas.storage.names import CLEANED
 from barnabas.storage.segment.segment import Segment
 from barnabas.storage.segment.transaction_index import AbortedTransactionEntry
 
@@ -74,9 +74,7 @@ class SegmentWriter:
         if self._parts:
             data = b"".join(self._parts)
             segment = self.segment
-            if segment.file.write_at(segment.size_bytes, data) != len(data):
-                raise OSError(f"short write to {segment.path(LOG)}")
-            segment.size_bytes += len(data)
+            segment.extend(data)
             self._parts.clear()
             self._buffered_bytes = 0
             if segment.size_bytes - self._synced_bytes >= SYNC_EVERY_BYTES:
@@ -87,11 +85,10 @@ class SegmentWriter:
         """Write what is left, complete the indexes, and put all of it on disk."""
         self.flush()
         segment = self.segment
-        segment.bytes_since_last_index_entry = segment.size_bytes - self._last_indexed
+        segment.indexed_up_to(self._last_indexed)
         segment.seal()
         for path in segment.existing_paths():
             self._files.sync(path)
 
     def remove(self) -> None:
-        for suffix in SEGMENT_SUFFIXES:
-            self._files.unlink(self.segment.path(suffix))
+        self.segment.remove_files()

@@ -1,5 +1,4 @@
-"""Small files that say whose a directory is: `meta.properties`, `partition.metadata` and the
-marker of a clean shutdown.
+"""Small files that say whose a log directory is: `meta.properties` and the marker of a clean shutdown.
 
 `meta.properties` comes in Kafka's version 0 (ZooKeeper mode: `broker.id`, `cluster.id`) and
 version 1 (KRaft: `node.id`, `cluster.id`, `directory.id`). Both are read; version 0 is
@@ -9,16 +8,12 @@ written, because this broker lives on a ZooKeeper tree.
 from __future__ import annotations
 
 import json
-import logging
 from dataclasses import dataclass
 
 from barnabas.config.keys import read_properties
 from barnabas.core.errors import KafkaStorageError
 from barnabas.core.files import Files
 from barnabas.core.ids import Uuid
-from barnabas.storage.names import PARTITION_METADATA
-
-_log = logging.getLogger(__name__)
 
 META_PROPERTIES = "meta.properties"
 CLEAN_SHUTDOWN = ".kafka_cleanshutdown"
@@ -66,23 +61,6 @@ def read_meta_properties(files: Files, log_directory: str) -> MetaProperties | N
 
 def write_meta_properties(files: Files, log_directory: str, properties: MetaProperties) -> None:
     files.replace(f"{log_directory}/{META_PROPERTIES}", properties.render())
-
-
-def read_topic_id(files: Files, directory: str) -> Uuid | None:
-    """The topic id in `partition.metadata` of one log; None when the log has none (yet, or any more)."""
-    path = f"{directory}/{PARTITION_METADATA}"
-    if not files.exists(path):
-        return None
-    found = read_properties(files.read(path).decode("utf-8", "replace"))
-    try:
-        return Uuid.parse(found["topic_id"])
-    except (KeyError, ValueError):
-        _log.warning("%s does not hold a topic id", path)
-        return None
-
-
-def render_topic_id(topic_id: Uuid) -> bytes:
-    return f"version: 0\ntopic_id: {topic_id}".encode()
 
 
 def write_clean_shutdown(files: Files, log_directory: str, broker_epoch: int) -> None:

@@ -13,12 +13,13 @@ from __future__ import annotations
 from barnabas.core.errors import KafkaStorageError
 from barnabas.core.files import Files
 from barnabas.core.ids import TopicPartition
-from barnabas.storage.directory.removal import remove_later
+from barnabas.storage.directory.disk_errors import keep_trying
 from barnabas.storage.environment import Environment, LogDirectory
-from barnabas.storage.failures import keep_trying
 from barnabas.storage.log.log import Log
 from barnabas.storage.log.log_loader import open_log
+from barnabas.storage.log.truncation import truncate_fully_and_start_at
 from barnabas.storage.names import FUTURE_DIRECTORY, SUPERSEDED, renamed_directory
+from barnabas.storage.removal import remove_later
 
 
 class FutureLogs:
@@ -49,7 +50,7 @@ class FutureLogs:
         if log.topic_id is not None:
             future.assign_topic_id(log.topic_id)
         if log.log_start_offset:
-            future.truncate_fully_and_start_at(log.log_start_offset)
+            truncate_fully_and_start_at(future, log.log_start_offset)
         self._futures[topic_partition] = future
         return future
 

@@ -17,6 +17,7 @@ from barnabas.records.batch import (
     set_max_timestamp,
 )
 from barnabas.records.validation import LOG_APPEND_TIME, ValidatedRecords, ValidationSettings
+from barnabas.storage.producers.producer_entry import BatchMetadata
 from barnabas.storage.segment.offset_index import RELATIVE_OFFSET_MAX
 
 
@@ -52,6 +53,12 @@ class AppendInfo:
         self.size_bytes = size_bytes
         self.is_duplicate = is_duplicate
         """A retry: nothing was written, and the offsets are those of the first time."""
+
+    @classmethod
+    def of_duplicate(cls, first: BatchMetadata, log_start_offset: int) -> AppendInfo:
+        return cls(
+            first.first_offset, first.last_offset, log_start_offset, first.timestamp, is_duplicate=True
+        )
 
     def __repr__(self) -> str:
         return f"AppendInfo({self.first_offset}-{self.last_offset}, duplicate={self.is_duplicate})"

@@ -17,7 +17,7 @@ from barnabas.core.scheduler import Background, Scheduler
 from barnabas.storage.failures import RETRY_MS, Reach, reach_of
 
 if TYPE_CHECKING:
-    from barnabas.storage.log.flush import FlushWork
+    from barnabas.storage.log.flush_state import FlushWork
     from barnabas.storage.log.log import Log
 
 

@@ -21,45 +21,43 @@ where the cleaner has been.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import NamedTuple
 
 from barnabas.config.log_config import LogConfig
 from barnabas.core.ids import TopicPartition
-from barnabas.records.batch import RecordBatch
-from barnabas.storage.directory.directory_properties import read_topic_id
 from barnabas.storage.environment import Environment, LogDirectory
+from barnabas.storage.log.flush_state import FlushState
+from barnabas.storage.log.interrupted_swaps import finish_interrupted_swaps
 from barnabas.storage.log.leader_epoch_cache import LeaderEpochCache, read_leader_epochs
 from barnabas.storage.log.log import Log
-from barnabas.storage.log.segments import Segments
+from barnabas.storage.log.log_home import LogHome
+from barnabas.storage.log.partition_metadata import read_topic_id
+from barnabas.storage.log.segment_recovery import derive
+from barnabas.storage.log.segments import Segments, new_segment
+from barnabas.storage.log.watermarks import Watermarks
 from barnabas.storage.names import (
-    CLEANED,
-    DELETED,
     LEADER_EPOCHS,
     LOG,
     OFFSET_INDEX,
     PARTITION_METADATA,
     PRODUCER_SNAPSHOT,
     SEGMENT_SUFFIXES,
-    SWAP,
     TIME_INDEX,
     parse_segment_file,
     segment_path,
 )
 from barnabas.storage.producers.producer_recovery import (
     load_newest_snapshot,
+    record_aborted,
     replay,
     snapshot_offsets,
     write_snapshot,
 )
 from barnabas.storage.producers.producer_state import ProducerState
-from barnabas.storage.segment.batch_scan import iterate_valid_batches
-from barnabas.storage.segment.offset_index import RELATIVE_OFFSET_MAX, OffsetIndex
+from barnabas.storage.segment.offset_index import OffsetIndex
 from barnabas.storage.segment.segment import Segment
 from barnabas.storage.segment.sparse_index import CorruptIndex
 from barnabas.storage.segment.time_index import TimeIndex
-from barnabas.storage.segment.transaction_index import record_aborted
 
 _log = logging.getLogger(__name__)
 
@@ -83,7 +81,7 @@ def open_log(
     is_new = environment.files.make_directory(directory)
     loader = _Loader(directory, config, environment, may_have_gaps=was_compacted or config.is_compacted)
     if not is_new:
-        loader.finish_interrupted_swaps()
+        loader.sizes = finish_interrupted_swaps(environment.files, directory)
         loader.load_segments()
     has_epochs = LEADER_EPOCHS in loader.sizes
     epochs = read_leader_epochs(environment.files, directory) if has_epochs else LeaderEpochCache([])
@@ -94,22 +92,29 @@ def open_log(
     loader.complete_epochs(epochs)
     epochs.truncate_from_start(first_offset)
     loader.remove_stray_snapshots(end_offset)
+    producers.high_watermark_advanced(first_offset)
     is_settled = is_clean and not loader.has_changed
+    home = LogHome(directory)
     return Log(
         topic_partition,
+        read_topic_id(environment.files, directory) if PARTITION_METADATA in loader.sizes else None,
         log_directory,
-        directory,
+        home,
         config,
         environment,
         segments=Segments(loader.segments),
+        watermarks=Watermarks(first_offset, end_offset),
+        flush_state=FlushState(
+            environment.files,
+            home,
+            recovery_point=end_offset if is_settled else min(recovery_point, end_offset),
+            log_end_offset=end_offset,
+            now_ms=environment.clock.now_ms(),
+            unsynced_paths=loader.unsynced_paths,
+            is_settled=is_settled,
+        ),
         producers=producers,
         leader_epochs=epochs,
-        log_start_offset=first_offset,
-        log_end_offset=end_offset,
-        recovery_point=end_offset if is_settled else min(recovery_point, end_offset),
-        topic_id=read_topic_id(environment.files, directory) if PARTITION_METADATA in loader.sizes else None,
-        unsynced_paths=loader.unsynced_paths,
-        is_settled=is_settled,
     )
 
 
@@ -131,58 +136,6 @@ class _Loader:
     unsynced_paths: list[str] = field(default_factory=list)
     """Derived files written here, which the next flush must sync."""
 
-    def _list(self) -> dict[str, int]:
-        entries = self.environment.files.list(self.directory)
-        self.sizes = {entry.name: entry.size_bytes for entry in entries if not entry.is_directory}
-        return self.sizes
-
-    def _unlink(self, names: Iterable[str]) -> None:
-        for name in names:
-            self.environment.files.unlink(f"{self.directory}/{name}")
-
-    # -- what a crash interrupted -------------------------------------------------------------
-
-    def finish_interrupted_swaps(self) -> None:
-        """Delete what was to be deleted; put the results of compaction in their place."""
-        names = list(self._list())
-        deleted = [name for name in names if name.endswith(DELETED)]
-        cleaned = [name for name in names if name.endswith(CLEANED)]
-        first_cleaned = min((_offset_of(name) for name in cleaned), default=None)
-        swaps = [name for name in names if name.endswith(SWAP)]
-        if not (deleted or cleaned or swaps):
-            return
-        # A swap at or behind an unfinished `.cleaned` belongs to a rewrite that did not finish.
-        invalid = [name for name in swaps if first_cleaned is not None and _offset_of(name) >= first_cleaned]
-        self._unlink([*deleted, *invalid, *cleaned])
-        self._complete_swaps([name for name in swaps if name not in invalid])
-        self._list()
-
-    def _complete_swaps(self, swaps: list[str]) -> None:
-        files = self.environment.files
-        replaced: list[tuple[int, int]] = []
-        for name in swaps:
-            if name.endswith(LOG + SWAP):
-                base_offset = _offset_of(name)
-                # Even an empty one replaces the segment whose name it takes, with all its indexes.
-                replaced.append((base_offset, max(base_offset + 1, self._end_of_swap(name, base_offset))))
-        for name in self.sizes:
-            found = parse_segment_file(name)
-            if found is None or found[1] not in SEGMENT_SUFFIXES:
-                continue
-            if any(start <= found[0] < end for start, end in replaced):
-                files.unlink(f"{self.directory}/{name}")
-        for name in swaps:
-            files.rename(f"{self.directory}/{name}", f"{self.directory}/{name.removesuffix(SWAP)}")
-        if swaps:
-            files.sync_directory(self.directory)
-
-    def _end_of_swap(self, name: str, base_offset: int) -> int:
-        file = self.environment.files.open(f"{self.directory}/{name}")
-        end = base_offset
-        for _, batch in iterate_valid_batches(file, self.sizes[name]):
-            end = batch.last_offset + 1
-        return end
-
     # -- segments -----------------------------------------------------------------------------
 
     def load_segments(self) -> None:
@@ -200,16 +153,7 @@ class _Loader:
             self.segments.append(self._segment(base_offset, file_bytes))
 
     def _segment(self, base_offset: int, file_bytes: dict[str, int] | None = None) -> Segment:
-        jitter_ms = self.config.segment_jitter_ms
-        return Segment(
-            self.environment.files,
-            self.directory,
-            base_offset,
-            created_ms=self.environment.clock.now_ms(),
-            index_interval_bytes=self.config.index_interval_bytes,
-            roll_jitter_ms=self.environment.randomness.randrange(0, jitter_ms) if jitter_ms else 0,
-            file_bytes=file_bytes,
-        )
+        return new_segment(self.environment, self.directory, base_offset, self.config, file_bytes)
 
     def _check_indexes(self, segment: Segment) -> None:
         """Rebuild what is missing or plainly wrong. Finer damage shows, and heals, at first use."""
@@ -287,11 +231,11 @@ class _Loader:
                 return
             if number:
                 suspect[number - 1].seal()
-                self.unsynced_paths.extend(suspect[number - 1].existing_paths()[1:])
+                self.unsynced_paths.extend(suspect[number - 1].derived_paths())
                 self._snapshot(producers, segment.base_offset)
             before_bytes = segment.size_bytes
             sealed_end = segment.sealed_end()
-            derived = _derive(segment, producers, epochs, self.config.index_interval_bytes)
+            derived = derive(segment, producers, epochs)
             self.end_offset = derived.end_offset
             is_whole = (
                 f"{segment.base_offset:020d}{OFFSET_INDEX}" not in self.sizes
@@ -314,16 +258,15 @@ class _Loader:
         return segment.base_offset < self.end_offset
 
     def _snapshot(self, producers: ProducerState, offset: int) -> None:
-        producers.end_offset = max(producers.end_offset, offset)
-        self.unsynced_paths.append(write_snapshot(self.environment, self.directory, producers))
+        self.unsynced_paths.append(write_snapshot(self.environment.files, self.directory, producers, offset))
         self.sizes[f"{offset:020d}{PRODUCER_SNAPSHOT}"] = 0
 
     def _remove(self, segments: list[Segment]) -> None:
         self.has_changed = True
         for segment in segments:
             _log.warning("deleting %s, which lies behind damage", segment.path(LOG))
-            for suffix in (*SEGMENT_SUFFIXES, PRODUCER_SNAPSHOT):
-                self.environment.files.unlink(segment.path(suffix))
+            segment.remove_files()
+            self.environment.files.unlink(segment.path(PRODUCER_SNAPSHOT))
 
     def _start_over_if_lost(
         self, epochs: LeaderEpochCache, producers: ProducerState, log_start_offset: int
@@ -366,66 +309,3 @@ class _Loader:
         for offset in snapshot_offsets(self.sizes):
             if offset not in wanted:
                 self.environment.files.unlink(segment_path(self.directory, offset, PRODUCER_SNAPSHOT))
-
-
-class _Derived(NamedTuple):
-    """What a segment turned out to hold."""
-
-    end_offset: int
-    last_batch: tuple[int, int] | None
-    """Its last offset, and where it lies."""
-
-
-def _derive(
-    segment: Segment, producers: ProducerState, epochs: LeaderEpochCache, index_interval_bytes: int
-) -> _Derived:
-    """Verify the batches of a segment, cut what is not valid, derive the rest."""
-    segment.offset_index.restart()
-    segment.time_index.reset()
-    segment.transaction_index.reset()
-    segment.forget_timestamps()
-    producers.end_offset = max(producers.end_offset, segment.base_offset)
-    end_offset = segment.base_offset
-    largest_offset = segment.base_offset + RELATIVE_OFFSET_MAX
-    valid_bytes = last_indexed = 0
-    last_batch: tuple[int, int] | None = None
-    for position, batch in iterate_valid_batches(segment.file, segment.size_bytes):
-        last_offset = batch.last_offset
-        # Offsets only grow: anything else is bytes of an older life of this file.
-        if batch.base_offset < end_offset or last_offset > largest_offset:
-            break
-        segment.note_timestamp(batch.max_timestamp, last_offset)
-        if position - last_indexed > index_interval_bytes:
-            segment.offset_index.append(last_offset, position)
-            segment.time_index.maybe_append(segment.max_timestamp, segment.offset_of_max_timestamp)
-            last_indexed = position
-        end_offset = last_offset + 1
-        last_batch = last_offset, position
-        valid_bytes = position + batch.size_bytes
-        if isinstance(batch, RecordBatch):
-            if batch.leader_epoch > epochs.latest_epoch:
-                epochs.assign(batch.leader_epoch, batch.base_offset)
-            completed = producers.apply(batch, batch.base_offset)
-            if completed is not None:
-                record_aborted(segment, producers, completed)
-                producers.complete(completed)
-    if valid_bytes < segment.size_bytes:
-        timestamp, offset = segment.max_timestamp, segment.offset_of_max_timestamp
-        segment.cut(valid_bytes)
-        # The recovery point may stand here already: nobody else would sync this, and the torn
-        # bytes could come back behind what is written next.
-        segment.file.sync()
-        if valid_bytes:
-            segment.note_timestamp(timestamp, offset)
-    if last_batch is not None:
-        segment.note_last_batch(*last_batch)
-    segment.bytes_since_last_index_entry = valid_bytes - last_indexed
-    segment.release()
-    return _Derived(end_offset, last_batch)
-
-
-def _offset_of(name: str) -> int:
-    try:
-        return int(name.partition(".")[0])
-    except ValueError:
-        return -1

@@ -1,4 +1,4 @@
-"""Which old segments may go. Pure: it looks at segments and returns the ones to delete.
+"""Which old segments may go (pure: it looks at segments and returns the ones to delete), and their deletion.
 
 Segments go from the oldest on, and only whole ones whose every record lies below the high
 watermark: so the log start offset can never pass it. An empty active segment stays.
@@ -9,10 +9,38 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from barnabas.config.log_config import LogConfig
+from barnabas.storage.log.log import Log
+from barnabas.storage.names import PRODUCER_SNAPSHOT
 from barnabas.storage.segment.segment import Segment
 
 Verdict = Callable[[Segment, Segment | None], bool]
 """Whether a segment, seen with the one that follows it, has to go."""
+
+
+def delete_old_segments(log: Log) -> int:
+    """Apply retention; returns how many segments went."""
+    deleted = 0
+    while True:
+        with log.guarded("applying retention"):
+            gone, reason = deletable_segments(
+                list(log.segments),
+                log.config,
+                log_start_offset=log.log_start_offset,
+                log_end_offset=log.log_end_offset,
+                high_watermark=log.high_watermark,
+                now_ms=log.environment.clock.now_ms(),
+            )
+        if not gone:
+            return deleted
+        if len(gone) == len(log.segments):
+            log.roll()
+        following = log.segments.following(gone[-1])
+        assert following is not None
+        if not log.is_durable(following.path(PRODUCER_SNAPSHOT)):
+            return deleted  # the snapshot will be all that is left of the producers
+        log.maybe_increment_log_start_offset(following.base_offset, f"segments deleted by {reason}")
+        log.delete_segments(gone)
+        deleted += len(gone)
 
 
 def deletable_segments(

@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from barnabas.records.batch import NO_LEADER_EPOCH, RecordBatch
 from barnabas.records.record import iterate_records
+from barnabas.storage.log.log import Log
 from barnabas.storage.log.segments import Segments
 from barnabas.storage.segment.batch_scan import Header
 from barnabas.storage.segment.segment import Segment
@@ -22,8 +23,23 @@ class TimestampAndOffset(NamedTuple):
     leader_epoch: int
 
 
-def offset_for_timestamp(segments: Segments, timestamp: int, start_offset: int) -> TimestampAndOffset | None:
-    """The first record, from `start_offset` on, whose time is `timestamp` or later."""
+def offset_for_timestamp(log: Log, timestamp: int) -> TimestampAndOffset | None:
+    """The first record whose time is `timestamp` or later."""
+    with log.guarded("searching by time"):
+        return _search(log.segments, timestamp, log.log_start_offset)
+
+
+def max_timestamp_offset(log: Log) -> TimestampAndOffset | None:
+    """The first record with the largest time of all; None in a log without times."""
+    with log.guarded("searching by time"):
+        newest = max(log.segments, key=lambda segment: segment.max_timestamp)
+        if newest.max_timestamp < 0:
+            return None
+        header = newest.find(newest.offset_of_max_timestamp)
+        return None if header is None else _first_record(newest, header, newest.max_timestamp, 0)
+
+
+def _search(segments: Segments, timestamp: int, start_offset: int) -> TimestampAndOffset | None:
     for segment in segments:
         if segment.max_timestamp < timestamp:
             continue
@@ -34,15 +50,6 @@ def offset_for_timestamp(segments: Segments, timestamp: int, start_offset: int) 
                 if found is not None:
                     return found
     return None
-
-
-def offset_of_max_timestamp(segments: Segments) -> TimestampAndOffset | None:
-    """The first record with the largest time of all."""
-    newest = max(segments, key=lambda segment: segment.max_timestamp)
-    if newest.max_timestamp < 0:
-        return None
-    header = newest.find(newest.offset_of_max_timestamp)
-    return None if header is None else _first_record(newest, header, newest.max_timestamp, 0)
 
 
 def _position_before(segment: Segment, timestamp: int, start_offset: int) -> int:

@@ -5,17 +5,33 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable
 
+from barnabas.core.files import Files
 from barnabas.records.batch import HEADER_BYTES, RecordBatch
 from barnabas.storage.environment import Environment
+from barnabas.storage.log.segments import Segments
 from barnabas.storage.names import PRODUCER_SNAPSHOT, parse_segment_file, segment_path
 from barnabas.storage.producers.producer_snapshot import CorruptSnapshot, parse_snapshot, render_snapshot
 from barnabas.storage.producers.producer_state import CompletedTransaction, ProducerState
 from barnabas.storage.segment.batch_scan import Header
 from barnabas.storage.segment.segment import Segment
+from barnabas.storage.segment.transaction_index import AbortedTransactionEntry
 
 OnCompleted = Callable[[Segment, ProducerState, CompletedTransaction], None]
 
 _log = logging.getLogger(__name__)
+
+
+def record_aborted(segment: Segment, producers: ProducerState, completed: CompletedTransaction) -> None:
+    """Enter the transaction into the index of its marker's segment, if it was aborted."""
+    if completed.is_aborted:
+        segment.transaction_index.append(
+            AbortedTransactionEntry(
+                completed.producer_id,
+                completed.first_offset,
+                completed.last_offset,
+                producers.last_stable_offset_after(completed),
+            )
+        )
 
 
 def snapshot_offsets(names: Iterable[str]) -> list[int]:
@@ -24,15 +40,20 @@ def snapshot_offsets(names: Iterable[str]) -> list[int]:
     return sorted(found[0] for found in parsed if found and found[1] == PRODUCER_SNAPSHOT)
 
 
-def write_snapshot(environment: Environment, directory: str, state: ProducerState) -> str:
-    """Write the state at its end offset; durable only after a flush. Returns the path."""
-    files = environment.files
-    path = segment_path(directory, state.end_offset, PRODUCER_SNAPSHOT)
+def write_snapshot(files: Files, directory: str, state: ProducerState, offset: int) -> str:
+    """Write the state at `offset`, up to which it is known; durable only after a flush. Returns the path."""
+    state.skip_to(offset)
+    path = segment_path(directory, offset, PRODUCER_SNAPSHOT)
     content = render_snapshot(state.producers.values())
     # Writing the same again would put what is durable already at risk.
     if not files.exists(path) or files.read(path) != content:
         files.write(path, content)
     return path
+
+
+def remove_snapshots(files: Files, directory: str) -> None:
+    for offset in snapshot_offsets(entry.name for entry in files.list(directory)):
+        files.unlink(segment_path(directory, offset, PRODUCER_SNAPSHOT))
 
 
 def load_newest_snapshot(
@@ -74,7 +95,7 @@ def replay(
     for segment in segments:
         if segment.base_offset >= end_offset:
             break
-        state.end_offset = max(state.end_offset, segment.base_offset)
+        state.skip_to(segment.base_offset)
         start = segment.find(state.end_offset)
         if start is None:
             continue
@@ -84,8 +105,8 @@ def replay(
             if header.magic == 2:
                 _replay_batch(state, segment, header, on_completed)
             else:
-                state.end_offset = header.last_offset + 1
-    state.end_offset = max(state.end_offset, end_offset)
+                state.skip_to(header.last_offset + 1)
+    state.skip_to(end_offset)
 
 
 def _replay_batch(
@@ -99,3 +120,21 @@ def _replay_batch(
         if on_completed is not None:
             on_completed(segment, state, completed)
         state.complete(completed)
+
+
+def producers_at(
+    environment: Environment, directory: str, segments: Segments, segment: Segment, offset: int
+) -> ProducerState:
+    """As the log will know them when it ends at `offset`, which lies in `segment`."""
+    found = segment.find(offset)
+    end_offset = offset if found is None else min(offset, found.base_offset)
+    producers = load_newest_snapshot(
+        environment,
+        directory,
+        snapshot_offsets(entry.name for entry in environment.files.list(directory)),
+        at_most=end_offset,
+        at_least=segments.first.base_offset,
+    )
+    replay(producers, segments.since(producers.end_offset), end_offset=end_offset)
+    producers.skip_to(offset)
+    return producers

@@ -18,7 +18,7 @@ from collections.abc import Iterable
 
 from crc32c import crc32c
 
-from barnabas.storage.producers.producer_state import BATCHES_REMEMBERED, BatchMetadata, ProducerEntry
+from barnabas.storage.producers.producer_entry import BATCHES_REMEMBERED, BatchMetadata, ProducerEntry
 
 VERSION = 1
 EARLIER = b"BRNB"

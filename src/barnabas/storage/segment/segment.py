@@ -84,7 +84,7 @@ class Segment:
         self.created_ms = created_ms
         self.roll_jitter_ms = roll_jitter_ms
         self.index_interval_bytes = index_interval_bytes
-        """How far apart the entries of indexes that are derived again lie."""
+        """How far apart the entries of its indexes lie."""
         self.bytes_since_last_index_entry = 0
         self.offset_index = OffsetIndex(
             files, self.path(OFFSET_INDEX), base_offset, file_bytes=sizes.get(OFFSET_INDEX, 0)
@@ -127,7 +127,6 @@ class Segment:
         batches: list[RecordBatch],
         max_timestamp: int,
         offset_of_max_timestamp: int,
-        index_interval_bytes: int,
     ) -> None:
         """Write the batches, whose bytes are `data`, behind what is there, in one system call.
 
@@ -147,7 +146,7 @@ class Segment:
         if position == 0:
             self._first_timestamp = max_timestamp
         since = self.bytes_since_last_index_entry
-        if since > index_interval_bytes:
+        if since > self.index_interval_bytes:
             self.offset_index.append(batches[0].last_offset, position)
             self.time_index.maybe_append(known_max, self._offset_of_max_timestamp)
             since = 0
@@ -161,10 +160,27 @@ class Segment:
         if len(offsets) > 2 * RECENT_BATCHES_MAX:
             del offsets[:-RECENT_BATCHES_MAX], positions[:-RECENT_BATCHES_MAX]
 
+    def cut_after_failure(self) -> None:
+        """Take away what a failed write has left, if the disk still allows it."""
+        try:
+            self.file.truncate(self.size_bytes)
+        except OSError as error:
+            _log.warning("%s cannot be cut back: %s", self.path(LOG), error)
+
     def _explain_short_write(self, position: int, data: bytes | bytearray | memoryview, written: int) -> None:
         """A disk that fills up takes a part, and only at the next write says why."""
         self.file.write_at(position + written, memoryview(data)[written:])
         raise OSError(errno.EIO, f"{written} of {len(data)} bytes written", self.path(LOG))
+
+    def extend(self, data: bytes) -> None:
+        """Write more of the file; the indexes are the caller's business."""
+        if self.file.write_at(self.size_bytes, data) != len(data):
+            raise OSError(f"short write to {self.path(LOG)}")
+        self.size_bytes += len(data)
+
+    def indexed_up_to(self, position: int) -> None:
+        """The last entry of the indexes stands for the batch at `position`."""
+        self.bytes_since_last_index_entry = self.size_bytes - position
 
     def should_roll(
         self,
@@ -290,7 +306,7 @@ class Segment:
                     last_indexed = header.position
         except GarbledLog as error:
             raise KafkaStorageError(f"{self.path(LOG)} is damaged: {error}") from error
-        self.bytes_since_last_index_entry = self.size_bytes - last_indexed
+        self.indexed_up_to(last_indexed)
         if header is not None:
             self.offset_index.maybe_append(header.last_offset, header.position)
         self.time_index.maybe_append(self._max_timestamp, self._offset_of_max_timestamp)
@@ -399,6 +415,17 @@ class Segment:
         self._file = None
         self.offset_index.unmap()
         self.time_index.unmap()
+
+    def update_index_interval(self, index_interval_bytes: int) -> None:
+        self.index_interval_bytes = index_interval_bytes
+
+    def derived_paths(self) -> list[str]:
+        """The files of its indexes."""
+        return self.existing_paths()[1:]
+
+    def remove_files(self) -> None:
+        for suffix in SEGMENT_SUFFIXES:
+            self._files.unlink(self.path(suffix))
 
     def existing_paths(self) -> list[str]:
         return [path for path in map(self.path, SEGMENT_SUFFIXES) if self._files.exists(path)]

@@ -10,15 +10,11 @@ from __future__ import annotations
 
 import struct
 from bisect import bisect_left
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from barnabas.core.files import Files
 from barnabas.storage.failures import Reach, reach_of
-from barnabas.storage.producers.producer_state import CompletedTransaction, ProducerState
 from barnabas.storage.segment.sparse_index import CorruptIndex
-
-if TYPE_CHECKING:
-    from barnabas.storage.segment.segment import Segment
 
 VERSION = 0
 ENTRY = struct.Struct(">hqqqq")
@@ -127,19 +123,6 @@ class TransactionIndex:
         self._is_file_longer = False
         if self._files.exists(self.path):
             self._files.open(self.path).truncate(0)
-
-
-def record_aborted(segment: Segment, producers: ProducerState, completed: CompletedTransaction) -> None:
-    """Enter the transaction into the index of its marker's segment, if it was aborted."""
-    if completed.is_aborted:
-        segment.transaction_index.append(
-            AbortedTransactionEntry(
-                completed.producer_id,
-                completed.first_offset,
-                completed.last_offset,
-                producers.last_stable_offset_after(completed),
-            )
-        )
 
 
 def parse_transaction_index(content: bytes, path: str) -> list[AbortedTransactionEntry]:

@@ -33,7 +33,7 @@ class SlowStore:
         self.rows: dict[str, Stored] = {}
         self.changes: list[Change] = []
         """What the topic will be found to hold."""
-        self.graves: dict[str, int] = {}
+        self.deleted_generations: dict[str, int] = {}
         self.written: list[str] = []
         """Claims, beats and farewells."""
         self.failure: Exception | None = None
@@ -186,7 +186,7 @@ async def test_a_pipeline_that_is_made_again_has_a_checkpoint_of_its_own(world: 
     assert not checkpoint.exists()
     (world.state / "q" / "3").mkdir(parents=True)  # of another cluster's pipeline, say
     assert (await world.service.configure("q", CONFIG))[0].generation == 4
-    await world.follow(Change("elder", name="r", grave=6))
+    await world.follow(Change("elder", name="r", deleted_generation=6))
     assert (await world.service.create("r", CONFIG)).generation == 7
 
 

@@ -36,7 +36,7 @@ def test_the_high_watermark_never_goes_back_and_nobody_sees_past_it(seed: int) -
                 is_transactional=True,
             )
             sequences[producer_id] += 1
-        elif event < 0.65 and log.has_ongoing_transaction(producer_id):
+        elif event < 0.65 and log.producers.has_ongoing_transaction(producer_id):
             end_transaction(log, producer_id, commit=chance.random() < 0.5, epoch=epoch)
             partition.maybe_advance_high_watermark()
         elif event < 0.85 and disk.waiting:

@@ -12,6 +12,7 @@ from barnabas.records.compression import Codec
 from barnabas.records.legacy import LegacyMessage, convert_down, iterate_any, iterate_message_records
 from barnabas.records.record import iterate_records
 from barnabas.storage.cleaner.cleaning import OffsetMapTooSmall
+from barnabas.storage.log.time_search import max_timestamp_offset, offset_for_timestamp
 from barnabas.storage.names import CLEANED, DELETED, LOG, SWAP, TRANSACTION_INDEX
 from tests.unit.storage.cleaner.support import codecs, committed, compact, pairs, put, records, settle
 from tests.unit.storage.support import NOW_MS, Bench, end_transaction, read_batches
@@ -208,7 +209,7 @@ def test_a_batch_that_loses_its_newest_record_becomes_older(bench: Bench) -> Non
     compact(bench, log)
     assert [batch.max_timestamp for batch in read_batches(log)] == [NOW_MS + 1_000, NOW_MS]
     assert log.segments.first.max_timestamp == NOW_MS + 1_000
-    found = log.max_timestamp_offset()
+    found = max_timestamp_offset(log)
     assert found is not None
     assert found.offset == 0
 
@@ -380,7 +381,7 @@ def test_the_indexes_of_a_new_segment_are_those_of_its_batches(tmp_path: Path) -
         found = log.read(offset, 1, upper_offset=100)
         assert found.records
         assert read_batches(log, offset)[0].last_offset >= offset
-    found_at = log.offset_for_timestamp(NOW_MS + 80_000)
+    found_at = offset_for_timestamp(log, NOW_MS + 80_000)
     assert found_at is not None
     assert found_at.offset == 80
 

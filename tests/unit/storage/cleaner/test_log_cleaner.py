@@ -20,6 +20,7 @@ from barnabas.storage.checkpoints import CLEANED_OFFSETS, read_offsets
 from barnabas.storage.cleaner.cleanable import log_to_clean
 from barnabas.storage.environment import Environment
 from barnabas.storage.log.log import Log
+from barnabas.storage.log.retention import delete_old_segments
 from barnabas.storage.log_manager import LogManager
 from barnabas.storage.names import CLEANED, LOG
 from tests.support.settings import broker_config, log_config
@@ -313,13 +314,13 @@ def test_a_run_whose_segments_were_deleted_meanwhile_is_given_up(tmp_path: Path,
     log = broker.log()
     fill(log, 2)
     fill(log, 1)
-    log.release_idle_segments()
+    log.segments.release_idle()
     background.run()
     broker.tick()
     for _ in range(slices):
         background.step()
     log.maybe_increment_log_start_offset(3, "test")
-    log.delete_old_segments()
+    delete_old_segments(log)
     background.run()
     assert [segment.base_offset for segment in log.segments] == [3]
     assert broker.manager.directories[0].failure is None

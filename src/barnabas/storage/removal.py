@@ -1,8 +1,9 @@
-"""Removing the files of a log: later, and off the loop, because it may take long and nobody waits for it."""
+"""Removing files: later, and off the loop, because it may take long and nobody waits for it."""
 
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable, Iterable
 
 from barnabas.storage.environment import Environment
 
@@ -20,4 +21,16 @@ def remove_later(environment: Environment, path: str, *, delay_ms: int) -> None:
         lambda: environment.background.submit(
             lambda: environment.files.remove_tree(path), lambda _: None, failed
         ),
+    )
+
+
+def unlink_later(
+    environment: Environment, paths: Iterable[str], failed: Callable[[BaseException], None], *, delay_ms: int
+) -> None:
+    def unlink() -> None:
+        for path in paths:
+            environment.files.unlink(path)
+
+    environment.scheduler.after(
+        delay_ms, lambda: environment.background.submit(unlink, lambda _: None, failed)
     )

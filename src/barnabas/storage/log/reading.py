@@ -1,0 +1,106 @@
+"""Reading from the segments of a log: a fetch is a region of one segment file, found without looking at
+records, at a cost that does not depend on how long the log is."""
+
+from __future__ import annotations
+
+from barnabas.core.ids import NO_OFFSET
+from barnabas.core.regions import FileRegion
+from barnabas.storage.log.segments import Segments
+from barnabas.storage.segment.segment import Segment
+from barnabas.storage.segment.sparse_index import CorruptIndex
+from barnabas.storage.segment.transaction_index import AbortedTransaction
+
+
+class FetchData:
+    """A piece of one segment, from the batch that holds `fetch_offset` on."""
+
+    __slots__ = ("fetch_offset", "is_first_batch_incomplete", "records", "segment_base_offset", "size_bytes")
+
+    def __init__(
+        self,
+        fetch_offset: int,
+        records: FileRegion | bytes,
+        *,
+        segment_base_offset: int = NO_OFFSET,
+        is_first_batch_incomplete: bool = False,
+    ) -> None:
+        self.fetch_offset = fetch_offset
+        self.records = records
+        self.size_bytes = len(records)
+        self.segment_base_offset = segment_base_offset
+        self.is_first_batch_incomplete = is_first_batch_incomplete
+        """The first batch is larger than what was asked for, and so is useless to the reader."""
+
+
+def read(
+    segments: Segments,
+    offset: int,
+    max_bytes: int,
+    upper_offset: int,
+    log_end_offset: int,
+    min_one_batch: bool,
+) -> FetchData:
+    """The batches from the one that holds `offset` on, below `upper_offset`, of one segment."""
+    segment: Segment | None = segments.active
+    if offset < segments.active.base_offset:
+        segment = segments.floor(offset)
+    located = None
+    while segment is not None and (located := segment.locate(offset)) is None:
+        segment = segments.following(segment)
+    if segment is None or located is None:
+        return FetchData(offset, b"")
+    position, batch_bytes = located
+    end_position = segment.size_bytes
+    if upper_offset < log_end_offset:
+        end_position = _end_position(segments, segment, upper_offset)
+    if min_one_batch and max_bytes < batch_bytes:
+        max_bytes = batch_bytes
+    length = min(end_position - position, max_bytes)
+    if length <= 0:
+        return FetchData(offset, b"", is_first_batch_incomplete=max_bytes < batch_bytes)
+    return FetchData(
+        offset,
+        FileRegion(segment.file, position, length),
+        segment_base_offset=segment.base_offset,
+        is_first_batch_incomplete=max_bytes < batch_bytes,
+    )
+
+
+def _end_position(segments: Segments, segment: Segment, upper_offset: int) -> int:
+    """Where in the segment the batches below `upper_offset` end."""
+    if segment is not segments.active:
+        following = segments.following(segment)
+        if following is not None and following.base_offset <= upper_offset:
+            return segment.size_bytes
+    located = segment.locate(upper_offset)
+    return segment.size_bytes if located is None else located[0]
+
+
+def upper_bound_offset(segments: Segments, data: FetchData, log_end_offset: int) -> int:
+    """An offset that nothing in `data` reaches: where the search for aborted transactions may end."""
+    if isinstance(data.records, bytes):
+        return data.fetch_offset + 1
+    segment = segments.floor(data.segment_base_offset)
+    if segment is None:
+        return log_end_offset
+    end_position = data.records.position + data.records.length
+    try:
+        found = segment.offset_index.offset_after(end_position)
+    except CorruptIndex as error:
+        segment.rebuild_indexes(str(error))
+        found = segment.offset_index.offset_after(end_position)
+    if found is not None:
+        return found
+    following = segments.following(segment)
+    return log_end_offset if following is None else following.base_offset
+
+
+def aborted_transactions(
+    segments: Segments, fetch_offset: int, upper_offset: int
+) -> list[AbortedTransaction]:
+    """The aborted transactions that overlap `[fetch_offset, upper_offset)`."""
+    found: list[AbortedTransaction] = []
+    for segment in segments.since(fetch_offset):
+        if segment.transaction_index.collect(fetch_offset, upper_offset, found):
+            break
+    return found

@@ -1,0 +1,124 @@
+"""One producer, as a log remembers it: its epoch, its last batches, where its open transaction started."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from barnabas.core.ids import NO_OFFSET
+from barnabas.records.batch import NO_PRODUCER_EPOCH, NO_SEQUENCE, NO_TIMESTAMP, RecordBatch
+from barnabas.records.record import EndTransactionMarker
+
+BATCHES_REMEMBERED = 5
+SEQUENCE_MAX = (1 << 31) - 1
+
+
+class BatchMetadata(NamedTuple):
+    last_sequence: int
+    last_offset: int
+    offset_delta: int
+    timestamp: int
+
+    @property
+    def first_sequence(self) -> int:
+        return (self.last_sequence - self.offset_delta) & SEQUENCE_MAX
+
+    @property
+    def first_offset(self) -> int:
+        return self.last_offset - self.offset_delta
+
+
+class ProducerEntry:
+    """One producer."""
+
+    __slots__ = (
+        "batches",
+        "coordinator_epoch",
+        "current_txn_first_offset",
+        "last_timestamp",
+        "producer_epoch",
+        "producer_id",
+    )
+
+    def __init__(
+        self,
+        producer_id: int,
+        *,
+        producer_epoch: int = NO_PRODUCER_EPOCH,
+        coordinator_epoch: int = -1,
+        last_timestamp: int = NO_TIMESTAMP,
+        current_txn_first_offset: int = NO_OFFSET,
+        batches: Iterable[BatchMetadata] = (),
+    ) -> None:
+        self.producer_id = producer_id
+        self.producer_epoch = producer_epoch
+        self.coordinator_epoch = coordinator_epoch
+        self.last_timestamp = last_timestamp
+        self.current_txn_first_offset = current_txn_first_offset
+        self.batches = list(batches)
+
+    @property
+    def last_sequence(self) -> int:
+        return self.batches[-1].last_sequence if self.batches else NO_SEQUENCE
+
+    @property
+    def last_data_offset(self) -> int:
+        return self.batches[-1].last_offset if self.batches else NO_OFFSET
+
+    def copy(self) -> ProducerEntry:
+        return ProducerEntry(
+            self.producer_id,
+            producer_epoch=self.producer_epoch,
+            coordinator_epoch=self.coordinator_epoch,
+            last_timestamp=self.last_timestamp,
+            current_txn_first_offset=self.current_txn_first_offset,
+            batches=self.batches,
+        )
+
+    def find_duplicate(self, batch: RecordBatch) -> BatchMetadata | None:
+        """The remembered batch with the same sequences, which `batch` is a retry of."""
+        if batch.producer_epoch != self.producer_epoch:
+            return None
+        base_sequence, last_sequence = batch.base_sequence, batch.last_sequence
+        for known in self.batches:
+            if known.last_sequence == last_sequence and known.first_sequence == base_sequence:
+                return known
+        return None
+
+    def add_batch(self, batch: RecordBatch, base_offset: int) -> None:
+        if self.producer_epoch != batch.producer_epoch:
+            self.batches.clear()
+            self.producer_epoch = batch.producer_epoch
+        batches = self.batches
+        if len(batches) >= BATCHES_REMEMBERED:
+            del batches[0]
+        delta = batch.last_offset_delta
+        timestamp = batch.max_timestamp
+        batches.append(BatchMetadata(batch.last_sequence, base_offset + delta, delta, timestamp))
+        self.last_timestamp = timestamp
+
+    def end_transaction(self, marker: EndTransactionMarker, producer_epoch: int, timestamp: int) -> None:
+        if self.producer_epoch != producer_epoch:
+            self.batches.clear()
+            self.producer_epoch = producer_epoch
+        self.coordinator_epoch = marker.coordinator_epoch
+        self.current_txn_first_offset = NO_OFFSET
+        self.last_timestamp = timestamp
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, ProducerEntry) and self._facts() == other._facts()
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        return f"ProducerEntry{self._facts()}"
+
+    def _facts(self) -> tuple[object, ...]:
+        return (
+            self.producer_id,
+            self.producer_epoch,
+            self.coordinator_epoch,
+            self.last_timestamp,
+            self.current_txn_first_offset,
+            tuple(self.batches),
+        )
