@@ -29,7 +29,8 @@ from barnabas.protocol.messages.fetch import (
     PartitionData,
 )
 from barnabas.replication.fetching import FetchParams, PartitionFetch, PartitionRead
-from barnabas.replication.leader.fetch_session import FetchContext, SessionKey
+from barnabas.replication.leader.fetch_session import SessionKey
+from barnabas.replication.leader.fetch_session_cache import FetchContext
 from barnabas.requests.context import RequestContext
 from barnabas.requests.leader_hints import add_fetch_leader_hints
 from barnabas.requests.old_consumers import ZSTD_SINCE_VERSION, fit_for_old_consumer

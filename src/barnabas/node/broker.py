@@ -71,7 +71,7 @@ from barnabas.node.peers import Peers
 from barnabas.node.replication_io import ReplicationTasks
 from barnabas.node.runtime import LoopScheduler, ThreadBackground, TimerDriver
 from barnabas.purgatory.timer import Timer
-from barnabas.replication.leader.fetch_session import FetchSessions
+from barnabas.replication.leader.fetch_session_cache import FetchSessionCache
 from barnabas.replication.leader.lease import LeadershipLease
 from barnabas.replication.replica_manager import ReplicaManager
 from barnabas.requests.dispatcher import Dispatcher
@@ -227,12 +227,12 @@ class Broker:
             znodes=znodes,
             metadata=metadata,
             replicas=replicas,
-            fetch_sessions=FetchSessions(
+            fetch_sessions=FetchSessionCache(
                 self.config.max_incremental_fetch_session_cache_slots,
                 self._clock,
                 self._randomness,
                 self.metrics,
-                replicas.delayed.board,
+                replicas.delayed.subscriptions,
             ),
             topics=topics,
             configs=configs,

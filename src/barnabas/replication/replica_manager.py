@@ -182,7 +182,7 @@ class ReplicaManager:
         operation = DelayedDeleteRecords(timeout_ms, pending, respond)
         keys = [deletion.partition.topic_partition for deletion in pending]
         for key in keys:
-            self.delayed.board.mark(key)  # the followers must hear where the log starts now
+            self.delayed.subscriptions.mark_changed(key)  # the followers must hear where the log starts now
         self.delayed.deletions.try_complete_else_watch(operation, keys)
 
     def fetch(
@@ -215,7 +215,7 @@ class ReplicaManager:
         session: FetchSession,
         respond: Callable[[list[PartitionFetch], list[PartitionRead]], None],
     ) -> None:
-        """The same for a session of a follower, of which only what may have news is looked at."""
+        """The same for a session of a follower, of which only what may have changed is looked at."""
         reader = self.reader
         reader.sweep(session)
         asks = reader.due(params, session)

@@ -23,7 +23,7 @@ from barnabas.coordinator.transaction.membership import TransactionMembership
 from barnabas.core.clock import Clock
 from barnabas.core.ids import BrokerId
 from barnabas.core.scheduler import Scheduler
-from barnabas.replication.leader.fetch_session import FetchSessions
+from barnabas.replication.leader.fetch_session_cache import FetchSessionCache
 from barnabas.replication.replica_manager import ReplicaManager
 from barnabas.requests.context import Peer
 from barnabas.requests.endpoints import Node, endpoint_of
@@ -42,7 +42,7 @@ class Services:
     znodes: Coordination
     metadata: MetadataCache
     replicas: ReplicaManager
-    fetch_sessions: FetchSessions
+    fetch_sessions: FetchSessionCache
     topics: TopicAdministration
     configs: ConfigRepository
     producer_ids: ProducerIds

@@ -37,7 +37,7 @@ from barnabas.protocol.messages import fetch, leader_and_isr, produce, stop_repl
 from barnabas.protocol.schema import Message
 from barnabas.purgatory.timer import Timer
 from barnabas.records.builder import build_batch
-from barnabas.replication.leader.fetch_session import FetchSessions
+from barnabas.replication.leader.fetch_session_cache import FetchSessionCache
 from barnabas.replication.leader.lease import LeadershipLease
 from barnabas.replication.partition import Partition
 from barnabas.replication.replica_manager import ReplicaManager
@@ -190,8 +190,8 @@ class Member:
             znodes=cast("Any", None),
             metadata=self.metadata,
             replicas=self.replicas,
-            fetch_sessions=FetchSessions(
-                100, self.clock, random.Random(self.id), self.metrics, self.replicas.delayed.board
+            fetch_sessions=FetchSessionCache(
+                100, self.clock, random.Random(self.id), self.metrics, self.replicas.delayed.subscriptions
             ),
             topics=cast("Any", None),
             configs=cast("Any", self.configs),

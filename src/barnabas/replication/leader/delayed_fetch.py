@@ -43,7 +43,7 @@ class DelayedFetch(DelayedOperation):
         self._respond = respond
 
     def check(self, key: Hashable) -> bool:
-        """A reader of many partitions that waits for one byte looks only at the one with news."""
+        """A reader of many partitions that waits for one byte looks only at the one that changed."""
         if self._params.min_bytes > 1 or len(self._asks) < ASKS_WORTH_AN_INDEX:
             return self.try_complete()
         if self._by_key is None:
@@ -78,7 +78,11 @@ class DelayedFollowerFetch(DelayedOperation):
 
     def try_complete(self) -> bool:
         session = self._session
-        asks = session.newly_due() if self._params.min_bytes <= 1 else session.due()
+        asks = (
+            session.newly_changed_partitions()
+            if self._params.min_bytes <= 1
+            else session.changed_partitions()
+        )
         return is_over(self._reader, self._params, asks) and self.force_complete()
 
     def on_complete(self) -> None:

@@ -14,7 +14,7 @@ from barnabas.core.metrics import Metrics
 from barnabas.purgatory.purgatory import Purgatory
 from barnabas.purgatory.timer import Timer
 from barnabas.replication.leader.delayed_produce import DelayedProduce
-from barnabas.replication.leader.fetch_news import NewsBoard
+from barnabas.replication.leader.fetch_session import PartitionSubscriptions
 from barnabas.replication.replica_table import ReplicaTable
 
 Defer = Callable[[Callable[[], None]], object]
@@ -35,7 +35,7 @@ class DelayedRequests:
         self.deletions = Purgatory(
             "DeleteRecords", timer, settings.delete_records_purgatory_purge_interval_requests, metrics
         )
-        self.board = NewsBoard()
+        self.subscriptions = PartitionSubscriptions()
 
     def wake(self, key: TopicPartition) -> None:
         """Records were appended: readers that wait for them may go on, and so may producers
@@ -62,14 +62,14 @@ class DelayedRequests:
     def complete_fetches(self, key: TopicPartition) -> None:
         """Records came, or something else that all readers want to hear."""
         fetches = self.fetches
-        for session in self.board.mark(key):
+        for session in self.subscriptions.mark_changed(key):
             fetches.check_and_complete(session)
         fetches.check_and_complete(key)
 
     def complete_committed(self, key: TopicPartition) -> None:
         """A watermark moved: who waits for that may go on. Followers wait for records."""
         self._complete_produces(key)
-        self.board.note(key)
+        self.subscriptions.mark_for_next_answer(key)
         self.fetches.check_and_complete(key)
         self.deletions.check_and_complete(key)
 

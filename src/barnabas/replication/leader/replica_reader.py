@@ -144,7 +144,7 @@ class ReplicaReader:
         the others need no further look until something happens to them."""
         asks: list[PartitionFetch] = []
         partitions, changed = session.partitions, session.changed
-        session.fresh.clear()
+        session.newly_changed.clear()
         for key in tuple(changed):
             ask = partitions[key]
             if self._is_still_caught_up(ask, params):

@@ -8,13 +8,11 @@ from barnabas.core.ids import ZERO_UUID, Uuid
 from barnabas.core.metrics import Metrics
 from barnabas.core.regions import FileRegion
 from barnabas.replication.fetching import PartitionFetch, PartitionRead
-from barnabas.replication.leader.fetch_news import NewsBoard
-from barnabas.replication.leader.fetch_session import (
-    EPOCH_MAX,
+from barnabas.replication.leader.fetch_session import EPOCH_MAX, PartitionSubscriptions, next_epoch
+from barnabas.replication.leader.fetch_session_cache import (
     IDLE_BEFORE_EVICTION_MS,
     FetchContext,
-    FetchSessions,
-    next_epoch,
+    FetchSessionCache,
 )
 
 
@@ -23,7 +21,7 @@ class Sessions:
 
     def __init__(self, slots: int = 10) -> None:
         self.clock = ManualClock()
-        self.cache = FetchSessions(slots, self.clock, random.Random(1), Metrics())
+        self.cache = FetchSessionCache(slots, self.clock, random.Random(1), Metrics())
 
     def full(self, *asks: PartitionFetch, ids: bool = False) -> FetchContext:
         return self.cache.context(0, 0, asks, (), uses_topic_ids=ids)
@@ -152,7 +150,7 @@ def test_when_all_slots_are_taken_only_a_larger_session_gets_in() -> None:
 
 def test_a_follower_gets_in_and_no_consumer_takes_its_place() -> None:
     clock = ManualClock()
-    cache = FetchSessions(1, clock, random.Random(1), Metrics(), NewsBoard())
+    cache = FetchSessionCache(1, clock, random.Random(1), Metrics(), PartitionSubscriptions())
 
     def open_session(*asks: PartitionFetch, is_from_follower: bool) -> int:
         context = cache.context(0, 0, asks, (), uses_topic_ids=False, is_from_follower=is_from_follower)

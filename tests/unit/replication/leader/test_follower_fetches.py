@@ -12,12 +12,8 @@ from barnabas.core.ids import BrokerId, TopicPartition, Uuid
 from barnabas.core.metrics import Metrics
 from barnabas.replication.fetching import PartitionFetch, PartitionRead
 from barnabas.replication.leader.delayed_delete_records import PendingDeletion
-from barnabas.replication.leader.fetch_session import (
-    FOLLOWER_GONE_MS,
-    FetchContext,
-    FetchSession,
-    FetchSessions,
-)
+from barnabas.replication.leader.fetch_session import FetchSession
+from barnabas.replication.leader.fetch_session_cache import FOLLOWER_GONE_MS, FetchContext, FetchSessionCache
 from barnabas.replication.leader.replica_reader import SWEEP_MS
 from barnabas.replication.partition import Partition
 from tests.unit.replication.leader.test_isr import Store
@@ -45,7 +41,9 @@ class Follower:
     def __init__(self, replicas: Replicas, *asks: PartitionFetch) -> None:
         self.replicas = replicas
         self.params = fetch_params(replica_id=OTHER)
-        self.sessions = FetchSessions(10, replicas.clock, random.Random(1), Metrics(), replicas.delayed.board)
+        self.sessions = FetchSessionCache(
+            10, replicas.clock, random.Random(1), Metrics(), replicas.delayed.subscriptions
+        )
         self.told: list[Told] = []
         self.epoch = 0
         self.id = 0
@@ -255,10 +253,10 @@ def test_what_a_session_forgets_or_leaves_behind_is_not_marked_any_more(replicas
     lead(replicas, ONE)
     follower = Follower(replicas, of_epoch(0, ZERO), of_epoch(0, ONE))
     follower.fetch(forget=[(TOPIC_ID, 1)])
-    assert replicas.delayed.board.mark(ONE) == ()
-    assert replicas.delayed.board.mark(ZERO) == (follower.session,)
+    assert replicas.delayed.subscriptions.mark_changed(ONE) == ()
+    assert replicas.delayed.subscriptions.mark_changed(ZERO) == (follower.session,)
     follower.fetch(forget=[(TOPIC_ID, 0)])
-    assert len(replicas.delayed.board) == 0
+    assert len(replicas.delayed.subscriptions) == 0
     assert len(follower.sessions) == 0
 
 
@@ -268,7 +266,7 @@ def test_a_topic_made_anew_keeps_its_mark_when_the_old_one_is_forgotten(replicas
     other_id = Uuid(bytes(16 * [9]))
     anew = PartitionFetch("topic", other_id, 0, 0, 1 << 20, 0, -1, log_start_offset=0)
     follower.fetch(anew, forget=[(TOPIC_ID, 0)])
-    assert replicas.delayed.board.mark(ZERO) == (follower.session,)
+    assert replicas.delayed.subscriptions.mark_changed(ZERO) == (follower.session,)
     assert (other_id, 0) in follower.session.changed
 
 
@@ -279,7 +277,7 @@ def test_sessions_of_silent_followers_end_when_another_begins(replicas: Replicas
     follower.id = follower.epoch = 0
     follower.fetch(of_epoch(0))
     assert len(follower.sessions) == 1
-    assert replicas.delayed.board.mark(ZERO) == (follower.session,)
+    assert replicas.delayed.subscriptions.mark_changed(ZERO) == (follower.session,)
 
 
 def test_a_waiting_fetch_looks_at_a_marked_partition_once(
