@@ -26,11 +26,11 @@ from rich.live import Live
 from rich.table import Table
 
 from barnabas.cli.stages import Stages
-from barnabas.client.channel import Address
 from barnabas.client.cluster_client import ClusterClient
 from barnabas.client.consumer import EARLIEST, Consumer, list_offsets
 from barnabas.client.producer import OutgoingRecord, Producer
 from barnabas.core.clock import SystemClock
+from barnabas.core.endpoints import Endpoint
 from barnabas.pipelines.progress import Progress
 from barnabas.pipelines.spark.run import Run
 from barnabas.pipelines.spark.runner import RunningPipeline, start_pipeline
@@ -113,7 +113,7 @@ class Clickstream(threading.Thread):
 
     async def _work(self) -> None:
         cluster = ClusterClient(
-            [Address.parse(self.broker)], clock=SystemClock(), randomness=random.SystemRandom()
+            [Endpoint.parse(self.broker)], clock=SystemClock(), randomness=random.SystemRandom()
         )
         async with cluster:
             for topic in ("clicks", "page-counts", "bad-clicks"):

@@ -1,0 +1,32 @@
+"""Examples, measures and tools name only what the packages have: few of them run with every change."""
+
+from __future__ import annotations
+
+import ast
+import importlib.util
+from pathlib import Path
+
+import pytest
+
+REPOSITORY = Path(__file__).resolve().parents[3]
+PROGRAMS = [path for folder in ("examples", "bench", "tools") for path in (REPOSITORY / folder).glob("*.py")]
+
+
+def named(program: Path) -> list[tuple[str, str]]:
+    """Modules of ours, and what is imported from them."""
+    nodes = ast.walk(ast.parse(program.read_text(encoding="utf-8")))
+    froms = [node for node in nodes if isinstance(node, ast.ImportFrom) and node.module]
+    ours = [node for node in froms if str(node.module).split(".")[0] in ("barnabas", "pyspark_barnabas")]
+    return [(str(node.module), alias.name) for node in ours for alias in node.names]
+
+
+@pytest.mark.parametrize("program", PROGRAMS, ids=lambda path: f"{path.parent.name}/{path.name}")
+def test_what_is_imported_is_there(program: Path) -> None:
+    for name, what in named(program):
+        try:
+            module = importlib.import_module(name)
+        except ModuleNotFoundError as error:
+            if str(error.name).startswith(("barnabas", "pyspark_barnabas")):
+                raise
+            pytest.skip(f"{error.name} is not installed")
+        assert hasattr(module, what) or importlib.util.find_spec(f"{name}.{what}"), f"{name} has no {what}"
