@@ -15,7 +15,8 @@ from barnabas.core.clock import Clock
 from barnabas.core.ids import TopicPartition
 from barnabas.core.scheduler import Background, Cancellable, Scheduler
 from barnabas.replication.follower.connection import Connect, Connection
-from barnabas.replication.follower.replica_fetcher import ReplicaFetcher, Rest, Send, Step, Sync
+from barnabas.replication.follower.replica_fetcher import ReplicaFetcher
+from barnabas.replication.follower.steps import Rest, Send, Step, Sync
 from barnabas.replication.partition import Partition
 
 

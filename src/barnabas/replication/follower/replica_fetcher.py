@@ -35,7 +35,6 @@ import logging
 import math
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from typing import Any, NamedTuple
 
 from barnabas.config.broker_config import BrokerConfig
 from barnabas.core.clock import Clock
@@ -53,9 +52,11 @@ from barnabas.core.errors import (
 )
 from barnabas.core.ids import NO_EPOCH, BrokerId, TopicPartition
 from barnabas.protocol.messages import fetch, list_offsets
-from barnabas.protocol.schema import Message
 from barnabas.replication.follower.connection import Connection
 from barnabas.replication.follower.fetch_state import FollowedPartition, FollowerSession
+from barnabas.replication.follower.offset_search import OffsetSearch
+from barnabas.replication.follower.steps import Connect, Rest, Send, Step, Sync
+from barnabas.replication.follower.truncation import truncation_offset
 from barnabas.replication.partition import Partition
 from barnabas.replication.throttle import ReplicationThrottle
 from barnabas.storage.log.flush_state import CutWork
@@ -72,7 +73,6 @@ FIRST_BACKOFF_MS = 20.0
 THROTTLED_PAUSE_MS = 250.0
 LAST_VERSION_BY_NAME = 12
 VERSION_WITH_REPLICA_STATE = 15
-LATEST, EARLIEST = -1, -2
 NAMED_MAX = 3
 TRUNCATED_AT_ONCE = 20
 """Logs that are cut, and synced together, before others have their turn."""
@@ -81,40 +81,6 @@ NO_REPLICA = -1
 _SESSION_LOST = frozenset(
     {FetchSessionIdNotFound.code, FetchSessionTopicIdError.code, InvalidFetchSessionEpoch.code}
 )
-
-
-class Connect(NamedTuple):
-    source: BrokerId
-
-
-class Send(NamedTuple):
-    request: Message
-    response_class: type[Any]
-    version: int
-
-
-class Sync(NamedTuple):
-    cuts: tuple[CutWork | None, ...]
-
-    def run(self) -> list[OSError | None]:
-        """Off the loop: what became of each."""
-        return [_outcome(cut) for cut in self.cuts]
-
-
-class Rest(NamedTuple):
-    until_ms: float
-    """`math.inf`: until something changes."""
-
-
-Step = Connect | Send | Sync | Rest
-
-
-class OffsetSearch:
-    """Partitions whose offset the leader does not have, and where their logs end there, if that is known."""
-
-    def __init__(self, partitions: list[FollowedPartition]) -> None:
-        self.partitions = partitions
-        self.ends: dict[TopicPartition, int] | None = None
 
 
 class ReplicaFetcher:
@@ -281,8 +247,8 @@ class ReplicaFetcher:
             self._session.reset()
             return Connect(self.source)
         if out_of_range:
-            self._search = OffsetSearch(out_of_range)
-            return self._list_offsets(connection, out_of_range, LATEST)
+            self._search = OffsetSearch(self._broker_id, out_of_range)
+            return self._search.ask(connection)
         return self._fetch(connection)
 
     def _revive(self) -> list[FollowedPartition]:
@@ -460,24 +426,18 @@ class ReplicaFetcher:
         self._log_manager.truncate_to({followed.key: target})
 
     def _take_offsets(self, answer: list_offsets.ListOffsetsResponse) -> Step | None:
-        """Our offset is not within the leader's log: ask where that begins, if we know where it ends."""
+        """Where the leader's logs are; returns the next question, if there is one."""
         search, connection = self._search, self._connection
         assert search is not None
         assert connection is not None
-        offsets = {
-            TopicPartition(topic.name, part.partition_index): part.offset
-            for topic in answer.topics
-            for part in topic.partitions
-            if not part.error_code
-        }
-        if search.ends is None:
-            search.ends = offsets
-            return self._list_offsets(connection, search.partitions, EARLIEST)
+        if not search.take(answer):
+            return search.ask(connection)
         self._search = None
+        ends = search.ends or {}
         for followed in search.partitions:
             if self._waiting.get(followed.key) is not followed:
                 continue
-            start_offset, end_offset = offsets.get(followed.key), search.ends.get(followed.key)
+            start_offset, end_offset = search.starts.get(followed.key), ends.get(followed.key)
             followed.is_out_of_range = False
             if start_offset is None or end_offset is None:
                 self._back_off(followed)
@@ -507,48 +467,7 @@ class ReplicaFetcher:
             return
         self._admit(followed)
 
-    def _list_offsets(
-        self, connection: Connection, partitions: list[FollowedPartition], timestamp: int
-    ) -> Send:
-        topics: dict[str, list_offsets.ListOffsetsTopic] = {}
-        for followed in partitions:
-            name, index = followed.key
-            topic = topics.setdefault(name, list_offsets.ListOffsetsTopic(name=name, partitions=[]))
-            topic.partitions.append(
-                list_offsets.ListOffsetsPartition(
-                    partition_index=index, current_leader_epoch=followed.leader_epoch, timestamp=timestamp
-                )
-            )
-        request = list_offsets.ListOffsetsRequest(replica_id=self._broker_id, topics=list(topics.values()))
-        version = connection.version_for(list_offsets.ListOffsetsRequest)
-        return Send(request, list_offsets.ListOffsetsResponse, version)
-
-
-def _outcome(cut: CutWork | None) -> OSError | None:
-    try:
-        if cut is not None:
-            cut()
-    except OSError as error:
-        return error
-    return None
-
 
 def _target_of(followed: FollowedPartition, leader: fetch.EpochEndOffset) -> int:
     log = followed.partition.log
     return truncation_offset(log.end_offset_for_epoch, log.log_end_offset, leader)
-
-
-def truncation_offset(
-    end_offset_for_epoch: Callable[[int], tuple[int, int]], log_end_offset: int, leader: fetch.EpochEndOffset
-) -> int:
-    """Where to cut our log, given the epoch that the leader offers and where it ended there.
-
-    If we know that epoch, both histories are one up to the smaller of its two ends. If we do not
-    (KIP-279), nothing of ours beyond the largest epoch below it can be the leader's: cut there, and
-    the next fetch compares again."""
-    epoch, end_offset = end_offset_for_epoch(leader.epoch)
-    if NO_EPOCH in (leader.epoch, epoch):
-        return min(leader.end_offset, log_end_offset)
-    if epoch != leader.epoch:
-        return min(end_offset, log_end_offset)
-    return min(end_offset, leader.end_offset, log_end_offset)

@@ -19,7 +19,8 @@ from barnabas.core.ids import BrokerId
 from barnabas.protocol.messages import fetch, list_offsets
 from barnabas.protocol.schema import Message
 from barnabas.replication.follower.connection import Connection
-from barnabas.replication.follower.replica_fetcher import Connect, ReplicaFetcher, Rest, Send, Sync
+from barnabas.replication.follower.replica_fetcher import ReplicaFetcher
+from barnabas.replication.follower.steps import Connect, Rest, Send, Sync
 from barnabas.replication.leadership import LeaderAndIsr
 from barnabas.replication.partition import Partition
 from tests.unit.replication.support import ME, OTHER, TOPIC_ID, ZERO, Replicas

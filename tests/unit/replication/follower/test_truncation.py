@@ -7,7 +7,7 @@ import random
 import pytest
 
 from barnabas.protocol.messages.fetch import EpochEndOffset
-from barnabas.replication.follower.replica_fetcher import truncation_offset
+from barnabas.replication.follower.truncation import truncation_offset
 from barnabas.storage.log.leader_epoch_cache import LeaderEpochCache
 
 History = list[int]

@@ -1,0 +1,55 @@
+"""Asks a leader where its logs end and begin, for partitions of which it does not have our offset."""
+
+from __future__ import annotations
+
+from barnabas.core.ids import BrokerId, TopicPartition
+from barnabas.protocol.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopic,
+)
+from barnabas.replication.follower.connection import Connection
+from barnabas.replication.follower.fetch_state import FollowedPartition
+from barnabas.replication.follower.steps import Send
+
+LATEST, EARLIEST = -1, -2
+
+
+class OffsetSearch:
+    """Two questions, one after the other."""
+
+    def __init__(self, broker_id: BrokerId, partitions: list[FollowedPartition]) -> None:
+        self.partitions = partitions
+        self.ends: dict[TopicPartition, int] | None = None
+        self.starts: dict[TopicPartition, int] = {}
+        self._broker_id = broker_id
+
+    def ask(self, connection: Connection) -> Send:
+        topics: dict[str, ListOffsetsTopic] = {}
+        for followed in self.partitions:
+            name, index = followed.key
+            topic = topics.setdefault(name, ListOffsetsTopic(name=name, partitions=[]))
+            topic.partitions.append(
+                ListOffsetsPartition(
+                    partition_index=index,
+                    current_leader_epoch=followed.leader_epoch,
+                    timestamp=LATEST if self.ends is None else EARLIEST,
+                )
+            )
+        request = ListOffsetsRequest(replica_id=self._broker_id, topics=list(topics.values()))
+        return Send(request, ListOffsetsResponse, connection.version_for(ListOffsetsRequest))
+
+    def take(self, answer: ListOffsetsResponse) -> bool:
+        """True if both questions are answered."""
+        offsets = {
+            TopicPartition(topic.name, part.partition_index): part.offset
+            for topic in answer.topics
+            for part in topic.partitions
+            if not part.error_code
+        }
+        if self.ends is None:
+            self.ends = offsets
+            return False
+        self.starts = offsets
+        return True
