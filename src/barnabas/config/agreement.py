@@ -31,7 +31,15 @@ _CLEANER_BYTES_PER_THREAD_MIN = 1 << 20
 def check_agreement(config: BrokerConfig) -> None:
     """Raise INVALID_CONFIG with the first disagreement."""
     check_distinct_ports(config.listeners)
-    for rule in (_identity, _addresses, _zookeeper, _security, _unserved, _times, _sizes, _sasl):
+    for rule in (_identity, _zookeeper, _security, _unserved, _sasl):
+        for complaint in rule(config):
+            raise InvalidConfig(complaint)
+    check_dynamic_agreement(config)
+
+
+def check_dynamic_agreement(config: BrokerConfig) -> None:
+    """Likewise, by the rules that a change at run time can break."""
+    for rule in (_addresses, _times, _sizes):
         for complaint in rule(config):
             raise InvalidConfig(complaint)
 

@@ -17,11 +17,12 @@ from pathlib import Path
 from typing import Any
 
 from barnabas.config.agreement import check_agreement
-from barnabas.config.derived import connection_overrides, inter_broker_listener, log_directories
+from barnabas.config.derived import inter_broker_listener, log_directories
 from barnabas.config.keys import Update
 from barnabas.config.listeners import parse_listeners, parse_protocol_map
 from barnabas.config.rows import BROKER_KEYS
 from barnabas.config.rows.lookup import broker_key, is_secret
+from barnabas.config.rows.sockets import connection_overrides
 from barnabas.config.rows.words import HOUR_MS, MINUTE_MS
 from barnabas.core.endpoints import ListenerEndpoint
 

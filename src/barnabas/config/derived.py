@@ -58,14 +58,3 @@ def inter_broker_listener(
     raise InvalidConfig(
         f"{key} is {wanted}, but listeners has only {names}; set inter.broker.listener.name to one of them"
     )
-
-
-def connection_overrides(text: str) -> dict[str, int]:
-    """`max.connections.per.ip.overrides`: HOST:COUNT, separated by commas."""
-    found: dict[str, int] = {}
-    for entry in filter(None, (entry.strip() for entry in text.split(","))):
-        host, _, count = entry.rpartition(":")
-        if not host or not count.isdecimal():
-            raise InvalidConfig(f"max.connections.per.ip.overrides: {entry!r} is not of the form HOST:COUNT")
-        found[host.strip("[]")] = int(count)
-    return found

@@ -16,6 +16,7 @@ import logging
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
+from barnabas.config.agreement import check_dynamic_agreement
 from barnabas.config.broker_config import BrokerConfig
 from barnabas.config.changes import Change, apply_changes, check_broker_overrides
 from barnabas.config.group_config import (
@@ -289,7 +290,7 @@ class ConfigRepository:
         if name:
             self._check_broker(name)
         check_broker_overrides(self._layers.keys, overrides, all_brokers=not name)
-        self._check_defaults_of_topics(overrides)
+        self._check_agreement(overrides)
         if validate_only:
             return
         await self._store.write(BROKERS, name or DEFAULT_ENTITY, overrides)
@@ -316,9 +317,12 @@ class ConfigRepository:
         else:
             self._groups.pop(group, None)
 
-    def _check_defaults_of_topics(self, overrides: Mapping[str, str]) -> None:
+    def _check_agreement(self, overrides: Mapping[str, str]) -> None:
+        """What a broker would not start with is not set while it runs either."""
+        values = {**self.broker_config.values, **self._layers.keys.parse(overrides)}
         try:
-            resolve({}, {**self.broker_config.values, **self._layers.keys.parse(overrides)})
+            check_dynamic_agreement(BrokerConfig(self.broker_config.given, values))
+            resolve({}, values)
         except InvalidConfig as error:
             raise InvalidRequest(error.message) from None
 

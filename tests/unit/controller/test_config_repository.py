@@ -188,3 +188,32 @@ async def test_descriptions_tell_where_values_come_from(topic: Admin) -> None:
     assert [entry.name for entry in topic.configs.describe(ALL_BROKERS)] == ["message.max.bytes"]
     loggers = topic.configs.describe(ConfigResource(ResourceType.BROKER_LOGGER, str(BROKER_ID)))
     assert "root" in {entry.name for entry in loggers}
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "complaint"),
+    [
+        ("max.connections.per.ip.overrides", "nobody", "not of the form HOST:COUNT"),
+        ("max.connections.per.ip", "0", "nobody gets in"),
+        ("log.retention.ms", "0", "must be at least 1"),
+        ("log.cleaner.dedupe.buffer.size", "1000", "more than 1 MiB"),
+    ],
+)
+async def test_what_would_stop_a_start_is_refused_at_run_time_too(
+    admin: Admin, name: str, value: str, complaint: str
+) -> None:
+    before = dict(admin.configs.broker_config.values)
+    with pytest.raises(InvalidRequest, match=complaint):
+        await admin.configs.change(
+            ConfigResource(ResourceType.BROKER, ""), [Change(name, ConfigOperation.SET, value)]
+        )
+    assert await store.read_configs(admin.znodes, ConfigZnode.BROKERS) == {}
+    assert admin.configs.broker_config.values == before
+
+
+async def test_a_stored_override_that_cannot_be_read_does_not_stop_a_start(admin: Admin) -> None:
+    overrides = {"max.connections.per.ip.overrides": "nobody", "max.connections": "7"}
+    await store.write_config(admin.znodes, ConfigZnode.BROKERS, DEFAULT_ENTITY, overrides)
+    await admin.configs.load()
+    assert admin.configs.broker_config.max_connections == 7
+    assert admin.configs.broker_config.max_connections_per_ip_overrides == {}

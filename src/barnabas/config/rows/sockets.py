@@ -19,6 +19,26 @@ from barnabas.config.rows.words import (
 
 SECURITY_PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 
+
+def connection_overrides(text: str) -> dict[str, int]:
+    """`max.connections.per.ip.overrides` by host."""
+    found: dict[str, int] = {}
+    for entry in filter(None, (entry.strip() for entry in text.split(","))):
+        host, _, count = entry.rpartition(":")
+        if not host or not count.isdecimal():
+            raise ValueError(f"{entry!r} is not of the form HOST:COUNT")
+        found[host.strip("[]")] = int(count)
+    return found
+
+
+class ConnectionCounts:
+    def __call__(self, value: str) -> None:
+        connection_overrides(value)
+
+    def describe(self) -> str:
+        return "[host]:[count],[host]:[count],..."
+
+
 LISTENERS = (
     Key(
         "listeners", STRING, "PLAINTEXT://127.0.0.1:9092", None, READ_ONLY,
@@ -92,7 +112,7 @@ CONNECTIONS = (
         "Connections from one address; 0 admits only those named in `max.connections.per.ip.overrides`.",
     ),
     Key(
-        "max.connections.per.ip.overrides", STRING, "", None, CLUSTER_WIDE,
+        "max.connections.per.ip.overrides", STRING, "", ConnectionCounts(), CLUSTER_WIDE,
         "Other limits for single addresses: HOST:COUNT, separated by commas.",
     ),
     Key(
