@@ -38,10 +38,10 @@ from barnabas.cluster.coordination import (
     WatchEvent,
 )
 from barnabas.cluster.embedded import EmbeddedSession, EmbeddedStore
-from barnabas.cluster.files import OsDirectory
 from barnabas.cluster.zookeeper import ZooKeeperSession, open_zookeeper
 from barnabas.config.connect_string import ConnectString
 from barnabas.core.clock import SystemClock
+from barnabas.core.files import RealFiles
 from barnabas.core.scheduler import InlineBackground
 
 T = TypeVar("T")
@@ -86,14 +86,14 @@ class Embedded:
 @asynccontextmanager
 async def open_embedded(path: Path) -> AsyncIterator[Store]:
     with ThreadPoolExecutor(1) as pool:
-        store = EmbeddedStore.open(OsDirectory(path), SystemClock(), ThreadBackground(pool))
+        store = EmbeddedStore.open(RealFiles(), str(path), SystemClock(), ThreadBackground(pool))
         yield Embedded(store)
         await store.close()
 
 
 @asynccontextmanager
 async def open_embedded_inline(path: Path) -> AsyncIterator[Store]:
-    store = EmbeddedStore.open(OsDirectory(path), SystemClock(), InlineBackground())
+    store = EmbeddedStore.open(RealFiles(), str(path), SystemClock(), InlineBackground())
     yield Embedded(store)
     await store.close()
 

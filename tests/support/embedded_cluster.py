@@ -18,8 +18,8 @@ import pytest
 import barnabas.node.broker as wiring
 from barnabas.cluster.coordination import Coordination
 from barnabas.cluster.embedded import EmbeddedStore
-from barnabas.cluster.files import OsDirectory
 from barnabas.core.clock import SystemClock
+from barnabas.core.files import RealFiles
 from barnabas.core.scheduler import InlineBackground
 from tests.support.in_process import InProcessBroker
 
@@ -28,7 +28,7 @@ from tests.support.in_process import InProcessBroker
 async def shared_store(path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[EmbeddedStore]:
     directory = path / "store"
     directory.mkdir(parents=True)
-    store = EmbeddedStore.open(OsDirectory(directory), SystemClock(), InlineBackground())
+    store = EmbeddedStore.open(RealFiles(), str(directory), SystemClock(), InlineBackground())
 
     @asynccontextmanager
     async def open_session(*_: object) -> AsyncIterator[Coordination]:

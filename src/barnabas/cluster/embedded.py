@@ -46,11 +46,11 @@ from barnabas.cluster.coordination import (
     check_path,
     parent_of,
 )
-from barnabas.cluster.files import OsDirectory, StoreDirectory
 from barnabas.cluster.journal import Journal, encode_snapshot, encode_transaction, open_journal
 from barnabas.cluster.tree import Transaction, Tree, Znode, events_of
 from barnabas.cluster.watches import Watches
 from barnabas.core.clock import Clock
+from barnabas.core.files import Files, RealFiles
 from barnabas.core.scheduler import Background
 
 logger = logging.getLogger(__name__)
@@ -66,7 +66,7 @@ async def open_embedded(
     path: Path, clock: Clock, background: Background, *, session_timeout_ms: int = SESSION_TIMEOUT_MS
 ) -> AsyncIterator[EmbeddedSession]:
     """A session with the store in the directory `path`, which is made if missing and closed in the end."""
-    store = EmbeddedStore.open(OsDirectory(path), clock, background)
+    store = EmbeddedStore.open(RealFiles(), str(path), clock, background)
     try:
         yield store.connect(session_timeout_ms)
     finally:
@@ -98,9 +98,9 @@ class EmbeddedStore:
         self._failure: BaseException | None = None
 
     @classmethod
-    def open(cls, directory: StoreDirectory, clock: Clock, background: Background) -> EmbeddedStore:
+    def open(cls, files: Files, directory: str, clock: Clock, background: Background) -> EmbeddedStore:
         """Recover; blocks, for it is the first thing a broker does."""
-        journal, tree = open_journal(directory)
+        journal, tree = open_journal(files, directory)
         orphans = [Delete(path) for owner in tree.owners() for path in tree.owned_by(owner)]
         if orphans:
             transaction = tree.prepare(orphans, 0, clock.now_ms())

@@ -20,15 +20,18 @@ import logging
 import struct
 import zlib
 from collections.abc import Iterable
+from pathlib import PurePath
 
-from barnabas.cluster.files import StoreDirectory, StoreFile
+from barnabas.cluster.coordination import StoreLocked
 from barnabas.cluster.tree import Change, Changed, Created, Deleted, Transaction, Tree, Znode
+from barnabas.core.errors import KafkaStorageError
+from barnabas.core.files import DataFile, Files, Held
 
 logger = logging.getLogger(__name__)
 
 LOG = "log"
 SNAPSHOT = "snapshot"
-SNAPSHOT_TEMPORARY = "snapshot.tmp"
+LOCK = ".lock"
 
 _FRAME = struct.Struct(">II")
 _LOG_HEAD = struct.Struct(">BQQI")
@@ -53,59 +56,71 @@ class Journal:
     """The open files. `append` and `compact` block and may run off the loop, one at a time."""
 
     def __init__(
-        self, directory: StoreDirectory, log: StoreFile, log_bytes: int, snapshot_bytes: int
+        self, files: Files, directory: str, lock: Held, log: DataFile, log_bytes: int, snapshot_bytes: int
     ) -> None:
+        self._files = files
         self._directory = directory
+        self._lock = lock
         self._log = log
         self.log_bytes = log_bytes
         self.snapshot_bytes = snapshot_bytes
 
     def append(self, frames: bytes) -> None:
-        self._log.append(frames)
+        position, left = self.log_bytes, memoryview(frames)
+        while left:
+            written = self._log.write_at(position, left)
+            position, left = position + written, left[written:]
         self._log.sync()
-        self.log_bytes += len(frames)
+        self.log_bytes = position
 
     def compact(self, snapshot: bytes) -> None:
         """Replace everything by `snapshot`, which holds every transaction appended."""
-        directory = self._directory
-        directory.remove(SNAPSHOT_TEMPORARY)
-        file = directory.open(SNAPSHOT_TEMPORARY)
-        try:
-            file.append(snapshot)
-            file.sync()
-        finally:
-            file.close()
-        directory.rename(SNAPSHOT_TEMPORARY, SNAPSHOT)
-        directory.sync()
+        self._files.replace(f"{self._directory}/{SNAPSHOT}", snapshot)
         self._log.truncate(0)
         self._log.sync()
         self.log_bytes = 0
         self.snapshot_bytes = len(snapshot)
 
     def close(self) -> None:
-        self._log.close()
-        self._directory.close()
+        self._lock.release()
 
 
-def open_journal(directory: StoreDirectory) -> tuple[Journal, Tree]:
-    """Lock the directory, recover the tree, cut a torn tail."""
-    directory.lock()
+def open_journal(files: Files, directory: str) -> tuple[Journal, Tree]:
+    """Lock the directory, which is made if missing, recover the tree, cut a torn tail."""
+    _make_durably(files, directory)
     try:
-        snapshot = directory.read(SNAPSHOT)
+        lock = files.lock(f"{directory}/{LOCK}")
+    except KafkaStorageError:
+        raise StoreLocked(directory) from None
+    try:
+        snapshot = _read(files, f"{directory}/{SNAPSHOT}")
         tree = Tree() if snapshot is None else decode_snapshot(snapshot)
-        data = directory.read(LOG)
+        data = _read(files, f"{directory}/{LOG}")
         whole = 0 if data is None else replay(data, tree)
-        log = directory.open(LOG)
+        log = files.open(f"{directory}/{LOG}", create=True)
         if data is None:
-            directory.sync()
+            files.sync_directory(directory)
         elif whole < len(data):
             logger.warning("cut %d bytes of an unfinished write from the coordination log", len(data) - whole)
             log.truncate(whole)
             log.sync()
     except BaseException:
-        directory.close()
+        lock.release()
         raise
-    return Journal(directory, log, whole, len(snapshot or b"")), tree
+    return Journal(files, directory, lock, log, whole, len(snapshot or b"")), tree
+
+
+def _make_durably(files: Files, directory: str) -> None:
+    """A directory is durable once its parent is synced, and so on upwards."""
+    path = PurePath(directory)
+    missing = [each for each in (path, *path.parents) if not files.exists(str(each))]
+    files.make_directory(directory)
+    for each in missing:
+        files.sync_directory(str(each.parent))
+
+
+def _read(files: Files, path: str) -> bytes | None:
+    return files.read(path) if files.exists(path) else None
 
 
 def replay(data: bytes, tree: Tree) -> int:

@@ -3,7 +3,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 
 import pytest
-from tests.unit.cluster.simulated_disk import SimulatedDirectory, SimulatedDisk
+from tests.unit.cluster.simulated_disk import STORE, SimulatedDisk
 
 from barnabas.cluster.embedded import EmbeddedSession, EmbeddedStore
 from barnabas.core.clock import ManualClock
@@ -17,7 +17,7 @@ def clock() -> ManualClock:
 
 @pytest.fixture
 async def store(clock: ManualClock) -> AsyncIterator[EmbeddedStore]:
-    opened = EmbeddedStore.open(SimulatedDirectory(SimulatedDisk()), clock, InlineBackground())
+    opened = EmbeddedStore.open(SimulatedDisk(), STORE, clock, InlineBackground())
     yield opened
     await opened.close()
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from tests.unit.cluster.later import Later
-from tests.unit.cluster.simulated_disk import PowerCut, SimulatedDirectory, SimulatedDisk
+from tests.unit.cluster.simulated_disk import STORE, PowerCut, SimulatedDisk
 
 from barnabas.cluster import embedded
 from barnabas.cluster.coordination import (
@@ -23,14 +23,14 @@ from barnabas.cluster.coordination import (
     StoreLocked,
 )
 from barnabas.cluster.embedded import EmbeddedStore, open_embedded
-from barnabas.cluster.files import OsDirectory
 from barnabas.cluster.journal import CorruptSnapshot
 from barnabas.core.clock import ManualClock
+from barnabas.core.files import RealFiles
 from barnabas.core.scheduler import InlineBackground
 
 
 def open_at(path: Path) -> EmbeddedStore:
-    return EmbeddedStore.open(OsDirectory(path), ManualClock(), InlineBackground())
+    return EmbeddedStore.open(RealFiles(), str(path), ManualClock(), InlineBackground())
 
 
 def state(store: EmbeddedStore) -> dict[str, tuple[bytes, int, int]]:
@@ -146,7 +146,7 @@ def cut_points() -> list[tuple[int, int]]:
 async def run_until_cut(disk: SimulatedDisk, acknowledged: list[str]) -> bool:
     """Write until the power goes; says whether it did."""
     try:
-        store = EmbeddedStore.open(SimulatedDirectory(disk), ManualClock(), InlineBackground())
+        store = EmbeddedStore.open(disk, STORE, ManualClock(), InlineBackground())
         await history_of_writes(store, acknowledged)
     except (PowerCut, SessionExpired, StoreFailed):
         return True
@@ -168,7 +168,7 @@ async def test_a_power_cut_at_any_step_loses_nothing_acknowledged(
         cuts += await run_until_cut(disk, acknowledged)
         disk.restart()
 
-        store = EmbeddedStore.open(SimulatedDirectory(disk), ManualClock(), InlineBackground())
+        store = EmbeddedStore.open(disk, STORE, ManualClock(), InlineBackground())
         found = [path for path in store.nodes if path != "/"]
         assert found[: len(acknowledged)] == acknowledged, (steps, seed)
         assert len(found) <= len(acknowledged) + 1, "at most the write in flight"
@@ -186,9 +186,9 @@ async def test_a_power_cut_while_recovering_loses_nothing_either() -> None:
             disk.restart()
             disk.steps_until_cut = steps
             with suppress(PowerCut):
-                EmbeddedStore.open(SimulatedDirectory(disk), ManualClock(), InlineBackground())
+                EmbeddedStore.open(disk, STORE, ManualClock(), InlineBackground())
             disk.restart()
-            store = EmbeddedStore.open(SimulatedDirectory(disk), ManualClock(), InlineBackground())
+            store = EmbeddedStore.open(disk, STORE, ManualClock(), InlineBackground())
             assert set(acknowledged) <= set(store.nodes)
 
 
@@ -213,13 +213,13 @@ async def test_compaction_keeps_the_state_and_shrinks_the_files(
     await store.close()
 
 
-@pytest.mark.parametrize("step", ["open", "sync"])
+@pytest.mark.parametrize("step", ["replace", "sync_directory"])
 async def test_without_a_file_descriptor_the_log_is_compacted_later(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str
 ) -> None:
     monkeypatch.setattr(embedded, "COMPACT_BYTES_MIN", 10_000)
-    directory = OsDirectory(tmp_path)
-    store = EmbeddedStore.open(directory, ManualClock(), InlineBackground())
+    files = RealFiles()
+    store = EmbeddedStore.open(files, str(tmp_path), ManualClock(), InlineBackground())
     session = store.connect()
     await session.create("/a", b"")
 
@@ -227,7 +227,7 @@ async def test_without_a_file_descriptor_the_log_is_compacted_later(
         raise OSError(errno.EMFILE, "Too many open files")
 
     with monkeypatch.context() as short:
-        short.setattr(directory, step, refuse)
+        short.setattr(files, step, refuse)
         for number in range(500):
             await session.set("/a", b"%d" % number)
     assert size_of(tmp_path) > 20_000
@@ -265,7 +265,7 @@ async def test_records_that_the_snapshot_holds_already_are_not_applied_again(
 
 async def test_a_check_counts_every_write_in_flight() -> None:
     background = Later()
-    store = EmbeddedStore.open(SimulatedDirectory(SimulatedDisk()), ManualClock(), background)
+    store = EmbeddedStore.open(SimulatedDisk(), STORE, ManualClock(), background)
     session = store.connect()
     writes = [asyncio.create_task(session.create("/a"))]
     writes += [asyncio.create_task(session.set("/a", b"")) for _ in range(2)]  # type: ignore[arg-type]
@@ -305,7 +305,7 @@ async def test_a_damaged_snapshot_is_an_error_not_an_empty_store(tmp_path: Path)
 async def test_a_burst_of_writes_is_synced_together() -> None:
     disk = SimulatedDisk()
     background = Later()
-    store = EmbeddedStore.open(SimulatedDirectory(disk), ManualClock(), background)
+    store = EmbeddedStore.open(disk, STORE, ManualClock(), background)
     session = store.connect()
     before = disk.syncs
     writes = [asyncio.create_task(session.create(f"/n{number}")) for number in range(100)]
@@ -317,7 +317,7 @@ async def test_a_burst_of_writes_is_synced_together() -> None:
 
 async def test_nothing_is_visible_before_it_is_durable() -> None:
     background = Later()
-    store = EmbeddedStore.open(SimulatedDirectory(SimulatedDisk()), ManualClock(), background)
+    store = EmbeddedStore.open(SimulatedDisk(), STORE, ManualClock(), background)
     writer, reader = store.connect(), store.connect()
     events: list[object] = []
     await reader.exists("/a", events.append)
@@ -334,7 +334,7 @@ async def test_nothing_is_visible_before_it_is_durable() -> None:
 
 async def test_a_refusal_waits_for_the_write_it_rests_on() -> None:
     background = Later()
-    store = EmbeddedStore.open(SimulatedDirectory(SimulatedDisk()), ManualClock(), background)
+    store = EmbeddedStore.open(SimulatedDisk(), STORE, ManualClock(), background)
     first, second = store.connect(), store.connect()
     writes = [asyncio.create_task(session.create("/a")) for session in (first, second)]
     await asyncio.sleep(0)
@@ -348,7 +348,7 @@ async def test_a_refusal_waits_for_the_write_it_rests_on() -> None:
 
 async def test_an_ephemeral_still_being_written_dies_with_its_closing_session() -> None:
     background = Later()
-    store = EmbeddedStore.open(SimulatedDirectory(SimulatedDisk()), ManualClock(), background)
+    store = EmbeddedStore.open(SimulatedDisk(), STORE, ManualClock(), background)
     session = store.connect()
     write = asyncio.create_task(session.create("/e", ephemeral=True))
     await asyncio.sleep(0)
@@ -361,7 +361,7 @@ async def test_an_ephemeral_still_being_written_dies_with_its_closing_session() 
 
 async def test_after_a_write_error_the_store_accepts_nothing(tmp_path: Path) -> None:
     disk = SimulatedDisk()
-    store = EmbeddedStore.open(SimulatedDirectory(disk), ManualClock(), InlineBackground())
+    store = EmbeddedStore.open(disk, STORE, ManualClock(), InlineBackground())
     session = store.connect()
     states: list[SessionState] = []
     session.add_listener(states.append)
@@ -382,11 +382,11 @@ async def test_a_second_opening_is_refused_in_this_process_and_in_another(tmp_pa
             open_at(tmp_path)
         script = (
             "import sys\n"
-            "from pathlib import Path\n"
             "from barnabas.cluster.coordination import StoreLocked\n"
-            "from barnabas.cluster.files import OsDirectory\n"
+            "from barnabas.cluster.journal import open_journal\n"
+            "from barnabas.core.files import RealFiles\n"
             "try:\n"
-            "    OsDirectory(Path(sys.argv[1])).lock()\n"
+            "    open_journal(RealFiles(), sys.argv[1])\n"
             "except StoreLocked:\n"
             "    print('locked')\n"
         )
@@ -405,7 +405,7 @@ async def test_a_second_opening_is_refused_in_this_process_and_in_another(tmp_pa
 
 async def test_a_topic_of_5000_partitions_is_one_record() -> None:
     disk = SimulatedDisk()
-    store = EmbeddedStore.open(SimulatedDirectory(disk), ManualClock(), InlineBackground())
+    store = EmbeddedStore.open(disk, STORE, ManualClock(), InlineBackground())
     before = disk.syncs
     operations = [Create("/topic")]
     operations += [Create(f"/topic/{number}", b'{"leader":0}') for number in range(5_000)]
@@ -417,7 +417,7 @@ async def test_a_topic_of_5000_partitions_is_one_record() -> None:
 async def test_a_write_begun_by_a_watch_waits_for_the_compaction(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(embedded, "COMPACT_BYTES_MIN", 1)
     background, disk = Later(), SimulatedDisk()
-    store = EmbeddedStore.open(SimulatedDirectory(disk), ManualClock(), background)
+    store = EmbeddedStore.open(disk, STORE, ManualClock(), background)
     session = store.connect()
     begun: list[asyncio.Future[list[Result]]] = []
     await session.exists(

@@ -7,8 +7,8 @@ import sys
 from pathlib import Path
 
 from barnabas.cluster.embedded import EmbeddedStore
-from barnabas.cluster.files import OsDirectory
 from barnabas.core.clock import ManualClock
+from barnabas.core.files import RealFiles
 from barnabas.core.scheduler import InlineBackground
 
 WRITER = """
@@ -50,7 +50,7 @@ def test_a_killed_process_loses_nothing_it_acknowledged(tmp_path: Path) -> None:
                 acknowledged = int(line)
                 if acknowledged == until:
                     writer.kill()
-        store = EmbeddedStore.open(OsDirectory(path), ManualClock(), InlineBackground())
+        store = EmbeddedStore.open(RealFiles(), str(path), ManualClock(), InlineBackground())
         found = int(store.nodes["/a"].data)
         assert acknowledged <= found <= acknowledged + 1
         assert store.nodes["/a"].version == found

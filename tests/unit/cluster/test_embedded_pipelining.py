@@ -7,7 +7,7 @@ import random
 
 import pytest
 from tests.unit.cluster.later import Later
-from tests.unit.cluster.simulated_disk import SimulatedDirectory, SimulatedDisk
+from tests.unit.cluster.simulated_disk import STORE, SimulatedDisk
 
 from barnabas.cluster.coordination import Check, CoordinationError, Create, Delete, Operation, SetData
 from barnabas.cluster.embedded import EmbeddedStore
@@ -46,7 +46,7 @@ def tree_of(store: EmbeddedStore) -> object:
 async def test_overlapping_requests_equal_the_same_one_by_one(seed: int) -> None:
     chance = random.Random(seed)
     requests = [[random_operation(chance) for _ in range(chance.choice([1, 1, 1, 3]))] for _ in range(120)]
-    plain = EmbeddedStore.open(SimulatedDirectory(SimulatedDisk()), ManualClock(), InlineBackground())
+    plain = EmbeddedStore.open(SimulatedDisk(), STORE, ManualClock(), InlineBackground())
     session = plain.connect()
     expected = []
     for request in requests:
@@ -56,7 +56,7 @@ async def test_overlapping_requests_equal_the_same_one_by_one(seed: int) -> None
             expected.append(outcome_of(error))
 
     disk, background = SimulatedDisk(), Later()
-    store = EmbeddedStore.open(SimulatedDirectory(disk), ManualClock(), background)
+    store = EmbeddedStore.open(disk, STORE, ManualClock(), background)
     session = store.connect()
     started = []
     for request in requests:
@@ -72,6 +72,6 @@ async def test_overlapping_requests_equal_the_same_one_by_one(seed: int) -> None
     assert store._tree._shadows == {}
 
     disk.restart()
-    again = EmbeddedStore.open(SimulatedDirectory(disk), ManualClock(), InlineBackground())
+    again = EmbeddedStore.open(disk, STORE, ManualClock(), InlineBackground())
     lasting = {path: node.data for path, node in plain.nodes.items() if not node.owner}
     assert {path: node.data for path, node in again.nodes.items()} == lasting

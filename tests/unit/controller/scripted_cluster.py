@@ -17,7 +17,6 @@ from barnabas.cluster.broker_znodes import BrokerInfo
 from barnabas.cluster.config_store import ZnodeConfigStore
 from barnabas.cluster.coordination import Coordination
 from barnabas.cluster.embedded import EmbeddedSession, EmbeddedStore
-from barnabas.cluster.files import OsDirectory
 from barnabas.cluster.metadata_cache import MetadataCache, PartitionMetadata
 from barnabas.cluster.registration import Registration, make_persistent_paths
 from barnabas.cluster.topics import create_topic, mark_for_deletion, read_partition_states
@@ -34,6 +33,7 @@ from barnabas.core.errors import (
     StaleBrokerEpoch,
     StaleControllerEpoch,
 )
+from barnabas.core.files import RealFiles
 from barnabas.core.ids import BrokerId, TopicPartition, Uuid
 from barnabas.core.metrics import Metrics
 from barnabas.core.scheduler import InlineBackground, ManualScheduler
@@ -238,7 +238,7 @@ class Cluster:
         self.settings = settings or broker_config()
         self.static = dict(static or {})
         path.mkdir(exist_ok=True)
-        self.store = EmbeddedStore.open(OsDirectory(path), self.clock, InlineBackground())
+        self.store = EmbeddedStore.open(RealFiles(), str(path), self.clock, InlineBackground())
         self.brokers: dict[int, ScriptedBroker] = {}
         self.members: dict[int, Member] = {}
         self.turns = 0

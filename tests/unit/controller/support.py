@@ -11,7 +11,6 @@ from types import SimpleNamespace
 from barnabas.cluster.broker_znodes import BrokerInfo
 from barnabas.cluster.config_store import ZnodeConfigStore
 from barnabas.cluster.embedded import EmbeddedStore
-from barnabas.cluster.files import OsDirectory
 from barnabas.cluster.metadata_cache import MetadataCache
 from barnabas.cluster.registration import make_persistent_paths
 from barnabas.config.broker_config import BrokerConfig
@@ -24,6 +23,7 @@ from barnabas.controller.topic_admin import TopicAdmin
 from barnabas.core.clock import ManualClock
 from barnabas.core.endpoints import Endpoint, ListenerEndpoint
 from barnabas.core.errors import KafkaError, UnknownTopicOrPartition
+from barnabas.core.files import RealFiles
 from barnabas.core.ids import BrokerId, TopicPartition, Uuid
 from barnabas.core.scheduler import InlineBackground
 from barnabas.storage.environment import LogDirectory
@@ -158,7 +158,7 @@ class Admin:
         stack.push_async_callback(self.stop)
 
     async def start(self) -> None:
-        self._store = EmbeddedStore.open(OsDirectory(self._path), self.clock, InlineBackground())
+        self._store = EmbeddedStore.open(RealFiles(), str(self._path), self.clock, InlineBackground())
         self.znodes = self._store.connect()
         await make_persistent_paths(self.znodes)
         self.configs = ConfigRepository(

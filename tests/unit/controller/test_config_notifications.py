@@ -10,7 +10,6 @@ import pytest
 
 from barnabas.cluster.config_store import ZnodeConfigStore
 from barnabas.cluster.embedded import EmbeddedStore
-from barnabas.cluster.files import OsDirectory
 from barnabas.cluster.notification_znodes import ConfigChangeZnode
 from barnabas.cluster.registration import make_persistent_paths
 from barnabas.cluster.topics import create_topic
@@ -20,6 +19,7 @@ from barnabas.config.repository import ConfigRepository, ConfigResource
 from barnabas.controller.config_notifications import NOTE_LIFETIME_MS, ConfigNotifications
 from barnabas.core.clock import ManualClock
 from barnabas.core.errors import UnknownTopicOrPartition
+from barnabas.core.files import RealFiles
 from barnabas.core.ids import BrokerId, Uuid
 from barnabas.core.scheduler import InlineBackground, ManualScheduler
 from barnabas.protocol.config_numbers import ConfigOperation, ResourceType
@@ -48,7 +48,7 @@ class Broker:
 class Brokers:
     def __init__(self, path: Path) -> None:
         self.clock = ManualClock()
-        self.store = EmbeddedStore.open(OsDirectory(path), self.clock, InlineBackground())
+        self.store = EmbeddedStore.open(RealFiles(), str(path), self.clock, InlineBackground())
         self.one, self.two = (Broker(self.store, broker_id, self.clock) for broker_id in (1, 2))
 
     async def settle(self) -> None:

@@ -10,7 +10,6 @@ import pytest
 
 from barnabas.cluster.coordination import Check, ConnectionLoss, Operation, Result, SessionExpired
 from barnabas.cluster.embedded import EmbeddedSession, EmbeddedStore
-from barnabas.cluster.files import OsDirectory
 from barnabas.cluster.registration import make_persistent_paths
 from barnabas.cluster.topics import create_topic
 from barnabas.cluster.znodes import PartitionState, ReplicaAssignment, TopicZnode
@@ -19,6 +18,7 @@ from barnabas.controller.patience import RETRY_MS, Patience
 from barnabas.controller.store import ControllerStore
 from barnabas.core.clock import ManualClock
 from barnabas.core.errors import StaleControllerEpoch, UnknownTopicOrPartition
+from barnabas.core.files import RealFiles
 from barnabas.core.ids import TopicPartition, Uuid
 from barnabas.core.scheduler import InlineBackground, ManualScheduler
 from tests.unit.controller.scripted_cluster import set_partition_state
@@ -58,7 +58,7 @@ class Fixture:
 @pytest.fixture
 async def fixture(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Fixture]:
     clock = ManualClock()
-    embedded = EmbeddedStore.open(OsDirectory(tmp_path), clock, InlineBackground())
+    embedded = EmbeddedStore.open(RealFiles(), str(tmp_path), clock, InlineBackground())
     fixture = Fixture(embedded, clock)
     await fixture.start(monkeypatch)
     yield fixture

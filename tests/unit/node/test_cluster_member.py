@@ -6,7 +6,7 @@ import random
 from collections.abc import AsyncIterator
 
 import pytest
-from tests.unit.cluster.simulated_disk import SimulatedDirectory, SimulatedDisk
+from tests.unit.cluster.simulated_disk import STORE, SimulatedDisk
 
 from barnabas.cluster.broker_znodes import BrokerIdZnode, BrokerInfo
 from barnabas.cluster.config_store import ZnodeConfigStore
@@ -28,7 +28,7 @@ BROKER = BrokerInfo(1, (ListenerEndpoint("PLAINTEXT", Endpoint("localhost", 9092
 
 @pytest.fixture
 async def znodes() -> AsyncIterator[EmbeddedSession]:
-    store = EmbeddedStore.open(SimulatedDirectory(SimulatedDisk()), ManualClock(), InlineBackground())
+    store = EmbeddedStore.open(SimulatedDisk(), STORE, ManualClock(), InlineBackground())
     session = store.connect()
     await make_persistent_paths(session)
     yield session
