@@ -15,6 +15,7 @@ from barnabas.protocol.messages.list_offsets import (
     ListOffsetsTopic,
 )
 from barnabas.records.builder import build_batch
+from barnabas.storage.log.aborted_transactions import aborted_transactions
 from barnabas.storage.names import LOG
 from tests.scenario.replication.support import TOPIC, ZERO, Trio, eventually, trio
 from tests.unit.storage.support import end_transaction
@@ -155,7 +156,7 @@ async def test_an_open_transaction_is_known_to_the_next_leader(tmp_path: Path, c
         end_transaction(log, 5, commit=commit, epoch=1)
         cluster[2].partition().maybe_advance_high_watermark()
         assert log.last_stable_offset == 3
-        aborted = log.aborted_transactions(0, 3)
+        aborted = aborted_transactions(log, 0, 3)
         assert [each.first_offset for each in aborted] == ([] if commit else [1])
 
 

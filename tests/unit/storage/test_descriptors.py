@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from barnabas.core.errors import KafkaStorageError
+from barnabas.storage.log.aborted_transactions import aborted_transactions
 from barnabas.storage.log.log import Log
 from barnabas.storage.log_manager import LogManager
 from barnabas.testing.files import PowerCutFiles
@@ -56,7 +57,7 @@ class Story:
                 yield self.abort
         yield manager.flush_dirty_logs
         yield lambda: self.log.read(0, 100, upper_offset=self.log.log_end_offset)
-        yield lambda: self.log.aborted_transactions(0, self.log.log_end_offset)
+        yield lambda: aborted_transactions(self.log, 0, self.log.log_end_offset)
         yield lambda: manager.truncate_to({ZERO: 9})
         yield self.write
         yield self.raise_start
@@ -110,7 +111,7 @@ def facts(manager: LogManager) -> list[object]:
             [bytes(batch.view()) for batch in read_batches(log)],
             (log.log_start_offset, log.log_end_offset, log.producers.first_unstable_offset),
             sorted(map(repr, log.active_producers())),
-            log.aborted_transactions(log.log_start_offset, log.log_end_offset),
+            aborted_transactions(log, log.log_start_offset, log.log_end_offset),
             log.leader_epochs.entries,
         )
     return found

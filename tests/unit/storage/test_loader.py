@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from barnabas.storage.log.aborted_transactions import aborted_transactions
 from barnabas.storage.log.log_loader import open_log
 from barnabas.storage.log.time_search import max_timestamp_offset, offset_for_timestamp
 from barnabas.storage.names import LOG
@@ -218,7 +219,7 @@ def test_deleted_derived_files_are_derived_again(tmp_path: Path) -> None:
                 is_transactional=True)  # fmt: skip
         if number % 4 == 3:
             end_transaction(log, 1, commit=number % 8 == 7, epoch=number // 5)
-    before = (log.leader_epochs.entries, log.active_producers(), log.aborted_transactions(0, 99))
+    before = (log.leader_epochs.entries, log.active_producers(), aborted_transactions(log, 0, 99))
     log.close()
     for path in Path(bench.directory).iterdir():
         if path.suffix != LOG:
@@ -228,7 +229,7 @@ def test_deleted_derived_files_are_derived_again(tmp_path: Path) -> None:
         assert (
             again.leader_epochs.entries,
             again.active_producers(),
-            again.aborted_transactions(0, 99),
+            aborted_transactions(again, 0, 99),
         ) == before
         again.close()
         for path in Path(bench.directory).iterdir():

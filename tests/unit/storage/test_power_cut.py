@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import pytest
 
 from barnabas.records.batch import RecordBatch
+from barnabas.storage.log.aborted_transactions import aborted_transactions
 from barnabas.storage.log.retention import delete_old_segments
 from barnabas.storage.log.time_search import offset_for_timestamp
 from barnabas.storage.log.truncation import truncate_to
@@ -193,7 +194,9 @@ class Life:
         self.check_end()
         assert self.facts() == self.producers[log.log_end_offset]
         aborted = [(p, first) for p, first, last in self.aborted if last >= log.log_start_offset]
-        assert list(map(tuple, log.aborted_transactions(log.log_start_offset, log.log_end_offset))) == aborted
+        assert (
+            list(map(tuple, aborted_transactions(log, log.log_start_offset, log.log_end_offset))) == aborted
+        )
         first_open = min(self.open_transactions.values(), default=None)
         assert log.producers.first_unstable_offset == first_open
         self.check_times(found)

@@ -15,6 +15,7 @@ from barnabas.core.errors import (
 from barnabas.records.batch import RecordBatch
 from barnabas.records.builder import build_end_transaction_marker
 from barnabas.records.record import EndTransactionMarker
+from barnabas.storage.log.aborted_transactions import aborted_transactions
 from barnabas.storage.log.log import Log
 from barnabas.storage.log.truncation import truncate_to
 from barnabas.storage.producers.append_checks import AppendOrigin
@@ -159,7 +160,7 @@ def test_the_oldest_open_transaction_counts(log: Log) -> None:
     end_transaction(log, 2, commit=False)
     log.advance_high_watermark(4)
     assert log.last_stable_offset == 4
-    assert [tuple(entry) for entry in log.aborted_transactions(0, 4)] == [(1, 0), (2, 1)]
+    assert [tuple(entry) for entry in aborted_transactions(log, 0, 4)] == [(1, 0), (2, 1)]
     first, second = log.segments.active.transaction_index.entries
     assert (first.last_stable_offset, second.last_stable_offset) == (1, 4)
 
@@ -168,8 +169,8 @@ def test_only_overlapping_aborted_transactions_are_listed(log: Log) -> None:
     for number in range(3):
         transactional(log, number)
         end_transaction(log, 7, commit=False)
-    assert [entry.first_offset for entry in log.aborted_transactions(2, 4)] == [2]
-    assert [entry.first_offset for entry in log.aborted_transactions(1, 3)] == [0, 2]
+    assert [entry.first_offset for entry in aborted_transactions(log, 2, 4)] == [2]
+    assert [entry.first_offset for entry in aborted_transactions(log, 1, 3)] == [0, 2]
 
 
 def test_a_plain_write_inside_a_transaction_is_refused(log: Log) -> None:
@@ -251,7 +252,7 @@ def test_a_new_epoch_of_a_producer_that_had_to_wait_begins_anywhere(log: Log) ->
 def test_a_marker_without_a_transaction_changes_no_watermark(log: Log) -> None:
     end_transaction(log, 7, commit=False)
     assert log.producers.first_unstable_offset is None
-    assert log.aborted_transactions(0, 1) == []
+    assert aborted_transactions(log, 0, 1) == []
 
 
 def test_a_marker_may_raise_the_epoch(log: Log) -> None:

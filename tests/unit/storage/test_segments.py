@@ -8,6 +8,7 @@ import pytest
 
 from barnabas.core.errors import OffsetOutOfRange, RecordListTooLarge
 from barnabas.core.regions import FileRegion
+from barnabas.storage.log.aborted_transactions import aborted_transactions
 from barnabas.storage.log.retention import delete_old_segments
 from barnabas.storage.log.truncation import truncate_fully_and_start_at, truncate_to
 from barnabas.storage.segment.offset_index import RELATIVE_OFFSET_MAX
@@ -321,7 +322,7 @@ def test_an_aborted_transaction_is_forgotten_with_its_marker(bench: Bench) -> No
     produce(log, producer_id=1, producer_epoch=0, base_sequence=0, is_transactional=True)
     end_transaction(log, 1, commit=False)
     truncate_to(log, 1)
-    assert log.aborted_transactions(0, 1) == []
+    assert aborted_transactions(log, 0, 1) == []
     assert log.producers.first_unstable_offset == 0
 
 

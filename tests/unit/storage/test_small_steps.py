@@ -9,9 +9,10 @@ import pytest
 from barnabas.core.errors import CorruptMessage, KafkaStorageError
 from barnabas.core.files import RealFiles
 from barnabas.storage.cleaner.cleanable import log_to_clean
-from barnabas.storage.directory.checkpoint_write import CheckpointWrite
+from barnabas.storage.directory.directory_checkpoints import CheckpointWrite
 from barnabas.storage.directory.directory_properties import CLEAN_SHUTDOWN
 from barnabas.storage.environment import LogDirectory
+from barnabas.storage.log.aborted_transactions import aborted_transactions
 from barnabas.storage.log.group_commit import GroupCommit
 from barnabas.storage.log.retention import delete_old_segments
 from barnabas.storage.log.time_search import max_timestamp_offset
@@ -106,8 +107,8 @@ def test_a_reader_hears_of_every_aborted_transaction_that_overlaps(bench: Bench)
         produce(log, 2, producer_id=producer_id, producer_epoch=0, base_sequence=0, is_transactional=True)
     end_transaction(log, 2, commit=False)
     end_transaction(log, 1, commit=False)
-    assert sorted(log.aborted_transactions(0, 2)) == [(1, 0)]
-    assert sorted(log.aborted_transactions(0, 4)) == [(1, 0), (2, 2)]
+    assert sorted(aborted_transactions(log, 0, 2)) == [(1, 0)]
+    assert sorted(aborted_transactions(log, 0, 4)) == [(1, 0), (2, 2)]
 
 
 def test_an_end_is_clean_only_when_every_log_is_closed() -> None:

@@ -12,6 +12,7 @@ from barnabas.core.ids import NO_EPOCH, ZERO_UUID
 from barnabas.core.regions import FileRegion
 from barnabas.replication.fetching import NO_REPLICA, FetchParams, PartitionFetch, PartitionRead
 from barnabas.replication.partition import Partition
+from barnabas.storage.log.aborted_transactions import aborted_transactions, upper_bound_offset
 from barnabas.storage.log.log import Log
 
 
@@ -57,8 +58,8 @@ def read_records(
     if isinstance(data.records, FileRegion) and not data.is_first_batch_incomplete:
         result.records = data.records
         if params.read_committed:
-            until = min(log.upper_bound_offset(data), upper_offset)
-            result.aborted_transactions = log.aborted_transactions(offset, until)
+            until = min(upper_bound_offset(log, data), upper_offset)
+            result.aborted_transactions = aborted_transactions(log, offset, until)
     return result
 
 

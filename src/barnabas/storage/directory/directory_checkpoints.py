@@ -5,6 +5,8 @@ to time that is done in the background; at once, where what comes next would be 
 truncation (recovery would trust what has been rewritten), after a move, at the end, and before a new log is
 made where the file still speaks of a deleted namesake.
 
+What to write is decided on the loop; the writes may overtake each other on their way to the disk.
+
 A damaged log is not open, so it cannot be asked; what was known of it is written again and again.
 """
 
@@ -13,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 
 from barnabas.core.errors import KafkaStorageError
+from barnabas.core.files import Files
 from barnabas.core.ids import TopicPartition
 from barnabas.core.sweeping import sweeping
 from barnabas.storage.checkpoints import (
@@ -22,7 +25,6 @@ from barnabas.storage.checkpoints import (
     RECOVERY_POINTS,
     render_offsets,
 )
-from barnabas.storage.directory.checkpoint_write import CheckpointWrite
 from barnabas.storage.directory.damaged_log import DamagedLog
 from barnabas.storage.environment import Environment, LogDirectory
 from barnabas.storage.log.log import Log
@@ -38,6 +40,26 @@ _OFFSET_OF: Mapping[str, Callable[[Log], int | None]] = {
     LOG_START_OFFSETS: _moved_start_offset,
     HIGH_WATERMARKS: lambda log: log.high_watermark,
 }
+
+
+class CheckpointWrite:
+    """One checkpoint to be written, here or elsewhere. An older one never undoes a newer one."""
+
+    __slots__ = ("_content", "_directory", "_files", "_name", "_version")
+
+    def __init__(self, files: Files, directory: LogDirectory, name: str, content: bytes) -> None:
+        self._files = files
+        self._directory = directory
+        self._name = name
+        self._content = content
+        self._version = directory.checkpoints_planned = directory.checkpoints_planned + 1
+
+    def __call__(self) -> None:
+        written = self._directory.checkpoints_written
+        with self._directory.checkpoint_lock:
+            if self._version > written.get(self._name, 0):
+                self._files.replace(f"{self._directory.path}/{self._name}", self._content)
+                written[self._name] = self._version
 
 
 class DirectoryCheckpoints:

@@ -85,22 +85,6 @@ class CutWork:
 
 
 class FlushState:
-    __slots__ = (
-        "_acknowledgeable",
-        "_directory_changes",
-        "_directory_changes_synced",
-        "_files",
-        "_home",
-        "_lock",
-        "_settled_offset",
-        "_unsynced_paths",
-        "generation",
-        "is_due",
-        "last_flush_ms",
-        "recovery_point",
-        "unsynced_cut",
-    )
-
     def __init__(
         self,
         files: Files,

@@ -47,7 +47,6 @@ from barnabas.storage.producers.producer_recovery import record_aborted, write_s
 from barnabas.storage.producers.producer_state import ProducerState
 from barnabas.storage.removal import unlink_later
 from barnabas.storage.segment.segment import Segment
-from barnabas.storage.segment.transaction_index import AbortedTransaction
 
 _log = logging.getLogger(__name__)
 
@@ -247,16 +246,6 @@ class Log:
         except OSError as error:
             self.fail(error)
             raise KafkaStorageError(f"reading {self.topic_partition}: {error}") from error
-
-    def upper_bound_offset(self, data: FetchData) -> int:
-        """An offset that nothing in `data` reaches: where the search for aborted transactions may end."""
-        with self.guarded("searching the index"):
-            return reading.upper_bound_offset(self.segments, data, self.log_end_offset)
-
-    def aborted_transactions(self, fetch_offset: int, upper_offset: int) -> list[AbortedTransaction]:
-        """The aborted transactions that overlap `[fetch_offset, upper_offset)`."""
-        with self.guarded("reading the transaction index"):
-            return reading.aborted_transactions(self.segments, fetch_offset, upper_offset)
 
     def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
         """`(epoch, end offset)` of the largest epoch up to `epoch`; both -1 when unknown."""

@@ -7,8 +7,6 @@ from barnabas.core.ids import NO_OFFSET
 from barnabas.core.regions import FileRegion
 from barnabas.storage.log.segments import Segments
 from barnabas.storage.segment.segment import Segment
-from barnabas.storage.segment.sparse_index import CorruptIndex
-from barnabas.storage.segment.transaction_index import AbortedTransaction
 
 
 class FetchData:
@@ -74,33 +72,3 @@ def _end_position(segments: Segments, segment: Segment, upper_offset: int) -> in
             return segment.size_bytes
     located = segment.locate(upper_offset)
     return segment.size_bytes if located is None else located[0]
-
-
-def upper_bound_offset(segments: Segments, data: FetchData, log_end_offset: int) -> int:
-    """An offset that nothing in `data` reaches: where the search for aborted transactions may end."""
-    if isinstance(data.records, bytes):
-        return data.fetch_offset + 1
-    segment = segments.floor(data.segment_base_offset)
-    if segment is None:
-        return log_end_offset
-    end_position = data.records.position + data.records.length
-    try:
-        found = segment.offset_index.offset_after(end_position)
-    except CorruptIndex as error:
-        segment.rebuild_indexes(str(error))
-        found = segment.offset_index.offset_after(end_position)
-    if found is not None:
-        return found
-    following = segments.following(segment)
-    return log_end_offset if following is None else following.base_offset
-
-
-def aborted_transactions(
-    segments: Segments, fetch_offset: int, upper_offset: int
-) -> list[AbortedTransaction]:
-    """The aborted transactions that overlap `[fetch_offset, upper_offset)`."""
-    found: list[AbortedTransaction] = []
-    for segment in segments.since(fetch_offset):
-        if segment.transaction_index.collect(fetch_offset, upper_offset, found):
-            break
-    return found

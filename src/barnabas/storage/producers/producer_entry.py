@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
-from barnabas.core.ids import NO_OFFSET
+from barnabas.core.ids import NO_EPOCH, NO_OFFSET
 from barnabas.records.batch import NO_PRODUCER_EPOCH, NO_SEQUENCE, NO_TIMESTAMP, RecordBatch
 from barnabas.records.record import EndTransactionMarker
 
@@ -28,34 +28,16 @@ class BatchMetadata(NamedTuple):
         return self.last_offset - self.offset_delta
 
 
+@dataclass(slots=True)
 class ProducerEntry:
     """One producer."""
 
-    __slots__ = (
-        "batches",
-        "coordinator_epoch",
-        "current_txn_first_offset",
-        "last_timestamp",
-        "producer_epoch",
-        "producer_id",
-    )
-
-    def __init__(
-        self,
-        producer_id: int,
-        *,
-        producer_epoch: int = NO_PRODUCER_EPOCH,
-        coordinator_epoch: int = -1,
-        last_timestamp: int = NO_TIMESTAMP,
-        current_txn_first_offset: int = NO_OFFSET,
-        batches: Iterable[BatchMetadata] = (),
-    ) -> None:
-        self.producer_id = producer_id
-        self.producer_epoch = producer_epoch
-        self.coordinator_epoch = coordinator_epoch
-        self.last_timestamp = last_timestamp
-        self.current_txn_first_offset = current_txn_first_offset
-        self.batches = list(batches)
+    producer_id: int
+    producer_epoch: int = NO_PRODUCER_EPOCH
+    coordinator_epoch: int = NO_EPOCH
+    last_timestamp: int = NO_TIMESTAMP
+    current_txn_first_offset: int = NO_OFFSET
+    batches: list[BatchMetadata] = field(default_factory=list)
 
     @property
     def last_sequence(self) -> int:
@@ -66,14 +48,7 @@ class ProducerEntry:
         return self.batches[-1].last_offset if self.batches else NO_OFFSET
 
     def copy(self) -> ProducerEntry:
-        return ProducerEntry(
-            self.producer_id,
-            producer_epoch=self.producer_epoch,
-            coordinator_epoch=self.coordinator_epoch,
-            last_timestamp=self.last_timestamp,
-            current_txn_first_offset=self.current_txn_first_offset,
-            batches=self.batches,
-        )
+        return replace(self, batches=list(self.batches))
 
     def find_duplicate(self, batch: RecordBatch) -> BatchMetadata | None:
         """The remembered batch with the same sequences, which `batch` is a retry of."""
@@ -104,21 +79,3 @@ class ProducerEntry:
         self.coordinator_epoch = marker.coordinator_epoch
         self.current_txn_first_offset = NO_OFFSET
         self.last_timestamp = timestamp
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, ProducerEntry) and self._facts() == other._facts()
-
-    __hash__ = None  # type: ignore[assignment]
-
-    def __repr__(self) -> str:
-        return f"ProducerEntry{self._facts()}"
-
-    def _facts(self) -> tuple[object, ...]:
-        return (
-            self.producer_id,
-            self.producer_epoch,
-            self.coordinator_epoch,
-            self.last_timestamp,
-            self.current_txn_first_offset,
-            tuple(self.batches),
-        )

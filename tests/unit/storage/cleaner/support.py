@@ -11,6 +11,7 @@ from barnabas.storage.cleaner.cleanable import log_to_clean
 from barnabas.storage.cleaner.cleaning import Cleaning, Tools
 from barnabas.storage.cleaner.course import Course
 from barnabas.storage.cleaner.pacing import Pace, Throttle
+from barnabas.storage.log.aborted_transactions import aborted_transactions
 from barnabas.storage.log.log import Log
 from tests.unit.storage.support import NOW_MS, Bench, read_batches
 
@@ -85,7 +86,7 @@ def pairs(log: Log) -> list[tuple[int, str, str | None]]:
 
 def committed(log: Log) -> list[Record]:
     """What a reader of committed data makes of the batches and the list of aborted transactions."""
-    aborted = sorted(log.aborted_transactions(log.log_start_offset, log.log_end_offset), key=lambda a: a[1])
+    aborted = sorted(aborted_transactions(log, log.log_start_offset, log.log_end_offset), key=lambda a: a[1])
     skipping: set[int] = set()
     seen: list[Record] = []
     for batch in read_batches(log):

@@ -12,6 +12,7 @@ from barnabas.records.compression import Codec
 from barnabas.records.legacy import LegacyMessage, convert_down, iterate_any, iterate_message_records
 from barnabas.records.record import iterate_records
 from barnabas.storage.cleaner.cleaning import OffsetMapTooSmall
+from barnabas.storage.log.aborted_transactions import aborted_transactions
 from barnabas.storage.log.time_search import max_timestamp_offset, offset_for_timestamp
 from barnabas.storage.names import CLEANED, DELETED, LOG, SWAP, TRANSACTION_INDEX
 from tests.unit.storage.cleaner.support import codecs, committed, compact, pairs, put, records, settle
@@ -238,7 +239,7 @@ def test_an_aborted_transaction_goes_and_its_marker_follows(bench: Bench) -> Non
     clean_to = compact(bench, log)
     assert committed(log) == seen
     assert pairs(log) == [(0, "a", "1"), (3, "b", "1"), (5, "z", "1")]
-    assert log.aborted_transactions(0, log.log_end_offset), "its marker is still there"
+    assert aborted_transactions(log, 0, log.log_end_offset), "its marker is still there"
 
     def compact_again() -> list[int]:
         """The offsets of the markers that a further run leaves."""
@@ -249,7 +250,7 @@ def test_an_aborted_transaction_goes_and_its_marker_follows(bench: Bench) -> Non
         return [batch.base_offset for batch in read_batches(log) if batch.is_control]
 
     assert compact_again() == [2, 4]
-    assert log.aborted_transactions(0, log.log_end_offset) == []
+    assert aborted_transactions(log, 0, log.log_end_offset) == []
     assert [batch.has_delete_horizon for batch in read_batches(log) if batch.is_control] == [True, False]
     bench.clock.advance(DAY_MS - 1)
     assert compact_again() == [2, 4]
