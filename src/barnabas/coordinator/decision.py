@@ -1,15 +1,15 @@
 """Decide, append, replay: what a decision is.
 
-A request to a coordinator is decided by a function of the state, which returns a `Decision`: the
-response, and the records that make it true. The runtime appends the records, then replays them into the
-state, then holds the response back until they are replicated. So what memory says is what a replay of
-the log says, and an append that fails has changed nothing.
+A request to a coordinator is decided by a function of the state, which returns a `Decision`: the response,
+the records that make it true, and what requests that waited for it hear. The runtime appends the records,
+then replays them into the state, then holds the response back until they are replicated. So what memory says
+is what a replay of the log says, and an append that fails has changed nothing.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Generic, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 from barnabas.core.errors import KafkaError
 
@@ -44,10 +44,22 @@ class Waiter(Generic[R]):
             self._refuse(error)
 
 
+Answers = Sequence[tuple[Waiter[Any], Any]]
+"""Requests that waited, and what each of them hears."""
+
+NO_ANSWERS: Answers = ()
+
+
+def deliver(answers: Answers | None) -> None:
+    for waiter, response in answers or NO_ANSWERS:
+        waiter.respond(response)
+
+
 class Decision(Generic[R]):
     """`response` is None when somebody else answers, later: a member that waits for a rebalance."""
 
     __slots__ = (
+        "answers",
         "applied",
         "committed",
         "failed",
@@ -63,17 +75,22 @@ class Decision(Generic[R]):
         response: R | None = None,
         records: Sequence[CoordinatorRecord] = (),
         *,
-        applied: Callable[[], None] | None = None,
-        committed: Callable[[], None] | None = None,
-        failed: Callable[[KafkaError], None] | None = None,
+        answers: Answers = NO_ANSWERS,
+        applied: Callable[[], Answers | None] | None = None,
+        committed: Callable[[], Answers | None] | None = None,
+        failed: Callable[[KafkaError], Answers | None] | None = None,
         is_replayed: bool = True,
         is_atomic: bool = True,
         room_bytes: int = 0,
     ) -> None:
         self.response = response
         self.records = records
+        self.answers = answers
+        """To requests that waited for this. They say nothing that a record has to make true, so they leave at
+        once."""
         self.applied = applied
-        """Called once the records are part of the state; for timers that follow from it."""
+        """Called once the records are part of the state, for timers that follow from it; who is answered by
+        that is returned, as by the next two."""
         self.committed = committed
         """Called once the records are replicated, before the response leaves."""
         self.failed = failed
@@ -88,11 +105,16 @@ class Decision(Generic[R]):
         """By how much the batch has to stay below what the log takes: what must be written later about the
         same thing, and cannot be refused then, is larger by that."""
 
-    def answered(self, response: T | None) -> Decision[T]:
+    def also(self, answers: Answers) -> Decision[R]:
+        """The same, and these requests are answered first."""
+        return self.answered(self.response, answers) if answers else self
+
+    def answered(self, response: T | None, answers: Answers = NO_ANSWERS) -> Decision[T]:
         """The same, with the answer to another request."""
         return Decision(
             response,
             self.records,
+            answers=[*answers, *self.answers],
             applied=self.applied,
             committed=self.committed,
             failed=self.failed,

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Protocol
 
-from barnabas.coordinator.decision import CoordinatorRecord
+from barnabas.coordinator.decision import Answers, CoordinatorRecord
 from barnabas.coordinator.log import CoordinatorLog
 from barnabas.core.ids import TopicPartition
 from barnabas.records.batch import RecordBatch, iterate_whole_batches
@@ -38,8 +38,8 @@ class Shard(Protocol):
         """Everything is replayed: start timers."""
         ...
 
-    def unloaded(self) -> None:
-        """The partition is led elsewhere: tell whoever waits."""
+    def unloaded(self) -> Answers:
+        """The partition is led elsewhere: what whoever waits is told."""
         ...
 
 

@@ -18,7 +18,7 @@ import logging
 from collections.abc import Callable, Iterator
 from typing import Any, Generic, TypeVar
 
-from barnabas.coordinator.decision import Decision
+from barnabas.coordinator.decision import Decision, deliver
 from barnabas.coordinator.load_queue import LoadQueue
 from barnabas.coordinator.loading import Shard
 from barnabas.coordinator.log import CoordinatorLog
@@ -275,16 +275,19 @@ class CoordinatorRuntime(Generic[S]):
         refuse: Callable[[KafkaError], None],
         producer: Producer = NO_PRODUCER,
     ) -> None:
+        if decision.answers:
+            deliver(decision.answers)
         if not decision.records:
             self._await_replication(context, decision, respond, refuse)
             return
         try:
-            self._writer.write(context, decision, producer)
+            answers = self._writer.write(context, decision, producer)
         except Exception as error:  # noqa: BLE001 - it is logged, and answered
             _fail(decision, self._write_failed(context, error), refuse)
             if not decision.is_atomic:
                 self._writer.wake(context)
             return
+        deliver(answers)
         self._await_replication(context, decision, respond, refuse)
         self._writer.wake(context)
 
@@ -316,7 +319,7 @@ class CoordinatorRuntime(Generic[S]):
                 _fail(decision, as_coordinator_error(error), refuse)
                 return
             if decision.committed is not None:
-                decision.committed()
+                deliver(decision.committed())
             if decision.response is not None:
                 respond(decision.response)
 
@@ -333,7 +336,7 @@ def _expected(error: Exception, topic: str, partition: int) -> KafkaError:
 
 def _fail(decision: Decision[Any], error: KafkaError, refuse: Callable[[KafkaError], None]) -> None:
     if decision.failed is not None:
-        decision.failed(error)
+        deliver(decision.failed(error))
     refuse(error)
 
 

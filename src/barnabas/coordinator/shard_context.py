@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Generic, NamedTuple, TypeVar
 
+from barnabas.coordinator.decision import deliver
 from barnabas.coordinator.loading import Shard
 from barnabas.coordinator.timers import ShardTimers
 from barnabas.core.errors import CoordinatorLoadInProgress, NotCoordinator
@@ -82,7 +83,7 @@ class ShardContext(Generic[S]):
         self.state = ShardState.CLOSED
         self.timers.close()
         if was_active:
-            self.shard.unloaded()
+            deliver(self.shard.unloaded())
 
     def when_loaded(self, told: Callable[[], None]) -> None:
         """Call `told` once the shard is loaded, before any request."""

@@ -124,6 +124,16 @@ def test_a_member_that_waits_for_its_assignment_need_not_send_heartbeats() -> No
     assert groups.heartbeat(other, 1) == 0
 
 
+def test_who_leaves_while_it_waits_is_answered_though_that_cannot_be_written() -> None:
+    groups = Groups()
+    (leader, other), _ = groups.stable_group(2)
+    waiting = groups.join(member=leader)
+    assert not waiting.is_given
+    groups.log.error = NotEnoughReplicas("too few")
+    groups.leave(leader, other)
+    assert waiting.error_code == UnknownMemberId.code
+
+
 # Slow replication
 
 

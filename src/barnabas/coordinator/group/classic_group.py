@@ -19,6 +19,7 @@ from __future__ import annotations
 from collections import Counter
 from enum import Enum
 
+from barnabas.coordinator.decision import NO_ANSWERS, Answers
 from barnabas.coordinator.group.classic_member import ClassicMember, JoinWaiter, Protocols
 from barnabas.coordinator.group.consumer_subscription import CONSUMER_PROTOCOL_TYPE, subscribed_topics
 from barnabas.coordinator.group.record_schemas import GroupMetadataKey, GroupMetadataValue, MemberMetadata
@@ -163,14 +164,15 @@ class ClassicGroup:
 
     def replace_static_member(
         self, instance_id: str, old_member_id: str, new_member_id: str
-    ) -> ClassicMember:
+    ) -> tuple[ClassicMember, Answers]:
         """The same instance came back under a new id; what its former life still waits for is fenced."""
-        former = self.members.pop(old_member_id)
-        self.complete_join(
-            former,
-            JoinGroupResponse(error_code=FencedInstanceId.code, member_id=old_member_id, protocol_name=None),
-        )
-        self.complete_sync(former, SyncGroupResponse(error_code=FencedInstanceId.code))
+        former, code = self.members.pop(old_member_id), FencedInstanceId.code
+        answers = [
+            *self.complete_join(
+                former, JoinGroupResponse(error_code=code, member_id=old_member_id, protocol_name=None)
+            ),
+            *self.complete_sync(former, SyncGroupResponse(error_code=code)),
+        ]
         member = ClassicMember(
             new_member_id,
             instance_id,
@@ -189,7 +191,7 @@ class ClassicGroup:
             self.pending_sync.remove(old_member_id)
             self.pending_sync.add(new_member_id)
         self.static_members[instance_id] = new_member_id
-        return member
+        return member, answers
 
     def elect_joined_leader(self) -> bool:
         """Keep the leader if it has joined, else take one that has; False if nobody has."""
@@ -263,22 +265,21 @@ class ClassicGroup:
 
     # Answers
 
-    def complete_join(self, member: ClassicMember, response: JoinGroupResponse) -> bool:
+    def complete_join(self, member: ClassicMember, response: JoinGroupResponse) -> Answers:
+        """The member's JoinGroup, if one waits, and its answer: it waits no more."""
         waiter = member.waiting_join
         if waiter is None:
-            return False
+            return NO_ANSWERS
         member.waiting_join = None
         self.awaiting_join -= 1
-        waiter.respond(response)
-        return True
+        return [(waiter, response)]
 
-    def complete_sync(self, member: ClassicMember, response: SyncGroupResponse) -> bool:
+    def complete_sync(self, member: ClassicMember, response: SyncGroupResponse) -> Answers:
         waiter = member.waiting_sync
         if waiter is None:
-            return False
+            return NO_ANSWERS
         member.waiting_sync = None
-        waiter.respond(response)
-        return True
+        return [(waiter, response)]
 
     def join_response(self, member_id: str, *, with_members: bool) -> JoinGroupResponse:
         return JoinGroupResponse(

@@ -8,7 +8,7 @@ nobody else need notice.
 
 from __future__ import annotations
 
-from barnabas.coordinator.decision import Decision
+from barnabas.coordinator.decision import Answers, Decision
 from barnabas.coordinator.group.callers import Caller
 from barnabas.coordinator.group.classic_group import (
     COMPLETING,
@@ -45,7 +45,7 @@ class ClassicJoin:
     def join(
         self, request: JoinGroupRequest, caller: Caller, waiter: JoinWaiter
     ) -> Decision[JoinGroupResponse]:
-        """Answers `waiter`, now or when the rebalance completes, or raises."""
+        """The response, or none: then `waiter` is answered when the rebalance completes."""
         group_id = request.group_id
         former = self._registry.groups.get(group_id)
         if isinstance(former, ClassicGroup) and not former.exists_by_offsets:
@@ -64,21 +64,24 @@ class ClassicJoin:
         under its name: nothing, offsets without a group, or an empty group of the consumer protocol."""
         assert not decision.records
 
-        def failed(error: KafkaError) -> None:
-            for member in list(group.members.values()):
+        def failed(error: KafkaError) -> Answers:
+            answers: list[tuple[JoinWaiter, JoinGroupResponse]] = []
+            for member in group.members.values():
                 self._registry.timers.cancel(session_key(group.group_id, member.member_id))
-                group.complete_join(
-                    member, JoinGroupResponse(error_code=error.code, member_id=member.member_id)
-                )
+                response = JoinGroupResponse(error_code=error.code, member_id=member.member_id)
+                answers.extend(group.complete_join(member, response))
             for member_id in group.pending_join:
                 self._registry.timers.cancel(session_key(group.group_id, member_id))
             self._registry.timers.cancel(join_key(group.group_id))
             self._registry.remove(group.group_id)
             if former is not None:
                 self._registry.groups[group.group_id] = former
+            return answers
 
         records = [*(former.tombstones() if former is not None else ()), group.empty_record()]
-        return Decision(decision.response, records, failed=failed, is_replayed=False)
+        return Decision(
+            decision.response, records, answers=decision.answers, failed=failed, is_replayed=False
+        )
 
     def _join_group(
         self, group: ClassicGroup, request: JoinGroupRequest, caller: Caller, waiter: JoinWaiter
@@ -198,20 +201,20 @@ class ClassicJoin:
         instance_id = request.group_instance_id
         assert instance_id is not None
         self._registry.timers.cancel(session_key(group.group_id, former_id))
-        member = group.replace_static_member(instance_id, former_id, member_id)
+        member, answers = group.replace_static_member(instance_id, former_id, member_id)
         former = (member.protocols, member.rebalance_timeout_ms, member.session_timeout_ms)
         group.update(member, protocols, _rebalance_timeout_ms(request), request.session_timeout_ms, waiter)
         self._rebalance.expect_heartbeat(group, member)
         if group.state is COMPLETING:
-            return _held(self._rebalance.prepare(group, f"static member {instance_id} is back"))
+            reason = f"static member {instance_id} is back"
+            return _held(self._rebalance.prepare(group, reason).also(answers))
         if group.state is not STABLE:
-            return _held(self._rebalance.maybe_complete_join(group))
+            return _held(self._rebalance.maybe_complete_join(group).also(answers))
         if group.select_protocol() != group.protocol_name:
-            return _held(
-                self._rebalance.rebalance(group, f"static member {instance_id} changed the protocol")
-            )
+            reason = f"static member {instance_id} changed the protocol"
+            return _held(self._rebalance.rebalance(group, reason).also(answers))
 
-        def committed() -> None:
+        def committed() -> Answers:
             is_leader = group.is_leader(member_id)
             if caller.api_version >= VERSION_WITH_SKIPPED_ASSIGNMENT:
                 response = group.join_response(member_id, with_members=is_leader)
@@ -220,17 +223,22 @@ class ClassicJoin:
                 # An older leader would assign again; it is told that its former life still leads.
                 response = group.join_response(member_id, with_members=False)
                 response.leader = former_leader or ""
-            group.complete_join(member, response)
+            return group.complete_join(member, response)
 
-        def failed(error: KafkaError) -> None:
-            group.complete_join(member, JoinGroupResponse(error_code=error.code))
+        def failed(error: KafkaError) -> Answers:
+            refused = group.complete_join(member, JoinGroupResponse(error_code=error.code))
             group.update(member, *former, None)
-            reverted = group.replace_static_member(instance_id, member_id, former_id)
+            reverted, fenced = group.replace_static_member(instance_id, member_id, former_id)
             self._rebalance.expect_heartbeat(group, reverted)
+            return [*refused, *fenced]
 
         assignments = {each.member_id: each.assignment for each in group.members.values()}
         return Decision(
-            records=[group.record(assignments)], committed=committed, failed=failed, is_replayed=False
+            records=[group.record(assignments)],
+            answers=answers,
+            committed=committed,
+            failed=failed,
+            is_replayed=False,
         )
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 
-from barnabas.coordinator.decision import NOTHING, Decision
+from barnabas.coordinator.decision import NO_ANSWERS, NOTHING, Answers, Decision
 from barnabas.coordinator.group.classic_group import (
     COMPLETING,
     DEAD,
@@ -19,7 +19,7 @@ from barnabas.coordinator.group.classic_group import (
     STABLE,
     ClassicGroup,
 )
-from barnabas.coordinator.group.classic_member import ClassicMember
+from barnabas.coordinator.group.classic_member import ClassicMember, JoinWaiter, SyncWaiter
 from barnabas.coordinator.group.registry import GroupRegistry
 from barnabas.coordinator.group.timer_keys import join_key, session_key, sync_key
 from barnabas.core.errors import KafkaError, RebalanceInProgress, UnknownMemberId
@@ -70,16 +70,19 @@ class ClassicRebalance:
         return self.remove_member(group, member)
 
     def remove_member(self, group: ClassicGroup, member: ClassicMember) -> Decision[None]:
-        self.forget_member(group, member)
+        answers = self.forget_member(group, member)
         if group.state in (STABLE, COMPLETING):
-            return self.rebalance(group, f"member {member.member_id} is gone")
-        return self.complete_join(group) if self._is_ready(group) else NOTHING
+            return self.rebalance(group, f"member {member.member_id} is gone").also(answers)
+        return (self.complete_join(group) if self._is_ready(group) else NOTHING).also(answers)
 
-    def forget_member(self, group: ClassicGroup, member: ClassicMember) -> None:
+    def forget_member(self, group: ClassicGroup, member: ClassicMember) -> Answers:
         self._timers.cancel(session_key(group.group_id, member.member_id))
-        group.complete_join(member, JoinGroupResponse(error_code=UnknownMemberId.code))
-        group.complete_sync(member, SyncGroupResponse(error_code=UnknownMemberId.code))
+        answers = [
+            *group.complete_join(member, JoinGroupResponse(error_code=UnknownMemberId.code)),
+            *group.complete_sync(member, SyncGroupResponse(error_code=UnknownMemberId.code)),
+        ]
         group.remove(member.member_id)
+        return answers
 
     # The join phase
 
@@ -88,8 +91,9 @@ class ClassicRebalance:
         return self.prepare(group, reason) if group.can_rebalance else self.maybe_complete_join(group)
 
     def prepare(self, group: ClassicGroup, reason: str) -> Decision[None]:
+        answers = NO_ANSWERS
         if group.state is COMPLETING:
-            self.reset_assignments(group, RebalanceInProgress.code)
+            answers = self.reset_assignments(group, RebalanceInProgress.code)
         self.forget_pending_sync(group)
         is_first = group.state is EMPTY
         if is_first:
@@ -103,7 +107,7 @@ class ClassicRebalance:
             group.generation_id,
             reason,
         )
-        return NOTHING if is_first else self._complete_join_or_wait(group)
+        return (NOTHING if is_first else self._complete_join_or_wait(group)).also(answers)
 
     def maybe_complete_join(self, group: ClassicGroup) -> Decision[None]:
         """Complete the join phase if everybody is here; the first one ends by its delay only."""
@@ -167,29 +171,30 @@ class ClassicRebalance:
         group.begin_generation(self._clock.now_ms())
         if group.state is EMPTY:
             return Decision(records=[group.record({})], is_replayed=False)
-        self._waiting_joins(group)
-        return NOTHING
+        return Decision(answers=self._join_answers(group))
 
-    def _waiting_joins(self, group: ClassicGroup) -> None:
+    def _join_answers(self, group: ClassicGroup) -> Answers:
         logger.info(
             "group %s is at generation %d with %d members",
             group.group_id,
             group.generation_id,
             len(group.members),
         )
-        for member in list(group.members.values()):
+        answers: list[tuple[JoinWaiter, JoinGroupResponse]] = []
+        for member in group.members.values():
             is_leader = group.is_leader(member.member_id)
             response = group.join_response(member.member_id, with_members=is_leader)
             group.pending_sync.add(member.member_id)
             member.is_new = False
             self.expect_heartbeat(group, member)
-            group.complete_join(member, response)
+            answers.extend(group.complete_join(member, response))
         group_id, generation_id = group.group_id, group.generation_id
         self._timers.schedule(
             sync_key(group_id),
             group.rebalance_timeout_ms,
             lambda: self._sync_time_is_up(group_id, generation_id),
         )
+        return answers
 
     # The sync phase
 
@@ -210,40 +215,49 @@ class ClassicRebalance:
         if group.state not in (COMPLETING, STABLE):
             return NOTHING
         silent = [group.members[member_id] for member_id in list(group.pending_sync)]
-        for member in silent:
-            self.forget_member(group, member)
-        return self.prepare(group, f"{len(silent)} members did not ask for their assignment")
+        answers = [answer for member in silent for answer in self.forget_member(group, member)]
+        reason = f"{len(silent)} members did not ask for their assignment"
+        return self.prepare(group, reason).also(answers)
 
-    def set_assignments(self, group: ClassicGroup, assignments: dict[str, bytes]) -> None:
+    def set_assignments(self, group: ClassicGroup, assignments: dict[str, bytes]) -> Answers:
+        answers: list[tuple[SyncWaiter, SyncGroupResponse]] = []
         for member in group.members.values():
             member.assignment = assignments.get(member.member_id, b"")
-        for member in list(group.members.values()):
             response = SyncGroupResponse(
                 protocol_type=group.protocol_type,
                 protocol_name=group.protocol_name,
                 assignment=member.assignment,
             )
-            self._waiting_sync(group, member, response)
+            answers.extend(self._sync_answer(group, member, response))
+        return answers
 
-    def reset_assignments(self, group: ClassicGroup, error_code: int) -> None:
+    def reset_assignments(self, group: ClassicGroup, error_code: int) -> Answers:
+        answers: list[tuple[SyncWaiter, SyncGroupResponse]] = []
         for member in group.members.values():
             member.assignment = b""
-        for member in list(group.members.values()):
-            self._waiting_sync(group, member, SyncGroupResponse(error_code=error_code))
+            answers.extend(self._sync_answer(group, member, SyncGroupResponse(error_code=error_code)))
+        return answers
 
-    def _waiting_sync(self, group: ClassicGroup, member: ClassicMember, response: SyncGroupResponse) -> None:
-        if group.complete_sync(member, response):
+    def _sync_answer(
+        self, group: ClassicGroup, member: ClassicMember, response: SyncGroupResponse
+    ) -> Answers:
+        answer = group.complete_sync(member, response)
+        if answer:
             self.expect_heartbeat(group, member)
+        return answer
 
     def assignment_stored(
         self, group: ClassicGroup, generation_id: int, assignments: dict[str, bytes]
-    ) -> None:
+    ) -> Answers:
         """The leader's assignment is replicated. The group may have moved on meanwhile."""
-        if group.state is COMPLETING and group.generation_id == generation_id:
-            group.move_to(STABLE, self._clock.now_ms())
-            self.set_assignments(group, assignments)
+        if group.state is not COMPLETING or group.generation_id != generation_id:
+            return NO_ANSWERS
+        group.move_to(STABLE, self._clock.now_ms())
+        return self.set_assignments(group, assignments)
 
-    def assignment_lost(self, group: ClassicGroup, generation_id: int, error: KafkaError) -> None:
-        if group.state is COMPLETING and group.generation_id == generation_id:
-            self.reset_assignments(group, error.code)
-            self.rebalance(group, f"the assignment could not be stored: {error.message}")
+    def assignment_lost(self, group: ClassicGroup, generation_id: int, error: KafkaError) -> Answers:
+        if group.state is not COMPLETING or group.generation_id != generation_id:
+            return NO_ANSWERS
+        answers = self.reset_assignments(group, error.code)
+        decision = self.rebalance(group, f"the assignment could not be stored: {error.message}")
+        return decision.also(answers).answers

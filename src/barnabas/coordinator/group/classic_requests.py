@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from barnabas.coordinator.decision import NOTHING, Decision
+from typing import Any
+
+from barnabas.coordinator.decision import NOTHING, Decision, Waiter
 from barnabas.coordinator.group.classic_group import (
     COMPLETING,
     DEAD,
@@ -104,11 +106,12 @@ class ClassicRequests:
     def leave(self, group: ClassicGroup, request: LeaveGroupRequest) -> Decision[LeaveGroupResponse]:
         if group.state is DEAD:
             raise CoordinatorNotAvailable(f"group {group.group_id} is being removed")
-        answers = [self._leave_one(group, identity) for identity in request.members]
+        left: list[tuple[Waiter[Any], Any]] = []
+        members = [self._leave_one(group, identity, left) for identity in request.members]
         decision = NOTHING
-        if any(answer.error_code == 0 for answer in answers):
+        if any(member.error_code == 0 for member in members):
             decision = self._after_leaving(group)
-        return decision.answered(LeaveGroupResponse(members=answers))
+        return decision.answered(LeaveGroupResponse(members=members), left)
 
     def _after_leaving(self, group: ClassicGroup) -> Decision[None]:
         if group.state in (STABLE, COMPLETING):
@@ -117,7 +120,9 @@ class ClassicRequests:
             return self._rebalance.maybe_complete_join(group)
         return NOTHING
 
-    def _leave_one(self, group: ClassicGroup, identity: MemberIdentity) -> MemberResponse:
+    def _leave_one(
+        self, group: ClassicGroup, identity: MemberIdentity, left: list[tuple[Waiter[Any], Any]]
+    ) -> MemberResponse:
         """An administrator may name only the instance; a member names itself."""
         answer = MemberResponse(member_id=identity.member_id, group_instance_id=identity.group_instance_id)
         member_id = identity.member_id or group.static_members.get(identity.group_instance_id or "", "")
@@ -126,7 +131,8 @@ class ClassicRequests:
             self._registry.timers.cancel(session_key(group.group_id, member_id))
             return answer
         try:
-            self._rebalance.forget_member(group, group.check_member(member_id, identity.group_instance_id))
+            member = group.check_member(member_id, identity.group_instance_id)
+            left.extend(self._rebalance.forget_member(group, member))
         except KafkaError as error:
             answer.error_code = error.code
         return answer

@@ -10,7 +10,7 @@ import logging
 from collections.abc import Iterable
 from dataclasses import replace
 
-from barnabas.coordinator.decision import Decision
+from barnabas.coordinator.decision import NO_ANSWERS, Answers, Decision
 from barnabas.coordinator.group.assignment import NO_PARTITIONS, Assignment, contains
 from barnabas.coordinator.group.callers import Caller
 from barnabas.coordinator.group.consumer_group import ConsumerGroup
@@ -76,13 +76,15 @@ class ConsumerHeartbeat:
         former = update.former
         member = self._updates.carry_out(update, owned)
 
-        def applied() -> None:
+        def applied() -> Answers:
             self._updates.applied(update)
+            answers = NO_ANSWERS
             if converted is not None:
-                self._conversion.upgraded(converted)
+                answers = self._conversion.upgraded(converted)
                 for each in group.classic_members:
                     self.expect_classic_heartbeat(request.group_id, each)
             self.expect_progress(request.group_id, member)
+            return answers
 
         response = self._response(request, former, member)
         if update.records:

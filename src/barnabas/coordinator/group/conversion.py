@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import logging
 from collections import defaultdict
+from typing import Any
 
 from barnabas.cluster.metadata_cache import MetadataCache
-from barnabas.coordinator.decision import Decision
+from barnabas.coordinator.decision import Answers, Decision, Waiter
 from barnabas.coordinator.group.assignment import NO_PARTITIONS, Assignment
 from barnabas.coordinator.group.classic_group import STABLE, ClassicGroup
 from barnabas.coordinator.group.classic_member import ClassicMember
@@ -85,17 +86,18 @@ class Conversion:
         records += group.records()
         return group
 
-    def upgraded(self, classic: ClassicGroup) -> None:
+    def upgraded(self, classic: ClassicGroup) -> Answers:
         """Nobody waits for a classic rebalance any more: who does is to join again."""
         logger.info("group %s is converted to the consumer protocol", classic.group_id)
-        for member in list(classic.members.values()):
+        answers: list[tuple[Waiter[Any], Any]] = []
+        for member in classic.members.values():
             code = RebalanceInProgress.code
-            classic.complete_join(
-                member, JoinGroupResponse(error_code=code, member_id=member.member_id, protocol_name=None)
-            )
-            classic.complete_sync(member, SyncGroupResponse(error_code=code))
+            response = JoinGroupResponse(error_code=code, member_id=member.member_id, protocol_name=None)
+            answers.extend(classic.complete_join(member, response))
+            answers.extend(classic.complete_sync(member, SyncGroupResponse(error_code=code)))
         self._registry.timers.cancel(join_key(classic.group_id))
         self._registry.timers.cancel(sync_key(classic.group_id))
+        return answers
 
     # Down
 
@@ -114,7 +116,7 @@ class Conversion:
         assignments = {member.member_id: member.assignment for member in classic.members.values()}
         records = [*group.tombstones(), classic.record(assignments)]
 
-        def applied() -> None:
+        def applied() -> Answers:
             # A replay knows only the protocol in use; the members said more.
             self._registry.groups[group.group_id] = classic
             for member_id in group.members:
@@ -122,7 +124,7 @@ class Conversion:
                     self._registry.timers.cancel(key)
             for member in classic.members.values():
                 self._rebalance.expect_heartbeat(classic, member)
-            self._rebalance.prepare(classic, "the group went back to the classic protocol")
+            return self._rebalance.prepare(classic, "the group went back to the classic protocol").answers
 
         return Decision(response, records, applied=applied)
 

@@ -1,7 +1,7 @@
 """One partition of `__consumer_offsets` in memory: its groups and their offsets.
 
 The shard puts the parts together and routes: requests by the protocol of their group, records by their
-key. It is pure but for the timers and the answers it was handed; the runtime does the rest.
+key. It is pure but for its timers; the runtime does the rest.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import logging
 from collections.abc import Iterator
 from typing import Any
 
-from barnabas.coordinator.decision import CoordinatorRecord, Decision
+from barnabas.coordinator.decision import Answers, CoordinatorRecord, Decision, Waiter
 from barnabas.coordinator.group.callers import Caller
 from barnabas.coordinator.group.classic_group import (
     COMPLETING,
@@ -243,18 +243,18 @@ class GroupShard:
             )
         return decision
 
-    def unloaded(self) -> None:
+    def unloaded(self) -> Answers:
         """Whoever waits for a rebalance here must look for the new coordinator."""
-        code = NotCoordinator.code
+        code, answers = NotCoordinator.code, list[tuple[Waiter[Any], Any]]()
         for group in self.groups.values():
             if isinstance(group, ConsumerGroup):
                 continue
             state = group.state
             group.state = DEAD
-            for member in list(group.members.values()):
+            for member in group.members.values():
                 if state is PREPARING:
-                    group.complete_join(
-                        member, JoinGroupResponse(error_code=code, member_id=member.member_id)
-                    )
+                    response = JoinGroupResponse(error_code=code, member_id=member.member_id)
+                    answers.extend(group.complete_join(member, response))
                 elif state in (COMPLETING, STABLE):
-                    group.complete_sync(member, SyncGroupResponse(error_code=code))
+                    answers.extend(group.complete_sync(member, SyncGroupResponse(error_code=code)))
+        return answers

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
-from barnabas.coordinator.decision import CoordinatorRecord, Decision
+from barnabas.coordinator.decision import NO_ANSWERS, Answers, CoordinatorRecord, Decision
 from barnabas.coordinator.timers import ShardTimers
 from barnabas.coordinator.transaction import rules
 from barnabas.coordinator.transaction.cluster_markers import ClusterMarkers
@@ -259,5 +259,6 @@ class TransactionShard:
         self._sweep(self.abort_timed_out)
         self._sweep(self.remove_expired)
 
-    def unloaded(self) -> None:
+    def unloaded(self) -> Answers:
         self._completions.close()
+        return NO_ANSWERS
