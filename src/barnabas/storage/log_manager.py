@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from types import MappingProxyType
 
 from barnabas.config.broker_config import BrokerConfig
@@ -27,21 +26,22 @@ from barnabas.storage import checkpoints
 from barnabas.storage.cleaner.log_cleaner import LogCleaner
 from barnabas.storage.directory.damaged_log import DamagedLog
 from barnabas.storage.directory.directory_checkpoints import DirectoryCheckpoints
+from barnabas.storage.directory.directory_closing import close_logs
 from barnabas.storage.directory.directory_opening import open_logs, read_contents
 from barnabas.storage.directory.directory_properties import write_clean_shutdown
-from barnabas.storage.directory.disk_errors import keep_trying, offline_on_error
+from barnabas.storage.directory.disk_errors import offline_on_error
 from barnabas.storage.directory.future_logs import FutureLogs, is_superseded, unmark
+from barnabas.storage.directory.renaming import rename_aside
 from barnabas.storage.environment import Environment, LogDirectory
 from barnabas.storage.log.group_commit import GroupCommit
 from barnabas.storage.log.log import Log
 from barnabas.storage.log.log_loader import open_log
 from barnabas.storage.log.retention import delete_old_segments
 from barnabas.storage.log.truncation import truncate_fully_and_start_at, truncate_to
-from barnabas.storage.names import DELETE_DIRECTORY, STRAY_DIRECTORY, renamed_directory
+from barnabas.storage.names import DELETE_DIRECTORY, STRAY_DIRECTORY
 from barnabas.storage.removal import remove_later
 
 LOCK = ".lock"
-CLOSED_AT_ONCE = 100
 _NONE_UNUSABLE: Mapping[str, OSError] = MappingProxyType({})
 
 _log = logging.getLogger(__name__)
@@ -306,32 +306,8 @@ class LogManager:
             log.release()
             self.cleaner.forget(log)
             delay_ms = log.config.file_delete_delay_ms
-        if home.failure is not None:
-            return
-        unique = self._environment.randomness.randbytes(16).hex()
-        new = f"{home.path}/{renamed_directory(topic_partition, unique, suffix)}"
-        try:
-            if isinstance(log, Log):
-                log.rename_to(new)
-            else:
-                self._environment.files.rename(log.directory, new)
-        except OSError as error:
-            home.take_offline(error)
-            raise KafkaStorageError(f"deleting {topic_partition}: {error}") from error
-        self._sync_names_of(home)
-        if suffix == DELETE_DIRECTORY:
-            remove_later(self._environment, new, delay_ms=delay_ms)
-
-    def _sync_names_of(self, home: LogDirectory) -> None:
-        """A log has another name already, so nobody would ask for this again."""
-        files, path = self._environment.files, home.path
-        try:
-            files.sync_directory(path)
-        except OSError as error:
-            home.fail(error)
-            if home.failure is not None:
-                raise KafkaStorageError(f"renaming a log in {path}: {error}") from error
-            keep_trying(self._environment, home, lambda: files.sync_directory(path))
+        if home.failure is None:
+            rename_aside(self._environment, log, suffix, delay_ms=delay_ms)
 
     # -- moving -------------------------------------------------------------------------------
 
@@ -432,7 +408,10 @@ class LogManager:
         self._stop_timers()
         for directory in self.live_directories:
             with offline_on_error(directory):
-                self._close_logs(directory)
+                close_logs(
+                    [log for log in self._logs.values() if log.log_directory is directory],
+                    threads=self._settings.num_recovery_threads_per_data_dir,
+                )
                 self._checkpoints.write_last(directory)
                 write_clean_shutdown(self._environment.files, directory.path, broker_epoch)
         self.abandon()
@@ -443,20 +422,6 @@ class LogManager:
         for timer in self._timers:
             timer.cancel()
         self._timers.clear()
-
-    def _close_logs(self, directory: LogDirectory) -> None:
-        """Close them in threads: syncing many files takes long, and syncs at the same time share
-        their way to the disk. Some at a time: each that is not on disk yet has its files open."""
-        logs = [log for log in self._logs.values() if log.log_directory is directory]
-        threads = self._settings.num_recovery_threads_per_data_dir
-        with ThreadPoolExecutor(threads, thread_name_prefix="log-close") as pool:
-            for first in range(0, len(logs), CLOSED_AT_ONCE):
-                some = logs[first : first + CLOSED_AT_ONCE]
-                works = [(log, work) for log in some if (work := log.plan_close()) is not None]
-                for log, future in [(log, pool.submit(work)) for log, work in works]:
-                    log.flush_completed(future.result())
-                for log in some:
-                    log.release()
 
     def abandon(self) -> None:
         """Let go of everything without writing: what a crash does, but for the locks."""

@@ -15,11 +15,9 @@ import logging
 from bisect import bisect_right
 
 from barnabas.core.files import Files
+from barnabas.core.ids import NO_EPOCH, NO_OFFSET
 from barnabas.storage.checkpoints import CorruptCheckpoint, parse_epochs, render_epochs
 from barnabas.storage.names import LEADER_EPOCHS
-
-UNDEFINED_EPOCH = -1
-UNDEFINED_EPOCH_OFFSET = -1
 
 _log = logging.getLogger(__name__)
 
@@ -30,7 +28,7 @@ class LeaderEpochCache:
     def __init__(self, entries: list[tuple[int, int]]) -> None:
         self._epochs = [epoch for epoch, _ in entries]
         self._starts = [start for _, start in entries]
-        self.latest_epoch = self._epochs[-1] if entries else UNDEFINED_EPOCH
+        self.latest_epoch = self._epochs[-1] if entries else NO_EPOCH
         self.version = 0
         """Grows with every change."""
         self._written_version = 0
@@ -78,21 +76,21 @@ class LeaderEpochCache:
 
     def end_offset_for(self, epoch: int, log_end_offset: int) -> tuple[int, int]:
         """`(largest epoch ≤ epoch that we know, where it ended)`, or undefined for both."""
-        if epoch == UNDEFINED_EPOCH or not self._epochs:
-            return UNDEFINED_EPOCH, UNDEFINED_EPOCH_OFFSET
+        if epoch == NO_EPOCH or not self._epochs:
+            return NO_EPOCH, NO_OFFSET
         if epoch == self.latest_epoch:
             return epoch, log_end_offset
         above = bisect_right(self._epochs, epoch)
         if above == len(self._epochs):
-            return UNDEFINED_EPOCH, UNDEFINED_EPOCH_OFFSET
+            return NO_EPOCH, NO_OFFSET
         # Below the first epoch the data is gone: the follower starts where we do.
         found = self._epochs[above - 1] if above else epoch
         return found, self._starts[above]
 
     def epoch_for_offset(self, offset: int) -> int:
-        """The epoch of the batch at `offset`; UNDEFINED_EPOCH before the first known one."""
+        """The epoch of the batch at `offset`; NO_EPOCH before the first known one."""
         above = bisect_right(self._starts, offset)
-        return self._epochs[above - 1] if above else UNDEFINED_EPOCH
+        return self._epochs[above - 1] if above else NO_EPOCH
 
     def truncate_from_end(self, end_offset: int) -> None:
         """Forget epochs that start at or after `end_offset`."""
@@ -122,7 +120,7 @@ class LeaderEpochCache:
         return render_epochs(self.entries)
 
     def _changed(self) -> None:
-        self.latest_epoch = self._epochs[-1] if self._epochs else UNDEFINED_EPOCH
+        self.latest_epoch = self._epochs[-1] if self._epochs else NO_EPOCH
         self.version += 1
 
 
