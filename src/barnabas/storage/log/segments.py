@@ -61,11 +61,10 @@ class Segments:
 
     # -- changing -----------------------------------------------------------------------------
 
-    def delete(self, gone: Iterable[Segment]) -> list[str]:
+    def delete(self, gone: list[Segment]) -> list[str]:
         """Out of the log, and out of the directory by name; returns the names to be unlinked later. At least
         one must stay."""
-        gone = list(gone)
-        self._set(segment for segment in self._segments if segment not in gone)
+        self._set(self._without(gone))
         return [path for segment in gone for path in segment.rename(DELETED)]
 
     def replace(self, old: list[Segment], new: Segment) -> list[str]:
@@ -73,7 +72,7 @@ class Segments:
 
         Whoever is reading from an old one keeps its file. Returns the names that the old files have now."""
         new.change_name_suffix(SWAP)
-        self._set([*(segment for segment in self._segments if segment not in old), new])
+        self._set([*self._without(old), new])
         renamed = []
         for segment in old:
             # The snapshot at the start of the new segment is that of the first old one.
@@ -104,6 +103,10 @@ class Segments:
         """Close the files of every segment that no longer grows; they open again when read."""
         for segment in self._segments[:-1]:
             segment.release()
+
+    def _without(self, gone: list[Segment]) -> list[Segment]:
+        absent = set(gone)
+        return [segment for segment in self._segments if segment not in absent]
 
     def _set(self, segments: Iterable[Segment]) -> None:
         self._segments = sorted(segments, key=lambda segment: segment.base_offset)
