@@ -34,7 +34,7 @@ from tests.support.broker import barnabas_broker
 
 from barnabas.core.ids import Uuid
 from barnabas.core.limits import REQUEST_ELEMENTS_MAX
-from barnabas.handlers import ALL_APIS
+from barnabas.handlers import APIS
 from barnabas.protocol.api_keys import ApiKey, request_class
 from barnabas.protocol.headers import encode_request
 from barnabas.protocol.messages import create_topics, describe_configs, metadata, produce
@@ -141,7 +141,7 @@ def scalar(name: str, kind: Kind, names: str, serial: int) -> Any:
 
 
 def generic_frames(*, all_versions: bool, only: str = "") -> Iterator[Frame]:
-    for api in ALL_APIS:
+    for api in APIS.for_clients():
         if only not in api.key.name.replace("_", "").lower():
             continue
         cls = request_class(api.key)

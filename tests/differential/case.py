@@ -16,7 +16,7 @@ from collections.abc import Callable, Generator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-from barnabas.handlers import ALL_APIS
+from barnabas.handlers import APIS
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.schema import Message, Versions
 
@@ -118,7 +118,7 @@ def all_triples() -> list[Triple]:
     """Every case in every version that Barnabas advertises and that can express it."""
     found = []
     for declared in sorted(REGISTER, key=lambda each: each.api):
-        api = ALL_APIS.get(declared.api)
+        api = APIS.get(declared.api)
         if api is not None:
             versions = [version for version in api.advertised_versions if version in declared.versions]
             found += [Triple(declared, version) for version in versions]

@@ -2,19 +2,20 @@
 
 Every request asks here, so a lookup is a dictionary access and what it returns is never changed in place:
 an update replaces the `PartitionMetadata` or `TopicMetadata` that changed. A response may therefore hold
-on to what it got, and a reader never sees half an update. The cache is derived: whoever learns of a change
-(from the store when alone, from the controller in a cluster) calls the update methods.
+on to what it got, and a reader never sees half an update. The cache is derived: what the controller tells
+comes in through the update methods (`metadata_updates`).
 
 `generation` grows with every change, for those who render answers once and reuse them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator
 
 from barnabas.cluster.broker_znodes import BrokerInfo
 from barnabas.core.endpoints import Endpoint
-from barnabas.core.ids import INTERNAL_TOPICS, NO_LEADER, ZERO_UUID, BrokerId, Uuid
+from barnabas.core.ids import INTERNAL_TOPICS, NO_LEADER, ZERO_UUID, BrokerId, TopicPartition, Uuid
 from barnabas.core.sweeping import sweeping
 
 NO_LEADER_EPOCH = -1
@@ -170,11 +171,22 @@ class MetadataCache:
         self._changed()
         return topic
 
-    def put_partitions(self, topic: str, changed: Mapping[int, PartitionMetadata]) -> None:
-        """Replace or append partitions of a known topic."""
-        former = self._topics[topic]
-        merged = {partition.partition: partition for partition in former.partitions} | dict(changed)
-        self.put_topic(topic, former.topic_id, merged.values())
+    def put_offline(self, broker_id: int, lost: Iterable[TopicPartition]) -> None:
+        """The replicas of this broker are lost; what it led has no leader now."""
+        by_topic: defaultdict[str, set[int]] = defaultdict(set)
+        for topic, number in lost:
+            by_topic[topic].add(number)
+        for topic, numbers in by_topic.items():
+            known = self._topics.get(topic)
+            if known is not None:
+                self.put_topic(
+                    topic,
+                    known.topic_id,
+                    [
+                        _without_replica(each, broker_id) if each.partition in numbers else each
+                        for each in known.partitions
+                    ],
+                )
 
     def remove_topic(self, name: str) -> TopicMetadata | None:
         former = self._topics.pop(name, None)
@@ -207,3 +219,15 @@ class MetadataCache:
             for told in waiting:
                 with sweeping("telling of changed metadata"):
                     told()
+
+
+def _without_replica(known: PartitionMetadata, broker_id: int) -> PartitionMetadata:
+    return PartitionMetadata(
+        known.partition,
+        known.replicas,
+        leader=NO_LEADER if known.leader == broker_id else known.leader,
+        leader_epoch=known.leader_epoch,
+        isr=known.isr,
+        offline=(*known.offline, broker_id),
+        controller_epoch=known.controller_epoch,
+    )

@@ -247,6 +247,11 @@ class BrokerConfig:
         return max(wanted, -1)
 
     @property
+    def owns_store(self) -> bool:
+        """Without ZooKeeper the coordination store is this broker's own, and no other broker can join."""
+        return not self.zookeeper_connect
+
+    @property
     def zookeeper_connection_timeout_ms(self) -> int:
         wanted: int | None = self.values["zookeeper.connection.timeout.ms"]
         return self.zookeeper_session_timeout_ms if wanted is None else wanted

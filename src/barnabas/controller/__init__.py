@@ -10,7 +10,7 @@ Pure: `leader_selection`, `partition_states`, `replica_states`, `context`, `requ
 `config_layers`, `config_changes`. With the store: `partition_machine`, `replica_machine`,
 `topic_deletion`, `reassignment`, `broker_changes`, `topic_changes`. Around them: `events` (the queue),
 `broker_channels` (the senders), `watching` (the store's watches), and `controller`, which puts all this
-together. Besides, `ConfigRepository`, `ProducerIds` and, on one node, `TopicAdmin` write a decision to the
-store first and only then make it true here: a crash in between is repaired from the store at the next
-start.
+together. Administrators' requests are written down by `administration`; what only the disk knows, where
+the store is a broker's own, by `adoption`. `ConfigRepository` and `ProducerIds` write a decision to the
+store first and only then make it true here: a crash in between is repaired from the store at the next start.
 """

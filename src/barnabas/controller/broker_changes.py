@@ -185,16 +185,11 @@ class BrokerChanges:
 
     # Disks
 
-    async def log_dirs_failed(self, broker_ids: Collection[int]) -> None:
+    def log_dirs_failed(self, broker_ids: Collection[int]) -> None:
         """Send these brokers their replicas again: they answer which of them they cannot open."""
         replicas = self._context.replicas_on_brokers(broker_ids)
-        await self._replicas.change(
-            [
-                replica
-                for replica in replicas
-                if self._context.replica_may_become(replica, ReplicaStatus.ONLINE)
-            ],
-            ReplicaStatus.ONLINE,
+        self._replicas.repeat(
+            replica for replica in replicas if self._context.replica_may_become(replica, ReplicaStatus.ONLINE)
         )
 
     async def leader_and_isr_answered(self, broker_id: int, response: LeaderAndIsrResponse) -> None:

@@ -4,7 +4,7 @@ A request is sent until the broker has carried it out: a state change that got l
 with an old view of the cluster, and those behind it in the queue build on it. An answer that asks to try
 again (the broker could not read the store, say) is none. Sending ends only when the broker is gone (then
 its successor gets everything anew) or this controller has resigned. The controller's own broker is told in
-the same way as the others.
+the same way as the others, but its channel is a call.
 
 A request may have to wait for what others are told (`after`): whoever is to lead a partition that somebody
 else leads hears of it when that one has given it up, or is gone. But one that neither answers nor goes does
@@ -38,7 +38,7 @@ Response = TypeVar("Response", bound=Message)
 
 
 class BrokerChannel(Protocol):
-    """A connection to a broker; `client.channel.Channel` is one."""
+    """A connection to a broker, or this broker itself."""
 
     async def send(self, request: Message, response_class: type[Response], /) -> Response: ...
     def close(self) -> None: ...
@@ -106,6 +106,12 @@ class BrokerChannels:
         with suppress(TimeoutError):
             async with asyncio.timeout(timeout_ms / 1_000):
                 await asyncio.gather(*(sender.delivered() for sender in self._senders.values()))
+
+    async def delivered_to(self, broker_id: int) -> None:
+        """Wait until this broker has answered what was sent to it so far, or is gone."""
+        sender = self._senders.get(broker_id)
+        if sender is not None:
+            await sender.delivered()
 
     def close(self) -> None:
         """Send nothing more, to nobody."""

@@ -15,6 +15,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from contextlib import suppress
 from typing import Final, TypeVar
 
 from barnabas.cluster.coordination import (
@@ -114,6 +115,16 @@ class KafkaController:
         """Compete; returns once it is decided for the first time who is the controller."""
         self.events.start()
         await self.events.call("startup", self._elect)
+
+    async def until_told(self, timeout_ms: float | None) -> None:
+        """Wait, if this broker is the controller, until it has itself done what it was told so far, and what
+        came of that."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(None if timeout_ms is None else timeout_ms / 1_000):
+                for _ in range(2):
+                    if self._term is not None:
+                        await self._term.channels.delivered_to(self._broker_id)
+                        await self.events.call("wait", self._nothing)
 
     async def close(self) -> None:
         """Resign, if need be, and process nothing more. What was decided is told first: the leaders that

@@ -2,7 +2,7 @@
 
 Whoever creates the ephemeral `/controller` is the controller, and in the same step takes the
 next controller epoch: what an earlier controller still sends or writes carries a lower epoch
-and is refused. On one node there is no rival, but the tree looks as it does in a cluster.
+and is refused.
 """
 
 from __future__ import annotations

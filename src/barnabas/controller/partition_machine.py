@@ -27,7 +27,7 @@ from barnabas.core.errors import (
     UnknownServerError,
     UnknownTopicOrPartition,
 )
-from barnabas.core.ids import NO_LEADER, TopicPartition
+from barnabas.core.ids import TopicPartition
 from barnabas.core.metrics import Metrics
 
 logger = logging.getLogger(__name__)
@@ -81,19 +81,22 @@ class PartitionMachine:
             "Leaders elected from outside the ISR: records may have been lost.",
         )
 
-    async def startup(self) -> None:
-        """Take over the partitions as they are, and find leaders for those that have none."""
+    async def startup(self, *, elect_all: bool = False) -> dict[TopicPartition, Outcome]:
+        """Take over the partitions as they are, and find leaders for those that have none.
+
+        With `elect_all` those that have one are elected again, in a new leader epoch: a crash may have lost
+        records that were acknowledged but never synced, and the epoch tells clients that saw them."""
         context = self._context
         for partition in context.all_partitions():
             state = context.leadership.get(partition)
             if state is None:
                 status = PartitionStatus.NEW
-            elif context.is_replica_online(state.leader, partition):
+            elif context.is_replica_online(state.leader, partition) and not elect_all:
                 status = PartitionStatus.ONLINE
             else:
                 status = PartitionStatus.OFFLINE
             context.partition_states[partition] = status
-        await self.trigger_online()
+        return await self.trigger_online()
 
     async def trigger_online(self, topics: Collection[str] | None = None) -> dict[TopicPartition, Outcome]:
         """Try to find a leader for every partition that has none."""
@@ -277,7 +280,7 @@ class PartitionMachine:
             logger.warning(
                 "broker %d leads %s though it was not in sync: records may be lost", elected.leader, partition
             )
-        if former.leader != NO_LEADER or elected.leader != former.leader:
+        if elected.leader != former.leader:
             logger.debug("broker %d leads %s in epoch %d", elected.leader, partition, elected.leader_epoch)
         self._context.leadership[partition] = elected
         self._batch.add_leader_and_isr(recipients, partition, elected, former_leader=former.leader)

@@ -124,8 +124,11 @@ class Reassignment:
     def ongoing(self, wanted: Iterable[TopicPartition] | None) -> dict[TopicPartition, ReplicaAssignment]:
         """Moves under way, of the partitions asked for or of all."""
         partitions = self._context.partitions_being_reassigned if wanted is None else wanted
-        found = {partition: self._context.assignment(partition) for partition in sorted(partitions)}
-        return {partition: each for partition, each in found.items() if each.is_being_reassigned}
+        assignment = self._context.assignment
+        return {
+            each: assignment(each)
+            for each in sorted(each for each in partitions if assignment(each).is_being_reassigned)
+        }
 
     def _plan(
         self,

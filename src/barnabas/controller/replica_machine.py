@@ -33,8 +33,9 @@ class ReplicaMachine:
         self._batch = batch
         self._epoch = controller_epoch
 
-    async def startup(self) -> None:
-        """Take over the replicas as they are, and tell those that live of their leaders."""
+    async def startup(self, *, tell: bool = True) -> None:
+        """Take over the replicas as they are, and tell those that live of their leaders, unless there are
+        new ones to be told of at once."""
         context = self._context
         online: list[PartitionReplica] = []
         offline: list[PartitionReplica] = []
@@ -42,7 +43,8 @@ class ReplicaMachine:
             is_online = context.is_replica_online(replica.broker_id, replica.topic_partition)
             (online if is_online else offline).append(replica)
             context.replica_states[replica] = ReplicaStatus.ONLINE if is_online else ReplicaStatus.OFFLINE
-        await self.change(online, ReplicaStatus.ONLINE)
+        if tell:
+            await self.change(online, ReplicaStatus.ONLINE)
         await self.change(offline, ReplicaStatus.OFFLINE)
 
     async def change(self, replicas: Iterable[PartitionReplica], target: ReplicaStatus) -> None:
@@ -87,13 +89,19 @@ class ReplicaMachine:
                 self._batch.add_leader_and_isr((replica.broker_id,), partition, state, is_new=True)
             self._put(replica, ReplicaStatus.NEW)
 
-    def _bring_online(self, replicas: Sequence[PartitionReplica]) -> None:
+    def repeat(self, replicas: Iterable[PartitionReplica]) -> None:
+        """Tell the brokers of these replicas again who leads, and nobody else."""
+        self._bring_online(self._legal(replicas, ReplicaStatus.ONLINE), is_known=True)
+
+    def _bring_online(self, replicas: Sequence[PartitionReplica], *, is_known: bool = False) -> None:
         for replica in replicas:
             was_new = self._context.replica_states.get(replica) is ReplicaStatus.NEW
             state = self._context.leadership.get(replica.topic_partition)
             # A new replica was told when it, or its partition, was made.
             if state is not None and not was_new:
-                self._batch.add_leader_and_isr((replica.broker_id,), replica.topic_partition, state)
+                self._batch.add_leader_and_isr(
+                    (replica.broker_id,), replica.topic_partition, state, is_known=is_known
+                )
             self._put(replica, ReplicaStatus.ONLINE)
 
     async def _take_offline(self, replicas: Sequence[PartitionReplica]) -> None:

@@ -129,8 +129,9 @@ class RequestBatch:
         *,
         is_new: bool = False,
         former_leader: int = NO_LEADER,
+        is_known: bool = False,
     ) -> None:
-        """Tell these replicas who leads, and everyone's metadata."""
+        """Tell these replicas who leads, and everyone's metadata unless it is known there."""
         recipients = [broker_id for broker_id in broker_ids if broker_id >= 0]
         is_handover = former_leader != state.leader and former_leader in recipients
         # What is all that a broker has is told in one piece.
@@ -157,7 +158,8 @@ class RequestBatch:
                 is_new=is_new or (former is not None and former.is_new),
                 leader_recovery_state=state.leader_recovery_state,
             )
-        self.add_update_metadata(self._context.live_or_shutting_down_broker_ids, (topic_partition,))
+        if not is_known:
+            self.add_update_metadata(self._context.live_or_shutting_down_broker_ids, (topic_partition,))
 
     def complete_lists(self, broker_ids: Iterable[int]) -> None:
         """What these brokers are told next of their replicas is meant to be all that they have."""

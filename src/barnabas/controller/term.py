@@ -37,7 +37,7 @@ from barnabas.controller.store import ControllerStore
 from barnabas.controller.topic_changes import TopicChanges
 from barnabas.controller.topic_deletion import TopicDeletion
 from barnabas.controller.watching import Watching
-from barnabas.core.errors import StaleControllerEpoch
+from barnabas.core.errors import KafkaError, StaleControllerEpoch
 from barnabas.core.ids import BrokerId, Randomness, TopicPartition
 from barnabas.core.metrics import Metrics
 from barnabas.protocol.messages.leader_and_isr import LeaderAndIsrResponse
@@ -99,6 +99,7 @@ class Term:
             self.replicas,
             watching,
             is_enabled=lambda: settings.delete_topic_enable,
+            tries_offline_replicas=settings.owns_store,
         )
         self.reassignment = Reassignment(
             context,
@@ -147,10 +148,20 @@ class Term:
         await self.deletion.startup(marked)
         self.batch.add_update_metadata(context.brokers)
         self.batch.flush()
-        self.batch.complete_lists(context.brokers)
-        await self.replicas.startup()
-        await self.partitions.startup()
+        if self._settings.owns_store:
+            await self._elect_all()
+        else:
+            self.batch.complete_lists(context.brokers)
+            await self.replicas.startup()
+            await self.partitions.startup()
         await self._go_on()
+
+    async def _elect_all(self) -> None:
+        """Nobody has led anything since this broker went: lead everything, in new epochs."""
+        await self.replicas.startup(tell=False)
+        outcomes = await self.partitions.startup(elect_all=True)
+        leaderless = [each for each in self.context.leadership if isinstance(outcomes.get(each), KafkaError)]
+        self.batch.add_update_metadata(self.context.brokers, leaderless)
 
     async def _go_on(self) -> None:
         """Take up what was asked of the former controller."""
@@ -246,7 +257,7 @@ class Term:
         paths = [f"{LogDirEventZnode.PARENT}/{name}" for name in names]
         brokers = set(await self._store.read_notes(paths, LogDirEventZnode.decode))
         if brokers:
-            await self.brokers.log_dirs_failed(brokers)
+            self.brokers.log_dirs_failed(brokers)
         await self._store.delete_notes(paths)
 
     async def reassignment_asked(self) -> None:

@@ -36,7 +36,10 @@ class TopicDeletion:
         watching: Watching,
         *,
         is_enabled: Callable[[], bool],
+        tries_offline_replicas: bool = False,
     ) -> None:
+        """`tries_offline_replicas`: a log that is damaged can be deleted all the same, and the broker that
+        has it says whether it can; worth while where it is the only one."""
         self._context = context
         self._store = store
         self._batch = batch
@@ -44,6 +47,7 @@ class TopicDeletion:
         self._replicas = replicas
         self._watching = watching
         self._is_enabled = is_enabled
+        self._tries_offline_replicas = tries_offline_replicas
 
     async def startup(self, marked: Collection[str]) -> None:
         """Know what was to be deleted; `resume` begins with it."""
@@ -54,12 +58,14 @@ class TopicDeletion:
         context.topics_to_be_deleted |= known
         moving = self._moving()
         for topic in known:
-            offline = any(
-                not context.is_replica_online(replica.broker_id, replica.topic_partition)
-                for replica in context.replicas_of(topic)
-            )
+            offline = any(not self._may_be_deleted(replica) for replica in context.replicas_of(topic))
             if offline or topic in moving:
                 context.topics_ineligible_for_deletion.add(topic)
+
+    def _may_be_deleted(self, replica: PartitionReplica) -> bool:
+        if self._tries_offline_replicas:
+            return replica.broker_id in self._context.brokers
+        return self._context.is_replica_online(replica.broker_id, replica.topic_partition)
 
     async def drop_marks_without_topic(self, marked: Collection[str]) -> set[str]:
         """The topics among `marked` that are known, if deleting is allowed. Marks of topics that are not
@@ -168,8 +174,7 @@ class TopicDeletion:
             for replica in context.replicas_of(topic):
                 if context.replica_states.get(replica) is ReplicaStatus.DELETION_SUCCESSFUL:
                     continue
-                is_online = context.is_replica_online(replica.broker_id, replica.topic_partition)
-                (alive if is_online else dead).append(replica)
+                (alive if self._may_be_deleted(replica) else dead).append(replica)
         # A replica is offline before its deletion begins, a dead one before it is ineligible.
         await self._replicas.change([*dead, *alive], ReplicaStatus.OFFLINE)
         await self._replicas.change(dead, ReplicaStatus.DELETION_INELIGIBLE)

@@ -1,18 +1,15 @@
-"""What a topic that somebody asks for would be: its settings, and who would hold its replicas.
-
-On one node and in a cluster the plan is the same; they differ in how it comes true.
-"""
+"""What a topic that somebody asks for would be: its settings, and who would hold its replicas."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from barnabas.cluster.assignment import assign_replicas
 from barnabas.cluster.metadata_cache import MetadataCache
 from barnabas.config.log_config import LogConfig
 from barnabas.config.repository import ConfigRepository
-from barnabas.controller.administration import CreatedTopic
 from barnabas.controller.topic_rules import (
     Assignment,
     TopicSpec,
@@ -21,6 +18,17 @@ from barnabas.controller.topic_rules import (
     plan_topic,
 )
 from barnabas.core.ids import Randomness, Uuid
+
+
+@dataclass(frozen=True, slots=True)
+class CreatedTopic:
+    """A topic that was made, or could be."""
+
+    name: str
+    topic_id: Uuid
+    num_partitions: int
+    replication_factor: int
+    config: LogConfig
 
 
 class PlannedTopic(NamedTuple):

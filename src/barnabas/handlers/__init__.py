@@ -2,6 +2,8 @@
 
 The directory listing is the API table. Each file opens with the API's key, its versions and its gaps, and
 ends with the `Api` row that registers it. What is not in the table below is neither served nor advertised.
+Where the coordination store is this broker's own, nobody else gives orders, and only what is for clients is
+served.
 """
 
 from __future__ import annotations
@@ -55,12 +57,16 @@ from barnabas.handlers.update_metadata import UPDATE_METADATA
 from barnabas.handlers.write_txn_markers import WRITE_TXN_MARKERS
 from barnabas.requests.registry import ApiTable
 
-ALL_APIS = ApiTable(
+APIS = ApiTable(
     (
         PRODUCE,
         FETCH,
         LIST_OFFSETS,
         METADATA,
+        LEADER_AND_ISR,
+        STOP_REPLICA,
+        UPDATE_METADATA,
+        CONTROLLED_SHUTDOWN,
         OFFSET_COMMIT,
         OFFSET_FETCH,
         FIND_COORDINATOR,
@@ -103,6 +109,3 @@ ALL_APIS = ApiTable(
     )
 )
 """The table that the dispatcher reads, in the order of the keys."""
-
-CLUSTER_APIS = ApiTable((*ALL_APIS, LEADER_AND_ISR, STOP_REPLICA, UPDATE_METADATA, CONTROLLED_SHUTDOWN))
-"""With the requests by which a controller directs the brokers of a cluster."""

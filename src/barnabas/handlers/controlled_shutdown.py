@@ -6,7 +6,7 @@ until nothing remains, or it has waited long enough.
 
 from __future__ import annotations
 
-from barnabas.core.errors import KafkaError, NotController
+from barnabas.core.errors import KafkaError
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.messages.controlled_shutdown import (
     ControlledShutdownRequest,
@@ -22,8 +22,6 @@ async def handle_controlled_shutdown(
 ) -> ControlledShutdownResponse:
     controller = context.broker.controller
     try:
-        if controller is None:
-            raise NotController("a broker that stands alone moves nothing")
         remaining = await controller.controlled_shutdown(request.broker_id, request.broker_epoch)
     except KafkaError as error:
         return ControlledShutdownResponse(error_code=error.code)
@@ -34,4 +32,9 @@ async def handle_controlled_shutdown(
     )
 
 
-CONTROLLED_SHUTDOWN = Api(ApiKey.CONTROLLED_SHUTDOWN, versions=range(4), handle=handle_controlled_shutdown)
+CONTROLLED_SHUTDOWN = Api(
+    ApiKey.CONTROLLED_SHUTDOWN,
+    versions=range(4),
+    handle=handle_controlled_shutdown,
+    is_between_brokers=True,
+)

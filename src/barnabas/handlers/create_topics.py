@@ -1,12 +1,11 @@
 """CreateTopics (19), v2-7. Gaps: no controller mutation quota, no create-topic policy.
 
-The answer waits until the topics exist here. In a cluster only the controller answers, and
-`timeout_ms` bounds the wait; on one node the only wait is that for the coordination store.
+Only the controller answers, once the topics exist here; `timeout_ms` bounds the wait.
 """
 
 from __future__ import annotations
 
-from barnabas.controller.administration import CreatedTopic
+from barnabas.controller.topic_planning import CreatedTopic
 from barnabas.controller.topic_rules import TopicSpec, repeated
 from barnabas.core.errors import InvalidRequest, KafkaError
 from barnabas.protocol.api_keys import ApiKey

@@ -26,19 +26,10 @@ from barnabas.requests.failures import as_kafka_error
 from barnabas.requests.registry import Api
 
 
-def handle_describe_configs(
-    request: DescribeConfigsRequest, context: RequestContext
-) -> Generator[None, None, DescribeConfigsResponse | None]:
-    if context.broker.controller is not None:
-        context.answer_with(_describe_in_cluster(request, context))
-        return None
-    return (yield from _describe_all(request, context))
-
-
-async def _describe_in_cluster(
+async def handle_describe_configs(
     request: DescribeConfigsRequest, context: RequestContext
 ) -> DescribeConfigsResponse:
-    """A broker of a cluster may be asked about topics that it has nothing of."""
+    """A broker may be asked about topics that it has nothing of."""
     topics = [asked.resource_name for asked in request.resources if asked.resource_type == ResourceType.TOPIC]
     await context.broker.configs.find_topics([name for name in topics if name in context.broker.metadata])
     return await context.spread(_describe_all(request, context))

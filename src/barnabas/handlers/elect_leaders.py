@@ -1,29 +1,23 @@
 """ElectLeaders (43), v0-2. Gaps: none.
 
-In a cluster the controller elects, and the answer waits until this broker has heard of the new
-leaders. On one node a partition has one replica: if it lives it leads, so no election is needed; if
-its log directory is offline, nobody can lead.
+The controller elects, and the answer waits until this broker has heard of the new leaders.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Generator, Iterable
+from collections.abc import Iterable
 
 from barnabas.cluster.znodes import PartitionState
-from barnabas.controller.controller import KafkaController
 from barnabas.controller.metadata_wait import wait_for
 from barnabas.controller.partition_machine import Election
 from barnabas.core.errors import (
     ElectionNotNeeded,
-    EligibleLeadersNotAvailable,
     InvalidRequest,
     KafkaError,
-    PreferredLeaderNotAvailable,
     RequestTimedOut,
-    UnknownTopicOrPartition,
 )
-from barnabas.core.ids import NO_LEADER, TopicPartition
+from barnabas.core.ids import TopicPartition
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.messages.elect_leaders import (
     ElectLeadersRequest,
@@ -32,35 +26,29 @@ from barnabas.protocol.messages.elect_leaders import (
     ReplicaElectionResult,
 )
 from barnabas.requests.context import RequestContext
-from barnabas.requests.controllers import Deadline
+from barnabas.requests.controllers import Deadline, in_pieces
 from barnabas.requests.failures import code_and_message
 from barnabas.requests.registry import Api
 
 _PREFERRED, _UNCLEAN = 0, 1
 
 
-def handle_elect_leaders(
-    request: ElectLeadersRequest, context: RequestContext
-) -> Generator[None, None, ElectLeadersResponse | None]:
+async def handle_elect_leaders(request: ElectLeadersRequest, context: RequestContext) -> ElectLeadersResponse:
     if request.election_type not in (_PREFERRED, _UNCLEAN):
         return _refused(request, InvalidRequest(f"election type {request.election_type} is not known"))
-    controller = context.broker.controller
-    if controller is not None:
-        context.answer_with(_elect_in_cluster(request, context, controller))
-        return None
-    return (yield from _elect_alone(request, context))
-
-
-async def _elect_in_cluster(
-    request: ElectLeadersRequest, context: RequestContext, controller: KafkaController
-) -> ElectLeadersResponse:
     asked = None
     if request.topic_partitions is not None:
         asked = [TopicPartition(each.topic, p) for each in request.topic_partitions for p in each.partitions]
     election = Election.PREFERRED if request.election_type == _PREFERRED else Election.OFFLINE_UNCLEAN
     deadline = Deadline(context, request.timeout_ms)
+    controller = context.broker.controller
     try:
-        outcomes = await controller.elect_leaders(election, asked)
+        if asked is None:
+            outcomes = await controller.elect_leaders(election, None)
+        else:
+            outcomes = {}
+            for some in in_pieces(asked):
+                outcomes.update(await controller.elect_leaders(election, some))
     except KafkaError as error:
         return _refused(request, error)
     await _wait_for_leaders(outcomes, context, deadline)
@@ -85,7 +73,6 @@ async def _wait_for_leaders(
 ) -> None:
     """Until this broker knows the elected leaders; those that it does not hear of time out."""
     metadata, scheduler = context.broker.metadata, context.broker.scheduler
-    assert scheduler is not None, "a broker of a cluster has one"
 
     def unheard_of() -> list[TopicPartition]:
         return [
@@ -99,30 +86,6 @@ async def _wait_for_leaders(
     if not await wait_for(metadata, lambda: not unheard_of(), deadline.left_ms(), scheduler):
         for each in unheard_of():
             outcomes[each] = RequestTimedOut(f"this broker has not heard of the new leader of {each}")
-
-
-def _elect_alone(
-    request: ElectLeadersRequest, context: RequestContext
-) -> Generator[None, None, ElectLeadersResponse]:
-    metadata = context.broker.metadata
-    asked: dict[str, list[int]] = {}
-    if request.topic_partitions is None:
-        asked = {topic.name: [p.partition for p in topic.partitions] for topic in metadata.topics()}
-    else:
-        for each in request.topic_partitions:
-            yield
-            asked.setdefault(each.topic, []).extend(each.partitions)
-    results = []
-    for topic, partitions in asked.items():
-        errors = []
-        for p in partitions:
-            errors.append((p, _elect(TopicPartition(topic, p), request.election_type, context)))
-            yield
-        if request.topic_partitions is None:
-            # Of all partitions only those are named whose election was needed.
-            errors = [(p, error) for p, error in errors if not isinstance(error, ElectionNotNeeded)]
-        results.append(ReplicaElectionResult(topic=topic, partition_result=_results(errors)))
-    return ElectLeadersResponse(replica_election_results=results)
 
 
 def _refused(request: ElectLeadersRequest, error: KafkaError) -> ElectLeadersResponse:
@@ -142,17 +105,6 @@ def _results(errors: Iterable[tuple[int, KafkaError | None]]) -> list[PartitionR
     return [
         PartitionResult(partition_id=p, error_code=code, error_message=message) for p, code, message in coded
     ]
-
-
-def _elect(topic_partition: TopicPartition, election_type: int, context: RequestContext) -> KafkaError:
-    partition = context.broker.metadata.partition(*topic_partition)
-    if partition is None:
-        return UnknownTopicOrPartition(f"there is no partition {topic_partition}")
-    if partition.leader != NO_LEADER:
-        return ElectionNotNeeded(f"{topic_partition} is led by its only replica")
-    if election_type == _PREFERRED:
-        return PreferredLeaderNotAvailable(f"the replica of {topic_partition} is offline")
-    return EligibleLeadersNotAvailable(f"the replica of {topic_partition} is offline")
 
 
 ELECT_LEADERS = Api(ApiKey.ELECT_LEADERS, versions=range(3), handle=handle_elect_leaders)

@@ -6,33 +6,29 @@ topics are read first: a log must be made with the right ones.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Protocol, cast
-
 from barnabas.core.limits import ORDER_ELEMENTS_MAX
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.messages.leader_and_isr import LeaderAndIsrRequest, LeaderAndIsrResponse
 from barnabas.requests.context import RequestContext
 from barnabas.requests.registry import Api
+from barnabas.requests.services import Services
 
 VERSION_WITH_TOPIC_IDS = 5
 
 
-class TopicConfigs(Protocol):
-    async def load_topics(self, names: Iterable[str]) -> None:
-        """Know the settings of these topics as the store has them now."""
-        ...
+async def lead_and_follow(request: LeaderAndIsrRequest, broker: Services) -> LeaderAndIsrResponse:
+    """The answer has the form of the newest version."""
+    broker.replicas.check_controller(request.controller_epoch, request.broker_epoch)
+    names = {state.topic_name for state in request.ungrouped_partition_states}
+    names.update(topic.topic_name for topic in request.topic_states)
+    await broker.configs.load_topics(names)
+    return await broker.replicas.become_leader_or_follower(request)
 
 
 async def handle_leader_and_isr(
     request: LeaderAndIsrRequest, context: RequestContext
 ) -> LeaderAndIsrResponse:
-    replicas = context.broker.replicas
-    replicas.check_controller(request.controller_epoch, request.broker_epoch)
-    names = {state.topic_name for state in request.ungrouped_partition_states}
-    names.update(topic.topic_name for topic in request.topic_states)
-    await cast("TopicConfigs", context.broker.configs).load_topics(names)
-    response = await replicas.become_leader_or_follower(request)
+    response = await lead_and_follow(request, context.broker)
     if context.api_version < VERSION_WITH_TOPIC_IDS:
         response.partition_errors = [each for topic in response.topics for each in topic.partition_errors]
         response.topics = []
@@ -40,5 +36,9 @@ async def handle_leader_and_isr(
 
 
 LEADER_AND_ISR = Api(
-    ApiKey.LEADER_AND_ISR, versions=range(8), handle=handle_leader_and_isr, elements_max=ORDER_ELEMENTS_MAX
+    ApiKey.LEADER_AND_ISR,
+    versions=range(8),
+    handle=handle_leader_and_isr,
+    elements_max=ORDER_ELEMENTS_MAX,
+    is_between_brokers=True,
 )

@@ -1,10 +1,9 @@
-"""ListPartitionReassignments (46), v0. Gaps: none; on one node no partition ever moves."""
+"""ListPartitionReassignments (46), v0. Gaps: none."""
 
 from __future__ import annotations
 
 from collections import defaultdict
 
-from barnabas.controller.controller import KafkaController
 from barnabas.core.errors import KafkaError
 from barnabas.core.ids import TopicPartition
 from barnabas.protocol.api_keys import ApiKey
@@ -18,24 +17,14 @@ from barnabas.requests.context import RequestContext
 from barnabas.requests.registry import Api
 
 
-def handle_list_partition_reassignments(
+async def handle_list_partition_reassignments(
     request: ListPartitionReassignmentsRequest, context: RequestContext
-) -> ListPartitionReassignmentsResponse | None:
-    controller = context.broker.controller
-    if controller is None:
-        return ListPartitionReassignmentsResponse(error_message=None)
-    context.answer_with(_list_in_cluster(request, controller))
-    return None
-
-
-async def _list_in_cluster(
-    request: ListPartitionReassignmentsRequest, controller: KafkaController
 ) -> ListPartitionReassignmentsResponse:
     asked = None
     if request.topics is not None:
         asked = [TopicPartition(topic.name, p) for topic in request.topics for p in topic.partition_indexes]
     try:
-        ongoing = await controller.list_partition_reassignments(asked)
+        ongoing = await context.broker.controller.list_partition_reassignments(asked)
     except KafkaError as error:
         return ListPartitionReassignmentsResponse(error_code=error.code, error_message=error.message)
     by_topic: defaultdict[str, list[OngoingPartitionReassignment]] = defaultdict(list)

@@ -10,14 +10,22 @@ from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.messages.stop_replica import StopReplicaRequest, StopReplicaResponse
 from barnabas.requests.context import RequestContext
 from barnabas.requests.registry import Api
+from barnabas.requests.services import Services
+
+
+async def stop_replicas(request: StopReplicaRequest, broker: Services) -> StopReplicaResponse:
+    broker.replicas.check_controller(request.controller_epoch, request.broker_epoch)
+    return await broker.replicas.stop_replicas(request)
 
 
 async def handle_stop_replica(request: StopReplicaRequest, context: RequestContext) -> StopReplicaResponse:
-    replicas = context.broker.replicas
-    replicas.check_controller(request.controller_epoch, request.broker_epoch)
-    return await replicas.stop_replicas(request)
+    return await stop_replicas(request, context.broker)
 
 
 STOP_REPLICA = Api(
-    ApiKey.STOP_REPLICA, versions=range(5), handle=handle_stop_replica, elements_max=ORDER_ELEMENTS_MAX
+    ApiKey.STOP_REPLICA,
+    versions=range(5),
+    handle=handle_stop_replica,
+    elements_max=ORDER_ELEMENTS_MAX,
+    is_between_brokers=True,
 )

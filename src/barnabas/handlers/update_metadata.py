@@ -11,16 +11,24 @@ from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.messages.update_metadata import UpdateMetadataRequest, UpdateMetadataResponse
 from barnabas.requests.context import RequestContext
 from barnabas.requests.registry import Api
+from barnabas.requests.services import Services
 
 
-def handle_update_metadata(request: UpdateMetadataRequest, context: RequestContext) -> UpdateMetadataResponse:
-    replicas = context.broker.replicas
-    replicas.check_controller(request.controller_epoch, request.broker_epoch)
-    for topic in apply_update(context.broker.metadata, request):
-        replicas.forget_topic(topic)
+def update_metadata(request: UpdateMetadataRequest, broker: Services) -> UpdateMetadataResponse:
+    broker.replicas.check_controller(request.controller_epoch, request.broker_epoch)
+    for topic in apply_update(broker.metadata, request):
+        broker.replicas.forget_topic(topic)
     return UpdateMetadataResponse()
 
 
+def handle_update_metadata(request: UpdateMetadataRequest, context: RequestContext) -> UpdateMetadataResponse:
+    return update_metadata(request, context.broker)
+
+
 UPDATE_METADATA = Api(
-    ApiKey.UPDATE_METADATA, versions=range(9), handle=handle_update_metadata, elements_max=ORDER_ELEMENTS_MAX
+    ApiKey.UPDATE_METADATA,
+    versions=range(9),
+    handle=handle_update_metadata,
+    elements_max=ORDER_ELEMENTS_MAX,
+    is_between_brokers=True,
 )

@@ -2,9 +2,9 @@
 
 Start-up goes from what everything needs to what everyone sees: coordination store, identity,
 dynamic settings, logs (with recovery), sockets bound but idle, replicas, registration,
-coordinators, controller, handlers, and last the first accepted connection. In a cluster the
-controller comes after that: it reaches a broker over the network, like everyone. Each step puts its
-undoing onto one exit stack, so shutdown is the mirror image and runs once, also after a start
+coordinators, handlers, controller, and last the first accepted connection. A broker that is the
+controller tells itself what it leads by a call, so it leads that before anybody can ask. Each step puts
+its undoing onto one exit stack, so shutdown is the mirror image and runs once, also after a start
 that failed. A broker that is told to stop while it starts leaves off where it stands.
 """
 
@@ -14,14 +14,12 @@ import asyncio
 import logging
 import random
 from contextlib import AsyncExitStack
-from functools import partial
 
 from barnabas.cluster.broker_znodes import BrokerInfo
 from barnabas.cluster.config_store import ZnodeConfigStore
 from barnabas.cluster.coordination import Coordination
 from barnabas.cluster.metadata_cache import MetadataCache
 from barnabas.cluster.registration import (
-    Registration,
     generate_broker_id,
     get_or_create_cluster_id,
     make_persistent_paths,
@@ -30,11 +28,8 @@ from barnabas.cluster.topics import allocate_producer_ids
 from barnabas.config.agreement import without_effect
 from barnabas.config.broker_config import BrokerConfig
 from barnabas.config.repository import ConfigRepository
-from barnabas.controller.election import become_controller
 from barnabas.controller.internal_topics import InternalTopics
-from barnabas.controller.local_partitions import LocalPartitions
 from barnabas.controller.producer_ids import ProducerIds
-from barnabas.controller.topic_admin import TopicAdmin
 from barnabas.coordinator.deleted_partitions import DeletedPartitions
 from barnabas.coordinator.group.coordinator import OFFSETS_TOPIC
 from barnabas.coordinator.group.making import make_group_coordinator
@@ -52,7 +47,7 @@ from barnabas.core.files import Files, RealFiles
 from barnabas.core.ids import BrokerId, Randomness
 from barnabas.core.metrics import Metrics
 from barnabas.core.tasks import Tasks
-from barnabas.handlers import ALL_APIS, CLUSTER_APIS
+from barnabas.handlers import APIS
 from barnabas.network.exchange import Exchange
 from barnabas.network.server import Server
 from barnabas.node.advertised_endpoints import advertised_endpoints
@@ -67,12 +62,10 @@ from barnabas.node.coordinator_settings import (
 from barnabas.node.identity import GENERATE, Remembered, check_cluster_id, choose_broker_id, remembered
 from barnabas.node.lifecycle import BrokerState, Lifecycle
 from barnabas.node.metrics_endpoint import MetricsEndpoint
-from barnabas.node.peers import Peers
 from barnabas.node.replication_io import ReplicationTasks
 from barnabas.node.runtime import LoopScheduler, ThreadBackground, TimerDriver
 from barnabas.purgatory.timer import Timer
 from barnabas.replication.leader.fetch_session_cache import FetchSessionCache
-from barnabas.replication.leader.lease import LeadershipLease
 from barnabas.replication.replica_manager import ReplicaManager
 from barnabas.requests.dispatcher import Dispatcher
 from barnabas.requests.services import Services
@@ -122,7 +115,6 @@ class Broker:
         self._tasks = Tasks()
         self._starting: asyncio.Task[None] | None = None
         self._replicas: ReplicaManager | None = None
-        self._topics: TopicAdmin | None = None
         self.halted = asyncio.Event()
         """Set when the broker cannot go on (`halt_reason`): whoever runs it has to shut it down."""
         self.halt_reason = ""
@@ -137,7 +129,7 @@ class Broker:
         """Raises StartAbandoned if the broker is told to stop meanwhile."""
         if not self.lifecycle.begin_startup():
             return
-        self._replicas = self._topics = self._member = None
+        self._replicas = self._member = None
         self._starting = asyncio.create_task(self._start(), name="broker-startup")
         try:
             await self._starting
@@ -170,7 +162,7 @@ class Broker:
         replicas = self._make_replicas(log_manager, metadata, member)
         configs.on_broker_change(lambda _: self._settings_changed(log_manager))
         self._settings_changed(log_manager)
-        broker_epoch = await self._register(znodes, metadata, member)
+        broker_epoch = await self._register(member)
         self._exits.callback(log_manager.close, broker_epoch)
         self._exits.callback(replicas.close)
         self._exits.callback(self._tasks.cancel)
@@ -200,7 +192,7 @@ class Broker:
             self.config.transaction_state_log_num_partitions,
             replicas,
             metadata,
-            ClusterMarkers(self.broker_id, markers, metadata, self._peers, self._tasks.start, deleted.find),
+            ClusterMarkers(self.broker_id, markers, metadata, member.peers, self._tasks.start, deleted.find),
             producer_ids.take_now,
             clock=self._clock,
             scheduler=self._scheduler,
@@ -209,10 +201,7 @@ class Broker:
         )
         self._exits.callback(transactions.runtime.close)
         configs.on_topic_change(replicas.update_log_config)
-        topics = (
-            await self._take_control(znodes, configs, metadata, replicas) if member is None else member.topics
-        )
-        apis = ALL_APIS if member is None else CLUSTER_APIS
+        apis = APIS.for_clients() if self.config.owns_store else APIS
 
         services = Services(
             broker_id=self.broker_id,
@@ -234,40 +223,40 @@ class Broker:
                 self.metrics,
                 replicas.delayed.subscriptions,
             ),
-            topics=topics,
+            topics=member.topics,
             configs=configs,
             producer_ids=producer_ids,
             groups=groups,
             transactions=transactions,
             transaction_membership=TransactionMembership(
-                self.broker_id, transactions, metadata, self._peers, self._tasks.start
+                self.broker_id, transactions, metadata, member.peers, self._tasks.start
             ),
             markers=markers,
             internal_topics=InternalTopics(
-                topics,
+                member.topics,
                 metadata,
                 {
                     OFFSETS_TOPIC: offsets_topic(self.config),
                     TRANSACTION_TOPIC: transaction_topic(self.config),
                 },
             ),
-            controller=None if member is None else member.controller,
-            scheduler=None if member is None else self._scheduler,
+            controller=member.controller,
+            scheduler=self._scheduler,
         )
         dispatcher = Dispatcher(apis, services, self._clock, self.metrics)
         self._exits.push_async_callback(dispatcher.close)
         await self._serve_metrics()
-        server.dispatch = dispatcher.dispatch
-        server.start(loop)
 
         def answer_waiting() -> None:
             groups.runtime.answer_waiting()
             replicas.delayed.answer_waiting()
 
         self._exits.push_async_callback(server.stop, deadline_ms=DRAIN_MS_MAX, answer_waiting=answer_waiting)
-        if member is not None:
-            self._exits.push_async_callback(member.stop_controller)
-            await member.join()
+        self._exits.push_async_callback(member.stop_controller)
+        await member.join(services, log_manager)
+        server.dispatch = dispatcher.dispatch
+        server.start(loop)
+        await member.until_introduced()
         self.lifecycle.move_to(BrokerState.RUNNING)
 
     async def shutdown(self) -> None:
@@ -372,10 +361,8 @@ class Broker:
         While the broker starts, nobody leads anything yet, and the loading of topics looks for itself."""
         if self._replicas is not None:
             offline = self._replicas.local.directory_failed(directory)
-            if self._topics is not None:
-                self._topics.replicas_offline(offline)
             if self._member is not None:
-                self._member.log_directory_failed()
+                self._member.log_directory_failed(offline)
             if not self._replicas.log_manager.live_directories:
                 self.halt_reason = (
                     f"no log directory is left; the last was {directory.path}: {directory.failure}"
@@ -396,16 +383,9 @@ class Broker:
         self.bound_listeners = [each.bound for each in server.bind(self.config.listeners)]
         return server
 
-    @property
-    def _peers(self) -> Peers | None:
-        return None if self._member is None else self._member.peers
-
     def _make_member(
         self, znodes: Coordination, configs: ConfigRepository, metadata: MetadataCache
-    ) -> ClusterMember | None:
-        """With ZooKeeper the broker is one of a cluster, even if it is the only one yet."""
-        if not self.config.zookeeper_connect:
-            return None
+    ) -> ClusterMember:
         member = ClusterMember(
             self.broker_id,
             self.config,
@@ -422,76 +402,45 @@ class Broker:
         return member
 
     def _make_replicas(
-        self, log_manager: LogManager, metadata: MetadataCache, member: ClusterMember | None
+        self, log_manager: LogManager, metadata: MetadataCache, member: ClusterMember
     ) -> ReplicaManager:
         self._timer = Timer(self._clock)
         driver = TimerDriver(asyncio.get_running_loop(), self._clock, self._timer)
         self._exits.callback(driver.close)
-        make = partial(
-            ReplicaManager,
+        tasks = ReplicationTasks(member.isr_store, member.connect_to)
+        self._exits.push_async_callback(tasks.close)
+        replicas = ReplicaManager(
             self.broker_id,
             log_manager,
             self._clock,
             self._timer,
             self.metrics,
+            isr_store=tasks,
+            connect=tasks.connect,
+            metadata=metadata,
+            lease=member.lease(),
+            broker_epoch=lambda: member.broker_epoch,
             scheduler=self._scheduler,
             background=self._background,
             settings=self.config,
             defer=asyncio.get_running_loop().call_soon,
         )
-        if member is None:
-            replicas = make()
-        else:
-            tasks = ReplicationTasks(member.isr_store, member.connect_to)
-            self._exits.push_async_callback(tasks.close)
-            replicas = make(
-                isr_store=tasks,
-                connect=tasks.connect,
-                metadata=metadata,
-                lease=LeadershipLease(self._clock, member.lease_expires_ms, member.registered_epoch),
-                broker_epoch=lambda: member.broker_epoch,
-            )
-            # Twice, if the start comes so far: after the registration the logs are closed after the replicas.
-            self._exits.callback(replicas.close)
-            replicas.start()
+        # Twice, if the start comes so far: after the registration the logs are closed after the replicas.
+        self._exits.callback(replicas.close)
+        replicas.start()
         self._replicas = replicas
         return replicas
 
-    async def _register(
-        self, znodes: Coordination, metadata: MetadataCache, member: ClusterMember | None
-    ) -> int:
+    async def _register(self, member: ClusterMember) -> int:
         """Be present in the cluster, until shutdown; returns the epoch of this presence."""
         endpoints = advertised_endpoints(
             self.bound_listeners,
             self.config.advertised_listeners,
-            must_be_reachable=member is not None,
+            must_be_reachable=not self.config.owns_store,
         )
-        broker = BrokerInfo(self.broker_id, endpoints, self.config.broker_rack)
-        if member is not None:
-            epoch = await member.register(broker)
-            self._exits.push_async_callback(member.unregister)
-            return epoch
-        registration = Registration(znodes, self._clock, self._scheduler)
-        present = await registration.register(broker)
-        self._exits.push_async_callback(registration.unregister, self.broker_id)
-        metadata.put_brokers([present])
-        return present.epoch
-
-    async def _take_control(
-        self,
-        znodes: Coordination,
-        configs: ConfigRepository,
-        metadata: MetadataCache,
-        replicas: ReplicaManager,
-    ) -> TopicAdmin:
-        """Be the controller, and lead every partition under a new epoch."""
-        controllership = await become_controller(znodes, self.broker_id, self._clock)
-        metadata.put_controller(self.broker_id)
-        local = LocalPartitions(self.broker_id, replicas)
-        topics = TopicAdmin(znodes, controllership, configs, metadata, local, self._randomness)
-        await topics.load(replicas.log_manager)
-        self._topics = topics
-        return topics
+        epoch = await member.register(BrokerInfo(self.broker_id, endpoints, self.config.broker_rack))
+        self._exits.push_async_callback(member.unregister)
+        return epoch
 
     async def _serve_metrics(self) -> None:
         if self._metrics_address is None:

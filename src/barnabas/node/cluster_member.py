@@ -1,4 +1,4 @@
-"""A broker as a member of a cluster: what it has that a broker on its own has not.
+"""A broker as a member of a cluster, of which it may be the only one.
 
 It is present in the coordination store under an epoch that each session makes anew, it competes to be the
 controller, it reaches the other brokers, and before it stops it asks the controller to move its
@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Collection
 
 from barnabas.client.channel import Channel
 from barnabas.cluster.broker_znodes import BrokerInfo
@@ -20,20 +21,25 @@ from barnabas.cluster.metadata_cache import MetadataCache, PartitionMetadata
 from barnabas.cluster.registration import Registration
 from barnabas.config.broker_config import BrokerConfig
 from barnabas.config.repository import ConfigRepository
-from barnabas.controller.cluster_topics import ClusterTopics
+from barnabas.controller.administration import TopicAdministration
+from barnabas.controller.adoption import Adoption, LogsOnDisk
+from barnabas.controller.broker_channels import BrokerChannel
 from barnabas.controller.config_notifications import ConfigNotifications
 from barnabas.controller.controller import KafkaController
 from barnabas.core.clock import Clock
-from barnabas.core.errors import BrokerNotAvailable, KafkaError, error_for
-from barnabas.core.ids import NO_EPOCH, NO_LEADER, BrokerId, Randomness
+from barnabas.core.errors import BrokerNotAvailable, KafkaError, NotController, error_for
+from barnabas.core.ids import NO_EPOCH, NO_LEADER, BrokerId, Randomness, TopicPartition
 from barnabas.core.metrics import Metrics
 from barnabas.core.scheduler import Scheduler
 from barnabas.core.tasks import Tasks
+from barnabas.node.own_broker import OwnBroker
 from barnabas.node.peers import Peers
 from barnabas.protocol.messages.controlled_shutdown import (
     ControlledShutdownRequest,
     ControlledShutdownResponse,
 )
+from barnabas.replication.leader.lease import LeadershipLease
+from barnabas.requests.services import Services
 
 logger = logging.getLogger(__name__)
 
@@ -60,8 +66,11 @@ class ClusterMember:
         self._broker_id = broker_id
         self._config = config
         self._znodes = znodes
+        self._configs = configs
         self._metadata = metadata
         self._clock = clock
+        self._randomness = randomness
+        self._own_broker: OwnBroker | None = None
         self.peers = Peers(
             broker_id,
             metadata,
@@ -77,11 +86,13 @@ class ClusterMember:
             clock,
             scheduler,
             randomness,
-            self.peers.connect,
+            self._connect_as_controller,
             metrics,
             config,
         )
-        self.topics = ClusterTopics(znodes, configs, metadata, randomness, scheduler)
+        self.topics = TopicAdministration(
+            znodes, configs, metadata, randomness, scheduler, is_alone=config.owns_store
+        )
         self._config_notifications = ConfigNotifications(znodes, configs, clock, scheduler)
         self._registration = Registration(znodes, clock, scheduler)
         self._present: BrokerInfo | None = None
@@ -100,8 +111,11 @@ class ClusterMember:
             return None
         return self._present.epoch
 
-    def lease_expires_ms(self) -> float:
-        return self._znodes.lease_expires_ms
+    def lease(self) -> LeadershipLease | None:
+        """None where no session can be lost: the embedded store ends with its process."""
+        if self._config.owns_store:
+            return None
+        return LeadershipLease(self._clock, lambda: self._znodes.lease_expires_ms, self.registered_epoch)
 
     async def register(self, broker: BrokerInfo) -> int:
         """Be present, in this session and in those that follow it; returns the epoch."""
@@ -119,7 +133,8 @@ class ClusterMember:
 
     def _session_changed(self, state: SessionState) -> None:
         if state is SessionState.LOST:
-            logger.warning("the session is lost: nothing is acknowledged until there is a new one")
+            if not self._config.owns_store:
+                logger.warning("the session is lost: nothing is acknowledged until there is a new one")
             self.controller.session_expired()
         elif state is SessionState.CONNECTED and self._znodes.session_id != self._session_id:
             self._session_id = self._znodes.session_id
@@ -142,9 +157,9 @@ class ClusterMember:
             self.controller.session_renewed()
             return
 
-    async def _until_introduced(self, timeout_ms: float) -> None:
+    async def until_introduced(self) -> None:
         """Wait until the controller has told this broker of the cluster, but not for ever."""
-        deadline_ms = self._clock.monotonic_ms() + timeout_ms
+        deadline_ms = self._clock.monotonic_ms() + self._config.zookeeper_connection_timeout_ms
         while not self._metadata.is_live(self._broker_id):
             if self._clock.monotonic_ms() > deadline_ms:
                 logger.warning("no controller has introduced this broker to the cluster yet")
@@ -153,6 +168,11 @@ class ClusterMember:
 
     # Other brokers
 
+    async def _connect_as_controller(self, broker: BrokerInfo) -> BrokerChannel:
+        if broker.id == self._broker_id and self._own_broker is not None:
+            return self._own_broker
+        return await self.peers.connect(broker)
+
     async def connect_to(self, broker_id: BrokerId) -> Channel:
         """A channel to another broker, for a fetcher."""
         broker = self._metadata.broker(broker_id)
@@ -160,8 +180,10 @@ class ClusterMember:
             raise BrokerNotAvailable(f"broker {broker_id} is not in the cluster now")
         return await self.peers.connect(broker)
 
-    def log_directory_failed(self) -> None:
-        """The controller asks then which replicas are lost, and elects others."""
+    def log_directory_failed(self, lost: Collection[TopicPartition]) -> None:
+        """Clients of this broker hear at once that it leads these no more. The controller asks then which
+        replicas are lost, and elects others."""
+        self._metadata.put_offline(self._broker_id, lost)
         self._tasks.start(self._report_failed_directory())
 
     async def _report_failed_directory(self) -> None:
@@ -176,12 +198,18 @@ class ClusterMember:
 
     # Joining and leaving
 
-    async def join(self) -> None:
-        """Compete to be the controller, and hear from whoever is."""
+    async def join(self, services: Services, disk: LogsOnDisk) -> None:
+        """Compete to be the controller; if this broker is, it leads what it shall lead when this returns."""
+        is_alone = self._config.owns_store
+        self._own_broker = OwnBroker(services)
+        if is_alone:
+            await Adoption(self._znodes, self._broker_id, self._configs, self._randomness, disk).run()
         self.isr_store.start()
         await self._config_notifications.start()
         await self.controller.start()
-        await self._until_introduced(self._config.zookeeper_connection_timeout_ms)
+        if is_alone and not self.controller.is_active:
+            raise NotController("this broker is alone and could not become the controller; its log says why")
+        await self.controller.until_told(None if is_alone else self._config.zookeeper_connection_timeout_ms)
 
     async def stop_controller(self) -> None:
         await self.controller.close()

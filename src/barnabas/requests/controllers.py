@@ -1,18 +1,26 @@
-"""Requests that only the controller answers.
-
-On one node this broker is the controller. In a cluster a client that asks another broker gets
-NOT_CONTROLLER, looks up who the controller is, and asks there.
-"""
+"""Requests that only the controller answers: a client that asks another broker gets NOT_CONTROLLER,
+looks up who the controller is, and asks there."""
 
 from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TypeVar
 
 from barnabas.core.errors import NotController
 from barnabas.requests.context import RequestContext
 
+T = TypeVar("T")
+
+PIECE = 500
+
+
+def in_pieces(asked: Sequence[T]) -> Iterator[Sequence[T]]:
+    """What one event of the controller takes: a request may name a hundred thousand partitions."""
+    return (asked[start : start + PIECE] for start in range(0, max(1, len(asked)), PIECE))
+
 
 def check_is_controller(context: RequestContext) -> None:
-    controller = context.broker.controller
-    if controller is not None and not controller.is_active:
+    if not context.broker.controller.is_active:
         raise NotController("this is not the controller of this cluster")
 
 

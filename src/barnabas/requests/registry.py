@@ -39,6 +39,8 @@ class Api:
     refused: Callable[[Any, KafkaError, int], Any] | None = None
     """(request, error, version) -> the answer to a request that is refused, where that is more than an error
     code at the top of it."""
+    is_between_brokers: bool = False
+    """Sent by the controller or by a broker that leaves; clients have no use for it."""
 
     @property
     def is_async(self) -> bool:
@@ -70,6 +72,10 @@ class ApiTable:
 
     def get(self, key: int) -> Api | None:
         return self._by_key.get(key)
+
+    def for_clients(self) -> ApiTable:
+        """Without what brokers say to each other."""
+        return ApiTable(api for api in self if not api.is_between_brokers)
 
     def __iter__(self) -> Iterator[Api]:
         return iter(sorted(self._by_key.values(), key=lambda api: api.key))

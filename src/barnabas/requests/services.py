@@ -51,10 +51,8 @@ class Services:
     transaction_membership: TransactionMembership
     markers: LocalMarkers
     internal_topics: InternalTopics
-    controller: KafkaController | None = None
-    """None on one node, where no broker is asked but this one."""
-    scheduler: Scheduler | None = None
-    """Set where `controller` is."""
+    controller: KafkaController
+    scheduler: Scheduler
 
     def endpoint_of(self, broker_id: int, connection: Peer) -> Node | None:
         """Where the client on `connection` finds a live broker."""

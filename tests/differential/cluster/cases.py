@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from barnabas.handlers import ALL_APIS
+from barnabas.handlers import APIS
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
@@ -71,7 +71,7 @@ def all_triples() -> list[Triple]:
     return [
         Triple(declared, version)
         for declared in sorted(_REGISTER, key=lambda each: each.api)
-        if (api := ALL_APIS.get(declared.api)) is not None
+        if (api := APIS.get(declared.api)) is not None
         for version in api.advertised_versions
         if version in declared.versions
     ]

@@ -18,10 +18,10 @@ from barnabas.cluster.embedded import EmbeddedSession, EmbeddedStore, open_embed
 from barnabas.cluster.registration import Registration
 from barnabas.cluster.znodes import ClusterIdZnode
 from barnabas.config.repository import ConfigRepository
+from barnabas.controller.adoption import Adoption
 from barnabas.controller.config_notifications import ConfigNotifications
 from barnabas.controller.controller import KafkaController
 from barnabas.controller.term import Term
-from barnabas.controller.topic_admin import TopicAdmin
 from barnabas.coordinator.runtime import CoordinatorRuntime
 from barnabas.core.clock import SystemClock
 from barnabas.core.errors import NotCoordinator
@@ -85,12 +85,17 @@ async def test_parts_start_in_order_and_stop_in_reverse(
         (Registration, "register", "registration"),
         (wiring, "make_group_coordinator", "group coordinator"),
         (wiring, "make_transaction_coordinator", "transaction coordinator"),
-        (wiring, "become_controller", "controller"),
-        (TopicAdmin, "load", "topics"),
         (wiring, "Dispatcher", "handlers"),
+        (Adoption, "run", "what only the disk knows"),
+        (ConfigNotifications, "start", "changes of settings"),
+        (KafkaController, "start", "controller"),
+        (Term, "take_over", "topics"),
         (Server, "start", "sockets served"),
     ]
     down = [
+        (ClusterMember, "shut_down_controlled", "leaderships handed over"),
+        (KafkaController, "close", "controller closed"),
+        (ConfigNotifications, "close", "changes of settings unheard"),
         (Server, "stop", "sockets closed"),
         (CoordinatorRuntime, "answer_waiting", "group requests answered"),
         (DelayedRequests, "answer_waiting", "produces and fetches answered"),
@@ -102,7 +107,7 @@ async def test_parts_start_in_order_and_stop_in_reverse(
     ]
     for owner, name, step in [*up, *down]:
         noting(monkeypatch, order, owner, name, step)
-    down.insert(5, down[4])  # there are two coordinators
+    down.insert(8, down[7])  # there are two coordinators
     each = InProcessBroker([tmp_path])
     await each.start()
     assert order == [step for _, _, step in up]
@@ -118,7 +123,7 @@ async def test_parts_start_in_order_and_stop_in_reverse(
 async def test_parts_of_a_member_of_a_cluster_start_in_order_and_stop_in_reverse(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """The controller comes last, for it reaches its own broker over the network, too; and goes first."""
+    """The controller tells its own broker by a call, before anybody else can ask; and goes first."""
     order: list[str] = []
     up = [
         (wiring, "open_coordination", "coordination store"),
@@ -131,10 +136,10 @@ async def test_parts_of_a_member_of_a_cluster_start_in_order_and_stop_in_reverse
         (wiring, "make_group_coordinator", "group coordinator"),
         (wiring, "make_transaction_coordinator", "transaction coordinator"),
         (wiring, "Dispatcher", "handlers"),
-        (Server, "start", "sockets served"),
         (ConfigNotifications, "start", "changes of settings"),
         (KafkaController, "start", "controller"),
         (Term, "take_over", "topics"),
+        (Server, "start", "sockets served"),
     ]
     down = [
         (ClusterMember, "shut_down_controlled", "leaderships handed over"),

@@ -16,10 +16,10 @@ import barnabas.node.broker as wiring
 from barnabas.cluster.registration import Registration
 from barnabas.config.broker_config import BrokerConfig
 from barnabas.config.repository import ConfigRepository
+from barnabas.controller.adoption import Adoption
 from barnabas.controller.config_notifications import ConfigNotifications
 from barnabas.controller.controller import KafkaController
 from barnabas.controller.term import Term
-from barnabas.controller.topic_admin import TopicAdmin
 from barnabas.network.server import Server
 from barnabas.node.broker import Broker, StartAbandoned
 from barnabas.node.cluster_member import ClusterMember
@@ -29,7 +29,7 @@ from barnabas.storage.log_manager import LogManager
 from tests.support.embedded_cluster import cluster_broker, shared_store
 from tests.support.in_process import InProcessBroker
 
-COMMON: list[tuple[object, str]] = [
+MEMBER: list[tuple[object, str]] = [
     (wiring, "make_persistent_paths"),
     (wiring, "get_or_create_cluster_id"),
     (ConfigRepository, "load"),
@@ -42,16 +42,14 @@ COMMON: list[tuple[object, str]] = [
     (wiring, "Dispatcher"),
     (Broker, "_serve_metrics"),
     (Server, "start"),
-]
-ALONE: list[tuple[object, str]] = [*COMMON, (wiring, "become_controller"), (TopicAdmin, "load")]
-MEMBER: list[tuple[object, str]] = [
-    *COMMON,
     (ClusterMember, "join"),
     (ConfigNotifications, "start"),
     (KafkaController, "start"),
     (Term, "take_over"),
-    (ClusterMember, "_until_introduced"),
+    (KafkaController, "until_told"),
+    (ClusterMember, "until_introduced"),
 ]
+ALONE: list[tuple[object, str]] = [*MEMBER, (Adoption, "run")]
 
 
 class Interruption:

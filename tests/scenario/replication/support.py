@@ -29,7 +29,7 @@ from barnabas.core.files import Files, RealFiles
 from barnabas.core.ids import BrokerId, TopicPartition, Uuid
 from barnabas.core.metrics import Metrics
 from barnabas.core.scheduler import Background, InlineBackground
-from barnabas.handlers import CLUSTER_APIS
+from barnabas.handlers import APIS
 from barnabas.network.server import Server
 from barnabas.node.replication_io import ReplicationTasks
 from barnabas.node.runtime import LoopScheduler, ThreadBackground, TimerDriver
@@ -185,7 +185,7 @@ class Member:
             cluster_id="cluster",
             settings=cast("Any", _Settings()),
             clock=self.clock,
-            apis=CLUSTER_APIS,
+            apis=APIS,
             features={},
             znodes=cast("Any", None),
             metadata=self.metadata,
@@ -201,8 +201,10 @@ class Member:
             transaction_membership=cast("Any", None),
             markers=cast("Any", None),
             internal_topics=cast("Any", None),
+            controller=cast("Any", None),
+            scheduler=self._scheduler,
         )
-        self._dispatcher = Dispatcher(CLUSTER_APIS, services, self.clock, self.metrics)
+        self._dispatcher = Dispatcher(APIS, services, self.clock, self.metrics)
         self._server = Server(
             self._dispatcher.dispatch, clock=self.clock, scheduler=self._scheduler, metrics=self.metrics
         )

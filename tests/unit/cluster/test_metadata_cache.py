@@ -5,7 +5,7 @@ import pytest
 from barnabas.cluster.broker_znodes import BrokerInfo
 from barnabas.cluster.metadata_cache import MetadataCache, PartitionMetadata
 from barnabas.core.endpoints import Endpoint, ListenerEndpoint
-from barnabas.core.ids import ZERO_UUID, Uuid
+from barnabas.core.ids import ZERO_UUID, TopicPartition, Uuid
 
 FIRST, SECOND = Uuid(b"a" * 16), Uuid(b"b" * 16)
 
@@ -52,8 +52,8 @@ def test_an_update_leaves_what_was_handed_out_alone(cache: MetadataCache) -> Non
     before = cache.topic("t")
     assert before is not None
     generation = cache.generation
-    cache.put_partitions("t", {1: PartitionMetadata(1, (1, 2), leader=2, leader_epoch=1, isr=(2,))})
-    cache.put_partitions("t", {2: PartitionMetadata(2, (1,))})
+    changed = PartitionMetadata(1, (1, 2), leader=2, leader_epoch=1, isr=(2,))
+    cache.put_topic("t", FIRST, [before.partitions[0], changed, PartitionMetadata(2, (1,))])
     assert cache.generation > generation
     assert before.partitions[1].leader == 1
     after = cache.topic("t")
@@ -61,6 +61,17 @@ def test_an_update_leaves_what_was_handed_out_alone(cache: MetadataCache) -> Non
     assert [partition.leader for partition in after.partitions] == [1, 2, -1]
     assert after.partitions[0] is before.partitions[0]
     assert cache.topic_by_id(FIRST) is after
+
+
+def test_partitions_of_a_failed_disk_lose_their_leader(cache: MetadataCache) -> None:
+    cache.put_topic("t", FIRST, [PartitionMetadata(n, (1, 2), leader=n, isr=(1, 2)) for n in range(3)])
+    cache.put_brokers([BrokerInfo(1, ()), BrokerInfo(2, ())])
+    cache.put_offline(1, [TopicPartition("t", 1), TopicPartition("t", 2), TopicPartition("gone", 0)])
+    shown = cache.topic("t")
+    assert shown is not None
+    assert [each.leader for each in shown.partitions] == [0, -1, 2]
+    assert [cache.offline_replicas(each) for each in shown.partitions] == [[], [1], [1]]
+    assert shown.partitions[1].isr == (1, 2)
 
 
 def test_internal_topics_are_known(cache: MetadataCache) -> None:

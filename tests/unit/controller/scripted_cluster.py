@@ -235,7 +235,7 @@ class Cluster:
         self.clock = ManualClock()
         self.scheduler = ManualScheduler(self.clock)
         self.randomness = random.Random(seed)
-        self.settings = settings or broker_config()
+        self.settings = (settings or broker_config()).with_changes({"zookeeper.connect": "shared:2181"})
         self.static = dict(static or {})
         path.mkdir(exist_ok=True)
         self.store = EmbeddedStore.open(RealFiles(), str(path), self.clock, InlineBackground())

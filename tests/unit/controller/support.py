@@ -1,31 +1,46 @@
-"""The controller of one broker, started and restarted over one directory."""
+"""A broker that is alone, and so the controller, started and restarted over one directory."""
 
 from __future__ import annotations
 
+import asyncio
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import AsyncExitStack
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 from barnabas.cluster.broker_znodes import BrokerInfo
 from barnabas.cluster.config_store import ZnodeConfigStore
 from barnabas.cluster.embedded import EmbeddedStore
 from barnabas.cluster.metadata_cache import MetadataCache
-from barnabas.cluster.registration import make_persistent_paths
+from barnabas.cluster.registration import Registration, make_persistent_paths
 from barnabas.config.broker_config import BrokerConfig
 from barnabas.config.log_config import LogConfig
 from barnabas.config.repository import ConfigRepository
 from barnabas.config.rows import BROKER_KEYS
-from barnabas.controller.election import become_controller
-from barnabas.controller.local_partitions import LocalPartitions
-from barnabas.controller.topic_admin import TopicAdmin
+from barnabas.controller.administration import TopicAdministration
+from barnabas.controller.adoption import Adoption
+from barnabas.controller.controller import KafkaController
 from barnabas.core.clock import ManualClock
 from barnabas.core.endpoints import Endpoint, ListenerEndpoint
-from barnabas.core.errors import KafkaError, UnknownTopicOrPartition
+from barnabas.core.errors import KafkaError, KafkaStorageError, UnknownTopicOrPartition
 from barnabas.core.files import RealFiles
 from barnabas.core.ids import BrokerId, TopicPartition, Uuid
-from barnabas.core.scheduler import InlineBackground
+from barnabas.core.metrics import Metrics
+from barnabas.core.scheduler import InlineBackground, ManualScheduler
+from barnabas.node.own_broker import OwnBroker
+from barnabas.protocol.messages.leader_and_isr import (
+    LeaderAndIsrPartitionError,
+    LeaderAndIsrRequest,
+    LeaderAndIsrResponse,
+    LeaderAndIsrTopicError,
+)
+from barnabas.protocol.messages.stop_replica import (
+    StopReplicaPartitionError,
+    StopReplicaRequest,
+    StopReplicaResponse,
+)
 from barnabas.storage.environment import LogDirectory
 from tests.support.settings import log_config
 
@@ -101,32 +116,74 @@ class FakeDisk:
 class FakeReplicas:
     """Leads what it is told to lead, except what is in `broken`."""
 
-    def __init__(self, disk: FakeDisk) -> None:
+    def __init__(self, disk: FakeDisk, configs: ConfigRepository) -> None:
         self.log_manager = disk
+        self.configs = configs
         self.led: dict[TopicPartition, SimpleNamespace] = {}
         self.forgotten: list[str] = []
         self.broken: Mapping[TopicPartition, KafkaError] = {}
 
-    def become_leader(
-        self,
-        topic_partition: TopicPartition,
-        topic_id: Uuid,
-        leader_epoch: int,
-        replicas: Sequence[BrokerId],
-        isr: Sequence[BrokerId],
-        config: LogConfig,
-    ) -> None:
+    def check_controller(self, controller_epoch: int, broker_epoch: int) -> None:
+        """There is one controller, and one life of this broker."""
+
+    async def become_leader_or_follower(self, request: LeaderAndIsrRequest) -> LeaderAndIsrResponse:
+        topics = []
+        for topic in request.topic_states:
+            errors = []
+            for count, state in enumerate(topic.partition_states, 1):
+                errors.append(
+                    LeaderAndIsrPartitionError(
+                        partition_index=state.partition_index,
+                        error_code=self._lead(
+                            TopicPartition(topic.topic_name, state.partition_index), topic.topic_id, state
+                        ),
+                    )
+                )
+                if count % 16 == 0:
+                    await asyncio.sleep(0)
+            topics.append(LeaderAndIsrTopicError(topic_id=topic.topic_id, partition_errors=errors))
+        return LeaderAndIsrResponse(topics=topics)
+
+    def _lead(self, topic_partition: TopicPartition, topic_id: Uuid, state: Any) -> int:
+        disk = self.log_manager
         if topic_partition in self.broken:
-            raise self.broken[topic_partition]
-        log = self.log_manager.found.setdefault(topic_partition, FakeLog(topic_partition))
-        log.topic_id, log.config = topic_id, config
-        log.leader_epochs.latest_epoch = leader_epoch
+            return self.broken[topic_partition].code
+        is_lost = topic_partition not in disk.found and not state.is_new and disk.offline_directories
+        if is_lost or topic_partition in disk.damaged:
+            return KafkaStorageError.code
+        if state.leader != BROKER_ID:
+            return 0
+        log = disk.found.setdefault(topic_partition, FakeLog(topic_partition))
+        log.topic_id, log.config = topic_id, self.configs.topic_config(topic_partition.topic)
+        log.leader_epochs.latest_epoch = state.leader_epoch
         self.led[topic_partition] = SimpleNamespace(
-            log=log, leader_epoch=leader_epoch, replicas=list(replicas), isr=list(isr)
+            log=log, leader_epoch=state.leader_epoch, replicas=list(state.replicas), isr=list(state.isr)
         )
+        return 0
+
+    async def stop_replicas(self, request: StopReplicaRequest) -> StopReplicaResponse:
+        errors = []
+        for topic in request.topic_states:
+            for state in topic.partition_states:
+                error_code = 0
+                try:
+                    self.stop_replica(
+                        TopicPartition(topic.topic_name, state.partition_index), delete=state.delete_partition
+                    )
+                except KafkaError as error:
+                    error_code = error.code
+                errors.append(
+                    StopReplicaPartitionError(
+                        topic_name=topic.topic_name,
+                        partition_index=state.partition_index,
+                        error_code=error_code,
+                    )
+                )
+        return StopReplicaResponse(partition_errors=errors)
 
     def stop_replica(self, topic_partition: TopicPartition, *, delete: bool) -> None:
-        if self.led.pop(topic_partition, None) is not None and delete:
+        self.led.pop(topic_partition, None)
+        if delete and topic_partition in self.log_manager.found:
             self.log_manager.delete(topic_partition)
 
     def forget_topic(self, topic: str) -> None:
@@ -145,10 +202,11 @@ class FakeReplicas:
 
 
 class Admin:
-    """Everything administrative of one broker; `restart` is a kill and a new start."""
+    """Everything administrative of a broker that is alone; `restart` is a kill and a new start."""
 
     def __init__(self, path: Path, stack: AsyncExitStack, static: Mapping[str, str] | None = None) -> None:
         self.clock = ManualClock()
+        self.scheduler = ManualScheduler(self.clock)
         self.randomness = random.Random(7)
         self.disk = FakeDisk()
         self.static = dict(static or {})
@@ -158,6 +216,11 @@ class Admin:
         stack.push_async_callback(self.stop)
 
     async def start(self) -> None:
+        await self.open()
+        await self.load()
+
+    async def open(self) -> None:
+        """What there is before the controller takes over."""
         self._store = EmbeddedStore.open(RealFiles(), str(self._path), self.clock, InlineBackground())
         self.znodes = self._store.connect()
         await make_persistent_paths(self.znodes)
@@ -168,29 +231,50 @@ class Admin:
         )
         await self.configs.load()
         self.metadata = MetadataCache("the-cluster")
-        endpoint = ListenerEndpoint("PLAINTEXT", Endpoint("192.0.2.9", 9092))
-        self.metadata.put_brokers([BrokerInfo(BROKER_ID, (endpoint,), "rack-a")])
-        self.metadata.put_controller(BROKER_ID)
-        self.replicas = FakeReplicas(self.disk)
+        self.metadata.on_topic_removed.append(lambda topic, _: self.configs.remove_topic(topic))
+        self.replicas = FakeReplicas(self.disk, self.configs)
         self.configs.on_topic_change(self.replicas.update_log_config)
-        self.controllership = await become_controller(self.znodes, BROKER_ID, self.clock)
-        local = LocalPartitions(BROKER_ID, self.replicas)
-        self.topics = TopicAdmin(
-            self.znodes, self.controllership, self.configs, self.metadata, local, self.randomness
+        self.controller = KafkaController(
+            self.znodes,
+            BROKER_ID,
+            self.configs,
+            self.clock,
+            self.scheduler,
+            self.randomness,
+            self._connect,
+            Metrics(),
+            BrokerConfig.load({"auto.leader.rebalance.enable": "false"}),
         )
+        self.topics = TopicAdministration(
+            self.znodes, self.configs, self.metadata, self.randomness, self.scheduler, is_alone=True
+        )
+        endpoint = ListenerEndpoint("PLAINTEXT", Endpoint("192.0.2.9", 9092))
+        registration = Registration(self.znodes, self.clock, self.scheduler)
+        await registration.register(BrokerInfo(BROKER_ID, (endpoint,), "rack-a"))
+
+    async def _connect(self, broker: BrokerInfo) -> OwnBroker:
+        services: Any = SimpleNamespace(replicas=self.replicas, configs=self.configs, metadata=self.metadata)
+        return OwnBroker(services)
 
     async def load(self) -> None:
-        await self.topics.load(self.disk)
+        disk: Any = self.disk
+        await Adoption(self.znodes, BROKER_ID, self.configs, self.randomness, disk).run()
+        await self.controller.start()
+        await self.settle()
+
+    async def settle(self) -> None:
+        """Until the controller has told what it has heard."""
+        await self.controller.until_told(None)
 
     async def stop(self) -> None:
         if self._store is not None:
+            await self.controller.close()
             await self._store.close()
             self._store = None
 
     async def restart(self) -> None:
         await self.stop()
         await self.start()
-        await self.load()
 
     def led(self, topic: str, partition: int = 0) -> SimpleNamespace:
         return self.replicas.led[TopicPartition(topic, partition)]

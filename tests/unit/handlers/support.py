@@ -14,7 +14,7 @@ from barnabas.controller.producer_ids import ProducerIds
 from barnabas.coordinator.group.coordinator import OFFSETS_TOPIC
 from barnabas.coordinator.transaction.coordinator import TRANSACTION_TOPIC
 from barnabas.core.errors import KafkaError
-from barnabas.handlers import ALL_APIS
+from barnabas.handlers import APIS
 from barnabas.protocol.api_keys import request_class, response_class
 from barnabas.requests.context import RequestContext
 from barnabas.requests.registry import Api
@@ -98,7 +98,7 @@ class Broker(Admin):
             cluster_id="the-cluster",
             settings=self.settings,
             clock=self.clock,
-            apis=ALL_APIS,
+            apis=APIS.for_clients(),
             features={"group.version": 1, "transaction.version": 2},
             znodes=self.znodes,
             metadata=self.metadata,
@@ -119,6 +119,8 @@ class Broker(Admin):
                     for name in (OFFSETS_TOPIC, TRANSACTION_TOPIC)
                 },
             ),
+            controller=self.controller,
+            scheduler=self.scheduler,
         )
 
     async def ask(

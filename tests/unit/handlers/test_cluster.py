@@ -24,7 +24,7 @@ from barnabas.core.errors import (
     UnsupportedVersion,
 )
 from barnabas.core.ids import TopicPartition
-from barnabas.handlers import ALL_APIS
+from barnabas.handlers import APIS
 from barnabas.handlers.alter_partition_reassignments import ALTER_PARTITION_REASSIGNMENTS
 from barnabas.handlers.api_versions import API_VERSIONS
 from barnabas.handlers.describe_cluster import DESCRIBE_CLUSTER
@@ -54,7 +54,7 @@ from tests.unit.handlers.support import Broker
 
 
 def test_every_row_serves_only_versions_that_are_declared() -> None:
-    for api in ALL_APIS:
+    for api in APIS.for_clients():
         assert set(api.versions) <= set(request_class(api.key).supported_versions())
         assert set(api.versions) <= set(response_class(api.key).supported_versions())
 
@@ -66,7 +66,7 @@ async def test_what_is_registered_is_what_is_advertised(broker: Broker, version:
     assert response.error_code == 0
     advertised = {row.api_key: (row.min_version, row.max_version) for row in response.api_keys}
     assert advertised == {
-        api.key: (api.advertised_versions[0], api.advertised_versions[-1]) for api in ALL_APIS
+        api.key: (api.advertised_versions[0], api.advertised_versions[-1]) for api in APIS.for_clients()
     }
     assert advertised[ApiKey.PRODUCE] == (0, 13)
     assert advertised[ApiKey.API_VERSIONS] == (0, 5)
@@ -116,7 +116,7 @@ async def test_half_a_destination_is_none(broker: Broker, cluster_id: str | None
 
 
 def test_an_unsupported_version_is_answered_with_what_is_supported() -> None:
-    data = ALL_APIS.unsupported_version().encode(0)
+    data = APIS.unsupported_version().encode(0)
     response, _ = ApiVersionsResponse.decode(data, 0)
     assert response.error_code == UnsupportedVersion.code
     assert [(row.api_key, row.min_version, row.max_version) for row in response.api_keys] == [(18, 0, 5)]

@@ -22,7 +22,6 @@ from barnabas.core.errors import (
     StaleBrokerEpoch,
 )
 from barnabas.core.ids import TopicPartition
-from barnabas.core.scheduler import ManualScheduler
 from barnabas.handlers.alter_partition_reassignments import ALTER_PARTITION_REASSIGNMENTS
 from barnabas.handlers.controlled_shutdown import CONTROLLED_SHUTDOWN
 from barnabas.handlers.create_partitions import CREATE_PARTITIONS
@@ -90,10 +89,10 @@ async def broker(tmp_path: Path) -> Any:
     async with AsyncExitStack() as stack:
         broker = Broker(tmp_path, stack)
         await broker.start()
-        broker.services.controller = ScriptedController()  # type: ignore[assignment]
-        broker.services.scheduler = ManualScheduler(broker.clock)
-        broker.controller = broker.services.controller  # type: ignore[attr-defined]
+        real = broker.controller
+        broker.controller = broker.services.controller = ScriptedController()  # type: ignore[assignment]
         yield broker
+        broker.controller = real
 
 
 async def test_topics_are_administered_by_the_controller(broker: Any) -> None:
@@ -126,7 +125,7 @@ async def test_controlled_shutdown_says_what_remains(broker: Any) -> None:
     assert remaining == [("t", 0), ("t", 1)]
     broker.controller.answer = StaleBrokerEpoch("old")
     assert (await broker.ask(CONTROLLED_SHUTDOWN, request)).error_code == StaleBrokerEpoch.code
-    broker.services.controller = None
+    broker.controller.is_active = False
     assert (await broker.ask(CONTROLLED_SHUTDOWN, request)).error_code == NotController.code
 
 

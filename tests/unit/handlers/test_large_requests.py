@@ -11,7 +11,7 @@ import pytest
 
 from barnabas.core.clock import ManualClock
 from barnabas.core.limits import TURN_MS_MAX
-from barnabas.handlers import CLUSTER_APIS
+from barnabas.handlers import APIS
 from barnabas.handlers.describe_configs import DESCRIBE_CONFIGS
 from barnabas.handlers.metadata import METADATA
 from barnabas.protocol.api_keys import ApiKey, request_class
@@ -43,7 +43,6 @@ INLINE = {
     ApiKey.LIST_GROUPS: "the elements are filters",
     ApiKey.LIST_TRANSACTIONS: "the elements are filters",
     ApiKey.LIST_CONFIG_RESOURCES: "the elements are filters",
-    ApiKey.LIST_PARTITION_REASSIGNMENTS: "what is under way is looked up, not what is asked for",
     ApiKey.WRITE_TXN_MARKERS: "of a coordinator",
     ApiKey.UPDATE_METADATA: "of the controller",
 }
@@ -54,9 +53,7 @@ def has_array(key: ApiKey) -> bool:
     return any(field.kind.element is not None for field in request_class(key).__schema__.fields)
 
 
-@pytest.mark.parametrize(
-    "api", [api for api in CLUSTER_APIS if has_array(api.key)], ids=lambda api: api.key.name
-)
+@pytest.mark.parametrize("api", [api for api in APIS if has_array(api.key)], ids=lambda api: api.key.name)
 def test_handlers_of_many_elements_stand_aside(api: Any) -> None:
     assert (api.is_sliced or api.is_async) != (api.key in INLINE)
 

@@ -138,6 +138,7 @@ async def test_a_client_cannot_make_internal_topics(broker: Broker) -> None:
 async def test_a_partition_without_a_leader_is_marked(broker: Broker) -> None:
     broker.replicas.broken = {TopicPartition("t", 0): KafkaStorageError("full")}
     await broker.topics.create_topic(TopicSpec("t", 1, 1))
+    await broker.settle()
     response = await broker.ask(METADATA, MetadataRequest(topics=named("t")))
     (partition,) = response.topics[0].partitions
     assert (partition.error_code, partition.leader_id) == (LeaderNotAvailable.code, -1)

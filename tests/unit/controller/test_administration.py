@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Coroutine
-from contextlib import AsyncExitStack
-from pathlib import Path
 from typing import Any, TypeVar
 
 import pytest
@@ -13,8 +11,7 @@ import pytest
 from barnabas.cluster.metadata_cache import MetadataCache, PartitionMetadata
 from barnabas.cluster.topics import read_topics
 from barnabas.cluster.znodes import TopicZnode
-from barnabas.controller.administration import TopicAdministration
-from barnabas.controller.cluster_topics import AUTO_CREATE_WAIT_MS, NAME_WAIT_MS, WAIT_MS, ClusterTopics
+from barnabas.controller.administration import AUTO_CREATE_WAIT_MS, NAME_WAIT_MS, WAIT_MS, TopicAdministration
 from barnabas.controller.topic_rules import TopicSpec
 from barnabas.core.errors import (
     InvalidConfig,
@@ -37,14 +34,14 @@ async def topics(cluster: Cluster) -> TopicAdministration:
     return await at_broker(cluster, 2)
 
 
-async def at_broker(cluster: Cluster, broker_id: int) -> ClusterTopics:
+async def at_broker(cluster: Cluster, broker_id: int) -> TopicAdministration:
     """As broker `broker_id` sees it, which need not be the controller."""
     member = cluster.members[broker_id]
     cache = cluster.brokers[broker_id].cache = MetadataCache("the-cluster")
     cluster.term.batch.add_update_metadata((broker_id,), cluster.term.context.partitions_with_leaders())
     cluster.term.batch.flush()
     await cluster.settle()
-    return ClusterTopics(member.session, member.configs, cache, cluster.randomness, cluster.scheduler)
+    return TopicAdministration(member.session, member.configs, cache, cluster.randomness, cluster.scheduler)
 
 
 async def begin(cluster: Cluster, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
@@ -190,18 +187,6 @@ async def test_a_deletion_that_waits_for_metadata_times_out(
     await cluster.advance(ms=100)
     with pytest.raises(RequestTimedOut):
         await deleting
-
-
-async def test_both_administrations_fit_what_handlers_ask_for(tmp_path: Path) -> None:
-    from tests.unit.controller.support import Admin
-
-    async with AsyncExitStack() as stack:
-        admin = Admin(tmp_path, stack)
-        await admin.start()
-        alone: TopicAdministration = admin.topics
-        created = await alone.create_topic(TopicSpec("t", 1, 1), timeout_ms=1)
-        await alone.create_partitions("t", 2, timeout_ms=1)
-        assert await alone.delete_topic("t", timeout_ms=1) == created.topic_id
 
 
 async def test_a_topic_without_leaders_is_not_ready(cluster: Cluster, topics: TopicAdministration) -> None:
