@@ -20,6 +20,9 @@ from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Final, Self, TypeVar
 
+import numpy as np
+
+from barnabas.client.blocking import Connection
 from barnabas.core.clock import Clock, SystemClock
 from barnabas.core.endpoints import Endpoint
 from barnabas.core.errors import (
@@ -39,7 +42,6 @@ from barnabas.protocol.messages.list_offsets import (
 )
 from barnabas.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from pyspark_barnabas.security import Security
-from pyspark_barnabas.wire import Connection
 
 T = TypeVar("T")
 
@@ -185,7 +187,7 @@ class Cluster:
     def coordinator(self, key: str, key_type: int) -> Connection:
         """A connection to the coordinator of a group or a transactional id."""
         connection = self.any()
-        if connection.version_of(FindCoordinatorRequest, 4) >= 4:
+        if connection.version_for(FindCoordinatorRequest, 4) >= 4:
             request = FindCoordinatorRequest(key_type=key_type, coordinator_keys=[key])
             (row,) = connection.ask(request, FindCoordinatorResponse, version_max=4).coordinators
             _raise_for(row.error_code, f"coordinator of {key}: {row.error_message or ''}")
@@ -214,9 +216,11 @@ class Cluster:
             connection = Connection.connect(
                 endpoint,
                 client_id=self.config.client_id,
-                timeout_ms=self.config.request_timeout_ms,
+                software="pyspark-barnabas",
                 connect_timeout_ms=min(self.config.request_timeout_ms, CONNECT_TIMEOUT_MS),
+                request_timeout_ms=self.config.request_timeout_ms,
                 tls=self._tls,
+                allocate=_unzeroed,
             )
             self._connections[endpoint] = connection
         return connection
@@ -318,6 +322,11 @@ def pause(pause_ms: float) -> float:
     """Wait about that long; returns how long to wait the next time."""
     time.sleep(pause_ms * (0.8 + 0.4 * random.random()) / 1_000)  # noqa: S311 - spreads the retries
     return min(2 * pause_ms, BACKOFF_MS_MAX)
+
+
+def _unzeroed(size: int) -> memoryview:
+    """Memory for an answer; unlike a bytearray's, it is not cleared first."""
+    return np.empty(size, np.uint8).data
 
 
 def _raise_for(code: int, subject: str) -> None:

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
+from barnabas.client.blocking import Connection
 from barnabas.core.errors import (
     DuplicateSequenceNumber,
     KafkaError,
@@ -29,7 +30,6 @@ from barnabas.protocol.messages.produce import (
     TopicProduceData,
 )
 from pyspark_barnabas.cluster import BACKOFF_MS, Cluster, pause
-from pyspark_barnabas.wire import Connection
 
 PRODUCE_VERSION: Final = 11
 """The last in which a transaction's partitions are named beforehand, and topics go by name."""

@@ -1,6 +1,7 @@
 """Outbound connections: the channel that brokers also use between themselves, and small clients on top.
 
 `session` is the protocol of one connection without the connection, over `frames`; `channel` moves its bytes
-under asyncio. `cluster_client` knows the whole cluster and finds leaders; `admin`, `producer` and
-`consumer` are what the command line needs, no more.
+under asyncio, `blocking` on a plain socket, for the Spark connector, which imports nothing of asyncio.
+`cluster_client` knows the whole cluster and finds leaders; `admin`, `producer` and `consumer` are what the
+command line needs, no more.
 """

@@ -1,0 +1,112 @@
+"""A blocking connection to one broker, through everything that a broker may do to it."""
+
+from __future__ import annotations
+
+import struct
+
+import pytest
+from tests.support.scripted_broker import HANG_UP, SILENCE, Answer, Script, ScriptedBroker, broker_in_thread
+
+from barnabas.client.blocking import Connection
+from barnabas.core.endpoints import Endpoint
+from barnabas.core.errors import NetworkException, UnsupportedVersion
+from barnabas.protocol.api_keys import ApiKey
+from barnabas.protocol.messages.metadata import (
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponse,
+    MetadataResponseTopic,
+)
+from barnabas.protocol.messages.produce import ProduceRequest
+
+
+def echo_topics(request: MetadataRequest, _: int) -> MetadataResponse:
+    names = [row.name for row in request.topics or []]
+    return MetadataResponse(topics=[MetadataResponseTopic(name=name) for name in names])
+
+
+ECHO: Script = {ApiKey.METADATA: echo_topics}
+
+
+def about(name: str) -> MetadataRequest:
+    return MetadataRequest(topics=[MetadataRequestTopic(name=name)])
+
+
+def connect(broker: ScriptedBroker, request_timeout_ms: float = 60_000) -> Connection:
+    return Connection.connect(
+        broker.address, client_id="me", connect_timeout_ms=60_000, request_timeout_ms=request_timeout_ms
+    )
+
+
+def name_in(answer: MetadataResponse) -> str | None:
+    return answer.topics[0].name
+
+
+def test_answers_are_taken_in_the_order_of_the_requests() -> None:
+    with broker_in_thread(ECHO) as broker:
+        connection = connect(broker)
+        for name in ("a", "b", "c"):
+            connection.post(about(name), MetadataResponse)
+        assert [name_in(connection.take()) for _ in range(3)] == ["a", "b", "c"]
+        connection.close()
+
+
+def test_who_asks_gets_its_own_answer_and_leaves_the_others() -> None:
+    with broker_in_thread(ECHO) as broker:
+        connection = connect(broker)
+        connection.post(about("a"), MetadataResponse)
+        connection.post(about("b"), MetadataResponse)
+        assert name_in(connection.ask(about("c"), MetadataResponse)) == "c"
+        assert [name_in(connection.take()) for _ in range(2)] == ["a", "b"]
+        connection.close()
+
+
+def test_large_requests_and_answers_arrive_whole() -> None:
+    names = [f"topic-{number:060}" for number in range(5_000)]
+    with broker_in_thread(ECHO) as broker:
+        connection = connect(broker)
+        request = MetadataRequest(topics=[MetadataRequestTopic(name=name) for name in names])
+        for _ in range(3):
+            answer = connection.ask(request, MetadataResponse)
+            assert [row.name for row in answer.topics] == names
+        connection.close()
+
+
+def test_a_version_that_does_not_fit_is_said_before_anything_is_sent() -> None:
+    with broker_in_thread(ECHO) as broker:
+        connection = connect(broker)
+        with pytest.raises(UnsupportedVersion, match="has no version of Produce that fits"):
+            connection.ask(ProduceRequest(), MetadataResponse)
+        assert name_in(connection.ask(about("a"), MetadataResponse)) == "a"
+        connection.close()
+
+
+@pytest.mark.parametrize(
+    ("answer", "why"),
+    [
+        (HANG_UP, "it closed the connection|connection reset"),
+        (SILENCE, "it did not answer Metadata in time"),
+        (struct.pack(">i", 999) + b"\0" + MetadataResponse().encode(13), "makes no sense"),
+        (b"\0", "makes no sense"),
+    ],
+    ids=["gone", "silent", "another's answer", "cut short"],
+)
+def test_whatever_goes_wrong_closes_the_connection(answer: Answer, why: str) -> None:
+    with broker_in_thread({ApiKey.METADATA: lambda _request, _version: answer}) as broker:
+        connection = connect(broker, request_timeout_ms=200)
+        with pytest.raises(NetworkException, match=f"lost the connection to {broker.address}: .*({why})"):
+            connection.ask(about("a"), MetadataResponse)
+        assert connection.is_closed
+        with pytest.raises(NetworkException, match="closed here"):
+            connection.post(about("a"), MetadataResponse)
+        with pytest.raises(NetworkException, match="closed here"):
+            connection.take()
+
+
+def test_nobody_listening_is_said_in_words() -> None:
+    with broker_in_thread(ECHO) as broker:
+        nobody = broker.address
+    nowhere = Endpoint("no-such-host.invalid", 1)
+    for wrong, why in ((nobody, "connection refused"), (nowhere, "unknown host")):
+        with pytest.raises(NetworkException, match=rf"cannot reach {wrong} \({why}\)"):
+            Connection.connect(wrong, client_id="me", connect_timeout_ms=60_000, request_timeout_ms=60_000)
