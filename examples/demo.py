@@ -27,7 +27,8 @@ from rich.table import Table
 
 from barnabas.cli.stages import Stages
 from barnabas.client.cluster_client import ClusterClient
-from barnabas.client.consumer import EARLIEST, Consumer, list_offsets
+from barnabas.client.cluster_state import EARLIEST
+from barnabas.client.consumer import Consumer, list_offsets
 from barnabas.client.producer import OutgoingRecord, Producer
 from barnabas.core.clock import SystemClock
 from barnabas.core.endpoints import Endpoint

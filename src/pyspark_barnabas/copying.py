@@ -18,6 +18,7 @@ from typing import Final
 
 from crc32c import crc32c
 
+from barnabas.client.cluster_state import READ_UNCOMMITTED
 from barnabas.core.ids import TopicPartition
 from barnabas.records.batch import (
     ATTRIBUTES_AT,
@@ -31,7 +32,7 @@ from barnabas.records.batch import (
     RecordBatch,
 )
 from pyspark_barnabas import txn as transactions
-from pyspark_barnabas.cluster import READ_UNCOMMITTED, Cluster, ClusterConfig
+from pyspark_barnabas.cluster import Cluster, ClusterConfig
 from pyspark_barnabas.encode import Producer
 from pyspark_barnabas.fetch import FetchOptions, OffsetRange, read_batches
 from pyspark_barnabas.lanes import Written

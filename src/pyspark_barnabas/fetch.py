@@ -12,12 +12,15 @@ an offset, not at a record: compaction and markers leave gaps.
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 import pyarrow as pa
 
+from barnabas.client.cluster_state import EARLIEST, READ_COMMITTED
+from barnabas.client.retries import BACKOFF_MS
 from barnabas.core.errors import (
     KafkaError,
     OffsetOutOfRange,
@@ -34,7 +37,7 @@ from barnabas.protocol.messages.fetch import (
 )
 from barnabas.records.batch import RecordBatch, iterate_whole_batches
 from barnabas.records.varint import Buffer
-from pyspark_barnabas.cluster import BACKOFF_MS, EARLIEST, READ_COMMITTED, Cluster, pause
+from pyspark_barnabas.cluster import Cluster, wait
 from pyspark_barnabas.decode import Place, decode_batches
 from pyspark_barnabas.legacy import decode_legacy, end_offset, is_legacy, legacy_prefix
 from pyspark_barnabas.transactions import AbortedFilter
@@ -119,9 +122,7 @@ class _RangeFetcher:
         self._is_posted = False
 
     def __iter__(self) -> Iterator[_Answer]:
-        clock = self._cluster.clock
-        progress_ms = clock.monotonic_ms()
-        pause_ms = BACKOFF_MS
+        retries = self._cluster.state.retries(self._options.poll_timeout_ms)
         while self._next < self._wanted.end:
             start = self._next
             try:
@@ -133,18 +134,14 @@ class _RangeFetcher:
                 continue
             except KafkaError as error:
                 self._is_posted = False
-                waited_ms = clock.monotonic_ms() - progress_ms
-                if not error.retriable or waited_ms > self._options.poll_timeout_ms:
-                    raise
-                pause_ms = pause(pause_ms)
-                self._cluster.forget_leaders()
+                wait(retries, error)
+                self._cluster.state.forget()
                 continue
-            pause_ms = BACKOFF_MS
             if self._next > start:
                 yield answer
-                progress_ms = clock.monotonic_ms()
-            elif clock.monotonic_ms() - progress_ms > self._options.poll_timeout_ms:
-                self._report_missing(clock.monotonic_ms() - progress_ms)
+                retries.begin_again()
+            elif retries.left_ms < 0:
+                self._report_missing(retries.waited_ms)
                 return
 
     def _take(self) -> _Answer:
@@ -195,8 +192,8 @@ class _RangeFetcher:
         if isinstance(error, UnknownTopicOrPartition):
             existing = self._cluster.partitions([wanted.topic]).get(wanted.topic, 0)
             if wanted.partition < existing:
-                self._cluster.forget_leaders()
-                pause(BACKOFF_MS)
+                self._cluster.state.forget()
+                time.sleep(BACKOFF_MS / 1_000)
                 return True
             self._lose(f"{wanted.place} is gone; offsets {self._next} to {wanted.end} cannot be read")
             return False

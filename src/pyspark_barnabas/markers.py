@@ -16,11 +16,12 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
+from barnabas.client.cluster_state import EARLIEST, LATEST, READ_COMMITTED
 from barnabas.core.ids import TopicPartition
 from barnabas.records.compression import Codec
 from pyspark_barnabas import encode
 from pyspark_barnabas import txn as transactions
-from pyspark_barnabas.cluster import EARLIEST, LATEST, READ_COMMITTED, Cluster
+from pyspark_barnabas.cluster import Cluster
 from pyspark_barnabas.fetch import FetchOptions, OffsetRange, read_range
 from pyspark_barnabas.options import OptionError
 from pyspark_barnabas.producer import BatchSender, Outgoing

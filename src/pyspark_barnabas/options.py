@@ -16,11 +16,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from barnabas.client.cluster_state import EARLIEST, LATEST, READ_COMMITTED, READ_UNCOMMITTED
 from barnabas.core.endpoints import Endpoint
 from barnabas.core.ids import TopicPartition
 from barnabas.records.compression import CODEC_BY_NAME, Codec
 from pyspark_barnabas import security
-from pyspark_barnabas.cluster import EARLIEST, LATEST, READ_COMMITTED, READ_UNCOMMITTED, ClusterConfig
+from pyspark_barnabas.cluster import ClusterConfig
 from pyspark_barnabas.schema import DEFAULT_COLUMNS, SPARK_TYPES
 from pyspark_barnabas.security import Security
 

@@ -14,6 +14,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from barnabas.client.blocking import Connection
+from barnabas.client.retries import Retries
+from barnabas.client.steps import ANY_BROKER, Steps, ask, raise_for
 from barnabas.core.errors import (
     DuplicateSequenceNumber,
     KafkaError,
@@ -29,7 +31,7 @@ from barnabas.protocol.messages.produce import (
     ProduceResponse,
     TopicProduceData,
 )
-from pyspark_barnabas.cluster import BACKOFF_MS, Cluster, pause
+from pyspark_barnabas.cluster import Cluster, wait
 
 PRODUCE_VERSION: Final = 11
 """The last in which a transaction's partitions are named beforehand, and topics go by name."""
@@ -97,9 +99,9 @@ class BatchSender:
                 self._take(connection)
         failed, self._failed = self._failed, []
         failed.sort(key=lambda each: (each.place, each.sequence))
-        deadline_ms = self._cluster.clock.monotonic_ms() + self._delivery_timeout_ms
+        retries = self._cluster.state.retries(self._delivery_timeout_ms)
         for batch in failed:
-            self._send_alone(batch, deadline_ms)
+            self._send_alone(batch, retries)
 
     def _failed_places(self) -> set[TopicPartition]:
         return {each.place for each in self._failed}
@@ -143,7 +145,7 @@ class BatchSender:
         """Nobody knows which of its requests arrived; sequence numbers make sending again safe."""
         for group in self._in_flight.pop(connection, []):
             self._fail(group, error)
-        self._cluster.forget_leaders()
+        self._cluster.state.forget()
 
     def _fail(self, group: list[Outgoing], error: KafkaError) -> None:
         if isinstance(error, DuplicateSequenceNumber):
@@ -160,8 +162,7 @@ class BatchSender:
             raise error
         self._failed += group
 
-    def _send_alone(self, batch: Outgoing, deadline_ms: float) -> None:
-        pause_ms = BACKOFF_MS
+    def _send_alone(self, batch: Outgoing, retries: Retries) -> None:
         while True:
             try:
                 connection = self._cluster.leader(batch.place)
@@ -173,13 +174,11 @@ class BatchSender:
                 self._acknowledged(batch, UNKNOWN_OFFSET)
                 return
             except KafkaError as error:
-                if not error.retriable or self._cluster.clock.monotonic_ms() > deadline_ms:
-                    raise
+                wait(retries, error)
             else:
                 self._acknowledged(batch, base_offset)
                 return
-            pause_ms = pause(pause_ms)
-            self._cluster.forget_leaders()
+            self._cluster.state.forget()
 
 
 def _results(answer: ProduceResponse) -> Iterator[tuple[TopicPartition, int, KafkaError | None]]:
@@ -195,11 +194,10 @@ def _results(answer: ProduceResponse) -> Iterator[tuple[TopicPartition, int, Kaf
 def init_idempotent(cluster: Cluster) -> tuple[int, int]:
     """A fresh producer id and its epoch, for one task's own use."""
 
-    def attempt() -> tuple[int, int]:
+    def attempt() -> Steps[tuple[int, int]]:
         request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=60_000)
-        answer = cluster.any().ask(request, InitProducerIdResponse)
-        if answer.error_code:
-            raise error_for(answer.error_code, "getting a producer id")
+        answer = yield from ask(ANY_BROKER, request, InitProducerIdResponse)
+        raise_for(answer.error_code, None, "getting a producer id")
         return answer.producer_id, answer.producer_epoch
 
-    return cluster.retrying(attempt)
+    return cluster.run_with_retries(attempt)

@@ -23,8 +23,8 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
+from barnabas.client.cluster_state import LATEST
 from pyspark_barnabas import offsets, planning
-from pyspark_barnabas.cluster import LATEST
 from pyspark_barnabas.fetch import DataLoss, OffsetRange
 from pyspark_barnabas.offsets import Offsets, OffsetTree
 from pyspark_barnabas.options import OptionError, Options

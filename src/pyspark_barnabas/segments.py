@@ -24,10 +24,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
+from barnabas.client.cluster_state import EARLIEST, LATEST, READ_COMMITTED
 from barnabas.core.ids import TopicPartition
 from barnabas.records.batch import RecordBatch, iterate_whole_batches
 from pyspark_barnabas import options as parse
-from pyspark_barnabas.cluster import EARLIEST, LATEST, READ_COMMITTED
 from pyspark_barnabas.decode import Place
 from pyspark_barnabas.fetch import DataLoss, decode_pieces
 from pyspark_barnabas.legacy import decode_legacy, is_legacy, legacy_prefix

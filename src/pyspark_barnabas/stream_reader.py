@@ -23,10 +23,11 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
+from barnabas.client.cluster_state import EARLIEST, LATEST
 from barnabas.core.ids import TopicPartition
 from pyspark_barnabas import offsets, planning
 from pyspark_barnabas import options as parse
-from pyspark_barnabas.cluster import EARLIEST, LATEST, Cluster
+from pyspark_barnabas.cluster import Cluster
 from pyspark_barnabas.fetch import DataLoss, OffsetRange
 from pyspark_barnabas.offsets import Offsets, OffsetTree
 from pyspark_barnabas.options import OptionError, Options

@@ -17,7 +17,9 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from barnabas.core.errors import InvalidProducerEpoch, InvalidTxnState, ProducerFenced, error_for
+from barnabas.client.cluster_state import GROUP, TRANSACTION
+from barnabas.client.steps import Steps, ask, raise_for
+from barnabas.core.errors import InvalidProducerEpoch, InvalidTxnState, ProducerFenced
 from barnabas.core.ids import TopicPartition
 from barnabas.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
 from barnabas.protocol.messages.add_partitions_to_txn import (
@@ -43,7 +45,7 @@ from barnabas.protocol.messages.txn_offset_commit import (
     TxnOffsetCommitRequestTopic,
     TxnOffsetCommitResponse,
 )
-from pyspark_barnabas.cluster import GROUP, TRANSACTION, Cluster
+from pyspark_barnabas.cluster import Cluster
 
 ADD_PARTITIONS_VERSION: Final = 3
 ADD_OFFSETS_VERSION: Final = 4
@@ -68,13 +70,14 @@ class Transaction:
 def begin(cluster: Cluster, transactional_id: str, timeout_ms: int) -> Transaction:
     """A new epoch: whoever had the id is fenced, and what was left open is aborted."""
 
-    def attempt() -> Transaction:
+    def attempt() -> Steps[Transaction]:
         request = InitProducerIdRequest(transactional_id=transactional_id, transaction_timeout_ms=timeout_ms)
-        answer = cluster.coordinator(transactional_id, TRANSACTION).ask(request, InitProducerIdResponse)
-        _raise_for(answer.error_code, f"beginning a transaction of {transactional_id}")
+        coordinator = yield from cluster.state.coordinator(transactional_id, TRANSACTION)
+        answer = yield from ask(coordinator, request, InitProducerIdResponse)
+        raise_for(answer.error_code, None, f"beginning a transaction of {transactional_id}")
         return Transaction(transactional_id, answer.producer_id, answer.producer_epoch, timeout_ms)
 
-    return cluster.retrying(attempt)
+    return cluster.run_with_retries(attempt)
 
 
 def begin_again(cluster: Cluster, txn: Transaction, timeout_ms: int) -> Transaction:
@@ -87,18 +90,19 @@ def begin_again(cluster: Cluster, txn: Transaction, timeout_ms: int) -> Transact
     except InvalidTxnState:
         _log.debug("%s had nothing to abort", txn)
 
-    def attempt() -> Transaction:
+    def attempt() -> Steps[Transaction]:
         request = InitProducerIdRequest(
             transactional_id=txn.transactional_id,
             transaction_timeout_ms=timeout_ms,
             producer_id=txn.producer_id,
             producer_epoch=txn.epoch,
         )
-        answer = cluster.coordinator(txn.transactional_id, TRANSACTION).ask(request, InitProducerIdResponse)
-        _raise_for(answer.error_code, f"beginning a transaction of {txn.transactional_id} again")
+        coordinator = yield from cluster.state.coordinator(txn.transactional_id, TRANSACTION)
+        answer = yield from ask(coordinator, request, InitProducerIdResponse)
+        raise_for(answer.error_code, None, f"beginning a transaction of {txn.transactional_id} again")
         return Transaction(txn.transactional_id, answer.producer_id, answer.producer_epoch, timeout_ms)
 
-    return cluster.retrying(attempt)
+    return cluster.run_with_retries(attempt)
 
 
 def open_partitions(cluster: Cluster, txn: Transaction) -> set[TopicPartition]:
@@ -118,14 +122,14 @@ def is_current(cluster: Cluster, txn: Transaction) -> bool:
 def _describe(cluster: Cluster, transactional_id: str) -> TransactionState:
     """UNSUPPORTED_VERSION where brokers do not describe transactions."""
 
-    def attempt() -> TransactionState:
-        connection = cluster.coordinator(transactional_id, TRANSACTION)
+    def attempt() -> Steps[TransactionState]:
+        coordinator = yield from cluster.state.coordinator(transactional_id, TRANSACTION)
         request = DescribeTransactionsRequest(transactional_ids=[transactional_id])
-        (row,) = connection.ask(request, DescribeTransactionsResponse).transaction_states
-        _raise_for(row.error_code, f"describing the transaction of {transactional_id}")
+        (row,) = (yield from ask(coordinator, request, DescribeTransactionsResponse)).transaction_states
+        raise_for(row.error_code, None, f"describing the transaction of {transactional_id}")
         return row
 
-    return cluster.retrying(attempt)
+    return cluster.run_with_retries(attempt)
 
 
 def add_partitions(cluster: Cluster, txn: Transaction, places: Collection[TopicPartition]) -> None:
@@ -144,9 +148,9 @@ def add_partitions(cluster: Cluster, txn: Transaction, places: Collection[TopicP
         ],
     )
 
-    def attempt() -> None:
-        connection = cluster.coordinator(txn.transactional_id, TRANSACTION)
-        answer = connection.ask(request, AddPartitionsToTxnResponse, version_max=ADD_PARTITIONS_VERSION)
+    def attempt() -> Steps[None]:
+        coordinator = yield from cluster.state.coordinator(txn.transactional_id, TRANSACTION)
+        answer = yield from ask(coordinator, request, AddPartitionsToTxnResponse, ADD_PARTITIONS_VERSION)
         codes = [
             row.partition_error_code
             for topic in answer.results_by_topic_v3_and_below
@@ -154,9 +158,9 @@ def add_partitions(cluster: Cluster, txn: Transaction, places: Collection[TopicP
         ]
         # Partitions that were not to blame are answered OPERATION_NOT_ATTEMPTED, which says nothing.
         telling = [code for code in codes if code not in {0, _OPERATION_NOT_ATTEMPTED}]
-        _raise_for(next(iter(telling or codes), 0), f"adding partitions to {txn.transactional_id}")
+        raise_for(next(iter(telling or codes), 0), None, f"adding partitions to {txn.transactional_id}")
 
-    cluster.retrying(attempt)
+    cluster.run_with_retries(attempt)
 
 
 _OPERATION_NOT_ATTEMPTED: Final = 55
@@ -187,20 +191,22 @@ def commit_offsets(
         topics=[TxnOffsetCommitRequestTopic(name=name, partitions=rows) for name, rows in topics.items()],
     )
 
-    def add() -> None:
-        connection = cluster.coordinator(txn.transactional_id, TRANSACTION)
-        answer = connection.ask(adding, AddOffsetsToTxnResponse, version_max=ADD_OFFSETS_VERSION)
-        _raise_for(answer.error_code, f"adding offsets of {group} to {txn.transactional_id}")
+    def add() -> Steps[None]:
+        coordinator = yield from cluster.state.coordinator(txn.transactional_id, TRANSACTION)
+        answer = yield from ask(coordinator, adding, AddOffsetsToTxnResponse, ADD_OFFSETS_VERSION)
+        raise_for(answer.error_code, None, f"adding offsets of {group} to {txn.transactional_id}")
 
-    def commit() -> None:
-        connection = cluster.coordinator(group, GROUP)
-        answer = connection.ask(committing, TxnOffsetCommitResponse, version_max=TXN_OFFSET_COMMIT_VERSION)
+    def commit() -> Steps[None]:
+        coordinator = yield from cluster.state.coordinator(group, GROUP)
+        answer = yield from ask(coordinator, committing, TxnOffsetCommitResponse, TXN_OFFSET_COMMIT_VERSION)
         for topic in answer.topics:
             for row in topic.partitions:
-                _raise_for(row.error_code, f"committing the offset of {topic.name}-{row.partition_index}")
+                raise_for(
+                    row.error_code, None, f"committing the offset of {topic.name}-{row.partition_index}"
+                )
 
-    cluster.retrying(add)
-    cluster.retrying(commit)
+    cluster.run_with_retries(add)
+    cluster.run_with_retries(commit)
 
 
 def end(cluster: Cluster, txn: Transaction, *, commit: bool) -> None:
@@ -211,12 +217,12 @@ def end(cluster: Cluster, txn: Transaction, *, commit: bool) -> None:
         committed=commit,
     )
 
-    def attempt() -> None:
-        connection = cluster.coordinator(txn.transactional_id, TRANSACTION)
-        answer = connection.ask(request, EndTxnResponse, version_max=END_TXN_VERSION)
-        _raise_for(answer.error_code, f"{'committing' if commit else 'aborting'} {txn.transactional_id}")
+    def attempt() -> Steps[None]:
+        coordinator = yield from cluster.state.coordinator(txn.transactional_id, TRANSACTION)
+        answer = yield from ask(coordinator, request, EndTxnResponse, END_TXN_VERSION)
+        raise_for(answer.error_code, None, f"{'committing' if commit else 'aborting'} {txn.transactional_id}")
 
-    cluster.retrying(attempt)
+    cluster.run_with_retries(attempt)
 
 
 def give_up(cluster: Cluster, txn: Transaction) -> None:
@@ -231,25 +237,20 @@ def give_up(cluster: Cluster, txn: Transaction) -> None:
 def committed_metadata(cluster: Cluster, group: str) -> dict[TopicPartition, tuple[int, str]]:
     """All offsets of a group with their metadata, none of them still to be decided."""
 
-    def attempt() -> dict[TopicPartition, tuple[int, str]]:
-        connection = cluster.coordinator(group, GROUP)
+    def attempt() -> Steps[dict[TopicPartition, tuple[int, str]]]:
+        coordinator = yield from cluster.state.coordinator(group, GROUP)
         request = OffsetFetchRequest(
             groups=[OffsetFetchRequestGroup(group_id=group, topics=None)], require_stable=True
         )
-        (row,) = connection.ask(request, OffsetFetchResponse, version_max=OFFSET_FETCH_VERSION).groups
-        _raise_for(row.error_code, f"offsets of {group}")
+        (row,) = (yield from ask(coordinator, request, OffsetFetchResponse, OFFSET_FETCH_VERSION)).groups
+        raise_for(row.error_code, None, f"offsets of {group}")
         found = {}
         for topic in row.topics:
             for each in topic.partitions:
-                _raise_for(each.error_code, f"offset of {topic.name}-{each.partition_index}")
+                raise_for(each.error_code, None, f"offset of {topic.name}-{each.partition_index}")
                 if each.committed_offset >= 0:
                     place = TopicPartition(topic.name, each.partition_index)
                     found[place] = (each.committed_offset, each.metadata or "")
         return found
 
-    return cluster.retrying(attempt)
-
-
-def _raise_for(code: int, subject: str) -> None:
-    if code:
-        raise error_for(code, subject)
+    return cluster.run_with_retries(attempt)

@@ -14,7 +14,8 @@ from barnabas.cli.moves import start_moves, wait_for_moves
 from barnabas.cli.output import json_option, print_json, print_table
 from barnabas.cli.session import Bootstrap, bootstrap_option, run
 from barnabas.client.admin import Admin
-from barnabas.client.cluster_client import ClusterClient, ClusterState, Partition, Topic
+from barnabas.client.cluster_client import ClusterClient
+from barnabas.client.cluster_state import ClusterState, Partition, Topic
 from barnabas.client.reassignment import current_assignment, plan_moves
 from barnabas.core.endpoints import Endpoint
 from barnabas.core.errors import KafkaError, ResourceNotFound

@@ -15,8 +15,9 @@ from click.shell_completion import CompletionItem
 
 from barnabas.cli.session import DEFAULT_BOOTSTRAP, Bootstrap, parse_bootstrap
 from barnabas.client.admin import Admin
-from barnabas.client.cluster_client import ClusterClient, ClusterUnreachable
+from barnabas.client.cluster_client import ClusterClient
 from barnabas.client.groups import Groups
+from barnabas.client.steps import ClusterUnreachable
 from barnabas.core.clock import SystemClock
 from barnabas.core.errors import KafkaError
 

@@ -24,7 +24,7 @@ from barnabas.cli.pipeline_spec import (
     what_to_install,
 )
 from barnabas.cli.session import Bootstrap, bootstrap_option
-from barnabas.client.cluster_client import ClusterUnreachable
+from barnabas.client.steps import ClusterUnreachable
 from barnabas.core.clock import SystemClock
 from barnabas.node.log_output import configure_logging
 

@@ -11,7 +11,8 @@ from typing import Any, TypeVar
 import click
 
 from barnabas.cli.exits import INTERRUPTED, Unreachable, failure_for
-from barnabas.client.cluster_client import ClusterClient, ClusterUnreachable
+from barnabas.client.cluster_client import ClusterClient
+from barnabas.client.steps import ClusterUnreachable
 from barnabas.core.clock import SystemClock
 from barnabas.core.endpoints import Endpoint
 from barnabas.core.errors import KafkaError, NetworkException

@@ -12,7 +12,8 @@ from barnabas.cli.output import json_option, print_json, print_table
 from barnabas.cli.pairs import parse_pairs
 from barnabas.cli.session import Bootstrap, bootstrap_option, run
 from barnabas.client.admin import Admin
-from barnabas.client.cluster_client import ClusterClient, Topic
+from barnabas.client.cluster_client import ClusterClient
+from barnabas.client.cluster_state import Topic
 from barnabas.client.partition_sizes import partition_sizes
 from barnabas.core.errors import TopicAlreadyExists, UnknownTopicOrPartition
 from barnabas.protocol.config_numbers import ResourceType

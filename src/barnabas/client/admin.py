@@ -10,7 +10,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from barnabas.client.channel import Response
-from barnabas.client.cluster_client import ClusterClient, Topic, raise_for
+from barnabas.client.cluster_client import ClusterClient
+from barnabas.client.cluster_state import Topic
+from barnabas.client.steps import raise_for
 from barnabas.core.errors import ResourceNotFound, UnknownTopicOrPartition
 from barnabas.protocol.config_numbers import ConfigOperation, ConfigSource, ResourceType
 from barnabas.protocol.messages.create_partitions import (

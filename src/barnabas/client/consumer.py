@@ -13,9 +13,12 @@ from collections.abc import Mapping, Sequence
 from types import TracebackType
 from typing import NamedTuple, Self
 
-from barnabas.client.cluster_client import UNKNOWN_TOPIC_TIMEOUT_MS, ClusterClient, Topic, raise_for
+from barnabas.client.cluster_client import ClusterClient
+from barnabas.client.cluster_state import Topic
+from barnabas.client.retries import UNKNOWN_TOPIC_TIMEOUT_MS
+from barnabas.client.steps import raise_for
 from barnabas.core.errors import KafkaError, OffsetOutOfRange, error_for
-from barnabas.core.ids import ZERO_UUID
+from barnabas.core.ids import ZERO_UUID, TopicPartition
 from barnabas.core.regions import FileRegion
 from barnabas.protocol.messages.fetch import (
     AbortedTransaction,
@@ -25,18 +28,8 @@ from barnabas.protocol.messages.fetch import (
     FetchTopic,
     PartitionData,
 )
-from barnabas.protocol.messages.list_offsets import (
-    ListOffsetsPartition,
-    ListOffsetsRequest,
-    ListOffsetsResponse,
-    ListOffsetsTopic,
-)
 from barnabas.records.batch import RecordBatch, iterate_whole_batches
 from barnabas.records.record import Record, iterate_records
-
-LATEST = -1
-EARLIEST = -2
-"""The timestamps that ask ListOffsets for the ends of a partition."""
 
 MAX_WAIT_MS = 500
 STALE_PAUSE_MS = 100
@@ -57,27 +50,11 @@ async def list_offsets(
 
     With isolation level 1 the latest offset is the last stable one."""
 
-    async def attempt() -> dict[int, int]:
-        found = await cluster.topic(topic)
-        by_leader: defaultdict[int, list[ListOffsetsPartition]] = defaultdict(list)
-        for index in partitions:
-            row = ListOffsetsPartition(partition_index=index, timestamp=timestamp)
-            by_leader[found.partitions[index].leader_id].append(row)
-        offsets: dict[int, int] = {}
-        for leader, rows in by_leader.items():
-            request = ListOffsetsRequest(
-                replica_id=-1,
-                isolation_level=isolation_level,
-                topics=[ListOffsetsTopic(name=topic, partitions=rows)],
-                timeout_ms=30_000,
-            )
-            answer = await cluster.send_to_broker(leader, request, ListOffsetsResponse)
-            for at in answer.topics[0].partitions:
-                raise_for(at.error_code, None, f"offsets of partition {at.partition_index} of {topic}")
-                offsets[at.partition_index] = at.offset
-        return offsets
-
-    return await cluster.retry(attempt)
+    wanted = {TopicPartition(topic, each): timestamp for each in partitions}
+    found = await cluster.run_with_retries(
+        lambda: cluster.state.list_offsets(wanted, isolation=isolation_level)
+    )
+    return {place.partition: offset for place, offset in found.items()}
 
 
 class AbortedTransactions:
@@ -168,7 +145,7 @@ class Consumer:
             if not each.retriable:
                 raise each
         if errors:
-            self._cluster.forget(self._topic)
+            self._cluster.state.forget_topic(self._topic)
             await self._cluster.pause(STALE_PAUSE_MS)
         return records
 

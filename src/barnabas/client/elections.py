@@ -6,7 +6,8 @@ from collections import defaultdict
 from collections.abc import Iterable
 from enum import IntEnum
 
-from barnabas.client.cluster_client import ClusterClient, raise_for
+from barnabas.client.cluster_client import ClusterClient
+from barnabas.client.steps import raise_for
 from barnabas.core.errors import NONE, ElectionNotNeeded
 from barnabas.core.ids import TopicPartition
 from barnabas.protocol.messages.elect_leaders import (

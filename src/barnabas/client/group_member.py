@@ -15,8 +15,9 @@ from functools import partial
 from types import TracebackType
 from typing import Self, TypeVar
 
-from barnabas.client.cluster_client import ClusterClient, ClusterUnreachable, raise_for
+from barnabas.client.cluster_client import ClusterClient
 from barnabas.client.groups import Groups, assigned_partitions, commit_request
+from barnabas.client.steps import ClusterUnreachable, raise_for
 from barnabas.core.errors import (
     IllegalGeneration,
     KafkaError,

@@ -10,7 +10,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from barnabas.client.channel import Response
-from barnabas.client.cluster_client import ClusterClient, raise_for
+from barnabas.client.cluster_client import ClusterClient
+from barnabas.client.cluster_state import GROUP
+from barnabas.client.steps import raise_for
 from barnabas.core.errors import GroupIdNotFound
 from barnabas.core.ids import TopicPartition
 from barnabas.protocol.errors import MalformedMessage
@@ -21,7 +23,6 @@ from barnabas.protocol.messages.consumer_group_describe import (
 from barnabas.protocol.messages.consumer_protocol import ConsumerProtocolAssignment
 from barnabas.protocol.messages.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
 from barnabas.protocol.messages.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
-from barnabas.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from barnabas.protocol.messages.list_groups import ListGroupsRequest, ListGroupsResponse
 from barnabas.protocol.messages.offset_commit import (
     OffsetCommitRequest,
@@ -91,7 +92,7 @@ class Groups:
         """A group of either protocol; GROUP_ID_NOT_FOUND if there is none of the name."""
 
         async def attempt() -> GroupDescription:
-            coordinator_id = await self._coordinator(group_id)
+            coordinator_id = await self._cluster.run(self._cluster.state.coordinator(group_id, GROUP))
             described = await self._describe_consumer(group_id, coordinator_id)
             return described or await self._describe_classic(group_id, coordinator_id)
 
@@ -190,21 +191,14 @@ class Groups:
         timeout_ms: float | None = None,
     ) -> Response:
         """Ask the group's coordinator, once."""
-        channel = await self._cluster.channel_to(await self._coordinator(group_id))
+        channel = await self._cluster.channel_to(
+            await self._cluster.run(self._cluster.state.coordinator(group_id, GROUP))
+        )
         # From version 10 on offsets are asked for by topic id; names say the same in one step less.
         by_name = isinstance(request, OffsetFetchRequest | OffsetCommitRequest)
         return await channel.send(
             request, response_class, version_max=9 if by_name else None, timeout_ms=timeout_ms
         )
-
-    async def _coordinator(self, group_id: str) -> int:
-        request = FindCoordinatorRequest(coordinator_keys=[group_id])
-        answer = await self._cluster.send_to_any(request, FindCoordinatorResponse)
-        (row,) = answer.coordinators
-        raise_for(row.error_code, row.error_message, f"coordinator of group {group_id}")
-        if row.node_id not in self._cluster.state.brokers:
-            await self._cluster.refresh(())
-        return row.node_id
 
 
 def commit_request(

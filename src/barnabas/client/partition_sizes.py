@@ -6,8 +6,10 @@ from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from barnabas.client.cluster_client import ClusterClient, raise_for
-from barnabas.client.consumer import EARLIEST, LATEST, list_offsets
+from barnabas.client.cluster_client import ClusterClient
+from barnabas.client.cluster_state import EARLIEST, LATEST
+from barnabas.client.consumer import list_offsets
+from barnabas.client.steps import raise_for
 from barnabas.protocol.messages.delete_records import (
     DeleteRecordsPartition,
     DeleteRecordsRequest,

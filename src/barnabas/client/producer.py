@@ -15,8 +15,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from barnabas.client.cluster_client import BACKOFF_MS, RETRY_TIMEOUT_MS, ClusterClient, Topic, raise_for
+from barnabas.client.cluster_client import ClusterClient
+from barnabas.client.cluster_state import Topic
 from barnabas.client.partitioner import partition_for_key
+from barnabas.client.retries import RETRY_TIMEOUT_MS
+from barnabas.client.steps import raise_for
 from barnabas.core.errors import (
     DuplicateSequenceNumber,
     InvalidPartitions,
@@ -170,20 +173,17 @@ class Producer:
 
     async def _write(self, topic: str, batches: Sequence[Batch]) -> None:
         """Send one batch for each of some partitions, until all are acknowledged."""
-        deadline_ms = self._cluster.clock.monotonic_ms() + RETRY_TIMEOUT_MS
+        retries = self._cluster.state.retries(RETRY_TIMEOUT_MS)
         left = {batch.partition: batch for batch in batches}
-        pause_ms: float = BACKOFF_MS
         while True:
             failures = await self._attempt(topic, left)
             left = {partition: left[partition] for partition in failures}
             if not left:
                 return
-            error = next(iter(failures.values()))
             fatal = [each for each in failures.values() if not each.retriable]
-            if fatal or self._cluster.clock.monotonic_ms() + pause_ms > deadline_ms:
-                raise fatal[0] if fatal else error
-            self._cluster.forget(topic)
-            pause_ms = await self._cluster.pause(pause_ms)
+            pause_ms = retries.next_pause_ms((fatal or [*failures.values()])[0])
+            self._cluster.state.forget_topic(topic)
+            await asyncio.sleep(pause_ms / 1_000)
 
     async def _attempt(self, topic: str, batches: dict[int, Batch]) -> dict[int, KafkaError]:
         """Send each batch to its leader once; returns the partitions that failed, and how."""

@@ -12,7 +12,9 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from barnabas.client.cluster_client import ClusterClient, Topic, raise_for
+from barnabas.client.cluster_client import ClusterClient
+from barnabas.client.cluster_state import Topic
+from barnabas.client.steps import raise_for
 from barnabas.core.errors import InvalidReplicaAssignment, InvalidReplicationFactor
 from barnabas.core.ids import TopicPartition
 from barnabas.protocol.messages.alter_partition_reassignments import (

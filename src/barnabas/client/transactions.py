@@ -11,8 +11,10 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
-from barnabas.client.cluster_client import ClusterClient, raise_for
-from barnabas.core.errors import TransactionalIdNotFound, UnknownTopicOrPartition
+from barnabas.client.cluster_client import ClusterClient
+from barnabas.client.cluster_state import TRANSACTION
+from barnabas.client.steps import raise_for
+from barnabas.core.errors import TransactionalIdNotFound
 from barnabas.core.ids import TopicPartition
 from barnabas.protocol.messages.describe_producers import (
     DescribeProducersRequest,
@@ -23,7 +25,6 @@ from barnabas.protocol.messages.describe_transactions import (
     DescribeTransactionsRequest,
     DescribeTransactionsResponse,
 )
-from barnabas.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from barnabas.protocol.messages.list_transactions import ListTransactionsRequest, ListTransactionsResponse
 from barnabas.protocol.messages.write_txn_markers import (
     WritableTxnMarker,
@@ -31,8 +32,6 @@ from barnabas.protocol.messages.write_txn_markers import (
     WriteTxnMarkersRequest,
     WriteTxnMarkersResponse,
 )
-
-_TRANSACTION = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +102,9 @@ class Transactions:
 
     async def describe(self, transactional_id: str) -> TransactionDescription:
         async def attempt() -> TransactionDescription:
-            coordinator_id = await self._coordinator(transactional_id)
+            coordinator_id = await self._cluster.run(
+                self._cluster.state.coordinator(transactional_id, TRANSACTION)
+            )
             request = DescribeTransactionsRequest(transactional_ids=[transactional_id])
             answer = await self._cluster.send_to_broker(coordinator_id, request, DescribeTransactionsResponse)
             (row,) = answer.transaction_states
@@ -131,7 +132,7 @@ class Transactions:
         request = DescribeProducersRequest(topics=[TopicRequest(name=name, partition_indexes=[number])])
 
         async def attempt() -> list[OpenTransaction]:
-            leader_id = await self._leader(topic_partition)
+            leader_id = await self._cluster.run(self._cluster.state.leader(topic_partition))
             answer = await self._cluster.send_to_broker(leader_id, request, DescribeProducersResponse)
             (row,) = answer.topics[0].partitions
             raise_for(row.error_code, row.error_message, f"producers of {topic_partition}")
@@ -192,7 +193,7 @@ class Transactions:
         )
 
         async def attempt() -> None:
-            leader_id = await self._leader(transaction.topic_partition)
+            leader_id = await self._cluster.run(self._cluster.state.leader(transaction.topic_partition))
             answer = await self._cluster.send_to_broker(
                 leader_id, WriteTxnMarkersRequest(markers=[marker]), WriteTxnMarkersResponse
             )
@@ -200,20 +201,3 @@ class Transactions:
             raise_for(code, None, f"aborting in {transaction.topic_partition}")
 
         await self._cluster.retry(attempt)
-
-    async def _leader(self, topic_partition: TopicPartition) -> int:
-        name, number = topic_partition
-        topic = await self._cluster.topic(name)
-        for partition in topic.partitions:
-            if partition.index == number:
-                return partition.leader_id
-        raise UnknownTopicOrPartition(f"topic {name} has no partition {number}")
-
-    async def _coordinator(self, transactional_id: str) -> int:
-        request = FindCoordinatorRequest(key_type=_TRANSACTION, coordinator_keys=[transactional_id])
-        answer = await self._cluster.send_to_any(request, FindCoordinatorResponse)
-        (row,) = answer.coordinators
-        raise_for(row.error_code, row.error_message, f"coordinator of {transactional_id}")
-        if row.node_id not in self._cluster.state.brokers:
-            await self._cluster.refresh(())
-        return row.node_id

@@ -23,13 +23,14 @@ pytest.importorskip("pyspark", reason="PySpark is not installed")
 from pyspark import TaskContext
 from pyspark.sql.types import BinaryType, IntegerType, StringType, StructType
 
+from barnabas.client.cluster_state import LATEST, READ_COMMITTED
 from barnabas.core.endpoints import Endpoint
 from barnabas.core.errors import InvalidProducerEpoch, KafkaError, ProducerFenced, UnsupportedVersion
 from barnabas.core.ids import TopicPartition
 from barnabas.testing.broker import run_broker
 from pyspark_barnabas import copying, rows, txn
 from pyspark_barnabas.batch_names import BATCH_ID, QUERY_ID
-from pyspark_barnabas.cluster import LATEST, READ_COMMITTED, Cluster, ClusterConfig
+from pyspark_barnabas.cluster import Cluster, ClusterConfig
 from pyspark_barnabas.copying import RowsNotFound
 from pyspark_barnabas.fetch import FetchOptions, OffsetRange, read_range
 from pyspark_barnabas.lanes import Stretch

@@ -86,10 +86,10 @@ def test_patience_is_not_multiplied(nobody: str) -> None:
     asked = 0
 
     class Counting(Cluster):
-        def retrying(self, attempt):  # type: ignore[no-untyped-def]
+        def run_with_retries(self, attempt, **named):  # type: ignore[no-untyped-def]
             nonlocal asked
             asked += 1
-            return super().retrying(attempt)
+            return super().run_with_retries(attempt, **named)
 
     with Counting(ClusterConfig((Endpoint(host, int(port)),), retry_timeout_ms=50)) as cluster:
         with pytest.raises(NetworkException):

@@ -10,7 +10,8 @@ import pytest
 from tests.support.scripted_broker import ScriptedBroker, scripted_broker
 
 from barnabas.client.admin import Admin
-from barnabas.client.cluster_client import ClusterClient, ClusterUnreachable
+from barnabas.client.cluster_client import ClusterClient
+from barnabas.client.steps import ClusterUnreachable
 from barnabas.core.clock import SystemClock
 from barnabas.core.errors import (
     InvalidConfig,

@@ -12,7 +12,8 @@ from kafka.partitioner.default import murmur2 as kafka_python_murmur2
 from tests.support.scripted_broker import SILENCE, Answer, ScriptedBroker, scripted_broker
 
 from barnabas.client.cluster_client import ClusterClient
-from barnabas.client.consumer import EARLIEST, Consumer, list_offsets
+from barnabas.client.cluster_state import EARLIEST
+from barnabas.client.consumer import Consumer, list_offsets
 from barnabas.client.partitioner import murmur2, partition_for_key
 from barnabas.client.producer import OutgoingRecord, Producer
 from barnabas.core.clock import SystemClock

@@ -10,9 +10,10 @@ import pytest
 
 pytest.importorskip("pyspark", reason="PySpark is not installed")
 
+from barnabas.client.cluster_state import EARLIEST
 from barnabas.core.ids import TopicPartition
 from pyspark_barnabas import markers
-from pyspark_barnabas.cluster import EARLIEST, Cluster
+from pyspark_barnabas.cluster import Cluster
 from pyspark_barnabas.fetch import FetchOptions, OffsetRange
 from pyspark_barnabas.options import OptionError
 from pyspark_barnabas.sink import TRANSACTION_TIMEOUT_MS

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from barnabas.client.cluster_state import EARLIEST, LATEST
 from barnabas.core.endpoints import Endpoint
 from barnabas.core.ids import TopicPartition
 from pyspark_barnabas import options as parse
-from pyspark_barnabas.cluster import EARLIEST, LATEST
 from pyspark_barnabas.options import OptionError, Options
 
 

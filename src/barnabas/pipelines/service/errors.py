@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from barnabas.client.cluster_client import ClusterUnreachable
+from barnabas.client.steps import ClusterUnreachable
 from barnabas.core.errors import KafkaError
 
 AWAY = (KafkaError, ClusterUnreachable, OSError)

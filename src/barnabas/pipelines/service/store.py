@@ -24,9 +24,11 @@ from enum import Enum
 from typing import Any
 
 from barnabas.client.admin import Admin
-from barnabas.client.cluster_client import ClusterClient, ClusterUnreachable
-from barnabas.client.consumer import EARLIEST, LATEST, Consumer, list_offsets
+from barnabas.client.cluster_client import ClusterClient
+from barnabas.client.cluster_state import EARLIEST, LATEST
+from barnabas.client.consumer import Consumer, list_offsets
 from barnabas.client.producer import OutgoingRecord, Producer
+from barnabas.client.steps import ClusterUnreachable
 from barnabas.core.errors import KafkaError, TopicAlreadyExists
 from barnabas.core.sweeping import complain
 from barnabas.records.record import Record

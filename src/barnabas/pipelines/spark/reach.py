@@ -17,7 +17,8 @@ from collections.abc import Coroutine, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from barnabas.client.cluster_client import ClusterClient, ClusterUnreachable
+from barnabas.client.cluster_client import ClusterClient
+from barnabas.client.steps import ClusterUnreachable
 from barnabas.core.clock import SystemClock
 from barnabas.core.endpoints import Endpoint
 from barnabas.core.errors import KafkaError, UnknownTopicOrPartition

@@ -6,7 +6,8 @@ import random
 from collections.abc import Iterable, Mapping
 
 from barnabas.client.admin import Admin
-from barnabas.client.cluster_client import ClusterClient, ClusterUnreachable
+from barnabas.client.cluster_client import ClusterClient
+from barnabas.client.steps import ClusterUnreachable
 from barnabas.core.clock import SystemClock
 from barnabas.core.endpoints import Endpoint
 from barnabas.core.errors import KafkaError, TopicAlreadyExists

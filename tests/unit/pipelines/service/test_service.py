@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from barnabas.client.cluster_client import ClusterUnreachable
+from barnabas.client.steps import ClusterUnreachable
 from barnabas.core.clock import ManualClock
 from barnabas.core.ids import TopicPartition
 from barnabas.core.scheduler import ManualScheduler
