@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from barnabas.client.transaction_steps import Transaction
 from barnabas.core.ids import TopicPartition
 from pyspark_barnabas.claims import Claims
 from pyspark_barnabas.cluster import Cluster
@@ -16,7 +17,6 @@ from pyspark_barnabas.encode import Producer
 from pyspark_barnabas.lanes import Lane, Written
 from pyspark_barnabas.producer import BatchSender
 from pyspark_barnabas.staging import Staging
-from pyspark_barnabas.txn import Transaction
 
 
 class Attempt:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
+from barnabas.client import transaction_steps as transactions
 from pyspark_barnabas import markers
-from pyspark_barnabas import txn as transactions
 from pyspark_barnabas.cluster import Cluster
 
 MARKER: Final = "barnabas-batch"
@@ -20,7 +20,7 @@ def batch_marker(query_id: str, batch_id: int) -> str:
 
 def last_committed_batch(cluster: Cluster, group: str, query_id: str, marker_topic: str | None = None) -> int:
     """The last batch of the query whose transaction was committed; -1 when there is none."""
-    found = transactions.committed_metadata(cluster, group).values()
+    found = cluster.run(transactions.committed_metadata(cluster.state, group)).values()
     last = max((_batch_of(metadata, query_id) for _, metadata in found), default=-1)
     if last < 0 and marker_topic is not None:
         last = _batch_of(markers.last_kept(cluster, marker_topic, group), query_id)

@@ -27,11 +27,11 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Final
 
+from barnabas.client import transaction_steps as transactions
+from barnabas.client.transaction_steps import Transaction
 from barnabas.core.errors import UnsupportedVersion
 from barnabas.core.ids import TopicPartition
-from pyspark_barnabas import txn as transactions
 from pyspark_barnabas.cluster import Cluster
-from pyspark_barnabas.txn import Transaction
 
 NAME_TIMEOUT_MS_MAX: Final = 60_000
 """Of an id under which nothing is ever written."""
@@ -62,11 +62,11 @@ class Claims:
         try:
             if self._name is None:
                 timeout_ms = min(NAME_TIMEOUT_MS_MAX, transaction.timeout_ms)
-                self._name = transactions.begin(cluster, self._name_id, timeout_ms)
-            if wanted & transactions.open_partitions(cluster, transaction):
+                self._name = cluster.run(transactions.begin(cluster.state, self._name_id, timeout_ms))
+            if wanted & cluster.run(transactions.open_partitions(cluster.state, transaction)):
                 return False
-            transactions.add_partitions(cluster, transaction, wanted)
-            return transactions.is_current(cluster, self._name)
+            cluster.run(transactions.add_partitions(cluster.state, transaction, wanted))
+            return cluster.run(transactions.is_current(cluster.state, self._name))
         except UnsupportedVersion:
             # A broker that does not describe transactions cannot tell who is alone.
             return False

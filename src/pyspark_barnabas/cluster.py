@@ -164,8 +164,6 @@ class Cluster:
         self, attempt: Callable[[], Steps[T]], *, unknown_topic_timeout_ms: float | None = None
     ) -> T:
         """The outcome of a conversation, once nothing that may pass stands in its way."""
-        if unknown_topic_timeout_ms is None:
-            unknown_topic_timeout_ms = self.config.retry_timeout_ms
         return self.run(self.state.retrying(attempt, unknown_topic_timeout_ms=unknown_topic_timeout_ms))
 
     def _do(self, step: Step) -> Any:

@@ -18,7 +18,9 @@ from typing import Final
 
 from crc32c import crc32c
 
+from barnabas.client import transaction_steps as transactions
 from barnabas.client.cluster_state import READ_UNCOMMITTED
+from barnabas.client.transaction_steps import Transaction
 from barnabas.core.ids import TopicPartition
 from barnabas.records.batch import (
     ATTRIBUTES_AT,
@@ -31,13 +33,11 @@ from barnabas.records.batch import (
     TRANSACTIONAL_FLAG,
     RecordBatch,
 )
-from pyspark_barnabas import txn as transactions
 from pyspark_barnabas.cluster import Cluster, ClusterConfig
 from pyspark_barnabas.encode import Producer
 from pyspark_barnabas.fetch import FetchOptions, OffsetRange, read_batches
 from pyspark_barnabas.lanes import Written
 from pyspark_barnabas.producer import BatchSender, Outgoing
-from pyspark_barnabas.txn import Transaction
 
 SEQUENCE_MASK: Final = 0x7FFF_FFFF
 _CRC_BYTES: Final = 4
@@ -55,7 +55,7 @@ def copy(
     producer = Producer(transaction.producer_id, transaction.epoch, is_transactional=True)
     # A reader takes the answers of a connection in turn, so it needs connections of its own.
     with Cluster(config) as reading, Cluster(config) as writing:
-        transactions.add_partitions(writing, transaction, sources)
+        writing.run(transactions.add_partitions(writing.state, transaction, sources))
         sender = BatchSender(writing, transactional_id=transaction.transactional_id)
         for place, lanes in sources.items():
             sequence = 0

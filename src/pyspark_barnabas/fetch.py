@@ -19,6 +19,7 @@ from typing import Final
 
 import pyarrow as pa
 
+from barnabas.client.aborted import AbortedFilter
 from barnabas.client.cluster_state import EARLIEST, READ_COMMITTED
 from barnabas.client.retries import BACKOFF_MS
 from barnabas.core.errors import (
@@ -40,7 +41,6 @@ from barnabas.records.varint import Buffer
 from pyspark_barnabas.cluster import Cluster, wait
 from pyspark_barnabas.decode import Place, decode_batches
 from pyspark_barnabas.legacy import decode_legacy, end_offset, is_legacy, legacy_prefix
-from pyspark_barnabas.transactions import AbortedFilter
 
 FETCH_VERSION: Final = 12
 """The last that speaks of topics by name."""

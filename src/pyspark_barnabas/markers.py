@@ -16,16 +16,16 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
+from barnabas.client import transaction_steps as transactions
 from barnabas.client.cluster_state import EARLIEST, LATEST, READ_COMMITTED
+from barnabas.client.transaction_steps import Transaction
 from barnabas.core.ids import TopicPartition
 from barnabas.records.compression import Codec
 from pyspark_barnabas import encode
-from pyspark_barnabas import txn as transactions
 from pyspark_barnabas.cluster import Cluster
 from pyspark_barnabas.fetch import FetchOptions, OffsetRange, read_range
 from pyspark_barnabas.options import OptionError
 from pyspark_barnabas.producer import BatchSender, Outgoing
-from pyspark_barnabas.txn import Transaction
 
 PARTITION: Final = 0
 OPEN_TRANSACTION_MS_MAX: Final = 960_000
@@ -39,7 +39,7 @@ def keep(cluster: Cluster, transaction: Transaction, topic: str, group: str, mar
     Every transaction has an epoch of its own, so the sequence of this one record is 0.
     """
     place = TopicPartition(topic, PARTITION)
-    transactions.add_partitions(cluster, transaction, [place])
+    cluster.run(transactions.add_partitions(cluster.state, transaction, [place]))
     rows = encode.Rows(pa.array([group.encode()]), pa.array([marker.encode()]), None)
     (payload,) = encode.payloads(rows, np.zeros(1, np.int64))
     producer = encode.Producer(transaction.producer_id, transaction.epoch, is_transactional=True)

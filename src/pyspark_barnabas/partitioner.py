@@ -1,4 +1,4 @@
-"""Which partition a row goes to, as the Java client decides it.
+"""Which partition a row goes to: the rule of `barnabas.client.partitioner`, a whole column at a time.
 
 A row with a key goes where murmur2 of the key says, so that every client agrees on it. Rows without
 a key stick to one partition for a flush and move on with the next: few large batches instead of
@@ -12,11 +12,12 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
+from barnabas.client.partitioner import MULTIPLIER, SEED, SHIFT
 from pyspark_barnabas.varints import Ints
 
-_SEED: Final = np.uint32(0x9747B28C)
-_MULTIPLIER: Final = np.uint32(0x5BD1E995)
-_SHIFT: Final = np.uint32(24)
+_SEED: Final = np.uint32(SEED)
+_MULTIPLIER: Final = np.uint32(MULTIPLIER)
+_SHIFT: Final = np.uint32(SHIFT)
 
 
 def murmur2(keys: Any) -> Ints:

@@ -15,7 +15,6 @@ from typing import Final
 
 from barnabas.client.blocking import Connection
 from barnabas.client.retries import Retries
-from barnabas.client.steps import ANY_BROKER, Steps, ask, raise_for
 from barnabas.core.errors import (
     DuplicateSequenceNumber,
     KafkaError,
@@ -24,7 +23,6 @@ from barnabas.core.errors import (
     error_for,
 )
 from barnabas.core.ids import TopicPartition
-from barnabas.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from barnabas.protocol.messages.produce import (
     PartitionProduceData,
     ProduceRequest,
@@ -189,15 +187,3 @@ def _results(answer: ProduceResponse) -> Iterator[tuple[TopicPartition, int, Kaf
             if row.error_code:
                 error = error_for(row.error_code, f"writing to {place}: {row.error_message or ''}")
             yield place, row.base_offset, error
-
-
-def init_idempotent(cluster: Cluster) -> tuple[int, int]:
-    """A fresh producer id and its epoch, for one task's own use."""
-
-    def attempt() -> Steps[tuple[int, int]]:
-        request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=60_000)
-        answer = yield from ask(ANY_BROKER, request, InitProducerIdResponse)
-        raise_for(answer.error_code, None, "getting a producer id")
-        return answer.producer_id, answer.producer_epoch
-
-    return cluster.run_with_retries(attempt)

@@ -24,6 +24,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
+from barnabas.client.aborted import AbortedFilter
 from barnabas.client.cluster_state import EARLIEST, LATEST, READ_COMMITTED
 from barnabas.core.ids import TopicPartition
 from barnabas.records.batch import RecordBatch, iterate_whole_batches
@@ -32,7 +33,6 @@ from pyspark_barnabas.decode import Place
 from pyspark_barnabas.fetch import DataLoss, decode_pieces
 from pyspark_barnabas.legacy import decode_legacy, is_legacy, legacy_prefix
 from pyspark_barnabas.options import Bound, OptionError, Options
-from pyspark_barnabas.transactions import AbortedFilter
 
 MANIFEST: Final = "segments-manifest.json"
 VERSION: Final = 1

@@ -46,11 +46,12 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
+from barnabas.client import transaction_steps as transactions
+from barnabas.client.transaction_steps import Transaction
 from barnabas.core.errors import OutOfOrderSequenceNumber, UnsupportedVersion
 from barnabas.core.ids import TopicPartition
 from pyspark_barnabas import copying, markers
 from pyspark_barnabas import options as parse
-from pyspark_barnabas import txn as transactions
 from pyspark_barnabas.attempts import Attempt
 from pyspark_barnabas.batch_names import BATCH_ID, QUERY_ID, batch_marker, last_committed_batch
 from pyspark_barnabas.cluster import Cluster
@@ -58,7 +59,6 @@ from pyspark_barnabas.journal import journaled_offsets, known_offsets
 from pyspark_barnabas.lanes import Written
 from pyspark_barnabas.options import OptionError, Options
 from pyspark_barnabas.rows import RowWriter
-from pyspark_barnabas.txn import Transaction
 from pyspark_barnabas.writer import row_options
 
 TRANSACTION_TIMEOUT_MS: Final = 900_000
@@ -115,7 +115,7 @@ class _Sink:
     def _begin(self) -> Transaction:
         assert self._timeout_ms is not None
         with Cluster(self._config) as cluster:
-            return transactions.begin(cluster, self._transactional_id, self._timeout_ms)
+            return cluster.run(transactions.begin(cluster.state, self._transactional_id, self._timeout_ms))
 
     # -- in the tasks -------------------------------------------------------------------------
 
@@ -166,7 +166,8 @@ class _Sink:
                 # Nothing to commit for a source without offsets here, but the name must be kept somewhere.
                 offsets = {places[0]: batch_id}
             if not offsets:
-                transactions.give_up(cluster, mine[0].transaction)  # an attempt that died may have begun it
+                # An attempt that died may have begun it.
+                cluster.run(transactions.give_up(cluster.state, mine[0].transaction))
                 return
             transaction = self._settled(cluster, mine)
             try:
@@ -177,7 +178,7 @@ class _Sink:
                 self._end(cluster, transaction)
             except Exception:
                 # Spark calls `abort` now, which does not know of a transaction that the driver has begun.
-                transactions.give_up(cluster, transaction)
+                cluster.run(transactions.give_up(cluster.state, transaction))
                 raise
 
     def _settled(self, cluster: Cluster, parts: Sequence[TransactionPart]) -> Transaction:
@@ -186,29 +187,29 @@ class _Sink:
         if _has_no_others(cluster, parts):
             return transaction
         assert self._timeout_ms is not None
-        again = transactions.begin_again(cluster, transaction, self._timeout_ms)
+        again = cluster.run(transactions.begin_again(cluster.state, transaction, self._timeout_ms))
         _log.warning("a task ran more than once: its batch is copied into another transaction, %s", again)
         try:
             copying.copy(self._config, _sources(parts), again)
         except Exception:
-            transactions.give_up(cluster, again)
+            cluster.run(transactions.give_up(cluster.state, again))
             raise
         return again
 
     def _commit_offsets(
         self, cluster: Cluster, transaction: Transaction, offsets: dict[TopicPartition, int], marker: str
     ) -> None:
-        transactions.commit_offsets(cluster, transaction, self._group, offsets, marker)
+        cluster.run(transactions.commit_offsets(cluster.state, transaction, self._group, offsets, marker))
 
     def _end(self, cluster: Cluster, transaction: Transaction) -> None:
-        transactions.end(cluster, transaction, commit=True)
+        cluster.run(transactions.end(cluster.state, transaction, commit=True))
 
     def _abort(self, parts: Sequence[WriterCommitMessage | None]) -> None:
         """So that readers need not wait for the timeout; the next batch would do it as well."""
         for part in parts:
             if isinstance(part, TransactionPart) and not part.is_done_before:
                 with Cluster(self._config) as cluster:
-                    transactions.give_up(cluster, part.transaction)
+                    cluster.run(transactions.give_up(cluster.state, part.transaction))
                 return
 
     def _source_offsets(self, batch_id: int) -> dict[TopicPartition, int]:
@@ -254,7 +255,7 @@ def _has_no_others(cluster: Cluster, parts: Sequence[TransactionPart]) -> bool:
         return False
     claimed = {place for part in parts if part.direct is not None for place in part.direct.stretches}
     try:
-        return transactions.open_partitions(cluster, parts[0].transaction) == claimed
+        return cluster.run(transactions.open_partitions(cluster.state, parts[0].transaction)) == claimed
     except UnsupportedVersion:
         return not claimed
 

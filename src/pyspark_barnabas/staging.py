@@ -12,8 +12,8 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Final
 
+from barnabas.client import transaction_steps as transactions
 from barnabas.core.ids import TopicPartition
-from pyspark_barnabas import txn as transactions
 from pyspark_barnabas.cluster import Cluster, ClusterConfig
 from pyspark_barnabas.encode import Producer
 from pyspark_barnabas.lanes import Lane, Written
@@ -29,7 +29,7 @@ class Staging(Lane):
     def __init__(self, config: ClusterConfig, transactional_id: str, timeout_ms: int) -> None:
         self._cluster = cluster = Cluster(config)
         timeout_ms = min(FLUSH_TIMEOUT_MS_MAX, timeout_ms)
-        self._transaction = transactions.begin(cluster, transactional_id, timeout_ms)
+        self._transaction = cluster.run(transactions.begin(cluster.state, transactional_id, timeout_ms))
         self._open: set[TopicPartition] = set()
         producer_id, epoch = self._transaction.producer_id, self._transaction.epoch
         self.written = Written(producer_id, epoch)
@@ -38,13 +38,13 @@ class Staging(Lane):
 
     def prepare(self, places: Collection[TopicPartition]) -> None:
         wanted = set(places) - self._open
-        transactions.add_partitions(self._cluster, self._transaction, wanted)
+        self._cluster.run(transactions.add_partitions(self._cluster.state, self._transaction, wanted))
         self._open |= wanted
 
     def rest(self) -> None:
         self.sender.flush()
         if self._open:
-            transactions.end(self._cluster, self._transaction, commit=False)
+            self._cluster.run(transactions.end(self._cluster.state, self._transaction, commit=False))
             self._open.clear()
 
     def close(self) -> None:

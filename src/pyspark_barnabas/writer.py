@@ -16,13 +16,14 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
+from barnabas.client.transaction_steps import idempotent_producer
 from barnabas.core.ids import TopicPartition
 from pyspark_barnabas import options as parse
 from pyspark_barnabas.cluster import Cluster, ClusterConfig
 from pyspark_barnabas.encode import Producer
 from pyspark_barnabas.lanes import Lane
 from pyspark_barnabas.options import BATCH_BYTES, Options
-from pyspark_barnabas.producer import DELIVERY_TIMEOUT_MS, BatchSender, init_idempotent
+from pyspark_barnabas.producer import DELIVERY_TIMEOUT_MS, BatchSender
 from pyspark_barnabas.rows import RowOptions, RowWriter, check_columns
 
 
@@ -58,7 +59,7 @@ class _Writing:
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         assert self._delivery_timeout_ms is not None
         with Cluster(self._config) as cluster:
-            producer = Producer(*init_idempotent(cluster))
+            producer = Producer(*cluster.run(idempotent_producer(cluster.state)))
             sender = BatchSender(cluster, delivery_timeout_ms=self._delivery_timeout_ms)
             lane = Lane(producer, sender)
             writer = RowWriter(cluster, lambda _places: lane, self._rows, task=_task())

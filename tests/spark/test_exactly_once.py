@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from confluent_kafka.admin import AdminClient
 
+from barnabas.client import transaction_steps as transactions
 from barnabas.core.endpoints import Endpoint
 from barnabas.core.errors import InvalidProducerEpoch, ProducerFenced
 from pyspark_barnabas import exactly_once, exactly_once_batch_writer
-from pyspark_barnabas import txn as transactions
 from pyspark_barnabas.cluster import Cluster, ClusterConfig
 from tests.spark.faulty import POINTS, FaultySource
 from tests.support.fixtures import TopicFactory
@@ -97,7 +97,7 @@ class Pipeline:
 
     def group_offsets(self) -> dict[int, int]:
         with Cluster(self.config) as cluster:
-            found = transactions.committed_metadata(cluster, self.pipeline_id)
+            found = cluster.run(transactions.committed_metadata(cluster.state, self.pipeline_id))
         return {place.partition: offset for place, (offset, _) in found.items() if place.topic == self.source}
 
 
@@ -153,12 +153,12 @@ def test_a_batch_is_recognised_after_the_group_was_forgotten(pipeline: Pipeline,
 
 def test_a_zombie_can_neither_write_nor_commit(pipeline: Pipeline) -> None:
     with Cluster(pipeline.config) as cluster:
-        zombie = transactions.begin(cluster, pipeline.pipeline_id, 60_000)
+        zombie = cluster.run(transactions.begin(cluster.state, pipeline.pipeline_id, 60_000))
     pipeline.produce()
     pipeline.run()
     with Cluster(pipeline.config) as cluster:
         with pytest.raises((ProducerFenced, InvalidProducerEpoch)):
-            transactions.end(cluster, zombie, commit=True)
+            cluster.run(transactions.end(cluster.state, zombie, commit=True))
     assert pipeline.committed() == once()
 
 

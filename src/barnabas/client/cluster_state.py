@@ -121,9 +121,13 @@ class ClusterState:
     # -- conversations ---------------------------------------------------------------------------
 
     def retrying(
-        self, attempt: Callable[[], Steps[T]], *, unknown_topic_timeout_ms: float = UNKNOWN_TOPIC_TIMEOUT_MS
+        self,
+        attempt: Callable[[], Steps[T]],
+        *,
+        unknown_topic_timeout_ms: float | None = UNKNOWN_TOPIC_TIMEOUT_MS,
     ) -> Steps[T]:
-        """The outcome of `attempt`, tried again while it fails in ways that may pass."""
+        """The outcome of `attempt`, tried again while it fails in ways that may pass; None waits for what is
+        unknown as long as for anything else."""
         retries = self.retries(unknown_topic_timeout_ms=unknown_topic_timeout_ms)
         while True:
             try:

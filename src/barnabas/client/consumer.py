@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from types import TracebackType
 from typing import NamedTuple, Self
 
+from barnabas.client.aborted import AbortedFilter
 from barnabas.client.cluster_client import ClusterClient
 from barnabas.client.cluster_state import Topic
 from barnabas.client.retries import UNKNOWN_TOPIC_TIMEOUT_MS
@@ -21,14 +22,13 @@ from barnabas.core.errors import KafkaError, OffsetOutOfRange, error_for
 from barnabas.core.ids import ZERO_UUID, TopicPartition
 from barnabas.core.regions import FileRegion
 from barnabas.protocol.messages.fetch import (
-    AbortedTransaction,
     FetchPartition,
     FetchRequest,
     FetchResponse,
     FetchTopic,
     PartitionData,
 )
-from barnabas.records.batch import RecordBatch, iterate_whole_batches
+from barnabas.records.batch import iterate_whole_batches
 from barnabas.records.record import Record, iterate_records
 
 MAX_WAIT_MS = 500
@@ -55,27 +55,6 @@ async def list_offsets(
         lambda: cluster.state.list_offsets(wanted, isolation=isolation_level)
     )
     return {place.partition: offset for place, offset in found.items()}
-
-
-class AbortedTransactions:
-    """Which batches of one answer belong to transactions that were given up."""
-
-    def __init__(self, rows: Sequence[AbortedTransaction]) -> None:
-        self._rows = sorted(rows, key=lambda row: row.first_offset, reverse=True)
-        self._producers: set[int] = set()
-
-    def hide(self, batch: RecordBatch) -> bool:
-        self._begin(batch)
-        return batch.is_transactional and batch.producer_id in self._producers
-
-    def end(self, control: RecordBatch) -> None:
-        """A marker: whatever its producer writes from here on is another transaction."""
-        self._begin(control)
-        self._producers.discard(control.producer_id)
-
-    def _begin(self, batch: RecordBatch) -> None:
-        while self._rows and self._rows[-1].first_offset <= batch.last_offset:
-            self._producers.add(self._rows.pop().producer_id)
 
 
 class Consumer:
@@ -161,17 +140,16 @@ class Consumer:
         index = row.partition_index
         if row.records is None or isinstance(row.records, FileRegion):
             return []
-        aborted = AbortedTransactions(row.aborted_transactions or ()) if self._read_committed else None
+        aborted = row.aborted_transactions if self._read_committed else None
+        kept = AbortedFilter((each.first_offset, each.producer_id) for each in aborted or ())
         records: list[Fetched] = []
         position = self.positions[index]
         for batch in iterate_whole_batches(row.records):
             batch.check_crc()
-            if not batch.is_control and (aborted is None or not aborted.hide(batch)):
+            if kept.keeps(batch):
                 records += [
                     Fetched(index, record) for record in iterate_records(batch) if record.offset >= position
                 ]
-            elif batch.is_control and aborted is not None:
-                aborted.end(batch)
             self.positions[index] = max(position, batch.next_offset)
         return records
 

@@ -8,23 +8,23 @@ the next, which fills batches instead of scattering records.
 from __future__ import annotations
 
 _MASK = 0xFFFFFFFF
-_SEED = 0x9747B28C
-_M = 0x5BD1E995
-_R = 24
+SEED = 0x9747B28C
+MULTIPLIER = 0x5BD1E995
+SHIFT = 24
 
 
 def murmur2(data: bytes) -> int:
     """MurmurHash2 as Kafka seeds it, as an unsigned 32-bit number."""
     length = len(data)
-    h = (_SEED ^ length) & _MASK
+    h = (SEED ^ length) & _MASK
     whole = length & ~3
     for position in range(0, whole, 4):
-        k = int.from_bytes(data[position : position + 4], "little") * _M & _MASK
-        k = (k ^ k >> _R) * _M & _MASK
-        h = (h * _M & _MASK) ^ k
+        k = int.from_bytes(data[position : position + 4], "little") * MULTIPLIER & _MASK
+        k = (k ^ k >> SHIFT) * MULTIPLIER & _MASK
+        h = (h * MULTIPLIER & _MASK) ^ k
     if whole < length:
-        h = (h ^ int.from_bytes(data[whole:], "little")) * _M & _MASK
-    h = (h ^ h >> 13) * _M & _MASK
+        h = (h ^ int.from_bytes(data[whole:], "little")) * MULTIPLIER & _MASK
+    h = (h ^ h >> 13) * MULTIPLIER & _MASK
     return h ^ h >> 15
 
 

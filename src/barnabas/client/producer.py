@@ -19,7 +19,7 @@ from barnabas.client.cluster_client import ClusterClient
 from barnabas.client.cluster_state import Topic
 from barnabas.client.partitioner import partition_for_key
 from barnabas.client.retries import RETRY_TIMEOUT_MS
-from barnabas.client.steps import raise_for
+from barnabas.client.transaction_steps import idempotent_producer
 from barnabas.core.errors import (
     DuplicateSequenceNumber,
     InvalidPartitions,
@@ -29,7 +29,6 @@ from barnabas.core.errors import (
 )
 from barnabas.core.ids import ZERO_UUID
 from barnabas.protocol.api_keys import ApiKey
-from barnabas.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from barnabas.protocol.messages.produce import (
     PartitionProduceData,
     PartitionProduceResponse,
@@ -117,16 +116,9 @@ class Producer:
         self._identified = True
         if not channel.supports(ApiKey.INIT_PRODUCER_ID):
             return
-
-        async def attempt() -> InitProducerIdResponse:
-            answer = await self._cluster.send_to_any(
-                InitProducerIdRequest(transactional_id=None), InitProducerIdResponse
-            )
-            raise_for(answer.error_code, None, "a producer id")
-            return answer
-
-        answer = await self._cluster.retry(attempt)
-        self._producer_id, self._producer_epoch = answer.producer_id, answer.producer_epoch
+        self._producer_id, self._producer_epoch = await self._cluster.run(
+            idempotent_producer(self._cluster.state)
+        )
 
     def _batches(self, topic: Topic, records: Iterable[OutgoingRecord]) -> list[Batch]:
         builders: dict[int, BatchBuilder] = {}

@@ -23,12 +23,13 @@ pytest.importorskip("pyspark", reason="PySpark is not installed")
 from pyspark import TaskContext
 from pyspark.sql.types import BinaryType, IntegerType, StringType, StructType
 
+from barnabas.client import transaction_steps as txn
 from barnabas.client.cluster_state import LATEST, READ_COMMITTED
 from barnabas.core.endpoints import Endpoint
 from barnabas.core.errors import InvalidProducerEpoch, KafkaError, ProducerFenced, UnsupportedVersion
 from barnabas.core.ids import TopicPartition
 from barnabas.testing.broker import run_broker
-from pyspark_barnabas import copying, rows, txn
+from pyspark_barnabas import copying, rows
 from pyspark_barnabas.batch_names import BATCH_ID, QUERY_ID
 from pyspark_barnabas.cluster import Cluster, ClusterConfig
 from pyspark_barnabas.copying import RowsNotFound
@@ -329,7 +330,7 @@ def test_offsets_of_a_topic_that_the_cluster_does_not_have_are_left_out(
     batch.commit(batch.attempt(batch.arrow([b"x"])))
     assert committed(pipelines_broker, topic) == Counter([b"x"])
     with Cluster(batch.config) as cluster:
-        found = txn.committed_metadata(cluster, f"{topic}-pipeline")
+        found = cluster.run(txn.committed_metadata(cluster.state, f"{topic}-pipeline"))
     assert {place: offset for place, (offset, _) in found.items()} == {TopicPartition(topic, 0): 7}
 
 

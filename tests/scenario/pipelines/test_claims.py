@@ -11,9 +11,9 @@ import pytest
 
 pytest.importorskip("pyspark", reason="PySpark is not installed")
 
+from barnabas.client import transaction_steps as txn
 from barnabas.core.endpoints import Endpoint
 from barnabas.core.ids import TopicPartition
-from pyspark_barnabas import txn
 from pyspark_barnabas.claims import Claims
 from pyspark_barnabas.cluster import Cluster, ClusterConfig
 from tests.support.topics import produce
@@ -77,7 +77,7 @@ def test_a_partition_is_never_given_to_two(pipelines_broker: str, monkeypatch: p
     plain = {name: getattr(txn, name) for name in STEPS}
     for number, order in enumerate(interleavings()):
         with Cluster(config) as cluster:
-            transaction = plain["begin"](cluster, f"interleaved-{number}", 60_000)
+            transaction = cluster.run(plain["begin"](cluster.state, f"interleaved-{number}", 60_000))
         turns = Turns("ab")
         for name in STEPS:
             monkeypatch.setattr(txn, name, turns.stepping(plain[name]))
@@ -102,7 +102,7 @@ def test_only_a_first_attempt_may_claim(pipelines_broker: str) -> None:
     produce(pipelines_broker, PLACE.topic, [b"so that it exists"])
     host, _, port = pipelines_broker.rpartition(":")
     with Cluster(ClusterConfig((Endpoint(host, int(port)),))) as cluster:
-        transaction = txn.begin(cluster, "attempts", 60_000)
+        transaction = cluster.run(txn.begin(cluster.state, "attempts", 60_000))
         assert not Claims(cluster, transaction, task=0, attempt=1).claim([PLACE])
         assert Claims(cluster, transaction, task=0, attempt=0).claim([PLACE])
         assert not Claims(cluster, transaction, task=1, attempt=0).claim([PLACE])

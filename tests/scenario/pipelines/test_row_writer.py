@@ -7,10 +7,10 @@ import pytest
 
 pytest.importorskip("pyspark", reason="PySpark is not installed")
 
+from barnabas.client import transaction_steps as txn
 from barnabas.core.endpoints import Endpoint
 from barnabas.core.ids import TopicPartition
 from barnabas.records.compression import Codec
-from pyspark_barnabas import txn
 from pyspark_barnabas.cluster import Cluster, ClusterConfig
 from pyspark_barnabas.encode import Producer
 from pyspark_barnabas.lanes import Lane
@@ -33,20 +33,19 @@ def test_partitions_may_join_a_transaction_while_batches_are_in_flight(pipelines
         produce(pipelines_broker, topic, [b"so that it exists"])
     host, _, port = pipelines_broker.rpartition(":")
     with Cluster(ClusterConfig((Endpoint(host, int(port)),))) as cluster:
-        transaction = txn.begin(cluster, "writer", 60_000)
+        transaction = cluster.run(txn.begin(cluster.state, "writer", 60_000))
         lane = Lane(
             Producer(transaction.producer_id, transaction.epoch, is_transactional=True),
             BatchSender(cluster, transactional_id="writer"),
         )
 
         def choose_lane(places: list[TopicPartition]) -> Lane:
-            txn.add_partitions(
-                cluster, transaction, [place for place in places if place not in lane.sequences]
-            )
+            new = [place for place in places if place not in lane.sequences]
+            cluster.run(txn.add_partitions(cluster.state, transaction, new))
             return lane
 
         writer = RowWriter(cluster, choose_lane, RowOptions(None, Codec.NONE, 900_000), task=0)
         writer.write(iter(rows_for(topic) for topic in [*topics, *topics]))
-        txn.end(cluster, transaction, commit=True)
+        cluster.run(txn.end(cluster.state, transaction, commit=True))
     assert writer.records == {TopicPartition(topic, 0): 2 * ROWS for topic in topics}
     assert [len(consume(pipelines_broker, topic)) for topic in topics] == [1 + 2 * ROWS] * 3

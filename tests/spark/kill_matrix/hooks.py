@@ -39,12 +39,12 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamWriter
 from pyspark.sql.types import StructType
 
+from barnabas.client.transaction_steps import Transaction
 from pyspark_barnabas import attempts, copying, rows, staging
 from pyspark_barnabas.options import Options
 from pyspark_barnabas.producer import BatchSender, Outgoing
 from pyspark_barnabas.sink import ExactlyOnceStreamWriter
 from pyspark_barnabas.source import BarnabasDataSource
-from pyspark_barnabas.txn import Transaction
 
 POINT = "KILL_MATRIX_POINT"
 DIES = "KILL_MATRIX_DIES"

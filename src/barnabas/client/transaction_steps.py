@@ -1,4 +1,4 @@
-"""A transactional id as its owner uses it: begin, add, commit offsets, end.
+"""A transactional id as its owner uses it, in steps: begin, add, commit offsets, end.
 
 Requests go in the versions in which a transaction's partitions are named before they are written
 to, and in which only InitProducerId changes the epoch: a producer whose writers are spread over
@@ -13,12 +13,12 @@ from __future__ import annotations
 
 import logging
 from collections import defaultdict
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, TypeVar
 
-from barnabas.client.cluster_state import GROUP, TRANSACTION
-from barnabas.client.steps import Steps, ask, raise_for
+from barnabas.client.cluster_state import GROUP, TRANSACTION, ClusterState
+from barnabas.client.steps import ANY_BROKER, Steps, ask, raise_for
 from barnabas.core.errors import InvalidProducerEpoch, InvalidTxnState, ProducerFenced
 from barnabas.core.ids import TopicPartition
 from barnabas.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
@@ -45,13 +45,17 @@ from barnabas.protocol.messages.txn_offset_commit import (
     TxnOffsetCommitRequestTopic,
     TxnOffsetCommitResponse,
 )
-from pyspark_barnabas.cluster import Cluster
+
+T = TypeVar("T")
 
 ADD_PARTITIONS_VERSION: Final = 3
 ADD_OFFSETS_VERSION: Final = 4
 TXN_OFFSET_COMMIT_VERSION: Final = 4
 END_TXN_VERSION: Final = 4
 OFFSET_FETCH_VERSION: Final = 8
+IDEMPOTENT_TIMEOUT_MS: Final = 60_000
+
+_OPERATION_NOT_ATTEMPTED: Final = 55
 
 _log = logging.getLogger(__name__)
 
@@ -67,26 +71,38 @@ class Transaction:
     """No longer than brokers allow."""
 
 
-def begin(cluster: Cluster, transactional_id: str, timeout_ms: int) -> Transaction:
+def begin(state: ClusterState, transactional_id: str, timeout_ms: int) -> Steps[Transaction]:
     """A new epoch: whoever had the id is fenced, and what was left open is aborted."""
 
     def attempt() -> Steps[Transaction]:
         request = InitProducerIdRequest(transactional_id=transactional_id, transaction_timeout_ms=timeout_ms)
-        coordinator = yield from cluster.state.coordinator(transactional_id, TRANSACTION)
+        coordinator = yield from state.coordinator(transactional_id, TRANSACTION)
         answer = yield from ask(coordinator, request, InitProducerIdResponse)
         raise_for(answer.error_code, None, f"beginning a transaction of {transactional_id}")
         return Transaction(transactional_id, answer.producer_id, answer.producer_epoch, timeout_ms)
 
-    return cluster.run_with_retries(attempt)
+    return (yield from _retrying(state, attempt))
 
 
-def begin_again(cluster: Cluster, txn: Transaction, timeout_ms: int) -> Transaction:
+def idempotent_producer(state: ClusterState) -> Steps[tuple[int, int]]:
+    """A producer id of one's own and its epoch, outside of any transaction."""
+
+    def attempt() -> Steps[tuple[int, int]]:
+        request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=IDEMPOTENT_TIMEOUT_MS)
+        answer = yield from ask(ANY_BROKER, request, InitProducerIdResponse)
+        raise_for(answer.error_code, None, "getting a producer id")
+        return answer.producer_id, answer.producer_epoch
+
+    return (yield from _retrying(state, attempt))
+
+
+def begin_again(state: ClusterState, txn: Transaction, timeout_ms: int) -> Steps[Transaction]:
     """Abort `txn` and go on under the next epoch, which its other writers do not have.
 
     Refused unless `txn` is the newest of its id: whoever was replaced must not replace its successor.
     """
     try:
-        end(cluster, txn, commit=False)
+        yield from end(state, txn, commit=False)
     except InvalidTxnState:
         _log.debug("%s had nothing to abort", txn)
 
@@ -97,42 +113,42 @@ def begin_again(cluster: Cluster, txn: Transaction, timeout_ms: int) -> Transact
             producer_id=txn.producer_id,
             producer_epoch=txn.epoch,
         )
-        coordinator = yield from cluster.state.coordinator(txn.transactional_id, TRANSACTION)
+        coordinator = yield from state.coordinator(txn.transactional_id, TRANSACTION)
         answer = yield from ask(coordinator, request, InitProducerIdResponse)
         raise_for(answer.error_code, None, f"beginning a transaction of {txn.transactional_id} again")
         return Transaction(txn.transactional_id, answer.producer_id, answer.producer_epoch, timeout_ms)
 
-    return cluster.run_with_retries(attempt)
+    return (yield from _retrying(state, attempt))
 
 
-def open_partitions(cluster: Cluster, txn: Transaction) -> set[TopicPartition]:
+def open_partitions(state: ClusterState, txn: Transaction) -> Steps[set[TopicPartition]]:
     """What was added to the transaction; PRODUCER_FENCED when somebody newer has taken over."""
-    state = _describe(cluster, txn.transactional_id)
-    if (state.producer_id, state.producer_epoch) != (txn.producer_id, txn.epoch):
-        raise ProducerFenced(f"{txn.transactional_id} is at epoch {state.producer_epoch}, not {txn.epoch}")
-    return {TopicPartition(row.topic, number) for row in state.topics for number in row.partitions}
+    found = yield from _describe(state, txn.transactional_id)
+    if (found.producer_id, found.producer_epoch) != (txn.producer_id, txn.epoch):
+        raise ProducerFenced(f"{txn.transactional_id} is at epoch {found.producer_epoch}, not {txn.epoch}")
+    return {TopicPartition(row.topic, number) for row in found.topics for number in row.partitions}
 
 
-def is_current(cluster: Cluster, txn: Transaction) -> bool:
+def is_current(state: ClusterState, txn: Transaction) -> Steps[bool]:
     """Whether nobody has begun a transaction of that id since."""
-    state = _describe(cluster, txn.transactional_id)
-    return (state.producer_id, state.producer_epoch) == (txn.producer_id, txn.epoch)
+    found = yield from _describe(state, txn.transactional_id)
+    return (found.producer_id, found.producer_epoch) == (txn.producer_id, txn.epoch)
 
 
-def _describe(cluster: Cluster, transactional_id: str) -> TransactionState:
+def _describe(state: ClusterState, transactional_id: str) -> Steps[TransactionState]:
     """UNSUPPORTED_VERSION where brokers do not describe transactions."""
 
     def attempt() -> Steps[TransactionState]:
-        coordinator = yield from cluster.state.coordinator(transactional_id, TRANSACTION)
+        coordinator = yield from state.coordinator(transactional_id, TRANSACTION)
         request = DescribeTransactionsRequest(transactional_ids=[transactional_id])
         (row,) = (yield from ask(coordinator, request, DescribeTransactionsResponse)).transaction_states
         raise_for(row.error_code, None, f"describing the transaction of {transactional_id}")
         return row
 
-    return cluster.run_with_retries(attempt)
+    return (yield from _retrying(state, attempt))
 
 
-def add_partitions(cluster: Cluster, txn: Transaction, places: Collection[TopicPartition]) -> None:
+def add_partitions(state: ClusterState, txn: Transaction, places: Collection[TopicPartition]) -> Steps[None]:
     """Must be done before the first batch goes to a partition."""
     if not places:
         return
@@ -149,7 +165,7 @@ def add_partitions(cluster: Cluster, txn: Transaction, places: Collection[TopicP
     )
 
     def attempt() -> Steps[None]:
-        coordinator = yield from cluster.state.coordinator(txn.transactional_id, TRANSACTION)
+        coordinator = yield from state.coordinator(txn.transactional_id, TRANSACTION)
         answer = yield from ask(coordinator, request, AddPartitionsToTxnResponse, ADD_PARTITIONS_VERSION)
         codes = [
             row.partition_error_code
@@ -160,15 +176,12 @@ def add_partitions(cluster: Cluster, txn: Transaction, places: Collection[TopicP
         telling = [code for code in codes if code not in {0, _OPERATION_NOT_ATTEMPTED}]
         raise_for(next(iter(telling or codes), 0), None, f"adding partitions to {txn.transactional_id}")
 
-    cluster.run_with_retries(attempt)
-
-
-_OPERATION_NOT_ATTEMPTED: Final = 55
+    yield from _retrying(state, attempt)
 
 
 def commit_offsets(
-    cluster: Cluster, txn: Transaction, group: str, offsets: Mapping[TopicPartition, int], metadata: str
-) -> None:
+    state: ClusterState, txn: Transaction, group: str, offsets: Mapping[TopicPartition, int], metadata: str
+) -> Steps[None]:
     """The group's offsets become part of the transaction."""
     adding = AddOffsetsToTxnRequest(
         transactional_id=txn.transactional_id,
@@ -192,12 +205,12 @@ def commit_offsets(
     )
 
     def add() -> Steps[None]:
-        coordinator = yield from cluster.state.coordinator(txn.transactional_id, TRANSACTION)
+        coordinator = yield from state.coordinator(txn.transactional_id, TRANSACTION)
         answer = yield from ask(coordinator, adding, AddOffsetsToTxnResponse, ADD_OFFSETS_VERSION)
         raise_for(answer.error_code, None, f"adding offsets of {group} to {txn.transactional_id}")
 
     def commit() -> Steps[None]:
-        coordinator = yield from cluster.state.coordinator(group, GROUP)
+        coordinator = yield from state.coordinator(group, GROUP)
         answer = yield from ask(coordinator, committing, TxnOffsetCommitResponse, TXN_OFFSET_COMMIT_VERSION)
         for topic in answer.topics:
             for row in topic.partitions:
@@ -205,11 +218,11 @@ def commit_offsets(
                     row.error_code, None, f"committing the offset of {topic.name}-{row.partition_index}"
                 )
 
-    cluster.run_with_retries(add)
-    cluster.run_with_retries(commit)
+    yield from _retrying(state, add)
+    yield from _retrying(state, commit)
 
 
-def end(cluster: Cluster, txn: Transaction, *, commit: bool) -> None:
+def end(state: ClusterState, txn: Transaction, *, commit: bool) -> Steps[None]:
     request = EndTxnRequest(
         transactional_id=txn.transactional_id,
         producer_id=txn.producer_id,
@@ -218,27 +231,27 @@ def end(cluster: Cluster, txn: Transaction, *, commit: bool) -> None:
     )
 
     def attempt() -> Steps[None]:
-        coordinator = yield from cluster.state.coordinator(txn.transactional_id, TRANSACTION)
+        coordinator = yield from state.coordinator(txn.transactional_id, TRANSACTION)
         answer = yield from ask(coordinator, request, EndTxnResponse, END_TXN_VERSION)
         raise_for(answer.error_code, None, f"{'committing' if commit else 'aborting'} {txn.transactional_id}")
 
-    cluster.run_with_retries(attempt)
+    yield from _retrying(state, attempt)
 
 
-def give_up(cluster: Cluster, txn: Transaction) -> None:
+def give_up(state: ClusterState, txn: Transaction) -> Steps[None]:
     """Abort `txn`, if there is anything to abort: it may be over already, one way or the other, or have
     nothing in it."""
     try:
-        end(cluster, txn, commit=False)
+        yield from end(state, txn, commit=False)
     except (InvalidProducerEpoch, InvalidTxnState, ProducerFenced) as error:
         _log.debug("%s had nothing to abort: %s", txn, error)
 
 
-def committed_metadata(cluster: Cluster, group: str) -> dict[TopicPartition, tuple[int, str]]:
+def committed_metadata(state: ClusterState, group: str) -> Steps[dict[TopicPartition, tuple[int, str]]]:
     """All offsets of a group with their metadata, none of them still to be decided."""
 
     def attempt() -> Steps[dict[TopicPartition, tuple[int, str]]]:
-        coordinator = yield from cluster.state.coordinator(group, GROUP)
+        coordinator = yield from state.coordinator(group, GROUP)
         request = OffsetFetchRequest(
             groups=[OffsetFetchRequestGroup(group_id=group, topics=None)], require_stable=True
         )
@@ -253,4 +266,9 @@ def committed_metadata(cluster: Cluster, group: str) -> dict[TopicPartition, tup
                     found[place] = (each.committed_offset, each.metadata or "")
         return found
 
-    return cluster.run_with_retries(attempt)
+    return (yield from _retrying(state, attempt))
+
+
+def _retrying(state: ClusterState, attempt: Callable[[], Steps[T]]) -> Steps[T]:
+    """A partition that is unknown may be one that the broker has yet to hear of: it is waited for."""
+    return state.retrying(attempt, unknown_topic_timeout_ms=None)
