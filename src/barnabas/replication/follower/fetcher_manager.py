@@ -31,9 +31,6 @@ class FetcherManager:
         self._by_partition[topic_partition] = fetcher
         fetcher.follow(partition)
 
-    def fetcher_of(self, topic_partition: TopicPartition) -> FetcherDriver | None:
-        return self._by_partition.get(topic_partition)
-
     def unfollow(self, topic_partition: TopicPartition) -> None:
         driver = self._by_partition.pop(topic_partition, None)
         if driver is not None:

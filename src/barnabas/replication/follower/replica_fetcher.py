@@ -120,8 +120,10 @@ class ReplicaFetcher:
         self._connection: Connection | None = None
         self._connect_failures = 0
         self._retry_ms = -math.inf
-        """The leader was lost: no step before."""
+        """While there is no connection: no step before."""
         self._request = fetch.FetchRequest()
+        self._send = Send(self._request, fetch.FetchResponse, 0)
+        """One step serves all fetches, as long as the version is the same."""
 
     # -- which partitions ---------------------------------------------------------------------
 
@@ -231,7 +233,8 @@ class ReplicaFetcher:
         return self.next_step()
 
     def _next_step(self) -> Step:
-        if self._retry_ms > self._now_ms():
+        connection = self._connection
+        if connection is None and self._retry_ms > self._now_ms():
             return Rest(self._retry_ms)
         if self._diverged:
             self._begin_truncation()
@@ -239,10 +242,9 @@ class ReplicaFetcher:
             self._truncate_some()
             if self._cuts:
                 return Sync(tuple(cut for *_, cut in self._cuts))
-        out_of_range = self._revive()
+        out_of_range = self._revive() if self._waiting else []
         if not len(self._session) and not out_of_range:
             return self._rest()
-        connection = self._connection
         if connection is None or connection.is_closed:
             self._session.reset()
             return Connect(self.source)
@@ -254,13 +256,12 @@ class ReplicaFetcher:
     def _revive(self) -> list[FollowedPartition]:
         """Take back partitions whose pause is over; returns those whose offset has to be asked for."""
         out_of_range: list[FollowedPartition] = []
-        if self._waiting:
-            now_ms = self._now_ms()
-            for followed in list(self._waiting.values()):
-                if followed.is_out_of_range:
-                    out_of_range.append(followed)
-                elif followed.ready_ms <= now_ms:
-                    self._admit(followed)
+        now_ms = self._now_ms()
+        for followed in list(self._waiting.values()):
+            if followed.is_out_of_range:
+                out_of_range.append(followed)
+            elif followed.ready_ms <= now_ms:
+                self._admit(followed)
         return out_of_range
 
     def _rest(self) -> Rest:
@@ -287,7 +288,9 @@ class ReplicaFetcher:
         if not len(self._session):
             return self._rest()
         self._session.fill(request, settings.replica_fetch_max_bytes)
-        return Send(request, fetch.FetchResponse, version)
+        if version != self._send.version:
+            self._send = self._send._replace(version=version)
+        return self._send
 
     def _apply(self, answer: fetch.FetchResponse) -> None:
         if answer.error_code in _SESSION_LOST:

@@ -92,9 +92,7 @@ def follow(replicas: Replicas, leader_epoch: int) -> tuple[Partition, ReplicaFet
     partition = replicas.local.get_or_create(ZERO, TOPIC_ID)
     partition.become_follower(LeaderAndIsr(OTHER, leader_epoch, BOTH, BOTH))
     replicas.fetchers.follow(partition)
-    driver = replicas.fetchers.fetcher_of(ZERO)
-    assert driver is not None
-    return partition, driver.fetcher
+    return partition, replicas.fetchers._by_partition[ZERO].fetcher
 
 
 def answer(*data: fetch.PartitionData, session_id: int = SESSION) -> fetch.FetchResponse:
@@ -245,12 +243,11 @@ def test_the_start_of_a_log_does_not_pass_what_is_committed_here(replicas: Repli
 
 async def test_who_is_elected_follows_nobody(replicas: Replicas) -> None:
     assert await order(replicas, OTHER, 0) == 0
-    driver = replicas.fetchers.fetcher_of(ZERO)
-    assert driver is not None
-    assert len(driver.fetcher) == 1
+    fetcher = replicas.fetchers._by_partition[ZERO].fetcher
+    assert len(fetcher) == 1
     assert await order(replicas, ME, 1) == 0
-    assert len(driver.fetcher) == 0
-    assert replicas.fetchers.fetcher_of(ZERO) is None
+    assert len(fetcher) == 0
+    assert ZERO not in replicas.fetchers._by_partition
 
 
 def test_a_log_that_was_moved_while_its_cut_was_synced_has_nothing_to_do_with_that(
