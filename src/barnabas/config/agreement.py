@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Mapping
 
 from barnabas.config.connect_string import ConnectString
+from barnabas.config.derived import Derived, for_listener, retention_ms
 from barnabas.config.keys import Key
 from barnabas.config.listeners import check_distinct_ports
 from barnabas.config.rows.lookup import broker_key
 from barnabas.config.rows.security import AUTHORIZATION, SASL, TLS, TOKENS
 from barnabas.config.rows.words import NO_EFFECT
 from barnabas.core.errors import InvalidConfig
-
-if TYPE_CHECKING:
-    from barnabas.config.broker_config import BrokerConfig
 
 SERVED_SECURITY_PROTOCOLS = frozenset({"PLAINTEXT"})
 """What the network can do. A listener that asks for more is refused: serving it in the clear under
@@ -28,7 +25,7 @@ _UNROUTABLE = ("", "0.0.0.0", "::")  # noqa: S104 - recognised, not bound
 _CLEANER_BYTES_PER_THREAD_MIN = 1 << 20
 
 
-def check_agreement(config: BrokerConfig) -> None:
+def check_agreement(config: Derived) -> None:
     """Raise INVALID_CONFIG with the first disagreement."""
     check_distinct_ports(config.listeners)
     for rule in (_identity, _zookeeper, _security, _unserved, _sasl):
@@ -37,26 +34,26 @@ def check_agreement(config: BrokerConfig) -> None:
     check_dynamic_agreement(config)
 
 
-def check_dynamic_agreement(config: BrokerConfig) -> None:
+def check_dynamic_agreement(config: Derived) -> None:
     """Likewise, by the rules that a change at run time can break."""
     for rule in (_addresses, _times, _sizes):
         for complaint in rule(config):
             raise InvalidConfig(complaint)
 
 
-def _identity(config: BrokerConfig) -> Iterator[str]:
-    if config.broker_id_generation_enable:
-        if config.broker_id > config.reserved_broker_max_id:
+def _identity(config: Derived) -> Iterator[str]:
+    if config["broker.id.generation.enable"]:
+        if config["broker.id"] > config["reserved.broker.max.id"]:
             yield (
-                f"broker.id {config.broker_id} is above reserved.broker.max.id"
-                f" {config.reserved_broker_max_id}, where generated ids begin; choose a smaller id, raise"
+                f"broker.id {config['broker.id']} is above reserved.broker.max.id"
+                f" {config['reserved.broker.max.id']}, where generated ids begin; choose a smaller id, raise"
                 " reserved.broker.max.id, or set broker.id.generation.enable=false"
             )
-    elif config.broker_id < 0:
+    elif config["broker.id"] < 0:
         yield "broker.id must be given when broker.id.generation.enable is false"
 
 
-def _addresses(config: BrokerConfig) -> Iterator[str]:
+def _addresses(config: Derived) -> Iterator[str]:
     names = {listener.listener_name for listener in config.listeners}
     known = ", ".join(sorted(names))
     for name, advertised in config.advertised_listeners.items():
@@ -70,41 +67,41 @@ def _addresses(config: BrokerConfig) -> Iterator[str]:
             yield f"control.plane.listener.name {plane} is not among listeners ({known})"
         if plane == config.inter_broker_listener.listener_name:
             yield f"control.plane.listener.name and the listener between brokers are both {plane}"
-    if config.max_connections_per_ip == 0 and not config.max_connections_per_ip_overrides:
+    if config["max.connections.per.ip"] == 0 and not config["max.connections.per.ip.overrides"]:
         yield "max.connections.per.ip may be 0 only with max.connections.per.ip.overrides, or nobody gets in"
 
 
-def _zookeeper(config: BrokerConfig) -> Iterator[str]:
-    connect = config.zookeeper_connect
+def _zookeeper(config: Derived) -> Iterator[str]:
+    connect = config["zookeeper.connect"]
     if connect and connect != LOCAL_ZOOKEEPER:
         try:
             ConnectString.parse(connect)
         except InvalidConfig as error:
             yield f"zookeeper.connect: {error.message}"
-    credentials = config.zookeeper_auth
+    credentials = config["zookeeper.auth"]
     if credentials is not None and not re.fullmatch(r"[^:]+:.+", credentials):
         yield "zookeeper.auth must be of the form USER:PASSWORD"
-    if config.zookeeper_set_acl and credentials is None:
+    if config["zookeeper.set.acl"] and credentials is None:
         yield "zookeeper.set.acl needs credentials that znodes can belong to; set zookeeper.auth"
-    if config.zookeeper_ssl_client_enable:
+    if config["zookeeper.ssl.client.enable"]:
         yield "zookeeper.ssl.client.enable is true, but this version speaks to ZooKeeper in the clear only"
 
 
-def _security(config: BrokerConfig) -> Iterator[str]:
+def _security(config: Derived) -> Iterator[str]:
     for listener in config.listeners:
         if listener.security_protocol not in SERVED_SECURITY_PROTOCOLS:
             yield (
                 f"the listener {listener} asks for {listener.security_protocol}, which this version does not"
                 f" have; it has {', '.join(sorted(SERVED_SECURITY_PROTOCOLS))}"
             )
-    if config.authorizer_class_name:
+    if config["authorizer.class.name"]:
         yield (
-            f"authorizer.class.name is {config.authorizer_class_name}, but this version has no authorizer:"
+            f"authorizer.class.name is {config['authorizer.class.name']}, but this version has no authorizer:"
             " everybody would be allowed everything; remove the key to accept that"
         )
 
 
-def _unserved(config: BrokerConfig) -> Iterator[str]:
+def _unserved(config: Derived) -> Iterator[str]:
     """A key that asks for what this version does not have; at its default it asks for nothing."""
     for name, text in config.given.items():
         row = broker_key(name)
@@ -132,27 +129,27 @@ def _is_default(row: Key, text: str) -> bool:
     return row.render(row.parse(text)) == row.render(row.default)
 
 
-def without_effect(config: BrokerConfig) -> list[str]:
+def without_effect(given: Mapping[str, str]) -> list[str]:
     """The keys that were given a value and change nothing here, for a warning."""
-    rows = {name: broker_key(name) for name in config.given}
+    rows = {name: broker_key(name) for name in given}
     return sorted(
         name
         for name, row in rows.items()
-        if row.doc.startswith(NO_EFFECT) and not _is_default(row, config.given[name])
+        if row.doc.startswith(NO_EFFECT) and not _is_default(row, given[name])
     )
 
 
-def _times(config: BrokerConfig) -> Iterator[str]:
-    if config.log_retention_ms == 0:
+def _times(config: Derived) -> Iterator[str]:
+    if retention_ms(config.values) == 0:
         yield "log.retention.{ms,minutes,hours} must be at least 1, or -1 to keep records for good"
-    if config.replica_fetch_wait_max_ms > config.replica_socket_timeout_ms:
+    if config["replica.fetch.wait.max.ms"] > config["replica.socket.timeout.ms"]:
         yield "replica.fetch.wait.max.ms must be at most replica.socket.timeout.ms, or quiet fetches time out"
-    if config.replica_fetch_wait_max_ms > config.replica_lag_time_max_ms:
+    if config["replica.fetch.wait.max.ms"] > config["replica.lag.time.max.ms"]:
         yield "replica.fetch.wait.max.ms must be at most replica.lag.time.max.ms, or followers leave the ISR"
-    idle_ms = config.connections_max_idle_ms
-    if 0 <= idle_ms <= config.connection_failed_authentication_delay_ms:
+    idle_ms = config["connections.max.idle.ms"]
+    if 0 <= idle_ms <= config["connection.failed.authentication.delay.ms"]:
         yield "connection.failed.authentication.delay.ms must be less than connections.max.idle.ms"
-    if config.group_min_session_timeout_ms > config.group_max_session_timeout_ms:
+    if config["group.min.session.timeout.ms"] > config["group.max.session.timeout.ms"]:
         yield "group.min.session.timeout.ms must be at most group.max.session.timeout.ms"
     values = config.values
     for what in ("session.timeout", "heartbeat.interval"):
@@ -161,20 +158,20 @@ def _times(config: BrokerConfig) -> Iterator[str]:
             yield f"group.consumer.{what}.ms must lie between its min ({low}) and its max ({high})"
 
 
-def _sizes(config: BrokerConfig) -> Iterator[str]:
-    per_thread = config.log_cleaner_dedupe_buffer_size // max(1, config.log_cleaner_threads)
+def _sizes(config: Derived) -> Iterator[str]:
+    per_thread = config["log.cleaner.dedupe.buffer.size"] // max(1, config["log.cleaner.threads"])
     if per_thread <= _CLEANER_BYTES_PER_THREAD_MIN:
         yield "log.cleaner.dedupe.buffer.size must be more than 1 MiB for each of log.cleaner.threads"
-    if 0 < config.queued_max_request_bytes < config.socket_request_max_bytes:
+    if 0 < config["queued.max.request.bytes"] < config["socket.request.max.bytes"]:
         yield "queued.max.request.bytes must be at least socket.request.max.bytes, or some requests never fit"
 
 
-def _sasl(config: BrokerConfig) -> Iterator[str]:
+def _sasl(config: Derived) -> Iterator[str]:
     between_brokers = config.inter_broker_listener
     if not between_brokers.security_protocol.startswith("SASL_"):
         return
     mechanism = config.values["sasl.mechanism.inter.broker.protocol"]
-    enabled = config.for_listener(between_brokers.listener_name, "sasl.enabled.mechanisms")
+    enabled = for_listener(config.values, between_brokers.listener_name, "sasl.enabled.mechanisms")
     if mechanism not in enabled:
         yield (
             f"sasl.mechanism.inter.broker.protocol is {mechanism}, which sasl.enabled.mechanisms"

@@ -17,13 +17,11 @@ from pathlib import Path
 from typing import Any
 
 from barnabas.config.agreement import check_agreement
-from barnabas.config.derived import inter_broker_listener, log_directories
+from barnabas.config.derived import Derived
 from barnabas.config.keys import Update
-from barnabas.config.listeners import parse_listeners, parse_protocol_map
 from barnabas.config.rows import BROKER_KEYS
 from barnabas.config.rows.lookup import broker_key, is_secret
 from barnabas.config.rows.sockets import connection_overrides
-from barnabas.config.rows.words import HOUR_MS, MINUTE_MS
 from barnabas.core.endpoints import ListenerEndpoint
 
 _DYNAMIC = {
@@ -155,21 +153,12 @@ class BrokerConfig:
         self.__dict__.update((name.replace(".", "_"), value) for name, value in values.items())
         self.given = given
         self.put(values)
-        protocols = parse_protocol_map(values["listener.security.protocol.map"])
-        self.listeners = parse_listeners("listeners", values["listeners"], protocols)
-        advertised = values["advertised.listeners"]
-        self.advertised_listeners = (
-            {}
-            if advertised is None
-            else {
-                each.listener_name: each
-                for each in parse_listeners("advertised.listeners", advertised, protocols)
-            }
-        )
-        self.inter_broker_listener = inter_broker_listener(given, values, self.listeners)
-        plane = values["control.plane.listener.name"]
-        self.control_plane_listener_name = plane and plane.upper()
-        self.log_dirs = log_directories(values)
+        derived = Derived.of(given, values)
+        self.listeners = derived.listeners
+        self.advertised_listeners = derived.advertised_listeners
+        self.inter_broker_listener = derived.inter_broker_listener
+        self.control_plane_listener_name = derived.control_plane_listener_name
+        self.log_dirs = derived.log_dirs
 
     def put(self, values: Mapping[str, Any]) -> None:
         """Have these values in force from now on; only dynamic keys differ from those before."""
@@ -185,24 +174,13 @@ class BrokerConfig:
         values = BROKER_KEYS.defaults()
         for name, text in properties.items():
             values[name] = broker_key(name).parse(text)
-        config = cls(dict(properties), values)
-        check_agreement(config)
-        return config
+        check_agreement(Derived.of(properties, values))
+        return cls(dict(properties), values)
 
     def with_changes(self, changes: Mapping[str, str | None]) -> BrokerConfig:
         """This configuration with some keys set, or, where the new value is None, unset."""
         merged: dict[str, str | None] = {**self.given, **changes}
         return self.load({name: text for name, text in merged.items() if text is not None})
-
-    def for_listener(self, listener_name: str, key: str, mechanism: str | None = None) -> Any:
-        """The value of `key` on one listener: its own if it has one, else the broker's."""
-        prefix = f"listener.name.{listener_name.lower()}."
-        if mechanism is not None:
-            own = f"{prefix}{mechanism.lower()}.{key}"
-            if own in self.values:
-                return self.values[own]
-        own = prefix + key
-        return self.values[own] if own in self.values else self.values[key]
 
     def internal_replication_factor(self, key: str, live_brokers: int) -> int:
         """How many replicas an internal topic is created with.
@@ -233,18 +211,6 @@ class BrokerConfig:
     def receive_buffer_bytes(self) -> int:
         """Likewise."""
         return self.values[key] if (key := "socket.receive.buffer.bytes") in self.given else -1
-
-    @property
-    def log_retention_ms(self) -> int:
-        """-1 when records are kept for good."""
-        values = self.values
-        if values["log.retention.ms"] is not None:
-            wanted: int = values["log.retention.ms"]
-        elif values["log.retention.minutes"] is not None:
-            wanted = values["log.retention.minutes"] * MINUTE_MS
-        else:
-            wanted = values["log.retention.hours"] * HOUR_MS
-        return max(wanted, -1)
 
     @property
     def owns_store(self) -> bool:

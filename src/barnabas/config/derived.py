@@ -1,14 +1,77 @@
-"""Settings that are worked out of several keys."""
+"""What is worked out of several keys."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from barnabas.config.listeners import parse_listeners, parse_protocol_map
+from barnabas.config.rows.words import HOUR_MS, MINUTE_MS
 from barnabas.core.endpoints import ListenerEndpoint
 from barnabas.core.errors import InvalidConfig
+
+
+@dataclass(frozen=True, slots=True)
+class Derived:
+    """The values of all keys by name, and what is worked out of several of them."""
+
+    given: Mapping[str, str]
+    values: Mapping[str, Any]
+    listeners: tuple[ListenerEndpoint, ...]
+    advertised_listeners: Mapping[str, ListenerEndpoint]
+    inter_broker_listener: ListenerEndpoint
+    control_plane_listener_name: str | None
+    log_dirs: tuple[Path, ...]
+
+    @classmethod
+    def of(cls, given: Mapping[str, str], values: Mapping[str, Any]) -> Derived:
+        protocols = parse_protocol_map(values["listener.security.protocol.map"])
+        listeners = parse_listeners("listeners", values["listeners"], protocols)
+        advertised = values["advertised.listeners"]
+        plane = values["control.plane.listener.name"]
+        return cls(
+            given,
+            values,
+            listeners,
+            {}
+            if advertised is None
+            else {
+                each.listener_name: each
+                for each in parse_listeners("advertised.listeners", advertised, protocols)
+            },
+            inter_broker_listener(given, values, listeners),
+            plane and plane.upper(),
+            log_directories(values),
+        )
+
+    def __getitem__(self, name: str) -> Any:
+        return self.values[name]
+
+
+def retention_ms(values: Mapping[str, Any]) -> int:
+    """-1 when records are kept for good."""
+    if values["log.retention.ms"] is not None:
+        wanted: int = values["log.retention.ms"]
+    elif values["log.retention.minutes"] is not None:
+        wanted = values["log.retention.minutes"] * MINUTE_MS
+    else:
+        wanted = values["log.retention.hours"] * HOUR_MS
+    return max(wanted, -1)
+
+
+def for_listener(
+    values: Mapping[str, Any], listener_name: str, key: str, mechanism: str | None = None
+) -> Any:
+    """The value of `key` on one listener: its own if it has one, else the broker's."""
+    prefix = f"listener.name.{listener_name.lower()}."
+    if mechanism is not None:
+        own = f"{prefix}{mechanism.lower()}.{key}"
+        if own in values:
+            return values[own]
+    return values.get(prefix + key, values[key])
 
 
 def log_directories(values: Mapping[str, Any]) -> tuple[Path, ...]:

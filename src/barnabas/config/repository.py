@@ -19,6 +19,7 @@ from typing import Any, Final, NamedTuple
 from barnabas.config.agreement import check_dynamic_agreement
 from barnabas.config.broker_config import BrokerConfig
 from barnabas.config.changes import Change, apply_changes, check_broker_overrides
+from barnabas.config.derived import Derived
 from barnabas.config.group_config import (
     GROUP_KEYS,
     check_group_name,
@@ -321,7 +322,7 @@ class ConfigRepository:
         """What a broker would not start with is not set while it runs either."""
         values = {**self.broker_config.values, **self._layers.keys.parse(overrides)}
         try:
-            check_dynamic_agreement(BrokerConfig(self.broker_config.given, values))
+            check_dynamic_agreement(Derived.of(self.broker_config.given, values))
             resolve({}, values)
         except InvalidConfig as error:
             raise InvalidRequest(error.message) from None

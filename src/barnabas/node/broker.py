@@ -139,7 +139,7 @@ class Broker:
             raise StartAbandoned("the broker was told to stop while it started") from None
 
     async def _start(self) -> None:
-        ignored = without_effect(self.config)
+        ignored = without_effect(self.config.given)
         if ignored:
             logger.warning("these keys are given and have no effect here: %s", ", ".join(ignored))
         loop = asyncio.get_running_loop()

@@ -12,6 +12,7 @@ import barnabas
 from barnabas.config import agreement
 from barnabas.config.agreement import without_effect
 from barnabas.config.broker_config import BrokerConfig
+from barnabas.config.derived import for_listener, retention_ms
 from barnabas.config.keys import ConfigType, Key, Update
 from barnabas.config.log_config import resolve
 from barnabas.config.render_docs import render
@@ -128,11 +129,11 @@ def test_defaults_are_those_of_kafka(key: str, default: object) -> None:
 
 
 def test_the_finest_unit_of_a_time_wins() -> None:
-    assert load({}).log_retention_ms == 168 * 3_600_000
-    assert load({"log.retention.hours": "1"}).log_retention_ms == 3_600_000
-    assert load({"log.retention.hours": "1", "log.retention.minutes": "5"}).log_retention_ms == 300_000
-    assert load({"log.retention.minutes": "5", "log.retention.ms": "7"}).log_retention_ms == 7
-    assert load({"log.retention.hours": "-1"}).log_retention_ms == -1
+    assert retention_ms(load({}).values) == 168 * 3_600_000
+    assert retention_ms(load({"log.retention.hours": "1"}).values) == 3_600_000
+    assert retention_ms(load({"log.retention.hours": "1", "log.retention.minutes": "5"}).values) == 300_000
+    assert retention_ms(load({"log.retention.minutes": "5", "log.retention.ms": "7"}).values) == 7
+    assert retention_ms(load({"log.retention.hours": "-1"}).values) == -1
     assert resolve({}, load({"log.roll.hours": "2"}).values).segment_ms == 7_200_000
     assert resolve({}, load({"log.roll.hours": "2", "log.roll.ms": "9"}).values).segment_ms == 9
 
@@ -153,7 +154,7 @@ def test_topics_inherit_from_the_broker() -> None:
     inherited = resolve({}, config.values)
     assert inherited.segment_bytes == 1_000
     assert inherited.segment_ms == 3 * 3_600_000
-    assert inherited.retention_ms == config.log_retention_ms == 120_000
+    assert inherited.retention_ms == retention_ms(config.values) == 120_000
     assert resolve({}, load({"log.retention.hours": "-1"}).values).retention_ms == -1
 
 
@@ -321,7 +322,7 @@ def test_a_key_of_security_at_its_default_asks_for_nothing(row: Key) -> None:
 
 def test_keys_without_effect_are_named_for_a_warning() -> None:
     config = load({"num.io.threads": "3", "num.network.threads": "3", "num.partitions": "7"})
-    assert without_effect(config) == ["num.io.threads"], "one is at its default, one has an effect"
+    assert without_effect(config.given) == ["num.io.threads"], "one is at its default, one has an effect"
 
 
 @pytest.mark.usefixtures("all_protocols")
@@ -332,9 +333,9 @@ def test_a_listener_may_have_its_own_settings() -> None:
             "listener.name.plaintext.scram-sha-256.sasl.jaas.config": "secret",
         }
     )
-    assert config.for_listener("PLAINTEXT", "max.connections") == 7
-    assert config.for_listener("SSL", "max.connections") == config.max_connections
-    assert config.for_listener("PLAINTEXT", "sasl.jaas.config", "SCRAM-SHA-256") == "secret"
+    assert for_listener(config.values, "PLAINTEXT", "max.connections") == 7
+    assert for_listener(config.values, "SSL", "max.connections") == config.max_connections
+    assert for_listener(config.values, "PLAINTEXT", "sasl.jaas.config", "SCRAM-SHA-256") == "secret"
     assert is_secret("listener.name.plaintext.scram-sha-256.sasl.jaas.config")
     assert "secret'" not in repr(config)
 
