@@ -61,7 +61,7 @@ def handle_fetch(request: FetchRequest, context: RequestContext) -> FetchRespons
     if session is not None:
         context.broker.replicas.fetch_for_follower(params, session, respond)
     else:
-        context.broker.replicas.fetch(params, fetch.asks, partial(respond, fetch.asks))
+        context.broker.replicas.fetch(params, fetch.fetches, partial(respond, fetch.fetches))
     return None
 
 
@@ -84,7 +84,7 @@ def _fetch_many(
     if session is not None:
         replicas.fetch_for_follower(params, session, respond)
     else:
-        asks = list(fetch.asks)
+        asks = list(fetch.fetches)
         reads = yield from replicas.reader.read_in_slices(params, asks)
         replicas.answer_or_wait(params, asks, reads, partial(respond, asks))
     return None

@@ -188,26 +188,26 @@ class ReplicaManager:
     def fetch(
         self,
         params: FetchParams,
-        asks: Sequence[PartitionFetch],
+        fetches: Sequence[PartitionFetch],
         respond: Callable[[list[PartitionRead]], None],
     ) -> None:
         """Read, and answer at once when nothing should wait, nothing is asked, there is enough,
         or something went wrong; otherwise once there is enough or time is up."""
-        self.answer_or_wait(params, asks, self.reader.read(params, asks), respond)
+        self.answer_or_wait(params, fetches, self.reader.read(params, fetches), respond)
 
     def answer_or_wait(
         self,
         params: FetchParams,
-        asks: Sequence[PartitionFetch],
+        fetches: Sequence[PartitionFetch],
         reads: list[PartitionRead],
         respond: Callable[[list[PartitionRead]], None],
     ) -> None:
         """`fetch`, after the first try of reading."""
-        if params.max_wait_ms <= 0 or not asks or _is_enough(reads, params.min_bytes):
+        if params.max_wait_ms <= 0 or not fetches or _is_enough(reads, params.min_bytes):
             respond(reads)
             return
-        operation = DelayedFetch(self.reader, params, asks, respond)
-        self.delayed.fetches.try_complete_else_watch(operation, [ask.topic_partition for ask in asks])
+        operation = DelayedFetch(self.reader, params, fetches, respond)
+        self.delayed.fetches.try_complete_else_watch(operation, [fetch.topic_partition for fetch in fetches])
 
     def fetch_for_follower(
         self,
@@ -218,10 +218,10 @@ class ReplicaManager:
         """The same for a session of a follower, of which only what may have changed is looked at."""
         reader = self.reader
         reader.sweep(session)
-        asks = reader.due(params, session)
-        reads = reader.read(params, asks)
+        fetches = reader.due(params, session)
+        reads = reader.read(params, fetches)
         if params.max_wait_ms <= 0 or _is_enough(reads, params.min_bytes):
-            respond(asks, reads)
+            respond(fetches, reads)
             return
         operation = DelayedFollowerFetch(reader, params, session, respond)
         self.delayed.fetches.try_complete_else_watch(operation, (session,))

@@ -22,39 +22,39 @@ from barnabas.replication.leader.fetch_session import FetchSession
 from barnabas.replication.leader.partition_reading import readable_end
 from barnabas.replication.leader.replica_reader import ReplicaReader
 
-ASKS_WORTH_AN_INDEX = 8
+FETCHES_WORTH_AN_INDEX = 8
 
 
 class DelayedFetch(DelayedOperation):
-    __slots__ = ("_asks", "_by_key", "_params", "_reader", "_respond")
+    __slots__ = ("_by_key", "_fetches", "_params", "_reader", "_respond")
 
     def __init__(
         self,
         reader: ReplicaReader,
         params: FetchParams,
-        asks: Sequence[PartitionFetch],
+        fetches: Sequence[PartitionFetch],
         respond: Callable[[list[PartitionRead]], None],
     ) -> None:
         super().__init__(params.max_wait_ms)
         self._by_key: dict[Hashable, PartitionFetch] | None = None
         self._reader = reader
         self._params = params
-        self._asks = asks
+        self._fetches = fetches
         self._respond = respond
 
     def check(self, key: Hashable) -> bool:
         """A reader of many partitions that waits for one byte looks only at the one that changed."""
-        if self._params.min_bytes > 1 or len(self._asks) < ASKS_WORTH_AN_INDEX:
+        if self._params.min_bytes > 1 or len(self._fetches) < FETCHES_WORTH_AN_INDEX:
             return self.try_complete()
         if self._by_key is None:
-            self._by_key = {ask.topic_partition: ask for ask in self._asks}
+            self._by_key = {fetch.topic_partition: fetch for fetch in self._fetches}
         return is_over(self._reader, self._params, (self._by_key[key],)) and self.force_complete()
 
     def try_complete(self) -> bool:
-        return is_over(self._reader, self._params, self._asks) and self.force_complete()
+        return is_over(self._reader, self._params, self._fetches) and self.force_complete()
 
     def on_complete(self) -> None:
-        self._respond(self._reader.read(self._params, self._asks, is_first_try=False))
+        self._respond(self._reader.read(self._params, self._fetches, is_first_try=False))
 
 
 class DelayedFollowerFetch(DelayedOperation):
@@ -78,42 +78,42 @@ class DelayedFollowerFetch(DelayedOperation):
 
     def try_complete(self) -> bool:
         session = self._session
-        asks = (
+        fetches = (
             session.newly_changed_partitions()
             if self._params.min_bytes <= 1
             else session.changed_partitions()
         )
-        return is_over(self._reader, self._params, asks) and self.force_complete()
+        return is_over(self._reader, self._params, fetches) and self.force_complete()
 
     def on_complete(self) -> None:
-        asks = self._reader.due(self._params, self._session)
-        self._respond(asks, self._reader.read(self._params, asks, is_first_try=False))
+        fetches = self._reader.due(self._params, self._session)
+        self._respond(fetches, self._reader.read(self._params, fetches, is_first_try=False))
 
 
-def is_over(reader: ReplicaReader, params: FetchParams, asks: Sequence[PartitionFetch]) -> bool:
+def is_over(reader: ReplicaReader, params: FetchParams, fetches: Sequence[PartitionFetch]) -> bool:
     """Whether a fetch of these partitions need not wait any longer."""
     readable_bytes = 0
-    for ask in asks:
+    for fetch in fetches:
         try:
-            partition = reader.table.partition(*ask.topic_partition)
-            leadership, epoch = partition.leadership, ask.current_leader_epoch
+            partition = reader.table.partition(*fetch.topic_partition)
+            leadership, epoch = partition.leadership, fetch.current_leader_epoch
             if not leadership.is_leader or epoch != leadership.leader_epoch:
                 leadership.check_readable(params, epoch)
         except KafkaError:
             return True
         log = partition.log
         end_offset = readable_end(log, params)
-        if end_offset <= ask.fetch_offset:
-            if ask.fetch_offset > log.log_end_offset:
+        if end_offset <= fetch.fetch_offset:
+            if fetch.fetch_offset > log.log_end_offset:
                 return True
             continue  # beyond the last stable offset, say: nothing to read yet, so it waits
         if params.is_from_follower and reader.is_held(partition, params):
             continue
         if params.min_bytes <= 1:
             return True
-        if ask.fetch_offset < max(log.segments.active.base_offset, log.log_start_offset):
+        if fetch.fetch_offset < max(log.segments.active.base_offset, log.log_start_offset):
             return True
-        readable = log.read(ask.fetch_offset, ask.max_bytes, upper_offset=end_offset, min_one_batch=False)
+        readable = log.read(fetch.fetch_offset, fetch.max_bytes, upper_offset=end_offset, min_one_batch=False)
         readable_bytes += readable.size_bytes
         if readable_bytes >= params.min_bytes:
             return True

@@ -50,7 +50,7 @@ class FetchSession:
         """With `subscriptions` it is a follower's, and hears of partitions that may have changed."""
         self.id = session_id
         self.epoch = next_epoch(INITIAL_EPOCH)
-        self.partitions: dict[SessionKey, PartitionFetch] = {ask.session_key: ask for ask in partitions}
+        self.partitions: dict[SessionKey, PartitionFetch] = {fetch.session_key: fetch for fetch in partitions}
         self.last_used_ms = now_ms
         self.uses_topic_ids = uses_topic_ids
         self.subscriptions = subscriptions
@@ -62,8 +62,8 @@ class FetchSession:
         """Those of them that were marked since the last look."""
         if subscriptions is not None:
             self.changed = dict.fromkeys(self.partitions)
-            for key, ask in self.partitions.items():
-                subscriptions.subscribe(self, ask.topic_partition, key)
+            for key, fetch in self.partitions.items():
+                subscriptions.subscribe(self, fetch.topic_partition, key)
 
     def changed_partitions(self) -> list[PartitionFetch]:
         """Of a follower's: what may have changed."""
@@ -81,24 +81,24 @@ class FetchSession:
 
     def close(self) -> None:
         if self.subscriptions is not None:
-            for key, ask in self.partitions.items():
-                self.subscriptions.unsubscribe(self, ask.topic_partition, key)
+            for key, fetch in self.partitions.items():
+                self.subscriptions.unsubscribe(self, fetch.topic_partition, key)
 
     def update(self, changed: Iterable[PartitionFetch], forgotten: Iterable[SessionKey]) -> None:
-        for ask in changed:
-            key = ask.session_key
+        for fetch in changed:
+            key = fetch.session_key
             known = self.partitions.get(key)
             if known is not None:
                 # A new object: a fetch of this session may still wait with the old one.
-                ask.sent_high_watermark = known.sent_high_watermark
-                ask.sent_log_start_offset = known.sent_log_start_offset
-            self.partitions[key] = ask
+                fetch.sent_high_watermark = known.sent_high_watermark
+                fetch.sent_log_start_offset = known.sent_log_start_offset
+            self.partitions[key] = fetch
             if self.subscriptions is not None:
                 self.changed[key] = None
-                if known is None or known.topic_partition != ask.topic_partition:
+                if known is None or known.topic_partition != fetch.topic_partition:
                     if known is not None:
                         self.subscriptions.unsubscribe(self, known.topic_partition, key)
-                    self.subscriptions.subscribe(self, ask.topic_partition, key)
+                    self.subscriptions.subscribe(self, fetch.topic_partition, key)
         for key in forgotten:
             gone = self.partitions.pop(key, None)
             if gone is not None and self.subscriptions is not None:
@@ -106,22 +106,22 @@ class FetchSession:
                 self.subscriptions.unsubscribe(self, gone.topic_partition, key)
 
     def to_mention(
-        self, asks: Sequence[PartitionFetch], reads: Sequence[PartitionRead]
+        self, fetches: Sequence[PartitionFetch], reads: Sequence[PartitionRead]
     ) -> list[tuple[PartitionFetch, PartitionRead]]:
         """The partitions worth mentioning. Those with data go to the end of the line, so that a
         busy partition cannot keep the others waiting."""
         worth: list[tuple[PartitionFetch, PartitionRead]] = []
-        for ask, read in zip(asks, reads, strict=True):
-            if _is_new_to(ask, read):
-                worth.append((ask, read))
+        for fetch, read in zip(fetches, reads, strict=True):
+            if _is_new_to(fetch, read):
+                worth.append((fetch, read))
                 if read.records is not None:
-                    key = ask.session_key
+                    key = fetch.session_key
                     if self.subscriptions is not None:
                         if key in self.changed:
                             del self.changed[key]
                             self.changed[key] = None
                     elif self.partitions.pop(key, None) is not None:
-                        self.partitions[key] = ask
+                        self.partitions[key] = fetch
         return worth
 
 
@@ -168,20 +168,20 @@ def next_epoch(epoch: int) -> int:
     return 1 if epoch == EPOCH_MAX else epoch + 1
 
 
-def _is_new_to(ask: PartitionFetch, read: PartitionRead) -> bool:
+def _is_new_to(fetch: PartitionFetch, read: PartitionRead) -> bool:
     is_new = (
         read.records is not None
         or read.diverging_epoch is not None
         or read.preferred_read_replica != NO_REPLICA
     )
-    if read.high_watermark != ask.sent_high_watermark:
-        ask.sent_high_watermark = read.high_watermark
+    if read.high_watermark != fetch.sent_high_watermark:
+        fetch.sent_high_watermark = read.high_watermark
         is_new = True
-    if read.log_start_offset != ask.sent_log_start_offset:
-        ask.sent_log_start_offset = read.log_start_offset
+    if read.log_start_offset != fetch.sent_log_start_offset:
+        fetch.sent_log_start_offset = read.log_start_offset
         is_new = True
     if read.error_code:
         # An error must be repeated until the reader reacts; so must the first answer after it.
-        ask.sent_high_watermark = NO_OFFSET
+        fetch.sent_high_watermark = NO_OFFSET
         is_new = True
     return is_new

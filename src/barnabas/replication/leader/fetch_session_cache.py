@@ -37,18 +37,18 @@ FOLLOWER_GONE_MS = 30_000
 class FetchContext:
     """How one fetch request is to be understood and answered."""
 
-    __slots__ = ("asks", "is_incremental", "session")
+    __slots__ = ("fetches", "is_incremental", "session")
 
     def __init__(
-        self, asks: Sequence[PartitionFetch], session: FetchSession | None, *, is_incremental: bool = False
+        self, fetches: Sequence[PartitionFetch], session: FetchSession | None, *, is_incremental: bool = False
     ) -> None:
-        self.asks = asks
+        self.fetches = fetches
         self.session = session
         self.is_incremental = is_incremental
 
     @property
     def following(self) -> FetchSession | None:
-        """The session, if it is a follower's and goes on: then what is to be read is in it, not in `asks`."""
+        """The session, if it is a follower's and goes on: what is to be read is in it, not in `fetches`."""
         session = self.session
         return (
             session
@@ -61,12 +61,12 @@ class FetchContext:
         return NO_SESSION if self.session is None else self.session.id
 
     def to_send(
-        self, asks: Sequence[PartitionFetch], reads: Sequence[PartitionRead]
+        self, fetches: Sequence[PartitionFetch], reads: Sequence[PartitionRead]
     ) -> list[tuple[PartitionFetch, PartitionRead]]:
         if self.session is None:
-            return list(zip(asks, reads, strict=True))
-        mentioned = self.session.to_mention(asks, reads)
-        return mentioned if self.is_incremental else list(zip(asks, reads, strict=True))
+            return list(zip(fetches, reads, strict=True))
+        mentioned = self.session.to_mention(fetches, reads)
+        return mentioned if self.is_incremental else list(zip(fetches, reads, strict=True))
 
 
 class FetchSessionCache:
@@ -98,7 +98,7 @@ class FetchSessionCache:
         self,
         session_id: int,
         epoch: int,
-        asks: Sequence[PartitionFetch],
+        fetches: Sequence[PartitionFetch],
         forgotten: Sequence[SessionKey],
         *,
         uses_topic_ids: bool,
@@ -107,12 +107,12 @@ class FetchSessionCache:
         if epoch in (INITIAL_EPOCH, FINAL_EPOCH):
             self._close(session_id)
             if epoch == FINAL_EPOCH:
-                return FetchContext(asks, None)
+                return FetchContext(fetches, None)
             subscriptions = None
             if is_from_follower:
                 subscriptions = self._subscriptions
                 self._close_silent_followers()
-            return FetchContext(asks, self._open(asks, subscriptions, uses_topic_ids=uses_topic_ids))
+            return FetchContext(fetches, self._open(fetches, subscriptions, uses_topic_ids=uses_topic_ids))
         session = self._sessions.get(session_id)
         if session is None:
             raise FetchSessionIdNotFound(f"there is no fetch session {session_id}")
@@ -124,8 +124,8 @@ class FetchSessionCache:
             )
         session.epoch = next_epoch(epoch)
         session.last_used_ms = self._clock.monotonic_ms()
-        if asks or forgotten:
-            session.update(asks, forgotten)
+        if fetches or forgotten:
+            session.update(fetches, forgotten)
         if not session.partitions:
             self._close(session_id)
             return FetchContext((), None)
@@ -147,20 +147,20 @@ class FetchSessionCache:
 
     def _open(
         self,
-        asks: Sequence[PartitionFetch],
+        fetches: Sequence[PartitionFetch],
         subscriptions: PartitionSubscriptions | None,
         *,
         uses_topic_ids: bool,
     ) -> FetchSession | None:
         is_from_follower = subscriptions is not None
-        if len(self._sessions) >= self._slots_max and not self._make_room(is_from_follower, len(asks)):
+        if len(self._sessions) >= self._slots_max and not self._make_room(is_from_follower, len(fetches)):
             return None
         session_id = NO_SESSION
         while session_id == NO_SESSION or session_id in self._sessions:
             session_id = self._randomness.randrange(1, EPOCH_MAX)
         now_ms = self._clock.monotonic_ms()
         session = FetchSession(
-            session_id, asks, now_ms, uses_topic_ids=uses_topic_ids, subscriptions=subscriptions
+            session_id, fetches, now_ms, uses_topic_ids=uses_topic_ids, subscriptions=subscriptions
         )
         self._sessions[session_id] = session
         return session

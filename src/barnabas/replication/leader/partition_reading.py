@@ -23,31 +23,33 @@ def readable_end(log: Log, params: FetchParams) -> int:
     return log.last_stable_offset if params.read_committed else log.high_watermark
 
 
-def check_fetch(partition: Partition, ask: PartitionFetch, params: FetchParams) -> PartitionRead | None:
+def check_fetch(partition: Partition, fetch: PartitionFetch, params: FetchParams) -> PartitionRead | None:
     """Refuse a reader that believes in another leader, epoch or topic. One whose history is not ours is
     told where they part (KIP-595), and that is its answer."""
     leadership = partition.leadership
-    epoch = ask.current_leader_epoch
+    epoch = fetch.current_leader_epoch
     if not leadership.is_leader or (epoch != NO_EPOCH and epoch != leadership.leader_epoch):  # noqa: PLR1714
         leadership.check_readable(params, epoch)
-    if ask.topic_id not in (partition.topic_id, ZERO_UUID):
+    if fetch.topic_id not in (partition.topic_id, ZERO_UUID):
         raise InconsistentTopicId(f"{partition.topic_partition} has the topic id {partition.topic_id}")
-    if ask.last_fetched_epoch == NO_EPOCH:
+    if fetch.last_fetched_epoch == NO_EPOCH:
         return None
-    epoch, end_offset = partition.end_offset_for_epoch(ask.last_fetched_epoch)
+    epoch, end_offset = partition.end_offset_for_epoch(fetch.last_fetched_epoch)
     if epoch == NO_EPOCH or end_offset < 0:
-        raise OffsetOutOfRange(f"{partition.topic_partition} knows nothing of epoch {ask.last_fetched_epoch}")
-    if epoch < ask.last_fetched_epoch or end_offset < ask.fetch_offset:
+        raise OffsetOutOfRange(
+            f"{partition.topic_partition} knows nothing of epoch {fetch.last_fetched_epoch}"
+        )
+    if epoch < fetch.last_fetched_epoch or end_offset < fetch.fetch_offset:
         return _offsets(partition.log, diverging_epoch=(epoch, end_offset))
     return None
 
 
 def read_records(
-    partition: Partition, ask: PartitionFetch, params: FetchParams, max_bytes: int, *, min_one_batch: bool
+    partition: Partition, fetch: PartitionFetch, params: FetchParams, max_bytes: int, *, min_one_batch: bool
 ) -> PartitionRead:
     """One region of one segment, or nothing when the reader has caught up."""
     log = partition.log
-    offset = ask.fetch_offset
+    offset = fetch.fetch_offset
     result = PartitionRead(0, log.high_watermark, log.last_stable_offset, log.log_start_offset)
     upper_offset = readable_end(log, params)
     if offset == upper_offset or (max_bytes <= 0 and not min_one_batch):
@@ -63,9 +65,11 @@ def read_records(
     return result
 
 
-def redirect(partition: Partition, ask: PartitionFetch, params: FetchParams, preferred: int) -> PartitionRead:
+def redirect(
+    partition: Partition, fetch: PartitionFetch, params: FetchParams, preferred: int
+) -> PartitionRead:
     """No records, but the replica that the consumer had better read from."""
-    partition.leadership.check_readable(params, ask.current_leader_epoch)
+    partition.leadership.check_readable(params, fetch.current_leader_epoch)
     return _offsets(partition.log, preferred_read_replica=preferred)
 
 

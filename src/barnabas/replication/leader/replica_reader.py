@@ -63,7 +63,7 @@ class ReplicaReader:
     def read(
         self,
         params: FetchParams,
-        asks: Sequence[PartitionFetch],
+        fetches: Sequence[PartitionFetch],
         *,
         is_first_try: bool = True,
     ) -> list[PartitionRead]:
@@ -75,11 +75,11 @@ class ReplicaReader:
         reads: list[PartitionRead] = []
         left_bytes = params.max_bytes
         min_one_batch = True
-        for ask in asks:
+        for fetch in fetches:
             read = self._read_one(
                 params,
-                ask,
-                min(ask.max_bytes, left_bytes),
+                fetch,
+                min(fetch.max_bytes, left_bytes),
                 min_one_batch=min_one_batch,
                 is_first_try=is_first_try,
             )
@@ -90,15 +90,15 @@ class ReplicaReader:
         return reads
 
     def read_in_slices(
-        self, params: FetchParams, asks: Sequence[PartitionFetch]
+        self, params: FetchParams, fetches: Sequence[PartitionFetch]
     ) -> Generator[None, None, list[PartitionRead]]:
         """The same for a consumer of very many partitions, with a stop after each."""
         reads: list[PartitionRead] = []
         left_bytes = params.max_bytes
-        for ask in asks:
-            share_bytes = min(ask.max_bytes, left_bytes)
+        for fetch in fetches:
+            share_bytes = min(fetch.max_bytes, left_bytes)
             is_first = left_bytes == params.max_bytes
-            read = self._read_one(params, ask, share_bytes, min_one_batch=is_first, is_first_try=True)
+            read = self._read_one(params, fetch, share_bytes, min_one_batch=is_first, is_first_try=True)
             reads.append(read)
             if read.records is not None:
                 left_bytes -= read.records.length
@@ -108,33 +108,35 @@ class ReplicaReader:
     def _read_one(
         self,
         params: FetchParams,
-        ask: PartitionFetch,
+        fetch: PartitionFetch,
         max_bytes: int,
         *,
         min_one_batch: bool,
         is_first_try: bool,
     ) -> PartitionRead:
-        if not ask.topic_partition.topic:
+        if not fetch.topic_partition.topic:
             return PartitionRead(UnknownTopicId.code)
         try:
-            partition = self.table.partition(*ask.topic_partition)
+            partition = self.table.partition(*fetch.topic_partition)
             if params.rack_id and not params.is_from_follower:
-                preferred = self._selector.choose(partition, params.rack_id, ask.fetch_offset)
+                preferred = self._selector.choose(partition, params.rack_id, fetch.fetch_offset)
                 if preferred != NO_REPLICA:
-                    return redirect(partition, ask, params, preferred)
-            diverging = check_fetch(partition, ask, params)
+                    return redirect(partition, fetch, params, preferred)
+            diverging = check_fetch(partition, fetch, params)
             if diverging is not None:
                 return diverging
             if params.is_from_follower:
-                self._check_follower(partition, ask, params, is_first_try=is_first_try)
-                return self._read_for_follower(partition, ask, params, max_bytes, min_one_batch=min_one_batch)
-            return read_records(partition, ask, params, max_bytes, min_one_batch=min_one_batch)
+                self._check_follower(partition, fetch, params, is_first_try=is_first_try)
+                return self._read_for_follower(
+                    partition, fetch, params, max_bytes, min_one_batch=min_one_batch
+                )
+            return read_records(partition, fetch, params, max_bytes, min_one_batch=min_one_batch)
         except KafkaError as error:
             failure = error
         except Exception as error:
-            logger.exception("reading %s failed", ask.topic_partition)
+            logger.exception("reading %s failed", fetch.topic_partition)
             failure = UnknownServerError(str(error))
-        self.table.count_failed_fetch(ask.topic_partition.topic)
+        self.table.count_failed_fetch(fetch.topic_partition.topic)
         return PartitionRead(failure.code)
 
     # Followers
@@ -142,16 +144,16 @@ class ReplicaReader:
     def due(self, params: FetchParams, session: FetchSession) -> list[PartitionFetch]:
         """The partitions of which the follower does not have everything or does not know everything;
         the others need no further look until something happens to them."""
-        asks: list[PartitionFetch] = []
+        fetches: list[PartitionFetch] = []
         partitions, changed = session.partitions, session.changed
         session.newly_changed.clear()
         for key in tuple(changed):
-            ask = partitions[key]
-            if self._is_still_caught_up(ask, params):
+            fetch = partitions[key]
+            if self._is_still_caught_up(fetch, params):
                 del changed[key]
             else:
-                asks.append(ask)
-        return asks
+                fetches.append(fetch)
+        return fetches
 
     def sweep(self, session: FetchSession) -> None:
         """Look at all partitions of a follower's session in this fetch, if that was long ago."""
@@ -160,27 +162,27 @@ class ReplicaReader:
             session.swept_ms = now_ms
             session.mark_all()
 
-    def _is_still_caught_up(self, ask: PartitionFetch, params: FetchParams) -> bool:
+    def _is_still_caught_up(self, fetch: PartitionFetch, params: FetchParams) -> bool:
         """A follower asks again for what is not there yet, and knows the rest."""
-        partition = self.table.partitions.get(ask.topic_partition)
+        partition = self.table.partitions.get(fetch.topic_partition)
         if partition is None:
             return False
         leadership = partition.leadership
-        if not leadership.is_leader or leadership.leader_epoch != ask.current_leader_epoch:
+        if not leadership.is_leader or leadership.leader_epoch != fetch.current_leader_epoch:
             return False
         log = partition.log
         if (
-            ask.fetch_offset != log.log_end_offset
-            or ask.sent_high_watermark != log.high_watermark
-            or ask.sent_log_start_offset != log.log_start_offset
+            fetch.fetch_offset != log.log_end_offset
+            or fetch.sent_high_watermark != log.high_watermark
+            or fetch.sent_log_start_offset != log.log_start_offset
             or log.is_closed
         ):
             return False
         follower = partition.followers.get(params.replica_id)  # type: ignore[call-overload]
         if (
             follower is None
-            or follower.end_offset != ask.fetch_offset
-            or follower.start_offset != ask.log_start_offset
+            or follower.end_offset != fetch.fetch_offset
+            or follower.start_offset != fetch.log_start_offset
             or follower.broker_epoch != params.broker_epoch
             or params.replica_id not in leadership.maximal_isr
         ):
@@ -189,18 +191,18 @@ class ReplicaReader:
         return True
 
     def _check_follower(
-        self, partition: Partition, ask: PartitionFetch, params: FetchParams, *, is_first_try: bool
+        self, partition: Partition, fetch: PartitionFetch, params: FetchParams, *, is_first_try: bool
     ) -> None:
         log = partition.log
-        if not log.log_start_offset <= ask.fetch_offset <= log.log_end_offset:
+        if not log.log_start_offset <= fetch.fetch_offset <= log.log_end_offset:
             raise OffsetOutOfRange(
-                f"offset {ask.fetch_offset} of {partition.topic_partition} is not within "
+                f"offset {fetch.fetch_offset} of {partition.topic_partition} is not within "
                 f"[{log.log_start_offset}, {log.log_end_offset}]"
             )
         broker_id = BrokerId(params.replica_id)
         if is_first_try:
             self.update_follower(
-                partition, broker_id, ask.fetch_offset, ask.log_start_offset, params.broker_epoch
+                partition, broker_id, fetch.fetch_offset, fetch.log_start_offset, params.broker_epoch
             )
         elif broker_id not in partition.followers:
             raise NotLeaderOrFollower(f"broker {broker_id} follows nobody in {partition.topic_partition}")
@@ -223,7 +225,7 @@ class ReplicaReader:
     def _read_for_follower(
         self,
         partition: Partition,
-        ask: PartitionFetch,
+        fetch: PartitionFetch,
         params: FetchParams,
         max_bytes: int,
         *,
@@ -232,8 +234,8 @@ class ReplicaReader:
         """A follower that catches up over its quota is told the offsets, and gets no records."""
         throttle = self.throttle
         if self.is_held(partition, params):
-            return read_records(partition, ask, params, 0, min_one_batch=False)
-        read = read_records(partition, ask, params, max_bytes, min_one_batch=min_one_batch)
+            return read_records(partition, fetch, params, 0, min_one_batch=False)
+        read = read_records(partition, fetch, params, max_bytes, min_one_batch=min_one_batch)
         if read.records is not None and not throttle.is_unlimited and throttle.applies_to(partition):
             throttle.record(read.records.length)
         return read

@@ -45,7 +45,7 @@ def data(high_watermark: int) -> PartitionRead:
 
 
 def topics(context: FetchContext, reads: list[PartitionRead]) -> list[str]:
-    return [each.topic_partition.topic for each, _ in context.to_send(context.asks, reads)]
+    return [each.topic_partition.topic for each, _ in context.to_send(context.fetches, reads)]
 
 
 def test_a_full_fetch_opens_a_session_and_is_answered_in_full() -> None:
@@ -58,33 +58,33 @@ def test_a_full_fetch_opens_a_session_and_is_answered_in_full() -> None:
 def test_an_incremental_fetch_reads_what_the_session_remembers() -> None:
     sessions = Sessions()
     first = sessions.full(ask("a"), ask("b"))
-    first.to_send(first.asks, [empty(), empty()])
+    first.to_send(first.fetches, [empty(), empty()])
     again = sessions.next(first.session_id, 1)
-    assert [each.topic_partition.topic for each in again.asks] == ["a", "b"]
+    assert [each.topic_partition.topic for each in again.fetches] == ["a", "b"]
     assert topics(again, [empty(), empty()]) == []
 
 
 def test_only_partitions_with_news_are_in_an_incremental_answer() -> None:
     sessions = Sessions()
     first = sessions.full(ask("a"), ask("b"), ask("c"))
-    first.to_send(first.asks, [empty(), empty(), empty()])
+    first.to_send(first.fetches, [empty(), empty(), empty()])
     second = sessions.next(first.session_id, 1)
     assert topics(second, [empty(), data(5), empty(3)]) == ["b", "c"]
     third = sessions.next(first.session_id, 2)
-    assert {each.topic_partition.topic for each in third.asks} == {"a", "b", "c"}
+    assert {each.topic_partition.topic for each in third.fetches} == {"a", "b", "c"}
 
 
 def test_a_partition_with_data_goes_to_the_end_of_the_line() -> None:
     sessions = Sessions()
     first = sessions.full(ask("a"), ask("b"))
-    first.to_send(first.asks, [data(1), empty()])
-    assert [each.topic_partition.topic for each in sessions.next(first.session_id, 1).asks] == ["b", "a"]
+    first.to_send(first.fetches, [data(1), empty()])
+    assert [each.topic_partition.topic for each in sessions.next(first.session_id, 1).fetches] == ["b", "a"]
 
 
 def test_an_error_is_repeated_until_it_is_gone_and_so_is_the_first_answer_after_it() -> None:
     sessions = Sessions()
     first = sessions.full(ask("a"))
-    first.to_send(first.asks, [empty(7)])
+    first.to_send(first.fetches, [empty(7)])
     failed = PartitionRead(error_code=3)
     assert topics(sessions.next(first.session_id, 1), [failed]) == ["a"]
     assert topics(sessions.next(first.session_id, 2), [failed]) == ["a"]
@@ -95,7 +95,7 @@ def test_an_error_is_repeated_until_it_is_gone_and_so_is_the_first_answer_after_
 def test_the_answer_after_an_error_is_given_even_if_its_offsets_were_known() -> None:
     sessions = Sessions()
     first = sessions.full(ask("a"))
-    first.to_send(first.asks, [empty(7)])
+    first.to_send(first.fetches, [empty(7)])
     assert topics(sessions.next(first.session_id, 1), [PartitionRead(3, 7, 7, 0)]) == ["a"]
     assert topics(sessions.next(first.session_id, 2), [empty(7)]) == ["a"], "or it would stay an error"
 
@@ -104,7 +104,10 @@ def test_a_session_is_changed_by_what_an_incremental_fetch_adds_and_forgets() ->
     sessions = Sessions()
     first = sessions.full(ask("a"), ask("b"))
     changed = sessions.next(first.session_id, 1, ask("a", offset=9), ask("c"), forget=(("b", 0),))
-    assert [(each.topic_partition.topic, each.fetch_offset) for each in changed.asks] == [("a", 9), ("c", 0)]
+    assert [(each.topic_partition.topic, each.fetch_offset) for each in changed.fetches] == [
+        ("a", 9),
+        ("c", 0),
+    ]
 
 
 def test_a_session_that_has_forgotten_everything_is_closed() -> None:
@@ -183,6 +186,6 @@ def test_epochs_wrap_around_to_one() -> None:
 def test_a_waiting_fetch_keeps_its_offsets_when_the_next_request_moves_on() -> None:
     sessions = Sessions()
     first = sessions.full(ask("a", offset=3))
-    waiting = first.asks
+    waiting = first.fetches
     sessions.next(first.session_id, 1, ask("a", offset=9))
     assert waiting[0].fetch_offset == 3
