@@ -29,7 +29,7 @@ from request_path import frame_of
 from tests.support.broker import BarnabasBroker
 from tests.support.fixtures import create_topic
 
-from barnabas.protocol.api_keys import ApiKey, response_class
+from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.messages import (
     api_versions,
     find_coordinator,
@@ -37,6 +37,7 @@ from barnabas.protocol.messages import (
     join_group,
     offset_commit,
     offset_fetch,
+    response_class,
     sync_group,
 )
 from barnabas.protocol.schema import Message

@@ -18,7 +18,8 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from barnabas.handlers import APIS
 from barnabas.protocol.api_keys import ApiKey
-from barnabas.protocol.schema import Message, Versions
+from barnabas.protocol.declarations import Versions
+from barnabas.protocol.schema import Message
 
 if TYPE_CHECKING:
     from tests.differential.world import World

@@ -12,8 +12,9 @@ import time
 from dataclasses import dataclass
 from typing import Any
 
-from barnabas.protocol.api_keys import ApiKey, response_class
+from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.headers import encode_request, read_response_header
+from barnabas.protocol.messages import response_class
 from barnabas.protocol.messages.end_txn import EndTxnResponse
 from barnabas.protocol.messages.init_producer_id import InitProducerIdResponse
 from barnabas.protocol.schema import Message

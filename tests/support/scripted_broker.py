@@ -15,8 +15,9 @@ from contextlib import asynccontextmanager, contextmanager
 from typing import Any, Final
 
 from barnabas.core.endpoints import Endpoint
-from barnabas.protocol.api_keys import ApiKey, request_class
+from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.headers import encode_response_in_slices, read_request_header
+from barnabas.protocol.messages import request_class
 from barnabas.protocol.messages.api_versions import ApiVersion, ApiVersionsResponse
 from barnabas.protocol.schema import Message
 

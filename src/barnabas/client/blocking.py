@@ -21,8 +21,9 @@ from barnabas.client.reasons import reason
 from barnabas.client.session import API_VERSIONS_FIRST_TRIED, Pending, Session
 from barnabas.core.endpoints import Endpoint
 from barnabas.core.errors import NetworkException
+from barnabas.protocol.declarations import Buffer
 from barnabas.protocol.messages.api_versions import ApiVersionsResponse
-from barnabas.protocol.schema import Buffer, Message
+from barnabas.protocol.schema import Message
 
 Response = TypeVar("Response", bound=Message)
 

@@ -24,8 +24,9 @@ from barnabas.client.session import API_VERSIONS_FIRST_TRIED, Pending, Session
 from barnabas.core.endpoints import Endpoint
 from barnabas.core.errors import NetworkException, RequestTimedOut
 from barnabas.protocol.api_keys import ApiKey
+from barnabas.protocol.declarations import Buffer
 from barnabas.protocol.messages.api_versions import ApiVersionsResponse
-from barnabas.protocol.schema import Buffer, Message
+from barnabas.protocol.schema import Message
 
 Response = TypeVar("Response", bound=Message)
 

@@ -18,10 +18,11 @@ from barnabas.client.frames import SIZE, Allocate, BrokenStream, FrameBuffer, ze
 from barnabas.core.errors import NetworkException, UnsupportedVersion, error_for
 from barnabas.core.regions import FileRegion
 from barnabas.protocol.api_keys import ApiKey
+from barnabas.protocol.declarations import Buffer
 from barnabas.protocol.errors import MalformedMessage
 from barnabas.protocol.headers import encode_request, read_response_header
 from barnabas.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
-from barnabas.protocol.schema import Buffer, Message
+from barnabas.protocol.schema import Message
 
 JOINED_BYTES_MAX = 64 * 1024
 """Up to here one copy into one buffer is cheaper than handing the kernel a list."""

@@ -12,10 +12,7 @@ before anything is known about the body, even when the version is one that nobod
 
 from __future__ import annotations
 
-import importlib
 from enum import IntEnum
-
-from barnabas.protocol.schema import Message
 
 
 class ApiKey(IntEnum):
@@ -186,21 +183,3 @@ FLEXIBLE_SINCE: dict[int, int] = {
     ApiKey.DESCRIBE_TOPIC_PARTITIONS: 0,
 }
 """API key -> the first version whose header has tagged fields. Every key here has messages."""
-
-
-def request_class(key: ApiKey) -> type[Message]:
-    """The class of the API's requests."""
-    return _message_class(key, "Request")
-
-
-def response_class(key: ApiKey) -> type[Message]:
-    """The class of the API's responses."""
-    return _message_class(key, "Response")
-
-
-def _message_class(key: ApiKey, suffix: str) -> type[Message]:
-    if key not in FLEXIBLE_SINCE:
-        raise LookupError(f"{key.name} has no messages here")
-    module = importlib.import_module(f"barnabas.protocol.messages.{key.name.lower()}")
-    found: type[Message] = getattr(module, key.camel_name + suffix)
-    return found

@@ -17,8 +17,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from barnabas.core.ids import ZERO_UUID
-from barnabas.protocol.fields import FRESH
-from barnabas.protocol.schema import Field, Message
+from barnabas.protocol.declarations import FRESH, Field, MessageType
 
 
 class Source:
@@ -88,7 +87,7 @@ def default_expression(source: Source, field: Field) -> str:
     return repr(field.default)
 
 
-def compile_constructor(cls: type[Message]) -> Callable[..., None]:
+def compile_constructor(cls: MessageType) -> Callable[..., None]:
     """`__init__(self, *, …)` with the schema's default for every field."""
     source = Source()
     source.refer("FRESH", FRESH)

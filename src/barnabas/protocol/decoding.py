@@ -9,7 +9,7 @@ is bounded by what was received.
 
 That bounds memory and not time: a frame of the permitted size may hold tens of millions of
 elements. So requests are read by two other kinds of decoder, which count the elements of the
-whole message where the length of an array is read (`schema.Pace`). The *bounded* one gives up
+whole message where the length of an array is read (`declarations.Pace`). The *bounded* one gives up
 once there are more than one turn of the loop can take, or more bytes, unless they are records,
 which are not copied. The *sliced* one then begins again: it
 is a generator that stops between elements, and refuses more elements than a request may have.
@@ -26,8 +26,8 @@ from barnabas.core.ids import Uuid
 from barnabas.core.limits import BYTES_MAX, BYTES_PER_TURN_MAX, ELEMENTS_PER_TURN_MAX, STRING_BYTES_MAX
 from barnabas.protocol import primitives
 from barnabas.protocol.codegen import Source, default_expression
+from barnabas.protocol.declarations import STEP_MASK, Field, Kind, MessageType, Pace
 from barnabas.protocol.errors import MalformedMessage
-from barnabas.protocol.schema import STEP_MASK, Field, Kind, Message, Pace
 
 NAMES = {
     "read_unsigned_varint": primitives.read_unsigned_varint,
@@ -48,7 +48,7 @@ NAMES = {
 """What the generated code may refer to, besides message classes and layouts."""
 
 
-def compile_decoder(cls: type[Message], version: int, pace: Pace) -> Callable[..., Any]:
+def compile_decoder(cls: MessageType, version: int, pace: Pace) -> Callable[..., Any]:
     """The function `(buffer, position) -> (message, end position)`.
 
     The sliced one takes `elements_max` besides, and is a generator that returns these two.
@@ -59,7 +59,7 @@ def compile_decoder(cls: type[Message], version: int, pace: Pace) -> Callable[..
 class _DecoderWriter:
     """Walks the fields in wire order; `_run` holds fixed-width reads not yet written down."""
 
-    def __init__(self, cls: type[Message], version: int, pace: Pace) -> None:
+    def __init__(self, cls: MessageType, version: int, pace: Pace) -> None:
         self._cls = cls
         self._version = version
         self._pace = pace
@@ -95,7 +95,7 @@ class _DecoderWriter:
             )
         return source.define(function)
 
-    def _struct(self, cls: type[Message]) -> str:
+    def _struct(self, cls: MessageType) -> str:
         """Write the reading of a whole struct; its name."""
         source = self._source
         target = source.fresh("m")
@@ -198,7 +198,7 @@ class _DecoderWriter:
                         self._flush()
                         source.line(f"{items}.append({item})")
 
-    def _tagged_section(self, cls: type[Message], target: str, tagged: list[Field]) -> None:
+    def _tagged_section(self, cls: MessageType, target: str, tagged: list[Field]) -> None:
         source = self._source
         self._run.append(("B", "count"))
         self._flush()
@@ -210,7 +210,7 @@ class _DecoderWriter:
             else:
                 source.line("position = skip_tags(buffer, position, count)")
 
-    def _tagged_fields(self, cls: type[Message], target: str, tagged: list[Field]) -> None:
+    def _tagged_fields(self, cls: MessageType, target: str, tagged: list[Field]) -> None:
         source = self._source
         tag, end = source.fresh("tag"), source.fresh("tag_end")
         with self._elements("count"):
@@ -310,7 +310,7 @@ class _DecoderWriter:
         return 2 if kind.name == "string" else 4
 
 
-def _has_records(cls: type[Message]) -> bool:
+def _has_records(cls: MessageType) -> bool:
     for field in cls.__schema__.fields:
         inner = (field.kind.element or field.kind).message
         if field.kind.name == "records" or (inner is not None and _has_records(inner)):

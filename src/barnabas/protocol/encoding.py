@@ -20,8 +20,7 @@ from barnabas.core.limits import ELEMENTS_PER_TURN_MAX
 from barnabas.core.regions import FileRegion
 from barnabas.protocol import primitives
 from barnabas.protocol.codegen import Source, default_expression
-from barnabas.protocol.fields import FRESH
-from barnabas.protocol.schema import NO_VERSIONS, STEP_MASK, Field, Kind, Message, Pace
+from barnabas.protocol.declarations import FRESH, NO_VERSIONS, STEP_MASK, Field, Kind, MessageType, Pace
 
 COPIED_BYTES_MAX = 2048
 """Records up to this size are copied: cheaper than one more element in a `writev`."""
@@ -39,7 +38,7 @@ NAMES = {
 """What the generated code may refer to, besides message classes and layouts."""
 
 
-def compile_encoder(cls: type[Message], version: int, pace: Pace) -> Callable[..., Any]:
+def compile_encoder(cls: MessageType, version: int, pace: Pace) -> Callable[..., Any]:
     """The function `(message, parts, out) -> out`; the sliced one is a generator that returns it."""
     return _EncoderWriter(cls, version, pace).write()
 
@@ -47,7 +46,7 @@ def compile_encoder(cls: type[Message], version: int, pace: Pace) -> Callable[..
 class _EncoderWriter:
     """Walks the fields in wire order; `_run` holds fixed-width values not yet written down."""
 
-    def __init__(self, cls: type[Message], version: int, pace: Pace) -> None:
+    def __init__(self, cls: MessageType, version: int, pace: Pace) -> None:
         self._cls = cls
         self._version = version
         self._pace = pace
@@ -72,7 +71,7 @@ class _EncoderWriter:
             source.line("return out")
         return source.define(function)
 
-    def _struct(self, cls: type[Message], value: str) -> None:
+    def _struct(self, cls: MessageType, value: str) -> None:
         """Write a whole struct; a run may stay pending at its end."""
         source = self._source
         tagged: list[Field] = []

@@ -15,7 +15,8 @@ from collections.abc import Callable
 from typing import Any, TypeVar, overload
 
 from barnabas.core.ids import ZERO_UUID, Uuid
-from barnabas.protocol.schema import Field, Kind, Message, RecordsField
+from barnabas.protocol.declarations import FRESH, Field, Kind, RecordsField
+from barnabas.protocol.schema import Message
 
 T = TypeVar("T")
 M = TypeVar("M", bound=Message)
@@ -23,7 +24,6 @@ M = TypeVar("M", bound=Message)
 BOOL = Kind("bool", "?")
 INT8 = Kind("int8", "b")
 INT16 = Kind("int16", "h")
-UINT16 = Kind("uint16", "H")
 INT32 = Kind("int32", "i")
 INT64 = Kind("int64", "q")
 FLOAT64 = Kind("float64", "d")
@@ -31,9 +31,6 @@ UUID = Kind("uuid", "16s")
 STRING = Kind("string")
 BYTES = Kind("bytes")
 RECORDS = Kind("records")
-
-FRESH = object()
-"""The default of a field whose every instance needs a list or a struct of its own."""
 
 
 def boolean(
@@ -48,10 +45,6 @@ def int8(versions: str = "0+", *, default: int = 0, ignorable: bool = False, tag
 
 def int16(versions: str = "0+", *, default: int = 0, ignorable: bool = False, tag: int | None = None) -> int:
     return _field(INT16, versions, "none", default, ignorable, tag)
-
-
-def uint16(versions: str = "0+", *, default: int = 0, ignorable: bool = False, tag: int | None = None) -> int:
-    return _field(UINT16, versions, "none", default, ignorable, tag)
 
 
 def int32(versions: str = "0+", *, default: int = 0, ignorable: bool = False, tag: int | None = None) -> int:

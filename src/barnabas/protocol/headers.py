@@ -17,8 +17,9 @@ from typing import NamedTuple
 
 from barnabas.protocol import primitives
 from barnabas.protocol.api_keys import FLEXIBLE_SINCE, NEVER_FLEXIBLE, ApiKey
+from barnabas.protocol.declarations import Encoder, Part
 from barnabas.protocol.errors import MalformedMessage
-from barnabas.protocol.schema import Encoder, Message, Part
+from barnabas.protocol.schema import Message
 
 _FIXED = struct.Struct(">hhi")
 _WITH_CLIENT_ID = struct.Struct(">hhih")

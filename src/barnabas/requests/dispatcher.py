@@ -28,7 +28,7 @@ from barnabas.core.clock import Clock
 from barnabas.core.errors import KafkaError, UnknownServerError
 from barnabas.core.metrics import Metrics
 from barnabas.core.tasks import Tasks
-from barnabas.protocol.api_keys import ApiKey, request_class, response_class
+from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.errors import LargeMessage, MalformedMessage
 from barnabas.protocol.headers import (
     RequestHeader,
@@ -36,6 +36,7 @@ from barnabas.protocol.headers import (
     encode_response_in_slices,
     read_request_header,
 )
+from barnabas.protocol.messages import request_class, response_class
 from barnabas.requests.context import Exchange, Part, RequestContext
 from barnabas.requests.registry import Api, ApiTable
 from barnabas.requests.services import Services

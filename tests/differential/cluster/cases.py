@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from barnabas.handlers import APIS
 from barnabas.protocol.api_keys import ApiKey
+from barnabas.protocol.declarations import Versions
 from barnabas.protocol.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
     ReassignablePartition,
@@ -46,7 +47,6 @@ from barnabas.protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderTopic,
 )
 from barnabas.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from barnabas.protocol.schema import Versions
 from tests.differential.case import At, Case, CaseFunction, Declared, Triple, Until
 from tests.differential.cases.fetch import asked, fetch
 from tests.differential.cluster.side import placed, write

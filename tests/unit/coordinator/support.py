@@ -34,7 +34,7 @@ from barnabas.handlers.join_group import JOIN_GROUP
 from barnabas.handlers.leave_group import LEAVE_GROUP
 from barnabas.handlers.offset_commit import all_refused
 from barnabas.handlers.sync_group import SYNC_GROUP
-from barnabas.protocol.api_keys import response_class
+from barnabas.protocol.messages import response_class
 from barnabas.protocol.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,

@@ -15,7 +15,7 @@ from barnabas.coordinator.group.coordinator import OFFSETS_TOPIC
 from barnabas.coordinator.transaction.coordinator import TRANSACTION_TOPIC
 from barnabas.core.errors import KafkaError
 from barnabas.handlers import APIS
-from barnabas.protocol.api_keys import request_class, response_class
+from barnabas.protocol.messages import request_class, response_class
 from barnabas.requests.context import RequestContext
 from barnabas.requests.registry import Api
 from barnabas.requests.services import Services

@@ -35,8 +35,14 @@ from barnabas.handlers.elect_leaders import ELECT_LEADERS
 from barnabas.handlers.find_coordinator import FIND_COORDINATOR
 from barnabas.handlers.init_producer_id import INIT_PRODUCER_ID
 from barnabas.handlers.list_partition_reassignments import LIST_PARTITION_REASSIGNMENTS
-from barnabas.protocol.api_keys import ApiKey, request_class, response_class
-from barnabas.protocol.messages import describe_producers, describe_topic_partitions, elect_leaders
+from barnabas.protocol.api_keys import ApiKey
+from barnabas.protocol.messages import (
+    describe_producers,
+    describe_topic_partitions,
+    elect_leaders,
+    request_class,
+    response_class,
+)
 from barnabas.protocol.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
     ReassignablePartition,

@@ -14,7 +14,8 @@ from barnabas.core.limits import TURN_MS_MAX
 from barnabas.handlers import APIS
 from barnabas.handlers.describe_configs import DESCRIBE_CONFIGS
 from barnabas.handlers.metadata import METADATA
-from barnabas.protocol.api_keys import ApiKey, request_class
+from barnabas.protocol.api_keys import ApiKey
+from barnabas.protocol.messages import request_class
 from barnabas.protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from barnabas.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from barnabas.protocol.messages.offset_fetch import (

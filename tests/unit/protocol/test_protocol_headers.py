@@ -7,7 +7,8 @@ from struct import pack
 import pytest
 
 from barnabas.core.regions import FileRegion
-from barnabas.protocol.api_keys import FLEXIBLE_SINCE, NEVER_FLEXIBLE, ApiKey, request_class, response_class
+from barnabas.protocol.api_keys import FLEXIBLE_SINCE, NEVER_FLEXIBLE, ApiKey
+from barnabas.protocol.declarations import Part
 from barnabas.protocol.errors import MalformedMessage
 from barnabas.protocol.headers import (
     RequestHeader,
@@ -16,10 +17,10 @@ from barnabas.protocol.headers import (
     read_request_header,
     read_response_header,
 )
+from barnabas.protocol.messages import request_class, response_class
 from barnabas.protocol.messages.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
 from barnabas.protocol.messages.controlled_shutdown import ControlledShutdownRequest
 from barnabas.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
-from barnabas.protocol.schema import Part
 
 
 def joined(parts: list[Part]) -> bytes:

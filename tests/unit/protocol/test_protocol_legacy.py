@@ -20,14 +20,17 @@ from hypothesis import strategies as st
 from tests.unit.protocol.samples import all_cases, all_classes, case_id, in_kio, random_message
 
 from barnabas.core.ids import Uuid
-from barnabas.protocol.api_keys import FLEXIBLE_SINCE, ApiKey, request_class, response_class
+from barnabas.protocol.api_keys import FLEXIBLE_SINCE, ApiKey
+from barnabas.protocol.declarations import Field, Kind
 from barnabas.protocol.messages import (
     controlled_shutdown,
     leader_and_isr,
+    request_class,
+    response_class,
     stop_replica,
     update_metadata,
 )
-from barnabas.protocol.schema import Field, Kind, Message
+from barnabas.protocol.schema import Message
 
 MODULES = (
     "produce",

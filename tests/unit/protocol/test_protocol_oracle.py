@@ -25,7 +25,7 @@ from kio.static.constants import EntityType
 from tests.unit.protocol.samples import all_cases, case_id, in_kio, kio_name, random_message
 
 from barnabas.core.ids import ZERO_UUID
-from barnabas.protocol.fields import FRESH
+from barnabas.protocol.declarations import FRESH
 from barnabas.protocol.schema import Message
 
 EPOCH = dt.datetime.fromtimestamp(0, dt.UTC)

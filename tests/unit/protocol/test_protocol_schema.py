@@ -12,10 +12,11 @@ from barnabas.core.errors import UnsupportedVersion
 from barnabas.core.ids import ZERO_UUID
 from barnabas.core.regions import FileRegion
 from barnabas.protocol import codegen
+from barnabas.protocol.declarations import Part, Versions
 from barnabas.protocol.encoding import COPIED_BYTES_MAX
 from barnabas.protocol.fields import array, int16, int32, string
 from barnabas.protocol.messages import fetch, produce
-from barnabas.protocol.schema import Message, Part, Versions
+from barnabas.protocol.schema import Message
 
 
 class Inner(Message):

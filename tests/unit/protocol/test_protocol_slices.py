@@ -16,6 +16,7 @@ from barnabas.core.limits import (
     STRING_BYTES_MAX,
     TAGGED_FIELDS_MAX,
 )
+from barnabas.protocol.declarations import Part
 from barnabas.protocol.errors import LargeMessage, MalformedMessage
 from barnabas.protocol.headers import encode_response, encode_response_in_slices, read_request_header
 from barnabas.protocol.messages.create_topics import (
@@ -31,7 +32,7 @@ from barnabas.protocol.messages.metadata import (
     MetadataResponseTopic,
 )
 from barnabas.protocol.primitives import unsigned_varint
-from barnabas.protocol.schema import Message, Part
+from barnabas.protocol.schema import Message
 
 T = TypeVar("T")
 

@@ -1,5 +1,29 @@
 """One file per API: its request, its response, and the structs inside them.
 
-Nothing is imported here. `protocol.api_keys.request_class` finds a message by its key, or
-import the one you need.
+None of them is imported here: `request_class` and `response_class` find a message by its API's key.
 """
+
+from __future__ import annotations
+
+import importlib
+
+from barnabas.protocol.api_keys import FLEXIBLE_SINCE, ApiKey
+from barnabas.protocol.schema import Message
+
+
+def request_class(key: ApiKey) -> type[Message]:
+    """The class of the API's requests."""
+    return _message_class(key, "Request")
+
+
+def response_class(key: ApiKey) -> type[Message]:
+    """The class of the API's responses."""
+    return _message_class(key, "Response")
+
+
+def _message_class(key: ApiKey, suffix: str) -> type[Message]:
+    if key not in FLEXIBLE_SINCE:
+        raise LookupError(f"{key.name} has no messages here")
+    module = importlib.import_module(f"barnabas.protocol.messages.{key.name.lower()}")
+    found: type[Message] = getattr(module, key.camel_name + suffix)
+    return found

@@ -11,8 +11,9 @@ from __future__ import annotations
 
 from barnabas.core.ids import Uuid
 from barnabas.protocol.api_keys import ApiKey
+from barnabas.protocol.declarations import RecordsField
 from barnabas.protocol.fields import array, int8, int16, int32, int64, records, string, struct, uuid
-from barnabas.protocol.schema import Message, RecordsField
+from barnabas.protocol.schema import Message
 
 
 class ReplicaState(Message):
