@@ -65,7 +65,7 @@ class InlineBackground:
 
 
 class ManualScheduler:
-    """A scheduler on a `ManualClock`: `run_until_idle` runs what has become due."""
+    """A scheduler on a `ManualClock`: `run_due` runs what has become due."""
 
     class _Task:
         def __init__(self, due_ms: float, task: Callable[[], None], period_ms: float | None):

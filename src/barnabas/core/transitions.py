@@ -1,8 +1,7 @@
 """States are tables.
 
-A state machine here is a mapping from each state to the states it may be entered from. The
-table is complete (every state of the enum has a row), it is what the code consults, and the
-documentation draws its diagram from it.
+A state machine here is a mapping from each state to the states it may be entered from. The table is complete
+(every state of the enum has a row), and it is what the code consults; `rows` shows it to whoever draws it.
 """
 
 from __future__ import annotations

@@ -12,7 +12,6 @@ one comparison.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Generator
 from contextlib import suppress
 
@@ -26,7 +25,6 @@ from barnabas.core.errors import (
     MessageTooLarge,
     NotLeaderOrFollower,
     TransactionalIdAuthorizationFailed,
-    UnknownServerError,
     UnknownTopicId,
     UnknownTopicOrPartition,
     UnsupportedCompressionType,
@@ -48,6 +46,7 @@ from barnabas.replication.leader.delayed_produce import PendingAck
 from barnabas.replication.partition import Partition
 from barnabas.replication.replica_manager import ReplicaManager
 from barnabas.requests.context import RequestContext
+from barnabas.requests.failures import as_kafka_error
 from barnabas.requests.leader_hints import add_leader_hints
 from barnabas.requests.old_producers import (
     VERSION_WITH_BATCHES,
@@ -58,8 +57,6 @@ from barnabas.requests.old_producers import (
 from barnabas.requests.registry import Api
 from barnabas.requests.topic_ids import topic_name
 from barnabas.requests.transactional_produce import Admission, admit_transactional, keep_records
-
-logger = logging.getLogger(__name__)
 
 VERSION_WITH_LEADER_HINTS = 10
 ADMIN_CLIENT_ID = "__admin_client"
@@ -270,9 +267,7 @@ def _from_old_producer(
 def _refused(
     data: PartitionProduceData, error: Exception, topic: str | None, replicas: ReplicaManager
 ) -> PartitionProduceResponse:
-    if not isinstance(error, KafkaError):
-        logger.error("appending to %s-%d failed", topic, data.index, exc_info=error)
-        error = UnknownServerError("the broker met an unexpected error; its log says more")
+    error = as_kafka_error(error, f"appending to {topic}-{data.index}")
     answer = PartitionProduceResponse(
         index=data.index,
         error_code=error.code,

@@ -9,7 +9,7 @@ for that is the connection.
 
 Only memory counts against the limits. A queued region costs an open file and nothing else.
 
-This is also the seam for encryption: a TLS output has the same four members, reads regions
+This is also the seam for encryption: a TLS output has the same members, reads regions
 into memory and writes through its session.
 """
 

@@ -1,8 +1,8 @@
 """Requests that wait: tried once, then watched by key, completed exactly once by event or by time.
 
-A produce that waits for its replicas, a fetch that waits for bytes and a group that waits for its
-members are `DelayedOperation`s. Each is watched under the keys of what can complete it (a partition, a
-group); whoever changes one of those calls `check_and_complete(key)`. The event and the timeout may both
+A produce and a deletion of records that wait for replicas and a fetch that waits for bytes are
+`DelayedOperation`s. Each is watched under the keys of what can complete it (a partition, a follower's
+session); whoever changes one of those calls `check_and_complete(key)`. The event and the timeout may both
 come; `force_complete` lets only the first through.
 
 All of this runs on the loop's thread, so nothing can change between trying an operation and watching
