@@ -38,8 +38,8 @@ from barnabas.core.limits import (
 )
 from barnabas.core.scheduler import Scheduler
 from barnabas.network.connection_limits import ConnectionLimits
+from barnabas.network.counters import Closed, NetworkCounters
 from barnabas.network.exchange import Dispatch, Exchange
-from barnabas.network.figures import Closed, NetworkFigures
 from barnabas.network.output import JOINED_BYTES_MAX, Output, RegionCutShort
 from barnabas.network.receive_buffer import SIZE, SIZE_BYTES, LoopBuffers, ReceiveBuffer
 
@@ -58,7 +58,7 @@ class ConnectionOwner(Protocol):
     scheduler: Scheduler
     settings: BrokerConfig
     limits: ConnectionLimits
-    figures: NetworkFigures
+    counters: NetworkCounters
     complaints: Complaints
     buffers: LoopBuffers
     dispatch: Dispatch
@@ -101,8 +101,8 @@ class Connection:
         self._descriptor = sock.fileno()
         self._monotonic_ms = owner.clock.monotonic_ms
         self._received = ReceiveBuffer(owner.buffers)
-        self._received_total = owner.figures.received
-        self._output = Output(sock, owner.figures.sent)
+        self._received_total = owner.counters.received
+        self._output = Output(sock, owner.counters.sent)
         self._unanswered: deque[Exchange] = deque()
         self._stops = 0
         self._corked = False
@@ -327,13 +327,13 @@ class Connection:
         return done
 
     def _on_writable(self) -> None:
-        sent_before = self._owner.figures.sent.value
+        sent_before = self._owner.counters.sent.value
         if self._try_send():
             if not self.closed:
                 self._blocked_since_ms = NEVER
                 self._owner.loop.remove_writer(self._descriptor)
                 self._unpause()
-        elif self._owner.figures.sent.value != sent_before:
+        elif self._owner.counters.sent.value != sent_before:
             self._active_ms = self._blocked_since_ms = self._monotonic_ms()
             self._unpause()
 
@@ -429,7 +429,7 @@ class Connection:
         self._output.discard()
         self._received.release()
         self._socket.close()
-        self._owner.figures.closed[reason].value += 1
+        self._owner.counters.closed[reason].value += 1
         self._owner.forget(self)
 
     def _take_unread(self) -> None:

@@ -29,7 +29,7 @@ class Rejected(StrEnum):
     PER_IP = "max_connections_per_ip"
 
 
-class NetworkFigures:
+class NetworkCounters:
     def __init__(self, metrics: Metrics) -> None:
         self.received = metrics.counter(
             "barnabas_network_received_bytes_total", "Bytes received from sockets."

@@ -26,8 +26,8 @@ from barnabas.core.sweeping import sweeping
 from barnabas.network import listener
 from barnabas.network.connection import Connection
 from barnabas.network.connection_limits import ConnectionLimits
+from barnabas.network.counters import Closed, NetworkCounters, Rejected
 from barnabas.network.exchange import Dispatch
-from barnabas.network.figures import Closed, NetworkFigures, Rejected
 from barnabas.network.listener import Listener
 from barnabas.network.receive_buffer import LoopBuffers
 
@@ -51,7 +51,7 @@ class Server:
         self.scheduler = scheduler
         self.settings = BrokerConfig.load({}) if settings is None else settings
         self.limits = ConnectionLimits() if limits is None else limits
-        self.figures = NetworkFigures(metrics)
+        self.counters = NetworkCounters(metrics)
         self.complaints = Complaints(logging.getLogger(__name__), clock)
         self.buffers = LoopBuffers()
         self.is_in_turn = False
@@ -154,7 +154,7 @@ class Server:
     def _accept(self, arrived_at: Listener, sock: socket.socket, peer_host: str, peer_port: int) -> None:
         rejected = self._over_limit(peer_host)
         if rejected is not None:
-            self.figures.rejected[rejected].value += 1
+            self.counters.rejected[rejected].value += 1
             self.complaints.warn("rejected", "no connection for %s: %s is reached", peer_host, rejected)
             sock.close()
             return
@@ -173,7 +173,7 @@ class Server:
         )
         self._connections.add(connection)
         self._by_ip[peer_host] += 1
-        self.figures.accepted.value += 1
+        self.counters.accepted.value += 1
         connection.start()
 
     def _over_limit(self, peer_host: str) -> Rejected | None:

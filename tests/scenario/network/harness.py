@@ -120,7 +120,7 @@ class Served:
             client.close()
 
     def closed(self, reason: str) -> int:
-        return self.server.figures.closed[reason].value  # type: ignore[index]
+        return self.server.counters.closed[reason].value  # type: ignore[index]
 
 
 @contextlib.asynccontextmanager

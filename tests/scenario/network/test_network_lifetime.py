@@ -75,7 +75,7 @@ async def test_the_cap_per_ip_turns_away_one_more_and_frees_with_a_close():
         fourth = await served.connect()
         await fourth.send(b"y")
         assert await fourth.receive() == b"re:y"
-        assert served.server.figures.rejected["max_connections_per_ip"].value == 1
+        assert served.server.counters.rejected["max_connections_per_ip"].value == 1
 
 
 async def test_an_override_beats_the_cap_per_ip():
@@ -94,7 +94,7 @@ async def test_the_total_cap_counts_all_addresses():
         await first.send(b"x")
         assert await first.receive() == b"re:x"
         assert await (await served.connect()).sees_the_end()
-        assert served.server.figures.rejected["max_connections"].value == 1
+        assert served.server.counters.rejected["max_connections"].value == 1
 
 
 async def test_an_idle_connection_is_closed_and_a_busy_one_is_not():
@@ -131,9 +131,9 @@ async def test_a_request_that_trickles_in_is_closed_at_its_deadline():
         client = await served.connect()
         data = framed(b"z" * 1_000)
         for index in range(11):
-            before = served.server.figures.received.value
+            before = served.server.counters.received.value
             await client.send_raw(data[index : index + 1])
-            await until(lambda before=before: served.server.figures.received.value > before)
+            await until(lambda before=before: served.server.counters.received.value > before)
             served.server.sweep()
             assert len(served.server) == 1
             served.clock.advance(ms=100)
@@ -146,7 +146,7 @@ async def test_a_large_request_that_makes_progress_may_take_longer():
     async with serving(echo, frame_arrival_ms_max=1_000) as served:
         client = await served.connect()
         await client.send_raw(struct.pack(">i", 200_000) + bytes(100_000))
-        await until(lambda: served.server.figures.received.value == 100_004)
+        await until(lambda: served.server.counters.received.value == 100_004)
         served.clock.advance(ms=5_000)
         served.server.sweep()
         await client.send_raw(bytes(100_000))
@@ -347,7 +347,7 @@ async def test_a_connection_that_ends_within_a_large_request_gives_its_buffer_ba
     async with serving(echo) as served:
         client = await served.connect()
         await client.send_raw(struct.pack(">i", 900_000) + bytes(300_000))
-        await until(lambda: served.server.figures.received.value == 300_004)
+        await until(lambda: served.server.counters.received.value == 300_004)
         assert served.server.buffers._free_bytes == 0
         client.close()
         await until(lambda: len(served.server) == 0)

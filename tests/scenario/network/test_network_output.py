@@ -43,7 +43,7 @@ async def test_a_region_goes_between_its_neighbours(tmp_path):
         client = await served.connect()
         await client.send(b"1", b"2")
         assert [await client.receive() for _ in range(2)] == [b"<234|9>", b"<234|9>"]
-        assert served.server.figures.sent.value == 2 * (4 + 7)
+        assert served.server.counters.sent.value == 2 * (4 + 7)
     file.close()
 
 
@@ -171,12 +171,12 @@ async def test_a_reader_that_never_reads_is_closed_at_its_deadline_but_not_while
     ) as served:
         client = await served.connect(receive_buffer_bytes=8_192)
         await client.send(b"fetch")
-        await until(lambda: served.server.figures.sent.value > 0)
+        await until(lambda: served.server.counters.sent.value > 0)
         await turns()
         served.clock.advance(ms=900)
-        sent = served.server.figures.sent.value
+        sent = served.server.counters.sent.value
         await client.receive_exactly(1 << 20)
-        await until(lambda: served.server.figures.sent.value > sent)
+        await until(lambda: served.server.counters.sent.value > sent)
         served.clock.advance(ms=900)
         served.server.sweep()
         assert len(served.server) == 1

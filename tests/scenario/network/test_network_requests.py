@@ -26,9 +26,9 @@ async def test_a_frame_that_comes_byte_by_byte_is_whole():
     async with serving(echo) as served:
         client = await served.connect()
         for byte in framed(b"slow but honest") + framed(b"twice"):
-            before = served.server.figures.received.value
+            before = served.server.counters.received.value
             await client.send_raw(bytes([byte]))
-            await until(lambda before=before: served.server.figures.received.value > before)
+            await until(lambda before=before: served.server.counters.received.value > before)
         assert await client.receive() == b"re:slow but honest"
         assert await client.receive() == b"re:twice"
 
@@ -122,7 +122,7 @@ async def test_a_throttled_connection_gets_its_answer_now_and_its_next_request_l
         await client.send(b"a", b"b")
         assert await client.receive() == b"a"
         await turns()
-        assert served.server.figures.sent.value == 5
+        assert served.server.counters.sent.value == 5
         served.clock.advance(ms=250)
         served.scheduler.run_due()
         assert await client.receive() == b"b"
