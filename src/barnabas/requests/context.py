@@ -1,54 +1,15 @@
-"""What a handler gets besides the request: who asked, the broker's parts, and a way to answer.
-
-`Exchange` and `Peer` say what handlers need of the network; the network package fits them
-without either knowing the other.
-"""
+"""What a handler gets besides the request: who asked, the broker's parts, and a way to answer."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Coroutine, Generator, Sequence
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from collections.abc import Awaitable, Callable, Coroutine, Generator
+from typing import Any, Protocol, TypeVar
 
 from barnabas.core.limits import TURN_MS_MAX
-from barnabas.core.regions import FileRegion
-
-if TYPE_CHECKING:
-    from barnabas.requests.services import Services
+from barnabas.network.exchange import Exchange
+from barnabas.requests.services import Services
 
 T = TypeVar("T")
-Part = bytes | bytearray | memoryview | FileRegion
-
-
-class Peer(Protocol):
-    """The connection that a request came in on."""
-
-    @property
-    def peer_host(self) -> str: ...
-    @property
-    def local_host(self) -> str: ...
-    @property
-    def local_port(self) -> int: ...
-    @property
-    def listener_name(self) -> str: ...
-    @property
-    def connection_id(self) -> str: ...
-    @property
-    def principal(self) -> str: ...
-
-
-class Exchange(Protocol):
-    """One request that waits for its one answer."""
-
-    @property
-    def connection(self) -> Peer: ...
-    @property
-    def received_ms(self) -> float: ...
-    def respond(self, parts: Sequence[Part], /) -> None: ...
-    def respond_nothing(self) -> None: ...
-    def close(self, reason: str, /) -> None: ...
-    def hold(self) -> None: ...
-    def keep(self, frame: memoryview, /) -> memoryview: ...
-    def keep_piece(self, piece: memoryview, /) -> memoryview: ...
 
 
 class Finisher(Protocol):

@@ -1,10 +1,10 @@
 """From a frame to a handler and back.
 
-For each (API, version) the dispatcher keeps a `Binding`: decoder, encoder, handler and
-metrics, found once and reused, so that the way of a request is a dictionary lookup and
-three calls.
+For each (API, version) the dispatcher keeps a `Binding`: decoder, handler and metrics, found
+once and reused.
 
-What goes wrong is sorted here, and nowhere else:
+What goes wrong with a request as a whole is sorted here; what goes wrong with one element of
+it has its own answer, in the handler (`failures`):
 
 - A frame that cannot be understood (unknown key or version, malformed body) closes the
   connection, as Apache Kafka does. ApiVersions is the exception: an unsupported version is
@@ -25,9 +25,9 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 from barnabas.core.clock import Clock
-from barnabas.core.errors import KafkaError, UnknownServerError
 from barnabas.core.metrics import Metrics
 from barnabas.core.tasks import Tasks
+from barnabas.network.exchange import Exchange, Part
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.errors import LargeMessage, MalformedMessage
 from barnabas.protocol.headers import (
@@ -37,7 +37,8 @@ from barnabas.protocol.headers import (
     read_request_header,
 )
 from barnabas.protocol.messages import request_class, response_class
-from barnabas.requests.context import Exchange, Part, RequestContext
+from barnabas.requests.context import RequestContext
+from barnabas.requests.failures import as_kafka_error
 from barnabas.requests.registry import Api, ApiTable
 from barnabas.requests.services import Services
 from barnabas.requests.slices import Slices, Work
@@ -189,9 +190,7 @@ class Binding:
 
     def fail(self, context: RequestContext, error: Exception) -> None:
         """Answer with an error that the handler let escape."""
-        if not isinstance(error, KafkaError):
-            logger.error("%s v%d failed", self.name, self.version, exc_info=error)
-            error = UnknownServerError("the broker met an unexpected error; its log says more")
+        error = as_kafka_error(error, f"{self.name} v{self.version}")
         if self.api.refused is not None:
             self.finish(context, self.api.refused(context.request, error, self.version))
             return

@@ -8,13 +8,11 @@ Other brokers are found under what they registered for the same listener.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from barnabas.core.endpoints import Endpoint
-from barnabas.requests.context import Peer
-
-if TYPE_CHECKING:
-    from barnabas.requests.services import Services
+from barnabas.network.exchange import ExchangeConnection
+from barnabas.requests.services import Services
 
 _MAPPED_IPV4 = "::ffff:"
 
@@ -25,7 +23,7 @@ class Node(NamedTuple):
     rack: str | None
 
 
-def endpoint_of(broker: Services, broker_id: int, connection: Peer) -> Node | None:
+def endpoint_of(broker: Services, broker_id: int, connection: ExchangeConnection) -> Node | None:
     """The address of any live broker, for the client on `connection`; None if it has none there."""
     registered = broker.metadata.broker(broker_id)
     if registered is None:
@@ -38,13 +36,13 @@ def endpoint_of(broker: Services, broker_id: int, connection: Peer) -> Node | No
     return Node(broker_id, endpoint, registered.rack)
 
 
-def live_endpoints(broker: Services, connection: Peer) -> list[Node]:
+def live_endpoints(broker: Services, connection: ExchangeConnection) -> list[Node]:
     """Every live broker that the client on `connection` can reach."""
     found = (endpoint_of(broker, each.id, connection) for each in broker.metadata.brokers())
     return [endpoint for endpoint in found if endpoint is not None]
 
 
-def _own_endpoint(broker: Services, connection: Peer) -> Endpoint:
+def _own_endpoint(broker: Services, connection: ExchangeConnection) -> Endpoint:
     advertised = broker.settings.advertised_listeners.get(connection.listener_name)
     if advertised is not None:
         return advertised.endpoint

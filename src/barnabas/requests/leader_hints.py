@@ -11,6 +11,7 @@ from barnabas.core.ids import TopicPartition
 from barnabas.protocol.messages import fetch
 from barnabas.protocol.messages.produce import LeaderIdAndEpoch, NodeEndpoint, ProduceResponse
 from barnabas.requests.context import RequestContext
+from barnabas.requests.endpoints import endpoint_of
 from barnabas.requests.topic_ids import topic_name
 
 _MOVED = frozenset({NotLeaderOrFollower.code, FencedLeaderEpoch.code})
@@ -40,7 +41,7 @@ def add_leader_hints(response: ProduceResponse, context: RequestContext) -> None
                 answer.current_leader = LeaderIdAndEpoch(leader_id=leader[0], leader_epoch=leader[1])
                 leaders.add(leader[0])
     for broker_id in leaders:
-        node = context.broker.endpoint_of(broker_id, context.exchange.connection)
+        node = endpoint_of(context.broker, broker_id, context.exchange.connection)
         if node is not None:
             host, port = node.endpoint
             response.node_endpoints.append(
@@ -63,7 +64,7 @@ def add_fetch_leader_hints(
                 answer.current_leader = fetch.LeaderIdAndEpoch(leader_id=leader[0], leader_epoch=leader[1])
                 leaders.add(leader[0])
     for broker_id in leaders if with_endpoints else ():
-        node = context.broker.endpoint_of(broker_id, context.exchange.connection)
+        node = endpoint_of(context.broker, broker_id, context.exchange.connection)
         if node is not None:
             host, port = node.endpoint
             response.node_endpoints.append(

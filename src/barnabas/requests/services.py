@@ -25,8 +25,6 @@ from barnabas.core.ids import BrokerId
 from barnabas.core.scheduler import Scheduler
 from barnabas.replication.leader.fetch_session_cache import FetchSessionCache
 from barnabas.replication.replica_manager import ReplicaManager
-from barnabas.requests.context import Peer
-from barnabas.requests.endpoints import Node, endpoint_of
 from barnabas.requests.registry import ApiTable
 
 
@@ -53,7 +51,3 @@ class Services:
     internal_topics: InternalTopics
     controller: KafkaController
     scheduler: Scheduler
-
-    def endpoint_of(self, broker_id: int, connection: Peer) -> Node | None:
-        """Where the client on `connection` finds a live broker."""
-        return endpoint_of(self, broker_id, connection)

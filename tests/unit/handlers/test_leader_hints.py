@@ -18,7 +18,6 @@ from barnabas.protocol.messages.produce import (
     ProduceResponse,
     TopicProduceData,
 )
-from barnabas.requests.endpoints import Node
 from tests.support.background import ManualBackground
 from tests.support.wire import batch
 from tests.unit.handlers.support import run
@@ -33,17 +32,21 @@ class Cluster:
     def __init__(self, replicas: Replicas, version: int) -> None:
         self.answers: list[ProduceResponse] = []
         leader = SimpleNamespace(leader=int(OTHER), leader_epoch=5)
-        node = Node(OTHER, Endpoint("other.example", 9092), None)
+        metadata = SimpleNamespace(
+            partition=lambda *_: leader,
+            broker=lambda _: SimpleNamespace(rack=None),
+            endpoint=lambda *_: Endpoint("other.example", 9092),
+        )
         self.context: Any = SimpleNamespace(
             api_version=version,
             client_id="test",
             respond=self.answers.append,
             answer_in_slices=lambda work, _waits: run(work),
-            exchange=SimpleNamespace(connection=None),
+            exchange=SimpleNamespace(connection=SimpleNamespace(listener_name="PLAINTEXT")),
             broker=SimpleNamespace(
                 replicas=replicas,
-                metadata=SimpleNamespace(partition=lambda *_: leader),
-                endpoint_of=lambda *_: node,
+                broker_id=-1,
+                metadata=metadata,
             ),
         )
 

@@ -11,14 +11,15 @@ from barnabas.core.endpoints import Endpoint
 from barnabas.core.errors import NotLeaderOrFollower
 from barnabas.protocol.messages.produce import PartitionProduceResponse, ProduceResponse, TopicProduceResponse
 from barnabas.requests.context import RequestContext
-from barnabas.requests.endpoints import Node
 from barnabas.requests.leader_hints import add_leader_hints
 
 
 def context_with(told: tuple[int, int] | None, ordered: tuple[int, int] | None) -> RequestContext:
     """`told` and `ordered` are leader and epoch: in the metadata, and of our own replica."""
     metadata = SimpleNamespace(
-        partition=lambda *_: told and SimpleNamespace(leader=told[0], leader_epoch=told[1])
+        partition=lambda *_: told and SimpleNamespace(leader=told[0], leader_epoch=told[1]),
+        broker=lambda _: SimpleNamespace(rack=None),
+        endpoint=lambda *_: Endpoint("host", 9),
     )
     replicas = SimpleNamespace(
         find=lambda _: (
@@ -26,9 +27,13 @@ def context_with(told: tuple[int, int] | None, ordered: tuple[int, int] | None) 
             and SimpleNamespace(leadership=SimpleNamespace(leader_id=ordered[0], leader_epoch=ordered[1]))
         )
     )
-    node = Node(1, Endpoint("host", 9), None)
-    broker = SimpleNamespace(metadata=metadata, replicas=replicas, endpoint_of=lambda *_: node)
-    return cast("Any", SimpleNamespace(broker=broker, exchange=SimpleNamespace(connection=None)))
+    broker = SimpleNamespace(broker_id=0, metadata=metadata, replicas=replicas)
+    return cast(
+        "Any",
+        SimpleNamespace(
+            broker=broker, exchange=SimpleNamespace(connection=SimpleNamespace(listener_name="PLAINTEXT"))
+        ),
+    )
 
 
 @pytest.mark.parametrize(
