@@ -12,6 +12,7 @@ holds them against the rows. `listener.name.<listener>.<key>` overrides a key fo
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -25,7 +26,9 @@ from barnabas.config.rows.sockets import connection_overrides
 from barnabas.core.endpoints import ListenerEndpoint
 
 _DYNAMIC = {
-    name: name.replace(".", "_") for name, row in BROKER_KEYS.items() if row.update is not Update.READ_ONLY
+    name: sys.intern(name.replace(".", "_"))
+    for name, row in BROKER_KEYS.items()
+    if row.update is not Update.READ_ONLY
 }
 
 
@@ -150,7 +153,8 @@ class BrokerConfig:
     max_connections_per_ip_overrides: Mapping[str, int]
 
     def __init__(self, given: Mapping[str, str], values: Mapping[str, Any]) -> None:
-        self.__dict__.update((name.replace(".", "_"), value) for name, value in values.items())
+        # Interned, as the names in code are: the interpreter then finds an attribute without comparing text.
+        self.__dict__.update((sys.intern(name.replace(".", "_")), value) for name, value in values.items())
         self.given = given
         self.put(values)
         derived = Derived.of(given, values)
