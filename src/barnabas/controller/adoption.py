@@ -23,13 +23,20 @@ from barnabas.cluster.znodes import PartitionState, PartitionStateZnode, TopicZn
 from barnabas.config.repository import ConfigRepository
 from barnabas.controller.topic_rules import METADATA_TOPIC
 from barnabas.core.errors import InvalidTopicException, TopicAlreadyExists
-from barnabas.core.ids import NO_LEADER, BrokerId, Randomness, TopicPartition, Uuid, check_topic_name
+from barnabas.core.ids import (
+    NO_EPOCH,
+    NO_LEADER,
+    BrokerId,
+    Randomness,
+    TopicPartition,
+    Uuid,
+    check_topic_name,
+)
 from barnabas.storage.log.log import Log
 
 logger = logging.getLogger(__name__)
 
 OPERATIONS_PER_TRANSACTION = 2_000
-NO_EPOCH = -1
 NO_CONTROLLER = 0
 """The controller epoch of a state that no controller has written."""
 
