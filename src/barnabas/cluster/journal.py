@@ -82,6 +82,7 @@ class Journal:
         self.snapshot_bytes = len(snapshot)
 
     def close(self) -> None:
+        del self._log  # it closes with its last reference, and a store that stopped may be held
         self._lock.release()
 
 
