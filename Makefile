@@ -6,7 +6,7 @@ CHAOS_SECONDS ?= 600
 CHAOS_BROKERS ?= 3
 PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: help run cluster demo test test-all test-clients test-differential chaos kill-matrix check coverage
+.PHONY: help run cluster demo test test-all test-clients test-differential chaos kill-matrix check diagrams coverage
 .PHONY: bench bench-quick bench-cluster bench-cluster-quick bench-partitions bench-spark release-check clean
 help:              ## show this
 	@grep -hE '^[a-z-]+: .*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 16
@@ -65,6 +65,9 @@ kill-matrix: $(VENV)/.dev ## kill drivers, executors and brokers under a pipelin
 
 check: $(VENV)/.dev ## ruff, mypy --strict, import-linter
 	$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy && $(BIN)/lint-imports
+
+diagrams: $(VENV)/.dev ## draw what docs/ARCHITECTURE.md shows of the code
+	PYTHONPATH=src $(BIN)/python tools/draw_architecture.py
 
 coverage: $(VENV)/.dev ## how much of each package the unit and contract tests run
 	$(BIN)/python -m pytest -q -n 2 tests/unit tests/contract --cov --cov-report=
