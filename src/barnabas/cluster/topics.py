@@ -44,12 +44,13 @@ from barnabas.cluster.znodes import (
 )
 from barnabas.core.errors import (
     InvalidPartitions,
+    InvalidTopicException,
     StaleControllerEpoch,
     TopicAlreadyExists,
     UnknownServerError,
     UnknownTopicOrPartition,
 )
-from barnabas.core.ids import Uuid
+from barnabas.core.ids import Uuid, check_topic_name
 
 logger = logging.getLogger(__name__)
 
@@ -156,10 +157,12 @@ async def mark_for_deletion(znodes: Coordination, topic: str) -> None:
 
 
 async def read_topic(znodes: Coordination, topic: str) -> tuple[TopicInfo, int]:
-    """The topic's assignment and the version of its node."""
+    """The topic's assignment and the version of its node. What cannot be a topic's name leads to no node, or
+    to that of something else."""
     try:
+        check_topic_name(topic)
         data, stat = await znodes.get(TopicZnode.path(topic))
-    except NoNode as error:
+    except (InvalidTopicException, NoNode) as error:
         raise UnknownTopicOrPartition(f"there is no topic {topic}") from error
     return TopicZnode.decode(topic, data), stat.version
 

@@ -77,11 +77,16 @@ class Reassignment:
         moves: dict[TopicPartition, ReplicaAssignment] = {}
         for partition, target in targets.items():
             try:
-                moves[partition] = self._plan(
+                move = self._plan(
                     partition, target, allow_replication_factor_change=allow_replication_factor_change
                 )
             except KafkaError as error:
                 outcomes[partition] = error
+                continue
+            if move == self._context.assignment(partition) and not move.is_being_reassigned:
+                outcomes[partition] = None  # it is there already: no step, and no new leader epoch
+            else:
+                moves[partition] = move
         await self._remove_request(lambda partition, _: partition in moves)
         outcomes.update(await self._start(moves))
         return {partition: outcomes[partition] for partition in targets}
@@ -156,15 +161,15 @@ class Reassignment:
             raise InvalidReplicaAssignment(f"the replica list {list(target)} names a broker twice")
         if any(broker_id < 0 for broker_id in target):
             raise InvalidReplicaAssignment(f"the replica list {list(target)} has an invalid broker id")
+        move = reassigned_to(assignment, target)
+        dead = sorted(set(move.adding_replicas) - context.live_broker_ids)
+        if dead:
+            raise InvalidReplicaAssignment(f"the replica list names brokers that are not live: {dead}")
         if not allow_replication_factor_change and len(target) != len(origin_replicas(assignment)):
             raise InvalidReplicationFactor(
                 f"the replication factor of {partition} would change from "
                 f"{len(origin_replicas(assignment))} to {len(target)}"
             )
-        move = reassigned_to(assignment, target)
-        dead = sorted(set(move.adding_replicas) - context.live_broker_ids)
-        if dead:
-            raise InvalidReplicaAssignment(f"the replica list names brokers that are not live: {dead}")
         return move
 
     async def _start(

@@ -5,7 +5,6 @@ The controller elects, and the answer waits until this broker has heard of the n
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterable
 
 from barnabas.cluster.znodes import PartitionState
@@ -32,6 +31,9 @@ from barnabas.requests.registry import Api
 
 _PREFERRED, _UNCLEAN = 0, 1
 
+Outcomes = dict[TopicPartition, PartitionState | KafkaError]
+"""The new state of each partition, or why there is none."""
+
 
 async def handle_elect_leaders(request: ElectLeadersRequest, context: RequestContext) -> ElectLeadersResponse:
     if request.election_type not in (_PREFERRED, _UNCLEAN):
@@ -52,22 +54,39 @@ async def handle_elect_leaders(request: ElectLeadersRequest, context: RequestCon
     except KafkaError as error:
         return _refused(request, error)
     await _wait_for_leaders(outcomes, context, deadline)
-    by_topic: defaultdict[str, list[tuple[int, KafkaError | None]]] = defaultdict(list)
-    for (topic, partition), outcome in outcomes.items():
-        if asked is None and isinstance(outcome, ElectionNotNeeded):
-            continue  # of all partitions only those are named whose election was needed
-        failure = outcome if isinstance(outcome, KafkaError) else None
-        by_topic[topic].append((partition, failure))
     return ElectLeadersResponse(
         replica_election_results=[
             ReplicaElectionResult(topic=topic, partition_result=_results(errors))
-            for topic, errors in by_topic.items()
+            for topic, errors in _by_topic(request, context, outcomes).items()
         ]
     )
 
 
+def _by_topic(
+    request: ElectLeadersRequest, context: RequestContext, outcomes: Outcomes
+) -> dict[str, list[tuple[int, KafkaError | None]]]:
+    """What is answered of each topic: of all partitions only those are named whose election was needed."""
+    by_topic: dict[str, list[tuple[int, KafkaError | None]]] = {}
+    if request.topic_partitions is None:
+        by_topic = {topic.name: [] for topic in context.broker.metadata.topics()}
+        for (topic, partition), outcome in outcomes.items():
+            if not isinstance(outcome, ElectionNotNeeded):
+                by_topic.setdefault(topic, []).append((partition, _failure(outcome)))
+        return by_topic
+    for each in request.topic_partitions:
+        by_topic.setdefault(each.topic, []).extend(
+            (partition, _failure(outcomes[TopicPartition(each.topic, partition)]))
+            for partition in each.partitions
+        )
+    return by_topic
+
+
+def _failure(outcome: PartitionState | KafkaError) -> KafkaError | None:
+    return outcome if isinstance(outcome, KafkaError) else None
+
+
 async def _wait_for_leaders(
-    outcomes: dict[TopicPartition, PartitionState | KafkaError],
+    outcomes: Outcomes,
     context: RequestContext,
     deadline: Deadline,
 ) -> None:
