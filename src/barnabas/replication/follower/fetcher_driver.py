@@ -71,19 +71,22 @@ class FetcherDriver:
 
     def _perform(self, step: Step) -> None:
         self._is_busy = True
+        try:
+            self._begin(step)
+        except Exception as error:  # noqa: BLE001 - the fetcher decides what becomes of it
+            self._failed(error)
+
+    def _begin(self, step: Step) -> None:
         if isinstance(step, Send):
             assert self._connection is not None
-            try:
-                self._connection.post(
-                    step.request,
-                    step.response_class,
-                    step.version,
-                    answered=self._answered,
-                    failed=self._failed,
-                    timeout_ms=self._settings.replica_socket_timeout_ms,
-                )
-            except Exception as error:  # noqa: BLE001 - the fetcher decides what becomes of it
-                self._failed(error)
+            self._connection.post(
+                step.request,
+                step.response_class,
+                step.version,
+                answered=self._answered,
+                failed=self._failed,
+                timeout_ms=self._settings.replica_socket_timeout_ms,
+            )
         elif isinstance(step, Rest):
             self._is_busy = False
             if step.until_ms != math.inf:

@@ -219,6 +219,10 @@ class ReplicaFetcher:
             self._connection = None
         self._retry_ms = self._now_ms() + self._backoff_ms(self._connect_failures)
         self._connect_failures += 1
+        cuts, self._cuts = self._cuts, []
+        for followed, *_ in cuts:
+            if self._is_waiting(followed):
+                self._back_off(followed)  # a cut that was not synced is before the next record is written
         return Rest(self._retry_ms)
 
     def synced(self, errors: Iterable[OSError | None]) -> Step:

@@ -16,6 +16,7 @@ from barnabas.core.errors import (
     OffsetOutOfRange,
 )
 from barnabas.core.ids import BrokerId
+from barnabas.core.scheduler import InlineBackground
 from barnabas.protocol.messages import fetch, list_offsets
 from barnabas.protocol.schema import Message
 from barnabas.replication.follower.connection import Connection
@@ -272,3 +273,43 @@ def test_a_log_that_was_moved_while_its_cut_was_synced_has_nothing_to_do_with_th
     assert partition.log.log_directory.path == other
     assert asked(fetcher.synced(step.run())) == (SESSION, 1, [2])
     assert replicas.log_manager.offline_directories == []
+
+
+class NoThreads:
+    """A background whose threads cannot be started, until the test says so."""
+
+    def __init__(self) -> None:
+        self.has_threads = True
+
+    def submit(
+        self,
+        work: Callable[[], Any],
+        then: Callable[[Any], None],
+        failed: Callable[[BaseException], None],
+    ) -> None:
+        if not self.has_threads:
+            raise RuntimeError("can't start new thread")
+        InlineBackground().submit(work, then, failed)
+
+
+def test_a_cut_that_could_not_even_be_synced_is_synced_later(tmp_path: Path, network: Network) -> None:
+    """Else the fetcher would wait for its outcome for ever, with all that it follows."""
+    background = NoThreads()
+    replicas = Replicas(str(tmp_path), connect=network.connect, background=background)
+    replicas.append(replicas.lead(epoch=0, isr=BOTH), b"a", b"b")
+    log = follow(replicas, 1)[0].log
+    replicas.scheduler.run_due()
+    link = Link()
+    network.connected(link)
+    background.has_threads = False
+    diverging = fetch.EpochEndOffset(epoch=0, end_offset=1)
+    link.answered(answer(fetch.PartitionData(diverging_epoch=diverging)))
+    assert (log.log_end_offset, link.is_closed) == (1, True)
+    replicas.clock.advance(20)
+    replicas.scheduler.run_due()
+    again = Link()
+    network.connected(again)
+    assert log.flush_state.unsynced_cut is not None
+    records = memoryview(batch([b"c"], base_offset=1))
+    again.answered(answer(fetch.PartitionData(high_watermark=0, records=records)))
+    assert (log.log_end_offset, log.flush_state.unsynced_cut) == (2, None)
