@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable
+from functools import partial
 
 from confluent_kafka import (
     Consumer,
@@ -27,6 +28,7 @@ from confluent_kafka.admin import (
 )
 
 from tests.chaos.history import History, Life
+from tests.chaos.insisting import insist
 from tests.chaos.workload import Worker
 
 TOPIC = "again"
@@ -109,10 +111,14 @@ def read_offsets(bootstrap: str, groups: Iterable[str]) -> dict[str, dict[tuple[
     admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
     found: dict[str, dict[tuple[str, int], int]] = {}
     for group in groups:
-        asked = admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group)])[group]
-        offsets = asked.result(ADMIN_TIMEOUT_S).topic_partitions or []
+        offsets = insist(partial(_offsets_of, admin, group))
         found[group] = {(at.topic, at.partition): at.offset for at in offsets if at.offset >= 0}
     return found
+
+
+def _offsets_of(admin: AdminClient, group: str) -> list[TopicPartition]:
+    asked = admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group)])[group]
+    return asked.result(ADMIN_TIMEOUT_S).topic_partitions or []
 
 
 def settled_offsets(bootstrap: str, lives: Iterable[Life]) -> dict[str, dict[tuple[str, int], int]]:

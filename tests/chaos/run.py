@@ -30,6 +30,7 @@ from barnabas.core.endpoints import Endpoint
 from tests.chaos.checker import complaints_about
 from tests.chaos.direct_writing import DirectWriting
 from tests.chaos.history import History, Outcome, Place, Producer
+from tests.chaos.insisting import insist
 from tests.chaos.lone_transactions import LoneTransactions
 from tests.chaos.namespaces import Lab, lab, why_not
 from tests.chaos.nemesis import FAULTS, Fault, Scene, heal, host_of, possible
@@ -254,7 +255,7 @@ def _wait_until_whole(scene: Scene) -> None:
     admin = AdminClient({"bootstrap.servers": scene.cluster.bootstrap, "log_level": 0})
     deadline = time.monotonic() + SETTLE_TIMEOUT_S
     while True:
-        topics = admin.list_topics(timeout=20).topics
+        topics = insist(lambda: admin.list_topics(timeout=20)).topics
         missing = [
             f"{name}-{at.id} (leader {at.leader}, isr {at.isrs}, replicas {at.replicas})"
             for name, topic in topics.items()

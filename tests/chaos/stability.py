@@ -16,6 +16,7 @@ from confluent_kafka.admin import AdminClient
 
 from barnabas.client.channel import Channel
 from barnabas.core.endpoints import Endpoint
+from barnabas.core.errors import LeaderNotAvailable, error_for
 from barnabas.protocol.messages import describe_producers, list_transactions
 from barnabas.protocol.messages.list_offsets import (
     ListOffsetsPartition,
@@ -24,6 +25,7 @@ from barnabas.protocol.messages.list_offsets import (
     ListOffsetsTopic,
 )
 from tests.chaos.history import History, OpenTransaction, Undecided
+from tests.chaos.insisting import insist
 from tests.chaos.workload import TRANSACTION_TIMEOUT_MS
 
 LATEST = -1
@@ -56,7 +58,7 @@ def hanging_transactions(history: History) -> Iterator[str]:
 
 def undecided(bootstrap: str, topics: Iterable[str]) -> list[Undecided]:
     """What is still undecided when everything has had the time to end."""
-    return asyncio.run(settle(lambda: _look(bootstrap, list(topics)), DECIDED_TIMEOUT_S))
+    return insist(lambda: asyncio.run(settle(lambda: _look(bootstrap, list(topics)), DECIDED_TIMEOUT_S)))
 
 
 async def settle(look: Callable[[], Awaitable[list[Undecided]]], timeout_s: float) -> list[Undecided]:
@@ -76,6 +78,8 @@ async def _look(bootstrap: str, topics: list[str]) -> list[Undecided]:
         found: list[Undecided] = []
         for topic in topics:
             for number, partition in metadata.topics[topic].partitions.items():
+                if partition.leader not in channels:
+                    raise LeaderNotAvailable(f"nobody leads {topic}-{number}")
                 each = await _look_at(channels[partition.leader], topic, number)
                 if each is not None:
                     found.append(each)
@@ -120,7 +124,10 @@ async def _end(leader: Channel, topic: str, partition: int, isolation_level: int
         topics=[ListOffsetsTopic(name=topic, partitions=[asked])],
     )
     answer = await leader.send(request, ListOffsetsResponse, version_max=LAST_VERSION_BY_NAME)
-    return answer.topics[0].partitions[0].offset
+    found = answer.topics[0].partitions[0]
+    if found.error_code:
+        raise error_for(found.error_code, f"the end of {topic}-{partition}")
+    return found.offset
 
 
 async def _states(brokers: Iterable[Channel]) -> dict[int, str]:

@@ -32,6 +32,7 @@ BATCH_MAX = 50
 TRANSACTION_TIMEOUT_MS = 20_000
 SEND_OFFSETS_TIMEOUT_S = 15
 ERRORS_KEPT = 30
+READ_TIMEOUT_S = 60.0
 
 
 class ClientHangs(Exception):
@@ -325,15 +326,16 @@ def read_all(
     left = set(range(partitions))
     try:
         consumer.assign([TopicPartition(topic, n, 0) for n in range(partitions)])
-        deadline = time.monotonic() + 60
+        progressed = time.monotonic()
         while left:
-            if time.monotonic() > deadline:
+            if time.monotonic() > progressed + READ_TIMEOUT_S:
                 raise TimeoutError(f"partitions {sorted(left)} of {topic} cannot be read to their end")
             message = consumer.poll(1.0)
             if message is None:
                 continue
             error = message.error()
             if error is None:
+                progressed = time.monotonic()
                 rows = found[topic, message.partition() or 0]
                 rows.append((message.offset() or 0, Value.decode(message.value() or b"")))
                 epoch = message.leader_epoch()
