@@ -48,7 +48,7 @@ def handle_fetch(request: FetchRequest, context: RequestContext) -> FetchRespons
     topics = request.topics
     asks: list[PartitionFetch] = []
     for topic in topics:
-        if len(topic.partitions) > MANY or len(topics) > MANY:
+        if len(asks) + len(topic.partitions) > MANY or len(topics) > MANY:
             context.answer_in_slices(_fetch_many(request, context))
             return None
         asks += _asks(topic, topic.partitions, context)

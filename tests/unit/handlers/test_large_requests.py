@@ -13,10 +13,12 @@ from barnabas.core.clock import ManualClock
 from barnabas.core.limits import TURN_MS_MAX
 from barnabas.handlers import APIS
 from barnabas.handlers.describe_configs import DESCRIBE_CONFIGS
+from barnabas.handlers.fetch import handle_fetch
 from barnabas.handlers.metadata import METADATA
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.messages import request_class
 from barnabas.protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
+from barnabas.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from barnabas.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from barnabas.protocol.messages.offset_fetch import (
     OffsetFetchRequestGroup,
@@ -57,6 +59,27 @@ def has_array(key: ApiKey) -> bool:
 @pytest.mark.parametrize("api", [api for api in APIS if has_array(api.key)], ids=lambda api: api.key.name)
 def test_handlers_of_many_elements_stand_aside(api: Any) -> None:
     assert (api.is_sliced or api.is_async) != (api.key in INLINE)
+
+
+class Sliced(Finisher):
+    """Counts what is left to be done in slices, and does none of it."""
+
+    count = 0
+
+    def finish_in_slices(self, *_: object) -> None:
+        self.count += 1
+
+
+@pytest.mark.parametrize(("topics", "partitions"), [(1, 101), (101, 0), (100, 2), (2, 51)])
+def test_a_fetch_of_many_partitions_stands_aside_however_they_are_spread(
+    topics: int, partitions: int
+) -> None:
+    asks = [FetchPartition(partition=each) for each in range(partitions)]
+    request = FetchRequest(topics=[FetchTopic(topic=f"t{each}", partitions=asks) for each in range(topics)])
+    broker: Any = SimpleNamespace()
+    finisher: Any = Sliced()
+    handle_fetch(request, RequestContext(broker, FakeExchange(), request, 12, 1, "test", 0.0, finisher))
+    assert finisher.count == 1
 
 
 class Asked:
