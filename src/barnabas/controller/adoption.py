@@ -69,11 +69,13 @@ class Adoption:
         self._randomness = randomness
         self._disk = disk
         self._logs: dict[TopicPartition, Log] = {}
+        self._logs_of: Mapping[str, list[Log]] = {}
 
     async def run(self) -> None:
         self._logs = {log.topic_partition: log for log in self._disk.logs()}
         topics = await store.read_topics(self._znodes)
         await self._delete_marked(topics)
+        self._logs_of = self._logs_by_topic()
         if await self._adopt(topics):
             topics = await store.read_topics(self._znodes)
             await self._retire_producer_ids()
@@ -105,10 +107,11 @@ class Adoption:
     async def _adopt(self, stored: Mapping[str, StoredTopic]) -> bool:
         """Register what only the disk knows; returns whether there was any."""
         adopted = False
-        for topic, logs in sorted(self._logs_by_topic().items()):
-            numbers = [each.partition for each in self._disk.damaged if each.topic == topic]
-            count = 1 + max(numbers + [log.topic_partition.partition for log in logs])
+        for topic, logs in sorted(self._logs_of.items()):
             known = stored.get(topic)
+            numbers = [each.partition for each in self._disk.damaged if each.topic == topic]
+            numbers += [log.topic_partition.partition for log in logs if _may_belong(log, known)]
+            count = 1 + max(numbers, default=-1)
             if known is None:
                 if not _may_be_adopted(topic):
                     continue
@@ -156,9 +159,8 @@ class Adoption:
 
     def _set_strays_aside(self, topic: StoredTopic, topic_id: Uuid | None) -> None:
         """A log of a former topic of the same name must not be taken for this one's."""
-        for partition in topic.info.assignment:
-            log = self._logs.get(TopicPartition(topic.name, partition))
-            if log is not None and log.topic_id not in (None, topic_id):
+        for log in self._logs_of.get(topic.name, ()):
+            if log.topic_id not in (None, topic_id):
                 logger.warning("%s on disk belongs to another topic id; it is set aside", log.topic_partition)
                 self._disk.set_aside_stray(log.topic_partition)
 
@@ -198,6 +200,11 @@ class Adoption:
 
 def _topic_id(logs: Iterable[Log]) -> Uuid | None:
     return next((log.topic_id for log in logs if log.topic_id is not None), None)
+
+
+def _may_belong(log: Log, topic: StoredTopic | None) -> bool:
+    """Whether the log may be the topic's, and not that of a former one of its name."""
+    return topic is None or topic.info.topic_id is None or log.topic_id in (None, topic.info.topic_id)
 
 
 def _may_be_adopted(topic: str) -> bool:

@@ -69,8 +69,8 @@ class LocalReplicas:
             if partition.topic_id == ZERO_UUID and topic_id != ZERO_UUID:
                 partition.assign_topic_id(topic_id)
             return partition
-        if not is_new and logs.offline_directories and not logs.get(topic_partition):
-            raise KafkaStorageError(f"the log of {topic_partition} may be in a directory that is offline")
+        if not is_new:
+            self._check_findable(topic_partition)
         log = logs.get_or_create(topic_partition, None if topic_id == ZERO_UUID else topic_id)
         if config is not None and log.config != config:
             log.update_config(config)
@@ -83,6 +83,12 @@ class LocalReplicas:
         partition = Partition(topic_partition, topic_id, log, metrics, self._host)
         self._table.partitions[topic_partition] = partition
         return partition
+
+    def _check_findable(self, topic_partition: TopicPartition) -> None:
+        logs = self._log_manager
+        is_found = logs.get(topic_partition) is not None or topic_partition in logs.damaged
+        if logs.offline_directories and not is_found:
+            raise KafkaStorageError(f"the log of {topic_partition} may be in a directory that is offline")
 
     def elected(self, partition: Partition, *, is_new: bool) -> None:
         """The partition is led here; who waits for it, and who acts for it, is told."""
@@ -103,9 +109,12 @@ class LocalReplicas:
     def stop(self, topic_partition: TopicPartition, *, delete: bool) -> None:
         """Serve the partition no longer; whoever waits for it is told so at once.
 
-        A replica that is not deleted stays known with its epoch, so that old orders are recognised."""
+        A replica that is not deleted stays known with its epoch, so that old orders are recognised. One that
+        may lie in a directory that is offline is not deleted: it would come back with the directory."""
         self._fetchers.unfollow(topic_partition)
         partition = self._table.find(topic_partition)
+        if delete and partition is None:
+            self._check_findable(topic_partition)
         if partition is not None:
             partition.resign()
             if delete:

@@ -207,6 +207,26 @@ async def test_a_directory_that_breaks_between_two_starts_keeps_its_partitions_o
         assert await broker.read_all("topic", lost) == [b"kept"]
 
 
+async def test_a_topic_deleted_while_a_directory_is_broken_does_not_come_back_with_it(tmp_path: Path) -> None:
+    good, bad = tmp_path / "good", tmp_path / "bad"
+    files = disks(good, bad)
+    async with in_process_broker(good, bad, files=files) as broker:
+        assert await broker.create_topic("topic", 2) == 0
+        assert {home_of(broker, 0), home_of(broker, 1)} == {str(good), str(bad)}
+    files.before = fail_in(bad, ["open", "read", "list", "write"], INPUT_OUTPUT)
+    async with in_process_broker(good, bad, files=files) as broker:
+        request = DeleteTopicsRequest(topic_names=["topic"], timeout_ms=1_000)
+        deleted = await broker.ask(request, DeleteTopicsResponse, version_max=5)
+        assert [each.error_code for each in deleted.responses] == [0]
+    async with in_process_broker(good, bad, files=files) as broker:
+        assert (await broker.metadata("topic")).error_code != 0
+    files.before = None
+    async with in_process_broker(good, bad, files=files) as broker:
+        assert (await broker.metadata("topic")).error_code != 0
+        assert await broker.create_topic("topic") == 0
+        assert await broker.read_all("topic") == []
+
+
 async def test_a_garbled_log_is_out_of_service_and_everything_else_in_its_directory_serves(
     tmp_path: Path,
 ) -> None:

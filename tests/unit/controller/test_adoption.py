@@ -129,6 +129,14 @@ async def test_a_log_of_a_former_topic_of_that_name_is_set_aside(admin: Admin) -
     assert leaders(admin, "t") == [BROKER_ID, BROKER_ID]
 
 
+async def test_logs_of_a_former_topic_of_that_name_add_no_partitions(admin: Admin) -> None:
+    await admin.topics.create_topic(TopicSpec("t"))
+    admin.disk.add("t", 2, TOPIC_ID)
+    await admin.restart()
+    assert admin.disk.strays == [TopicPartition("t", 2)]
+    assert leaders(admin, "t") == [BROKER_ID]
+
+
 async def test_a_log_that_was_on_a_failed_disk_does_not_start_empty_elsewhere(admin: Admin) -> None:
     await admin.topics.create_topic(TopicSpec("t", 2, 1))
     del admin.disk.found[TopicPartition("t", 1)]
