@@ -12,7 +12,6 @@ an offset, not at a record: compaction and markers leave gaps.
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -21,7 +20,7 @@ import pyarrow as pa
 
 from barnabas.client.aborted import AbortedFilter
 from barnabas.client.cluster_state import EARLIEST, READ_COMMITTED
-from barnabas.client.retries import BACKOFF_MS
+from barnabas.client.retries import Retries
 from barnabas.core.errors import (
     KafkaError,
     OffsetOutOfRange,
@@ -129,7 +128,7 @@ class _RangeFetcher:
                 answer = self._take()
             except (OffsetOutOfRange, UnknownTopicOrPartition) as error:
                 self._is_posted = False
-                if not self._skip_what_is_lost(error):
+                if not self._skip_what_is_lost(error, retries):
                     return
                 continue
             except KafkaError as error:
@@ -186,14 +185,14 @@ class _RangeFetcher:
             self._next = max(self._next, batch.next_offset)
         return records
 
-    def _skip_what_is_lost(self, error: KafkaError) -> bool:
+    def _skip_what_is_lost(self, error: KafkaError, retries: Retries) -> bool:
         """Whether there is something to go on with."""
         wanted = self._wanted
         if isinstance(error, UnknownTopicOrPartition):
             existing = self._cluster.partitions([wanted.topic]).get(wanted.topic, 0)
             if wanted.partition < existing:
+                wait(retries, error)  # its leader has yet to hear of it, or never will
                 self._cluster.state.forget()
-                time.sleep(BACKOFF_MS / 1_000)
                 return True
             self._lose(f"{wanted.place} is gone; offsets {self._next} to {wanted.end} cannot be read")
             return False
