@@ -8,6 +8,7 @@ import pytest
 
 from barnabas.core.errors import CorruptMessage, KafkaStorageError
 from barnabas.core.files import RealFiles
+from barnabas.core.scheduler import InlineBackground, ManualScheduler
 from barnabas.storage.cleaner.cleanable import log_to_clean
 from barnabas.storage.directory.directory_checkpoints import CheckpointWrite
 from barnabas.storage.directory.directory_properties import CLEAN_SHUTDOWN
@@ -251,3 +252,22 @@ def test_a_cut_is_on_disk_before_a_new_segment_has_a_name() -> None:
     log.roll()
     assert log.flush_state.unsynced_cut is None
     assert happened.index(("sync", LOG)) < happened.index(("open", LOG))
+
+
+class NoThreads(ManualBackground):
+    def submit(self, *_: object) -> None:
+        raise RuntimeError("can't start new thread")
+
+
+def test_a_flush_for_which_there_is_no_thread_is_tried_again(tmp_path: Path) -> None:
+    bench = Bench(str(tmp_path), flush_messages=1)
+    log = bench.open()
+    scheduler = ManualScheduler(bench.clock)
+    commit = GroupCommit(NoThreads(), lambda _: None, scheduler)
+    log.flush_by(commit.request)
+    produce(log, 3)
+    assert log.durable_end_offset == 0
+    commit._background = InlineBackground()
+    bench.clock.advance(100)
+    scheduler.run_due()
+    assert log.durable_end_offset == 3

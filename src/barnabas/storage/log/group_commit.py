@@ -5,11 +5,12 @@ Syncing each append alone would make the disk the clock of every producer. Inste
 runs per log at a time, off the loop; whatever is appended meanwhile is answered by the next.
 Under load each sync carries more appends, and nobody waits for more than two of them.
 
-A flush for which there was no file descriptor is asked for again by nobody but us.
+A flush for which there was no file descriptor, or no thread, is asked for again by nobody but us.
 """
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -19,6 +20,8 @@ from barnabas.storage.failures import RETRY_MS, Reach, reach_of
 if TYPE_CHECKING:
     from barnabas.storage.log.flush_state import FlushWork
     from barnabas.storage.log.log import Log
+
+_log = logging.getLogger(__name__)
 
 
 class GroupCommit:
@@ -53,11 +56,16 @@ class GroupCommit:
             log.flush_completed(None)
             return
         self._running.add(log)
-        self._background.submit(
-            work,
-            lambda done: self._flushed(log, done),
-            lambda error: self._failed(log, error),
-        )
+        try:
+            self._background.submit(
+                work,
+                lambda done: self._flushed(log, done),
+                lambda error: self._failed(log, error),
+            )
+        except RuntimeError as error:
+            _log.warning("%s is flushed later: %s", log.topic_partition, error)
+            self._running.discard(log)
+            self._try_later(log)
 
     def _flushed(self, log: Log, work: FlushWork) -> None:
         self._running.discard(log)
@@ -72,7 +80,11 @@ class GroupCommit:
         self._running.discard(log)
         self._again.discard(log)
         log.fail(error)
-        if reach_of(error) is Reach.REQUEST and self._scheduler is not None and not log.is_closed:
+        if reach_of(error) is Reach.REQUEST:
+            self._try_later(log)
+
+    def _try_later(self, log: Log) -> None:
+        if self._scheduler is not None and not log.is_closed:
             self._refused.add(log)
             self._scheduler.after(RETRY_MS, lambda: self._try_again(log))
 
