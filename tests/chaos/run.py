@@ -56,6 +56,7 @@ DISK_MIB_PER_MINUTE = 32
 QUIET_S = 3.0
 CANNOT_RUN = 2
 SETTLE_TIMEOUT_S = 240.0
+END_TIMEOUT_S = 240.0
 
 SETTINGS: Mapping[str, object] = {
     "zookeeper.session.timeout.ms": 2_000,
@@ -238,7 +239,7 @@ def _end(workers: Sequence[Worker]) -> None:
     for worker in workers:
         worker.ask_to_stop()
     for worker in workers:
-        worker.join(150)
+        worker.join(END_TIMEOUT_S)
 
 
 def _make_topics(bootstrap: str) -> None:

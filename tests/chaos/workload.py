@@ -33,6 +33,9 @@ TRANSACTION_TIMEOUT_MS = 20_000
 SEND_OFFSETS_TIMEOUT_S = 15
 ERRORS_KEPT = 30
 READ_TIMEOUT_S = 60.0
+CLOSE_TIMEOUT_S = 60.0
+SERVED_TIMEOUT_S = 120.0
+POLL_INTERVAL_MS = 60_000
 
 
 class ClientHangs(Exception):
@@ -127,6 +130,15 @@ def _settles(write: Write) -> Callable[[KafkaError | None, Message], None]:
     return settle
 
 
+def closes(consumer: Consumer) -> bool:
+    """Whether the consumer can be closed. librdkafka's close has no timeout: one that waits for a coordinator
+    which it never finds is given up, as that of a process that is killed."""
+    closing = threading.Thread(target=consumer.close, daemon=True)
+    closing.start()
+    closing.join(CLOSE_TIMEOUT_S)
+    return not closing.is_alive()
+
+
 class GroupReading(Worker):
     """A member of a group that reads a topic and commits what it has read."""
 
@@ -137,7 +149,7 @@ class GroupReading(Worker):
         self._topic = topic
         self._history = history
         self._open: dict[int, Reading] = {}
-        settings: dict[str, Any] = {
+        self._settings: dict[str, Any] = {
             "bootstrap.servers": bootstrap,
             "client.id": name,
             "group.id": "readers",
@@ -145,11 +157,12 @@ class GroupReading(Worker):
             "auto.offset.reset": "earliest",
             "enable.auto.commit": True,
             "auto.commit.interval.ms": 200,
+            "max.poll.interval.ms": POLL_INTERVAL_MS,
             "log_level": 0,
         }
         if protocol == "classic":
-            settings["session.timeout.ms"] = 6_000
-        self._consumer = Consumer(settings)
+            self._settings["session.timeout.ms"] = 6_000
+        self._consumer = Consumer(self._settings)
 
     def _work(self) -> None:
         self._consumer.subscribe(
@@ -165,7 +178,20 @@ class GroupReading(Worker):
             reading = self._open.get(message.partition())
             if reading is not None:
                 reading.seen.append((message.offset(), Value.decode(message.value() or b"")))
-        self._consumer.close()
+        if not closes(self._consumer):
+            self._meet(ClientHangs("close does not return"))
+            self._check_that_others_are_served()
+
+    def _check_that_others_are_served(self) -> None:
+        """If the client hangs by itself, whoever comes to its group is served all the same."""
+        fresh = Consumer({**self._settings, "client.id": f"{self.name}-fresh"})
+        fresh.subscribe([self._topic])
+        deadline = time.monotonic() + SERVED_TIMEOUT_S
+        while not fresh.assignment():
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"{self.name} cannot be closed, and its group serves nobody")
+            fresh.poll(POLL_S)
+        closes(fresh)
 
     def _assigned(self, partitions: Iterable[TopicPartition]) -> None:
         for each in partitions:
@@ -201,8 +227,8 @@ class Copying(Worker):
                 self._meet(error)
                 time.sleep(0.2)  # fenced, or fatal in another way: begin anew, as a restarted process would
             finally:
-                if consumer is not None:
-                    consumer.close()
+                if consumer is not None and not closes(consumer):
+                    self._meet(ClientHangs("close does not return"))
                 del producer
 
     def _new_producer(self) -> Producer:
