@@ -46,6 +46,11 @@ def is_settled(answer: Any) -> bool:
     return answer.error_code not in (LOADING, UNAVAILABLE, MOVED)
 
 
+def is_assigned(answer: Any) -> bool:
+    """Kafka's coordinator hears of a new topic a moment after its creator."""
+    return is_settled(answer) and bool(answer.assignment and answer.assignment.topic_partitions)
+
+
 def is_committed(answer: Any) -> bool:
     return answer.topics[0].partitions[0].error_code not in (LOADING, UNAVAILABLE, MOVED)
 
@@ -349,7 +354,7 @@ def first_beat(group: str, member: str, *topics: str, **fields: Any) -> Consumer
 def a_member_comes_and_goes(world: World) -> Case:
     group, topic = world.new_name(), world.topic(3)
     yield ready(group)
-    joined = yield Until(first_beat(group, "m", topic.name), is_settled)
+    joined = yield Until(first_beat(group, "m", topic.name), is_assigned)
     epoch = joined.member_epoch
     everything = [TopicPartitions(topic_id=topic.id, partitions=[0, 1, 2])]
     yield beat(group, "m", epoch)
@@ -405,7 +410,7 @@ def static_members(world: World) -> Case:
     group, topic = world.new_name(), world.topic(2)
     yield ready(group)
     asked = first_beat(group, "m", topic.name, instance_id="i")
-    joined = yield Until(asked, is_settled)
+    joined = yield Until(asked, is_assigned)
     yield first_beat(group, "n", topic.name, instance_id="i")
     yield beat(group, "m", -2, instance_id="i")
     yield first_beat(group, "n", topic.name, instance_id="i")
