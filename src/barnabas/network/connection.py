@@ -42,8 +42,8 @@ from barnabas.network.counters import Closed, NetworkCounters
 from barnabas.network.exchange import Dispatch, Exchange
 from barnabas.network.output import JOINED_BYTES_MAX, Output, RegionCutShort
 from barnabas.network.receive_buffer import SIZE, SIZE_BYTES, LoopBuffers, ReceiveBuffer
+from barnabas.security.principal import ANONYMOUS, KafkaPrincipal
 
-ANONYMOUS = "User:ANONYMOUS"
 NEVER = -1.0
 DISCARDED_READS_MAX = 16
 SMALL_REQUEST_BYTES = 1024
@@ -93,7 +93,7 @@ class Connection:
         self.peer_host = peer_host
         self.local_host = local_host
         self.local_port = local_port
-        self.principal = ANONYMOUS
+        self.principal: KafkaPrincipal = ANONYMOUS
         self.session: object = None
         self.closed = False
         self._owner = owner

@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from barnabas.core.regions import FileRegion
+from barnabas.security.principal import KafkaPrincipal
 
 Part = bytes | bytearray | memoryview | FileRegion
 
@@ -25,7 +26,7 @@ class ExchangeConnection(Protocol):
     peer_host: str
     local_host: str
     local_port: int
-    principal: str
+    principal: KafkaPrincipal
     session: object
 
     @property

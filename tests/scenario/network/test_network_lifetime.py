@@ -25,6 +25,7 @@ from barnabas.core.endpoints import Endpoint, ListenerEndpoint
 from barnabas.core.metrics import Metrics, render_prometheus
 from barnabas.core.scheduler import ManualScheduler
 from barnabas.network.server import Server
+from barnabas.security.principal import ANONYMOUS
 
 
 def loopback(name, port=0):
@@ -220,7 +221,7 @@ async def test_a_connection_knows_where_it_came_from():
         peer_port = client.sock.getsockname()[1]
         assert connection.connection_id == f"127.0.0.1:{served.port}-127.0.0.1:{peer_port}-1"
         assert (connection.listener_name, connection.local_port) == ("PLAINTEXT", served.port)
-        assert connection.principal == "User:ANONYMOUS"
+        assert connection.principal == ANONYMOUS
 
 
 async def test_a_bound_port_is_idle_until_the_server_starts():

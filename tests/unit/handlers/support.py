@@ -19,6 +19,7 @@ from barnabas.protocol.messages import request_class, response_class
 from barnabas.requests.context import RequestContext
 from barnabas.requests.registry import Api
 from barnabas.requests.services import Services
+from barnabas.security.principal import ANONYMOUS, KafkaPrincipal
 from tests.unit.controller.support import BROKER_ID, Admin
 
 
@@ -29,7 +30,7 @@ class FakePeer:
     local_port: int = 19092
     listener_name: str = "PLAINTEXT"
     connection_id: str = "1"
-    principal: str = "User:ANONYMOUS"
+    principal: KafkaPrincipal = ANONYMOUS
 
 
 @dataclass
