@@ -5,7 +5,7 @@ the SASL ones under `listener.name.<listener>.<mechanism>.` as well.
 
 There is no TLS, no SASL, no authorizer and no token here yet. A properties file that gives one of
 these keys a value other than its default asks for something that it would not get, and is refused
-(`config_checks`); so nothing of this can be changed at run time either.
+(`config.agreement`); so nothing of this can be changed at run time either.
 """
 
 from __future__ import annotations
@@ -31,262 +31,147 @@ from barnabas.config.rows.words import (
 )
 
 AUTHORIZATION = (
-    Key(
-        "authorizer.class.name", STRING, "",
-        doc="The authorizer; empty allows everything. Kafka's AclAuthorizer names the built-in one.",
-    ),
-    Key(
-        "super.users", STRING, "",
-        doc="Principals that may do everything: User:name, separated by semicolons.",
-    ),
-    Key(
-        "allow.everyone.if.no.acl.found", BOOLEAN, False,
-        doc="Whether a resource that no ACL names is open to all.",
-    ),
-    Key(
-        "principal.builder.class", CLASS,
+    Key("authorizer.class.name", STRING, "",
+        doc="The authorizer; empty allows everything. Kafka's AclAuthorizer names the built-in one."),
+    Key("super.users", STRING, "",
+        doc="Principals that may do everything: User:name, separated by semicolons."),
+    Key("allow.everyone.if.no.acl.found", BOOLEAN, False,
+        doc="Whether a resource that no ACL names is open to all."),
+    Key("principal.builder.class", CLASS,
         "org.apache.kafka.common.security.authenticator.DefaultKafkaPrincipalBuilder", None, READ_ONLY,
-        NO_EFFECT + "The principal is the authenticated user, or the name in the client's certificate.",
-    ),
-    Key(
-        "connections.max.reauth.ms", LONG, 0, at_least(0),
-        doc="A SASL session that is older must authenticate again; 0 never asks.",
-    ),
-    Key(
-        "security.providers", STRING, None,
-        doc=NO_EFFECT + "It names Java classes.",
-    ),
+        NO_EFFECT + "The principal is the authenticated user, or the name in the client's certificate."),
+    Key("connections.max.reauth.ms", LONG, 0, at_least(0),
+        doc="A SASL session that is older must authenticate again; 0 never asks."),
+    Key("security.providers", STRING, None,
+        doc=NO_EFFECT + "It names Java classes."),
 )  # fmt: skip
 
 TLS = (
-    Key(
-        "ssl.client.auth", STRING, "none", one_of("required", "requested", "none"), READ_ONLY,
-        "Whether clients must show a certificate, may show one, or are not asked.",
-    ),
-    Key(
-        "ssl.principal.mapping.rules", STRING, "DEFAULT",
-        doc="Rules that turn the name in a client's certificate into a user.",
-    ),
-    Key(
-        "ssl.protocol", STRING, "TLSv1.3", None, READ_ONLY,
-        "The protocol that negotiation starts from.",
-    ),
-    Key(
-        "ssl.enabled.protocols", LIST, ("TLSv1.2", "TLSv1.3"), one_of("TLSv1.2", "TLSv1.3"), READ_ONLY,
-        "The protocols that may be agreed on.",
-    ),
-    Key(
-        "ssl.cipher.suites", LIST, (), None, READ_ONLY,
-        "The cipher suites that may be agreed on; empty leaves it to the TLS library.",
-    ),
-    Key(
-        "ssl.keystore.type", STRING, "JKS", None, READ_ONLY,
+    Key("ssl.client.auth", STRING, "none", one_of("required", "requested", "none"), READ_ONLY,
+        "Whether clients must show a certificate, may show one, or are not asked."),
+    Key("ssl.principal.mapping.rules", STRING, "DEFAULT",
+        doc="Rules that turn the name in a client's certificate into a user."),
+    Key("ssl.protocol", STRING, "TLSv1.3", None, READ_ONLY,
+        "The protocol that negotiation starts from."),
+    Key("ssl.enabled.protocols", LIST, ("TLSv1.2", "TLSv1.3"), one_of("TLSv1.2", "TLSv1.3"), READ_ONLY,
+        "The protocols that may be agreed on."),
+    Key("ssl.cipher.suites", LIST, (), None, READ_ONLY,
+        "The cipher suites that may be agreed on; empty leaves it to the TLS library."),
+    Key("ssl.keystore.type", STRING, "JKS", None, READ_ONLY,
         "The format of the key store: PEM or PKCS12. Java's own JKS, the default in Kafka, cannot be"
-        " read here.",
-    ),
-    Key(
-        "ssl.keystore.location", STRING, None, None, READ_ONLY,
-        "The file with the broker's key and certificate.",
-    ),
-    Key(
-        "ssl.keystore.password", PASSWORD, None, None, READ_ONLY,
-        "The password of that file.",
-    ),
-    Key(
-        "ssl.key.password", PASSWORD, None, None, READ_ONLY,
-        "The password of the private key.",
-    ),
-    Key(
-        "ssl.keystore.key", PASSWORD, None, None, READ_ONLY,
-        "The private key itself, as PEM text.",
-    ),
-    Key(
-        "ssl.keystore.certificate.chain", PASSWORD, None, None, READ_ONLY,
-        "The certificate chain itself, as PEM text.",
-    ),
-    Key(
-        "ssl.truststore.type", STRING, "JKS", None, READ_ONLY,
-        "The format of the trust store.",
-    ),
-    Key(
-        "ssl.truststore.location", STRING, None, None, READ_ONLY,
-        "The file with the certificates that peers are checked against.",
-    ),
-    Key(
-        "ssl.truststore.password", PASSWORD, None, None, READ_ONLY,
-        "The password of that file.",
-    ),
-    Key(
-        "ssl.truststore.certificates", PASSWORD, None, None, READ_ONLY,
-        "The trusted certificates themselves, as PEM text.",
-    ),
-    Key(
-        "ssl.endpoint.identification.algorithm", STRING, "https", None, READ_ONLY,
-        "How another broker's host name is checked; empty does not check it.",
-    ),
-    Key(
-        "ssl.allow.dn.changes", BOOLEAN, False,
-        doc="Whether a new certificate, put in place at run time, may carry another name.",
-    ),
-    Key(
-        "ssl.allow.san.changes", BOOLEAN, False,
-        doc="Whether a new certificate, put in place at run time, may lack alternative names of the old one.",
-    ),
+        " read here."),
+    Key("ssl.keystore.location", STRING, None, None, READ_ONLY,
+        "The file with the broker's key and certificate."),
+    Key("ssl.keystore.password", PASSWORD, None, None, READ_ONLY,
+        "The password of that file."),
+    Key("ssl.key.password", PASSWORD, None, None, READ_ONLY,
+        "The password of the private key."),
+    Key("ssl.keystore.key", PASSWORD, None, None, READ_ONLY,
+        "The private key itself, as PEM text."),
+    Key("ssl.keystore.certificate.chain", PASSWORD, None, None, READ_ONLY,
+        "The certificate chain itself, as PEM text."),
+    Key("ssl.truststore.type", STRING, "JKS", None, READ_ONLY,
+        "The format of the trust store."),
+    Key("ssl.truststore.location", STRING, None, None, READ_ONLY,
+        "The file with the certificates that peers are checked against."),
+    Key("ssl.truststore.password", PASSWORD, None, None, READ_ONLY,
+        "The password of that file."),
+    Key("ssl.truststore.certificates", PASSWORD, None, None, READ_ONLY,
+        "The trusted certificates themselves, as PEM text."),
+    Key("ssl.endpoint.identification.algorithm", STRING, "https", None, READ_ONLY,
+        "How another broker's host name is checked; empty does not check it."),
+    Key("ssl.allow.dn.changes", BOOLEAN, False,
+        doc="Whether a new certificate, put in place at run time, may carry another name."),
+    Key("ssl.allow.san.changes", BOOLEAN, False,
+        doc="Whether a new certificate, put in place at run time, may lack alternative names of the old"
+        " one."),
     Key("ssl.provider", STRING, None, None, READ_ONLY, NO_EFFECT + "It names a Java provider."),
-    Key(
-        "ssl.keymanager.algorithm", STRING, "SunX509", None, READ_ONLY,
-        NO_EFFECT + "It names a Java algorithm.",
-    ),
-    Key(
-        "ssl.trustmanager.algorithm", STRING, "PKIX", None, READ_ONLY,
-        NO_EFFECT + "It names a Java algorithm.",
-    ),
-    Key(
-        "ssl.secure.random.implementation", STRING, None, None, READ_ONLY,
-        NO_EFFECT + "It names a Java implementation.",
-    ),
+    Key("ssl.keymanager.algorithm", STRING, "SunX509", None, READ_ONLY,
+        NO_EFFECT + "It names a Java algorithm."),
+    Key("ssl.trustmanager.algorithm", STRING, "PKIX", None, READ_ONLY,
+        NO_EFFECT + "It names a Java algorithm."),
+    Key("ssl.secure.random.implementation", STRING, None, None, READ_ONLY,
+        NO_EFFECT + "It names a Java implementation."),
     Key("ssl.engine.factory.class", CLASS, None, None, READ_ONLY, NO_EFFECT + "It names a Java class."),
 )  # fmt: skip
 
 SASL = (
-    Key(
-        "sasl.enabled.mechanisms", LIST, ("GSSAPI",), None, READ_ONLY,
-        "The mechanisms that clients may authenticate by: PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER.",
-    ),
-    Key(
-        "sasl.mechanism.inter.broker.protocol", STRING, "GSSAPI", None, READ_ONLY,
-        "The mechanism between brokers.",
-    ),
-    Key(
-        "sasl.jaas.config", PASSWORD, None, None, READ_ONLY,
-        "Users and passwords in Java's JAAS form, usually one per listener and mechanism.",
-    ),
-    Key(
-        "sasl.server.max.receive.size", INT, 512 * KIB, at_least(1),
-        doc="The largest message of an authentication exchange.",
-    ),
+    Key("sasl.enabled.mechanisms", LIST, ("GSSAPI",), None, READ_ONLY,
+        "The mechanisms that clients may authenticate by: PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER."),
+    Key("sasl.mechanism.inter.broker.protocol", STRING, "GSSAPI", None, READ_ONLY,
+        "The mechanism between brokers."),
+    Key("sasl.jaas.config", PASSWORD, None, None, READ_ONLY,
+        "Users and passwords in Java's JAAS form, usually one per listener and mechanism."),
+    Key("sasl.server.max.receive.size", INT, 512 * KIB, at_least(1),
+        doc="The largest message of an authentication exchange."),
     Key("sasl.server.callback.handler.class", CLASS, None, doc=NO_EFFECT + "It names a Java class."),
     Key("sasl.client.callback.handler.class", CLASS, None, doc=NO_EFFECT + "It names a Java class."),
     Key("sasl.login.class", CLASS, None, doc=NO_EFFECT + "It names a Java class."),
     Key("sasl.login.callback.handler.class", CLASS, None, doc=NO_EFFECT + "It names a Java class."),
-    Key(
-        "sasl.login.refresh.window.factor", DOUBLE, 0.8, None, READ_ONLY,
-        "How much of a token's life passes before it is renewed.",
-    ),
-    Key(
-        "sasl.login.refresh.window.jitter", DOUBLE, 0.05, None, READ_ONLY,
-        "The random share added to that.",
-    ),
-    Key(
-        "sasl.login.refresh.min.period.seconds", SHORT, 60, None, READ_ONLY,
-        "The shortest time between renewals of a token.",
-    ),
-    Key(
-        "sasl.login.refresh.buffer.seconds", SHORT, 300, None, READ_ONLY,
-        "How long before its end a token is renewed at the latest.",
-    ),
-    Key(
-        "sasl.login.connect.timeout.ms", INT, None,
-        doc="How long a token server may take to accept a connection.",
-    ),
+    Key("sasl.login.refresh.window.factor", DOUBLE, 0.8, None, READ_ONLY,
+        "How much of a token's life passes before it is renewed."),
+    Key("sasl.login.refresh.window.jitter", DOUBLE, 0.05, None, READ_ONLY,
+        "The random share added to that."),
+    Key("sasl.login.refresh.min.period.seconds", SHORT, 60, None, READ_ONLY,
+        "The shortest time between renewals of a token."),
+    Key("sasl.login.refresh.buffer.seconds", SHORT, 300, None, READ_ONLY,
+        "How long before its end a token is renewed at the latest."),
+    Key("sasl.login.connect.timeout.ms", INT, None,
+        doc="How long a token server may take to accept a connection."),
     Key("sasl.login.read.timeout.ms", INT, None, doc="How long a token server may take to answer."),
     Key("sasl.login.retry.backoff.ms", LONG, 100, doc="The first pause after a token server failed."),
     Key("sasl.login.retry.backoff.max.ms", LONG, 10 * SECOND_MS, doc="The longest such pause."),
-    Key(
-        "sasl.oauthbearer.scope.claim.name", STRING, "scope",
-        doc="The claim of a token that holds its scope.",
-    ),
+    Key("sasl.oauthbearer.scope.claim.name", STRING, "scope",
+        doc="The claim of a token that holds its scope."),
     Key("sasl.oauthbearer.sub.claim.name", STRING, "sub", doc="The claim of a token that holds the user."),
     Key("sasl.oauthbearer.token.endpoint.url", STRING, None, doc="Where the broker itself obtains tokens."),
     Key("sasl.oauthbearer.jwks.endpoint.url", STRING, None, doc="Where the keys that sign tokens are found."),
-    Key(
-        "sasl.oauthbearer.jwks.endpoint.refresh.ms", LONG, HOUR_MS,
-        doc="How often those keys are read again.",
-    ),
-    Key(
-        "sasl.oauthbearer.jwks.endpoint.retry.backoff.ms", LONG, 100,
-        doc="The first pause after reading them failed.",
-    ),
-    Key(
-        "sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms", LONG, 10 * SECOND_MS,
-        doc="The longest such pause.",
-    ),
-    Key(
-        "sasl.oauthbearer.clock.skew.seconds", INT, 30,
-        doc="How far the clocks of issuer and broker may differ.",
-    ),
+    Key("sasl.oauthbearer.jwks.endpoint.refresh.ms", LONG, HOUR_MS,
+        doc="How often those keys are read again."),
+    Key("sasl.oauthbearer.jwks.endpoint.retry.backoff.ms", LONG, 100,
+        doc="The first pause after reading them failed."),
+    Key("sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms", LONG, 10 * SECOND_MS,
+        doc="The longest such pause."),
+    Key("sasl.oauthbearer.clock.skew.seconds", INT, 30,
+        doc="How far the clocks of issuer and broker may differ."),
     Key("sasl.oauthbearer.expected.audience", LIST, None, doc="Audiences of which a token must name one."),
     Key("sasl.oauthbearer.expected.issuer", STRING, None, doc="The issuer that a token must name."),
-    Key(
-        "sasl.oauthbearer.header.urlencode", BOOLEAN, False,
-        doc="Whether client id and secret are URL-encoded for the token server.",
-    ),
-    Key(
-        "sasl.kerberos.principal.to.local.rules", LIST, ("DEFAULT",), None, READ_ONLY,
-        NO_EFFECT + "Kerberos (GSSAPI) is not offered.",
-    ),
+    Key("sasl.oauthbearer.header.urlencode", BOOLEAN, False,
+        doc="Whether client id and secret are URL-encoded for the token server."),
+    Key("sasl.kerberos.principal.to.local.rules", LIST, ("DEFAULT",), None, READ_ONLY,
+        NO_EFFECT + "Kerberos (GSSAPI) is not offered."),
     Key("sasl.kerberos.service.name", STRING, None, None, READ_ONLY, NO_EFFECT + "Kerberos is not offered."),
-    Key(
-        "sasl.kerberos.kinit.cmd", STRING, "/usr/bin/kinit", None, READ_ONLY,
-        NO_EFFECT + "Kerberos is not offered.",
-    ),
-    Key(
-        "sasl.kerberos.ticket.renew.window.factor", DOUBLE, 0.8, None, READ_ONLY,
-        NO_EFFECT + "Kerberos is not offered.",
-    ),
-    Key(
-        "sasl.kerberos.ticket.renew.jitter", DOUBLE, 0.05, None, READ_ONLY,
-        NO_EFFECT + "Kerberos is not offered.",
-    ),
-    Key(
-        "sasl.kerberos.min.time.before.relogin", LONG, MINUTE_MS, None, READ_ONLY,
-        NO_EFFECT + "Kerberos is not offered.",
-    ),
+    Key("sasl.kerberos.kinit.cmd", STRING, "/usr/bin/kinit", None, READ_ONLY,
+        NO_EFFECT + "Kerberos is not offered."),
+    Key("sasl.kerberos.ticket.renew.window.factor", DOUBLE, 0.8, None, READ_ONLY,
+        NO_EFFECT + "Kerberos is not offered."),
+    Key("sasl.kerberos.ticket.renew.jitter", DOUBLE, 0.05, None, READ_ONLY,
+        NO_EFFECT + "Kerberos is not offered."),
+    Key("sasl.kerberos.min.time.before.relogin", LONG, MINUTE_MS, None, READ_ONLY,
+        NO_EFFECT + "Kerberos is not offered."),
 )  # fmt: skip
 
 TOKENS = (
-    Key(
-        "delegation.token.secret.key", PASSWORD, None,
-        doc="The secret that signs delegation tokens, the same on every broker; unset disables tokens.",
-    ),
-    Key(
-        "delegation.token.master.key", PASSWORD, None,
-        doc="The older name of `delegation.token.secret.key`, which wins.",
-    ),
-    Key(
-        "delegation.token.max.lifetime.ms", LONG, 7 * DAY_MS, at_least(1),
-        doc="A token cannot be renewed past this age.",
-    ),
-    Key(
-        "delegation.token.expiry.time.ms", LONG, DAY_MS, at_least(1),
-        doc="A token that is not renewed ends after this time.",
-    ),
-    Key(
-        "delegation.token.expiry.check.interval.ms", LONG, HOUR_MS, at_least(1),
-        doc="How often ended tokens are removed.",
-    ),
-    Key(
-        "password.encoder.secret", PASSWORD, None,
-        doc="The secret that encrypts passwords set at run time before they go to ZooKeeper.",
-    ),
-    Key(
-        "password.encoder.old.secret", PASSWORD, None,
-        doc="The secret before it was changed, for one start with both.",
-    ),
-    Key(
-        "password.encoder.keyfactory.algorithm", STRING, None,
-        doc="How the key is derived from that secret; unset takes the strongest at hand.",
-    ),
-    Key(
-        "password.encoder.cipher.algorithm", STRING, "AES/CBC/PKCS5Padding",
-        doc="The cipher of that encryption, in Java's spelling.",
-    ),
-    Key(
-        "password.encoder.key.length", INT, 128, at_least(8),
-        doc="The length of that key in bits.",
-    ),
-    Key(
-        "password.encoder.iterations", INT, 4_096, at_least(1_024),
-        doc="The rounds of that derivation.",
-    ),
+    Key("delegation.token.secret.key", PASSWORD, None,
+        doc="The secret that signs delegation tokens, the same on every broker; unset disables tokens."),
+    Key("delegation.token.master.key", PASSWORD, None,
+        doc="The older name of `delegation.token.secret.key`, which wins."),
+    Key("delegation.token.max.lifetime.ms", LONG, 7 * DAY_MS, at_least(1),
+        doc="A token cannot be renewed past this age."),
+    Key("delegation.token.expiry.time.ms", LONG, DAY_MS, at_least(1),
+        doc="A token that is not renewed ends after this time."),
+    Key("delegation.token.expiry.check.interval.ms", LONG, HOUR_MS, at_least(1),
+        doc="How often ended tokens are removed."),
+    Key("password.encoder.secret", PASSWORD, None,
+        doc="The secret that encrypts passwords set at run time before they go to ZooKeeper."),
+    Key("password.encoder.old.secret", PASSWORD, None,
+        doc="The secret before it was changed, for one start with both."),
+    Key("password.encoder.keyfactory.algorithm", STRING, None,
+        doc="How the key is derived from that secret; unset takes the strongest at hand."),
+    Key("password.encoder.cipher.algorithm", STRING, "AES/CBC/PKCS5Padding",
+        doc="The cipher of that encryption, in Java's spelling."),
+    Key("password.encoder.key.length", INT, 128, at_least(8),
+        doc="The length of that key in bits."),
+    Key("password.encoder.iterations", INT, 4_096, at_least(1_024),
+        doc="The rounds of that derivation."),
 )  # fmt: skip

@@ -19,142 +19,80 @@ from barnabas.config.rows.words import (
 )
 
 IDENTITY = (
-    Key(
-        "broker.id", INT, -1, at_least(-1),
+    Key("broker.id", INT, -1, at_least(-1),
         doc="The id of this broker, unique in its cluster. With -1 one is generated at the first start and"
-        " kept in meta.properties.",
-    ),
-    Key(
-        "broker.id.generation.enable", BOOLEAN, True,
-        doc="Whether a broker without an id may have one generated.",
-    ),
-    Key(
-        "reserved.broker.max.id", INT, 1_000, at_least(0),
-        doc="The largest id that may be given by hand; generated ids begin above it.",
-    ),
-    Key(
-        "broker.rack", STRING, None,
+        " kept in meta.properties."),
+    Key("broker.id.generation.enable", BOOLEAN, True,
+        doc="Whether a broker without an id may have one generated."),
+    Key("reserved.broker.max.id", INT, 1_000, at_least(0),
+        doc="The largest id that may be given by hand; generated ids begin above it."),
+    Key("broker.rack", STRING, None,
         doc="The rack, or availability zone, of this broker: replicas of a partition are spread over racks,"
-        " and consumers may read from a replica in their own.",
-    ),
+        " and consumers may read from a replica in their own."),
 )  # fmt: skip
 
 REQUESTS = (
-    Key(
-        "num.io.threads", INT, 8, at_least(1), CLUSTER_WIDE,
-        NO_EFFECT + "Requests are handled on the one event loop.",
-    ),
-    Key(
-        "num.network.threads", INT, 3, at_least(1), CLUSTER_WIDE,
-        NO_EFFECT + "Sockets are served by the one event loop.",
-    ),
-    Key(
-        "background.threads", INT, 10, at_least(1), CLUSTER_WIDE,
-        "Threads for work that blocks: flushing, deleting and compacting files.",
-    ),
-    Key(
-        "num.replica.alter.log.dirs.threads", INT, None,
-        doc=NO_EFFECT + "Logs that move between directories take turns on the one event loop.",
-    ),
-    Key(
-        "queued.max.requests", INT, 500, at_least(1),
-        doc=NO_EFFECT + "What one connection may have in flight is bounded instead.",
-    ),
-    Key(
-        "queued.max.request.bytes", LONG, -1,
-        doc="The bytes of requests that may be held at once, over all connections; -1 is no bound.",
-    ),
-    Key(
-        "request.timeout.ms", INT, 30 * SECOND_MS, at_least(1),
-        doc="How long this broker waits for the answer of another broker.",
-    ),
-    Key(
-        "fetch.max.bytes", INT, 55 * MIB, at_least(KIB),
-        doc="The largest answer to a fetch, whatever the client asked for; the first batch may exceed it.",
-    ),
-    Key(
-        "max.incremental.fetch.session.cache.slots", INT, 1_000, at_least(0),
-        doc="How many incremental fetch sessions are remembered.",
-    ),
-    Key(
-        "max.request.partition.size.limit", INT, 2_000, at_least(1),
-        doc="The most partitions that one DescribeTopicPartitions answer lists.",
-    ),
+    Key("num.io.threads", INT, 8, at_least(1), CLUSTER_WIDE,
+        NO_EFFECT + "Requests are handled on the one event loop."),
+    Key("num.network.threads", INT, 3, at_least(1), CLUSTER_WIDE,
+        NO_EFFECT + "Sockets are served by the one event loop."),
+    Key("background.threads", INT, 10, at_least(1), CLUSTER_WIDE,
+        "Threads for work that blocks: flushing, deleting and compacting files."),
+    Key("num.replica.alter.log.dirs.threads", INT, None,
+        doc=NO_EFFECT + "Logs that move between directories take turns on the one event loop."),
+    Key("queued.max.requests", INT, 500, at_least(1),
+        doc=NO_EFFECT + "What one connection may have in flight is bounded instead."),
+    Key("queued.max.request.bytes", LONG, -1,
+        doc="The bytes of requests that may be held at once, over all connections; -1 is no bound."),
+    Key("request.timeout.ms", INT, 30 * SECOND_MS, at_least(1),
+        doc="How long this broker waits for the answer of another broker."),
+    Key("fetch.max.bytes", INT, 55 * MIB, at_least(KIB),
+        doc="The largest answer to a fetch, whatever the client asked for; the first batch may exceed it."),
+    Key("max.incremental.fetch.session.cache.slots", INT, 1_000, at_least(0),
+        doc="How many incremental fetch sessions are remembered."),
+    Key("max.request.partition.size.limit", INT, 2_000, at_least(1),
+        doc="The most partitions that one DescribeTopicPartitions answer lists."),
 )  # fmt: skip
 
 TOPICS = (
-    Key(
-        "num.partitions", INT, 1, at_least(1),
-        doc="Partitions of a topic that is created without saying how many.",
-    ),
-    Key(
-        "default.replication.factor", INT, 1, at_least(1),
-        doc="Replicas of a topic that is created without saying how many.",
-    ),
-    Key(
-        "auto.create.topics.enable", BOOLEAN, True,
-        doc="Whether a topic is created when a client asks for its metadata.",
-    ),
-    Key(
-        "delete.topic.enable", BOOLEAN, True,
-        doc="Whether topics may be deleted.",
-    ),
-    Key(
-        "create.topic.policy.class.name", CLASS, None,
-        doc=NO_EFFECT + "It names a Java class that judges new topics.",
-    ),
-    Key(
-        "alter.config.policy.class.name", CLASS, None,
-        doc=NO_EFFECT + "It names a Java class that judges changes of settings.",
-    ),
+    Key("num.partitions", INT, 1, at_least(1),
+        doc="Partitions of a topic that is created without saying how many."),
+    Key("default.replication.factor", INT, 1, at_least(1),
+        doc="Replicas of a topic that is created without saying how many."),
+    Key("auto.create.topics.enable", BOOLEAN, True,
+        doc="Whether a topic is created when a client asks for its metadata."),
+    Key("delete.topic.enable", BOOLEAN, True,
+        doc="Whether topics may be deleted."),
+    Key("create.topic.policy.class.name", CLASS, None,
+        doc=NO_EFFECT + "It names a Java class that judges new topics."),
+    Key("alter.config.policy.class.name", CLASS, None,
+        doc=NO_EFFECT + "It names a Java class that judges changes of settings."),
 )  # fmt: skip
 
 SHUTDOWN = (
-    Key(
-        "controlled.shutdown.enable", BOOLEAN, True,
-        doc="Whether leadership is handed over to other brokers before this one stops.",
-    ),
-    Key(
-        "controlled.shutdown.max.retries", INT, 3, at_least(0),
-        doc="How often a failed hand-over is tried again before the broker stops anyway.",
-    ),
-    Key(
-        "controlled.shutdown.retry.backoff.ms", LONG, 5 * SECOND_MS, at_least(0),
-        doc="The pause between two attempts to hand over.",
-    ),
+    Key("controlled.shutdown.enable", BOOLEAN, True,
+        doc="Whether leadership is handed over to other brokers before this one stops."),
+    Key("controlled.shutdown.max.retries", INT, 3, at_least(0),
+        doc="How often a failed hand-over is tried again before the broker stops anyway."),
+    Key("controlled.shutdown.retry.backoff.ms", LONG, 5 * SECOND_MS, at_least(0),
+        doc="The pause between two attempts to hand over."),
 )  # fmt: skip
 
 METRICS = (
-    Key(
-        "metrics.num.samples", INT, 2, at_least(1),
-        doc=NO_EFFECT + "Metrics are counters, of which whoever reads them takes rates.",
-    ),
-    Key(
-        "metrics.sample.window.ms", LONG, 30 * SECOND_MS, at_least(1),
-        doc=NO_EFFECT + "Likewise.",
-    ),
-    Key(
-        "metrics.recording.level", STRING, "INFO", one_of("INFO", "DEBUG", "TRACE"),
-        doc=NO_EFFECT + "All metrics are kept.",
-    ),
-    Key(
-        "metric.reporters", LIST, (), None, CLUSTER_WIDE,
-        NO_EFFECT + "It names Java classes; metrics are served in the Prometheus format (`--metrics`).",
-    ),
-    Key(
-        "auto.include.jmx.reporter", BOOLEAN, True,
-        doc=NO_EFFECT + "There is no JMX outside a Java process.",
-    ),
-    Key(
-        "kafka.metrics.reporters", LIST, (),
-        doc=NO_EFFECT + "It names Java classes.",
-    ),
-    Key(
-        "kafka.metrics.polling.interval.secs", INT, 10, at_least(1),
-        doc=NO_EFFECT + "It belongs to `kafka.metrics.reporters`.",
-    ),
-    Key(
-        "telemetry.max.bytes", INT, MIB, between(1, INT_MAX),
-        doc=NO_EFFECT + "Clients' metrics are not taken.",
-    ),
+    Key("metrics.num.samples", INT, 2, at_least(1),
+        doc=NO_EFFECT + "Metrics are counters, of which whoever reads them takes rates."),
+    Key("metrics.sample.window.ms", LONG, 30 * SECOND_MS, at_least(1),
+        doc=NO_EFFECT + "Likewise."),
+    Key("metrics.recording.level", STRING, "INFO", one_of("INFO", "DEBUG", "TRACE"),
+        doc=NO_EFFECT + "All metrics are kept."),
+    Key("metric.reporters", LIST, (), None, CLUSTER_WIDE,
+        NO_EFFECT + "It names Java classes; metrics are served in the Prometheus format (`--metrics`)."),
+    Key("auto.include.jmx.reporter", BOOLEAN, True,
+        doc=NO_EFFECT + "There is no JMX outside a Java process."),
+    Key("kafka.metrics.reporters", LIST, (),
+        doc=NO_EFFECT + "It names Java classes."),
+    Key("kafka.metrics.polling.interval.secs", INT, 10, at_least(1),
+        doc=NO_EFFECT + "It belongs to `kafka.metrics.reporters`."),
+    Key("telemetry.max.bytes", INT, MIB, between(1, INT_MAX),
+        doc=NO_EFFECT + "Clients' metrics are not taken."),
 )  # fmt: skip

@@ -40,91 +40,55 @@ class ConnectionCounts:
 
 
 LISTENERS = (
-    Key(
-        "listeners", STRING, "PLAINTEXT://127.0.0.1:9092", None, READ_ONLY,
+    Key("listeners", STRING, "PLAINTEXT://127.0.0.1:9092", None, READ_ONLY,
         "Where to listen: NAME://HOST:PORT, several separated by commas. An empty host is every interface,"
         " an IPv6 host stands in brackets, port 0 takes a free one. Apache Kafka listens on every interface"
         " by default; this broker keeps to the loopback until told otherwise. Apache Kafka can change"
-        " it while it runs; here it holds from the next start.",
-    ),
-    Key(
-        "advertised.listeners", STRING, None, None, READ_ONLY,
+        " it while it runs; here it holds from the next start."),
+    Key("advertised.listeners", STRING, None, None, READ_ONLY,
         "The addresses that clients are told. A listener that is not named here is advertised with the"
         " address on which the client arrived, which is right for containers and proxies too. Apache"
-        " Kafka can change it while it runs; here it holds from the next start.",
-    ),
-    Key(
-        "listener.security.protocol.map", STRING,
+        " Kafka can change it while it runs; here it holds from the next start."),
+    Key("listener.security.protocol.map", STRING,
         ",".join(f"{name}:{name}" for name in SECURITY_PROTOCOLS), None, READ_ONLY,
         "The security protocol of each listener name: NAME:PROTOCOL, separated by commas. Apache Kafka can"
-        " change it while it runs; here it holds from the next start.",
-    ),
-    Key(
-        "inter.broker.listener.name", STRING, None,
+        " change it while it runs; here it holds from the next start."),
+    Key("inter.broker.listener.name", STRING, None,
         doc="The listener on which brokers talk to each other; unset means the one whose name is"
-        " `security.inter.broker.protocol`.",
-    ),
-    Key(
-        "security.inter.broker.protocol", STRING, "PLAINTEXT", one_of(*SECURITY_PROTOCOLS),
-        doc="The security protocol between brokers, when `inter.broker.listener.name` does not say it.",
-    ),
-    Key(
-        "control.plane.listener.name", STRING, None,
-        doc="A listener of its own for requests of the controller.",
-    ),
+        " `security.inter.broker.protocol`."),
+    Key("security.inter.broker.protocol", STRING, "PLAINTEXT", one_of(*SECURITY_PROTOCOLS),
+        doc="The security protocol between brokers, when `inter.broker.listener.name` does not say it."),
+    Key("control.plane.listener.name", STRING, None,
+        doc="A listener of its own for requests of the controller."),
 )  # fmt: skip
 
 SOCKETS = (
-    Key(
-        "socket.send.buffer.bytes", INT, 100 * KIB, at_least(-1),
-        doc="SO_SNDBUF of client connections, if given; else, or if -1, the operating system adapts it.",
-    ),
-    Key(
-        "socket.receive.buffer.bytes", INT, 100 * KIB, at_least(-1),
-        doc="SO_RCVBUF of client connections, likewise.",
-    ),
-    Key(
-        "socket.request.max.bytes", INT, 100 * MIB, at_least(1),
-        doc="A request that claims to be larger closes its connection before anything is allocated.",
-    ),
-    Key(
-        "socket.listen.backlog.size", INT, 50, at_least(1),
-        doc="Connections that may wait to be accepted.",
-    ),
-    Key(
-        "socket.connection.setup.timeout.ms", LONG, 10 * SECOND_MS, at_least(1),
-        doc="How long a connection to another broker may take to open.",
-    ),
-    Key(
-        "socket.connection.setup.timeout.max.ms", LONG, 30 * SECOND_MS, at_least(1),
-        doc=NO_EFFECT + "That time does not grow.",
-    ),
+    Key("socket.send.buffer.bytes", INT, 100 * KIB, at_least(-1),
+        doc="SO_SNDBUF of client connections, if given; else, or if -1, the operating system adapts it."),
+    Key("socket.receive.buffer.bytes", INT, 100 * KIB, at_least(-1),
+        doc="SO_RCVBUF of client connections, likewise."),
+    Key("socket.request.max.bytes", INT, 100 * MIB, at_least(1),
+        doc="A request that claims to be larger closes its connection before anything is allocated."),
+    Key("socket.listen.backlog.size", INT, 50, at_least(1),
+        doc="Connections that may wait to be accepted."),
+    Key("socket.connection.setup.timeout.ms", LONG, 10 * SECOND_MS, at_least(1),
+        doc="How long a connection to another broker may take to open."),
+    Key("socket.connection.setup.timeout.max.ms", LONG, 30 * SECOND_MS, at_least(1),
+        doc=NO_EFFECT + "That time does not grow."),
 )  # fmt: skip
 
 CONNECTIONS = (
-    Key(
-        "max.connections", INT, INT_MAX, at_least(0), CLUSTER_WIDE,
+    Key("max.connections", INT, INT_MAX, at_least(0), CLUSTER_WIDE,
         "Connections over all listeners; a listener may have its own"
-        " (`listener.name.<name>.max.connections`).",
-    ),
-    Key(
-        "max.connections.per.ip", INT, INT_MAX, at_least(0), CLUSTER_WIDE,
-        "Connections from one address; 0 admits only those named in `max.connections.per.ip.overrides`.",
-    ),
-    Key(
-        "max.connections.per.ip.overrides", STRING, "", ConnectionCounts(), CLUSTER_WIDE,
-        "Other limits for single addresses: HOST:COUNT, separated by commas.",
-    ),
-    Key(
-        "max.connection.creation.rate", INT, INT_MAX, at_least(0), CLUSTER_WIDE,
-        NO_EFFECT + "Connections are bounded in number, not in rate.",
-    ),
-    Key(
-        "connections.max.idle.ms", LONG, 10 * MINUTE_MS,
-        doc="A connection that was silent for this long is closed; a negative number never does.",
-    ),
-    Key(
-        "connection.failed.authentication.delay.ms", INT, 100, at_least(0),
-        doc="The pause before a failed authentication is answered, against guessing.",
-    ),
+        " (`listener.name.<name>.max.connections`)."),
+    Key("max.connections.per.ip", INT, INT_MAX, at_least(0), CLUSTER_WIDE,
+        "Connections from one address; 0 admits only those named in `max.connections.per.ip.overrides`."),
+    Key("max.connections.per.ip.overrides", STRING, "", ConnectionCounts(), CLUSTER_WIDE,
+        "Other limits for single addresses: HOST:COUNT, separated by commas."),
+    Key("max.connection.creation.rate", INT, INT_MAX, at_least(0), CLUSTER_WIDE,
+        NO_EFFECT + "Connections are bounded in number, not in rate."),
+    Key("connections.max.idle.ms", LONG, 10 * MINUTE_MS,
+        doc="A connection that was silent for this long is closed; a negative number never does."),
+    Key("connection.failed.authentication.delay.ms", INT, 100, at_least(0),
+        doc="The pause before a failed authentication is answered, against guessing."),
 )  # fmt: skip
