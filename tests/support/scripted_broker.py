@@ -1,7 +1,8 @@
 """A broker that says what a test tells it to, on a real socket.
 
 A script maps an API to a function of the request and its version; it returns the answer, or
-one of the two other things that brokers do: `SILENCE` (say nothing) and `HANG_UP` (close).
+one of the other things that brokers do: `SILENCE` (say nothing), `HANG_UP` (close) and `DRIP` (begin a long
+answer, send a byte of it now and then, and read nothing meanwhile).
 ApiVersions is answered from the script's own keys unless it is scripted too.
 """
 
@@ -23,6 +24,7 @@ from barnabas.protocol.schema import Message
 
 SILENCE: Final = "silence"
 HANG_UP: Final = "hang up"
+DRIP: Final = "drip"
 
 Answer = Message | bytes | str
 Script = dict[ApiKey, Callable[[Any, int], Answer]]
@@ -45,6 +47,7 @@ class ScriptedBroker:
         self.address = Endpoint("127.0.0.1", 0)
         self._versions = dict(versions or {})
         self._connections: set[asyncio.StreamWriter] = set()
+        self._dripping: set[asyncio.StreamWriter] = set()
 
     @property
     def port(self) -> int:
@@ -61,13 +64,19 @@ class ScriptedBroker:
                 if not self._answer(await reader.readexactly(size), writer):
                     break
                 await writer.drain()
+                while writer in self._dripping:
+                    writer.write(b"\0")
+                    await writer.drain()
+                    await asyncio.sleep(0.01)
         except (asyncio.IncompleteReadError, ConnectionError):
             pass
         finally:
             self._connections.discard(writer)
+            self._dripping.discard(writer)
             writer.close()
 
     def hang_up(self) -> None:
+        self._dripping.clear()
         for writer in list(self._connections):
             writer.close()
 
@@ -82,6 +91,9 @@ class ScriptedBroker:
             if key is not ApiKey.API_VERSIONS:
                 self.requests.append(request)
             answer = self.script[key](request, header.api_version)
+        if answer == DRIP:
+            writer.write(struct.pack(">i", 1 << 20))
+            self._dripping.add(writer)
         if isinstance(answer, str):
             return answer != HANG_UP
         if isinstance(answer, bytes):

@@ -6,6 +6,9 @@ protocol is `session`'s; here is the socket.
 `post` and `take` are the two halves of `ask`: a reader posts its next fetch before it decodes the
 answer to the last one, so that the broker and the network work meanwhile. Answers come in the order of
 the requests. Each answer has memory of its own for as long as somebody holds it.
+
+An answer that is waited for, and a request that is sent, has its time as a whole, into however many pieces
+the peer cuts it.
 """
 
 from __future__ import annotations
@@ -19,6 +22,7 @@ from typing import Any, Final, Self, TypeVar
 from barnabas.client.frames import Allocate, BrokenStream, zeroed
 from barnabas.client.reasons import reason
 from barnabas.client.session import API_VERSIONS_FIRST_TRIED, Pending, Session
+from barnabas.core.clock import Clock, SystemClock
 from barnabas.core.endpoints import Endpoint
 from barnabas.core.errors import NetworkException
 from barnabas.protocol.declarations import Buffer
@@ -34,11 +38,20 @@ _BUFFERS_PER_SEND_MAX: Final = 512
 class Connection:
     """Open one with `connect`; after any error it is closed and stays so."""
 
-    def __init__(self, stream: socket.socket, endpoint: Endpoint, session: Session[Pending]) -> None:
+    def __init__(
+        self,
+        stream: socket.socket,
+        endpoint: Endpoint,
+        session: Session[Pending],
+        clock: Clock,
+        timeout_ms: float,
+    ) -> None:
         self.endpoint = endpoint
         self.is_closed = False
         self._socket = stream
         self._session = session
+        self._clock = clock
+        self._timeout_ms = timeout_ms
         self._arrived: deque[Any] = deque()
         """Answers that are yet to be taken."""
 
@@ -53,6 +66,7 @@ class Connection:
         request_timeout_ms: float,
         tls: ssl.SSLContext | None = None,
         allocate: Allocate = zeroed,
+        clock: Clock | None = None,
     ) -> Self:
         """A connection that knows what its broker speaks, or NETWORK_EXCEPTION that says why not."""
         try:
@@ -62,13 +76,14 @@ class Connection:
                 stream = tls.wrap_socket(stream, server_hostname=endpoint.host)
         except OSError as error:
             raise NetworkException(f"cannot reach {endpoint} ({reason(error)})") from error
-        connection = cls(stream, endpoint, Session(endpoint, client_id, software=software, allocate=allocate))
+        session: Session[Pending] = Session(endpoint, client_id, software=software, allocate=allocate)
+        connection = cls(stream, endpoint, session, clock or SystemClock(), connect_timeout_ms)
         try:
             connection._settle_versions()
         except BaseException:
             connection.close()
             raise
-        stream.settimeout(request_timeout_ms / 1_000)
+        connection._timeout_ms = request_timeout_ms
         return connection
 
     def close(self) -> None:
@@ -113,12 +128,17 @@ class Connection:
             raise self._lost(reason(error)) from error
 
     def _receive(self) -> None:
+        """Until the answer to the oldest open request is there, and what came with it."""
         session = self._session
         if not session.pending:
             raise session.lost("closed here")
+        open_requests, size = len(session.pending), 1
+        deadline_ms = self._clock.monotonic_ms() + self._timeout_ms
         try:
-            size = self._socket.recv_into(session.frames.get_buffer())
-            self._arrived.extend(answer for _, answer in session.received(size))
+            while size and len(session.pending) == open_requests:
+                self._wait_until(deadline_ms)
+                size = self._socket.recv_into(session.frames.get_buffer())
+                self._arrived.extend(answer for _, answer in session.received(size))
         except TimeoutError as error:
             raise self._lost(f"it did not answer {session.pending[0].api_key.camel_name} in time") from error
         except (OSError, BrokenStream) as error:
@@ -130,13 +150,23 @@ class Connection:
         self.close()
         return self._session.lost(why)
 
+    def _wait_until(self, deadline_ms: float) -> None:
+        """How long the socket's next call may take."""
+        left_ms = deadline_ms - self._clock.monotonic_ms()
+        if left_ms <= 0:
+            raise TimeoutError
+        self._socket.settimeout(left_ms / 1_000)
+
     def _send(self, parts: Sequence[Buffer]) -> None:
+        deadline_ms = self._clock.monotonic_ms() + self._timeout_ms
         if isinstance(self._socket, ssl.SSLSocket):
             for part in parts:
+                self._wait_until(deadline_ms)
                 self._socket.sendall(part)
             return
         waiting = [memoryview(part) for part in parts]
         while waiting:
+            self._wait_until(deadline_ms)
             sent = self._socket.sendmsg(waiting[:_BUFFERS_PER_SEND_MAX])
             done = 0
             while done < len(waiting) and sent >= len(waiting[done]):

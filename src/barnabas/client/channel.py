@@ -158,13 +158,15 @@ class Channel(asyncio.BufferedProtocol):
     ) -> Response:
         """The answer to `request`."""
         version = self._session.version_for(type(request), version_max)
-        await self._is_writable.wait()
+        if not self._is_writable.is_set():
+            timeout_ms = await self._until_writable(type(request), timeout_ms)
         return await self._exchange(request, response_class, version, timeout_ms)
 
     async def send_unanswered(self, request: Message, *, version_max: int | None = None) -> None:
         """Send a request that has no answer: produce with acks=0."""
         version = self._session.version_for(type(request), version_max)
-        await self._is_writable.wait()
+        if not self._is_writable.is_set():
+            await self._until_writable(type(request))
         self._check_open()
         self._write(self._session.encode(request, version))
 
@@ -181,6 +183,21 @@ class Channel(asyncio.BufferedProtocol):
         """Send a request; exactly one of `answered` and `failed` is called later. The records of the
         answer are views of memory that is used again when `answered` returns."""
         self._ask(request, response_class, version, _Posted(answered, failed), timeout_ms)
+
+    async def _until_writable(self, kind: type[Message], timeout_ms: float | None = None) -> float:
+        """Until the peer has read enough of what was written; returns what is left of the time."""
+        loop = asyncio.get_running_loop()
+        delay_ms = self._request_timeout_ms if timeout_ms is None else timeout_ms
+        deadline_s = loop.time() + delay_ms / 1_000
+        try:
+            async with asyncio.timeout_at(deadline_s):
+                await self._is_writable.wait()
+        except TimeoutError:
+            assert kind.__schema__.api is not None
+            message = f"{self.address} took no {kind.__schema__.api.camel_name} within {delay_ms:.0f} ms"
+            self.close(message)
+            raise RequestTimedOut(message) from None
+        return max(deadline_s - loop.time(), 0.0) * 1_000
 
     def _exchange(
         self, request: Message, response_class: type[Response], version: int, timeout_ms: float | None

@@ -2,12 +2,24 @@
 
 from __future__ import annotations
 
+import socket
 import struct
+import threading
 
 import pytest
-from tests.support.scripted_broker import HANG_UP, SILENCE, Answer, Script, ScriptedBroker, broker_in_thread
+from tests.support.scripted_broker import (
+    DRIP,
+    HANG_UP,
+    SILENCE,
+    Answer,
+    Script,
+    ScriptedBroker,
+    broker_in_thread,
+)
 
 from barnabas.client.blocking import Connection
+from barnabas.client.session import Pending, Session
+from barnabas.core.clock import SystemClock
 from barnabas.core.endpoints import Endpoint
 from barnabas.core.errors import NetworkException, UnsupportedVersion
 from barnabas.protocol.api_keys import ApiKey
@@ -17,7 +29,12 @@ from barnabas.protocol.messages.metadata import (
     MetadataResponse,
     MetadataResponseTopic,
 )
-from barnabas.protocol.messages.produce import ProduceRequest
+from barnabas.protocol.messages.produce import (
+    PartitionProduceData,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+)
 
 
 def echo_topics(request: MetadataRequest, _: int) -> MetadataResponse:
@@ -86,10 +103,11 @@ def test_a_version_that_does_not_fit_is_said_before_anything_is_sent() -> None:
     [
         (HANG_UP, "it closed the connection|connection reset"),
         (SILENCE, "it did not answer Metadata in time"),
+        (DRIP, "it did not answer Metadata in time"),
         (struct.pack(">i", 999) + b"\0" + MetadataResponse().encode(13), "makes no sense"),
         (b"\0", "makes no sense"),
     ],
-    ids=["gone", "silent", "another's answer", "cut short"],
+    ids=["gone", "silent", "a byte now and then", "another's answer", "cut short"],
 )
 def test_whatever_goes_wrong_closes_the_connection(answer: Answer, why: str) -> None:
     with broker_in_thread({ApiKey.METADATA: lambda _request, _version: answer}) as broker:
@@ -110,3 +128,29 @@ def test_nobody_listening_is_said_in_words() -> None:
     for wrong, why in ((nobody, "connection refused"), (nowhere, "unknown host")):
         with pytest.raises(NetworkException, match=rf"cannot reach {wrong} \({why}\)"):
             Connection.connect(wrong, client_id="me", connect_timeout_ms=60_000, request_timeout_ms=60_000)
+
+
+def test_a_request_has_its_time_as_a_whole_however_slowly_it_is_read() -> None:
+    here, there = socket.socketpair()
+    is_over = threading.Event()
+
+    def read_slowly() -> None:
+        while not is_over.wait(0.01):
+            there.recv(4096)
+
+    address = Endpoint("127.0.0.1", 9092)
+    session: Session[Pending] = Session(address, "me")
+    session.api_versions = {ApiKey.PRODUCE: (0, 9)}
+    connection = Connection(here, address, session, SystemClock(), timeout_ms=200)
+    rows = PartitionProduceData(index=0, records=bytes(32 << 20))
+    request = ProduceRequest(topic_data=[TopicProduceData(name="t", partition_data=[rows])])
+    reader = threading.Thread(target=read_slowly)
+    reader.start()
+    try:
+        with pytest.raises(NetworkException, match="timed out"):
+            connection.post(request, ProduceResponse)
+    finally:
+        is_over.set()
+        reader.join()
+        there.close()
+    assert connection.is_closed

@@ -8,7 +8,7 @@ import struct
 from typing import Any
 
 import pytest
-from tests.support.scripted_broker import HANG_UP, SILENCE, Answer, ScriptedBroker, scripted_broker
+from tests.support.scripted_broker import DRIP, HANG_UP, SILENCE, Answer, ScriptedBroker, scripted_broker
 
 from barnabas.client.channel import Channel
 from barnabas.core.endpoints import Endpoint
@@ -258,3 +258,21 @@ async def test_a_request_that_was_answered_in_time_never_expires() -> None:
         await asyncio.sleep(0.02)  # longer than the request would have waited
         assert not channel.is_closed
         await channel.finish()
+
+
+async def test_a_broker_that_reads_no_more_keeps_nobody_longer_than_asked() -> None:
+    async with scripted_broker(
+        {ApiKey.METADATA: lambda *_: DRIP, ApiKey.PRODUCE: lambda *_: SILENCE}
+    ) as broker:
+        channel = await connect(broker)
+        patient = asyncio.ensure_future(channel.send(ask("t"), MetadataResponse))
+        await asyncio.sleep(0)  # it is the first to be read, and the last
+        more_than_a_socket_holds = PartitionProduceData(index=0, records=bytes(32 << 20))
+        topic = TopicProduceData(name="t", partition_data=[more_than_a_socket_holds])
+        await channel.send_unanswered(ProduceRequest(acks=0, topic_data=[topic]))
+        async with asyncio.timeout(60):
+            with pytest.raises(RequestTimedOut, match="took no Metadata within 20 ms"):
+                await channel.send(ask("t"), MetadataResponse, timeout_ms=20)
+        with pytest.raises(NetworkException, match="took no Metadata"):
+            await patient
+        assert channel.is_closed
