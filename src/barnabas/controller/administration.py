@@ -4,18 +4,20 @@ The broker that is asked writes what shall be: the topic's znode with its assign
 longer assignment, or the mark of a deletion. The controller sees it, elects leaders, tells the
 brokers. The answer waits until this broker has heard of the result, for the client's next request
 is likely to come here; what does not happen in time is answered REQUEST_TIMED_OUT, and may still
-happen. Any broker may do this: the store decides who was first.
+happen. Any broker may do this: the store decides who was first. A broker that is alone does not wait for
+a store of its own that has failed: nobody will bring it back.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Final
 
 from barnabas.cluster import topics as store
-from barnabas.cluster.coordination import BadVersion, Coordination
+from barnabas.cluster.coordination import BadVersion, Coordination, SessionState
 from barnabas.cluster.metadata_cache import MetadataCache
 from barnabas.cluster.notification_znodes import DeleteTopicsZnode
 from barnabas.cluster.store_errors import as_client_errors
@@ -30,6 +32,7 @@ from barnabas.controller.topic_rules import (
 from barnabas.core.errors import (
     InvalidTopicException,
     KafkaError,
+    KafkaStorageError,
     LeaderNotAvailable,
     ReassignmentInProgress,
     RequestTimedOut,
@@ -70,6 +73,9 @@ class TopicAdministration:
         self._planner = TopicPlanner(configs, metadata, randomness)
         self._scheduler = scheduler
         self._is_alone = is_alone
+        self._waits: set[asyncio.Event] = set()
+        """Of the requests that wait; one that is set looks again."""
+        znodes.add_listener(self._session_changed)
 
     async def create_topic(
         self, spec: TopicSpec, *, validate_only: bool = False, timeout_ms: float | None = None
@@ -182,14 +188,14 @@ class TopicAdministration:
         """Nobody sees the topic any more. Its name is free once the replicas are deleted, which takes a
         moment, or long if a broker is down: the moment is waited for, so that a client may use the name
         again at once."""
-        gone = asyncio.Event()
-        timer = self._scheduler.after(min(timeout_ms, NAME_WAIT_MS), gone.set)
-        try:
-            with as_client_errors():
-                if await self._znodes.exists(TopicZnode.path(topic), lambda _: gone.set()) is not None:
-                    await gone.wait()
-        finally:
-            timer.cancel()
+        with self._woken() as gone:
+            timer = self._scheduler.after(min(timeout_ms, NAME_WAIT_MS), gone.set)
+            try:
+                with as_client_errors():
+                    if await self._znodes.exists(TopicZnode.path(topic), lambda _: gone.set()) is not None:
+                        await gone.wait()
+            finally:
+                timer.cancel()
 
     # Waiting
 
@@ -207,8 +213,32 @@ class TopicAdministration:
         return known is None or (topic_id is not None and known.topic_id != topic_id)
 
     async def _wait(self, condition: Callable[[], bool], timeout_ms: float | None, late: str) -> None:
-        if not await wait_for(self._metadata, condition, self._limit_ms(timeout_ms), self._scheduler):
-            raise RequestTimedOut(late)
+        def is_over() -> bool:
+            if condition():
+                return True
+            if self._is_alone and self._znodes.state is SessionState.LOST:
+                raise KafkaStorageError("the coordination store has failed")
+            return False
+
+        limit_ms = self._limit_ms(timeout_ms)
+        with self._woken() as changed:
+            if not await wait_for(self._metadata, is_over, limit_ms, self._scheduler, changed):
+                raise RequestTimedOut(late)
+
+    @contextmanager
+    def _woken(self) -> Iterator[asyncio.Event]:
+        """An event that the end of the session sets too."""
+        event = asyncio.Event()
+        self._waits.add(event)
+        try:
+            yield event
+        finally:
+            self._waits.discard(event)
+
+    def _session_changed(self, state: SessionState) -> None:
+        if state is SessionState.LOST:
+            for event in self._waits:
+                event.set()
 
     def _limit_ms(self, timeout_ms: float | None) -> float:
         return WAIT_MS if timeout_ms is None or self._is_alone else timeout_ms

@@ -10,15 +10,20 @@ from barnabas.core.scheduler import Scheduler
 
 
 async def wait_for(
-    metadata: MetadataCache, condition: Callable[[], bool], timeout_ms: float, scheduler: Scheduler
+    metadata: MetadataCache,
+    condition: Callable[[], bool],
+    timeout_ms: float,
+    scheduler: Scheduler,
+    changed: asyncio.Event | None = None,
 ) -> bool:
-    """Until the metadata fulfil `condition`, which is asked again after each change; False: too late."""
+    """Until the metadata fulfil `condition`, which is asked again after each change of them, and whenever
+    `changed` is set; False: too late."""
     if condition():
         return True
     if timeout_ms <= 0:
         return False
     is_late = False
-    changed = asyncio.Event()
+    changed = changed or asyncio.Event()
 
     def late() -> None:
         nonlocal is_late

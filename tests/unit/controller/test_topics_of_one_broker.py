@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import errno
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 
 from barnabas.cluster import topics as store
 from barnabas.cluster.coordination import StoreFailed
+from barnabas.cluster.journal import Journal
 from barnabas.cluster.notification_znodes import DeleteTopicsZnode
+from barnabas.cluster.znodes import TopicZnode
 from barnabas.controller.topic_rules import TopicSpec
 from barnabas.core.errors import (
     InvalidConfig,
@@ -20,7 +25,22 @@ from barnabas.core.errors import (
     UnknownTopicOrPartition,
 )
 from barnabas.core.ids import NO_LEADER, TopicPartition
+from barnabas.core.scheduler import InlineBackground
 from tests.unit.controller.support import BROKER_ID, Admin
+
+
+def _submit_later(
+    self: InlineBackground, work: Any, then: Callable[[Any], None], failed: Callable[[BaseException], None]
+) -> None:
+    def run() -> None:
+        try:
+            result = work()
+        except OSError as error:
+            failed(error)
+        else:
+            then(result)
+
+    asyncio.get_running_loop().call_later(0.001, run)
 
 
 async def test_a_new_topic_is_in_the_store_led_and_shown(admin: Admin) -> None:
@@ -120,6 +140,44 @@ async def test_a_store_that_cannot_write_is_a_storage_error(
     with pytest.raises(KafkaStorageError):
         await admin.topics.create_topic(TopicSpec("t"))
     assert "t" not in admin.metadata
+
+
+@pytest.mark.parametrize("writes", [1, 2, 3])
+async def test_a_store_that_fails_after_the_first_writes_ends_the_wait(
+    admin: Admin, monkeypatch: pytest.MonkeyPatch, writes: int
+) -> None:
+    """The topic is written, and then there is no space for what the controller makes of it."""
+    append = Journal.append
+
+    def append_a_few(journal: Journal, frames: bytes) -> None:
+        nonlocal writes
+        writes -= 1
+        if writes < 0:
+            raise OSError(errno.ENOSPC, "no space left on device")
+        append(journal, frames)
+
+    # The disk answers later, as a thread does: the loss comes while the request waits.
+    monkeypatch.setattr(InlineBackground, "submit", _submit_later)
+    monkeypatch.setattr(Journal, "append", append_a_few)
+
+    async def create_and_delete() -> None:
+        await admin.topics.create_topic(TopicSpec("t"))
+        await admin.topics.delete_topic("t")
+
+    with pytest.raises(KafkaStorageError):
+        await asyncio.wait_for(create_and_delete(), 5)
+
+
+async def test_a_lost_session_ends_the_wait(admin: Admin) -> None:
+    await admin.controller.close()
+    is_written = asyncio.Event()
+    await admin.znodes.exists(TopicZnode.path("t"), lambda _: is_written.set())
+    creating = asyncio.create_task(admin.topics.create_topic(TopicSpec("t")))
+    await is_written.wait()
+    await asyncio.sleep(0)
+    admin.znodes.lose()
+    with pytest.raises(KafkaStorageError):
+        await asyncio.wait_for(creating, 5)
 
 
 async def test_auto_creation_makes_what_is_missing_and_says_what_it_cannot_make(admin: Admin) -> None:
