@@ -5,11 +5,13 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping, Sequence
 
+from barnabas.cluster import client_entity_znodes
 from barnabas.cluster.coordination import Coordination
 from barnabas.cluster.store_errors import as_client_errors
 from barnabas.cluster.topics import read_config, read_configs, readable_config, write_config
 from barnabas.cluster.znode_json import MalformedZnode
 from barnabas.cluster.znodes import ConfigZnode, TopicZnode, desanitize, sanitize
+from barnabas.config.client_entities import EntityPath, Values, ValuesChange
 from barnabas.config.store import Overrides
 
 logger = logging.getLogger(__name__)
@@ -49,3 +51,13 @@ class ZnodeConfigStore:
     async def write(self, entity_type: str, name: str, overrides: Mapping[str, str]) -> None:
         with as_client_errors():
             await write_config(self._znodes, entity_type, sanitize(name), overrides)
+
+    async def read_entity(self, path: EntityPath) -> Values | None:
+        return await client_entity_znodes.read_entity(self._znodes, path)
+
+    async def read_entities(self) -> dict[EntityPath, Values]:
+        return await client_entity_znodes.read_entities(self._znodes)
+
+    async def change_entity(self, path: EntityPath, change: ValuesChange) -> Values:
+        with as_client_errors():
+            return await client_entity_znodes.change_entity(self._znodes, path, change)

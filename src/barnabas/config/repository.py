@@ -19,6 +19,7 @@ from typing import Any, Final, NamedTuple
 from barnabas.config.agreement import check_dynamic_agreement
 from barnabas.config.broker_config import BrokerConfig
 from barnabas.config.changes import Change, apply_changes, check_broker_overrides
+from barnabas.config.client_entities import ClientEntities
 from barnabas.config.derived import Derived
 from barnabas.config.group_config import (
     GROUP_KEYS,
@@ -80,6 +81,7 @@ class ConfigRepository:
 
     def __init__(self, store: ConfigStore, broker_id: BrokerId, broker_config: BrokerConfig) -> None:
         self._store = store
+        self.clients = ClientEntities(store)
         self._broker_id = broker_id
         self.broker_config = broker_config
         self._layers = BrokerLayers(BROKER_KEYS, broker_config.given)
@@ -107,6 +109,7 @@ class ConfigRepository:
             self.add_topic(topic, overrides)
         for group, stored in (await self._store.read_all(GROUPS)).items():
             self._put_group(group, _usable(GROUP_KEYS, stored or {}, f"group {group}"))
+        await self.clients.load()
 
     def on_topic_change(self, listener: TopicListener) -> None:
         """Call `listener` whenever the settings of a topic have changed."""

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final, Protocol
 
+from barnabas.config.client_entities import ClientEntityStore
+
 TOPICS: Final = "topics"
 BROKERS: Final = "brokers"
 GROUPS: Final = "groups"
@@ -20,7 +22,7 @@ Overrides = dict[str, str] | None
 """What is set for an entity; None if that cannot be read."""
 
 
-class ConfigStore(Protocol):
+class ConfigStore(ClientEntityStore, Protocol):
     async def read(self, entity_type: str, name: str) -> Overrides: ...
 
     async def read_all(self, entity_type: str) -> dict[str, Overrides]: ...

@@ -12,6 +12,7 @@ import logging
 from contextlib import suppress
 from typing import Final
 
+from barnabas.cluster.client_entity_znodes import entity_path_of
 from barnabas.cluster.coordination import (
     BadArguments,
     Coordination,
@@ -99,15 +100,19 @@ class ConfigNotifications:
         )
 
     async def _reload(self, entity_path: str) -> None:
+        client_entity = entity_path_of(entity_path)
         entity_type, _, stored_name = entity_path.partition("/")
-        if not stored_name or "/" in stored_name:
+        if client_entity is None and (not stored_name or "/" in stored_name):
             logger.info("a note names %r, which has no settings here", entity_path)
             return
         logger.info("the settings of %s have changed", entity_path)
         try:
-            await self._patience.until_answered(
-                lambda: self._configs.reload(entity_type, desanitize(stored_name))
-            )
+            if client_entity is not None:
+                await self._patience.until_answered(lambda: self._configs.clients.reload(client_entity))
+            else:
+                await self._patience.until_answered(
+                    lambda: self._configs.reload(entity_type, desanitize(stored_name))
+                )
         except BadArguments as error:
             logger.warning("a note names %r, which nothing can be called: %s", entity_path, error)
         except CoordinationError:

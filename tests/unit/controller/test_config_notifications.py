@@ -15,6 +15,7 @@ from barnabas.cluster.registration import make_persistent_paths
 from barnabas.cluster.topics import create_topic
 from barnabas.config.broker_config import BrokerConfig
 from barnabas.config.changes import Change
+from barnabas.config.client_entities import CLIENTS, USERS, EntityPart, EntityPath, Values, user
 from barnabas.config.repository import ConfigRepository, ConfigResource
 from barnabas.controller.config_notifications import NOTE_LIFETIME_MS, ConfigNotifications
 from barnabas.core.clock import ManualClock
@@ -95,6 +96,59 @@ async def test_settings_of_all_brokers_reach_every_broker(brokers: Brokers) -> N
     assert brokers.two.configs.broker_config.values["log.segment.bytes"] == 2_000_000
     assert brokers.two.configs.topic_config("t").segment_bytes == 2_000_000
     assert heard == ["log.segment.bytes"]
+
+
+async def test_what_is_set_for_users_and_client_ids_reaches_every_broker(brokers: Brokers) -> None:
+    heard: list[tuple[EntityPath, Values]] = []
+    brokers.two.configs.clients.on_change(lambda path, values: heard.append((path, values)))
+    alices_app = (EntityPart(USERS, "alice/~"), EntityPart(CLIENTS, None))
+    await brokers.one.configs.clients.change(alices_app, lambda values: {**values, "a": "1"})
+    await brokers.settle()
+    assert heard == [(alices_app, {"a": "1"})]
+    assert brokers.two.configs.clients.get(alices_app) == {"a": "1"}
+    assert "/config/users/alice%2F%7E/clients/<default>" in [
+        f"/config/users/{user}/clients/{client}"
+        for user in await brokers.one.znodes.children("/config/users")
+        for client in await brokers.one.znodes.children(f"/config/users/{user}/clients")
+    ]
+    late = Broker(brokers.store, 3, brokers.clock)
+    await late.start()
+    assert dict(late.configs.clients) == {alices_app: {"a": "1"}}
+    await late.notifications.close()
+    await brokers.two.configs.clients.change(alices_app, lambda _: {})
+    await brokers.settle()
+    assert dict(brokers.one.configs.clients) == {}
+
+
+async def test_two_brokers_that_change_a_user_at_once_leave_each_other_alone(brokers: Brokers) -> None:
+    """Each key of a user is somebody else's: credentials, and quotas."""
+    alice = user("alice")
+    await asyncio.gather(
+        *(
+            broker.configs.clients.change(alice, lambda values, key=key: {**values, key: "1"})
+            for key, broker in (
+                ("a", brokers.one),
+                ("b", brokers.two),
+                ("c", brokers.one),
+                ("d", brokers.two),
+            )
+        )
+    )
+    await brokers.settle()
+    for broker in (brokers.one, brokers.two):
+        assert broker.configs.clients.get(alice) == dict.fromkeys("abcd", "1")
+
+
+async def test_a_spoilt_user_changes_nothing(brokers: Brokers) -> None:
+    alice = user("alice")
+    await brokers.one.configs.clients.change(alice, lambda _: {"a": "1"})
+    await brokers.settle()
+    await brokers.one.znodes.set("/config/users/alice", b"no json")
+    await brokers.one.znodes.create(
+        ConfigChangeZnode.CREATE_PATH, ConfigChangeZnode.encode("users/alice"), sequential=True
+    )
+    await brokers.settle()
+    assert brokers.two.configs.clients.get(alice) == {"a": "1"}
 
 
 async def test_what_happened_before_a_broker_came_is_known_to_it(brokers: Brokers) -> None:

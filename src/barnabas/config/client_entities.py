@@ -1,0 +1,98 @@
+"""What is set for users, client ids and addresses: SCRAM credentials and quotas.
+
+An entity is a user, a client id, a user's client id, or an address; the name None stands for all
+that have nothing of their own (`<default>` in the store). All keys of an entity are one value in
+the store, so a change is a function from what is there to what shall be there: who changes a quota
+leaves the credentials beside it alone, also if somebody else changes those at the same moment.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator, Mapping
+from typing import Final, NamedTuple, Protocol
+
+USERS: Final = "users"
+CLIENTS: Final = "clients"
+IPS: Final = "ips"
+
+
+class EntityPart(NamedTuple):
+    type: str
+    name: str | None
+
+
+EntityPath = tuple[EntityPart, ...]
+"""One part, or a user and a client id."""
+
+Values = Mapping[str, str]
+ValuesChange = Callable[[Values], Values]
+EntityListener = Callable[[EntityPath, Values], None]
+
+NOTHING_SET: Final[Values] = {}
+
+
+def user(name: str | None) -> EntityPath:
+    return (EntityPart(USERS, name),)
+
+
+class ClientEntityStore(Protocol):
+    async def read_entity(self, path: EntityPath) -> Values | None:
+        """None if what is there cannot be read."""
+        ...
+
+    async def read_entities(self) -> dict[EntityPath, Values]:
+        """All of them, but those that cannot be read."""
+        ...
+
+    async def change_entity(self, path: EntityPath, change: ValuesChange) -> Values:
+        """Write what `change` makes of what is there, and let the other brokers know."""
+        ...
+
+
+class ClientEntities:
+    """Loaded at start, changed through here or by the notes of other brokers."""
+
+    def __init__(self, store: ClientEntityStore) -> None:
+        self._store = store
+        self._values: dict[EntityPath, Values] = {}
+        self._listeners: list[EntityListener] = []
+        self._turn = asyncio.Lock()
+        """Held by whoever reads or writes, so that an older reading never replaces a newer one."""
+
+    async def load(self) -> None:
+        self._values = await self._store.read_entities()
+
+    def on_change(self, listener: EntityListener) -> None:
+        """Call `listener` with an entity and all that is set for it now, for each that has something and
+        whenever that changes."""
+        self._listeners.append(listener)
+        for path, values in self:
+            listener(path, values)
+
+    def __iter__(self) -> Iterator[tuple[EntityPath, Values]]:
+        return iter(tuple(self._values.items()))
+
+    def get(self, path: EntityPath) -> Values:
+        return self._values.get(path, NOTHING_SET)
+
+    async def change(self, path: EntityPath, change: ValuesChange) -> None:
+        async with self._turn:
+            self._put(path, await self._store.change_entity(path, change))
+
+    async def reload(self, path: EntityPath) -> None:
+        """Another broker changed it: take over what the store has; what cannot be read changes nothing."""
+        async with self._turn:
+            values = await self._store.read_entity(path)
+            if values is not None:
+                self._put(path, values)
+
+    def _put(self, path: EntityPath, values: Values) -> None:
+        if values == self.get(path):
+            return
+        if values:
+            self._values[path] = values
+        else:
+            del self._values[path]
+        for listener in self._listeners:
+            listener(path, values)
