@@ -66,3 +66,6 @@ INFLATED_BATCH_BYTES_MAX = 256 * 1024 * 1024
 
 LOG_LINES_PER_SECOND_MAX = 10
 """Complaints about one kind of bad input; the rest are counted, not written."""
+
+AUDIT_LINES_PER_SECOND_MAX = 100
+"""Lines of the audit log about what was denied, and as many about what was allowed; the rest are counted."""

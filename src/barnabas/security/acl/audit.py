@@ -1,0 +1,83 @@
+"""One line for each decision, on a logger of its own: who, from where, what, on what, and which rule.
+
+A line is a JSON object, so that no name, which a client may have chosen, can end it or forge a field.
+Denials are logged at INFO, permissions at DEBUG. Nothing is formatted unless the level is on, and a second
+has so many lines of each kind: the first line after some were left out says how many.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from typing import Final
+
+from barnabas.core.clock import Clock
+from barnabas.core.limits import AUDIT_LINES_PER_SECOND_MAX
+from barnabas.security.acl.rules import Decision
+from barnabas.security.acl.vocabulary import Operation, ResourceType
+from barnabas.security.principal import KafkaPrincipal
+
+LOGGER_NAME: Final = "kafka.authorizer.logger"
+"""As Apache Kafka calls it, so that what is set for it there means the same here."""
+
+
+class Audit:
+    def __init__(self, clock: Clock, *, lines_per_second: int = AUDIT_LINES_PER_SECOND_MAX) -> None:
+        self._clock = clock
+        self._lines_per_second = lines_per_second
+        self._logger = logging.getLogger(LOGGER_NAME)
+        self._windows = {logging.INFO: _Window(), logging.DEBUG: _Window()}
+
+    @property
+    def shows_allowed(self) -> bool:
+        return self._logger.isEnabledFor(logging.DEBUG)
+
+    def note(
+        self,
+        principal: KafkaPrincipal,
+        host: str,
+        operation: Operation,
+        resource_type: ResourceType,
+        name: str,
+        decision: Decision,
+    ) -> None:
+        level = logging.DEBUG if decision.is_allowed else logging.INFO
+        if not self._logger.isEnabledFor(level):
+            return
+        left_out = self._windows[level].enter(self._clock.monotonic_ms(), self._lines_per_second)
+        if left_out is None:
+            return
+        line: dict[str, object] = {
+            "decision": "allowed" if decision.is_allowed else "denied",
+            "principal": str(principal),
+            "host": host,
+            "operation": operation.name,
+            "resource_type": resource_type.name,
+            "resource": name,
+            "rule": str(decision.because),
+        }
+        if left_out:
+            line["left_out"] = left_out
+        self._logger.log(level, "%s", json.dumps(line))
+
+
+class _Window:
+    """How many lines there were in this second."""
+
+    __slots__ = ("left_out", "lines", "since_ms")
+
+    def __init__(self) -> None:
+        self.since_ms = float("-inf")
+        self.lines = 0
+        self.left_out = 0
+
+    def enter(self, now_ms: float, lines_max: int) -> int | None:
+        """How many lines were left out before this one; None if this one is left out too."""
+        if now_ms - self.since_ms >= 1_000:
+            self.since_ms, self.lines = now_ms, 0
+        if self.lines >= lines_max:
+            self.left_out += 1
+            return None
+        self.lines += 1
+        left_out, self.left_out = self.left_out, 0
+        return left_out
