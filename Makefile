@@ -22,7 +22,7 @@ $(VENV)/.run: pyproject.toml constraints.txt | $(BIN)/python
 
 $(VENV)/.dev: pyproject.toml constraints.txt | $(BIN)/python
 	@echo "installing Spark and what the tests need into $(VENV): 500 MB, some minutes the first time …"
-	$(PIP) -e '.[dev,zookeeper,spark,formats,postgres]'
+	$(PIP) -e '.[dev,security,zookeeper,spark,formats,postgres]'
 	touch $@ $(VENV)/.run
 
 run: $(VENV)/.run  ## start a broker on 127.0.0.1:9092

@@ -25,6 +25,9 @@ OUTPUT_CONGESTED_BYTES = 1024 * 1024
 OUTPUT_STALLED_MS_MAX = 300_000
 """A peer that takes none of the bytes waiting for it is closed after this."""
 
+AUTHENTICATION_MS_MAX = 30_000
+"""A peer that has to authenticate and has not done so is closed after this."""
+
 HALF_CLOSED_MS_MAX = 10_000
 """A peer that has finished sending may wait this long for the answers it is still owed."""
 

@@ -25,6 +25,7 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections import deque
+from math import inf
 from typing import Protocol
 
 from barnabas.config.broker_config import BrokerConfig
@@ -39,7 +40,7 @@ from barnabas.core.limits import (
 from barnabas.core.scheduler import Scheduler
 from barnabas.network.connection_limits import ConnectionLimits
 from barnabas.network.counters import Closed, NetworkCounters
-from barnabas.network.exchange import Dispatch, Exchange
+from barnabas.network.exchange import Dispatch, Exchange, Gate
 from barnabas.network.output import JOINED_BYTES_MAX, Output, RegionCutShort
 from barnabas.network.receive_buffer import SIZE, SIZE_BYTES, LoopBuffers, ReceiveBuffer
 from barnabas.security.principal import ANONYMOUS, KafkaPrincipal
@@ -71,10 +72,11 @@ class ConnectionOwner(Protocol):
 
 class Connection:
     __slots__ = (
-        "_active_ms", "_blocked_since_ms", "_closing", "_corked", "_descriptor", "_draining_since_ms",
-        "_frame_since_ms", "_monotonic_ms", "_output", "_owner", "_paused", "_polled", "_received",
-        "_received_total", "_resuming", "_socket", "_stops", "_unanswered", "closed", "connection_id",
-        "listener_name", "local_host", "local_port", "peer_host", "principal", "session",
+        "_active_ms", "_authenticate_by_ms", "_blocked_since_ms", "_closing", "_corked", "_descriptor",
+        "_dispatch", "_draining_since_ms", "_frame_bytes_max", "_frame_since_ms", "_monotonic_ms", "_output",
+        "_owner", "_paused", "_polled", "_received", "_received_total", "_resuming", "_socket", "_stops",
+        "_unanswered", "closed", "connection_id", "listener_name", "local_host", "local_port", "peer_host",
+        "principal", "security_protocol", "session",
     )  # fmt: skip
 
     def __init__(
@@ -84,12 +86,15 @@ class Connection:
         *,
         connection_id: str,
         listener_name: str,
+        security_protocol: str,
         peer_host: str,
         local_host: str,
         local_port: int,
+        gate: Gate | None = None,
     ) -> None:
         self.connection_id = connection_id
         self.listener_name = listener_name
+        self.security_protocol = security_protocol
         self.peer_host = peer_host
         self.local_host = local_host
         self.local_port = local_port
@@ -114,6 +119,14 @@ class Connection:
         self._frame_since_ms = NEVER
         self._blocked_since_ms = NEVER
         self._draining_since_ms = NEVER
+        if gate is None:
+            self._authenticate_by_ms = inf
+            self._frame_bytes_max = owner.settings.socket_request_max_bytes
+            self._dispatch = owner.dispatch
+        else:
+            self._authenticate_by_ms = self._active_ms + owner.limits.authentication_ms_max
+            self._frame_bytes_max = gate.frame_bytes_max
+            self._dispatch = gate.admit(self)
 
     def start(self) -> None:
         self._polled = True
@@ -158,14 +171,14 @@ class Connection:
         received = self._received
         view, position, end = received.view, received.start, received.end
         unanswered, output, now_ms = self._unanswered, self._output, self._active_ms
-        dispatch, size_max = self._owner.dispatch, self._owner.settings.socket_request_max_bytes
+        dispatch, size_max = self._dispatch, self._frame_bytes_max
         clock, requests_left = self._monotonic_ms, REQUESTS_PER_TURN_MAX
         frame_bytes = 0
         frame_waits = False
         self._corked = True
         while end - position >= SIZE_BYTES:
             (size,) = SIZE.unpack_from(view, position)
-            if not 0 <= size <= size_max:
+            if not 0 <= size <= size_max and not 0 <= size <= self._frame_bytes_max:  # it may have grown
                 self._reject_size(size)
                 return
             frame_end = position + SIZE_BYTES + size
@@ -281,6 +294,11 @@ class Connection:
             self._active_ms = self._monotonic_ms()
             self._unpause()
 
+    def authenticated(self, principal: KafkaPrincipal) -> None:
+        self.principal = principal
+        self._authenticate_by_ms = inf
+        self._frame_bytes_max = self._owner.settings.socket_request_max_bytes
+
     def hold(self) -> None:
         """Until the exchange that asked for it is answered."""
         self._stops += 1
@@ -375,6 +393,8 @@ class Connection:
     def overdue(self, now_ms: float) -> Closed | None:
         """The reason to close this connection now, if time has brought one."""
         limits = self._owner.limits
+        if now_ms > self._authenticate_by_ms:
+            return Closed.UNAUTHENTICATED
         if self._closing is not None and self._closing is not Closed.SHUTDOWN:
             progress_ms = max(self._draining_since_ms, self._active_ms)
             return _late(now_ms, progress_ms, limits.half_closed_ms_max, self._closing)
@@ -392,10 +412,11 @@ class Connection:
     def _reject_size(self, size: int) -> None:
         self._owner.complaints.warn(
             "frame size",
-            "closing %s: a request of %d bytes; the limit (socket.request.max.bytes) is %d",
+            "closing %s: a request of %d bytes; the limit (%s) is %d",
             self.connection_id,
             size,
-            self._owner.settings.socket_request_max_bytes,
+            "socket.request.max.bytes" if self._authenticate_by_ms == inf else "before authentication",
+            self._frame_bytes_max,
         )
         self._try_send()
         self._end(Closed.BAD_FRAME)

@@ -23,4 +23,5 @@ class ConnectionLimits:
     output_bytes_max: int = limits.OUTPUT_BUFFERED_BYTES_MAX
     output_stalled_ms_max: float = limits.OUTPUT_STALLED_MS_MAX
     frame_arrival_ms_max: float = limits.FRAME_ARRIVAL_MS_MAX
+    authentication_ms_max: float = limits.AUTHENTICATION_MS_MAX
     half_closed_ms_max: float = limits.HALF_CLOSED_MS_MAX

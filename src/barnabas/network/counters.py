@@ -12,6 +12,7 @@ class Closed(StrEnum):
 
     BY_PEER = "by_peer"
     IDLE = "idle"
+    UNAUTHENTICATED = "unauthenticated"
     SLOW_REQUEST = "slow_request"
     STALLED_READER = "stalled_reader"
     OUTPUT_FULL = "output_full"

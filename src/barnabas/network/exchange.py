@@ -23,14 +23,23 @@ class ExchangeConnection(Protocol):
 
     connection_id: str
     listener_name: str
+    security_protocol: str
     peer_host: str
     local_host: str
     local_port: int
-    principal: KafkaPrincipal
     session: object
 
     @property
+    def principal(self) -> KafkaPrincipal:
+        """Who the peer is, as far as it has shown."""
+        ...
+
+    @property
     def closed(self) -> bool: ...
+
+    def authenticated(self, principal: KafkaPrincipal) -> None:
+        """The peer has shown who it is: what bounds the others holds for it no more."""
+        ...
 
     def throttle(self, delay_ms: float) -> None:
         """Take no further request for this long; answers still leave."""
@@ -49,6 +58,18 @@ class AnswerSink(ExchangeConnection, Protocol):
 Dispatch = Callable[["Exchange", memoryview], None]
 """Takes one frame (without its size). The view is valid during the call only: the bytes behind it are
 received over afterwards, unless `Exchange.keep` is asked. It is writable, and nobody else reads it."""
+
+
+class Gate(Protocol):
+    """What stands before a listener whose clients authenticate by requests (SASL)."""
+
+    frame_bytes_max: int
+    """The largest request of a peer that has not authenticated."""
+
+    def admit(self, connection: ExchangeConnection) -> Dispatch:
+        """What takes the requests of a new connection, for as long as it lives. It is on the gate to
+        close a connection that does not authenticate as it should, but for one that takes too long."""
+        ...
 
 
 class Exchange:

@@ -36,6 +36,7 @@ Accepted = Callable[["Listener", socket.socket, str, int], None]
 class Listener:
     def __init__(self, wanted: ListenerEndpoint, sockets: list[socket.socket]) -> None:
         self.name = wanted.listener_name
+        self.security_protocol = wanted.security_protocol
         self.bound = wanted._replace(endpoint=wanted.endpoint._replace(port=sockets[0].getsockname()[1]))
         """As it was wanted, with the port that the system chose where none was given."""
         self._sockets = sockets

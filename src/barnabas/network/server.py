@@ -14,7 +14,7 @@ import asyncio
 import logging
 import socket
 from collections import Counter as Tally
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from barnabas.config.broker_config import BrokerConfig
 from barnabas.core.clock import Clock
@@ -27,12 +27,13 @@ from barnabas.network import listener
 from barnabas.network.connection import Connection
 from barnabas.network.connection_limits import ConnectionLimits
 from barnabas.network.counters import Closed, NetworkCounters, Rejected
-from barnabas.network.exchange import Dispatch
+from barnabas.network.exchange import Dispatch, Gate
 from barnabas.network.listener import Listener
 from barnabas.network.receive_buffer import LoopBuffers
 
 SWEEP_PERIOD_MS = 1_000.0
-_WORTH_A_LINE = frozenset({Closed.SLOW_REQUEST, Closed.STALLED_READER})
+NO_GATES: Mapping[str, Gate] = {}
+_WORTH_A_LINE = frozenset({Closed.SLOW_REQUEST, Closed.STALLED_READER, Closed.UNAUTHENTICATED})
 
 
 class Server:
@@ -90,8 +91,10 @@ class Server:
         self.listeners.extend(bound)
         return bound
 
-    def start(self, loop: asyncio.AbstractEventLoop) -> None:
+    def start(self, loop: asyncio.AbstractEventLoop, gates: Mapping[str, Gate] = NO_GATES) -> None:
+        """`gates` are those of the listeners that have one, by name."""
         self.loop = loop
+        self._gates = gates
         for each in self.listeners:
             each.start(loop, self.scheduler, self.complaints, self._accept)
         self._sweeping = self.scheduler.every(SWEEP_PERIOD_MS, self.sweep)
@@ -167,9 +170,11 @@ class Server:
             sock,
             connection_id=f"{local_host}:{local[1]}-{peer_host}:{peer_port}-{self._accepted_count}",
             listener_name=arrived_at.name,
+            security_protocol=arrived_at.security_protocol,
             peer_host=peer_host,
             local_host=local_host,
             local_port=local[1],
+            gate=self._gates.get(arrived_at.name),
         )
         self._connections.add(connection)
         self._by_ip[peer_host] += 1

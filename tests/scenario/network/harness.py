@@ -19,7 +19,7 @@ from barnabas.core.endpoints import Endpoint, ListenerEndpoint
 from barnabas.core.metrics import Metrics
 from barnabas.core.scheduler import ManualScheduler
 from barnabas.network.connection_limits import ConnectionLimits
-from barnabas.network.exchange import Exchange
+from barnabas.network.exchange import Exchange, Gate
 from barnabas.network.server import Server
 
 EVENTUALLY_S = 30.0
@@ -128,6 +128,7 @@ async def serving(
     dispatch: Callable[[Exchange, memoryview], None],
     *,
     host: str = "127.0.0.1",
+    gate: Gate | None = None,
     **settings: Any,
 ) -> AsyncIterator[Served]:
     """`settings` are keys, with underscores for dots, and limits of connections."""
@@ -144,7 +145,7 @@ async def serving(
         limits=limits,
     )
     (listener,) = server.bind([ListenerEndpoint("PLAINTEXT", Endpoint(host, 0))])
-    server.start(asyncio.get_running_loop())
+    server.start(asyncio.get_running_loop(), {} if gate is None else {"PLAINTEXT": gate})
     served = Served(server, clock, scheduler, listener.bound.endpoint.port)
     try:
         yield served

@@ -29,6 +29,7 @@ class FakePeer:
     local_host: str = "192.0.2.9"
     local_port: int = 19092
     listener_name: str = "PLAINTEXT"
+    security_protocol: str = "PLAINTEXT"
     connection_id: str = "1"
     principal: KafkaPrincipal = ANONYMOUS
 
