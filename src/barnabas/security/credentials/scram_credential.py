@@ -1,0 +1,116 @@
+"""SCRAM credentials (RFC 5802): what proves a password without being one.
+
+Kafka keeps them among the settings of a user, under the mechanism's name, as
+`salt=…,stored_key=…,server_key=…,iterations=…`. Passwords are taken as they are, in UTF-8: neither
+Kafka nor its clients prepare them (SASLprep), and one that did would not match.
+
+Who has a credential cannot log in with it, but can pose as the broker and can guess passwords; so it
+is shown nowhere.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import hmac
+import os
+from dataclasses import dataclass, field
+from enum import Enum
+
+ITERATIONS_MIN = 4_096
+ITERATIONS_MAX = 16_384
+SALT_BYTES = 24
+
+
+class ScramMechanism(Enum):
+    SHA_256 = ("SCRAM-SHA-256", 1, "sha256", 32)
+    SHA_512 = ("SCRAM-SHA-512", 2, "sha512", 64)
+
+    def __init__(self, mechanism_name: str, number: int, digest: str, size: int) -> None:
+        self.mechanism_name = mechanism_name
+        self.number = number
+        """In Kafka's protocol."""
+        self.digest = digest
+        self.size = size
+
+    @classmethod
+    def named(cls, name: str) -> ScramMechanism | None:
+        return next((each for each in cls if each.mechanism_name == name), None)
+
+    @classmethod
+    def numbered(cls, number: int) -> ScramMechanism | None:
+        return next((each for each in cls if each.number == number), None)
+
+    def hmac(self, key: bytes, text: bytes) -> bytes:
+        return hmac.digest(key, text, self.digest)
+
+    def hash(self, text: bytes) -> bytes:
+        return hashlib.new(self.digest, text).digest()
+
+    def salted_password(self, password: str, salt: bytes, iterations: int) -> bytes:
+        """Takes milliseconds, by design: never on the loop."""
+        return hashlib.pbkdf2_hmac(self.digest, password.encode(), salt, iterations)
+
+
+@dataclass(frozen=True, slots=True)
+class ScramCredential:
+    salt: bytes = field(repr=False)
+    stored_key: bytes = field(repr=False)
+    server_key: bytes = field(repr=False)
+    iterations: int
+
+    @classmethod
+    def of_salted_password(
+        cls, mechanism: ScramMechanism, salted: bytes, salt: bytes, iterations: int
+    ) -> ScramCredential:
+        client_key = mechanism.hmac(salted, b"Client Key")
+        return cls(salt, mechanism.hash(client_key), mechanism.hmac(salted, b"Server Key"), iterations)
+
+    @classmethod
+    def derive(
+        cls,
+        mechanism: ScramMechanism,
+        password: str,
+        iterations: int = ITERATIONS_MIN,
+        salt: bytes | None = None,
+    ) -> ScramCredential:
+        """From the password itself; takes milliseconds."""
+        salt = os.urandom(SALT_BYTES) if salt is None else salt
+        salted = mechanism.salted_password(password, salt, iterations)
+        return cls.of_salted_password(mechanism, salted, salt, iterations)
+
+    def encode(self) -> str:
+        return (
+            f"salt={_base64(self.salt)},stored_key={_base64(self.stored_key)},"
+            f"server_key={_base64(self.server_key)},iterations={self.iterations}"
+        )
+
+    @classmethod
+    def decode(cls, mechanism: ScramMechanism, text: str) -> ScramCredential:
+        """ValueError, without the text, if that is not a credential of this mechanism."""
+        fields = dict(part.partition("=")[::2] for part in text.split(","))
+        try:
+            salt, stored_key, server_key = (
+                base64.b64decode(fields[name], validate=True) for name in ("salt", "stored_key", "server_key")
+            )
+            iterations = int(fields["iterations"])
+        except (KeyError, ValueError, binascii.Error):
+            raise ValueError("it is not a SCRAM credential") from None
+        if len(stored_key) != mechanism.size or len(server_key) != mechanism.size or not salt:
+            raise ValueError(f"its keys are not of {mechanism.mechanism_name}")
+        if not ITERATIONS_MIN <= iterations <= ITERATIONS_MAX:
+            raise ValueError(f"it has {iterations} iterations, not {ITERATIONS_MIN} to {ITERATIONS_MAX}")
+        return cls(salt, stored_key, server_key, iterations)
+
+
+def decoy(mechanism: ScramMechanism, secret: bytes, name: str) -> ScramCredential:
+    """For a user that there is not: always the same salt for a name, and keys that nothing proves."""
+    seed = mechanism.hmac(secret, name.encode())
+    return ScramCredential(
+        seed[:SALT_BYTES], os.urandom(mechanism.size), os.urandom(mechanism.size), ITERATIONS_MIN
+    )
+
+
+def _base64(raw: bytes) -> str:
+    return base64.b64encode(raw).decode()

@@ -1,0 +1,61 @@
+"""PLAIN: who knows a password is let in under their own name, and nobody else."""
+
+from __future__ import annotations
+
+import pytest
+
+from barnabas.security.principal import KafkaPrincipal
+from barnabas.security.sasl.outcome import AuthenticationRefused, Done, Reason
+from barnabas.security.sasl.plain import PlainAuthentication, PlainUsers
+
+USERS = PlainUsers.of_options({"username": "broker", "user_alice": "wonder", "user_bob": "b\u00fcilder"})
+
+
+def refusal(token: bytes) -> AuthenticationRefused:
+    with pytest.raises(AuthenticationRefused) as refused:
+        PlainAuthentication(USERS).step(token)
+    return refused.value
+
+
+@pytest.mark.parametrize("authorization_id", ["", "alice"])
+def test_the_right_password(authorization_id: str) -> None:
+    done = PlainAuthentication(USERS).step(f"{authorization_id}\0alice\0wonder".encode())
+    assert done == Done(b"", KafkaPrincipal.user("alice"))
+
+
+def test_a_password_beyond_ascii() -> None:
+    assert PlainAuthentication(USERS).step("\0bob\0b\u00fcilder".encode()).principal.name == "bob"
+
+
+def test_nobody_acts_as_somebody_else() -> None:
+    """CVE-2017-12610."""
+    assert refusal(b"bob\0alice\0wonder").reason is Reason.OTHER_AUTHORIZATION_ID
+
+
+def test_a_wrong_password_and_an_unknown_user_hear_the_same() -> None:
+    wrong, unknown = refusal(b"\0alice\0wrong"), refusal(b"\0carol\0wonder")
+    assert (wrong.reason, wrong.message) == (unknown.reason, unknown.message)
+    assert wrong.reason is Reason.BAD_CREDENTIALS
+
+
+@pytest.mark.parametrize(
+    "token",
+    [
+        b"",
+        b"alice",
+        b"\0alice",
+        b"\0\0wonder",
+        b"\0alice\0",
+        b"\0alice\0wonder\0",
+        b"\0\xff\0\xfe",
+        b"\0" * 9,
+    ],
+)
+def test_what_is_not_a_message_is_refused(token: bytes) -> None:
+    assert refusal(token).reason is Reason.MALFORMED
+
+
+def test_no_password_is_shown() -> None:
+    shown = repr(USERS) + repr(vars(USERS)) + repr(refusal(b"\0alice\0sesame")) + str(refusal(b"sesame"))
+    assert "wonder" not in shown
+    assert "sesame" not in shown
