@@ -10,8 +10,6 @@ change a small file: temporary file, sync, rename, directory sync.
 """
 # ruff: noqa: PTH102, PTH103, PTH104, PTH105, PTH108, PTH110, PTH112, PTH116, PTH120, PTH123, SIM105
 
-from __future__ import annotations
-
 import errno
 import fcntl
 import mmap

@@ -10,8 +10,6 @@ its messages, because it decides the shape of the request header: the header mus
 before anything is known about the body, even when the version is one that nobody supports.
 """
 
-from __future__ import annotations
-
 from enum import IntEnum
 
 

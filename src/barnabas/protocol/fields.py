@@ -9,8 +9,6 @@ away again; hence the one relaxed rule below.
 
 # mypy: disable-error-code="no-any-return"
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any, TypeVar, overload
 

@@ -9,8 +9,6 @@ The client id is never compact, and it is read leniently: it is a label for logs
 not worth closing a connection over.
 """
 
-from __future__ import annotations
-
 import struct
 from collections.abc import Callable, Generator
 from typing import NamedTuple

@@ -14,8 +14,6 @@ Codec libraries from outside Python are imported on first use, because a broker 
 producer's compression needs none of them to start.
 """
 
-from __future__ import annotations
-
 import enum
 import functools
 import zlib

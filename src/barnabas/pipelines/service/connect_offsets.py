@@ -1,7 +1,5 @@
 """An offset in the form that Connect gives it over HTTP."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

@@ -1,7 +1,5 @@
 """What `/connector-plugins` says: the catalogue's rows in Connect's words."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

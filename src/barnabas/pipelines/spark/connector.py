@@ -4,8 +4,6 @@
 so that the engine is a matter of one word.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 

@@ -4,8 +4,6 @@
 a test compares the two.
 """
 
-from __future__ import annotations
-
 import json
 import sys
 from collections.abc import Iterable, Mapping

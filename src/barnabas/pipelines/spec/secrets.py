@@ -5,8 +5,6 @@ that connects, at the moment it connects, and the outcome goes nowhere else. A f
 lines of `key=value` (Connect's FileConfigProvider), or, with no key, the secret itself.
 """
 
-from __future__ import annotations
-
 import os
 import re
 from collections.abc import Mapping

@@ -1,7 +1,5 @@
 """What each part of a spec allows, and the whole does not."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Mapping, Sequence
 

@@ -10,8 +10,6 @@ what is handed to it: open files, the map, the segment being written. After each
 looks whether the log is still the one it began with.
 """
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """What is done about an error that nobody was there to hear of (`storage.failures` tells whose it is)."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 from barnabas.core.errors import KafkaStorageError

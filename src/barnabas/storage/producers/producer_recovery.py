@@ -1,7 +1,5 @@
 """Producer state from disk: the newest usable snapshot, then the batches behind it."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Callable, Iterable
 

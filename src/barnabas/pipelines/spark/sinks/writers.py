@@ -1,7 +1,5 @@
 """What writes to each kind of sink of the catalogue."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 
 from barnabas.pipelines.spark.sinks import console, files, jdbc, topic

@@ -1,7 +1,5 @@
 """Transforms that see the rows as a table: SQL, a condition, a function of the user's."""
 
-from __future__ import annotations
-
 import importlib
 
 from pyspark.sql import DataFrame
