@@ -5,91 +5,106 @@ of share groups and of client telemetry have none). A message class is found by 
 `ApiKey.LIST_OFFSETS` has `ListOffsetsRequest` in `messages.list_offsets`, which is imported
 when somebody asks for it and not before.
 
-The first flexible version of each API stands here a second time, beside the declaration of
-its messages, because it decides the shape of the request header: the header must be readable
-before anything is known about the body, even when the version is one that nobody supports.
+The first flexible version of an API stands beside its number, because it decides the shape of the
+request header: the header must be readable before anything is known about the body, even when the
+version is one that nobody supports.
 """
 
 from enum import IntEnum
+from typing import Self
+
+NEVER_FLEXIBLE = 0x8000
+"""Above every version there can be."""
 
 
 class ApiKey(IntEnum):
-    PRODUCE = 0
-    FETCH = 1
-    LIST_OFFSETS = 2
-    METADATA = 3
-    LEADER_AND_ISR = 4
-    STOP_REPLICA = 5
-    UPDATE_METADATA = 6
-    CONTROLLED_SHUTDOWN = 7
-    OFFSET_COMMIT = 8
-    OFFSET_FETCH = 9
-    FIND_COORDINATOR = 10
-    JOIN_GROUP = 11
-    HEARTBEAT = 12
-    LEAVE_GROUP = 13
-    SYNC_GROUP = 14
-    DESCRIBE_GROUPS = 15
-    LIST_GROUPS = 16
-    SASL_HANDSHAKE = 17
-    API_VERSIONS = 18
-    CREATE_TOPICS = 19
-    DELETE_TOPICS = 20
-    DELETE_RECORDS = 21
-    INIT_PRODUCER_ID = 22
-    OFFSET_FOR_LEADER_EPOCH = 23
-    ADD_PARTITIONS_TO_TXN = 24
-    ADD_OFFSETS_TO_TXN = 25
-    END_TXN = 26
-    WRITE_TXN_MARKERS = 27
-    TXN_OFFSET_COMMIT = 28
-    DESCRIBE_ACLS = 29
-    CREATE_ACLS = 30
-    DELETE_ACLS = 31
-    DESCRIBE_CONFIGS = 32
-    ALTER_CONFIGS = 33
-    ALTER_REPLICA_LOG_DIRS = 34
-    DESCRIBE_LOG_DIRS = 35
-    SASL_AUTHENTICATE = 36
-    CREATE_PARTITIONS = 37
-    CREATE_DELEGATION_TOKEN = 38
-    RENEW_DELEGATION_TOKEN = 39
-    EXPIRE_DELEGATION_TOKEN = 40
-    DESCRIBE_DELEGATION_TOKEN = 41
-    DELETE_GROUPS = 42
-    ELECT_LEADERS = 43
-    INCREMENTAL_ALTER_CONFIGS = 44
-    ALTER_PARTITION_REASSIGNMENTS = 45
-    LIST_PARTITION_REASSIGNMENTS = 46
-    OFFSET_DELETE = 47
-    DESCRIBE_CLIENT_QUOTAS = 48
-    ALTER_CLIENT_QUOTAS = 49
-    DESCRIBE_USER_SCRAM_CREDENTIALS = 50
-    ALTER_USER_SCRAM_CREDENTIALS = 51
+    """The number of an API; of those that have messages here, the first flexible version as well."""
+
+    _value_: int
+    flexible_since: int | None
+
+    def __new__(cls, number: int, flexible_since: int | None = None) -> Self:
+        key = int.__new__(cls, number)
+        key._value_ = number
+        key.flexible_since = flexible_since
+        return key
+
+    PRODUCE = 0, 9
+    FETCH = 1, 12
+    LIST_OFFSETS = 2, 6
+    METADATA = 3, 9
+    LEADER_AND_ISR = 4, 4
+    STOP_REPLICA = 5, 2
+    UPDATE_METADATA = 6, 6
+    CONTROLLED_SHUTDOWN = 7, 3
+    OFFSET_COMMIT = 8, 8
+    OFFSET_FETCH = 9, 6
+    FIND_COORDINATOR = 10, 3
+    JOIN_GROUP = 11, 6
+    HEARTBEAT = 12, 4
+    LEAVE_GROUP = 13, 4
+    SYNC_GROUP = 14, 4
+    DESCRIBE_GROUPS = 15, 5
+    LIST_GROUPS = 16, 3
+    SASL_HANDSHAKE = 17, NEVER_FLEXIBLE
+    API_VERSIONS = 18, 3
+    CREATE_TOPICS = 19, 5
+    DELETE_TOPICS = 20, 4
+    DELETE_RECORDS = 21, 2
+    INIT_PRODUCER_ID = 22, 2
+    OFFSET_FOR_LEADER_EPOCH = 23, 4
+    ADD_PARTITIONS_TO_TXN = 24, 3
+    ADD_OFFSETS_TO_TXN = 25, 3
+    END_TXN = 26, 3
+    WRITE_TXN_MARKERS = 27, 1
+    TXN_OFFSET_COMMIT = 28, 3
+    DESCRIBE_ACLS = 29, 2
+    CREATE_ACLS = 30, 2
+    DELETE_ACLS = 31, 2
+    DESCRIBE_CONFIGS = 32, 4
+    ALTER_CONFIGS = 33, 2
+    ALTER_REPLICA_LOG_DIRS = 34, 2
+    DESCRIBE_LOG_DIRS = 35, 2
+    SASL_AUTHENTICATE = 36, 2
+    CREATE_PARTITIONS = 37, 2
+    CREATE_DELEGATION_TOKEN = 38, 2
+    RENEW_DELEGATION_TOKEN = 39, 2
+    EXPIRE_DELEGATION_TOKEN = 40, 2
+    DESCRIBE_DELEGATION_TOKEN = 41, 2
+    DELETE_GROUPS = 42, 2
+    ELECT_LEADERS = 43, 2
+    INCREMENTAL_ALTER_CONFIGS = 44, 1
+    ALTER_PARTITION_REASSIGNMENTS = 45, 0
+    LIST_PARTITION_REASSIGNMENTS = 46, 0
+    OFFSET_DELETE = 47, NEVER_FLEXIBLE
+    DESCRIBE_CLIENT_QUOTAS = 48, 1
+    ALTER_CLIENT_QUOTAS = 49, 1
+    DESCRIBE_USER_SCRAM_CREDENTIALS = 50, 0
+    ALTER_USER_SCRAM_CREDENTIALS = 51, 0
     VOTE = 52
     BEGIN_QUORUM_EPOCH = 53
     END_QUORUM_EPOCH = 54
     DESCRIBE_QUORUM = 55
     ALTER_PARTITION = 56
-    UPDATE_FEATURES = 57
+    UPDATE_FEATURES = 57, 0
     ENVELOPE = 58
     FETCH_SNAPSHOT = 59
-    DESCRIBE_CLUSTER = 60
-    DESCRIBE_PRODUCERS = 61
+    DESCRIBE_CLUSTER = 60, 0
+    DESCRIBE_PRODUCERS = 61, 0
     BROKER_REGISTRATION = 62
     BROKER_HEARTBEAT = 63
     UNREGISTER_BROKER = 64
-    DESCRIBE_TRANSACTIONS = 65
-    LIST_TRANSACTIONS = 66
+    DESCRIBE_TRANSACTIONS = 65, 0
+    LIST_TRANSACTIONS = 66, 0
     ALLOCATE_PRODUCER_IDS = 67
-    CONSUMER_GROUP_HEARTBEAT = 68
-    CONSUMER_GROUP_DESCRIBE = 69
+    CONSUMER_GROUP_HEARTBEAT = 68, 0
+    CONSUMER_GROUP_DESCRIBE = 69, 0
     CONTROLLER_REGISTRATION = 70
     GET_TELEMETRY_SUBSCRIPTIONS = 71
     PUSH_TELEMETRY = 72
     ASSIGN_REPLICAS_TO_DIRS = 73
-    LIST_CONFIG_RESOURCES = 74
-    DESCRIBE_TOPIC_PARTITIONS = 75
+    LIST_CONFIG_RESOURCES = 74, 0
+    DESCRIBE_TOPIC_PARTITIONS = 75, 0
     SHARE_GROUP_HEARTBEAT = 76
     SHARE_GROUP_DESCRIBE = 77
     SHARE_FETCH = 78
@@ -114,70 +129,5 @@ class ApiKey(IntEnum):
         return "".join(word.capitalize() for word in self.name.split("_"))
 
 
-NEVER_FLEXIBLE = 0x8000
-"""Above every version there can be."""
-
-FLEXIBLE_SINCE: dict[int, int] = {
-    ApiKey.PRODUCE: 9,
-    ApiKey.FETCH: 12,
-    ApiKey.LIST_OFFSETS: 6,
-    ApiKey.METADATA: 9,
-    ApiKey.LEADER_AND_ISR: 4,
-    ApiKey.STOP_REPLICA: 2,
-    ApiKey.UPDATE_METADATA: 6,
-    ApiKey.CONTROLLED_SHUTDOWN: 3,
-    ApiKey.OFFSET_COMMIT: 8,
-    ApiKey.OFFSET_FETCH: 6,
-    ApiKey.FIND_COORDINATOR: 3,
-    ApiKey.JOIN_GROUP: 6,
-    ApiKey.HEARTBEAT: 4,
-    ApiKey.LEAVE_GROUP: 4,
-    ApiKey.SYNC_GROUP: 4,
-    ApiKey.DESCRIBE_GROUPS: 5,
-    ApiKey.LIST_GROUPS: 3,
-    ApiKey.SASL_HANDSHAKE: NEVER_FLEXIBLE,
-    ApiKey.API_VERSIONS: 3,
-    ApiKey.CREATE_TOPICS: 5,
-    ApiKey.DELETE_TOPICS: 4,
-    ApiKey.DELETE_RECORDS: 2,
-    ApiKey.INIT_PRODUCER_ID: 2,
-    ApiKey.OFFSET_FOR_LEADER_EPOCH: 4,
-    ApiKey.ADD_PARTITIONS_TO_TXN: 3,
-    ApiKey.ADD_OFFSETS_TO_TXN: 3,
-    ApiKey.END_TXN: 3,
-    ApiKey.WRITE_TXN_MARKERS: 1,
-    ApiKey.TXN_OFFSET_COMMIT: 3,
-    ApiKey.DESCRIBE_ACLS: 2,
-    ApiKey.CREATE_ACLS: 2,
-    ApiKey.DELETE_ACLS: 2,
-    ApiKey.DESCRIBE_CONFIGS: 4,
-    ApiKey.ALTER_CONFIGS: 2,
-    ApiKey.ALTER_REPLICA_LOG_DIRS: 2,
-    ApiKey.DESCRIBE_LOG_DIRS: 2,
-    ApiKey.SASL_AUTHENTICATE: 2,
-    ApiKey.CREATE_PARTITIONS: 2,
-    ApiKey.CREATE_DELEGATION_TOKEN: 2,
-    ApiKey.RENEW_DELEGATION_TOKEN: 2,
-    ApiKey.EXPIRE_DELEGATION_TOKEN: 2,
-    ApiKey.DESCRIBE_DELEGATION_TOKEN: 2,
-    ApiKey.DELETE_GROUPS: 2,
-    ApiKey.ELECT_LEADERS: 2,
-    ApiKey.INCREMENTAL_ALTER_CONFIGS: 1,
-    ApiKey.ALTER_PARTITION_REASSIGNMENTS: 0,
-    ApiKey.LIST_PARTITION_REASSIGNMENTS: 0,
-    ApiKey.OFFSET_DELETE: NEVER_FLEXIBLE,
-    ApiKey.DESCRIBE_CLIENT_QUOTAS: 1,
-    ApiKey.ALTER_CLIENT_QUOTAS: 1,
-    ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: 0,
-    ApiKey.ALTER_USER_SCRAM_CREDENTIALS: 0,
-    ApiKey.UPDATE_FEATURES: 0,
-    ApiKey.DESCRIBE_CLUSTER: 0,
-    ApiKey.DESCRIBE_PRODUCERS: 0,
-    ApiKey.DESCRIBE_TRANSACTIONS: 0,
-    ApiKey.LIST_TRANSACTIONS: 0,
-    ApiKey.CONSUMER_GROUP_HEARTBEAT: 0,
-    ApiKey.CONSUMER_GROUP_DESCRIBE: 0,
-    ApiKey.LIST_CONFIG_RESOURCES: 0,
-    ApiKey.DESCRIBE_TOPIC_PARTITIONS: 0,
-}
+FLEXIBLE_SINCE: dict[int, int] = {key: key.flexible_since for key in ApiKey if key.flexible_since is not None}
 """API key -> the first version whose header has tagged fields. Every key here has messages."""

@@ -130,5 +130,7 @@ class MessageType(type):
         for attribute in [key for key, value in namespace.items() if isinstance(value, Field)]:
             namespace.pop(attribute).name = attribute
         namespace["__slots__"] = tuple(field.name for field in fields)
+        if api is not None:
+            flexible = f"{api.flexible_since}+"
         namespace["__schema__"] = Schema(api, Versions.parse(versions), Versions.parse(flexible), fields)
         return super().__new__(mcs, name, bases, namespace)

@@ -10,57 +10,45 @@ away again; hence the one relaxed rule below.
 # mypy: disable-error-code="no-any-return"
 
 from collections.abc import Callable
-from typing import Any, TypeVar, overload
+from typing import Any, Generic, TypeVar, overload
 
-from barnabas.core.ids import ZERO_UUID, Uuid
+from barnabas.core.ids import ZERO_UUID
 from barnabas.protocol.declarations import FRESH, Field, Kind, RecordsField
 from barnabas.protocol.schema import Message
 
 T = TypeVar("T")
 M = TypeVar("M", bound=Message)
 
-BOOL = Kind("bool", "?")
-INT8 = Kind("int8", "b")
-INT16 = Kind("int16", "h")
-INT32 = Kind("int32", "i")
-INT64 = Kind("int64", "q")
-FLOAT64 = Kind("float64", "d")
-UUID = Kind("uuid", "16s")
 STRING = Kind("string")
 BYTES = Kind("bytes")
 RECORDS = Kind("records")
 
 
-def boolean(
-    versions: str = "0+", *, default: bool = False, ignorable: bool = False, tag: int | None = None
-) -> bool:
-    return _field(BOOL, versions, "none", default, ignorable, tag)
+class Scalar(Generic[T]):
+    """The word for a type of fixed width, and the default of its fields that state none."""
+
+    def __init__(self, kind: Kind, zero: T) -> None:
+        self.kind = kind
+        self._zero = zero
+
+    def __call__(
+        self,
+        versions: str = "0+",
+        *,
+        default: T | None = None,
+        ignorable: bool = False,
+        tag: int | None = None,
+    ) -> T:
+        return _field(self.kind, versions, "none", self._zero if default is None else default, ignorable, tag)
 
 
-def int8(versions: str = "0+", *, default: int = 0, ignorable: bool = False, tag: int | None = None) -> int:
-    return _field(INT8, versions, "none", default, ignorable, tag)
-
-
-def int16(versions: str = "0+", *, default: int = 0, ignorable: bool = False, tag: int | None = None) -> int:
-    return _field(INT16, versions, "none", default, ignorable, tag)
-
-
-def int32(versions: str = "0+", *, default: int = 0, ignorable: bool = False, tag: int | None = None) -> int:
-    return _field(INT32, versions, "none", default, ignorable, tag)
-
-
-def int64(versions: str = "0+", *, default: int = 0, ignorable: bool = False, tag: int | None = None) -> int:
-    return _field(INT64, versions, "none", default, ignorable, tag)
-
-
-def float64(
-    versions: str = "0+", *, default: float = 0.0, ignorable: bool = False, tag: int | None = None
-) -> float:
-    return _field(FLOAT64, versions, "none", default, ignorable, tag)
-
-
-def uuid(versions: str = "0+", *, ignorable: bool = False, tag: int | None = None) -> Uuid:
-    return _field(UUID, versions, "none", ZERO_UUID, ignorable, tag)
+boolean = Scalar(Kind("bool", "?"), False)
+int8 = Scalar(Kind("int8", "b"), 0)
+int16 = Scalar(Kind("int16", "h"), 0)
+int32 = Scalar(Kind("int32", "i"), 0)
+int64 = Scalar(Kind("int64", "q"), 0)
+float64 = Scalar(Kind("float64", "d"), 0.0)
+uuid = Scalar(Kind("uuid", "16s"), ZERO_UUID)
 
 
 @overload
@@ -129,7 +117,10 @@ def array(
     tag: int | None = None,
 ) -> list[T] | None:
     """A list of structs (`of` is their class) or of scalars (`of` is their word: `array(int32)`)."""
-    element = _SCALARS.get(of) or Kind("struct", message=_message_class(of))
+    if isinstance(of, Scalar):
+        element = of.kind
+    else:
+        element = {string: STRING, binary: BYTES}.get(of) or Kind("struct", message=_message_class(of))
     return _field(Kind("array", element=element), versions, nullable, default, ignorable, tag)
 
 
@@ -164,9 +155,3 @@ def _message_class(of: object) -> type[Message]:
     assert isinstance(of, type), f"{of!r} is no element of an array"
     assert issubclass(of, Message), f"{of!r} is no element of an array"
     return of
-
-
-_SCALARS: dict[object, Kind] = {
-    boolean: BOOL, int8: INT8, int16: INT16, int32: INT32, int64: INT64,
-    float64: FLOAT64, uuid: UUID, string: STRING, binary: BYTES,
-}  # fmt: skip

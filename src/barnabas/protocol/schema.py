@@ -4,7 +4,7 @@
         index: int = int32()
         records: RecordsField = records(nullable="0+")
 
-    class ProduceRequest(Message, api=ApiKey.PRODUCE, versions="0-13", flexible="9+"):
+    class ProduceRequest(Message, api=ApiKey.PRODUCE, versions="0-13"):
         transactional_id: str | None = string("3+", nullable="3+", default=None)
         acks: int = int16()
 

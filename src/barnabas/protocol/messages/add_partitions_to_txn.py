@@ -22,7 +22,7 @@ class AddPartitionsToTxnTransaction(Message):
     topics: list[AddPartitionsToTxnTopic] = array(AddPartitionsToTxnTopic)
 
 
-class AddPartitionsToTxnRequest(Message, api=ApiKey.ADD_PARTITIONS_TO_TXN, versions="0-5", flexible="3+"):
+class AddPartitionsToTxnRequest(Message, api=ApiKey.ADD_PARTITIONS_TO_TXN, versions="0-5"):
     transactions: list[AddPartitionsToTxnTransaction] = array(AddPartitionsToTxnTransaction, "4+")
     v3_and_below_transactional_id: str = string("0-3")
     v3_and_below_producer_id: int = int64("0-3")
@@ -45,7 +45,7 @@ class AddPartitionsToTxnResult(Message):
     topic_results: list[AddPartitionsToTxnTopicResult] = array(AddPartitionsToTxnTopicResult)
 
 
-class AddPartitionsToTxnResponse(Message, api=ApiKey.ADD_PARTITIONS_TO_TXN, versions="0-5", flexible="3+"):
+class AddPartitionsToTxnResponse(Message, api=ApiKey.ADD_PARTITIONS_TO_TXN, versions="0-5"):
     throttle_time_ms: int = int32()
     error_code: int = int16("4+", ignorable=True)
     results_by_transaction: list[AddPartitionsToTxnResult] = array(AddPartitionsToTxnResult, "4+")

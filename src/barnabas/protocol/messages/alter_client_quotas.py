@@ -25,7 +25,7 @@ class EntryData(Message):
     ops: list[OpData] = array(OpData)
 
 
-class AlterClientQuotasRequest(Message, api=ApiKey.ALTER_CLIENT_QUOTAS, versions="0-1", flexible="1+"):
+class AlterClientQuotasRequest(Message, api=ApiKey.ALTER_CLIENT_QUOTAS, versions="0-1"):
     entries: list[EntryData] = array(EntryData)
     validate_only: bool = boolean()
 
@@ -36,6 +36,6 @@ class EntryResult(Message):
     entity: list[EntityData] = array(EntityData)
 
 
-class AlterClientQuotasResponse(Message, api=ApiKey.ALTER_CLIENT_QUOTAS, versions="0-1", flexible="1+"):
+class AlterClientQuotasResponse(Message, api=ApiKey.ALTER_CLIENT_QUOTAS, versions="0-1"):
     throttle_time_ms: int = int32()
     entries: list[EntryResult] = array(EntryResult)

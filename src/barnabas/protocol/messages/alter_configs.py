@@ -19,7 +19,7 @@ class AlterConfigsResource(Message):
     configs: list[AlterableConfig] = array(AlterableConfig)
 
 
-class AlterConfigsRequest(Message, api=ApiKey.ALTER_CONFIGS, versions="0-2", flexible="2+"):
+class AlterConfigsRequest(Message, api=ApiKey.ALTER_CONFIGS, versions="0-2"):
     resources: list[AlterConfigsResource] = array(AlterConfigsResource)
     validate_only: bool = boolean()
 
@@ -31,6 +31,6 @@ class AlterConfigsResourceResponse(Message):
     resource_name: str = string()
 
 
-class AlterConfigsResponse(Message, api=ApiKey.ALTER_CONFIGS, versions="0-2", flexible="2+"):
+class AlterConfigsResponse(Message, api=ApiKey.ALTER_CONFIGS, versions="0-2"):
     throttle_time_ms: int = int32()
     responses: list[AlterConfigsResourceResponse] = array(AlterConfigsResourceResponse)

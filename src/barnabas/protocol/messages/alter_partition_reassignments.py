@@ -19,9 +19,7 @@ class ReassignableTopic(Message):
     partitions: list[ReassignablePartition] = array(ReassignablePartition)
 
 
-class AlterPartitionReassignmentsRequest(
-    Message, api=ApiKey.ALTER_PARTITION_REASSIGNMENTS, versions="0-1", flexible="0+"
-):
+class AlterPartitionReassignmentsRequest(Message, api=ApiKey.ALTER_PARTITION_REASSIGNMENTS, versions="0-1"):
     timeout_ms: int = int32(default=60000)
     allow_replication_factor_change: bool = boolean("1+", default=True)
     topics: list[ReassignableTopic] = array(ReassignableTopic)
@@ -38,9 +36,7 @@ class ReassignableTopicResponse(Message):
     partitions: list[ReassignablePartitionResponse] = array(ReassignablePartitionResponse)
 
 
-class AlterPartitionReassignmentsResponse(
-    Message, api=ApiKey.ALTER_PARTITION_REASSIGNMENTS, versions="0-1", flexible="0+"
-):
+class AlterPartitionReassignmentsResponse(Message, api=ApiKey.ALTER_PARTITION_REASSIGNMENTS, versions="0-1"):
     throttle_time_ms: int = int32()
     allow_replication_factor_change: bool = boolean("1+", default=True, ignorable=True)
     error_code: int = int16()

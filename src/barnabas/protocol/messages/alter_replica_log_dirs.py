@@ -18,7 +18,7 @@ class AlterReplicaLogDir(Message):
     topics: list[AlterReplicaLogDirTopic] = array(AlterReplicaLogDirTopic)
 
 
-class AlterReplicaLogDirsRequest(Message, api=ApiKey.ALTER_REPLICA_LOG_DIRS, versions="0-2", flexible="2+"):
+class AlterReplicaLogDirsRequest(Message, api=ApiKey.ALTER_REPLICA_LOG_DIRS, versions="0-2"):
     dirs: list[AlterReplicaLogDir] = array(AlterReplicaLogDir)
 
 
@@ -32,6 +32,6 @@ class AlterReplicaLogDirTopicResult(Message):
     partitions: list[AlterReplicaLogDirPartitionResult] = array(AlterReplicaLogDirPartitionResult)
 
 
-class AlterReplicaLogDirsResponse(Message, api=ApiKey.ALTER_REPLICA_LOG_DIRS, versions="0-2", flexible="2+"):
+class AlterReplicaLogDirsResponse(Message, api=ApiKey.ALTER_REPLICA_LOG_DIRS, versions="0-2"):
     throttle_time_ms: int = int32()
     results: list[AlterReplicaLogDirTopicResult] = array(AlterReplicaLogDirTopicResult)

@@ -18,9 +18,7 @@ class ScramCredentialUpsertion(Message):
     salted_password: bytes = binary()
 
 
-class AlterUserScramCredentialsRequest(
-    Message, api=ApiKey.ALTER_USER_SCRAM_CREDENTIALS, versions="0", flexible="0+"
-):
+class AlterUserScramCredentialsRequest(Message, api=ApiKey.ALTER_USER_SCRAM_CREDENTIALS, versions="0"):
     deletions: list[ScramCredentialDeletion] = array(ScramCredentialDeletion)
     upsertions: list[ScramCredentialUpsertion] = array(ScramCredentialUpsertion)
 
@@ -31,8 +29,6 @@ class AlterUserScramCredentialsResult(Message):
     error_message: str | None = string(nullable="0+")
 
 
-class AlterUserScramCredentialsResponse(
-    Message, api=ApiKey.ALTER_USER_SCRAM_CREDENTIALS, versions="0", flexible="0+"
-):
+class AlterUserScramCredentialsResponse(Message, api=ApiKey.ALTER_USER_SCRAM_CREDENTIALS, versions="0"):
     throttle_time_ms: int = int32()
     results: list[AlterUserScramCredentialsResult] = array(AlterUserScramCredentialsResult)

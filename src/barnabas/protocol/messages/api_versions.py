@@ -12,7 +12,7 @@ from barnabas.protocol.fields import array, boolean, int16, int32, int64, string
 from barnabas.protocol.schema import Message
 
 
-class ApiVersionsRequest(Message, api=ApiKey.API_VERSIONS, versions="0-5", flexible="3+"):
+class ApiVersionsRequest(Message, api=ApiKey.API_VERSIONS, versions="0-5"):
     client_software_name: str = string("3+", ignorable=True)
     client_software_version: str = string("3+", ignorable=True)
     cluster_id: str | None = string("5+", nullable="5+", default=None, ignorable=True)
@@ -37,7 +37,7 @@ class FinalizedFeatureKey(Message):
     min_version_level: int = int16()
 
 
-class ApiVersionsResponse(Message, api=ApiKey.API_VERSIONS, versions="0-5", flexible="3+"):
+class ApiVersionsResponse(Message, api=ApiKey.API_VERSIONS, versions="0-5"):
     error_code: int = int16()
     api_keys: list[ApiVersion] = array(ApiVersion)
     throttle_time_ms: int = int32("1+", ignorable=True)

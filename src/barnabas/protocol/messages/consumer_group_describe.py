@@ -6,9 +6,7 @@ from barnabas.protocol.fields import array, boolean, int8, int16, int32, string,
 from barnabas.protocol.schema import Message
 
 
-class ConsumerGroupDescribeRequest(
-    Message, api=ApiKey.CONSUMER_GROUP_DESCRIBE, versions="0-1", flexible="0+"
-):
+class ConsumerGroupDescribeRequest(Message, api=ApiKey.CONSUMER_GROUP_DESCRIBE, versions="0-1"):
     group_ids: list[str] = array(string)
     include_authorized_operations: bool = boolean()
 
@@ -49,8 +47,6 @@ class DescribedGroup(Message):
     authorized_operations: int = int32(default=-(2**31))
 
 
-class ConsumerGroupDescribeResponse(
-    Message, api=ApiKey.CONSUMER_GROUP_DESCRIBE, versions="0-1", flexible="0+"
-):
+class ConsumerGroupDescribeResponse(Message, api=ApiKey.CONSUMER_GROUP_DESCRIBE, versions="0-1"):
     throttle_time_ms: int = int32()
     groups: list[DescribedGroup] = array(DescribedGroup)

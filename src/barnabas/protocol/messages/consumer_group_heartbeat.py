@@ -15,9 +15,7 @@ class TopicPartitions(Message):
     partitions: list[int] = array(int32)
 
 
-class ConsumerGroupHeartbeatRequest(
-    Message, api=ApiKey.CONSUMER_GROUP_HEARTBEAT, versions="0-1", flexible="0+"
-):
+class ConsumerGroupHeartbeatRequest(Message, api=ApiKey.CONSUMER_GROUP_HEARTBEAT, versions="0-1"):
     group_id: str = string()
     member_id: str = string()
     # 0 joins, -1 leaves, -2 leaves but will be back (a static member).
@@ -37,9 +35,7 @@ class Assignment(Message):
     topic_partitions: list[TopicPartitions] = array(TopicPartitions)
 
 
-class ConsumerGroupHeartbeatResponse(
-    Message, api=ApiKey.CONSUMER_GROUP_HEARTBEAT, versions="0-1", flexible="0+"
-):
+class ConsumerGroupHeartbeatResponse(Message, api=ApiKey.CONSUMER_GROUP_HEARTBEAT, versions="0-1"):
     throttle_time_ms: int = int32()
     error_code: int = int16()
     error_message: str | None = string(nullable="0+", default=None)

@@ -10,7 +10,7 @@ from barnabas.protocol.fields import array, int16, int32, int64, string
 from barnabas.protocol.schema import Message
 
 
-class ControlledShutdownRequest(Message, api=ApiKey.CONTROLLED_SHUTDOWN, versions="0-3", flexible="3+"):
+class ControlledShutdownRequest(Message, api=ApiKey.CONTROLLED_SHUTDOWN, versions="0-3"):
     broker_id: int = int32()
     broker_epoch: int = int64("2+", default=-1, ignorable=True)
 
@@ -20,6 +20,6 @@ class RemainingPartition(Message):
     partition_index: int = int32()
 
 
-class ControlledShutdownResponse(Message, api=ApiKey.CONTROLLED_SHUTDOWN, versions="0-3", flexible="3+"):
+class ControlledShutdownResponse(Message, api=ApiKey.CONTROLLED_SHUTDOWN, versions="0-3"):
     error_code: int = int16()
     remaining_partitions: list[RemainingPartition] = array(RemainingPartition)

@@ -18,7 +18,7 @@ class AclCreation(Message):
     permission_type: int = int8()
 
 
-class CreateAclsRequest(Message, api=ApiKey.CREATE_ACLS, versions="0-3", flexible="2+"):
+class CreateAclsRequest(Message, api=ApiKey.CREATE_ACLS, versions="0-3"):
     creations: list[AclCreation] = array(AclCreation)
 
 
@@ -27,6 +27,6 @@ class AclCreationResult(Message):
     error_message: str | None = string(nullable="0+")
 
 
-class CreateAclsResponse(Message, api=ApiKey.CREATE_ACLS, versions="0-3", flexible="2+"):
+class CreateAclsResponse(Message, api=ApiKey.CREATE_ACLS, versions="0-3"):
     throttle_time_ms: int = int32()
     results: list[AclCreationResult] = array(AclCreationResult)

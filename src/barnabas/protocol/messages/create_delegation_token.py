@@ -13,18 +13,14 @@ class CreatableRenewers(Message):
     principal_name: str = string()
 
 
-class CreateDelegationTokenRequest(
-    Message, api=ApiKey.CREATE_DELEGATION_TOKEN, versions="0-3", flexible="2+"
-):
+class CreateDelegationTokenRequest(Message, api=ApiKey.CREATE_DELEGATION_TOKEN, versions="0-3"):
     owner_principal_type: str | None = string("3+", nullable="3+")
     owner_principal_name: str | None = string("3+", nullable="3+")
     renewers: list[CreatableRenewers] = array(CreatableRenewers)
     max_lifetime_ms: int = int64()
 
 
-class CreateDelegationTokenResponse(
-    Message, api=ApiKey.CREATE_DELEGATION_TOKEN, versions="0-3", flexible="2+"
-):
+class CreateDelegationTokenResponse(Message, api=ApiKey.CREATE_DELEGATION_TOKEN, versions="0-3"):
     error_code: int = int16()
     principal_type: str = string()
     principal_name: str = string()

@@ -18,7 +18,7 @@ class CreatePartitionsTopic(Message):
     assignments: list[CreatePartitionsAssignment] | None = array(CreatePartitionsAssignment, nullable="0+")
 
 
-class CreatePartitionsRequest(Message, api=ApiKey.CREATE_PARTITIONS, versions="0-3", flexible="2+"):
+class CreatePartitionsRequest(Message, api=ApiKey.CREATE_PARTITIONS, versions="0-3"):
     topics: list[CreatePartitionsTopic] = array(CreatePartitionsTopic)
     timeout_ms: int = int32()
     validate_only: bool = boolean()
@@ -30,6 +30,6 @@ class CreatePartitionsTopicResult(Message):
     error_message: str | None = string(nullable="0+", default=None)
 
 
-class CreatePartitionsResponse(Message, api=ApiKey.CREATE_PARTITIONS, versions="0-3", flexible="2+"):
+class CreatePartitionsResponse(Message, api=ApiKey.CREATE_PARTITIONS, versions="0-3"):
     throttle_time_ms: int = int32()
     results: list[CreatePartitionsTopicResult] = array(CreatePartitionsTopicResult)

@@ -30,7 +30,7 @@ class CreatableTopic(Message):
     configs: list[CreatableTopicConfig] = array(CreatableTopicConfig)
 
 
-class CreateTopicsRequest(Message, api=ApiKey.CREATE_TOPICS, versions="0-7", flexible="5+"):
+class CreateTopicsRequest(Message, api=ApiKey.CREATE_TOPICS, versions="0-7"):
     topics: list[CreatableTopic] = array(CreatableTopic)
     timeout_ms: int = int32(default=60000)
     validate_only: bool = boolean("1+")
@@ -57,6 +57,6 @@ class CreatableTopicResult(Message):
     )
 
 
-class CreateTopicsResponse(Message, api=ApiKey.CREATE_TOPICS, versions="0-7", flexible="5+"):
+class CreateTopicsResponse(Message, api=ApiKey.CREATE_TOPICS, versions="0-7"):
     throttle_time_ms: int = int32("2+", ignorable=True)
     topics: list[CreatableTopicResult] = array(CreatableTopicResult)

@@ -18,7 +18,7 @@ class DeleteAclsFilter(Message):
     permission_type: int = int8()
 
 
-class DeleteAclsRequest(Message, api=ApiKey.DELETE_ACLS, versions="0-3", flexible="2+"):
+class DeleteAclsRequest(Message, api=ApiKey.DELETE_ACLS, versions="0-3"):
     filters: list[DeleteAclsFilter] = array(DeleteAclsFilter)
 
 
@@ -40,6 +40,6 @@ class DeleteAclsFilterResult(Message):
     matching_acls: list[DeleteAclsMatchingAcl] = array(DeleteAclsMatchingAcl)
 
 
-class DeleteAclsResponse(Message, api=ApiKey.DELETE_ACLS, versions="0-3", flexible="2+"):
+class DeleteAclsResponse(Message, api=ApiKey.DELETE_ACLS, versions="0-3"):
     throttle_time_ms: int = int32()
     filter_results: list[DeleteAclsFilterResult] = array(DeleteAclsFilterResult)

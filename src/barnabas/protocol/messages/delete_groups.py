@@ -5,7 +5,7 @@ from barnabas.protocol.fields import array, int16, int32, string
 from barnabas.protocol.schema import Message
 
 
-class DeleteGroupsRequest(Message, api=ApiKey.DELETE_GROUPS, versions="0-3", flexible="2+"):
+class DeleteGroupsRequest(Message, api=ApiKey.DELETE_GROUPS, versions="0-3"):
     groups_names: list[str] = array(string)
 
 
@@ -15,6 +15,6 @@ class DeletableGroupResult(Message):
     error_message: str | None = string("3+", nullable="3+", default=None, ignorable=True)
 
 
-class DeleteGroupsResponse(Message, api=ApiKey.DELETE_GROUPS, versions="0-3", flexible="2+"):
+class DeleteGroupsResponse(Message, api=ApiKey.DELETE_GROUPS, versions="0-3"):
     throttle_time_ms: int = int32()
     results: list[DeletableGroupResult] = array(DeletableGroupResult)

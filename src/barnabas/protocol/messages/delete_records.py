@@ -19,7 +19,7 @@ class DeleteRecordsTopic(Message):
     partitions: list[DeleteRecordsPartition] = array(DeleteRecordsPartition)
 
 
-class DeleteRecordsRequest(Message, api=ApiKey.DELETE_RECORDS, versions="0-2", flexible="2+"):
+class DeleteRecordsRequest(Message, api=ApiKey.DELETE_RECORDS, versions="0-2"):
     topics: list[DeleteRecordsTopic] = array(DeleteRecordsTopic)
     timeout_ms: int = int32()
 
@@ -35,6 +35,6 @@ class DeleteRecordsTopicResult(Message):
     partitions: list[DeleteRecordsPartitionResult] = array(DeleteRecordsPartitionResult)
 
 
-class DeleteRecordsResponse(Message, api=ApiKey.DELETE_RECORDS, versions="0-2", flexible="2+"):
+class DeleteRecordsResponse(Message, api=ApiKey.DELETE_RECORDS, versions="0-2"):
     throttle_time_ms: int = int32()
     topics: list[DeleteRecordsTopicResult] = array(DeleteRecordsTopicResult)

@@ -15,7 +15,7 @@ class DeleteTopicState(Message):
     topic_id: Uuid = uuid()
 
 
-class DeleteTopicsRequest(Message, api=ApiKey.DELETE_TOPICS, versions="0-6", flexible="4+"):
+class DeleteTopicsRequest(Message, api=ApiKey.DELETE_TOPICS, versions="0-6"):
     topics: list[DeleteTopicState] = array(DeleteTopicState, "6+")
     topic_names: list[str] = array(string, "0-5", ignorable=True)
     timeout_ms: int = int32()
@@ -28,6 +28,6 @@ class DeletableTopicResult(Message):
     error_message: str | None = string("5+", nullable="5+", default=None, ignorable=True)
 
 
-class DeleteTopicsResponse(Message, api=ApiKey.DELETE_TOPICS, versions="0-6", flexible="4+"):
+class DeleteTopicsResponse(Message, api=ApiKey.DELETE_TOPICS, versions="0-6"):
     throttle_time_ms: int = int32("1+", ignorable=True)
     responses: list[DeletableTopicResult] = array(DeletableTopicResult)

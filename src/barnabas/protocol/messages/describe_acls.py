@@ -8,7 +8,7 @@ from barnabas.protocol.fields import array, int8, int16, int32, string
 from barnabas.protocol.schema import Message
 
 
-class DescribeAclsRequest(Message, api=ApiKey.DESCRIBE_ACLS, versions="0-3", flexible="2+"):
+class DescribeAclsRequest(Message, api=ApiKey.DESCRIBE_ACLS, versions="0-3"):
     resource_type_filter: int = int8()
     resource_name_filter: str | None = string(nullable="0+")
     pattern_type_filter: int = int8("1+", default=3)
@@ -32,7 +32,7 @@ class DescribeAclsResource(Message):
     acls: list[AclDescription] = array(AclDescription)
 
 
-class DescribeAclsResponse(Message, api=ApiKey.DESCRIBE_ACLS, versions="0-3", flexible="2+"):
+class DescribeAclsResponse(Message, api=ApiKey.DESCRIBE_ACLS, versions="0-3"):
     throttle_time_ms: int = int32()
     error_code: int = int16()
     error_message: str | None = string(nullable="0+")

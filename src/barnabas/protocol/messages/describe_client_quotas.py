@@ -11,7 +11,7 @@ class ComponentData(Message):
     match: str | None = string(nullable="0+")
 
 
-class DescribeClientQuotasRequest(Message, api=ApiKey.DESCRIBE_CLIENT_QUOTAS, versions="0-1", flexible="1+"):
+class DescribeClientQuotasRequest(Message, api=ApiKey.DESCRIBE_CLIENT_QUOTAS, versions="0-1"):
     components: list[ComponentData] = array(ComponentData)
     strict: bool = boolean()
 
@@ -31,7 +31,7 @@ class EntryData(Message):
     values: list[ValueData] = array(ValueData)
 
 
-class DescribeClientQuotasResponse(Message, api=ApiKey.DESCRIBE_CLIENT_QUOTAS, versions="0-1", flexible="1+"):
+class DescribeClientQuotasResponse(Message, api=ApiKey.DESCRIBE_CLIENT_QUOTAS, versions="0-1"):
     throttle_time_ms: int = int32()
     error_code: int = int16()
     error_message: str | None = string(nullable="0+")

@@ -8,7 +8,7 @@ from barnabas.protocol.fields import array, boolean, int8, int16, int32, string
 from barnabas.protocol.schema import Message
 
 
-class DescribeClusterRequest(Message, api=ApiKey.DESCRIBE_CLUSTER, versions="0-2", flexible="0+"):
+class DescribeClusterRequest(Message, api=ApiKey.DESCRIBE_CLUSTER, versions="0-2"):
     include_cluster_authorized_operations: bool = boolean()
     endpoint_type: int = int8("1+", default=1)
     include_fenced_brokers: bool = boolean("2+")
@@ -22,7 +22,7 @@ class DescribeClusterBroker(Message):
     is_fenced: bool = boolean("2+", ignorable=True)
 
 
-class DescribeClusterResponse(Message, api=ApiKey.DESCRIBE_CLUSTER, versions="0-2", flexible="0+"):
+class DescribeClusterResponse(Message, api=ApiKey.DESCRIBE_CLUSTER, versions="0-2"):
     throttle_time_ms: int = int32()
     error_code: int = int16()
     error_message: str | None = string(nullable="0+", default=None)

@@ -15,7 +15,7 @@ class DescribeConfigsResource(Message):
     configuration_keys: list[str] | None = array(string, nullable="0+")
 
 
-class DescribeConfigsRequest(Message, api=ApiKey.DESCRIBE_CONFIGS, versions="0-4", flexible="4+"):
+class DescribeConfigsRequest(Message, api=ApiKey.DESCRIBE_CONFIGS, versions="0-4"):
     resources: list[DescribeConfigsResource] = array(DescribeConfigsResource)
     include_synonyms: bool = boolean("1+")
     include_documentation: bool = boolean("3+")
@@ -47,6 +47,6 @@ class DescribeConfigsResult(Message):
     configs: list[DescribeConfigsResourceResult] = array(DescribeConfigsResourceResult)
 
 
-class DescribeConfigsResponse(Message, api=ApiKey.DESCRIBE_CONFIGS, versions="0-4", flexible="4+"):
+class DescribeConfigsResponse(Message, api=ApiKey.DESCRIBE_CONFIGS, versions="0-4"):
     throttle_time_ms: int = int32()
     results: list[DescribeConfigsResult] = array(DescribeConfigsResult)

@@ -13,9 +13,7 @@ class DescribeDelegationTokenOwner(Message):
     principal_name: str = string()
 
 
-class DescribeDelegationTokenRequest(
-    Message, api=ApiKey.DESCRIBE_DELEGATION_TOKEN, versions="0-3", flexible="2+"
-):
+class DescribeDelegationTokenRequest(Message, api=ApiKey.DESCRIBE_DELEGATION_TOKEN, versions="0-3"):
     # Null asks for the tokens of everybody.
     owners: list[DescribeDelegationTokenOwner] | None = array(DescribeDelegationTokenOwner, nullable="0+")
 
@@ -38,9 +36,7 @@ class DescribedDelegationToken(Message):
     renewers: list[DescribedDelegationTokenRenewer] = array(DescribedDelegationTokenRenewer)
 
 
-class DescribeDelegationTokenResponse(
-    Message, api=ApiKey.DESCRIBE_DELEGATION_TOKEN, versions="0-3", flexible="2+"
-):
+class DescribeDelegationTokenResponse(Message, api=ApiKey.DESCRIBE_DELEGATION_TOKEN, versions="0-3"):
     error_code: int = int16()
     tokens: list[DescribedDelegationToken] = array(DescribedDelegationToken)
     throttle_time_ms: int = int32()

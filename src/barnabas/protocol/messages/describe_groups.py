@@ -9,7 +9,7 @@ from barnabas.protocol.fields import array, binary, boolean, int16, int32, strin
 from barnabas.protocol.schema import Message
 
 
-class DescribeGroupsRequest(Message, api=ApiKey.DESCRIBE_GROUPS, versions="0-6", flexible="5+"):
+class DescribeGroupsRequest(Message, api=ApiKey.DESCRIBE_GROUPS, versions="0-6"):
     groups: list[str] = array(string)
     include_authorized_operations: bool = boolean("3+")
 
@@ -34,6 +34,6 @@ class DescribedGroup(Message):
     authorized_operations: int = int32("3+", default=-(2**31))
 
 
-class DescribeGroupsResponse(Message, api=ApiKey.DESCRIBE_GROUPS, versions="0-6", flexible="5+"):
+class DescribeGroupsResponse(Message, api=ApiKey.DESCRIBE_GROUPS, versions="0-6"):
     throttle_time_ms: int = int32("1+", ignorable=True)
     groups: list[DescribedGroup] = array(DescribedGroup)

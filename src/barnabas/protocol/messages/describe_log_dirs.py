@@ -14,7 +14,7 @@ class DescribableLogDirTopic(Message):
     partitions: list[int] = array(int32)
 
 
-class DescribeLogDirsRequest(Message, api=ApiKey.DESCRIBE_LOG_DIRS, versions="0-5", flexible="2+"):
+class DescribeLogDirsRequest(Message, api=ApiKey.DESCRIBE_LOG_DIRS, versions="0-5"):
     # Null asks for all topics.
     topics: list[DescribableLogDirTopic] | None = array(DescribableLogDirTopic, nullable="0+")
 
@@ -40,7 +40,7 @@ class DescribeLogDirsResult(Message):
     is_cordoned: bool = boolean("5+", ignorable=True)
 
 
-class DescribeLogDirsResponse(Message, api=ApiKey.DESCRIBE_LOG_DIRS, versions="0-5", flexible="2+"):
+class DescribeLogDirsResponse(Message, api=ApiKey.DESCRIBE_LOG_DIRS, versions="0-5"):
     throttle_time_ms: int = int32()
     error_code: int = int16("3+", ignorable=True)
     results: list[DescribeLogDirsResult] = array(DescribeLogDirsResult)

@@ -10,7 +10,7 @@ class TopicRequest(Message):
     partition_indexes: list[int] = array(int32)
 
 
-class DescribeProducersRequest(Message, api=ApiKey.DESCRIBE_PRODUCERS, versions="0", flexible="0+"):
+class DescribeProducersRequest(Message, api=ApiKey.DESCRIBE_PRODUCERS, versions="0"):
     topics: list[TopicRequest] = array(TopicRequest)
 
 
@@ -35,6 +35,6 @@ class TopicResponse(Message):
     partitions: list[PartitionResponse] = array(PartitionResponse)
 
 
-class DescribeProducersResponse(Message, api=ApiKey.DESCRIBE_PRODUCERS, versions="0", flexible="0+"):
+class DescribeProducersResponse(Message, api=ApiKey.DESCRIBE_PRODUCERS, versions="0"):
     throttle_time_ms: int = int32()
     topics: list[TopicResponse] = array(TopicResponse)

@@ -15,9 +15,7 @@ class Cursor(Message):
     partition_index: int = int32()
 
 
-class DescribeTopicPartitionsRequest(
-    Message, api=ApiKey.DESCRIBE_TOPIC_PARTITIONS, versions="0", flexible="0+"
-):
+class DescribeTopicPartitionsRequest(Message, api=ApiKey.DESCRIBE_TOPIC_PARTITIONS, versions="0"):
     topics: list[TopicRequest] = array(TopicRequest)
     response_partition_limit: int = int32(default=2000)
     cursor: Cursor | None = struct(Cursor, nullable="0+")
@@ -46,9 +44,7 @@ class DescribeTopicPartitionsResponseTopic(Message):
     topic_authorized_operations: int = int32(default=-(2**31))
 
 
-class DescribeTopicPartitionsResponse(
-    Message, api=ApiKey.DESCRIBE_TOPIC_PARTITIONS, versions="0", flexible="0+"
-):
+class DescribeTopicPartitionsResponse(Message, api=ApiKey.DESCRIBE_TOPIC_PARTITIONS, versions="0"):
     throttle_time_ms: int = int32(ignorable=True)
     topics: list[DescribeTopicPartitionsResponseTopic] = array(DescribeTopicPartitionsResponseTopic)
     next_cursor: Cursor | None = struct(Cursor, nullable="0+")

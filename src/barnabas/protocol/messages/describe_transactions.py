@@ -5,7 +5,7 @@ from barnabas.protocol.fields import array, int16, int32, int64, string
 from barnabas.protocol.schema import Message
 
 
-class DescribeTransactionsRequest(Message, api=ApiKey.DESCRIBE_TRANSACTIONS, versions="0", flexible="0+"):
+class DescribeTransactionsRequest(Message, api=ApiKey.DESCRIBE_TRANSACTIONS, versions="0"):
     transactional_ids: list[str] = array(string)
 
 
@@ -25,6 +25,6 @@ class TransactionState(Message):
     topics: list[TopicData] = array(TopicData)
 
 
-class DescribeTransactionsResponse(Message, api=ApiKey.DESCRIBE_TRANSACTIONS, versions="0", flexible="0+"):
+class DescribeTransactionsResponse(Message, api=ApiKey.DESCRIBE_TRANSACTIONS, versions="0"):
     throttle_time_ms: int = int32()
     transaction_states: list[TransactionState] = array(TransactionState)

@@ -11,9 +11,7 @@ class UserName(Message):
     name: str = string()
 
 
-class DescribeUserScramCredentialsRequest(
-    Message, api=ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS, versions="0", flexible="0+"
-):
+class DescribeUserScramCredentialsRequest(Message, api=ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS, versions="0"):
     # Null or empty asks for all users.
     users: list[UserName] | None = array(UserName, nullable="0+")
 
@@ -30,9 +28,7 @@ class DescribeUserScramCredentialsResult(Message):
     credential_infos: list[CredentialInfo] = array(CredentialInfo)
 
 
-class DescribeUserScramCredentialsResponse(
-    Message, api=ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS, versions="0", flexible="0+"
-):
+class DescribeUserScramCredentialsResponse(Message, api=ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS, versions="0"):
     throttle_time_ms: int = int32()
     error_code: int = int16()
     error_message: str | None = string(nullable="0+")

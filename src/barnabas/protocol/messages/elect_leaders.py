@@ -13,7 +13,7 @@ class TopicPartitions(Message):
     partitions: list[int] = array(int32)
 
 
-class ElectLeadersRequest(Message, api=ApiKey.ELECT_LEADERS, versions="0-2", flexible="2+"):
+class ElectLeadersRequest(Message, api=ApiKey.ELECT_LEADERS, versions="0-2"):
     # 0: the preferred replica, 1: any living one.
     election_type: int = int8("1+")
     # Null means all partitions.
@@ -32,7 +32,7 @@ class ReplicaElectionResult(Message):
     partition_result: list[PartitionResult] = array(PartitionResult)
 
 
-class ElectLeadersResponse(Message, api=ApiKey.ELECT_LEADERS, versions="0-2", flexible="2+"):
+class ElectLeadersResponse(Message, api=ApiKey.ELECT_LEADERS, versions="0-2"):
     throttle_time_ms: int = int32()
     error_code: int = int16("1+")
     replica_election_results: list[ReplicaElectionResult] = array(ReplicaElectionResult)

@@ -8,14 +8,14 @@ from barnabas.protocol.fields import boolean, int16, int32, int64, string
 from barnabas.protocol.schema import Message
 
 
-class EndTxnRequest(Message, api=ApiKey.END_TXN, versions="0-5", flexible="3+"):
+class EndTxnRequest(Message, api=ApiKey.END_TXN, versions="0-5"):
     transactional_id: str = string()
     producer_id: int = int64()
     producer_epoch: int = int16()
     committed: bool = boolean()
 
 
-class EndTxnResponse(Message, api=ApiKey.END_TXN, versions="0-5", flexible="3+"):
+class EndTxnResponse(Message, api=ApiKey.END_TXN, versions="0-5"):
     throttle_time_ms: int = int32()
     error_code: int = int16()
     producer_id: int = int64("5+", default=-1, ignorable=True)

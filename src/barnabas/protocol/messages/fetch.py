@@ -44,7 +44,7 @@ class ForgottenTopic(Message):
     partitions: list[int] = array(int32)
 
 
-class FetchRequest(Message, api=ApiKey.FETCH, versions="0-18", flexible="12+"):
+class FetchRequest(Message, api=ApiKey.FETCH, versions="0-18"):
     cluster_id: str | None = string("12+", nullable="12+", default=None, ignorable=True, tag=0)
     # A broker id for followers, -1 for consumers.
     replica_id: int = int32("0-14", default=-1)
@@ -114,7 +114,7 @@ class NodeEndpoint(Message):
     rack: str | None = string(nullable="16+", default=None)
 
 
-class FetchResponse(Message, api=ApiKey.FETCH, versions="0-18", flexible="12+"):
+class FetchResponse(Message, api=ApiKey.FETCH, versions="0-18"):
     throttle_time_ms: int = int32("1+", ignorable=True)
     error_code: int = int16("7+", ignorable=True)
     session_id: int = int32("7+")

@@ -9,7 +9,7 @@ from barnabas.protocol.fields import array, int8, int16, int32, string
 from barnabas.protocol.schema import Message
 
 
-class FindCoordinatorRequest(Message, api=ApiKey.FIND_COORDINATOR, versions="0-6", flexible="3+"):
+class FindCoordinatorRequest(Message, api=ApiKey.FIND_COORDINATOR, versions="0-6"):
     key: str = string("0-3")
     # 0: group, 1: transaction, 2: share group.
     key_type: int = int8("1+")
@@ -25,7 +25,7 @@ class Coordinator(Message):
     error_message: str | None = string(nullable="4+", ignorable=True)
 
 
-class FindCoordinatorResponse(Message, api=ApiKey.FIND_COORDINATOR, versions="0-6", flexible="3+"):
+class FindCoordinatorResponse(Message, api=ApiKey.FIND_COORDINATOR, versions="0-6"):
     throttle_time_ms: int = int32("1+", ignorable=True)
     error_code: int = int16("0-3")
     error_message: str | None = string("1-3", nullable="1-3", ignorable=True)

@@ -21,9 +21,7 @@ class AlterConfigsResource(Message):
     configs: list[AlterableConfig] = array(AlterableConfig)
 
 
-class IncrementalAlterConfigsRequest(
-    Message, api=ApiKey.INCREMENTAL_ALTER_CONFIGS, versions="0-1", flexible="1+"
-):
+class IncrementalAlterConfigsRequest(Message, api=ApiKey.INCREMENTAL_ALTER_CONFIGS, versions="0-1"):
     resources: list[AlterConfigsResource] = array(AlterConfigsResource)
     validate_only: bool = boolean()
 
@@ -35,8 +33,6 @@ class AlterConfigsResourceResponse(Message):
     resource_name: str = string()
 
 
-class IncrementalAlterConfigsResponse(
-    Message, api=ApiKey.INCREMENTAL_ALTER_CONFIGS, versions="0-1", flexible="1+"
-):
+class IncrementalAlterConfigsResponse(Message, api=ApiKey.INCREMENTAL_ALTER_CONFIGS, versions="0-1"):
     throttle_time_ms: int = int32()
     responses: list[AlterConfigsResourceResponse] = array(AlterConfigsResourceResponse)

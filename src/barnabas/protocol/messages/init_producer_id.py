@@ -9,14 +9,14 @@ from barnabas.protocol.fields import int16, int32, int64, string
 from barnabas.protocol.schema import Message
 
 
-class InitProducerIdRequest(Message, api=ApiKey.INIT_PRODUCER_ID, versions="0-5", flexible="2+"):
+class InitProducerIdRequest(Message, api=ApiKey.INIT_PRODUCER_ID, versions="0-5"):
     transactional_id: str | None = string(nullable="0+")
     transaction_timeout_ms: int = int32()
     producer_id: int = int64("3+", default=-1)
     producer_epoch: int = int16("3+", default=-1)
 
 
-class InitProducerIdResponse(Message, api=ApiKey.INIT_PRODUCER_ID, versions="0-5", flexible="2+"):
+class InitProducerIdResponse(Message, api=ApiKey.INIT_PRODUCER_ID, versions="0-5"):
     throttle_time_ms: int = int32(ignorable=True)
     error_code: int = int16()
     producer_id: int = int64(default=-1)

@@ -15,7 +15,7 @@ class JoinGroupRequestProtocol(Message):
     metadata: bytes = binary()
 
 
-class JoinGroupRequest(Message, api=ApiKey.JOIN_GROUP, versions="0-9", flexible="6+"):
+class JoinGroupRequest(Message, api=ApiKey.JOIN_GROUP, versions="0-9"):
     group_id: str = string()
     session_timeout_ms: int = int32()
     rebalance_timeout_ms: int = int32("1+", default=-1, ignorable=True)
@@ -32,7 +32,7 @@ class JoinGroupResponseMember(Message):
     metadata: bytes = binary()
 
 
-class JoinGroupResponse(Message, api=ApiKey.JOIN_GROUP, versions="0-9", flexible="6+"):
+class JoinGroupResponse(Message, api=ApiKey.JOIN_GROUP, versions="0-9"):
     throttle_time_ms: int = int32("2+", ignorable=True)
     error_code: int = int16()
     generation_id: int = int32(default=-1)

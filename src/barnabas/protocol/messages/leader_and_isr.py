@@ -39,7 +39,7 @@ class LeaderAndIsrLiveLeader(Message):
     port: int = int32()
 
 
-class LeaderAndIsrRequest(Message, api=ApiKey.LEADER_AND_ISR, versions="0-7", flexible="4+"):
+class LeaderAndIsrRequest(Message, api=ApiKey.LEADER_AND_ISR, versions="0-7"):
     controller_id: int = int32()
     is_kraft_controller: bool = boolean("7+")
     controller_epoch: int = int32()
@@ -62,7 +62,7 @@ class LeaderAndIsrTopicError(Message):
     partition_errors: list[LeaderAndIsrPartitionError] = array(LeaderAndIsrPartitionError)
 
 
-class LeaderAndIsrResponse(Message, api=ApiKey.LEADER_AND_ISR, versions="0-7", flexible="4+"):
+class LeaderAndIsrResponse(Message, api=ApiKey.LEADER_AND_ISR, versions="0-7"):
     error_code: int = int16()
     partition_errors: list[LeaderAndIsrPartitionError] = array(LeaderAndIsrPartitionError, "0-4")
     topics: list[LeaderAndIsrTopicError] = array(LeaderAndIsrTopicError, "5+")

@@ -14,7 +14,7 @@ class MemberIdentity(Message):
     reason: str | None = string("5+", nullable="5+", default=None, ignorable=True)
 
 
-class LeaveGroupRequest(Message, api=ApiKey.LEAVE_GROUP, versions="0-5", flexible="4+"):
+class LeaveGroupRequest(Message, api=ApiKey.LEAVE_GROUP, versions="0-5"):
     group_id: str = string()
     member_id: str = string("0-2")
     members: list[MemberIdentity] = array(MemberIdentity, "3+")
@@ -26,7 +26,7 @@ class MemberResponse(Message):
     error_code: int = int16()
 
 
-class LeaveGroupResponse(Message, api=ApiKey.LEAVE_GROUP, versions="0-5", flexible="4+"):
+class LeaveGroupResponse(Message, api=ApiKey.LEAVE_GROUP, versions="0-5"):
     throttle_time_ms: int = int32("1+", ignorable=True)
     error_code: int = int16()
     members: list[MemberResponse] = array(MemberResponse, "3+")

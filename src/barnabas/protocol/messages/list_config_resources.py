@@ -8,7 +8,7 @@ from barnabas.protocol.fields import array, int8, int16, int32, string
 from barnabas.protocol.schema import Message
 
 
-class ListConfigResourcesRequest(Message, api=ApiKey.LIST_CONFIG_RESOURCES, versions="0-1", flexible="0+"):
+class ListConfigResourcesRequest(Message, api=ApiKey.LIST_CONFIG_RESOURCES, versions="0-1"):
     resource_types: list[int] = array(int8, "1+")
 
 
@@ -17,7 +17,7 @@ class ConfigResource(Message):
     resource_type: int = int8("1+", default=16, ignorable=True)
 
 
-class ListConfigResourcesResponse(Message, api=ApiKey.LIST_CONFIG_RESOURCES, versions="0-1", flexible="0+"):
+class ListConfigResourcesResponse(Message, api=ApiKey.LIST_CONFIG_RESOURCES, versions="0-1"):
     throttle_time_ms: int = int32()
     error_code: int = int16()
     config_resources: list[ConfigResource] = array(ConfigResource)

@@ -5,7 +5,7 @@ from barnabas.protocol.fields import array, int16, int32, string
 from barnabas.protocol.schema import Message
 
 
-class ListGroupsRequest(Message, api=ApiKey.LIST_GROUPS, versions="0-5", flexible="3+"):
+class ListGroupsRequest(Message, api=ApiKey.LIST_GROUPS, versions="0-5"):
     states_filter: list[str] = array(string, "4+")
     types_filter: list[str] = array(string, "5+")
 
@@ -17,7 +17,7 @@ class ListedGroup(Message):
     group_type: str = string("5+", ignorable=True)
 
 
-class ListGroupsResponse(Message, api=ApiKey.LIST_GROUPS, versions="0-5", flexible="3+"):
+class ListGroupsResponse(Message, api=ApiKey.LIST_GROUPS, versions="0-5"):
     throttle_time_ms: int = int32("1+", ignorable=True)
     error_code: int = int16()
     groups: list[ListedGroup] = array(ListedGroup)

@@ -24,7 +24,7 @@ class ListOffsetsTopic(Message):
     partitions: list[ListOffsetsPartition] = array(ListOffsetsPartition)
 
 
-class ListOffsetsRequest(Message, api=ApiKey.LIST_OFFSETS, versions="0-11", flexible="6+"):
+class ListOffsetsRequest(Message, api=ApiKey.LIST_OFFSETS, versions="0-11"):
     # A broker id for followers, -1 for consumers.
     replica_id: int = int32()
     isolation_level: int = int8("2+")
@@ -46,6 +46,6 @@ class ListOffsetsTopicResponse(Message):
     partitions: list[ListOffsetsPartitionResponse] = array(ListOffsetsPartitionResponse)
 
 
-class ListOffsetsResponse(Message, api=ApiKey.LIST_OFFSETS, versions="0-11", flexible="6+"):
+class ListOffsetsResponse(Message, api=ApiKey.LIST_OFFSETS, versions="0-11"):
     throttle_time_ms: int = int32("2+", ignorable=True)
     topics: list[ListOffsetsTopicResponse] = array(ListOffsetsTopicResponse)

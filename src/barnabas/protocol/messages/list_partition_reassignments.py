@@ -10,9 +10,7 @@ class ListPartitionReassignmentsTopics(Message):
     partition_indexes: list[int] = array(int32)
 
 
-class ListPartitionReassignmentsRequest(
-    Message, api=ApiKey.LIST_PARTITION_REASSIGNMENTS, versions="0", flexible="0+"
-):
+class ListPartitionReassignmentsRequest(Message, api=ApiKey.LIST_PARTITION_REASSIGNMENTS, versions="0"):
     timeout_ms: int = int32(default=60000)
     # Null asks for all partitions.
     topics: list[ListPartitionReassignmentsTopics] | None = array(
@@ -32,9 +30,7 @@ class OngoingTopicReassignment(Message):
     partitions: list[OngoingPartitionReassignment] = array(OngoingPartitionReassignment)
 
 
-class ListPartitionReassignmentsResponse(
-    Message, api=ApiKey.LIST_PARTITION_REASSIGNMENTS, versions="0", flexible="0+"
-):
+class ListPartitionReassignmentsResponse(Message, api=ApiKey.LIST_PARTITION_REASSIGNMENTS, versions="0"):
     throttle_time_ms: int = int32()
     error_code: int = int16()
     error_message: str | None = string(nullable="0+")

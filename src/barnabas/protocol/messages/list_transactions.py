@@ -8,7 +8,7 @@ from barnabas.protocol.fields import array, int16, int32, int64, string
 from barnabas.protocol.schema import Message
 
 
-class ListTransactionsRequest(Message, api=ApiKey.LIST_TRANSACTIONS, versions="0-2", flexible="0+"):
+class ListTransactionsRequest(Message, api=ApiKey.LIST_TRANSACTIONS, versions="0-2"):
     state_filters: list[str] = array(string)
     producer_id_filters: list[int] = array(int64)
     duration_filter: int = int64("1+", default=-1)
@@ -21,7 +21,7 @@ class TransactionState(Message):
     transaction_state: str = string()
 
 
-class ListTransactionsResponse(Message, api=ApiKey.LIST_TRANSACTIONS, versions="0-2", flexible="0+"):
+class ListTransactionsResponse(Message, api=ApiKey.LIST_TRANSACTIONS, versions="0-2"):
     throttle_time_ms: int = int32()
     error_code: int = int16()
     unknown_state_filters: list[str] = array(string)

@@ -18,7 +18,7 @@ class MetadataRequestTopic(Message):
     name: str | None = string(nullable="10+")
 
 
-class MetadataRequest(Message, api=ApiKey.METADATA, versions="0-13", flexible="9+"):
+class MetadataRequest(Message, api=ApiKey.METADATA, versions="0-13"):
     # Null asks for all topics; in v0, where null cannot be said, an empty list does.
     topics: list[MetadataRequestTopic] | None = array(MetadataRequestTopic, nullable="1+")
     allow_auto_topic_creation: bool = boolean("4+", default=True)
@@ -53,7 +53,7 @@ class MetadataResponseTopic(Message):
     topic_authorized_operations: int = int32("8+", default=-(2**31))
 
 
-class MetadataResponse(Message, api=ApiKey.METADATA, versions="0-13", flexible="9+"):
+class MetadataResponse(Message, api=ApiKey.METADATA, versions="0-13"):
     throttle_time_ms: int = int32("3+", ignorable=True)
     brokers: list[MetadataResponseBroker] = array(MetadataResponseBroker)
     cluster_id: str | None = string("2+", nullable="2+", default=None, ignorable=True)

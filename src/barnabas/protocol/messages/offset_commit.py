@@ -25,7 +25,7 @@ class OffsetCommitRequestTopic(Message):
     partitions: list[OffsetCommitRequestPartition] = array(OffsetCommitRequestPartition)
 
 
-class OffsetCommitRequest(Message, api=ApiKey.OFFSET_COMMIT, versions="0-10", flexible="8+"):
+class OffsetCommitRequest(Message, api=ApiKey.OFFSET_COMMIT, versions="0-10"):
     group_id: str = string()
     # -1 for a commit from outside the group.
     generation_id_or_member_epoch: int = int32("1+", default=-1, ignorable=True)
@@ -46,6 +46,6 @@ class OffsetCommitResponseTopic(Message):
     partitions: list[OffsetCommitResponsePartition] = array(OffsetCommitResponsePartition)
 
 
-class OffsetCommitResponse(Message, api=ApiKey.OFFSET_COMMIT, versions="0-10", flexible="8+"):
+class OffsetCommitResponse(Message, api=ApiKey.OFFSET_COMMIT, versions="0-10"):
     throttle_time_ms: int = int32("3+", ignorable=True)
     topics: list[OffsetCommitResponseTopic] = array(OffsetCommitResponseTopic)

@@ -29,7 +29,7 @@ class OffsetFetchRequestGroup(Message):
     topics: list[OffsetFetchRequestTopics] | None = array(OffsetFetchRequestTopics, nullable="8+")
 
 
-class OffsetFetchRequest(Message, api=ApiKey.OFFSET_FETCH, versions="0-10", flexible="6+"):
+class OffsetFetchRequest(Message, api=ApiKey.OFFSET_FETCH, versions="0-10"):
     group_id: str = string("0-7")
     # Null asks for all topics.
     topics: list[OffsetFetchRequestTopic] | None = array(OffsetFetchRequestTopic, "0-7", nullable="2-7")
@@ -70,7 +70,7 @@ class OffsetFetchResponseGroup(Message):
     error_code: int = int16()
 
 
-class OffsetFetchResponse(Message, api=ApiKey.OFFSET_FETCH, versions="0-10", flexible="6+"):
+class OffsetFetchResponse(Message, api=ApiKey.OFFSET_FETCH, versions="0-10"):
     throttle_time_ms: int = int32("3+", ignorable=True)
     topics: list[OffsetFetchResponseTopic] = array(OffsetFetchResponseTopic, "0-7")
     error_code: int = int16("2-7", ignorable=True)

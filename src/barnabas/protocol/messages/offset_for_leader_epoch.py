@@ -21,7 +21,7 @@ class OffsetForLeaderTopic(Message):
     partitions: list[OffsetForLeaderPartition] = array(OffsetForLeaderPartition)
 
 
-class OffsetForLeaderEpochRequest(Message, api=ApiKey.OFFSET_FOR_LEADER_EPOCH, versions="0-4", flexible="4+"):
+class OffsetForLeaderEpochRequest(Message, api=ApiKey.OFFSET_FOR_LEADER_EPOCH, versions="0-4"):
     replica_id: int = int32("3+", default=-2, ignorable=True)
     topics: list[OffsetForLeaderTopic] = array(OffsetForLeaderTopic)
 
@@ -38,8 +38,6 @@ class OffsetForLeaderTopicResult(Message):
     partitions: list[EpochEndOffset] = array(EpochEndOffset)
 
 
-class OffsetForLeaderEpochResponse(
-    Message, api=ApiKey.OFFSET_FOR_LEADER_EPOCH, versions="0-4", flexible="4+"
-):
+class OffsetForLeaderEpochResponse(Message, api=ApiKey.OFFSET_FOR_LEADER_EPOCH, versions="0-4"):
     throttle_time_ms: int = int32("2+", ignorable=True)
     topics: list[OffsetForLeaderTopicResult] = array(OffsetForLeaderTopicResult)

@@ -24,7 +24,7 @@ class TopicProduceData(Message):
     partition_data: list[PartitionProduceData] = array(PartitionProduceData)
 
 
-class ProduceRequest(Message, api=ApiKey.PRODUCE, versions="0-13", flexible="9+"):
+class ProduceRequest(Message, api=ApiKey.PRODUCE, versions="0-13"):
     transactional_id: str | None = string("3+", nullable="3+", default=None)
     # 0: no answer; 1: the leader has it; -1: every in-sync replica has it.
     acks: int = int16()
@@ -67,7 +67,7 @@ class NodeEndpoint(Message):
     rack: str | None = string(nullable="10+", default=None)
 
 
-class ProduceResponse(Message, api=ApiKey.PRODUCE, versions="0-13", flexible="9+"):
+class ProduceResponse(Message, api=ApiKey.PRODUCE, versions="0-13"):
     responses: list[TopicProduceResponse] = array(TopicProduceResponse)
     throttle_time_ms: int = int32("1+", ignorable=True)
     node_endpoints: list[NodeEndpoint] = array(NodeEndpoint, "10+", tag=0)

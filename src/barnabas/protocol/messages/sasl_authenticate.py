@@ -8,11 +8,11 @@ from barnabas.protocol.fields import binary, int16, int64, string
 from barnabas.protocol.schema import Message
 
 
-class SaslAuthenticateRequest(Message, api=ApiKey.SASL_AUTHENTICATE, versions="0-2", flexible="2+"):
+class SaslAuthenticateRequest(Message, api=ApiKey.SASL_AUTHENTICATE, versions="0-2"):
     auth_bytes: bytes = binary()
 
 
-class SaslAuthenticateResponse(Message, api=ApiKey.SASL_AUTHENTICATE, versions="0-2", flexible="2+"):
+class SaslAuthenticateResponse(Message, api=ApiKey.SASL_AUTHENTICATE, versions="0-2"):
     error_code: int = int16()
     error_message: str | None = string(nullable="0+")
     auth_bytes: bytes = binary()

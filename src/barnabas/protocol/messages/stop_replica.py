@@ -32,7 +32,7 @@ class StopReplicaTopicState(Message):
     partition_states: list[StopReplicaPartitionState] = array(StopReplicaPartitionState)
 
 
-class StopReplicaRequest(Message, api=ApiKey.STOP_REPLICA, versions="0-4", flexible="2+"):
+class StopReplicaRequest(Message, api=ApiKey.STOP_REPLICA, versions="0-4"):
     controller_id: int = int32()
     is_kraft_controller: bool = boolean("4+")
     controller_epoch: int = int32()
@@ -49,6 +49,6 @@ class StopReplicaPartitionError(Message):
     error_code: int = int16()
 
 
-class StopReplicaResponse(Message, api=ApiKey.STOP_REPLICA, versions="0-4", flexible="2+"):
+class StopReplicaResponse(Message, api=ApiKey.STOP_REPLICA, versions="0-4"):
     error_code: int = int16()
     partition_errors: list[StopReplicaPartitionError] = array(StopReplicaPartitionError)

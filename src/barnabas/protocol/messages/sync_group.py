@@ -13,7 +13,7 @@ class SyncGroupRequestAssignment(Message):
     assignment: bytes = binary()
 
 
-class SyncGroupRequest(Message, api=ApiKey.SYNC_GROUP, versions="0-5", flexible="4+"):
+class SyncGroupRequest(Message, api=ApiKey.SYNC_GROUP, versions="0-5"):
     group_id: str = string()
     generation_id: int = int32()
     member_id: str = string()
@@ -23,7 +23,7 @@ class SyncGroupRequest(Message, api=ApiKey.SYNC_GROUP, versions="0-5", flexible=
     assignments: list[SyncGroupRequestAssignment] = array(SyncGroupRequestAssignment)
 
 
-class SyncGroupResponse(Message, api=ApiKey.SYNC_GROUP, versions="0-5", flexible="4+"):
+class SyncGroupResponse(Message, api=ApiKey.SYNC_GROUP, versions="0-5"):
     throttle_time_ms: int = int32("1+", ignorable=True)
     error_code: int = int16()
     protocol_type: str | None = string("5+", nullable="5+", default=None, ignorable=True)

@@ -23,7 +23,7 @@ class TxnOffsetCommitRequestTopic(Message):
     partitions: list[TxnOffsetCommitRequestPartition] = array(TxnOffsetCommitRequestPartition)
 
 
-class TxnOffsetCommitRequest(Message, api=ApiKey.TXN_OFFSET_COMMIT, versions="0-6", flexible="3+"):
+class TxnOffsetCommitRequest(Message, api=ApiKey.TXN_OFFSET_COMMIT, versions="0-6"):
     transactional_id: str = string()
     group_id: str = string()
     producer_id: int = int64()
@@ -45,6 +45,6 @@ class TxnOffsetCommitResponseTopic(Message):
     partitions: list[TxnOffsetCommitResponsePartition] = array(TxnOffsetCommitResponsePartition)
 
 
-class TxnOffsetCommitResponse(Message, api=ApiKey.TXN_OFFSET_COMMIT, versions="0-6", flexible="3+"):
+class TxnOffsetCommitResponse(Message, api=ApiKey.TXN_OFFSET_COMMIT, versions="0-6"):
     throttle_time_ms: int = int32()
     topics: list[TxnOffsetCommitResponseTopic] = array(TxnOffsetCommitResponseTopic)

@@ -16,7 +16,7 @@ class FeatureUpdateKey(Message):
     upgrade_type: int = int8("1+", default=1)
 
 
-class UpdateFeaturesRequest(Message, api=ApiKey.UPDATE_FEATURES, versions="0-2", flexible="0+"):
+class UpdateFeaturesRequest(Message, api=ApiKey.UPDATE_FEATURES, versions="0-2"):
     timeout_ms: int = int32(default=60000)
     feature_updates: list[FeatureUpdateKey] = array(FeatureUpdateKey)
     validate_only: bool = boolean("1+")
@@ -28,7 +28,7 @@ class UpdatableFeatureResult(Message):
     error_message: str | None = string(nullable="0+")
 
 
-class UpdateFeaturesResponse(Message, api=ApiKey.UPDATE_FEATURES, versions="0-2", flexible="0+"):
+class UpdateFeaturesResponse(Message, api=ApiKey.UPDATE_FEATURES, versions="0-2"):
     throttle_time_ms: int = int32()
     error_code: int = int16()
     error_message: str | None = string(nullable="0+")

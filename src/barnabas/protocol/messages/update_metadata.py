@@ -43,7 +43,7 @@ class UpdateMetadataBroker(Message):
     rack: str | None = string("2+", nullable="0+", ignorable=True)
 
 
-class UpdateMetadataRequest(Message, api=ApiKey.UPDATE_METADATA, versions="0-8", flexible="6+"):
+class UpdateMetadataRequest(Message, api=ApiKey.UPDATE_METADATA, versions="0-8"):
     controller_id: int = int32()
     is_kraft_controller: bool = boolean("8+")
     type: int = int8("8+", tag=0)
@@ -56,5 +56,5 @@ class UpdateMetadataRequest(Message, api=ApiKey.UPDATE_METADATA, versions="0-8",
     live_brokers: list[UpdateMetadataBroker] = array(UpdateMetadataBroker)
 
 
-class UpdateMetadataResponse(Message, api=ApiKey.UPDATE_METADATA, versions="0-8", flexible="6+"):
+class UpdateMetadataResponse(Message, api=ApiKey.UPDATE_METADATA, versions="0-8"):
     error_code: int = int16()

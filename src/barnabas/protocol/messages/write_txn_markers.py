@@ -23,7 +23,7 @@ class WritableTxnMarker(Message):
     transaction_version: int = int8("2+", ignorable=True)
 
 
-class WriteTxnMarkersRequest(Message, api=ApiKey.WRITE_TXN_MARKERS, versions="0-2", flexible="1+"):
+class WriteTxnMarkersRequest(Message, api=ApiKey.WRITE_TXN_MARKERS, versions="0-2"):
     markers: list[WritableTxnMarker] = array(WritableTxnMarker)
 
 
@@ -42,5 +42,5 @@ class WritableTxnMarkerResult(Message):
     topics: list[WritableTxnMarkerTopicResult] = array(WritableTxnMarkerTopicResult)
 
 
-class WriteTxnMarkersResponse(Message, api=ApiKey.WRITE_TXN_MARKERS, versions="0-2", flexible="1+"):
+class WriteTxnMarkersResponse(Message, api=ApiKey.WRITE_TXN_MARKERS, versions="0-2"):
     markers: list[WritableTxnMarkerResult] = array(WritableTxnMarkerResult)
