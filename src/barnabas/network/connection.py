@@ -412,10 +412,10 @@ class Connection:
     def _reject_size(self, size: int) -> None:
         self._owner.complaints.warn(
             "frame size",
-            "closing %s: a request of %d bytes; the limit (%s) is %d",
+            "closing %s: a request of %d bytes; the limit %s is %d",
             self.connection_id,
             size,
-            "socket.request.max.bytes" if self._authenticate_by_ms == inf else "before authentication",
+            "(socket.request.max.bytes)" if self._authenticate_by_ms == inf else "(before authentication)",
             self._frame_bytes_max,
         )
         self._try_send()
