@@ -10,6 +10,7 @@ from barnabas.core.limits import ORDER_ELEMENTS_MAX
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.messages.leader_and_isr import LeaderAndIsrRequest, LeaderAndIsrResponse
 from barnabas.requests.context import RequestContext
+from barnabas.requests.orders import carried_out
 from barnabas.requests.registry import Api
 from barnabas.requests.services import Services
 
@@ -22,7 +23,7 @@ async def lead_and_follow(request: LeaderAndIsrRequest, broker: Services) -> Lea
     names = {state.topic_name for state in request.ungrouped_partition_states}
     names.update(topic.topic_name for topic in request.topic_states)
     await broker.configs.load_topics(names)
-    return await broker.replicas.become_leader_or_follower(request)
+    return await carried_out(broker.replicas.become_leader_or_follower, request)
 
 
 async def handle_leader_and_isr(

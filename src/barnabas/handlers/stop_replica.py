@@ -9,13 +9,14 @@ from barnabas.core.limits import ORDER_ELEMENTS_MAX
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.messages.stop_replica import StopReplicaRequest, StopReplicaResponse
 from barnabas.requests.context import RequestContext
+from barnabas.requests.orders import carried_out
 from barnabas.requests.registry import Api
 from barnabas.requests.services import Services
 
 
 async def stop_replicas(request: StopReplicaRequest, broker: Services) -> StopReplicaResponse:
     broker.replicas.check_controller(request.controller_epoch, request.broker_epoch)
-    return await broker.replicas.stop_replicas(request)
+    return await carried_out(broker.replicas.stop_replicas, request)
 
 
 async def handle_stop_replica(request: StopReplicaRequest, context: RequestContext) -> StopReplicaResponse:

@@ -4,16 +4,17 @@ Orders may come late, twice, or from a controller that has been replaced. Three 
 out, and a lower one is always refused: the controller's for a whole request, the broker's (is it
 meant for an earlier life of ours? checked by the handlers), the leader's for each partition.
 
-Making thousands of logs takes a while, so the loop gets a turn between slices, and one order is
-carried out before the next begins.
+Making thousands of logs takes a while, so an order is carried out in slices, and others have a turn between
+two of them (`defer`). One order is carried out before the next begins.
 """
 
 from __future__ import annotations
 
-import asyncio
 import logging
-from collections.abc import Iterator
+from collections import deque
+from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
+from typing import Any, NamedTuple, TypeVar
 
 from barnabas.core.errors import (
     NONE,
@@ -40,6 +41,7 @@ from barnabas.protocol.messages.stop_replica import (
     StopReplicaResponse,
 )
 from barnabas.replication.follower.fetcher_manager import FetcherManager
+from barnabas.replication.leader.delayed_requests import Defer
 from barnabas.replication.leadership import LeaderAndIsr
 from barnabas.replication.local_replicas import LocalReplicas
 from barnabas.replication.partition import Partition
@@ -54,18 +56,37 @@ DELETING_EPOCH = -2
 
 PARTITIONS_PER_SLICE = 16
 
-_Order = tuple[TopicPartition, Uuid, LeaderAndIsrPartitionState, LeaderAndIsrPartitionError]
+T = TypeVar("T")
+
+Failed = Callable[[Exception], None]
+
+Slices = Generator[None, None, T]
+"""Carries out an order, stops after each slice, and returns the response."""
+
+_PartitionOrder = tuple[TopicPartition, Uuid, LeaderAndIsrPartitionState, LeaderAndIsrPartitionError]
+
+
+class _Order(NamedTuple):
+    slices: Slices[Any]
+    done: Callable[[Any], None]
+    failed: Failed
 
 
 class ControllerOrders:
     def __init__(
-        self, broker_id: BrokerId, table: ReplicaTable, replicas: LocalReplicas, fetchers: FetcherManager
+        self,
+        broker_id: BrokerId,
+        table: ReplicaTable,
+        replicas: LocalReplicas,
+        fetchers: FetcherManager,
+        defer: Defer,
     ) -> None:
         self._broker_id = broker_id
         self._table = table
         self._replicas = replicas
         self._fetchers = fetchers
-        self._turn = asyncio.Lock()
+        self._defer = defer
+        self._orders: deque[_Order] = deque()
         self.controller_epoch = 0
 
     def check_controller_epoch(self, epoch: int) -> None:
@@ -74,33 +95,63 @@ class ControllerOrders:
             raise StaleControllerEpoch(f"the controller epoch is {self.controller_epoch}, not {epoch}")
         self.controller_epoch = epoch
 
+    def close(self) -> None:
+        """Leave off; nobody waits for an answer any more."""
+        while self._orders:
+            self._orders.popleft().slices.close()
+
+    def _carry_out(self, order: _Order) -> None:
+        self._orders.append(order)
+        if len(self._orders) == 1:
+            self._take_turn()
+
+    def _take_turn(self) -> None:
+        """One slice of the first order."""
+        if not self._orders:
+            return
+        order = self._orders[0]
+        try:
+            next(order.slices)
+        except StopIteration as end:
+            self._orders.popleft()
+            order.done(end.value)
+        except Exception as error:  # noqa: BLE001 - whoever asked for it is told
+            self._orders.popleft()
+            order.failed(error)
+        if self._orders:
+            self._defer(self._take_turn)
+
     # -- LeaderAndIsr -------------------------------------------------------------------------
 
-    async def lead_and_follow(self, request: LeaderAndIsrRequest) -> LeaderAndIsrResponse:
+    def lead_and_follow(
+        self, request: LeaderAndIsrRequest, done: Callable[[LeaderAndIsrResponse], None], failed: Failed
+    ) -> None:
         """Lead and follow as ordered; the answer has the form of v5 and later."""
-        async with self._turn:
-            try:
-                self.check_controller_epoch(request.controller_epoch)
-            except StaleControllerEpoch as error:
-                return LeaderAndIsrResponse(error_code=error.code)
-            response = LeaderAndIsrResponse(topics=[])
-            by_topic: dict[str, LeaderAndIsrTopicError] = {}
-            orders: list[_Order] = []
-            for topic, topic_id, state in _partition_states(request):
-                key = TopicPartition(topic, state.partition_index)
-                outcome = LeaderAndIsrPartitionError(topic_name=topic, partition_index=state.partition_index)
-                if topic not in by_topic:
-                    by_topic[topic] = LeaderAndIsrTopicError(topic_id=topic_id, partition_errors=[])
-                    response.topics.append(by_topic[topic])
-                by_topic[topic].partition_errors.append(outcome)
-                orders.append((key, topic_id, state, outcome))
-            if request.type == FULL_LIST:
-                self._replicas.set_aside_strays({key: topic_id for key, topic_id, *_ in orders})
-            await self._apply_all(orders, request.broker_epoch)
-            self._fetchers.close_idle()
-            return response
+        self._carry_out(_Order(self._lead_and_follow(request), done, failed))
 
-    async def _apply_all(self, orders: list[_Order], broker_epoch: int) -> None:
+    def _lead_and_follow(self, request: LeaderAndIsrRequest) -> Slices[LeaderAndIsrResponse]:
+        try:
+            self.check_controller_epoch(request.controller_epoch)
+        except StaleControllerEpoch as error:
+            return LeaderAndIsrResponse(error_code=error.code)
+        response = LeaderAndIsrResponse(topics=[])
+        by_topic: dict[str, LeaderAndIsrTopicError] = {}
+        orders: list[_PartitionOrder] = []
+        for topic, topic_id, state in _partition_states(request):
+            key = TopicPartition(topic, state.partition_index)
+            outcome = LeaderAndIsrPartitionError(topic_name=topic, partition_index=state.partition_index)
+            if topic not in by_topic:
+                by_topic[topic] = LeaderAndIsrTopicError(topic_id=topic_id, partition_errors=[])
+                response.topics.append(by_topic[topic])
+            by_topic[topic].partition_errors.append(outcome)
+            orders.append((key, topic_id, state, outcome))
+        if request.type == FULL_LIST:
+            self._replicas.set_aside_strays({key: topic_id for key, topic_id, *_ in orders})
+        yield from self._apply_all(orders, request.broker_epoch)
+        self._fetchers.close_idle()
+        return response
+
+    def _apply_all(self, orders: list[_PartitionOrder], broker_epoch: int) -> Slices[None]:
         """First what we lead, and only at the end we begin to fetch: the others have the same orders,
         and who is asked for a partition that it does not lead yet has to refuse."""
         me = self._broker_id
@@ -112,14 +163,14 @@ class ControllerOrders:
                 if partition is not None:
                     to_follow.append((partition, outcome))
             if count % PARTITIONS_PER_SLICE == 0:
-                await asyncio.sleep(0)
+                yield
         for count, (partition, outcome) in enumerate(to_follow, 1):
             with _errors_in(outcome, partition.topic_partition, partition.leadership.leader_epoch):
                 if partition.log.log_directory.failure is not None:
                     raise KafkaStorageError(f"the log directory of {partition.topic_partition} is offline")
                 self._fetchers.follow(partition)
             if count % PARTITIONS_PER_SLICE == 0:
-                await asyncio.sleep(0)
+                yield
 
     def _lead_or_follow(
         self, key: TopicPartition, topic_id: Uuid, state: LeaderAndIsrPartitionState, broker_epoch: int
@@ -163,24 +214,28 @@ class ControllerOrders:
 
     # -- StopReplica --------------------------------------------------------------------------
 
-    async def stop(self, request: StopReplicaRequest) -> StopReplicaResponse:
-        async with self._turn:
-            try:
-                self.check_controller_epoch(request.controller_epoch)
-            except StaleControllerEpoch as error:
-                return StopReplicaResponse(error_code=error.code)
-            response = StopReplicaResponse(partition_errors=[])
-            for count, (topic, order) in enumerate(_stop_orders(request), 1):
-                error_code = self._stop_one(TopicPartition(topic, order.partition_index), order)
-                response.partition_errors.append(
-                    StopReplicaPartitionError(
-                        topic_name=topic, partition_index=order.partition_index, error_code=error_code
-                    )
+    def stop(
+        self, request: StopReplicaRequest, done: Callable[[StopReplicaResponse], None], failed: Failed
+    ) -> None:
+        self._carry_out(_Order(self._stop(request), done, failed))
+
+    def _stop(self, request: StopReplicaRequest) -> Slices[StopReplicaResponse]:
+        try:
+            self.check_controller_epoch(request.controller_epoch)
+        except StaleControllerEpoch as error:
+            return StopReplicaResponse(error_code=error.code)
+        response = StopReplicaResponse(partition_errors=[])
+        for count, (topic, order) in enumerate(_stop_orders(request), 1):
+            error_code = self._stop_one(TopicPartition(topic, order.partition_index), order)
+            response.partition_errors.append(
+                StopReplicaPartitionError(
+                    topic_name=topic, partition_index=order.partition_index, error_code=error_code
                 )
-                if count % PARTITIONS_PER_SLICE == 0:
-                    await asyncio.sleep(0)
-            self._fetchers.close_idle()
-            return response
+            )
+            if count % PARTITIONS_PER_SLICE == 0:
+                yield
+        self._fetchers.close_idle()
+        return response
 
     def _stop_one(self, key: TopicPartition, order: StopReplicaPartitionState) -> int:
         known = self._table.find(key)

@@ -27,8 +27,6 @@ from barnabas.core.errors import StaleBrokerEpoch
 from barnabas.core.ids import BrokerId, TopicPartition, Uuid
 from barnabas.core.metrics import Metrics
 from barnabas.core.scheduler import Background, Cancellable, Scheduler
-from barnabas.protocol.messages.leader_and_isr import LeaderAndIsrRequest, LeaderAndIsrResponse
-from barnabas.protocol.messages.stop_replica import StopReplicaRequest, StopReplicaResponse
 from barnabas.purgatory.timer import Timer
 from barnabas.replication.controller_orders import ControllerOrders
 from barnabas.replication.fetching import NO_REPLICA, FetchParams, PartitionFetch, PartitionRead
@@ -120,7 +118,9 @@ class ReplicaManager:
         self.local = LocalReplicas(self.table, host, log_manager, self.delayed, self.fetchers)
         self.stop_replica = self.local.stop
         self.tell_leadership = self.local.tell_leadership
-        self._orders = ControllerOrders(broker_id, self.table, self.local, self.fetchers)
+        self._orders = ControllerOrders(broker_id, self.table, self.local, self.fetchers, defer)
+        self.become_leader_or_follower = self._orders.lead_and_follow
+        self.stop_replicas = self._orders.stop
         self.mover = LogDirMover(log_manager, self.table.partitions, scheduler, background)
         register_replica_metrics(metrics, self.table.partitions, log_manager, self.fetchers)
 
@@ -134,7 +134,8 @@ class ReplicaManager:
         )
 
     def close(self) -> None:
-        """Follow nobody any more, and write no more ISRs."""
+        """Carry out no more orders, follow nobody any more, and write no more ISRs."""
+        self._orders.close()
         for timer in self._timers:
             timer.cancel()
         self._timers.clear()
@@ -241,12 +242,6 @@ class ReplicaManager:
         partition = self.local.get_or_create(topic_partition, topic_id, config=config)
         state = LeaderAndIsr(self.broker_id, leader_epoch, tuple(replicas), isr)
         self.local.elected(partition, is_new=partition.become_leader(state))
-
-    async def become_leader_or_follower(self, request: LeaderAndIsrRequest) -> LeaderAndIsrResponse:
-        return await self._orders.lead_and_follow(request)
-
-    async def stop_replicas(self, request: StopReplicaRequest) -> StopReplicaResponse:
-        return await self._orders.stop(request)
 
     def check_controller(self, controller_epoch: int, broker_epoch: int) -> None:
         """Refuse orders of a former controller, and orders for a former life of this broker."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Mapping
+from collections.abc import Callable, Generator, Mapping
 from contextlib import AsyncExitStack
 from pathlib import Path
 from types import SimpleNamespace
@@ -126,7 +126,25 @@ class FakeReplicas:
     def check_controller(self, controller_epoch: int, broker_epoch: int) -> None:
         """There is one controller, and one life of this broker."""
 
-    async def become_leader_or_follower(self, request: LeaderAndIsrRequest) -> LeaderAndIsrResponse:
+    def become_leader_or_follower(
+        self,
+        request: LeaderAndIsrRequest,
+        done: Callable[[LeaderAndIsrResponse], None],
+        failed: Callable[[Exception], None],
+    ) -> None:
+        slices = self._lead_all(request)
+
+        def go_on() -> None:
+            try:
+                next(slices)
+            except StopIteration as end:
+                done(end.value)
+            else:
+                asyncio.get_running_loop().call_soon(go_on)
+
+        go_on()
+
+    def _lead_all(self, request: LeaderAndIsrRequest) -> Generator[None, None, LeaderAndIsrResponse]:
         topics = []
         for topic in request.topic_states:
             errors = []
@@ -140,7 +158,7 @@ class FakeReplicas:
                     )
                 )
                 if count % 16 == 0:
-                    await asyncio.sleep(0)
+                    yield
             topics.append(LeaderAndIsrTopicError(topic_id=topic.topic_id, partition_errors=errors))
         return LeaderAndIsrResponse(topics=topics)
 
@@ -161,7 +179,12 @@ class FakeReplicas:
         )
         return 0
 
-    async def stop_replicas(self, request: StopReplicaRequest) -> StopReplicaResponse:
+    def stop_replicas(
+        self,
+        request: StopReplicaRequest,
+        done: Callable[[StopReplicaResponse], None],
+        failed: Callable[[Exception], None],
+    ) -> None:
         errors = []
         for topic in request.topic_states:
             for state in topic.partition_states:
@@ -179,7 +202,7 @@ class FakeReplicas:
                         error_code=error_code,
                     )
                 )
-        return StopReplicaResponse(partition_errors=errors)
+        done(StopReplicaResponse(partition_errors=errors))
 
     def stop_replica(self, topic_partition: TopicPartition, *, delete: bool) -> None:
         self.led.pop(topic_partition, None)

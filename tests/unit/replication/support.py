@@ -14,6 +14,7 @@ from barnabas.core.files import Files, RealFiles
 from barnabas.core.ids import BrokerId, TopicPartition, Uuid
 from barnabas.core.metrics import Metrics
 from barnabas.core.scheduler import Background, InlineBackground, ManualScheduler
+from barnabas.protocol.messages.leader_and_isr import LeaderAndIsrRequest, LeaderAndIsrResponse
 from barnabas.purgatory.timer import Timer
 from barnabas.records.batch import iterate_batches
 from barnabas.replication.fetching import FetchParams, PartitionFetch, PartitionRead
@@ -118,6 +119,15 @@ class Replicas(ReplicaManager):
     ) -> Partition:
         self.become_leader(key, TOPIC_ID, epoch, replicas, isr, self.config)
         return self.partition(*key)
+
+    def order(self, request: LeaderAndIsrRequest) -> LeaderAndIsrResponse:
+        """What an order of the controller comes to, where nothing is deferred."""
+        answers: list[LeaderAndIsrResponse] = []
+        failures: list[Exception] = []
+        self.become_leader_or_follower(request, answers.append, failures.append)
+        assert not failures
+        (answer,) = answers
+        return answer
 
     def append(self, partition: Partition, *values: bytes, acks: int = 1, **fields: int) -> AppendInfo:
         info = partition.append(memoryview(batch(values or (b"value",), **fields)), acks)

@@ -25,7 +25,7 @@ def replicas(tmp_path: Path) -> Replicas:
     return Replicas(str(tmp_path))
 
 
-async def order(replicas: Replicas, leader: int, leader_epoch: int) -> int:
+def order(replicas: Replicas, leader: int, leader_epoch: int) -> int:
     state = LeaderAndIsrPartitionState(
         partition_index=0,
         leader=leader,
@@ -36,18 +36,18 @@ async def order(replicas: Replicas, leader: int, leader_epoch: int) -> int:
         is_new=True,
     )
     topic = LeaderAndIsrTopicState(topic_name=ZERO.topic, topic_id=TOPIC_ID, partition_states=[state])
-    answer = await replicas.become_leader_or_follower(LeaderAndIsrRequest(topic_states=[topic]))
+    answer = replicas.order(LeaderAndIsrRequest(topic_states=[topic]))
     return answer.topics[0].partition_errors[0].error_code
 
 
-async def test_who_waits_hears_at_once_that_the_leadership_is_lost(replicas: Replicas) -> None:
-    await order(replicas, ME, 0)
+def test_who_waits_hears_at_once_that_the_leadership_is_lost(replicas: Replicas) -> None:
+    order(replicas, ME, 0)
     partition = replicas.partition(*ZERO)
     waiting = replicas.await_ack(partition, replicas.append(partition), -1)
     replicas.ask(at(0, epoch=0))
     assert not is_answered(waiting)
     assert replicas.answered == []
-    await order(replicas, NO_LEADER, 1)
+    order(replicas, NO_LEADER, 1)
     assert is_answered(waiting)
     assert waiting.error_code == NotLeaderOrFollower.code
     ((read,),) = replicas.answered

@@ -242,11 +242,11 @@ def test_the_start_of_a_log_does_not_pass_what_is_committed_here(replicas: Repli
     assert (partition.log.high_watermark, partition.log.log_start_offset) == (2, 2)
 
 
-async def test_who_is_elected_follows_nobody(replicas: Replicas) -> None:
-    assert await order(replicas, OTHER, 0) == 0
+def test_who_is_elected_follows_nobody(replicas: Replicas) -> None:
+    assert order(replicas, OTHER, 0) == 0
     fetcher = replicas.fetchers._by_partition[ZERO].fetcher
     assert len(fetcher) == 1
-    assert await order(replicas, ME, 1) == 0
+    assert order(replicas, ME, 1) == 0
     assert len(fetcher) == 0
     assert ZERO not in replicas.fetchers._by_partition
 

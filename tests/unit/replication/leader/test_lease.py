@@ -61,7 +61,7 @@ def replicas(tmp_path: Path, session: Session, store: Store) -> Replicas:
     )
 
 
-async def order(
+def order(
     replicas: Replicas,
     *,
     broker_epoch: int,
@@ -82,12 +82,12 @@ async def order(
     )
     topic = LeaderAndIsrTopicState(topic_name=ZERO.topic, topic_id=TOPIC_ID, partition_states=[state])
     request = LeaderAndIsrRequest(controller_epoch=1, broker_epoch=broker_epoch, topic_states=[topic])
-    answer = await replicas.become_leader_or_follower(request)
+    answer = replicas.order(request)
     return answer.topics[0].partition_errors[0].error_code
 
 
-async def lead(replicas: Replicas) -> Partition:
-    assert await order(replicas, broker_epoch=OLD) == NONE
+def lead(replicas: Replicas) -> Partition:
+    assert order(replicas, broker_epoch=OLD) == NONE
     return replicas.partition(*ZERO)
 
 
@@ -138,8 +138,8 @@ def test_a_lease_ends_with_its_time_or_with_its_session() -> None:
     assert lease.covers(NEW)
 
 
-async def test_a_new_session_confirms_nothing(replicas: Replicas, session: Session) -> None:
-    partition = await lead(replicas)
+def test_a_new_session_confirms_nothing(replicas: Replicas, session: Session) -> None:
+    partition = lead(replicas)
     assert not refuses(replicas, partition)
     session.expires_ms = float("-inf")
     assert refuses(replicas, partition)
@@ -149,69 +149,65 @@ async def test_a_new_session_confirms_nothing(replicas: Replicas, session: Sessi
     assert refuses(replicas, partition), "before the controller has spoken"
 
 
-async def test_orders_for_the_former_presence_confirm_nothing(replicas: Replicas, session: Session) -> None:
+def test_orders_for_the_former_presence_confirm_nothing(replicas: Replicas, session: Session) -> None:
     """They were on their way when the session was lost."""
-    partition = await lead(replicas)
+    partition = lead(replicas)
     session.renew(None)
-    assert await order(replicas, broker_epoch=OLD, version=1) == NONE
+    assert order(replicas, broker_epoch=OLD, version=1) == NONE
     assert refuses(replicas, partition)
     session.renew(NEW)
     assert refuses(replicas, partition)
 
 
-async def test_the_controller_confirms_with_news(replicas: Replicas, session: Session) -> None:
-    partition = await lead(replicas)
+def test_the_controller_confirms_with_news(replicas: Replicas, session: Session) -> None:
+    partition = lead(replicas)
     session.renew(NEW)
-    assert await order(replicas, broker_epoch=NEW, leader_epoch=2, version=3) == NONE
+    assert order(replicas, broker_epoch=NEW, leader_epoch=2, version=3) == NONE
     assert not refuses(replicas, partition)
 
 
 @pytest.mark.parametrize("version", [4, 5])
-async def test_the_controller_confirms_by_repeating_itself(
+def test_the_controller_confirms_by_repeating_itself(
     replicas: Replicas, session: Session, version: int
 ) -> None:
     """A new controller that finds the leader registered leaves it its epoch."""
-    partition = await lead(replicas)
-    assert await order(replicas, broker_epoch=OLD, version=5) == NONE
+    partition = lead(replicas)
+    assert order(replicas, broker_epoch=OLD, version=5) == NONE
     session.renew(NEW)
-    assert await order(replicas, broker_epoch=NEW, version=version) == StaleControllerEpoch.code
+    assert order(replicas, broker_epoch=NEW, version=version) == StaleControllerEpoch.code
     assert not refuses(replicas, partition)
 
 
-async def test_an_order_of_a_former_leader_epoch_confirms_nothing(
-    replicas: Replicas, session: Session
-) -> None:
-    partition = await lead(replicas)
-    assert await order(replicas, broker_epoch=OLD, leader_epoch=2, version=1) == NONE
+def test_an_order_of_a_former_leader_epoch_confirms_nothing(replicas: Replicas, session: Session) -> None:
+    partition = lead(replicas)
+    assert order(replicas, broker_epoch=OLD, leader_epoch=2, version=1) == NONE
     session.renew(NEW)
-    assert await order(replicas, broker_epoch=NEW, leader_epoch=1) == StaleControllerEpoch.code
+    assert order(replicas, broker_epoch=NEW, leader_epoch=1) == StaleControllerEpoch.code
     assert refuses(replicas, partition)
 
 
-async def test_the_order_may_come_before_the_answer_to_the_registration(
+def test_the_order_may_come_before_the_answer_to_the_registration(
     replicas: Replicas, session: Session
 ) -> None:
-    partition = await lead(replicas)
+    partition = lead(replicas)
     session.renew(None)
-    assert await order(replicas, broker_epoch=NEW, leader_epoch=1, version=1) == NONE
+    assert order(replicas, broker_epoch=NEW, leader_epoch=1, version=1) == NONE
     assert refuses(replicas, partition)
     session.renew(NEW)
     assert not refuses(replicas, partition)
 
 
-async def test_a_controller_that_knows_no_broker_epochs_is_believed(
-    replicas: Replicas, session: Session
-) -> None:
-    partition = await lead(replicas)
+def test_a_controller_that_knows_no_broker_epochs_is_believed(replicas: Replicas, session: Session) -> None:
+    partition = lead(replicas)
     session.renew(NEW)
-    assert await order(replicas, broker_epoch=UNKNOWN_EPOCH, leader_epoch=1, version=1) == NONE
+    assert order(replicas, broker_epoch=UNKNOWN_EPOCH, leader_epoch=1, version=1) == NONE
     assert not refuses(replicas, partition)
 
 
-async def test_who_waits_is_not_acknowledged_by_a_session_that_heard_nothing(
+def test_who_waits_is_not_acknowledged_by_a_session_that_heard_nothing(
     replicas: Replicas, session: Session
 ) -> None:
-    partition = await lead(replicas)
+    partition = lead(replicas)
     waiting = replicas.await_ack(partition, replicas.append(partition), -1)
     deletion = Answer()
     pending = PendingDeletion(partition, 0, deletion)
@@ -223,45 +219,45 @@ async def test_who_waits_is_not_acknowledged_by_a_session_that_heard_nothing(
     assert deletion.error_code == NotLeaderOrFollower.code
 
 
-async def test_who_waits_is_acknowledged_once_the_leadership_is_confirmed(
+def test_who_waits_is_acknowledged_once_the_leadership_is_confirmed(
     replicas: Replicas, session: Session
 ) -> None:
-    partition = await lead(replicas)
+    partition = lead(replicas)
     waiting = replicas.await_ack(partition, replicas.append(partition), -1)
     session.renew(NEW)
-    await order(replicas, broker_epoch=NEW)
+    order(replicas, broker_epoch=NEW)
     assert not is_answered(waiting)
     replicas.fetched(partition, OTHER, 1, 0)
     assert waiting.error_code == NONE
 
 
-async def test_no_isr_is_proposed_before_the_controller_has_spoken(
+def test_no_isr_is_proposed_before_the_controller_has_spoken(
     replicas: Replicas, session: Session, store: Store
 ) -> None:
-    partition = await lead(replicas)
+    partition = lead(replicas)
     store.answers = [1, 2]
     replicas.append(partition)
     session.renew(NEW)
     replicas.clock.advance(LAG_MS + 1)
     replicas.isr.shrink_all([partition])
     assert partition.leadership.pending_isr is None
-    await order(replicas, broker_epoch=NEW)
+    order(replicas, broker_epoch=NEW)
     replicas.isr.shrink_all([partition])
     replicas.scheduler.run_due()
     assert partition.leadership.isr == {ME}
     session.renew(NEW + 1)
     replicas.fetched(partition, OTHER, 1, 0)
     assert partition.leadership.pending_isr is None
-    await order(replicas, broker_epoch=NEW + 1)
+    order(replicas, broker_epoch=NEW + 1)
     replicas.fetched(partition, OTHER, 1, 0)
     replicas.scheduler.run_due()
     assert partition.leadership.isr == {ME, BrokerId(OTHER)}
 
 
-async def test_an_isr_that_could_not_be_written_waits_for_the_controllers_word(
+def test_an_isr_that_could_not_be_written_waits_for_the_controllers_word(
     replicas: Replicas, session: Session, store: Store
 ) -> None:
-    partition = await lead(replicas)
+    partition = lead(replicas)
     store.answers = [ConnectionLoss(), 1]
     replicas.append(partition)
     replicas.clock.advance(LAG_MS + 1)
@@ -272,7 +268,7 @@ async def test_an_isr_that_could_not_be_written_waits_for_the_controllers_word(
     replicas.clock.advance(RETRY_MS)
     replicas.scheduler.run_due()
     assert len(store.written) == 1
-    await order(replicas, broker_epoch=NEW)
+    order(replicas, broker_epoch=NEW)
     replicas.clock.advance(RETRY_MS)
     replicas.scheduler.run_due()
     assert partition.leadership.isr == {ME}

@@ -1,0 +1,129 @@
+"""Orders of the controller: one after the other, and others have a turn in between."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from pathlib import Path
+
+from barnabas.core.errors import StaleControllerEpoch
+from barnabas.protocol.messages.leader_and_isr import (
+    LeaderAndIsrPartitionState,
+    LeaderAndIsrRequest,
+    LeaderAndIsrResponse,
+    LeaderAndIsrTopicState,
+)
+from barnabas.protocol.messages.stop_replica import (
+    StopReplicaPartitionState,
+    StopReplicaRequest,
+    StopReplicaResponse,
+    StopReplicaTopicState,
+)
+from barnabas.replication.controller_orders import PARTITIONS_PER_SLICE
+from tests.unit.replication.support import ME, TOPIC_ID, Replicas
+
+COUNT = 2 * PARTITIONS_PER_SLICE + 1
+
+
+class Turns:
+    """What is to be done in later turns, done when the test says so."""
+
+    def __init__(self, path: Path) -> None:
+        self._deferred: deque[Callable[[], None]] = deque()
+        self.replicas = Replicas(str(path), defer=self._deferred.append)
+        self.answers: list[LeaderAndIsrResponse | StopReplicaResponse] = []
+        self.failures: list[Exception] = []
+
+    def lead(self, count: int, *, controller_epoch: int = 1) -> None:
+        states = [
+            LeaderAndIsrPartitionState(
+                partition_index=index, leader=ME, leader_epoch=0, isr=[ME], replicas=[ME], is_new=True
+            )
+            for index in range(count)
+        ]
+        topic = LeaderAndIsrTopicState(topic_name="t", topic_id=TOPIC_ID, partition_states=states)
+        request = LeaderAndIsrRequest(controller_epoch=controller_epoch, topic_states=[topic])
+        self.replicas.become_leader_or_follower(request, self.answers.append, self.failures.append)
+
+    def stop(self, count: int) -> None:
+        states = [StopReplicaPartitionState(partition_index=index) for index in range(count)]
+        topic = StopReplicaTopicState(topic_name="t", partition_states=states)
+        request = StopReplicaRequest(controller_epoch=1, topic_states=[topic])
+        self.replicas.stop_replicas(request, self.answers.append, self.failures.append)
+
+    @property
+    def led(self) -> int:
+        return sum(each.leadership.is_leader for each in self.replicas.table.partitions.values())
+
+    def take(self) -> bool:
+        """One turn; False if nothing was left to do."""
+        if not self._deferred:
+            return False
+        self._deferred.popleft()()
+        return True
+
+
+def test_a_long_order_is_carried_out_in_slices(tmp_path: Path) -> None:
+    turns = Turns(tmp_path)
+    turns.lead(COUNT)
+    assert (turns.led, turns.answers) == (PARTITIONS_PER_SLICE, [])
+    assert turns.take()
+    assert (turns.led, turns.answers) == (2 * PARTITIONS_PER_SLICE, [])
+    assert turns.take()
+    assert turns.led == COUNT
+    (answer,) = turns.answers
+    assert isinstance(answer, LeaderAndIsrResponse)
+    assert [each.error_code for each in answer.topics[0].partition_errors] == [0] * COUNT
+    assert not turns.take()
+
+
+def test_a_short_order_is_carried_out_at_once(tmp_path: Path) -> None:
+    turns = Turns(tmp_path)
+    turns.lead(1)
+    assert turns.led == len(turns.answers) == 1
+    assert not turns.take()
+
+
+def test_the_next_order_begins_when_the_former_is_done(tmp_path: Path) -> None:
+    turns = Turns(tmp_path)
+    turns.lead(COUNT)
+    turns.stop(COUNT)
+    turns.lead(1, controller_epoch=0)
+    while not turns.answers:
+        assert turns.led <= COUNT
+        turns.take()
+    assert turns.led == COUNT
+    while turns.take():
+        pass
+    assert turns.led == 0
+    assert [type(each) for each in turns.answers] == [
+        LeaderAndIsrResponse,
+        StopReplicaResponse,
+        LeaderAndIsrResponse,
+    ]
+    assert turns.answers[-1].error_code == StaleControllerEpoch.code
+
+
+def test_an_order_that_fails_is_told_and_the_next_is_carried_out(tmp_path: Path) -> None:
+    turns = Turns(tmp_path)
+
+    def fail() -> None:
+        raise RuntimeError("no reason")
+
+    close_idle, turns.replicas.fetchers.close_idle = turns.replicas.fetchers.close_idle, fail  # type: ignore[method-assign]
+    turns.lead(1)
+    assert [str(each) for each in turns.failures] == ["no reason"]
+    turns.replicas.fetchers.close_idle = close_idle  # type: ignore[method-assign]
+    turns.stop(1)
+    assert len(turns.answers) == 1
+
+
+def test_a_broker_that_stops_leaves_off(tmp_path: Path) -> None:
+    turns = Turns(tmp_path)
+    turns.lead(COUNT)
+    turns.stop(COUNT)
+    turns.replicas.close()
+    while turns.take():
+        pass
+    assert turns.led == PARTITIONS_PER_SLICE
+    assert turns.answers == []
