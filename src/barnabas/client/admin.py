@@ -9,11 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from barnabas.client.channel import Response
 from barnabas.client.cluster_client import ClusterClient
 from barnabas.client.cluster_state import Topic
-from barnabas.client.steps import raise_for
-from barnabas.core.errors import ResourceNotFound, UnknownTopicOrPartition
+from barnabas.client.steps import Response, Steps, ask, raise_for
+from barnabas.core.errors import ResourceNotFound, UnknownTopicOrPartition, UnsupportedVersion
 from barnabas.protocol.config_numbers import ConfigOperation, ConfigSource, ResourceType
 from barnabas.protocol.messages.create_partitions import (
     CreatePartitionsRequest,
@@ -64,12 +63,12 @@ class Admin:
 
     async def list_topics(self) -> list[Topic]:
         """Every topic, by name."""
-        await self._cluster.retry(lambda: self._cluster.refresh(None))
+        await self._cluster.run_with_retries(lambda: self._cluster.state.refresh(None))
         return [topic for _, topic in sorted(self._cluster.state.topics.items())]
 
     async def describe_topics(self, names: Sequence[str]) -> list[Topic]:
         """These topics as they are now; one that does not exist is an error."""
-        answer = await self._cluster.retry(lambda: self._cluster.refresh(names))
+        answer = await self._cluster.run_with_retries(lambda: self._cluster.state.refresh(names))
         for row in answer.topics:
             raise_for(
                 row.error_code, _unless_unknown(row.error_code, None, row.name or ""), f"topic {row.name}"
@@ -88,38 +87,40 @@ class Admin:
         )
         request = CreateTopicsRequest(topics=[topic], timeout_ms=ADMIN_TIMEOUT_MS)
 
-        async def attempt() -> None:
-            answer = await self._cluster.send_to_controller(request, CreateTopicsResponse)
+        def attempt() -> Steps[None]:
+            answer = yield from self._cluster.state.ask_controller(request, CreateTopicsResponse)
             raise_for(answer.topics[0].error_code, answer.topics[0].error_message, f"topic {name}")
 
-        await self._cluster.retry(attempt)
+        await self._cluster.run_with_retries(attempt)
 
     async def delete_topic(self, name: str) -> None:
-        by_state = DeleteTopicsRequest(topics=[DeleteTopicState(name=name)], timeout_ms=ADMIN_TIMEOUT_MS)
+        state = self._cluster.state
+        request = DeleteTopicsRequest(topics=[DeleteTopicState(name=name)], timeout_ms=ADMIN_TIMEOUT_MS)
         by_name = DeleteTopicsRequest(topic_names=[name], timeout_ms=ADMIN_TIMEOUT_MS)
 
-        async def attempt() -> None:
-            channel = await self._cluster.any_channel()
-            request = by_state if channel.version_for(DeleteTopicsRequest) >= 6 else by_name
-            answer = await self._cluster.send_to_controller(request, DeleteTopicsResponse)
+        def attempt() -> Steps[None]:
+            try:
+                answer = yield from state.ask_controller(request, DeleteTopicsResponse)
+            except UnsupportedVersion:  # of a broker that knows no topic ids
+                answer = yield from state.ask_controller(by_name, DeleteTopicsResponse)
             row = answer.responses[0]
             message = _unless_unknown(row.error_code, row.error_message, name)
             raise_for(row.error_code, message, f"topic {name}")
 
-        await self._cluster.retry(attempt, unknown_topic_timeout_ms=0)
+        await self._cluster.run_with_retries(attempt, unknown_topic_timeout_ms=0)
 
     async def add_partitions(self, name: str, count: int) -> None:
         """Raise the number of partitions to `count`."""
         topic = CreatePartitionsTopic(name=name, count=count, assignments=None)
         request = CreatePartitionsRequest(topics=[topic], timeout_ms=ADMIN_TIMEOUT_MS)
 
-        async def attempt() -> None:
-            answer = await self._cluster.send_to_controller(request, CreatePartitionsResponse)
+        def attempt() -> Steps[None]:
+            answer = yield from self._cluster.state.ask_controller(request, CreatePartitionsResponse)
             row = answer.results[0]
             message = _unless_unknown(row.error_code, row.error_message, name)
             raise_for(row.error_code, message, f"topic {name}")
 
-        await self._cluster.retry(attempt, unknown_topic_timeout_ms=0)
+        await self._cluster.run_with_retries(attempt, unknown_topic_timeout_ms=0)
 
     async def describe_configs(
         self, kind: ResourceType, name: str, keys: Sequence[str] | None = None
@@ -130,8 +131,8 @@ class Admin:
         )
         request = DescribeConfigsRequest(resources=[resource])
 
-        async def attempt() -> list[Setting]:
-            answer = await self._send_about(kind, name, request, DescribeConfigsResponse)
+        def attempt() -> Steps[list[Setting]]:
+            answer = yield from self._send_about(kind, name, request, DescribeConfigsResponse)
             result = answer.results[0]
             raise_for(result.error_code, result.error_message, _subject(kind, name))
             return [
@@ -146,7 +147,7 @@ class Admin:
                 for row in sorted(result.configs, key=lambda row: row.name)
             ]
 
-        return await self._cluster.retry(attempt, unknown_topic_timeout_ms=0)
+        return await self._cluster.run_with_retries(attempt, unknown_topic_timeout_ms=0)
 
     async def alter_configs(
         self, kind: ResourceType, name: str, *, changes: Mapping[str, str], removals: Sequence[str] = ()
@@ -162,25 +163,25 @@ class Admin:
         resource = AlterConfigsResource(resource_type=kind, resource_name=name, configs=configs)
         request = IncrementalAlterConfigsRequest(resources=[resource])
 
-        async def attempt() -> None:
-            answer = await self._send_about(kind, name, request, IncrementalAlterConfigsResponse)
+        def attempt() -> Steps[None]:
+            answer = yield from self._send_about(kind, name, request, IncrementalAlterConfigsResponse)
             row = answer.responses[0]
             raise_for(row.error_code, row.error_message, _subject(kind, name))
 
-        await self._cluster.retry(attempt, unknown_topic_timeout_ms=0)
+        await self._cluster.run_with_retries(attempt, unknown_topic_timeout_ms=0)
 
-    async def _send_about(
+    def _send_about(
         self, kind: ResourceType, name: str, request: Message, response_class: type[Response]
-    ) -> Response:
+    ) -> Steps[Response]:
         """The settings of one broker are its own business; all others anyone can tell."""
         if kind is not ResourceType.BROKER or not name:
-            return await self._cluster.send_to_controller(request, response_class)
-        await self._cluster.refresh(())
+            return (yield from self._cluster.state.ask_controller(request, response_class))
+        yield from self._cluster.state.refresh(())
         broker_id = int(name)
         if broker_id not in self._cluster.state.brokers:
             known = ", ".join(map(str, sorted(self._cluster.state.brokers)))
             raise ResourceNotFound(f"there is no broker {broker_id}; the cluster has {known}")
-        return await self._cluster.send_to_broker(broker_id, request, response_class)
+        return (yield from ask(broker_id, request, response_class))
 
 
 def _unless_unknown(code: int, message: str | None, topic: str) -> str | None:

@@ -6,11 +6,11 @@ Who is asked what, and when again, is said by `cluster_state`; here it is done.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
-from barnabas.client.channel import REQUEST_TIMEOUT_MS, Channel, Response
+from barnabas.client.channel import REQUEST_TIMEOUT_MS, Channel
 from barnabas.client.cluster_state import ClusterState, Topic
 from barnabas.client.retries import BACKOFF_MS_MAX, RETRY_TIMEOUT_MS, UNKNOWN_TOPIC_TIMEOUT_MS, spread
 from barnabas.client.steps import ANY_BROKER, ClusterUnreachable, Pause, Step, Steps
@@ -19,7 +19,6 @@ from barnabas.core.endpoints import Endpoint
 from barnabas.core.errors import KafkaError, LeaderNotAvailable, NetworkException
 from barnabas.core.ids import Randomness
 from barnabas.protocol.messages.metadata import MetadataResponse
-from barnabas.protocol.schema import Message
 
 T = TypeVar("T")
 
@@ -82,24 +81,6 @@ class ClusterClient:
                 " advertised.listeners"
             ) from None
 
-    async def send_to_any(self, request: Message, response_class: type[Response]) -> Response:
-        channel = await self.any_channel()
-        return await channel.send(request, response_class)
-
-    async def send_to_broker(
-        self, broker_id: int, request: Message, response_class: type[Response]
-    ) -> Response:
-        channel = await self.channel_to(broker_id)
-        return await channel.send(request, response_class)
-
-    async def send_to_controller(self, request: Message, response_class: type[Response]) -> Response:
-        """To the controller, or, where the cluster does not tell who that is, to anyone."""
-        if self.state.is_stale:
-            await self.refresh(())
-        if self.state.controller_id in self.state.brokers:
-            return await self.send_to_broker(self.state.controller_id, request, response_class)
-        return await self.send_to_any(request, response_class)
-
     async def refresh(
         self, topics: Sequence[str] | None = None, *, auto_create: bool = False
     ) -> MetadataResponse:
@@ -148,25 +129,9 @@ class ClusterClient:
             channel = await self.any_channel()
         else:
             channel = await self.channel_to(step.broker_id)
-        return await channel.send(step.request, step.response_class, version_max=step.version_max)
-
-    async def retry(
-        self,
-        attempt: Callable[[], Awaitable[T]],
-        *,
-        timeout_ms: float | None = None,
-        unknown_topic_timeout_ms: float = UNKNOWN_TOPIC_TIMEOUT_MS,
-    ) -> T:
-        """The outcome of `attempt`, tried again while it fails in ways that may pass."""
-        retries = self.state.retries(timeout_ms, unknown_topic_timeout_ms)
-        while True:
-            try:
-                return await attempt()
-            except (KafkaError, ClusterUnreachable) as error:
-                # A cluster that was reached before and is not now is probably being restarted.
-                pause_ms = retries.next_pause_ms(error)
-            await asyncio.sleep(pause_ms / 1_000)
-            self.state.forget()
+        return await channel.send(
+            step.request, step.response_class, version_max=step.version_max, timeout_ms=step.timeout_ms
+        )
 
     async def pause(self, pause_ms: float) -> float:
         """Wait about `pause_ms`; returns how long to wait the next time."""

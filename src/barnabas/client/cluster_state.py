@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from barnabas.client.retries import RETRY_TIMEOUT_MS, UNKNOWN_TOPIC_TIMEOUT_MS, Retries
-from barnabas.client.steps import ANY_BROKER, ClusterUnreachable, Pause, Steps, ask, raise_for
+from barnabas.client.steps import ANY_BROKER, ClusterUnreachable, Pause, Response, Steps, ask, raise_for
 from barnabas.core.clock import Clock
 from barnabas.core.endpoints import Endpoint
 from barnabas.core.errors import (
@@ -40,6 +40,7 @@ from barnabas.protocol.messages.metadata import (
     MetadataResponse,
     MetadataResponseTopic,
 )
+from barnabas.protocol.schema import Message
 
 T = TypeVar("T")
 
@@ -158,6 +159,13 @@ class ClusterState:
             else:
                 self.topics[row.name] = _topic(row)
         return answer
+
+    def ask_controller(self, request: Message, response_class: type[Response]) -> Steps[Response]:
+        """Of the controller, or, where the cluster does not tell who that is, of anyone."""
+        if self.is_stale:
+            yield from self.refresh(())
+        broker_id = self.controller_id if self.controller_id in self.brokers else ANY_BROKER
+        return (yield from ask(broker_id, request, response_class))
 
     def leader(self, place: TopicPartition) -> Steps[int]:
         leader_id = self.leader_id(place)

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from enum import IntEnum
 
 from barnabas.client.cluster_client import ClusterClient
-from barnabas.client.steps import raise_for
+from barnabas.client.steps import Steps, raise_for
 from barnabas.core.errors import NONE, ElectionNotNeeded
 from barnabas.core.ids import TopicPartition
 from barnabas.protocol.messages.elect_leaders import (
@@ -36,8 +36,8 @@ async def elect_leaders(
         wanted = [TopicPartitions(topic=name, partitions=numbers) for name, numbers in by_topic.items()]
     request = ElectLeadersRequest(election_type=kind, topic_partitions=wanted)
 
-    async def attempt() -> dict[TopicPartition, int]:
-        answer = await cluster.send_to_controller(request, ElectLeadersResponse)
+    def attempt() -> Steps[dict[TopicPartition, int]]:
+        answer = yield from cluster.state.ask_controller(request, ElectLeadersResponse)
         raise_for(answer.error_code, None, "the election")
         return {
             TopicPartition(result.topic, row.partition_id): row.error_code
@@ -46,7 +46,7 @@ async def elect_leaders(
             if partitions is not None or row.error_code != ElectionNotNeeded.code
         }
 
-    return await cluster.retry(attempt, unknown_topic_timeout_ms=0)
+    return await cluster.run_with_retries(attempt, unknown_topic_timeout_ms=0)
 
 
 def is_elected(code: int) -> bool:

@@ -9,7 +9,7 @@ the generation in which they were read, so that a member which was taken for dea
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from types import TracebackType
@@ -17,7 +17,7 @@ from typing import Self, TypeVar
 
 from barnabas.client.cluster_client import ClusterClient
 from barnabas.client.groups import Groups, assigned_partitions, commit_request
-from barnabas.client.steps import ClusterUnreachable, raise_for
+from barnabas.client.steps import ClusterUnreachable, Steps, raise_for
 from barnabas.core.errors import (
     IllegalGeneration,
     KafkaError,
@@ -90,7 +90,7 @@ class GroupMember:
             )
             # The session ends by itself if the group cannot be told.
             with suppress(KafkaError, ClusterUnreachable):
-                await self._groups.ask(self._group_id, request, LeaveGroupResponse)
+                await self._cluster.run(self._groups.ask(self._group_id, request, LeaveGroupResponse))
 
     async def join(self) -> list[int]:
         """Enter the group, or come back to it; returns the partitions to read until `must_rejoin`."""
@@ -130,7 +130,7 @@ class GroupMember:
         found = {each: offsets.get(TopicPartition(self._topic, each)) for each in partitions}
         return {each: offset for each, offset in found.items() if offset is not None}
 
-    async def _join(self) -> JoinGroupResponse:
+    def _join(self) -> Steps[JoinGroupResponse]:
         subscription = VERSION_PREFIX + ConsumerProtocolSubscription(topics=[self._topic]).encode(0)
         request = JoinGroupRequest(
             group_id=self._group_id,
@@ -140,35 +140,35 @@ class GroupMember:
             protocol_type=CONSUMER,
             protocols=[JoinGroupRequestProtocol(name=RANGE, metadata=subscription)],
         )
-        answer = await self._groups.ask(
-            self._group_id, request, JoinGroupResponse, timeout_ms=2 * REBALANCE_TIMEOUT_MS
+        answer = yield from self._groups.ask(
+            self._group_id, request, JoinGroupResponse, 2 * REBALANCE_TIMEOUT_MS
         )
         if answer.error_code == MemberIdRequired.code:
             self._member_id = request.member_id = answer.member_id
-            answer = await self._groups.ask(
-                self._group_id, request, JoinGroupResponse, timeout_ms=2 * REBALANCE_TIMEOUT_MS
+            answer = yield from self._groups.ask(
+                self._group_id, request, JoinGroupResponse, 2 * REBALANCE_TIMEOUT_MS
             )
         raise_for(answer.error_code, None, f"joining group {self._group_id}")
         self._member_id, self._generation_id = answer.member_id, answer.generation_id
         return answer
 
-    async def _sync(self, joined: JoinGroupResponse) -> list[int]:
+    def _sync(self, joined: JoinGroupResponse) -> Steps[list[int]]:
         request = SyncGroupRequest(
             group_id=self._group_id,
             generation_id=self._generation_id,
             member_id=self._member_id,
             protocol_type=CONSUMER,
             protocol_name=RANGE,
-            assignments=await self._divide(joined.members) if joined.leader == self._member_id else [],
+            assignments=(yield from self._divide(joined.members)) if joined.leader == self._member_id else [],
         )
-        answer = await self._groups.ask(
-            self._group_id, request, SyncGroupResponse, timeout_ms=2 * REBALANCE_TIMEOUT_MS
+        answer = yield from self._groups.ask(
+            self._group_id, request, SyncGroupResponse, 2 * REBALANCE_TIMEOUT_MS
         )
         raise_for(answer.error_code, None, f"joining group {self._group_id}")
         assigned = assigned_partitions(answer.assignment)
         return [each.partition for each in assigned if each.topic == self._topic]
 
-    async def _divide(self, members: Sequence[JoinGroupResponseMember]) -> list[SyncGroupRequestAssignment]:
+    def _divide(self, members: Sequence[JoinGroupResponseMember]) -> Steps[list[SyncGroupRequestAssignment]]:
         """As the leader: ranges of every topic, for those who asked for it."""
         wanted: dict[str, list[str]] = {}
         for each in sorted(members, key=lambda each: each.member_id):
@@ -177,7 +177,7 @@ class GroupMember:
                 wanted.setdefault(topic, []).append(each.member_id)
         shares: dict[str, list[Assigned]] = {each.member_id: [] for each in members}
         for topic, member_ids in wanted.items():
-            count = len((await self._cluster.topic(topic)).partitions)
+            count = len((yield from self._cluster.state.topic(topic)).partitions)
             for member_id, partitions in in_ranges(count, member_ids).items():
                 shares[member_id].append(Assigned(topic=topic, partitions=partitions))
         return [
@@ -195,7 +195,7 @@ class GroupMember:
         while not self.must_rejoin.is_set():
             await asyncio.sleep(HEARTBEAT_INTERVAL_MS / 1_000)
             try:
-                answer = await self._groups.ask(self._group_id, request, HeartbeatResponse)
+                answer = await self._cluster.run(self._groups.ask(self._group_id, request, HeartbeatResponse))
                 raise_for(answer.error_code, None, f"group {self._group_id}")
             except KafkaError as error:
                 self._heard(error)
@@ -214,16 +214,16 @@ class GroupMember:
             await asyncio.gather(self._heartbeats, return_exceptions=True)
             self._heartbeats = None
 
-    async def _retrying(self, attempt: Callable[[], Awaitable[T]]) -> T:
+    async def _retrying(self, attempt: Callable[[], Steps[T]]) -> T:
         """Errors that pass are waited out, except those that mean to begin again from joining."""
 
-        async def guarded() -> T | KafkaError:
+        def guarded() -> Steps[T | KafkaError]:
             try:
-                return await attempt()
+                return (yield from attempt())
             except _REJOIN as error:
                 return error
 
-        outcome = await self._cluster.retry(guarded)
+        outcome = await self._cluster.run_with_retries(guarded)
         if isinstance(outcome, KafkaError):
             raise outcome
         return outcome

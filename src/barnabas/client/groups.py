@@ -9,10 +9,9 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from barnabas.client.channel import Response
 from barnabas.client.cluster_client import ClusterClient
 from barnabas.client.cluster_state import GROUP
-from barnabas.client.steps import raise_for
+from barnabas.client.steps import Response, Steps, ask, raise_for
 from barnabas.core.errors import GroupIdNotFound
 from barnabas.core.ids import TopicPartition
 from barnabas.protocol.errors import MalformedMessage
@@ -74,11 +73,11 @@ class Groups:
     async def list(self) -> list[GroupListing]:
         cluster = self._cluster
 
-        async def attempt() -> list[GroupListing]:
-            await cluster.refresh(())
+        def attempt() -> Steps[list[GroupListing]]:
+            yield from cluster.state.refresh(())
             found: dict[str, GroupListing] = {}
             for broker_id in list(cluster.state.brokers):
-                answer = await cluster.send_to_broker(broker_id, ListGroupsRequest(), ListGroupsResponse)
+                answer = yield from ask(broker_id, ListGroupsRequest(), ListGroupsResponse)
                 raise_for(answer.error_code, None, f"groups of broker {broker_id}")
                 for row in answer.groups:
                     found[row.group_id] = GroupListing(
@@ -86,70 +85,24 @@ class Groups:
                     )
             return [found[name] for name in sorted(found)]
 
-        return await cluster.retry(attempt)
+        return await cluster.run_with_retries(attempt)
 
     async def describe(self, group_id: str) -> GroupDescription:
         """A group of either protocol; GROUP_ID_NOT_FOUND if there is none of the name."""
 
-        async def attempt() -> GroupDescription:
-            coordinator_id = await self._cluster.run(self._cluster.state.coordinator(group_id, GROUP))
-            described = await self._describe_consumer(group_id, coordinator_id)
-            return described or await self._describe_classic(group_id, coordinator_id)
+        def attempt() -> Steps[GroupDescription]:
+            coordinator_id = yield from self._cluster.state.coordinator(group_id, GROUP)
+            described = yield from _describe_consumer(group_id, coordinator_id)
+            return described or (yield from _describe_classic(group_id, coordinator_id))
 
-        return await self._cluster.retry(attempt)
-
-    async def _describe_consumer(self, group_id: str, coordinator_id: int) -> GroupDescription | None:
-        request = ConsumerGroupDescribeRequest(group_ids=[group_id])
-        answer = await self._cluster.send_to_broker(coordinator_id, request, ConsumerGroupDescribeResponse)
-        (row,) = answer.groups
-        if row.error_code == GroupIdNotFound.code:
-            return None
-        raise_for(row.error_code, row.error_message, f"group {group_id}")
-        members = tuple(
-            GroupMember(
-                each.member_id,
-                each.instance_id,
-                each.client_id,
-                each.client_host,
-                tuple(
-                    TopicPartition(topic.topic_name, number)
-                    for topic in each.assignment.topic_partitions
-                    for number in topic.partitions
-                ),
-            )
-            for each in row.members
-        )
-        return GroupDescription(
-            group_id, row.group_state, CONSUMER, row.assignor_name, coordinator_id, members
-        )
-
-    async def _describe_classic(self, group_id: str, coordinator_id: int) -> GroupDescription:
-        request = DescribeGroupsRequest(groups=[group_id])
-        answer = await self._cluster.send_to_broker(coordinator_id, request, DescribeGroupsResponse)
-        (row,) = answer.groups
-        raise_for(row.error_code, row.error_message, f"group {group_id}")
-        if row.group_state == "Dead":
-            raise GroupIdNotFound(f"there is no group {group_id}")
-        members = tuple(
-            GroupMember(
-                each.member_id,
-                each.group_instance_id,
-                each.client_id,
-                each.client_host,
-                assigned_partitions(each.member_assignment) if row.protocol_type == CONSUMER else (),
-            )
-            for each in row.members
-        )
-        return GroupDescription(
-            group_id, row.group_state, "classic", row.protocol_data, coordinator_id, members
-        )
+        return await self._cluster.run_with_retries(attempt)
 
     async def offsets(self, group_id: str) -> dict[TopicPartition, int]:
         """Everything that the group has committed."""
 
-        async def attempt() -> dict[TopicPartition, int]:
+        def attempt() -> Steps[dict[TopicPartition, int]]:
             request = OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id=group_id, topics=None)])
-            answer = await self.ask(group_id, request, OffsetFetchResponse)
+            answer = yield from self.ask(group_id, request, OffsetFetchResponse)
             (row,) = answer.groups
             raise_for(row.error_code, None, f"offsets of group {group_id}")
             return {
@@ -159,46 +112,85 @@ class Groups:
                 if each.committed_offset >= 0
             }
 
-        return await self._cluster.retry(attempt)
+        return await self._cluster.run_with_retries(attempt)
 
     async def commit(self, group_id: str, offsets: Mapping[TopicPartition, int]) -> None:
         """Set the offsets of a group that has no members."""
         await self.send_commit(group_id, commit_request(group_id, offsets))
 
     async def send_commit(self, group_id: str, request: OffsetCommitRequest) -> None:
-        async def attempt() -> None:
-            answer = await self.ask(group_id, request, OffsetCommitResponse)
+        def attempt() -> Steps[None]:
+            answer = yield from self.ask(group_id, request, OffsetCommitResponse)
             for topic in answer.topics:
                 for each in topic.partitions:
                     raise_for(each.error_code, None, f"offset of {topic.name}-{each.partition_index}")
 
-        await self._cluster.retry(attempt)
+        await self._cluster.run_with_retries(attempt)
 
     async def delete(self, group_id: str) -> None:
-        async def attempt() -> None:
+        def attempt() -> Steps[None]:
             request = DeleteGroupsRequest(groups_names=[group_id])
-            (row,) = (await self.ask(group_id, request, DeleteGroupsResponse)).results
+            (row,) = (yield from self.ask(group_id, request, DeleteGroupsResponse)).results
             raise_for(row.error_code, None, f"group {group_id}")
 
-        await self._cluster.retry(attempt)
+        await self._cluster.run_with_retries(attempt)
 
-    async def ask(
+    def ask(
         self,
         group_id: str,
         request: Message,
         response_class: type[Response],
-        *,
         timeout_ms: float | None = None,
-    ) -> Response:
+    ) -> Steps[Response]:
         """Ask the group's coordinator, once."""
-        channel = await self._cluster.channel_to(
-            await self._cluster.run(self._cluster.state.coordinator(group_id, GROUP))
-        )
+        coordinator_id = yield from self._cluster.state.coordinator(group_id, GROUP)
         # From version 10 on offsets are asked for by topic id; names say the same in one step less.
         by_name = isinstance(request, OffsetFetchRequest | OffsetCommitRequest)
-        return await channel.send(
-            request, response_class, version_max=9 if by_name else None, timeout_ms=timeout_ms
+        return (yield from ask(coordinator_id, request, response_class, 9 if by_name else None, timeout_ms))
+
+
+def _describe_consumer(group_id: str, coordinator_id: int) -> Steps[GroupDescription | None]:
+    request = ConsumerGroupDescribeRequest(group_ids=[group_id])
+    answer = yield from ask(coordinator_id, request, ConsumerGroupDescribeResponse)
+    (row,) = answer.groups
+    if row.error_code == GroupIdNotFound.code:
+        return None
+    raise_for(row.error_code, row.error_message, f"group {group_id}")
+    members = tuple(
+        GroupMember(
+            each.member_id,
+            each.instance_id,
+            each.client_id,
+            each.client_host,
+            tuple(
+                TopicPartition(topic.topic_name, number)
+                for topic in each.assignment.topic_partitions
+                for number in topic.partitions
+            ),
         )
+        for each in row.members
+    )
+    return GroupDescription(group_id, row.group_state, CONSUMER, row.assignor_name, coordinator_id, members)
+
+
+def _describe_classic(group_id: str, coordinator_id: int) -> Steps[GroupDescription]:
+    request = DescribeGroupsRequest(groups=[group_id])
+    answer = yield from ask(coordinator_id, request, DescribeGroupsResponse)
+    (row,) = answer.groups
+    raise_for(row.error_code, row.error_message, f"group {group_id}")
+    if row.group_state == "Dead":
+        raise GroupIdNotFound(f"there is no group {group_id}")
+    members = tuple(
+        GroupMember(
+            each.member_id,
+            each.group_instance_id,
+            each.client_id,
+            each.client_host,
+            assigned_partitions(each.member_assignment) if row.protocol_type == CONSUMER else (),
+        )
+        for each in row.members
+    )
+    return GroupDescription(group_id, row.group_state, "classic", row.protocol_data, coordinator_id, members)
 
 
 def commit_request(

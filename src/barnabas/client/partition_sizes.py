@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from barnabas.client.cluster_client import ClusterClient
 from barnabas.client.cluster_state import EARLIEST, LATEST
 from barnabas.client.consumer import list_offsets
-from barnabas.client.steps import raise_for
+from barnabas.client.steps import Steps, ask, raise_for
 from barnabas.protocol.messages.delete_records import (
     DeleteRecordsPartition,
     DeleteRecordsRequest,
@@ -45,7 +45,7 @@ async def partition_sizes(cluster: ClusterClient, topic: str) -> list[PartitionS
     sizes: dict[int, int] = {}
     for leader, led in by_leader.items():
         request = DescribeLogDirsRequest(topics=[DescribableLogDirTopic(topic=topic, partitions=led)])
-        answer = await cluster.send_to_broker(leader, request, DescribeLogDirsResponse)
+        answer = await cluster.run(ask(leader, request, DescribeLogDirsResponse))
         for directory in answer.results:
             for row in (row for each in directory.topics for row in each.partitions):
                 if not row.is_future_key:
@@ -56,8 +56,8 @@ async def partition_sizes(cluster: ClusterClient, topic: str) -> list[PartitionS
 async def delete_records(cluster: ClusterClient, topic: str, before: Mapping[int, int]) -> dict[int, int]:
     """Delete what lies before an offset in each partition; returns their new first offsets."""
 
-    async def attempt() -> dict[int, int]:
-        found = await cluster.topic(topic)
+    def attempt() -> Steps[dict[int, int]]:
+        found = yield from cluster.state.topic(topic)
         by_leader: defaultdict[int, list[DeleteRecordsPartition]] = defaultdict(list)
         for index, offset in before.items():
             row = DeleteRecordsPartition(partition_index=index, offset=offset)
@@ -67,10 +67,10 @@ async def delete_records(cluster: ClusterClient, topic: str, before: Mapping[int
             request = DeleteRecordsRequest(
                 topics=[DeleteRecordsTopic(name=topic, partitions=rows)], timeout_ms=DELETE_TIMEOUT_MS
             )
-            answer = await cluster.send_to_broker(leader, request, DeleteRecordsResponse)
+            answer = yield from ask(leader, request, DeleteRecordsResponse)
             for at in answer.topics[0].partitions:
                 raise_for(at.error_code, None, f"deleting from partition {at.partition_index} of {topic}")
                 starts[at.partition_index] = at.low_watermark
         return starts
 
-    return await cluster.retry(attempt)
+    return await cluster.run_with_retries(attempt)

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from barnabas.client.cluster_client import ClusterClient
 from barnabas.client.cluster_state import Topic
-from barnabas.client.steps import raise_for
+from barnabas.client.steps import Steps, raise_for
 from barnabas.core.errors import InvalidReplicaAssignment, InvalidReplicationFactor
 from barnabas.core.ids import TopicPartition
 from barnabas.protocol.messages.alter_partition_reassignments import (
@@ -138,18 +138,20 @@ class Reassignments:
             topics=[ReassignableTopic(name=name, partitions=rows) for name, rows in by_topic.items()]
         )
 
-        async def attempt() -> None:
-            answer = await self._cluster.send_to_controller(request, AlterPartitionReassignmentsResponse)
+        def attempt() -> Steps[None]:
+            answer = yield from self._cluster.state.ask_controller(
+                request, AlterPartitionReassignmentsResponse
+            )
             raise_for(answer.error_code, answer.error_message, "the reassignment")
             for topic in answer.responses:
                 for row in topic.partitions:
                     raise_for(row.error_code, row.error_message, f"{topic.name}-{row.partition_index}")
 
-        await self._cluster.retry(attempt, unknown_topic_timeout_ms=0)
+        await self._cluster.run_with_retries(attempt, unknown_topic_timeout_ms=0)
 
     async def ongoing(self) -> dict[TopicPartition, Move]:
-        async def attempt() -> dict[TopicPartition, Move]:
-            answer = await self._cluster.send_to_controller(
+        def attempt() -> Steps[dict[TopicPartition, Move]]:
+            answer = yield from self._cluster.state.ask_controller(
                 ListPartitionReassignmentsRequest(topics=None), ListPartitionReassignmentsResponse
             )
             raise_for(answer.error_code, answer.error_message, "the reassignments")
@@ -161,7 +163,7 @@ class Reassignments:
                 for row in topic.partitions
             }
 
-        return await self._cluster.retry(attempt)
+        return await self._cluster.run_with_retries(attempt)
 
 
 def check_known(plan: Iterable[TopicPartition], known: Assignment) -> None:

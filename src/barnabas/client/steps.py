@@ -32,6 +32,8 @@ class Send(NamedTuple):
     request: Message
     response_class: type[Message]
     version_max: int | None = None
+    timeout_ms: float | None = None
+    """None waits as long as for any request."""
 
 
 class Pause(NamedTuple):
@@ -46,9 +48,13 @@ Steps: TypeAlias = Generator[Step, Any, T]
 
 
 def ask(
-    broker_id: int, request: Message, response_class: type[Response], version_max: int | None = None
+    broker_id: int,
+    request: Message,
+    response_class: type[Response],
+    version_max: int | None = None,
+    timeout_ms: float | None = None,
 ) -> Steps[Response]:
-    answer: Response = yield Send(broker_id, request, response_class, version_max)
+    answer: Response = yield Send(broker_id, request, response_class, version_max, timeout_ms)
     return answer
 
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from barnabas.client.cluster_client import ClusterClient
 from barnabas.client.cluster_state import TRANSACTION
-from barnabas.client.steps import raise_for
+from barnabas.client.steps import Steps, ask, raise_for
 from barnabas.core.errors import TransactionalIdNotFound
 from barnabas.core.ids import TopicPartition
 from barnabas.protocol.messages.describe_producers import (
@@ -84,11 +84,11 @@ class Transactions:
             state_filters=[*states], producer_id_filters=[*producer_ids], duration_filter=longer_than_ms
         )
 
-        async def attempt() -> list[TransactionListing]:
-            await cluster.refresh(())
+        def attempt() -> Steps[list[TransactionListing]]:
+            yield from cluster.state.refresh(())
             found: list[TransactionListing] = []
             for broker_id in [*cluster.state.brokers]:
-                answer = await cluster.send_to_broker(broker_id, request, ListTransactionsResponse)
+                answer = yield from ask(broker_id, request, ListTransactionsResponse)
                 raise_for(answer.error_code, None, f"transactions of broker {broker_id}")
                 found += [
                     TransactionListing(
@@ -98,15 +98,13 @@ class Transactions:
                 ]
             return sorted(found, key=lambda each: each.transactional_id)
 
-        return await cluster.retry(attempt)
+        return await cluster.run_with_retries(attempt)
 
     async def describe(self, transactional_id: str) -> TransactionDescription:
-        async def attempt() -> TransactionDescription:
-            coordinator_id = await self._cluster.run(
-                self._cluster.state.coordinator(transactional_id, TRANSACTION)
-            )
+        def attempt() -> Steps[TransactionDescription]:
+            coordinator_id = yield from self._cluster.state.coordinator(transactional_id, TRANSACTION)
             request = DescribeTransactionsRequest(transactional_ids=[transactional_id])
-            answer = await self._cluster.send_to_broker(coordinator_id, request, DescribeTransactionsResponse)
+            answer = yield from ask(coordinator_id, request, DescribeTransactionsResponse)
             (row,) = answer.transaction_states
             if row.error_code == TransactionalIdNotFound.code:
                 raise TransactionalIdNotFound(f"there is no transactional id {transactional_id}")
@@ -124,16 +122,16 @@ class Transactions:
                 ),
             )
 
-        return await self._cluster.retry(attempt)
+        return await self._cluster.run_with_retries(attempt)
 
     async def open_in(self, topic_partition: TopicPartition) -> list[OpenTransaction]:
         """The transactions that are open in a partition, oldest first."""
         name, number = topic_partition
         request = DescribeProducersRequest(topics=[TopicRequest(name=name, partition_indexes=[number])])
 
-        async def attempt() -> list[OpenTransaction]:
-            leader_id = await self._cluster.run(self._cluster.state.leader(topic_partition))
-            answer = await self._cluster.send_to_broker(leader_id, request, DescribeProducersResponse)
+        def attempt() -> Steps[list[OpenTransaction]]:
+            leader_id = yield from self._cluster.state.leader(topic_partition)
+            answer = yield from ask(leader_id, request, DescribeProducersResponse)
             (row,) = answer.topics[0].partitions
             raise_for(row.error_code, row.error_message, f"producers of {topic_partition}")
             found = [
@@ -150,7 +148,7 @@ class Transactions:
             ]
             return sorted(found, key=lambda each: each.start_offset)
 
-        return await self._cluster.retry(attempt)
+        return await self._cluster.run_with_retries(attempt)
 
     async def hanging(self, topics: Collection[str]) -> list[OpenTransaction]:
         """Transactions that are open in a partition of these topics and that no coordinator will end."""
@@ -192,12 +190,12 @@ class Transactions:
             coordinator_epoch=max(transaction.coordinator_epoch, 0),
         )
 
-        async def attempt() -> None:
-            leader_id = await self._cluster.run(self._cluster.state.leader(transaction.topic_partition))
-            answer = await self._cluster.send_to_broker(
+        def attempt() -> Steps[None]:
+            leader_id = yield from self._cluster.state.leader(transaction.topic_partition)
+            answer = yield from ask(
                 leader_id, WriteTxnMarkersRequest(markers=[marker]), WriteTxnMarkersResponse
             )
             code = answer.markers[0].topics[0].partitions[0].error_code
             raise_for(code, None, f"aborting in {transaction.topic_partition}")
 
-        await self._cluster.retry(attempt)
+        await self._cluster.run_with_retries(attempt)
