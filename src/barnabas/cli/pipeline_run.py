@@ -63,7 +63,7 @@ def run(
         )
         from barnabas.pipelines.spark.run import Run  # noqa: PLC0415
         from barnabas.pipelines.spark.session import open_session, session_defaults  # noqa: PLC0415
-        from barnabas.pipelines.spec.secrets import resolve  # noqa: PLC0415
+        from barnabas.security.secret_references import resolve  # noqa: PLC0415
 
         check_files(spec, session_defaults(resolve(master or spec.spark.master))["spark.master"])
         if needs_broker(spec):

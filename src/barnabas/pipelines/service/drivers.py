@@ -20,7 +20,7 @@ from barnabas.core.tasks import Tasks
 from barnabas.pipelines.progress import Progress
 from barnabas.pipelines.service.supervisor import Observer
 from barnabas.pipelines.spec.model import PipelineSpec
-from barnabas.pipelines.spec.secrets import UnresolvedSecret, resolve
+from barnabas.security.secret_references import UnresolvedSecret, resolve
 
 log = logging.getLogger(__name__)
 

@@ -19,8 +19,8 @@ from barnabas.pipelines.spark.reasons import reason_of, scrub
 from barnabas.pipelines.spark.run import PipelineFailed, PipelineInvalid, Run
 from barnabas.pipelines.spark.session import SparkMissing, open_session
 from barnabas.pipelines.spec.model import PipelineSpec
-from barnabas.pipelines.spec.secrets import UnresolvedSecret
 from barnabas.pipelines.spec.validation import load_document
+from barnabas.security.secret_references import UnresolvedSecret
 
 STOP_TIMEOUT_S = 30.0
 

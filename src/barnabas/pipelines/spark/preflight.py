@@ -16,8 +16,8 @@ from barnabas.core.extras import install_command
 from barnabas.pipelines.spec.model import Part, PipelineSpec
 from barnabas.pipelines.spec.options import Value
 from barnabas.pipelines.spec.problems import InvalidSpec, Problem
-from barnabas.pipelines.spec.secrets import UnresolvedSecret, has_reference, resolve
 from barnabas.pipelines.spec.yaml_source import Located, Path
+from barnabas.security.secret_references import UnresolvedSecret, has_reference, resolve
 
 _PACKAGES = (
     ("jdbc", "pg8000", "postgres"),

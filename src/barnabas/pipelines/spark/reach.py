@@ -22,7 +22,7 @@ from barnabas.core.endpoints import Endpoint
 from barnabas.core.errors import KafkaError, UnknownTopicOrPartition
 from barnabas.pipelines.spark.run import Unavailable
 from barnabas.pipelines.spec.model import Engine, Part, PipelineSpec
-from barnabas.pipelines.spec.secrets import resolve
+from barnabas.security.secret_references import resolve
 
 PATIENCE_S = 10.0
 PLAINTEXT = "PLAINTEXT"

@@ -3,7 +3,7 @@
 import re
 
 from barnabas.pipelines.spec.model import PipelineSpec
-from barnabas.pipelines.spec.secrets import redact
+from barnabas.security.secret_references import redact
 
 _PYTHON = re.compile(
     r"^(?:[\w.]*\.)?([A-Z]\w*(?:Error|Exception|Failed|Missing|Loss|Fenced)\w*: .+)$", re.MULTILINE

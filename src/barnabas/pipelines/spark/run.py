@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from barnabas.pipelines.spec.model import Part, PipelineSpec
 from barnabas.pipelines.spec.options import Value
-from barnabas.pipelines.spec.secrets import resolve
+from barnabas.security.secret_references import resolve
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -41,7 +41,7 @@ from barnabas.pipelines.spark.sources.readers import READERS
 from barnabas.pipelines.spark.starts import with_start
 from barnabas.pipelines.spark.transforms.functions import TRANSFORMERS
 from barnabas.pipelines.spec.model import PipelineSpec, Tolerance
-from barnabas.pipelines.spec.secrets import UnresolvedSecret
+from barnabas.security.secret_references import UnresolvedSecret
 from pyspark_barnabas import DefaultSource
 
 if TYPE_CHECKING:

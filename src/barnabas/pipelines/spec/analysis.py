@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from barnabas.pipelines.spec.ddl import columns_in, struct_fields
 from barnabas.pipelines.spec.model import Part
 from barnabas.pipelines.spec.reserved_words import RESERVED, TOMBSTONE
-from barnabas.pipelines.spec.secrets import has_reference
 from barnabas.pipelines.spec.sql_columns import (
     UNKNOWN,
     Columns,
@@ -19,6 +18,7 @@ from barnabas.pipelines.spec.sql_columns import (
     missing_in_expression,
     missing_in_query,
 )
+from barnabas.security.secret_references import has_reference
 
 WHOLE = "value"
 Complaint = tuple[tuple[str | int, ...], str, int]

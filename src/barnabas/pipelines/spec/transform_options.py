@@ -8,9 +8,9 @@ import re
 from collections.abc import Mapping
 
 from barnabas.pipelines.spec.options import REQUIRED, Kind, Option, Plugin, Value
-from barnabas.pipelines.spec.secrets import has_reference
 from barnabas.pipelines.spec.sql_text import query_complaint, sql_complaint
 from barnabas.pipelines.spec.texts import pairs_complaint
+from barnabas.security.secret_references import has_reference
 
 _FUNCTION = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
 KAFKA_PACKAGE = "org.apache.kafka.connect.transforms."

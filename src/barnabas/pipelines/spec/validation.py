@@ -25,12 +25,12 @@ from barnabas.pipelines.spec.model import (
 )
 from barnabas.pipelines.spec.options import DURATION, Kind, Option, Plugin, Value, duration_ms
 from barnabas.pipelines.spec.problems import InvalidSpec, Problem, meant, shown
-from barnabas.pipelines.spec.secrets import has_reference
 from barnabas.pipelines.spec.sections import ERRORS, RESTART, SPARK, TOP
 from barnabas.pipelines.spec.sink_options import EXACTLY_ONCE_SINKS
 from barnabas.pipelines.spec.values import convert
 from barnabas.pipelines.spec.whole_spec import complaints_about_whole, master_complaint
 from barnabas.pipelines.spec.yaml_source import Located, Path
+from barnabas.security.secret_references import has_reference
 
 NAME = re.compile(r"[A-Za-z0-9._-]{1,200}")
 SYNONYMS = {

@@ -7,9 +7,9 @@ from barnabas.core.errors import InvalidTopicException
 from barnabas.core.ids import check_topic_name
 from barnabas.pipelines.spec.model import Delivery, Engine, Part, Tolerance, Trigger
 from barnabas.pipelines.spec.options import Value
-from barnabas.pipelines.spec.secrets import has_reference
 from barnabas.pipelines.spec.sink_options import EXACTLY_ONCE_SINKS
 from barnabas.pipelines.spec.yaml_source import Path
+from barnabas.security.secret_references import has_reference
 
 _MASTER = re.compile(
     r"local(\[(\*|\d+)(,\s*\d+)?\])?|local-cluster\[\s*\d+\s*,\s*\d+\s*,\s*\d+\s*\]|yarn|\w+://.+|.*\$\{.*"

@@ -6,7 +6,7 @@ from pyspark.sql import DataFrame
 
 from barnabas.pipelines.spark.run import PipelineFailed, Run
 from barnabas.pipelines.spec.model import Part
-from barnabas.pipelines.spec.secrets import resolve
+from barnabas.security.secret_references import resolve
 
 
 def sql(rows: DataFrame, part: Part, run: Run) -> DataFrame:

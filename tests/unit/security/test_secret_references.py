@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from barnabas.pipelines.spec.secrets import UnresolvedSecret, redact, resolve
+from barnabas.security.secret_references import UnresolvedSecret, redact, resolve
 
 
 def test_references_are_resolved_wherever_they_stand(tmp_path: Path) -> None:

@@ -1,6 +1,6 @@
 """References to secrets: `${env:NAME}` and `${file:path:key}`.
 
-A spec is stored, shown and logged with its references in it. They are resolved in the process
+A configuration is stored, shown and logged with its references in it. They are resolved in the process
 that connects, at the moment it connects, and the outcome goes nowhere else. A file is either
 lines of `key=value` (Connect's FileConfigProvider), or, with no key, the secret itself.
 """
@@ -9,8 +9,10 @@ import os
 import re
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any, TypeAlias
 
-from barnabas.pipelines.spec.options import Value
+Value: TypeAlias = Any
+"""Text, numbers, booleans, null, lists and mappings of them."""
 
 REFERENCE = re.compile(r"\$\{(env|file):([^}]+)\}")
 
