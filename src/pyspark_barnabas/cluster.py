@@ -23,12 +23,12 @@ import numpy as np
 from barnabas.client.blocking import Connection
 from barnabas.client.cluster_state import READ_UNCOMMITTED, ClusterState
 from barnabas.client.retries import UNKNOWN_TOPIC_TIMEOUT_MS, Retries
+from barnabas.client.security_settings import Secured, SecuritySettings
 from barnabas.client.steps import ANY_BROKER, Pause, Step, Steps, raise_for, run_blocking
 from barnabas.core.clock import Clock, SystemClock
 from barnabas.core.endpoints import Endpoint
 from barnabas.core.errors import KafkaError, LeaderNotAvailable, NetworkException, UnknownTopicOrPartition
 from barnabas.core.ids import TopicPartition
-from pyspark_barnabas.security import Security
 
 T = TypeVar("T")
 
@@ -52,7 +52,7 @@ class ClusterConfig:
     client_id: str = "pyspark-barnabas"
     request_timeout_ms: float = 30_000
     retry_timeout_ms: float = 60_000
-    security: Security = field(default_factory=Security)
+    security: SecuritySettings = field(default_factory=SecuritySettings)
 
     @property
     def servers(self) -> str:
@@ -65,7 +65,7 @@ class Cluster:
         self.clock: Clock = clock or SystemClock()
         self.state = ClusterState(self.clock, random.Random(), config.retry_timeout_ms)  # noqa: S311 - spreads the retries
         self._connections: dict[Endpoint, Connection] = {}
-        self._tls = config.security.context()
+        self._secured: Secured | None = None
         self._is_out_of_reach = False
 
     def __enter__(self) -> Self:
@@ -202,14 +202,17 @@ class Cluster:
     def _connection(self, endpoint: Endpoint) -> Connection:
         connection = self._connections.get(endpoint)
         if connection is None or connection.is_closed:
+            if self._secured is None:
+                self._secured = self.config.security.secured()
             connection = Connection.connect(
                 endpoint,
                 client_id=self.config.client_id,
                 software="pyspark-barnabas",
                 connect_timeout_ms=min(self.config.request_timeout_ms, CONNECT_TIMEOUT_MS),
                 request_timeout_ms=self.config.request_timeout_ms,
-                tls=self._tls,
+                security=self._secured,
                 allocate=_unzeroed,
+                clock=self.clock,
             )
             self._connections[endpoint] = connection
         return connection

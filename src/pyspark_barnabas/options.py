@@ -16,14 +16,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from barnabas.client import security_settings
 from barnabas.client.cluster_state import EARLIEST, LATEST, READ_COMMITTED, READ_UNCOMMITTED
+from barnabas.client.security_settings import SecuritySettings
 from barnabas.core.endpoints import Endpoint
+from barnabas.core.errors import InvalidConfig
 from barnabas.core.ids import TopicPartition
 from barnabas.records.compression import CODEC_BY_NAME, Codec
-from pyspark_barnabas import security
 from pyspark_barnabas.cluster import ClusterConfig
 from pyspark_barnabas.schema import DEFAULT_COLUMNS, SPARK_TYPES
-from pyspark_barnabas.security import Security
 
 READ_OPTIONS: Final = (
     "subscribe",
@@ -60,7 +61,7 @@ WRITE_OPTIONS: Final = (
     "transactionTimeoutMs",
 )
 OTHER_OPTIONS: Final = ("engine", "path", "manifest", "checkpointLocation", "queryName", "queryId", "batchId")
-KAFKA_OPTIONS: Final = security.OPTIONS | {
+KAFKA_OPTIONS: Final = security_settings.OPTIONS | {
     "bootstrap.servers",
     "client.id",
     "group.id",
@@ -76,7 +77,7 @@ KAFKA_OPTIONS: Final = security.OPTIONS | {
     "transaction.timeout.ms",
     "acks",
 }
-KAFKA_IGNORED: Final = frozenset(
+KAFKA_IGNORED: Final = security_settings.HARMLESS | frozenset(
     {
         "linger.ms",
         "buffer.memory",
@@ -124,8 +125,6 @@ class Options:
     def _check_name(self, name: str) -> None:
         if name.startswith("kafka."):
             known = {f"kafka.{each}" for each in KAFKA_OPTIONS | KAFKA_IGNORED}
-            if name.startswith("kafka.sasl."):
-                raise OptionError(f"{name}: SASL is not supported by this connector; use engine=jvm for it")
         else:
             known = set(_SPELLING)
         if name in known:
@@ -230,9 +229,9 @@ def cluster_config(options: Options) -> ClusterConfig:
     if not servers.strip():
         raise OptionError("kafka.bootstrap.servers is required, for example localhost:9092")
     try:
-        protection = Security.parse(kafka)
-    except ValueError as error:
-        raise OptionError(str(error)) from None
+        protection = SecuritySettings.parse(kafka)
+    except InvalidConfig as error:
+        raise OptionError(f"kafka.{error.message}") from None
     timeout_ms = options.number("kafka.request.timeout.ms", 30_000)
     patience_ms = options.number("kafka.default.api.timeout.ms", 60_000)
     assert timeout_ms is not None

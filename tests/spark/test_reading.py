@@ -103,7 +103,10 @@ def test_offsets_and_times_bound_a_batch(spark: SparkSession, bootstrap: str, fi
             {"bootstrap_servers": "x:1", "subscribe": "t", "startingOffset": "x"},
             "did you mean startingOffsets",
         ),
-        ({"bootstrap_servers": "x:1", "subscribe": "t", "kafka.sasl.mechanism": "PLAIN"}, "SASL"),
+        (
+            {"bootstrap_servers": "x:1", "subscribe": "t", "kafka.sasl.mechanisms": "PLAIN"},
+            "did you mean kafka.sasl.mechanism",
+        ),
     ],
 )
 def test_a_wrong_option_is_named(spark: SparkSession, options: dict[str, str], message: str) -> None:

@@ -9,6 +9,7 @@ ApiVersions is answered from the script's own keys unless it is scripted too.
 from __future__ import annotations
 
 import asyncio
+import ssl
 import struct
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
@@ -114,10 +115,13 @@ class ScriptedBroker:
 
 @asynccontextmanager
 async def scripted_broker(
-    script: Script, versions: Mapping[ApiKey, tuple[int, int]] | None = None, port: int = 0
+    script: Script,
+    versions: Mapping[ApiKey, tuple[int, int]] | None = None,
+    port: int = 0,
+    tls: ssl.SSLContext | None = None,
 ) -> AsyncIterator[ScriptedBroker]:
     broker = ScriptedBroker(script, versions)
-    server = await asyncio.start_server(broker.serve, "127.0.0.1", port)
+    server = await asyncio.start_server(broker.serve, "127.0.0.1", port, ssl=tls)
     broker.address = Endpoint("127.0.0.1", server.sockets[0].getsockname()[1])
     try:
         yield broker
@@ -128,7 +132,7 @@ async def scripted_broker(
 
 
 @contextmanager
-def broker_in_thread(script: Script) -> Iterator[ScriptedBroker]:
+def broker_in_thread(script: Script, tls: ssl.SSLContext | None = None) -> Iterator[ScriptedBroker]:
     """The same for a test that has no loop of its own, or whose subject runs one."""
     started = threading.Event()
     held: list[ScriptedBroker] = []
@@ -136,7 +140,7 @@ def broker_in_thread(script: Script) -> Iterator[ScriptedBroker]:
     stop = asyncio.Event()
 
     async def serve() -> None:
-        async with scripted_broker(script) as broker:
+        async with scripted_broker(script, tls=tls) as broker:
             held.append(broker)
             started.set()
             await stop.wait()

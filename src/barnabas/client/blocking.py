@@ -13,6 +13,7 @@ the peer cuts it.
 
 from __future__ import annotations
 
+import math
 import socket
 import ssl
 from collections import deque
@@ -20,14 +21,23 @@ from collections.abc import Sequence
 from typing import Any, Final, Self, TypeVar
 
 from barnabas.client.frames import Allocate, BrokenStream, zeroed
-from barnabas.client.reasons import reason
-from barnabas.client.session import API_VERSIONS_FIRST_TRIED, Pending, Session
+from barnabas.client.opening import (
+    Ask,
+    Conversation,
+    advance,
+    authenticate,
+    authenticates_again_after_ms,
+    open_session,
+)
+from barnabas.client.reasons import reason, unreachable
+from barnabas.client.security_settings import PLAINTEXT, Secured
+from barnabas.client.session import Pending, Session
 from barnabas.core.clock import Clock, SystemClock
 from barnabas.core.endpoints import Endpoint
-from barnabas.core.errors import NetworkException
+from barnabas.core.errors import KafkaError, NetworkException
 from barnabas.protocol.declarations import Buffer
-from barnabas.protocol.messages.api_versions import ApiVersionsResponse
 from barnabas.protocol.schema import Message
+from barnabas.security.sasl.client import Login
 
 Response = TypeVar("Response", bound=Message)
 
@@ -45,6 +55,7 @@ class Connection:
         session: Session[Pending],
         clock: Clock,
         timeout_ms: float,
+        login: Login | None = None,
     ) -> None:
         self.endpoint = endpoint
         self.is_closed = False
@@ -52,6 +63,8 @@ class Connection:
         self._session = session
         self._clock = clock
         self._timeout_ms = timeout_ms
+        self._login = login
+        self._authenticates_again_ms = math.inf
         self._arrived: deque[Any] = deque()
         """Answers that are yet to be taken."""
 
@@ -64,7 +77,7 @@ class Connection:
         software: str = "barnabas",
         connect_timeout_ms: float,
         request_timeout_ms: float,
-        tls: ssl.SSLContext | None = None,
+        security: Secured = PLAINTEXT,
         allocate: Allocate = zeroed,
         clock: Clock | None = None,
     ) -> Self:
@@ -72,14 +85,15 @@ class Connection:
         try:
             stream = socket.create_connection(endpoint, connect_timeout_ms / 1_000)
             stream.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            if tls is not None:
-                stream = tls.wrap_socket(stream, server_hostname=endpoint.host)
+            if security.tls is not None:
+                stream = security.tls.wrap_socket(stream, server_hostname=endpoint.host)
         except OSError as error:
-            raise NetworkException(f"cannot reach {endpoint} ({reason(error)})") from error
+            raise unreachable(endpoint, error) from error
         session: Session[Pending] = Session(endpoint, client_id, software=software, allocate=allocate)
-        connection = cls(stream, endpoint, session, clock or SystemClock(), connect_timeout_ms)
+        clock = clock or SystemClock()
+        connection = cls(stream, endpoint, session, clock, connect_timeout_ms, security.login)
         try:
-            connection._settle_versions()
+            connection._converse(open_session(session, security.login))
         except BaseException:
             connection.close()
             raise
@@ -111,7 +125,10 @@ class Connection:
         self, request: Message, response_class: type[Message], *, version_max: int | None = None
     ) -> None:
         """Send; the answer is to be taken later."""
-        self._post(request, response_class, self._session.version_for(type(request), version_max))
+        version = self._session.version_for(type(request), version_max)
+        if self._clock.monotonic_ms() >= self._authenticates_again_ms:
+            self._authenticate_again()
+        self._write(request, response_class, version)
 
     def take(self) -> Any:
         """The answer to the oldest request that was posted."""
@@ -119,7 +136,7 @@ class Connection:
             self._receive()
         return self._arrived.popleft()
 
-    def _post(self, request: Message, response_class: type[Message], version: int) -> None:
+    def _write(self, request: Message, response_class: type[Message], version: int) -> None:
         if self.is_closed:
             raise self._session.lost("closed here")
         try:
@@ -176,11 +193,23 @@ class Connection:
             if sent:
                 waiting[0] = waiting[0][sent:]
 
-    def _settle_versions(self) -> None:
-        session, version = self._session, API_VERSIONS_FIRST_TRIED
-        while True:
-            self._post(session.versions_request, ApiVersionsResponse, version)
-            lower = session.settle_versions(version, self.take())
-            if lower is None:
-                return
-            version = lower
+    def _authenticate_again(self) -> None:
+        """With nothing else under way: what was posted is received first, for those who will take it."""
+        assert self._login is not None
+        while self._session.pending:
+            self._receive()
+        try:
+            self._converse(authenticate(self._session, self._login))
+        except KafkaError:
+            self.close()
+            raise
+
+    def _converse(self, conversation: Conversation) -> None:
+        step = advance(conversation, None)
+        while isinstance(step, Ask):
+            self._write(step.request, step.response_class, step.version)
+            self._receive()
+            step = advance(conversation, self._arrived.pop())
+        self._authenticates_again_ms = math.inf
+        if step:
+            self._authenticates_again_ms = self._clock.monotonic_ms() + authenticates_again_after_ms(step)

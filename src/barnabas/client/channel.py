@@ -6,27 +6,38 @@ channel stays closed; everyone still waiting gets NETWORK_EXCEPTION, which is re
 
 `send` is awaited. `post` hands the answer to a function as it arrives, with no turn of the loop
 between: a follower lives by it.
+
+A broker may let an authentication stand for a while only. The channel then authenticates again by itself,
+in good time; what is to be sent meanwhile waits, because a broker takes nothing else in between.
 """
 
 from __future__ import annotations
 
 import asyncio
 import socket
-import ssl
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import partial
-from typing import Any, Self, TypeVar
+from typing import Any, NamedTuple, Self, TypeVar
 
 from barnabas.client.frames import BrokenStream
-from barnabas.client.reasons import reason
-from barnabas.client.session import API_VERSIONS_FIRST_TRIED, Pending, Session
+from barnabas.client.opening import (
+    Ask,
+    Conversation,
+    advance,
+    authenticate,
+    authenticates_again_after_ms,
+    open_session,
+)
+from barnabas.client.reasons import reason, unreachable
+from barnabas.client.security_settings import PLAINTEXT, Secured
+from barnabas.client.session import Pending, Session
 from barnabas.core.endpoints import Endpoint
-from barnabas.core.errors import NetworkException, RequestTimedOut
+from barnabas.core.errors import KafkaError, RequestTimedOut
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.declarations import Buffer
-from barnabas.protocol.messages.api_versions import ApiVersionsResponse
 from barnabas.protocol.schema import Message
+from barnabas.security.sasl.client import Login
 
 Response = TypeVar("Response", bound=Message)
 
@@ -70,21 +81,39 @@ def _set_exception(future: asyncio.Future[Any], error: Exception) -> None:
         future.set_exception(error)
 
 
+class _Held(NamedTuple):
+    request: Message
+    response_class: type[Message]
+    version: int
+    pending: _Posted
+    timeout_ms: float
+
+
 class Channel(asyncio.BufferedProtocol):
     """Open one with `connect`."""
 
     def __init__(
-        self, address: Endpoint, client_id: str | None, request_timeout_ms: float = REQUEST_TIMEOUT_MS
+        self,
+        address: Endpoint,
+        client_id: str | None,
+        request_timeout_ms: float = REQUEST_TIMEOUT_MS,
+        login: Login | None = None,
     ) -> None:
         self.address = address
+        self._login = login
         self._session: Session[_Posted] = Session(address, client_id)
         self._request_timeout_ms = request_timeout_ms
         self._transport: asyncio.Transport | None = None
         self._closed_because: str | None = None
         self._deadline: asyncio.TimerHandle | None = None
         """Looks at the requests that wait; not one for each of them."""
+        self._is_paused = False
         self._is_writable = asyncio.Event()
         self._is_writable.set()
+        self._held: list[_Held] | None = None
+        """What was posted while the channel authenticates again; None when it does not."""
+        self._authenticates_again: asyncio.TimerHandle | None = None
+        self._authentication: asyncio.Task[None] | None = None
         self._is_disconnected = asyncio.Event()
 
     @classmethod
@@ -95,22 +124,22 @@ class Channel(asyncio.BufferedProtocol):
         client_id: str | None = "barnabas",
         connect_timeout_ms: float = CONNECT_TIMEOUT_MS,
         request_timeout_ms: float = REQUEST_TIMEOUT_MS,
-        tls: ssl.SSLContext | None = None,
+        security: Secured = PLAINTEXT,
     ) -> Self:
         """A channel that knows what its broker speaks, or NETWORK_EXCEPTION that says why not."""
-        channel = cls(address, client_id, request_timeout_ms)
+        channel = cls(address, client_id, request_timeout_ms, security.login)
         loop = asyncio.get_running_loop()
         try:
             async with asyncio.timeout(connect_timeout_ms / 1_000):
                 transport, _ = await loop.create_connection(
-                    lambda: channel, address.host, address.port, ssl=tls
+                    lambda: channel, address.host, address.port, ssl=security.tls
                 )
-        except (OSError, ssl.SSLError) as error:
-            raise NetworkException(f"cannot reach {address} ({reason(error)})") from error
+        except OSError as error:
+            raise unreachable(address, error) from error
         transport.get_extra_info("socket").setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         channel._transport = transport
         try:
-            await channel._settle_versions()
+            await channel._converse(open_session(channel._session, security.login))
         except BaseException:
             channel.close()
             raise
@@ -158,6 +187,8 @@ class Channel(asyncio.BufferedProtocol):
     ) -> Response:
         """The answer to `request`."""
         version = self._session.version_for(type(request), version_max)
+        if timeout_ms is None:
+            timeout_ms = self._request_timeout_ms
         if not self._is_writable.is_set():
             timeout_ms = await self._until_writable(type(request), timeout_ms)
         return await self._exchange(request, response_class, version, timeout_ms)
@@ -166,7 +197,7 @@ class Channel(asyncio.BufferedProtocol):
         """Send a request that has no answer: produce with acks=0."""
         version = self._session.version_for(type(request), version_max)
         if not self._is_writable.is_set():
-            await self._until_writable(type(request))
+            await self._until_writable(type(request), self._request_timeout_ms)
         self._check_open()
         self._write(self._session.encode(request, version))
 
@@ -182,29 +213,32 @@ class Channel(asyncio.BufferedProtocol):
     ) -> None:
         """Send a request; exactly one of `answered` and `failed` is called later. The records of the
         answer are views of memory that is used again when `answered` returns."""
-        self._ask(request, response_class, version, _Posted(answered, failed), timeout_ms)
+        pending = _Posted(answered, failed)
+        if self._held is None:
+            self._ask(request, response_class, version, pending, timeout_ms)
+        else:
+            self._held.append(_Held(request, response_class, version, pending, timeout_ms))
 
-    async def _until_writable(self, kind: type[Message], timeout_ms: float | None = None) -> float:
+    async def _until_writable(self, kind: type[Message], timeout_ms: float) -> float:
         """Until the peer has read enough of what was written; returns what is left of the time."""
         loop = asyncio.get_running_loop()
-        delay_ms = self._request_timeout_ms if timeout_ms is None else timeout_ms
-        deadline_s = loop.time() + delay_ms / 1_000
+        deadline_s = loop.time() + timeout_ms / 1_000
         try:
             async with asyncio.timeout_at(deadline_s):
-                await self._is_writable.wait()
+                while not self._is_writable.is_set():
+                    await self._is_writable.wait()
         except TimeoutError:
             assert kind.__schema__.api is not None
-            message = f"{self.address} took no {kind.__schema__.api.camel_name} within {delay_ms:.0f} ms"
+            message = f"{self.address} took no {kind.__schema__.api.camel_name} within {timeout_ms:.0f} ms"
             self.close(message)
             raise RequestTimedOut(message) from None
         return max(deadline_s - loop.time(), 0.0) * 1_000
 
     def _exchange(
-        self, request: Message, response_class: type[Response], version: int, timeout_ms: float | None
+        self, request: Message, response_class: type[Response], version: int, timeout_ms: float
     ) -> asyncio.Future[Response]:
         answer: asyncio.Future[Response] = asyncio.get_running_loop().create_future()
-        delay_ms = self._request_timeout_ms if timeout_ms is None else timeout_ms
-        self._ask(request, response_class, version, _Awaited(answer), delay_ms)
+        self._ask(request, response_class, version, _Awaited(answer), timeout_ms)
         return answer
 
     def _ask(
@@ -234,14 +268,37 @@ class Channel(asyncio.BufferedProtocol):
         else:
             self._transport.writelines(parts)
 
-    async def _settle_versions(self) -> None:
-        session, version = self._session, API_VERSIONS_FIRST_TRIED
-        while True:
-            answer = await self._exchange(session.versions_request, ApiVersionsResponse, version, None)
-            lower = session.settle_versions(version, answer)
-            if lower is None:
-                return
-            version = lower
+    async def _converse(self, conversation: Conversation) -> None:
+        loop = asyncio.get_running_loop()
+        step, answer = advance(conversation, None), None
+        while isinstance(step, Ask):
+            answer = await self._exchange(*step, self._request_timeout_ms)
+            if self._login is None:
+                step = advance(conversation, answer)
+            else:
+                step = await loop.run_in_executor(None, advance, conversation, answer)
+        self._check_open()
+        if step:
+            delay_s = authenticates_again_after_ms(step) / 1_000
+            self._authenticates_again = loop.call_later(delay_s, self._authenticate_again)
+
+    def _authenticate_again(self) -> None:
+        assert self._login is not None
+        self._held = []
+        self._is_writable.clear()
+        conversation = authenticate(self._session, self._login)
+        self._authentication = asyncio.ensure_future(self._converse(conversation))
+        self._authentication.add_done_callback(self._authenticated_again)
+
+    def _authenticated_again(self, authentication: asyncio.Task[None]) -> None:
+        error = None if authentication.cancelled() else authentication.exception()
+        if authentication.cancelled() or error is not None:
+            self.close(error.message if isinstance(error, KafkaError) else "it could not authenticate again")
+        held, self._held = self._held or (), None
+        for each in held:
+            self._ask(*each)
+        if not self._is_paused:
+            self._is_writable.set()
 
     def _check_open(self) -> None:
         if self._closed_because is not None:
@@ -252,8 +309,11 @@ class Channel(asyncio.BufferedProtocol):
         if self._deadline is not None:
             self._deadline.cancel()
             self._deadline = None
-        pending = [*self._session.pending]
+        if self._authenticates_again is not None:
+            self._authenticates_again.cancel()
+        pending = [*self._session.pending, *(each.pending for each in self._held or ())]
         self._session.pending.clear()
+        self._held = None
         for request in pending:
             request.failed(self._session.lost(because))
 
@@ -275,10 +335,13 @@ class Channel(asyncio.BufferedProtocol):
     # -- what the loop calls ---------------------------------------------------------------------
 
     def pause_writing(self) -> None:
+        self._is_paused = True
         self._is_writable.clear()
 
     def resume_writing(self) -> None:
-        self._is_writable.set()
+        self._is_paused = False
+        if self._held is None:
+            self._is_writable.set()
 
     def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002 - the interface's name
         return self._session.frames.get_buffer()

@@ -58,7 +58,8 @@ class Session(Generic[P]):
         self.versions_request = ApiVersionsRequest(
             client_software_name=software, client_software_version=__version__
         )
-        self._peer = peer
+        self.peer = peer
+        """For messages."""
         self._client_id = client_id
         self.frames = FrameBuffer(allocate)
         """Where bytes are received into."""
@@ -74,7 +75,7 @@ class Session(Generic[P]):
         if version < max(lowest, ours.first):
             known = f"{lowest} to {highest}" if highest >= 0 else "none"
             raise UnsupportedVersion(
-                f"{self._peer} has no version of {schema.api.camel_name} that fits: it has {known}"
+                f"{self.peer} has no version of {schema.api.camel_name} that fits: it has {known}"
             )
         return version
 
@@ -130,12 +131,12 @@ class Session(Generic[P]):
             offered = [row.max_version for row in answer.api_keys if row.api_key == ApiKey.API_VERSIONS]
             return min(asked - 1, *offered) if offered else 0
         if answer.error_code:
-            raise error_for(answer.error_code, f"{self._peer} does not say which versions it speaks")
+            raise error_for(answer.error_code, f"{self.peer} does not say which versions it speaks")
         self.api_versions = {row.api_key: (row.min_version, row.max_version) for row in answer.api_keys}
         return None
 
     def lost(self, reason: str) -> NetworkException:
-        return NetworkException(f"lost the connection to {self._peer}: {reason}")
+        return NetworkException(f"lost the connection to {self.peer}: {reason}")
 
 
 def _decode(pending: Pending, frame: memoryview) -> Message:

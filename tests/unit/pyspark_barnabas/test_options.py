@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pickle
+
 import pytest
 
 from barnabas.client.cluster_state import EARLIEST, LATEST
@@ -35,7 +37,7 @@ def test_bootstrap_servers_may_be_several() -> None:
     [
         ({"subscribed": "t"}, "did you mean subscribe"),
         ({"kafka.bootstrap.server": "t"}, "did you mean kafka.bootstrap.servers"),
-        ({"kafka.sasl.mechanism": "PLAIN"}, "SASL"),
+        ({"kafka.sasl.mechanisms": "PLAIN"}, "did you mean kafka.sasl.mechanism"),
         ({"bootstrap.servers": "h:1"}, r"begin with kafka\.: kafka\.bootstrap\.servers"),
         ({"bootstrap_servers": "h:1"}, r"begin with kafka\.: kafka\.bootstrap\.servers"),
         ({"group.id": "g"}, r"kafka\.group\.id"),
@@ -48,10 +50,43 @@ def test_an_unknown_name_is_refused(given: dict[str, str], message: str) -> None
         Options(given)
 
 
-@pytest.mark.parametrize("protocol", ["SASL_SSL", "SSLv3"])
-def test_a_protocol_that_is_not_spoken_is_refused(protocol: str) -> None:
-    with pytest.raises(OptionError, match=r"security\.protocol"):
-        parse.cluster_config(Options({"kafka.bootstrap.servers": "a:1", "kafka.security.protocol": protocol}))
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"kafka.security.protocol": "SSLv3"}, r"kafka\.security\.protocol is one of"),
+        ({"kafka.security.protocol": "SASL_SSL"}, r"kafka\.sasl\.mechanism is one of"),
+        (
+            {"kafka.security.protocol": "SASL_SSL", "kafka.sasl.mechanism": "PLAIN"},
+            r"needs sasl\.jaas\.config",
+        ),
+    ],
+)
+def test_a_protocol_that_is_not_spoken_is_refused(given: dict[str, str], message: str) -> None:
+    with pytest.raises(OptionError, match=message):
+        parse.cluster_config(Options({"kafka.bootstrap.servers": "a:1", **given}))
+
+
+def test_secrets_travel_as_references_and_show_up_nowhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A config is what executors get: what it is pickled to holds no password."""
+    monkeypatch.setenv("KAFKA_PASSWORD", "s3cret")
+    module = "org.apache.kafka.common.security.plain.PlainLoginModule"
+    jaas = f'{module} required username="a" password="${{env:KAFKA_PASSWORD}}";'
+    config = parse.cluster_config(
+        Options(
+            {
+                "kafka.bootstrap.servers": "a:1",
+                "kafka.security.protocol": "SASL_PLAINTEXT",
+                "kafka.sasl.mechanism": "PLAIN",
+                "kafka.sasl.jaas.config": jaas,
+            }
+        )
+    )
+    assert b"s3cret" not in pickle.dumps(config)
+    assert "PASSWORD" not in repr(config)
+    login = config.security.secured().login
+    assert login is not None
+    assert next(login.begin()) == b"\0a\0s3cret"
+    assert "s3cret" not in repr(login)
 
 
 def test_a_batch_cannot_start_at_its_end() -> None:

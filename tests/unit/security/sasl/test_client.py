@@ -92,11 +92,13 @@ def test_plain_names_nobody_to_act_for() -> None:
     assert ends(exchange, b"")
 
 
-@pytest.mark.parametrize(("user", "password"), [("", "p"), ("u", ""), ("u\0v", "p"), ("u", "p\0q")])
+@pytest.mark.parametrize(
+    ("user", "password"), [("", "s3cret"), ("u", ""), ("u\0v", "s3cret"), ("u", "s3c\0ret")]
+)
 def test_plain_sends_nothing_that_reads_as_something_else(user: str, password: str) -> None:
     with pytest.raises(SaslAuthenticationFailed) as caught:
         next(plain(user, password))
-    assert not password or password not in str(caught.value)
+    assert "s3c" not in str(caught.value)
 
 
 def test_a_token_goes_in_the_form_of_rfc_7628() -> None:

@@ -1,0 +1,255 @@
+"""How connections are protected: Kafka's client settings `security.protocol`, `ssl.*` and `sasl.*`.
+
+Settings are text that travels: to executors, into plans. Secrets in them are given by reference
+(`${env:NAME}`, `${file:path:key}`), and no reference is followed and no file is read before `secured`, which
+is called where the connection is made. Neither a `repr` nor an error shows a value.
+
+Kafka names Java classes in some of its settings. No setting loads code here: a login module is a word that
+says which mechanism its options are for, and a setting that can only mean code is refused.
+"""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from pathlib import Path
+from typing import Final
+from urllib.parse import unquote, urlsplit
+
+from barnabas.client.tls_context import TlsSettings, tls_context
+from barnabas.core.errors import InvalidConfig
+from barnabas.security.sasl.client import (
+    MECHANISMS,
+    OAUTHBEARER,
+    PLAIN,
+    SCRAM_DIGESTS,
+    Login,
+    oauthbearer,
+    plain,
+    scram,
+)
+from barnabas.security.sasl.jaas import parse_jaas
+from barnabas.security.secret_references import REFERENCE, UnresolvedSecret, resolve
+
+SSL_OPTIONS: Final = frozenset(
+    {
+        "ssl.protocol",
+        "ssl.enabled.protocols",
+        "ssl.cipher.suites",
+        "ssl.keystore.type",
+        "ssl.keystore.location",
+        "ssl.keystore.password",
+        "ssl.keystore.key",
+        "ssl.keystore.certificate.chain",
+        "ssl.key.password",
+        "ssl.truststore.type",
+        "ssl.truststore.location",
+        "ssl.truststore.password",
+        "ssl.truststore.certificates",
+        "ssl.endpoint.identification.algorithm",
+        # librdkafka's names of PEM files
+        "ssl.ca.location",
+        "ssl.certificate.location",
+        "ssl.key.location",
+    }
+)
+SASL_OPTIONS: Final = frozenset({"sasl.mechanism", "sasl.jaas.config", "sasl.oauthbearer.token.endpoint.url"})
+OPTIONS: Final = SSL_OPTIONS | SASL_OPTIONS | {"security.protocol"}
+HARMLESS: Final = frozenset(
+    {
+        "ssl.keymanager.algorithm",
+        "ssl.trustmanager.algorithm",
+        "ssl.provider",
+        "ssl.secure.random.implementation",
+        "sasl.login.connect.timeout.ms",
+        "sasl.login.read.timeout.ms",
+        "sasl.login.retry.backoff.ms",
+        "sasl.login.retry.backoff.max.ms",
+        "sasl.login.refresh.buffer.seconds",
+        "sasl.login.refresh.min.period.seconds",
+        "sasl.login.refresh.window.factor",
+        "sasl.login.refresh.window.jitter",
+    }
+)
+"""Of Java alone, or of logins that stay in the background."""
+CODE_OPTIONS: Final = frozenset(
+    {
+        "sasl.client.callback.handler.class",
+        "sasl.login.callback.handler.class",
+        "sasl.login.class",
+        "security.providers",
+        "ssl.engine.factory.class",
+    }
+)
+SECRETS: Final = frozenset(
+    {
+        "sasl.jaas.config",
+        "ssl.key.password",
+        "ssl.keystore.key",
+        "ssl.keystore.password",
+        "ssl.truststore.password",
+    }
+)
+
+_LOGIN_MODULES: Final = {
+    "PlainLoginModule": (PLAIN,),
+    "ScramLoginModule": tuple(SCRAM_DIGESTS),
+    "OAuthBearerLoginModule": (OAUTHBEARER,),
+}
+_TOKEN_BYTES_MAX: Final = 64 * 1024
+
+
+class SecurityProtocol(Enum):
+    PLAINTEXT = (False, False)
+    SSL = (True, False)
+    SASL_PLAINTEXT = (False, True)
+    SASL_SSL = (True, True)
+
+    @property
+    def is_tls(self) -> bool:
+        return self.value[0]
+
+    @property
+    def is_sasl(self) -> bool:
+        return self.value[1]
+
+
+@dataclass(frozen=True, slots=True)
+class SaslSettings:
+    mechanism: str
+    jaas_config: str | None = field(default=None, repr=False)
+    token_url: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Secured:
+    """What a connection is opened with."""
+
+    tls: ssl.SSLContext | None = None
+    login: Login | None = None
+
+
+PLAINTEXT: Final = Secured()
+
+
+@dataclass(frozen=True, slots=True)
+class SecuritySettings:
+    protocol: SecurityProtocol = SecurityProtocol.PLAINTEXT
+    tls: TlsSettings | None = None
+    sasl: SaslSettings | None = None
+
+    @classmethod
+    def parse(cls, given: Mapping[str, str]) -> SecuritySettings:
+        """From client properties, of which those that are not about security are left alone; INVALID_CONFIG
+        says what is wrong."""
+        for name in given:
+            _check_name(name)
+        text = given.get("security.protocol", "PLAINTEXT").strip().upper()
+        if text not in SecurityProtocol.__members__:
+            raise InvalidConfig(
+                f"security.protocol is one of {', '.join(SecurityProtocol.__members__)}, not {text!r}"
+            )
+        protocol = SecurityProtocol[text]
+        return cls(
+            protocol,
+            TlsSettings.parse(given) if protocol.is_tls else None,
+            _sasl(given) if protocol.is_sasl else None,
+        )
+
+    def secured(self, token: Callable[[], str] | None = None) -> Secured:
+        """Follows references and reads files. `token` gives OAUTHBEARER its tokens, a fresh one for each
+        authentication, in place of the file that is configured."""
+        try:
+            return Secured(
+                None if self.tls is None else tls_context(self.tls),
+                None if self.sasl is None else _login(self.sasl, token),
+            )
+        except UnresolvedSecret as error:
+            raise InvalidConfig(str(error)) from None
+
+
+def _check_name(name: str) -> None:
+    if not name.startswith(("ssl.", "sasl.", "security.")) or name in OPTIONS | HARMLESS:
+        return
+    if name in CODE_OPTIONS:
+        raise InvalidConfig(f"{name} names code to load, and no setting does that here")
+    raise InvalidConfig(f"{name} is not a setting of this client")
+
+
+def _sasl(given: Mapping[str, str]) -> SaslSettings:
+    mechanism = given.get("sasl.mechanism", "GSSAPI").strip().upper()
+    if mechanism not in MECHANISMS:
+        raise InvalidConfig(f"sasl.mechanism is one of {', '.join(MECHANISMS)} here, not {mechanism!r}")
+    jaas, url = given.get("sasl.jaas.config"), given.get("sasl.oauthbearer.token.endpoint.url")
+    if jaas is None and mechanism != OAUTHBEARER:
+        raise InvalidConfig(f"sasl.mechanism={mechanism} needs sasl.jaas.config")
+    settings = SaslSettings(mechanism, jaas, url)
+    if jaas is not None and REFERENCE.fullmatch(jaas.strip()) is None:
+        _login_options(settings)
+    return settings
+
+
+def _login_options(settings: SaslSettings) -> Mapping[str, str]:
+    """Of the one login module, which is for this mechanism."""
+    jaas = settings.jaas_config or ""
+    is_reference = REFERENCE.fullmatch(jaas.strip()) is not None
+    entries = parse_jaas(resolve(jaas.strip()) if is_reference else jaas)
+    if len(entries) != 1:
+        raise InvalidConfig("sasl.jaas.config of a client has one login module")
+    (entry,) = entries
+    if settings.mechanism not in _LOGIN_MODULES.get(entry.module_name, ()):
+        raise InvalidConfig(
+            f"sasl.jaas.config: the login module for {settings.mechanism} is"
+            f" {next(name for name, kinds in _LOGIN_MODULES.items() if settings.mechanism in kinds)}, not"
+            f" {entry.module_name}"
+        )
+    return entry.options
+
+
+def _login(settings: SaslSettings, token: Callable[[], str] | None) -> Login:
+    mechanism = settings.mechanism
+    options: Mapping[str, str] = {}
+    if settings.jaas_config is not None:
+        # After the text is taken apart: what a reference stands for is a value, whatever characters it has.
+        options = {name: resolve(value) for name, value in _login_options(settings).items()}
+    if mechanism == OAUTHBEARER:
+        extensions = {
+            name.removeprefix("extension_"): value
+            for name, value in options.items()
+            if name.startswith("extension_")
+        }
+        fresh = token or _token_file(settings.token_url)
+        return Login(mechanism, lambda: oauthbearer(fresh(), extensions))
+    missing = [name for name in ("username", "password") if not options.get(name)]
+    if missing:
+        raise InvalidConfig(f"sasl.jaas.config has no {missing[0]}")
+    user, password = options["username"], options["password"]
+    if mechanism == PLAIN:
+        return Login(mechanism, lambda: plain(user, password))
+    by_token = {"tokenauth": "true"} if options.get("tokenauth", "").lower() == "true" else {}
+    return Login(mechanism, lambda: scram(mechanism, user, password, extensions=by_token))
+
+
+def _token_file(url: str | None) -> Callable[[], str]:
+    """The file is read for each authentication: whoever renews the token writes it there."""
+    if url is None:
+        raise InvalidConfig(
+            "sasl.mechanism=OAUTHBEARER needs sasl.oauthbearer.token.endpoint.url, a file: URL"
+        )
+    parts = urlsplit(url)
+    if parts.scheme != "file" or parts.netloc not in ("", "localhost"):
+        raise InvalidConfig(
+            "sasl.oauthbearer.token.endpoint.url is the file: URL of a token here: none is fetched by network"
+        )
+    path = Path(unquote(parts.path))
+
+    def read() -> str:
+        try:
+            with path.open("rb") as file:
+                return file.read(_TOKEN_BYTES_MAX).decode("ascii", errors="replace").strip()
+        except OSError as error:
+            raise InvalidConfig(f"the token in {path} cannot be read: {error.strerror}") from None
+
+    return read
