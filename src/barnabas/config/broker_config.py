@@ -117,6 +117,10 @@ class BrokerConfig:
     group_consumer_assignors: Sequence[str]
     group_consumer_migration_policy: str
     offset_metadata_max_bytes: int
+    quota_window_num: int
+    quota_window_size_seconds: int
+    controller_quota_window_num: int
+    controller_quota_window_size_seconds: int
     offsets_load_buffer_size: int
     offsets_topic_num_partitions: int
     offsets_topic_segment_bytes: int

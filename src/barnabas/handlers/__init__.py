@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from barnabas.handlers.add_offsets_to_txn import ADD_OFFSETS_TO_TXN
 from barnabas.handlers.add_partitions_to_txn import ADD_PARTITIONS_TO_TXN
+from barnabas.handlers.alter_client_quotas import ALTER_CLIENT_QUOTAS
 from barnabas.handlers.alter_configs import ALTER_CONFIGS
 from barnabas.handlers.alter_partition_reassignments import ALTER_PARTITION_REASSIGNMENTS
 from barnabas.handlers.alter_replica_log_dirs import ALTER_REPLICA_LOG_DIRS
@@ -22,6 +23,7 @@ from barnabas.handlers.create_topics import CREATE_TOPICS
 from barnabas.handlers.delete_groups import DELETE_GROUPS
 from barnabas.handlers.delete_records import DELETE_RECORDS
 from barnabas.handlers.delete_topics import DELETE_TOPICS
+from barnabas.handlers.describe_client_quotas import DESCRIBE_CLIENT_QUOTAS
 from barnabas.handlers.describe_cluster import DESCRIBE_CLUSTER
 from barnabas.handlers.describe_configs import DESCRIBE_CONFIGS
 from barnabas.handlers.describe_groups import DESCRIBE_GROUPS
@@ -98,6 +100,8 @@ APIS = ApiTable(
         ALTER_PARTITION_REASSIGNMENTS,
         LIST_PARTITION_REASSIGNMENTS,
         OFFSET_DELETE,
+        DESCRIBE_CLIENT_QUOTAS,
+        ALTER_CLIENT_QUOTAS,
         DESCRIBE_CLUSTER,
         DESCRIBE_PRODUCERS,
         DESCRIBE_TRANSACTIONS,

@@ -1,4 +1,4 @@
-"""CreatePartitions (37), v0-3. Gaps: no controller mutation quota."""
+"""CreatePartitions (37), v0-3. Gaps: none."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from barnabas.protocol.messages.create_partitions import (
     CreatePartitionsTopicResult,
 )
 from barnabas.requests.context import RequestContext
-from barnabas.requests.controllers import Deadline, check_is_controller
+from barnabas.requests.controllers import Deadline, charge_mutations, check_is_controller
 from barnabas.requests.failures import as_kafka_error, code_and_message
 from barnabas.requests.registry import Api
 
@@ -31,6 +31,10 @@ async def handle_create_partitions(
         else:
             try:
                 check_is_controller(context)
+                known = context.broker.metadata.topic(topic.name)
+                if known is not None and not request.validate_only:
+                    added = max(0, topic.count - len(known.partitions))
+                    charge_mutations(context, added, strict_since=3)
                 await context.broker.topics.create_partitions(
                     topic.name,
                     topic.count,

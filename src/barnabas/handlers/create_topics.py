@@ -1,4 +1,4 @@
-"""CreateTopics (19), v2-7. Gaps: no controller mutation quota, no create-topic policy.
+"""CreateTopics (19), v2-7. Gaps: no create-topic policy.
 
 Only the controller answers, once the topics exist here; `timeout_ms` bounds the wait.
 """
@@ -17,7 +17,7 @@ from barnabas.protocol.messages.create_topics import (
     CreateTopicsResponse,
 )
 from barnabas.requests.context import RequestContext
-from barnabas.requests.controllers import Deadline, check_is_controller
+from barnabas.requests.controllers import Deadline, charge_mutations, check_is_controller
 from barnabas.requests.failures import as_kafka_error
 from barnabas.requests.registry import Api
 
@@ -34,6 +34,8 @@ async def handle_create_topics(request: CreateTopicsRequest, context: RequestCon
             continue
         try:
             check_is_controller(context)
+            if not request.validate_only and topic.name not in context.broker.metadata:
+                charge_mutations(context, _partitions(topic, context), strict_since=6)
             created = await context.broker.topics.create_topic(
                 _spec(topic), validate_only=request.validate_only, timeout_ms=deadline.left_ms()
             )
@@ -41,6 +43,12 @@ async def handle_create_topics(request: CreateTopicsRequest, context: RequestCon
         except Exception as error:  # noqa: BLE001 - each topic has its own error
             results[topic.name] = _failed(topic.name, as_kafka_error(error, "creating a topic"))
     return CreateTopicsResponse(topics=list(results.values()))
+
+
+def _partitions(topic: CreatableTopic, context: RequestContext) -> int:
+    if topic.assignments:
+        return len(topic.assignments)
+    return topic.num_partitions if topic.num_partitions > 0 else context.broker.settings.num_partitions
 
 
 def _spec(topic: CreatableTopic) -> TopicSpec:

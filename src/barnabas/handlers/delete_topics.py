@@ -1,4 +1,4 @@
-"""DeleteTopics (20), v1-6. Gaps: no controller mutation quota.
+"""DeleteTopics (20), v1-6. Gaps: none.
 
 Since version 6 a topic may be named by its id. The answer waits until the topic is gone from
 the metadata; its files are removed in the background.
@@ -22,7 +22,7 @@ from barnabas.protocol.messages.delete_topics import (
     DeleteTopicState,
 )
 from barnabas.requests.context import RequestContext
-from barnabas.requests.controllers import Deadline, check_is_controller
+from barnabas.requests.controllers import Deadline, charge_mutations, check_is_controller
 from barnabas.requests.failures import as_kafka_error
 from barnabas.requests.registry import Api
 
@@ -74,6 +74,9 @@ async def _delete(result: DeletableTopicResult, context: RequestContext, deadlin
         if topic is None:
             raise UnknownTopicId("this server does not host this topic id")
         result.name = topic.name
+    known = broker.metadata.topic(result.name)
+    if known is not None:
+        charge_mutations(context, len(known.partitions), strict_since=5)
     result.topic_id = await broker.topics.delete_topic(result.name, timeout_ms=deadline.left_ms())
 
 

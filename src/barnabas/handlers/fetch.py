@@ -111,6 +111,9 @@ def _begin(
         is_from_follower=replica_id >= 0,
     )
     max_bytes = min(request.max_bytes, broker.settings.fetch_max_bytes)
+    if broker.quotas.is_limiting and replica_id < 0:
+        principal = context.exchange.connection.principal
+        max_bytes = int(min(max_bytes, broker.quotas.fetch_bytes_max(principal.name, context.client_id)))
     params = FetchParams(
         replica_id=replica_id,
         max_wait_ms=request.max_wait_ms,
@@ -132,6 +135,9 @@ def _respond(
     reads: list[PartitionRead],
 ) -> None:
     """Answer the request, now or later."""
+    if context.broker.quotas.is_limiting and not is_from_follower and _is_over_quota(context, reads):
+        context.respond(FetchResponse(session_id=context.broker.fetch_sessions.give_up_new(fetch)))
+        return
     if len(reads) > MANY:
         context.answer_in_slices(_respond_in_slices(fetch, context, is_from_follower, asks, reads))
         return
@@ -143,6 +149,14 @@ def _respond(
         context.fail(error)
     else:
         context.respond(response)
+
+
+def _is_over_quota(context: RequestContext, reads: list[PartitionRead]) -> bool:
+    """Whether a consumer has to come again later: it is sent nothing for now, but when to come."""
+    size_bytes = sum(read.records.length for read in reads if read.records is not None)
+    principal = context.exchange.connection.principal
+    context.throttle_ms = context.broker.quotas.charge_fetch(principal.name, context.client_id, size_bytes)
+    return context.throttle_ms > 0
 
 
 def _respond_in_slices(

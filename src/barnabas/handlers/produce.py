@@ -91,6 +91,8 @@ class _Outcome:
 
 
 def handle_produce(request: ProduceRequest, context: RequestContext) -> None:
+    if context.broker.quotas.is_limiting:
+        _charge(request, context)
     if context.api_version < VERSION_WITH_BATCHES and is_long_conversion(request):
         context.answer_with(_convert_and_append(request, context))
     elif request.transactional_id is None:
@@ -99,6 +101,17 @@ def handle_produce(request: ProduceRequest, context: RequestContext) -> None:
         admit_transactional(
             request, context, lambda admission: _append_and_answer(request, context, admission)
         )
+
+
+def _charge(request: ProduceRequest, context: RequestContext) -> None:
+    size_bytes = sum(
+        len(data.records)
+        for topic in request.topic_data
+        for data in topic.partition_data
+        if isinstance(data.records, memoryview)
+    )
+    principal = context.exchange.connection.principal
+    context.throttle_ms = context.broker.quotas.charge_produce(principal.name, context.client_id, size_bytes)
 
 
 async def _convert_and_append(request: ProduceRequest, context: RequestContext) -> None:

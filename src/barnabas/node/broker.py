@@ -65,6 +65,7 @@ from barnabas.node.metrics_endpoint import MetricsEndpoint
 from barnabas.node.replication_io import ReplicationTasks
 from barnabas.node.runtime import LoopScheduler, ThreadBackground, TimerDriver
 from barnabas.purgatory.timer import Timer
+from barnabas.quota.client_quotas import ClientQuotas
 from barnabas.replication.leader.fetch_session_cache import FetchSessionCache
 from barnabas.replication.replica_manager import ReplicaManager
 from barnabas.requests.dispatcher import Dispatcher
@@ -225,6 +226,7 @@ class Broker:
             ),
             topics=member.topics,
             configs=configs,
+            quotas=ClientQuotas(configs.clients, self.config, self._clock, self.metrics),
             producer_ids=producer_ids,
             groups=groups,
             transactions=transactions,

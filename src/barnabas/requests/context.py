@@ -44,6 +44,7 @@ class RequestContext:
         "local_end_ms",
         "request",
         "started_ms",
+        "throttle_ms",
     )
 
     def __init__(
@@ -66,6 +67,8 @@ class RequestContext:
         self.started_ms = started_ms
         self.local_end_ms = 0.0
         self.keeps_records = False
+        self.throttle_ms = 0
+        """How long the client is not to be read from once it is answered."""
         self.converted: dict[int, Any] | None = None
         self._finisher = finisher
         self._turn_ms = started_ms

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TypeVar
 
-from barnabas.core.errors import NotController
+from barnabas.core.errors import NotController, ThrottlingQuotaExceeded
 from barnabas.requests.context import RequestContext
 
 T = TypeVar("T")
@@ -22,6 +22,22 @@ def in_pieces(asked: Sequence[T]) -> Iterator[Sequence[T]]:
 def check_is_controller(context: RequestContext) -> None:
     if not context.broker.controller.is_active:
         raise NotController("this is not the controller of this cluster")
+
+
+def charge_mutations(context: RequestContext, count: int, *, strict_since: int) -> None:
+    """Charge the client for a change to so many partitions. From version `strict_since` on one that has used
+    up its quota is refused (THROTTLING_QUOTA_EXCEEDED); before it the client would not know what that is."""
+    quotas = context.broker.quotas
+    if not quotas.is_limiting:
+        return
+    user = context.exchange.connection.principal.name
+    is_strict = context.api_version >= strict_since
+    try:
+        throttle_ms = quotas.charge_mutations(user, context.client_id, count, is_strict=is_strict)
+    except ThrottlingQuotaExceeded:
+        context.throttle_ms = quotas.mutation_wait_ms(user, context.client_id)
+        raise
+    context.throttle_ms = max(context.throttle_ms, throttle_ms)
 
 
 class Deadline:

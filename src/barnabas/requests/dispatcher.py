@@ -37,6 +37,7 @@ from barnabas.protocol.headers import (
     read_request_header,
 )
 from barnabas.protocol.messages import request_class, response_class
+from barnabas.quota.client_quotas import ClientQuotas
 from barnabas.requests.context import RequestContext
 from barnabas.requests.failures import as_kafka_error
 from barnabas.requests.registry import Api, ApiTable
@@ -52,6 +53,7 @@ class Binding:
     __slots__ = (
         "_local_time",
         "_now_ms",
+        "_quotas",
         "_remote_time",
         "_slices",
         "_tasks",
@@ -75,6 +77,7 @@ class Binding:
         metrics: Metrics,
         tasks: Tasks,
         slices: Slices,
+        quotas: ClientQuotas,
     ) -> None:
         request = request_class(api.key)
         name = request.__name__.removesuffix("Request")
@@ -88,6 +91,7 @@ class Binding:
         self._now_ms = clock.monotonic_ms
         self._tasks = tasks
         self._slices = slices
+        self._quotas = quotas
         self.requests = metrics.counter(
             "kafka_requests_total", "Requests received.", api=name, version=str(version)
         )
@@ -108,6 +112,8 @@ class Binding:
 
     def finish(self, context: RequestContext, response: Any) -> None:
         """Encode and send; inline answers and late ones alike come through here."""
+        if self._quotas.is_limiting:
+            self._throttle(context, response)
         try:
             parts = encode_response(context.correlation_id, response, self.version)
         except LargeMessage:
@@ -134,8 +140,26 @@ class Binding:
 
     def finish_unanswered(self, context: RequestContext) -> None:
         """The request is done, and whoever sent it wants to hear nothing of it."""
+        if self._quotas.is_limiting:
+            self._throttle(context, None)
         context.exchange.respond_nothing()
         self._observe(context)
+
+    def _throttle(self, context: RequestContext, response: Any) -> None:
+        """Charge the client for the time that its request took, and read no more of it while it is above a
+        quota. The answer says for how long; it leaves at once (KIP-219)."""
+        if self.api.is_between_brokers:
+            return
+        connection = context.exchange.connection
+        spent_ms = (context.local_end_ms or self._now_ms()) - context.started_ms
+        throttle_ms = max(
+            context.throttle_ms,
+            self._quotas.charge_time(connection.principal.name, context.client_id, spent_ms),
+        )
+        if throttle_ms:
+            if hasattr(response, "throttle_time_ms"):
+                response.throttle_time_ms = throttle_ms
+            connection.throttle(throttle_ms)
 
     def _observe(self, context: RequestContext) -> None:
         now_ms = self._now_ms()
@@ -279,7 +303,9 @@ class Dispatcher:
         api = self._apis.get(api_key)
         if api is None or version not in api.versions:
             return None
-        binding = Binding(api, version, self._clock, self._metrics, self._tasks, self._slices)
+        binding = Binding(
+            api, version, self._clock, self._metrics, self._tasks, self._slices, self._broker.quotas
+        )
         self._bindings[api_key, version] = binding
         return binding
 

@@ -23,6 +23,7 @@ from barnabas.coordinator.transaction.membership import TransactionMembership
 from barnabas.core.clock import Clock
 from barnabas.core.ids import BrokerId
 from barnabas.core.scheduler import Scheduler
+from barnabas.quota.client_quotas import ClientQuotas
 from barnabas.replication.leader.fetch_session_cache import FetchSessionCache
 from barnabas.replication.replica_manager import ReplicaManager
 from barnabas.requests.registry import ApiTable
@@ -43,6 +44,7 @@ class Services:
     fetch_sessions: FetchSessionCache
     topics: TopicAdministration
     configs: ConfigRepository
+    quotas: ClientQuotas
     producer_ids: ProducerIds
     groups: GroupCoordinator
     transactions: TransactionCoordinator

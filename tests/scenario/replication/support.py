@@ -12,7 +12,7 @@ import random
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
-from types import MappingProxyType
+from types import MappingProxyType, SimpleNamespace
 from typing import Any, TypeVar, cast
 
 from barnabas.client.channel import Channel
@@ -195,6 +195,7 @@ class Member:
             ),
             topics=cast("Any", None),
             configs=cast("Any", self.configs),
+            quotas=cast("Any", SimpleNamespace(is_limiting=False)),
             producer_ids=cast("Any", None),
             groups=cast("Any", None),
             transactions=cast("Any", None),

@@ -9,13 +9,16 @@ from types import SimpleNamespace
 from typing import Any
 
 from barnabas.cluster.topics import allocate_producer_ids
+from barnabas.config.broker_config import BrokerConfig
 from barnabas.controller.internal_topics import InternalTopic, InternalTopics
 from barnabas.controller.producer_ids import ProducerIds
 from barnabas.coordinator.group.coordinator import OFFSETS_TOPIC
 from barnabas.coordinator.transaction.coordinator import TRANSACTION_TOPIC
 from barnabas.core.errors import KafkaError
+from barnabas.core.metrics import Metrics
 from barnabas.handlers import APIS
 from barnabas.protocol.messages import request_class, response_class
+from barnabas.quota.client_quotas import ClientQuotas
 from barnabas.requests.context import RequestContext
 from barnabas.requests.registry import Api
 from barnabas.requests.services import Services
@@ -92,6 +95,7 @@ class Broker(Admin):
             auto_create_topics_enable=True,
             delete_topic_enable=True,
             max_request_partition_size_limit=2000,
+            num_partitions=1,
             offset_metadata_max_bytes=4096,
         )
         znodes = self.znodes
@@ -108,6 +112,7 @@ class Broker(Admin):
             fetch_sessions=None,  # type: ignore[arg-type]
             topics=self.topics,
             configs=self.configs,
+            quotas=ClientQuotas(self.configs.clients, BrokerConfig.load({}), self.clock, Metrics()),
             producer_ids=ProducerIds(lambda: allocate_producer_ids(znodes, BROKER_ID)),
             groups=None,  # type: ignore[arg-type]
             transactions=None,  # type: ignore[arg-type]
@@ -142,14 +147,14 @@ class Broker(Admin):
         )
         try:
             response = api.handle(request, context)
+            if api.is_sliced:
+                response = run(response)
         except KafkaError as error:
             if api.refused is None:
                 raise
             return api.refused(request, error, version)
         if api.is_async:
             return await response
-        if api.is_sliced:
-            response = run(response)
         if response is None:
             assert finisher.work is not None
             return await finisher.work

@@ -44,6 +44,7 @@ class Cluster:
             answer_in_slices=lambda work, _waits: run(work),
             exchange=SimpleNamespace(connection=SimpleNamespace(listener_name="PLAINTEXT")),
             broker=SimpleNamespace(
+                quotas=SimpleNamespace(is_limiting=False),
                 replicas=replicas,
                 broker_id=-1,
                 metadata=metadata,

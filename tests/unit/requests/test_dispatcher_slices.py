@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Generator
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -84,7 +85,8 @@ def frame_of(count: int, first: str = "first") -> bytearray:
 @pytest.fixture
 def dispatcher() -> Dispatcher:
     apis = ApiTable([Api(ApiKey.METADATA, versions=range(14), handle=handle)])
-    return Dispatcher(apis, None, TickingClock(), Metrics())  # type: ignore[arg-type]
+    broker: Any = SimpleNamespace(quotas=SimpleNamespace(is_limiting=False))
+    return Dispatcher(apis, broker, TickingClock(), Metrics())
 
 
 async def turns_until(exchange: Exchange) -> int:

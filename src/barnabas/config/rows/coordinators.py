@@ -120,9 +120,9 @@ TRANSACTIONS = (
 
 QUOTAS = (
     Key("quota.window.num", INT, 11, at_least(1),
-        doc=NO_EFFECT + "There are no quotas of clients."),
+        doc="The windows over which the rates of clients are measured."),
     Key("quota.window.size.seconds", INT, 1, at_least(1),
-        doc=NO_EFFECT + "Likewise."),
+        doc="How long each of them is."),
     Key("replication.quota.window.num", INT, 11, at_least(1),
         doc=NO_EFFECT + "The rate of replication is measured over eleven seconds."),
     Key("replication.quota.window.size.seconds", INT, 1, at_least(1),
@@ -132,9 +132,9 @@ QUOTAS = (
     Key("alter.log.dirs.replication.quota.window.size.seconds", INT, 1, at_least(1),
         doc=NO_EFFECT + "Likewise."),
     Key("controller.quota.window.num", INT, 11, at_least(1),
-        doc=NO_EFFECT + "Changes to topics have no quota."),
+        doc="The windows whose changes to topics a client may make at once, if it made none before."),
     Key("controller.quota.window.size.seconds", INT, 1, at_least(1),
-        doc=NO_EFFECT + "Likewise."),
+        doc="How long each of them is."),
     Key("client.quota.callback.class", CLASS, None,
         doc=NO_EFFECT + "It names a Java class."),
 )  # fmt: skip

@@ -133,6 +133,14 @@ class FetchSessionCache:
             return FetchContext((), session, is_incremental=True)
         return FetchContext(list(session.partitions.values()), session, is_incremental=True)
 
+    def give_up_new(self, fetch: FetchContext) -> int:
+        """The session that an answer without anything may name: a reader that hears nothing of the partitions
+        that it has just listed, lists them again, so the session made for them is over."""
+        if fetch.is_incremental:
+            return fetch.session_id
+        self._close(fetch.session_id)
+        return NO_SESSION
+
     def _close(self, session_id: int) -> None:
         session = self._sessions.pop(session_id, None)
         if session is not None:

@@ -1,0 +1,86 @@
+"""AlterClientQuotas (49), v0-1. Gaps: none.
+
+Each entity is changed as a whole or not at all, and has its own error.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from barnabas.config.client_entities import EntityPath, Values
+from barnabas.core.errors import InvalidRequest, KafkaError
+from barnabas.protocol.api_keys import ApiKey
+from barnabas.protocol.messages.alter_client_quotas import (
+    AlterClientQuotasRequest,
+    AlterClientQuotasResponse,
+    EntryData,
+    EntryResult,
+    OpData,
+)
+from barnabas.quota.keys import QUOTA_KEYS, check_value, entity_path, stored_value
+from barnabas.requests.context import RequestContext
+from barnabas.requests.failures import as_kafka_error
+from barnabas.requests.registry import Api
+
+
+async def handle_alter_client_quotas(
+    request: AlterClientQuotasRequest, context: RequestContext
+) -> AlterClientQuotasResponse:
+    paths = [_path(entry) for entry in request.entries]
+    times = Counter(path for path in paths if not isinstance(path, KafkaError))
+    results = []
+    for entry, path in zip(request.entries, paths, strict=True):
+        await context.breathe()
+        result = EntryResult(entity=entry.entity, error_message=None)
+        try:
+            if isinstance(path, KafkaError):
+                raise path
+            if times[path] > 1:
+                raise InvalidRequest("Duplicate update for entity")
+            await _alter(path, entry.ops, context, validate_only=request.validate_only)
+        except Exception as error:  # noqa: BLE001 - each entity has its own error
+            failure = as_kafka_error(error, "changing a quota")
+            result.error_code, result.error_message = failure.code, failure.message
+        results.append(result)
+    return AlterClientQuotasResponse(entries=results)
+
+
+def _path(entry: EntryData) -> EntityPath | KafkaError:
+    try:
+        return entity_path([(part.entity_type, part.entity_name) for part in entry.entity])
+    except KafkaError as error:
+        return error
+
+
+async def _alter(
+    path: EntityPath, ops: list[OpData], context: RequestContext, *, validate_only: bool
+) -> None:
+    if len({op.key for op in ops}) < len(ops):
+        raise InvalidRequest("a quota is changed more than once")
+    for op in ops:
+        if not op.remove:
+            check_value(path, op.key, op.value)
+        elif op.key not in QUOTA_KEYS:
+            raise InvalidRequest(f"Invalid configuration key {op.key}")
+
+    def change(values: Values) -> Values:
+        removed = {op.key for op in ops if op.remove}
+        added = {op.key: stored_value(op.key, op.value) for op in ops if not op.remove}
+        return {key: value for key, value in values.items() if key not in removed} | added
+
+    if not validate_only:
+        await context.broker.configs.clients.change(path, change)
+
+
+def refused(request: AlterClientQuotasRequest, error: KafkaError, _version: int) -> AlterClientQuotasResponse:
+    return AlterClientQuotasResponse(
+        entries=[
+            EntryResult(error_code=error.code, error_message=error.message, entity=entry.entity)
+            for entry in request.entries
+        ]
+    )
+
+
+ALTER_CLIENT_QUOTAS = Api(
+    ApiKey.ALTER_CLIENT_QUOTAS, versions=range(2), handle=handle_alter_client_quotas, refused=refused
+)

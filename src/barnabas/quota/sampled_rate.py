@@ -1,0 +1,52 @@
+"""A rate over the last few windows of time, measured as Kafka measures it.
+
+The amounts of the last `samples` windows are kept, and divided by the time that they cover. A rate that has
+not been measured for long counts as if it had been silent before: the time is never less than all windows
+but one, so a burst after a pause is allowed within one set of windows.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+
+
+class SampledRate:
+    """Amounts a second. All times are milliseconds on one monotonic clock."""
+
+    __slots__ = ("_samples", "_samples_max", "_window_ms", "total")
+
+    def __init__(self, samples_max: int, window_ms: float) -> None:
+        self._samples_max = samples_max
+        self._window_ms = window_ms
+        self._samples: deque[list[float]] = deque()
+        """[when its window began, what was recorded in it]"""
+        self.total = 0.0
+
+    def record(self, amount: float, now_ms: float) -> None:
+        samples = self._samples
+        if not samples or now_ms - samples[-1][0] >= self._window_ms:
+            samples.append([now_ms, 0.0])
+        samples[-1][1] += amount
+        self.total += amount
+
+    def value(self, now_ms: float) -> float:
+        self._drop_old(now_ms)
+        return self.total * 1_000 / self.covered_ms(now_ms) if self._samples else 0.0
+
+    def covered_ms(self, now_ms: float) -> float:
+        """The time that the samples stand for."""
+        elapsed_ms = now_ms - self._samples[0][0] if self._samples else 0.0
+        missing = self._samples_max - 1 - int(elapsed_ms // self._window_ms)
+        return max(elapsed_ms + max(missing, 0) * self._window_ms, self._window_ms)
+
+    def throttle_ms(self, limit: float, now_ms: float) -> float:
+        """How long to be silent until the rate is `limit`; 0 if it is not above."""
+        over = self.value(now_ms) - limit
+        return over / limit * self.covered_ms(now_ms) if over > 0 else 0.0
+
+    def _drop_old(self, now_ms: float) -> None:
+        samples, lifetime_ms = self._samples, self._samples_max * self._window_ms
+        while samples and now_ms - samples[0][0] >= lifetime_ms:
+            self.total -= samples.popleft()[1]
+        if not samples:
+            self.total = 0.0

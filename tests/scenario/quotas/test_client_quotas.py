@@ -1,0 +1,146 @@
+"""Clients above their quotas, on real sockets: answered at once, then not read for a while."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Consumer, Producer
+
+from barnabas.client.channel import Channel
+from barnabas.core.errors import ThrottlingQuotaExceeded
+from barnabas.protocol.messages.alter_client_quotas import (
+    AlterClientQuotasRequest,
+    AlterClientQuotasResponse,
+    EntityData,
+    EntryData,
+    OpData,
+)
+from barnabas.protocol.messages.fetch import FetchResponse
+from barnabas.protocol.messages.metadata import MetadataRequest, MetadataResponse
+from barnabas.protocol.messages.produce import ProduceResponse
+from tests.support.in_process import (
+    BY_NAME_FETCH,
+    BY_NAME_PRODUCE,
+    InProcessBroker,
+    fetch_request,
+    in_process_broker,
+    produce_request,
+)
+
+RECORD_BYTES = 20_000
+
+
+@pytest.fixture
+async def broker(tmp_path: Path) -> AsyncIterator[InProcessBroker]:
+    async with in_process_broker(tmp_path) as started:
+        assert await started.create_topic("topic") == 0
+        yield started
+
+
+async def limit(broker: InProcessBroker, **quotas: float) -> None:
+    """For every user that has no quota of its own."""
+    request = AlterClientQuotasRequest(
+        entries=[
+            EntryData(
+                entity=[EntityData(entity_type="user", entity_name=None)],
+                ops=[OpData(key=key, value=float(int(value))) for key, value in quotas.items()],
+            )
+        ]
+    )
+    answer = await broker.ask(request, AlterClientQuotasResponse)
+    assert [entry.error_code for entry in answer.entries] == [0]
+
+
+async def produce(broker: InProcessBroker, acks: int = -1) -> ProduceResponse:
+    request = produce_request("topic", b"x" * RECORD_BYTES, acks=acks)
+    return await broker.ask(request, ProduceResponse, BY_NAME_PRODUCE)
+
+
+async def test_a_producer_above_its_quota_is_answered_and_then_not_read(broker: InProcessBroker) -> None:
+    await limit(broker, producer_byte_rate=RECORD_BYTES / 10.5)
+    answer = await produce(broker)
+    throttle_ms = answer.throttle_time_ms
+    assert 0 < throttle_ms < 10_000
+    assert answer.responses[0].partition_responses[0].error_code == 0, "it is written all the same"
+    answered = time.monotonic()
+    await broker.metadata("topic")
+    assert (time.monotonic() - answered) * 1_000 > throttle_ms * 0.8
+
+
+async def test_a_quota_of_one_is_not_felt_by_others(broker: InProcessBroker) -> None:
+    await limit(broker, producer_byte_rate=1)
+    assert (await produce(broker)).throttle_time_ms > 60_000
+    async with asyncio.timeout(30):
+        other = await Channel.connect(broker.address)
+        await other.send(MetadataRequest(topics=None), MetadataResponse)
+        other.close()
+
+
+async def test_a_consumer_above_its_quota_is_sent_nothing_for_now_and_loses_nothing(
+    broker: InProcessBroker,
+) -> None:
+    for _ in range(4):
+        await produce(broker)
+    await limit(broker, consumer_byte_rate=7_500)
+    read = 0
+    throttled = 0
+    async with asyncio.timeout(120):
+        while read < 4:
+            answer = await broker.ask(fetch_request("topic", read, max_bytes=1), FetchResponse, BY_NAME_FETCH)
+            if answer.throttle_time_ms:
+                throttled += 1
+                assert answer.responses == []
+            else:
+                assert len(answer.responses[0].partitions[0].records) > RECORD_BYTES
+                read += 1
+    assert throttled > 0
+
+
+async def test_changes_to_topics_are_refused_above_their_quota(broker: InProcessBroker) -> None:
+    await limit(broker, controller_mutation_rate=1)
+    assert await broker.create_topic("many", 11) == 0
+    assert await broker.create_topic("more", 5) == 0
+    assert await broker.create_topic("too-many", 1) == ThrottlingQuotaExceeded.code
+
+
+@pytest.mark.rest
+async def test_real_clients_get_everything_through_within_their_quotas(broker: InProcessBroker) -> None:
+    await limit(broker, producer_byte_rate=50_000, consumer_byte_rate=50_000)
+    count = 28
+    address = str(broker.address)
+
+    def write_and_read() -> tuple[int, int]:
+        throttles: list[int] = []
+        producer = Producer({"bootstrap.servers": address, "linger.ms": 0, "batch.size": 2 * RECORD_BYTES})
+        for number in range(count):
+            producer.produce("topic", str(number).encode().ljust(RECORD_BYTES, b"."))
+        left = producer.flush(120)
+        consumer = Consumer(
+            {
+                "bootstrap.servers": address,
+                "group.id": "g",
+                "auto.offset.reset": "earliest",
+                "fetch.message.max.bytes": 2 * RECORD_BYTES,
+                "throttle_cb": lambda event: throttles.append(event.throttle_time),
+            }
+        )
+        consumer.subscribe(["topic"])
+        read: list[int] = []
+        deadline = time.monotonic() + 120
+        while len(read) < count and time.monotonic() < deadline:
+            message = consumer.poll(1)
+            if message is not None and message.error() is None:
+                value = message.value()
+                assert value is not None
+                read.append(int(value.rstrip(b".")))
+        consumer.close()
+        assert read == list(range(count))
+        return left, len(throttles)
+
+    left, throttles = await asyncio.to_thread(write_and_read)
+    assert left == 0
+    assert throttles > 0
