@@ -7,7 +7,8 @@ as empty, so a damaged file counts as empty and is reported.
 """
 
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
 
 from barnabas.core.files import Files
 from barnabas.core.ids import TopicPartition
@@ -52,14 +53,8 @@ def render_offsets(offsets: Mapping[TopicPartition, int]) -> bytes:
 
 
 def parse_offsets(content: bytes) -> dict[TopicPartition, int]:
-    offsets = {}
-    for words in parse(content):
-        try:
-            topic, partition, offset = words
-            offsets[TopicPartition(topic, int(partition))] = int(offset)
-        except ValueError:
-            raise CorruptCheckpoint(f"malformed line {' '.join(words)!r}") from None
-    return offsets
+    rows = _typed(content, str, int, int)
+    return {TopicPartition(topic, partition): offset for topic, partition, offset in rows}
 
 
 def read_offsets(files: Files, path: str) -> dict[TopicPartition, int]:
@@ -78,11 +73,12 @@ def render_epochs(entries: Iterable[tuple[int, int]]) -> bytes:
 
 
 def parse_epochs(content: bytes) -> list[tuple[int, int]]:
-    entries = []
+    return [(epoch, start_offset) for epoch, start_offset in _typed(content, int, int)]
+
+
+def _typed(content: bytes, *types: type[str | int]) -> Iterator[Any]:
     for words in parse(content):
         try:
-            epoch, start_offset = words
-            entries.append((int(epoch), int(start_offset)))
+            yield [convert(word) for convert, word in zip(types, words, strict=True)]
         except ValueError:
             raise CorruptCheckpoint(f"malformed line {' '.join(words)!r}") from None
-    return entries

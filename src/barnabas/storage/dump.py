@@ -11,18 +11,9 @@ from barnabas.core.errors import InvalidRecord, KafkaError
 from barnabas.core.files import DataFile, RealFiles
 from barnabas.records.batch import NO_SEQUENCE, RecordBatch
 from barnabas.records.record import CONTROL_KEY, Record, end_transaction_marker, iterate_records
+from barnabas.storage import names
 from barnabas.storage.checkpoints import CorruptCheckpoint, parse
 from barnabas.storage.directory.directory_properties import META_PROPERTIES
-from barnabas.storage.names import (
-    LEADER_EPOCHS,
-    LOG,
-    OFFSET_INDEX,
-    PARTITION_METADATA,
-    PRODUCER_SNAPSHOT,
-    TIME_INDEX,
-    TRANSACTION_INDEX,
-    parse_segment_file,
-)
 from barnabas.storage.producers.producer_snapshot import CorruptSnapshot, parse_snapshot
 from barnabas.storage.segment.batch_scan import GarbledLog, Header, find_batch, iterate_headers
 from barnabas.storage.segment.offset_index import OffsetIndex
@@ -34,36 +25,36 @@ from barnabas.storage.segment.transaction_index import VERSION, parse_transactio
 def dump_file(path: Path, *, print_data: bool = False, deep: bool = False) -> Iterator[str]:
     """The lines for one file; ValueError for a file that is none of a log's."""
     yield f"Dumping {path}"
-    found = parse_segment_file(path.name)
+    found = names.parse_segment_file(path.name)
     if found is None:
         yield from _dump_small(path)
         return
     base_offset, suffix = found
-    if suffix == LOG:
+    if suffix == names.LOG:
         yield f"Log starting offset: {base_offset}"
         yield from _dump_log(path, print_data=print_data, deep=deep)
-    elif suffix == OFFSET_INDEX:
+    elif suffix == names.OFFSET_INDEX:
         yield from _dump_offset_index(path, base_offset)
-    elif suffix == TIME_INDEX:
+    elif suffix == names.TIME_INDEX:
         yield from _dump_time_index(path, base_offset)
-    elif suffix == TRANSACTION_INDEX:
+    elif suffix == names.TRANSACTION_INDEX:
         yield from _dump_transaction_index(path)
-    elif suffix == PRODUCER_SNAPSHOT:
+    elif suffix == names.PRODUCER_SNAPSHOT:
         yield from _dump_snapshot(path)
 
 
 def _dump_small(path: Path) -> Iterator[str]:
     """Checkpoints and properties are text already; what they say is checked on the way."""
-    if path.name in (META_PROPERTIES, PARTITION_METADATA):
+    if path.name in (META_PROPERTIES, names.PARTITION_METADATA):
         yield from path.read_text().splitlines()
         return
-    if path.name != LEADER_EPOCHS and not path.name.endswith("-checkpoint"):
+    if path.name != names.LEADER_EPOCHS and not path.name.endswith("-checkpoint"):
         raise ValueError("it is not a file of a log")
     try:
         entries = parse(path.read_bytes())
     except CorruptCheckpoint as error:
         raise ValueError(str(error)) from None
-    if path.name == LEADER_EPOCHS:
+    if path.name == names.LEADER_EPOCHS:
         yield from (f"epoch: {words[0]} startOffset: {words[-1]}" for words in entries)
     else:
         yield from (f"topic: {words[0]} partition: {words[1]} offset: {words[-1]}" for words in entries)
@@ -109,7 +100,7 @@ def batch_line(batch: RecordBatch, position: int) -> str:
         f"partitionLeaderEpoch: {batch.leader_epoch} isTransactional: {_lower(batch.is_transactional)} "
         f"isControl: {_lower(batch.is_control)} deleteHorizonMs: {horizon} position: {position} "
         f"{_time_name(batch)}: {batch.max_timestamp} size: {batch.size_bytes} magic: {batch.magic} "
-        f"compresscodec: {_codec_name(batch)} crc: {batch.crc} isvalid: {_lower(batch.is_valid_crc)}"
+        f"compresscodec: {batch.codec.name.lower()} crc: {batch.crc} isvalid: {_lower(batch.is_valid_crc)}"
     )
 
 
@@ -126,9 +117,9 @@ def record_line(batch: RecordBatch, record: Record, *, print_data: bool) -> str:
     if batch.is_control:
         return line + _control(record)
     if print_data and record.key is not None:
-        line += f" key: {_text(record.key)}"
+        line += f" key: {record.key.decode(errors='replace')}"
     if print_data and record.value is not None:
-        line += f" payload: {_text(record.value)}"
+        line += f" payload: {record.value.decode(errors='replace')}"
     return line
 
 
@@ -157,7 +148,7 @@ def _dump_offset_index(path: Path, base_offset: int) -> Iterator[str]:
     if len(content) < OffsetIndex.entry.size:
         yield f"{path} is empty."
         return
-    file, end = _open(path.with_suffix(LOG))
+    file, end = _open(path.with_suffix(names.LOG))
     mismatches = []
     for number, (relative, position) in enumerate(_entries(OffsetIndex, content)):
         if number and not relative:
@@ -173,7 +164,7 @@ def _dump_offset_index(path: Path, base_offset: int) -> Iterator[str]:
 
 
 def _dump_time_index(path: Path, base_offset: int) -> Iterator[str]:
-    file, end = _open(path.with_suffix(LOG))
+    file, end = _open(path.with_suffix(names.LOG))
     mismatches = []
     previous = -1
     for number, (timestamp, relative) in enumerate(_entries(TimeIndex, path.read_bytes())):
@@ -250,20 +241,12 @@ def _header_at(file: DataFile, position: int, end: int) -> Header | None:
         return None
 
 
-def _codec_name(batch: RecordBatch) -> str:
-    return batch.codec.name.lower()
-
-
 def _time_name(batch: RecordBatch) -> str:
     return "LogAppendTime" if batch.is_log_append_time else "CreateTime"
 
 
 def _size(data: bytes | None) -> int:
     return -1 if data is None else len(data)
-
-
-def _text(data: bytes) -> str:
-    return data.decode("utf-8", "replace")
 
 
 def _lower(value: bool) -> str:

@@ -261,8 +261,10 @@ class LogManager:
             for log, offset in found:
                 if log in former:
                     log.flush_state.set_recovery_point(offset)
+            if not former:
+                continue
             try:
-                self._checkpoints.write_recovery_points_now([directory] if former else [])
+                self._checkpoints.write_now(directory, checkpoints.RECOVERY_POINTS)
             except KafkaStorageError:
                 for log, recovery_point in former.items():
                     log.flush_state.set_recovery_point(recovery_point)

@@ -14,14 +14,7 @@ from typing import Any, Final, NamedTuple
 
 from barnabas.core.files import Files
 from barnabas.core.ids import TopicPartition
-from barnabas.storage.names import (
-    LOG,
-    TIME_INDEX,
-    TRANSACTION_INDEX,
-    parse_log_directory,
-    parse_segment_file,
-    segment_path,
-)
+from barnabas.storage import names
 from barnabas.storage.segment.sparse_index import CorruptIndex
 from barnabas.storage.segment.time_index import TimeIndex
 from barnabas.storage.segment.transaction_index import parse_transaction_index
@@ -41,7 +34,7 @@ def build_manifest(files: Files, directory: str, bounds: Mapping[TopicPartition,
     """Of the partitions in `bounds` whose logs are in the log directory."""
     partitions = []
     for entry in files.list(directory):
-        place = parse_log_directory(entry.name)
+        place = names.parse_log_directory(entry.name)
         if place in bounds and place is not None:
             partitions.append(_partition(files, f"{directory}/{entry.name}", place, bounds[place]))
     partitions.sort(key=lambda each: (each["topic"], each["partition"]))
@@ -51,17 +44,17 @@ def build_manifest(files: Files, directory: str, bounds: Mapping[TopicPartition,
 def _partition(files: Files, directory: str, place: TopicPartition, bounds: Bounds) -> dict[str, Any]:
     sizes: dict[tuple[int, str], int] = {}
     for entry in files.list(directory):
-        parsed = parse_segment_file(entry.name)
+        parsed = names.parse_segment_file(entry.name)
         if parsed is not None:
             sizes[parsed] = entry.size_bytes
-    bases = sorted(base for base, suffix in sizes if suffix == LOG)
+    bases = sorted(base for base, suffix in sizes if suffix == names.LOG)
     segments = [
         {
-            "file": segment_path(directory, base, LOG),
+            "file": names.segment_path(directory, base, names.LOG),
             "base_offset": base,
             "end_offset": following,
-            "size_bytes": sizes[base, LOG],
-            "max_timestamp": _max_timestamp(files, directory, base, sizes.get((base, TIME_INDEX), 0)),
+            "size_bytes": sizes[base, names.LOG],
+            "max_timestamp": _max_timestamp(files, directory, base, sizes.get((base, names.TIME_INDEX), 0)),
         }
         for base, following in itertools.pairwise(bases)
         if following > bounds.log_start_offset and base < bounds.last_stable_offset
@@ -75,9 +68,9 @@ def _partition(files: Files, directory: str, place: TopicPartition, bounds: Boun
         "aborted": [
             [each.producer_id, each.first_offset, each.last_offset]
             for base in bases
-            if sizes.get((base, TRANSACTION_INDEX))
+            if sizes.get((base, names.TRANSACTION_INDEX))
             for each in parse_transaction_index(
-                files.read(segment_path(directory, base, TRANSACTION_INDEX)), directory
+                files.read(names.segment_path(directory, base, names.TRANSACTION_INDEX)), directory
             )
         ],
     }
@@ -86,7 +79,10 @@ def _partition(files: Files, directory: str, place: TopicPartition, bounds: Boun
 def _max_timestamp(files: Files, directory: str, base_offset: int, file_bytes: int) -> int | None:
     """None when it is not known: such a segment cannot be left out by time."""
     index = TimeIndex(
-        files, segment_path(directory, base_offset, TIME_INDEX), base_offset, file_bytes=file_bytes
+        files,
+        names.segment_path(directory, base_offset, names.TIME_INDEX),
+        base_offset,
+        file_bytes=file_bytes,
     )
     try:
         timestamp, _ = index.last()

@@ -11,15 +11,15 @@ looks whether the log is still the one it began with.
 """
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from dataclasses import dataclass, field
 
 from barnabas.storage.cleaner.batch_filter import BatchFilter, LastRecord
 from barnabas.storage.cleaner.cleanable import LogToClean, group_segments
-from barnabas.storage.cleaner.course import Pause, Steps
+from barnabas.storage.cleaner.course import Pause, Step, Steps
 from barnabas.storage.cleaner.offset_map import OffsetMap, map_for
 from barnabas.storage.cleaner.pacing import Pace, Throttle
-from barnabas.storage.cleaner.passes import CleanerStats, Mapping, Rewriting, Source
+from barnabas.storage.cleaner.passes import CleanerStats, Slices, Source, map_segment, rewrite_segment
 from barnabas.storage.cleaner.transactions import CleanedTransactions
 from barnabas.storage.cleaner.writer import SegmentWriter
 from barnabas.storage.environment import Environment
@@ -92,17 +92,10 @@ class Cleaning:
             _check_present(log, [segment])
             found = segment.find(first)
             position = segment.size_bytes if found is None else found.position
-            mapping = Mapping(
-                self.stats,
-                self.tools.pace,
-                Source.of(log, segment, self.tools.io_buffer_bytes, position),
-                offsets,
-                transactions,
-                first,
-            )
-            while not mapping.is_done:
-                yield from self._slice(mapping.advance, check)
-            if mapping.is_full:
+            source = Source.of(log, segment, self.tools.io_buffer_bytes, position)
+            mapping = map_segment(source, offsets, transactions, first, self.stats, self.tools.pace)
+            has_room = yield from self._slices(mapping, check)
+            if not has_room:
                 if offsets.latest_offset < first:
                     raise OffsetMapTooSmall(f"{offsets.size_max} keys are less than one batch has")
                 return
@@ -162,16 +155,11 @@ class Cleaning:
             writer.open()
             for segment in group:
                 _check_present(log, group)
-                rewriting = Rewriting(
-                    self.stats,
-                    tools.pace,
-                    Source.of(log, segment, tools.io_buffer_bytes),
-                    writer,
-                    batch_filter,
-                    transactions,
+                source = Source.of(log, segment, tools.io_buffer_bytes)
+                rewriting = rewrite_segment(
+                    source, writer, batch_filter, transactions, self.stats, tools.pace
                 )
-                while not rewriting.is_done:
-                    yield from self._slice(rewriting.advance, check)
+                yield from self._slices(rewriting, check)
             yield from _done(writer.finish, check)
             _check_present(log, group)
         except Exception:
@@ -185,6 +173,20 @@ class Cleaning:
         if not self.is_stopped:  # the next start removes what a stop leaves behind
             log.unlink_later(replaced)
         check()
+
+    def _slices(self, work: Slices, check: Callable[[], None]) -> Generator[Step, None, bool]:
+        """All of the work, a slice at a time; what it returns."""
+        outcome: list[bool] = []
+
+        def advance() -> None:
+            try:
+                next(work)
+            except StopIteration as end:
+                outcome.append(end.value)
+
+        while not outcome:
+            yield from self._slice(advance, check)
+        return outcome[0]
 
     def _slice(self, advance: Callable[[], None], check: Callable[[], None]) -> Steps:
         stats = self.stats

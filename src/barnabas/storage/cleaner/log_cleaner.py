@@ -67,28 +67,17 @@ class LogCleaner:
         self._runs = metrics.counter("kafka_log_cleaner_runs_total", "Logs compacted.")
         clock = self._environment.clock
         for name, doc, read in (
-            (
-                "max_dirty_percent",
-                "The largest uncompacted share of any log, when last looked.",
-                lambda: 100 * self._max_dirty_ratio,
-            ),
-            (
-                "map_utilization_percent",
-                "How full the map of keys was in the last compaction; when it is full, a log takes several.",
-                lambda: 100 * self._map_utilization,
-            ),
-            (
-                "time_since_last_run_ms",
-                "Since a log was last compacted.",
-                lambda: clock.monotonic_ms() - self._last_run_ms,
-            ),
-            (
-                "uncleanable_partitions",
-                "Logs that cannot be compacted because they are damaged.",
-                lambda: float(len(self._uncleanable)),
-            ),
+            ("max_dirty_percent", "The largest uncompacted share of any log, when last looked.",
+             lambda: 100 * self._max_dirty_ratio),
+            ("map_utilization_percent",
+             "How full the map of keys was in the last compaction; when it is full, a log takes several.",
+             lambda: 100 * self._map_utilization),
+            ("time_since_last_run_ms", "Since a log was last compacted.",
+             lambda: clock.monotonic_ms() - self._last_run_ms),
+            ("uncleanable_partitions", "Logs that cannot be compacted because they are damaged.",
+             lambda: float(len(self._uncleanable))),
             ("running", "Logs being compacted.", lambda: float(len(self._running))),
-        ):
+        ):  # fmt: skip
             metrics.gauge(f"kafka_log_cleaner_{name}", doc, read)
 
     # -- what the log manager tells -----------------------------------------------------------

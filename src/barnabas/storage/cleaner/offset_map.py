@@ -12,6 +12,7 @@ of them. At a load of 0.9 a lookup looks at 2.6 slots on average when the key is
 """
 
 import mmap
+from math import isqrt
 
 from crc32c import crc32c
 
@@ -19,7 +20,6 @@ SLOT_BYTES = 16
 
 _HASH_MASK = (1 << 64) - 1
 _CHECK_MASK = (1 << 24) - 1
-_SMALL_PRIMES = (2, 3, 5, 7, 11, 13, 17, 19, 23, 29, 31, 37)
 
 
 class OffsetMap:
@@ -103,23 +103,4 @@ def _prime_up_to(limit: int) -> int:
 
 
 def _is_prime(number: int) -> bool:
-    """Miller and Rabin's test, exact below 3 * 10^24 with these bases."""
-    if number < 2:
-        return False
-    for prime in _SMALL_PRIMES:
-        if number % prime == 0:
-            return number == prime
-    odd, twos = number - 1, 0
-    while not odd & 1:
-        odd, twos = odd >> 1, twos + 1
-    for base in _SMALL_PRIMES:
-        power = pow(base, odd, number)
-        if power in (1, number - 1):
-            continue
-        for _ in range(twos - 1):
-            power = power * power % number
-            if power == number - 1:
-                break
-        else:
-            return False
-    return True
+    return all(number % divisor for divisor in range(2, isqrt(number) + 1))

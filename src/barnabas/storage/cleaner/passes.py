@@ -1,13 +1,13 @@
 """The two passes over one segment, as a thread makes them: in slices, and on nothing but what
 it was given.
 
-A pass keeps its place between two slices. It owns the map or the segment being written while a
-slice runs, and the loop does not look at them meanwhile.
+A pass is a generator that stops where a slice ends. It owns the map or the segment being written
+while a slice runs, and the loop does not look at them meanwhile.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from dataclasses import dataclass
 
 from barnabas.core.errors import CorruptMessage
@@ -24,6 +24,8 @@ from barnabas.storage.cleaner.writer import SegmentWriter
 from barnabas.storage.log.log import Log
 from barnabas.storage.segment.batch_scan import LegacyBatch, iterate_valid_batches
 from barnabas.storage.segment.segment import Segment
+
+Slices = Generator[None, None, bool]
 
 
 @dataclass(slots=True)
@@ -77,95 +79,71 @@ class Source:
             raise CorruptMessage(f"the segment of {self.first_offset} has no valid batch at position {at}")
 
 
-class Mapping:
-    """Reads one segment into the offset map, slice by slice."""
-
-    def __init__(
-        self,
-        stats: CleanerStats,
-        pace: Pace,
-        source: Source,
-        offsets: OffsetMap,
-        transactions: CleanedTransactions,
-        first_offset: int,
-    ) -> None:
-        self.is_done = False
-        self.is_full = False
-        self._batches = source.batches()
-        self._stats = stats
-        self._pace = pace
-        self._offsets = offsets
-        self._transactions = transactions
-        self._first_offset = first_offset
-
-    def advance(self) -> None:
-        pace, stats, offsets = self._pace, self._stats, self._offsets
-        pace.begin_slice()
-        for batch in self._batches:
-            stats.read_bytes += batch.size_bytes
-            if not self._put(batch):
-                self.is_done = self.is_full = True
-                return
-            offsets.latest_offset = max(offsets.latest_offset, batch.last_offset)
-            if pace.is_slice_over:
-                return
-        self.is_done = True
-
-    def _put(self, batch: RecordBatch | LegacyMessage) -> bool:
-        offsets, breathe = self._offsets, self._pace.breathe
+def map_segment(
+    source: Source,
+    offsets: OffsetMap,
+    transactions: CleanedTransactions,
+    first_offset: int,
+    stats: CleanerStats,
+    pace: Pace,
+) -> Slices:
+    """Read one segment into the offset map; False when that is full before the end."""
+    pace.begin_slice()
+    for batch in source.batches():
+        stats.read_bytes += batch.size_bytes
         if isinstance(batch, LegacyMessage):
-            breathe()
-            for record in iterate_message_records(batch):
-                if offsets.size >= offsets.size_max:
-                    return False
-                if record.key is not None and record.offset >= self._first_offset:
-                    offsets.put(record.key, record.offset)
-            return True
-        if self._transactions.is_disposable(batch) or batch.is_control or not batch.record_count:
-            breathe()
-            return True
-        payload = bytes(inflate_payload(batch))
-        return map_keys(payload, batch.record_count, batch.base_offset, self._first_offset, offsets, breathe)
+            has_room = _map_message(batch, first_offset, offsets, pace)
+        elif transactions.is_disposable(batch) or batch.is_control or not batch.record_count:
+            pace.breathe()
+            has_room = True
+        else:
+            payload, count = bytes(inflate_payload(batch)), batch.record_count
+            has_room = map_keys(payload, count, batch.base_offset, first_offset, offsets, pace.breathe)
+        if not has_room:
+            return False
+        offsets.latest_offset = max(offsets.latest_offset, batch.last_offset)
+        if pace.is_slice_over:
+            yield
+            pace.begin_slice()
+    return True
 
 
-class Rewriting:
-    """Copies what is to stay of one segment, slice by slice."""
+def _map_message(message: LegacyMessage, first_offset: int, offsets: OffsetMap, pace: Pace) -> bool:
+    pace.breathe()
+    for record in iterate_message_records(message):
+        if offsets.size >= offsets.size_max:
+            return False
+        if record.key is not None and record.offset >= first_offset:
+            offsets.put(record.key, record.offset)
+    return True
 
-    def __init__(
-        self,
-        stats: CleanerStats,
-        pace: Pace,
-        source: Source,
-        writer: SegmentWriter,
-        batch_filter: BatchFilter,
-        transactions: CleanedTransactions,
-    ) -> None:
-        self.is_done = False
-        self._batches = source.batches()
-        self._stats = stats
-        self._pace = pace
-        self._writer = writer
-        self._filter = batch_filter
-        self._transactions = transactions
 
-    def advance(self) -> None:
-        pace, stats, batch_filter, writer = self._pace, self._stats, self._filter, self._writer
-        retained = self._transactions.retained
-        pace.begin_slice()
-        for batch in self._batches:
-            stats.read_bytes += batch.size_bytes
-            if isinstance(batch, RecordBatch):
-                stats.read_records += batch.record_count
-                remainder = batch_filter.remainder(batch)
-            else:
-                remainder = batch_filter.message_remainder(batch)
-            if remainder is not None:
-                stats.written_bytes += len(remainder)
-                written = RecordBatch(remainder) if isinstance(remainder, bytearray) else batch
-                writer.append(remainder, written.last_offset, written.max_timestamp)
-            if retained:
-                writer.abort_recorded(retained)
-                retained.clear()
-            if pace.is_slice_over:
-                return
-        self.is_done = True
+def rewrite_segment(
+    source: Source,
+    writer: SegmentWriter,
+    batch_filter: BatchFilter,
+    transactions: CleanedTransactions,
+    stats: CleanerStats,
+    pace: Pace,
+) -> Slices:
+    """Copy what is to stay of one segment."""
+    retained = transactions.retained
+    pace.begin_slice()
+    for batch in source.batches():
+        stats.read_bytes += batch.size_bytes
+        if isinstance(batch, RecordBatch):
+            stats.read_records += batch.record_count
+            remainder = batch_filter.remainder(batch)
+        else:
+            remainder = batch_filter.message_remainder(batch)
+        if remainder is not None:
+            stats.written_bytes += len(remainder)
+            written = RecordBatch(remainder) if isinstance(remainder, bytearray) else batch
+            writer.append(remainder, written.last_offset, written.max_timestamp)
+        if retained:
+            writer.abort_recorded(retained)
+            retained.clear()
+        if pace.is_slice_over:
+            yield
+            pace.begin_slice()
+    return True

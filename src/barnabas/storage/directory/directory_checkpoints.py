@@ -87,11 +87,6 @@ class DirectoryCheckpoints:
         write = CheckpointWrite(self._environment.files, directory, CLEANED_OFFSETS, render_offsets(offsets))
         self._submit(directory, write)
 
-    def write_recovery_points_now(self, directories: Iterable[LogDirectory]) -> None:
-        """Raises KafkaStorageError where it cannot be done."""
-        for directory in directories:
-            self._write_now(directory, RECOVERY_POINTS)
-
     def write_last(self, directory: LogDirectory) -> None:
         """At a clean end: of every log, whether its start offset has moved or not."""
         self._plan(directory, RECOVERY_POINTS)()
@@ -106,11 +101,12 @@ class DirectoryCheckpoints:
         its own, and a log that ends before its start offset loses everything."""
         if directory.path not in self._with_former_logs:
             return
-        self._write_now(directory, RECOVERY_POINTS)
-        self._write_now(directory, LOG_START_OFFSETS)
+        self.write_now(directory, RECOVERY_POINTS)
+        self.write_now(directory, LOG_START_OFFSETS)
         self._with_former_logs.discard(directory.path)
 
-    def _write_now(self, directory: LogDirectory, name: str) -> None:
+    def write_now(self, directory: LogDirectory, name: str) -> None:
+        """Raises KafkaStorageError where it cannot be done."""
         try:
             self._plan(directory, name)()
         except OSError as error:

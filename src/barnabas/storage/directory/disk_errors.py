@@ -1,6 +1,7 @@
 """What is done about an error that nobody was there to hear of (`storage.failures` tells whose it is)."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 from barnabas.core.errors import KafkaStorageError
 from barnabas.storage.environment import Environment, LogDirectory
@@ -22,17 +23,10 @@ def keep_trying(environment: Environment, directory: LogDirectory, work: Callabl
     attempt()
 
 
-class offline_on_error:  # noqa: N801 - read as a statement
+@contextmanager
+def offline_on_error(directory: LogDirectory) -> Iterator[None]:
     """An I/O error inside takes the directory offline, whatever it is, and goes no further."""
-
-    def __init__(self, directory: LogDirectory) -> None:
-        self._directory = directory
-
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> bool:
-        if not isinstance(error, OSError | KafkaStorageError):
-            return False
-        self._directory.take_offline(error)
-        return True
+    try:
+        yield
+    except (OSError, KafkaStorageError) as error:
+        directory.take_offline(error)

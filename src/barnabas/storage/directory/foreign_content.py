@@ -15,24 +15,10 @@ import re
 from typing import Final
 
 from barnabas.core.files import Files
-from barnabas.storage import checkpoints
+from barnabas.storage import checkpoints, names
 from barnabas.storage.directory.directory_properties import META_PROPERTIES
-from barnabas.storage.names import (
-    CLEANED,
-    CLUSTER_METADATA,
-    DELETED,
-    LEADER_EPOCHS,
-    PARTITION_METADATA,
-    SUPERSEDED,
-    SWAP,
-    is_half_moved,
-    is_marked_for_deletion,
-    is_stray,
-    parse_log_directory,
-    parse_segment_file,
-)
 
-BESIDE_THE_LOGS: Final = frozenset({"coordination", "zookeeper", "lost+found", CLUSTER_METADATA})
+BESIDE_THE_LOGS: Final = frozenset({"coordination", "zookeeper", "lost+found", names.CLUSTER_METADATA})
 """Sub-directories that are not logs: both coordination stores, the file system's own, KRaft's metadata."""
 
 KAFKAS_FILES: Final = frozenset(
@@ -47,8 +33,8 @@ KAFKAS_FILES: Final = frozenset(
 )
 
 _BROKER_OF_A_CLUSTER = re.compile(r"broker-\d+\.properties")
-_LOGS_FILES = frozenset({LEADER_EPOCHS, PARTITION_METADATA, SUPERSEDED})
-_TEMPORARY = (DELETED, CLEANED, SWAP, ".tmp")
+_LOGS_FILES = frozenset({names.LEADER_EPOCHS, names.PARTITION_METADATA, names.SUPERSEDED})
+_TEMPORARY = (names.DELETED, names.CLEANED, names.SWAP, ".tmp")
 
 
 def foreign_content(files: Files, directory: str) -> str | None:
@@ -60,7 +46,7 @@ def foreign_content(files: Files, directory: str) -> str | None:
     if any(entry.name == META_PROPERTIES for entry in entries):
         return None
     for entry in sorted(entries):
-        if entry.is_directory and parse_log_directory(entry.name):
+        if entry.is_directory and names.parse_log_directory(entry.name):
             reason = _not_a_log(files, f"{directory}/{entry.name}")
             if reason is not None:
                 return reason
@@ -83,17 +69,17 @@ def _is_of_a_log(name: str) -> bool:
     bare = name
     for suffix in _TEMPORARY:
         bare = bare.removesuffix(suffix)
-    return parse_segment_file(bare) is not None or bare in _LOGS_FILES
+    return names.parse_segment_file(bare) is not None or bare in _LOGS_FILES
 
 
 def _is_kafkas_directory(name: str) -> bool:
     return (
         name.startswith(".")
         or name in BESIDE_THE_LOGS
-        or parse_log_directory(name) is not None
-        or is_marked_for_deletion(name)
-        or is_half_moved(name)
-        or is_stray(name)
+        or names.parse_log_directory(name) is not None
+        or names.is_marked_for_deletion(name)
+        or names.is_half_moved(name)
+        or names.is_stray(name)
     )
 
 

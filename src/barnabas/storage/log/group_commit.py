@@ -8,18 +8,13 @@ Under load each sync carries more appends, and nobody waits for more than two of
 A flush for which there was no file descriptor, or no thread, is asked for again by nobody but us.
 """
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from barnabas.core.scheduler import Background, Scheduler
 from barnabas.storage.failures import RETRY_MS, Reach, reach_of
-
-if TYPE_CHECKING:
-    from barnabas.storage.log.flush_state import FlushWork
-    from barnabas.storage.log.log import Log
+from barnabas.storage.log.flush_state import FlushWork
+from barnabas.storage.log.log import Log
 
 _log = logging.getLogger(__name__)
 

@@ -23,6 +23,7 @@ from dataclasses import dataclass, field
 
 from barnabas.config.log_config import LogConfig
 from barnabas.core.ids import TopicPartition
+from barnabas.storage import names
 from barnabas.storage.environment import Environment, LogDirectory
 from barnabas.storage.log.flush_state import FlushState
 from barnabas.storage.log.interrupted_swaps import finish_interrupted_swaps
@@ -33,17 +34,6 @@ from barnabas.storage.log.partition_metadata import read_topic_id
 from barnabas.storage.log.segment_recovery import derive
 from barnabas.storage.log.segments import Segments, new_segment
 from barnabas.storage.log.watermarks import Watermarks
-from barnabas.storage.names import (
-    LEADER_EPOCHS,
-    LOG,
-    OFFSET_INDEX,
-    PARTITION_METADATA,
-    PRODUCER_SNAPSHOT,
-    SEGMENT_SUFFIXES,
-    TIME_INDEX,
-    parse_segment_file,
-    segment_path,
-)
 from barnabas.storage.producers.producer_recovery import (
     load_newest_snapshot,
     record_aborted,
@@ -81,7 +71,7 @@ def open_log(
     if not is_new:
         loader.sizes = finish_interrupted_swaps(environment.files, directory)
         loader.load_segments()
-    has_epochs = LEADER_EPOCHS in loader.sizes
+    has_epochs = names.LEADER_EPOCHS in loader.sizes
     epochs = read_leader_epochs(environment.files, directory) if has_epochs else LeaderEpochCache([])
     producers = loader.recover(epochs, recovery_point, log_start_offset, is_clean=is_clean)
     first_offset = max(log_start_offset, loader.segments[0].base_offset)
@@ -95,7 +85,7 @@ def open_log(
     home = LogHome(directory)
     return Log(
         topic_partition,
-        read_topic_id(environment.files, directory) if PARTITION_METADATA in loader.sizes else None,
+        read_topic_id(environment.files, directory) if names.PARTITION_METADATA in loader.sizes else None,
         log_directory,
         home,
         config,
@@ -139,14 +129,14 @@ class _Loader:
     def load_segments(self) -> None:
         by_offset: dict[int, dict[str, int]] = {}
         for name, size_bytes in self.sizes.items():
-            found = parse_segment_file(name)
-            if found and found[1] in SEGMENT_SUFFIXES:
+            found = names.parse_segment_file(name)
+            if found and found[1] in names.SEGMENT_SUFFIXES:
                 by_offset.setdefault(found[0], {})[found[1]] = size_bytes
         for base_offset, file_bytes in sorted(by_offset.items()):
-            if LOG not in file_bytes:
+            if names.LOG not in file_bytes:
                 _log.warning("deleting index files without a log: %s/%020d", self.directory, base_offset)
                 for suffix in file_bytes:
-                    self.environment.files.unlink(segment_path(self.directory, base_offset, suffix))
+                    self.environment.files.unlink(names.segment_path(self.directory, base_offset, suffix))
                 continue
             self.segments.append(self._segment(base_offset, file_bytes))
 
@@ -155,8 +145,8 @@ class _Loader:
 
     def _check_indexes(self, segment: Segment) -> None:
         """Rebuild what is missing or plainly wrong. Finer damage shows, and heals, at first use."""
-        offset_bytes = self.sizes.get(f"{segment.base_offset:020d}{OFFSET_INDEX}")
-        time_bytes = self.sizes.get(f"{segment.base_offset:020d}{TIME_INDEX}")
+        offset_bytes = self.sizes.get(f"{segment.base_offset:020d}{names.OFFSET_INDEX}")
+        time_bytes = self.sizes.get(f"{segment.base_offset:020d}{names.TIME_INDEX}")
         if offset_bytes is None or time_bytes is None:
             segment.rebuild_indexes("an index file is missing")
             self.are_transactions_doubtful = True
@@ -236,13 +226,15 @@ class _Loader:
             derived = derive(segment, producers, epochs)
             self.end_offset = derived.end_offset
             is_whole = (
-                f"{segment.base_offset:020d}{OFFSET_INDEX}" not in self.sizes
+                f"{segment.base_offset:020d}{names.OFFSET_INDEX}" not in self.sizes
                 or sealed_end == derived.last_batch is not None
             )
             self.segments.append(segment)
             if segment.size_bytes < before_bytes:
                 cut_bytes = before_bytes - segment.size_bytes
-                _log.warning("%s: cut %d bytes behind %d", segment.path(LOG), cut_bytes, self.end_offset)
+                _log.warning(
+                    "%s: cut %d bytes behind %d", segment.path(names.LOG), cut_bytes, self.end_offset
+                )
                 self.has_changed = True
                 self._remove(suspect[number + 1 :])
                 return
@@ -257,14 +249,14 @@ class _Loader:
 
     def _snapshot(self, producers: ProducerState, offset: int) -> None:
         self.unsynced_paths.append(write_snapshot(self.environment.files, self.directory, producers, offset))
-        self.sizes[f"{offset:020d}{PRODUCER_SNAPSHOT}"] = 0
+        self.sizes[f"{offset:020d}{names.PRODUCER_SNAPSHOT}"] = 0
 
     def _remove(self, segments: list[Segment]) -> None:
         self.has_changed = True
         for segment in segments:
-            _log.warning("deleting %s, which lies behind damage", segment.path(LOG))
+            _log.warning("deleting %s, which lies behind damage", segment.path(names.LOG))
             segment.remove_files()
-            self.environment.files.unlink(segment.path(PRODUCER_SNAPSHOT))
+            self.environment.files.unlink(segment.path(names.PRODUCER_SNAPSHOT))
 
     def _start_over_if_lost(
         self, epochs: LeaderEpochCache, producers: ProducerState, log_start_offset: int
@@ -306,4 +298,6 @@ class _Loader:
         wanted = {segment.base_offset for segment in self.segments} | {end_offset}
         for offset in snapshot_offsets(self.sizes):
             if offset not in wanted:
-                self.environment.files.unlink(segment_path(self.directory, offset, PRODUCER_SNAPSHOT))
+                self.environment.files.unlink(
+                    names.segment_path(self.directory, offset, names.PRODUCER_SNAPSHOT)
+                )

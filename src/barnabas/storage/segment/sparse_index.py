@@ -150,12 +150,8 @@ class SparseIndex:
 
     def reset(self) -> None:
         """Forget every entry, and whatever the file holds."""
-        self._tail.clear()
-        self._base = None
-        self._base_entries = 0
-        self._is_restarted = False
-        if self._files.exists(self.path):
-            self._files.open(self.path).truncate(0)
+        self.restart()
+        self.grow_again()
 
     def unmap(self) -> None:
         self._base = None
