@@ -67,7 +67,6 @@ HEADER: Final = struct.Struct(">qiibIhiqqqhii")
 assert HEADER.size == HEADER_BYTES
 _unpack_header = HEADER.unpack_from
 _INT64: Final = struct.Struct(">q")
-_INT32: Final = struct.Struct(">i")
 _UINT32: Final = struct.Struct(">I")
 _INT16: Final = struct.Struct(">h")
 

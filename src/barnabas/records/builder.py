@@ -212,6 +212,25 @@ def assemble_batch(
     return batch
 
 
+def reassemble_batch(
+    batch: RecordBatch, payload: Buffer, *, attributes: int, max_timestamp: int, record_count: int
+) -> bytearray:
+    """`batch` with other records, which are encoded already: its offsets and its producer stay."""
+    return assemble_batch(
+        payload,
+        base_offset=batch.base_offset,
+        leader_epoch=batch.leader_epoch,
+        attributes=attributes,
+        last_offset_delta=batch.last_offset_delta,
+        base_timestamp=batch.base_timestamp,
+        max_timestamp=max_timestamp,
+        producer_id=batch.producer_id,
+        producer_epoch=batch.producer_epoch,
+        base_sequence=batch.base_sequence,
+        record_count=record_count,
+    )
+
+
 def build_batch(
     records: Iterable[NewRecord],
     *,

@@ -15,10 +15,9 @@ producer's compression needs none of them to start.
 """
 
 import enum
-import functools
 import zlib
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Final
 
 from barnabas.core.errors import CorruptMessage, InvalidRecord
 from barnabas.records.varint import Buffer
@@ -129,19 +128,13 @@ def _gunzip(data: Buffer, limit_bytes: int) -> bytes:
 # Snappy
 
 
-@functools.cache
-def _cramjam_snappy() -> Any:
-    import cramjam  # noqa: PLC0415
-
-    return cramjam.snappy
-
-
 def _snappy(data: Buffer, level: int | None) -> bytes:  # noqa: ARG001
-    compress_raw = _cramjam_snappy().compress_raw
+    from cramjam import snappy  # noqa: PLC0415
+
     out = bytearray(XERIAL_HEADER)
     view = memoryview(data)
     for start in range(0, len(view), XERIAL_BLOCK_BYTES):
-        block = memoryview(compress_raw(view[start : start + XERIAL_BLOCK_BYTES]))
+        block = memoryview(snappy.compress_raw(view[start : start + XERIAL_BLOCK_BYTES]))
         out += len(block).to_bytes(4, "big")
         out += block
     return bytes(out)
@@ -173,7 +166,8 @@ def _unsnappy_xerial(view: memoryview, limit_bytes: int) -> bytearray:
 
 
 def _unsnappy_block(block: memoryview, room_bytes: int, limit_bytes: int) -> memoryview:
-    snappy = _cramjam_snappy()
+    from cramjam import DecompressionError, snappy  # noqa: PLC0415
+
     try:
         inflated_bytes = snappy.decompress_raw_len(block)
         if inflated_bytes > SNAPPY_RATIO_MAX * len(block):
@@ -181,30 +175,16 @@ def _unsnappy_block(block: memoryview, room_bytes: int, limit_bytes: int) -> mem
         if inflated_bytes > room_bytes:
             raise _too_large(limit_bytes)
         return memoryview(snappy.decompress_raw(block))
-    except _decompression_error() as error:
+    except DecompressionError as error:
         raise CorruptMessage(f"Snappy cannot be inflated: {error}") from None
-
-
-@functools.cache
-def _decompression_error() -> type[Exception]:
-    import cramjam  # noqa: PLC0415
-
-    error: type[Exception] = cramjam.DecompressionError
-    return error
 
 
 # LZ4
 
 
-@functools.cache
-def _lz4_frame() -> Any:
-    import lz4.frame  # noqa: PLC0415
-
-    return lz4.frame
-
-
 def _lz4(data: Buffer, level: int | None) -> bytes:
-    frame = _lz4_frame()
+    from lz4 import frame  # noqa: PLC0415
+
     return bytes(
         frame.compress(
             data,
@@ -217,9 +197,11 @@ def _lz4(data: Buffer, level: int | None) -> bytes:
 
 
 def _unlz4(data: Buffer, limit_bytes: int) -> bytes:
+    from lz4.frame import LZ4FrameDecompressor  # noqa: PLC0415
+
     if len(data) > LZ4_FLAGS_AT and not data[LZ4_FLAGS_AT] & LZ4_BLOCKS_INDEPENDENT:
         raise CorruptMessage("An LZ4 frame has blocks that depend on each other")
-    inflate = _lz4_frame().LZ4FrameDecompressor()
+    inflate = LZ4FrameDecompressor()
     pieces: list[bytes] = []
     total_bytes = 0
     rest: Buffer = data
@@ -243,30 +225,25 @@ def _unlz4(data: Buffer, limit_bytes: int) -> bytes:
 # Zstd
 
 
-@functools.cache
-def _zstandard() -> Any:
-    import zstandard  # noqa: PLC0415
-
-    return zstandard
-
-
 _ZSTD_MAGIC: Final = 0xFD2FB528
 _ZSTD_SKIPPABLE_MAGIC: Final = 0x184D2A5
 _ZSTD_RLE_BLOCK: Final = 1
 
 
 def _zstd(data: Buffer, level: int | None) -> bytes:
-    compressor = _zstandard().ZstdCompressor(level=3 if level is None else level)
-    return bytes(compressor.compress(data))
+    from zstandard import ZstdCompressor  # noqa: PLC0415
+
+    return bytes(ZstdCompressor(level=3 if level is None else level).compress(data))
 
 
 def _unzstd(data: Buffer, limit_bytes: int) -> bytes:
+    from zstandard import ZstdDecompressor, ZstdError  # noqa: PLC0415
+
     _check_zstd_frames_are_whole(memoryview(data))
-    zstandard = _zstandard()
     pieces: list[bytes] = []
     total_bytes = 0
     try:
-        with zstandard.ZstdDecompressor().stream_reader(data, read_across_frames=True) as reader:
+        with ZstdDecompressor().stream_reader(data, read_across_frames=True) as reader:
             while True:
                 room_bytes = limit_bytes + 1 - total_bytes
                 step_bytes = min(room_bytes, total_bytes) or _first_step_bytes(data, room_bytes)
@@ -277,7 +254,7 @@ def _unzstd(data: Buffer, limit_bytes: int) -> bytes:
                 pieces.append(piece)
                 if len(piece) < step_bytes:
                     break
-    except zstandard.ZstdError as error:
+    except ZstdError as error:
         raise CorruptMessage(f"Zstd cannot be inflated: {error}") from None
     return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
@@ -318,10 +295,6 @@ def _end_of_zstd_frame(view: memoryview, position: int) -> int:
 
 _COMPRESSORS: Final[tuple[Callable[[Buffer, int | None], bytes], ...]] = (_store, _gzip, _snappy, _lz4, _zstd)
 _DECOMPRESSORS: Final[tuple[Callable[[Buffer, int], bytes | bytearray], ...]] = (
-    _restore,
-    _gunzip,
-    _unsnappy,
-    _unlz4,
-    _unzstd,
-)
+    _restore, _gunzip, _unsnappy, _unlz4, _unzstd,
+)  # fmt: skip
 assert len(_COMPRESSORS) == len(_DECOMPRESSORS) == len(CODECS)

@@ -26,10 +26,6 @@ from barnabas.records.batch import (
     LOG_OVERHEAD_BYTES,
     MAGIC,
     MAGIC_AT,
-    NO_LEADER_EPOCH,
-    NO_PRODUCER_EPOCH,
-    NO_PRODUCER_ID,
-    NO_SEQUENCE,
     NO_TIMESTAMP,
     RecordBatch,
     codec_of,
@@ -49,7 +45,7 @@ _MESSAGE_BYTES_MIN: Final = (14, 22)
 
 
 class LegacyMessage:
-    """A view of one message, which may be a wrapper; it answers what a batch view answers."""
+    """A view of one message, which may be a wrapper; it answers what readers of all formats ask."""
 
     __slots__ = (
         "attributes",
@@ -70,13 +66,6 @@ class LegacyMessage:
     attributes: int
 
     is_control: Final = False
-    is_transactional: Final = False
-    has_producer_id: Final = False
-    leader_epoch: Final = NO_LEADER_EPOCH
-    producer_id: Final = NO_PRODUCER_ID
-    producer_epoch: Final = NO_PRODUCER_EPOCH
-    base_sequence: Final = NO_SEQUENCE
-    last_sequence: Final = NO_SEQUENCE
 
     def __init__(self, buffer: Buffer, position: int = 0) -> None:
         self.buffer = buffer

@@ -43,7 +43,7 @@ from barnabas.records.batch import (
     RecordBatch,
     set_max_timestamp,
 )
-from barnabas.records.builder import assemble_batch
+from barnabas.records.builder import reassemble_batch
 from barnabas.records.compression import CODEC_BY_NAME, Codec, compress
 from barnabas.records.inspection import (
     RECORD_BYTES_MIN,
@@ -53,7 +53,7 @@ from barnabas.records.inspection import (
     inspect_records,
 )
 from barnabas.records.record import inflate_payload, iterate_records
-from barnabas.records.varint import INT64_MAX, INT64_MIN, Buffer
+from barnabas.records.varint import INT64_MAX, INT64_MIN
 
 CREATE_TIME: Final = "CreateTime"
 LOG_APPEND_TIME: Final = "LogAppendTime"
@@ -273,16 +273,21 @@ def _validate_each_record(batch: RecordBatch, settings: ValidationSettings, now_
             raise InvalidTimestamp("A record's timestamp does not fit in 64 bits")
     _check_keys_and_timestamps(batch, summary, lowest, highest, settings, now_ms)
 
-    target = _target_codec(batch, settings)
+    wanted = settings.compression_type
+    target = batch.codec if wanted == PRODUCER else CODEC_BY_NAME[wanted]
     if target != batch.codec:
-        batch = _recompress(batch, payload, target, settings)
+        # The same records, byte for byte, under the topic's codec.
+        recompressed = reassemble_batch(
+            batch,
+            compress(target, payload, settings.compression_level) if target else payload,
+            attributes=batch.attributes & ~CODEC_MASK | target,
+            max_timestamp=batch.max_timestamp,
+            record_count=batch.record_count,
+        )
+        batch = RecordBatch(recompressed)
         if batch.size_bytes > settings.max_message_bytes:
             raise _too_large(batch.size_bytes, settings)
     return _settle_timestamps(batch, max(highest, NO_TIMESTAMP), settings, now_ms)
-
-
-def _target_codec(batch: RecordBatch, settings: ValidationSettings) -> Codec:
-    return batch.codec if settings.compression_type == PRODUCER else CODEC_BY_NAME[settings.compression_type]
 
 
 def _check_keys_and_timestamps(
@@ -313,26 +318,6 @@ def _check_keys_and_timestamps(
     faults = dict(untimely) | dict.fromkeys(keyless, "Compacted topics do not accept records without a key")
     error.record_errors = tuple(sorted(faults.items()))
     raise error
-
-
-def _recompress(
-    batch: RecordBatch, payload: Buffer, target: Codec, settings: ValidationSettings
-) -> RecordBatch:
-    """The same records, byte for byte, under the topic's codec."""
-    recompressed = assemble_batch(
-        compress(target, payload, settings.compression_level) if target else payload,
-        base_offset=0,
-        leader_epoch=batch.leader_epoch,
-        attributes=batch.attributes & ~CODEC_MASK | target,
-        last_offset_delta=batch.last_offset_delta,
-        base_timestamp=batch.base_timestamp,
-        max_timestamp=batch.max_timestamp,
-        producer_id=batch.producer_id,
-        producer_epoch=batch.producer_epoch,
-        base_sequence=batch.base_sequence,
-        record_count=batch.record_count,
-    )
-    return RecordBatch(recompressed)
 
 
 def _too_large(size_bytes: int, settings: ValidationSettings) -> MessageTooLarge:

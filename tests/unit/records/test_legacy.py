@@ -152,7 +152,6 @@ def test_a_log_of_many_ages_is_read_in_a_row_and_converted_down() -> None:
     assert [view.last_offset for view in iterate_any(data)] == [0, 1, 2, 3, 7, 11]
     assert [view.next_offset for view in iterate_any(data)][-2:] == [8, 12]
     assert [magic_of(data, view.position) for view in iterate_any(data)] == [0, 0, 0, 0, 1, 2]
-    assert {view.producer_id for view in iterate_any(data)} == {-1}
     for magic in (0, 1):
         down = convert_down(data, magic)
         assert [record.offset for record in _read(down)] == list(range(12))

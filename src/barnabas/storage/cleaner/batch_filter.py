@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from barnabas.core.ids import NO_OFFSET
 from barnabas.records.batch import RecordBatch
-from barnabas.records.builder import BatchBuilder, assemble_batch, rebuild_batch
+from barnabas.records.builder import BatchBuilder, reassemble_batch, rebuild_batch
 from barnabas.records.compression import compress
 from barnabas.records.legacy import LegacyMessage, iterate_message_records
 from barnabas.records.record import Record, inflate_payload, iterate_records
@@ -156,16 +156,10 @@ def _shrunk(batch: RecordBatch, payload: bytes, kept: Kept) -> bytearray:
     if not batch.is_log_append_time:
         max_timestamp = wrap_int64(batch.base_timestamp + kept.max_timestamp_delta)
     codec = batch.codec
-    return assemble_batch(
+    return reassemble_batch(
+        batch,
         compress(codec, remaining) if codec else remaining,
-        base_offset=batch.base_offset,
-        leader_epoch=batch.leader_epoch,
         attributes=batch.attributes,
-        last_offset_delta=batch.last_offset_delta,
-        base_timestamp=batch.base_timestamp,
         max_timestamp=max_timestamp,
-        producer_id=batch.producer_id,
-        producer_epoch=batch.producer_epoch,
-        base_sequence=batch.base_sequence,
         record_count=kept.record_count,
     )
