@@ -1,5 +1,7 @@
 """Rules about several keys at once: each row is fine by itself, together they must agree."""
 
+from __future__ import annotations
+
 import re
 from collections.abc import Iterator, Mapping
 

@@ -6,6 +6,8 @@ which is then checked as a whole, so the two kinds of request cannot disagree ab
 valid.
 """
 
+from __future__ import annotations
+
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass

@@ -5,6 +5,8 @@ value is set, and again when it is used, because the bounds may have changed sin
 settings, whether such a group exists or not.
 """
 
+from __future__ import annotations
+
 from collections.abc import Mapping
 
 from barnabas.config.keys import Definition

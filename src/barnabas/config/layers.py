@@ -12,6 +12,8 @@ DescribeConfigs shows this search: the source of a value is the layer that it wa
 and its synonyms are everything the search would have found, in order.
 """
 
+from __future__ import annotations
+
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any

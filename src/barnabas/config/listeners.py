@@ -3,6 +3,8 @@
 A listener is `NAME://HOST:PORT`; its name is looked up in a map to find its security protocol.
 """
 
+from __future__ import annotations
+
 import re
 from collections.abc import Mapping
 

@@ -4,6 +4,8 @@ A topic's value is its own override, else the broker's value of the synonym (of 
 unit wins: `log.retention.ms` before `.minutes` before `.hours`).
 """
 
+from __future__ import annotations
+
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any

@@ -4,6 +4,8 @@ The names are those of the broker's own loggers, which are its modules, and `roo
 Kafka's names; Python has no TRACE, which is taken to mean DEBUG.
 """
 
+from __future__ import annotations
+
 import logging
 from collections.abc import Iterable
 

@@ -3,6 +3,8 @@
 Run `python -m barnabas.config.render_docs > docs/CONFIG.md` after a change of a row.
 """
 
+from __future__ import annotations
+
 import sys
 from collections.abc import Iterator
 

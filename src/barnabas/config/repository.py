@@ -9,6 +9,8 @@ the store and has no effect. Settings that cannot be read, or that cannot be wha
 another matter where they decide what is deleted: until somebody mends them nothing is.
 """
 
+from __future__ import annotations
+
 import asyncio
 import logging
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence

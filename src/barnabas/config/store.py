@@ -4,6 +4,8 @@ An entity is named by its type and its name, both as people know them; how it is
 store's affair. `cluster.config_store` has the implementation.
 """
 
+from __future__ import annotations
+
 from collections.abc import Mapping, Sequence
 from typing import Final, Protocol
 

@@ -8,6 +8,8 @@ Two kinds of time, never mixed: `now_ms` is the wall clock that goes into record
 and may jump; `monotonic_ms` only measures distances (timeouts, metrics) and never goes back.
 """
 
+from __future__ import annotations
+
 import time
 from typing import Protocol
 

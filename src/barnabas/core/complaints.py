@@ -5,6 +5,8 @@ has so many lines a second; the rest are counted and the next line that passes s
 were left out. A complaint names the peer and the rule that was broken, never the bytes.
 """
 
+from __future__ import annotations
+
 import logging
 
 from barnabas.core.clock import Clock

@@ -4,6 +4,8 @@ An extra (`spark`, `zookeeper` …) is added by the same source that the package
 wheel, or an index. The installer wrote down which it was (`direct_url.json`, PEP 610).
 """
 
+from __future__ import annotations
+
 import json
 from importlib.metadata import PackageNotFoundError, distribution
 from urllib.parse import unquote, urlsplit

@@ -8,8 +8,10 @@ What is promised: `write_at`, `truncate`, `rename` and `unlink` are durable only
 of the file (its bytes) or `sync_directory` (its name). `replace` packs the one safe way to
 change a small file: temporary file, sync, rename, directory sync.
 """
-# ruff: noqa: PTH102, PTH103, PTH104, PTH105, PTH108, PTH110, PTH112, PTH116, PTH120, PTH123, SIM105
 
+from __future__ import annotations
+
+# ruff: noqa: PTH102, PTH103, PTH104, PTH105, PTH108, PTH110, PTH112, PTH116, PTH120, PTH123, SIM105
 import errno
 import fcntl
 import mmap

@@ -5,6 +5,8 @@ loop's thread: no lock, no label lookup. Whoever updates a metric asks the regis
 once and keeps it. Rendering (the Prometheus text format) is rare and pays for everything.
 """
 
+from __future__ import annotations
+
 from bisect import bisect_left
 from collections.abc import Callable, Iterator
 

@@ -4,6 +4,8 @@ The storage engine hands out regions, a response carries them, the network sends
 `sendfile`. Three packages share this noun, so it lives below them all.
 """
 
+from __future__ import annotations
+
 from typing import Protocol
 
 

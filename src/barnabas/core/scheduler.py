@@ -6,6 +6,8 @@ deleting files). Both are interfaces: `node` implements them with the loop's tim
 small thread pool, tests implement them by hand, the simulator by its seed.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable
 from typing import Protocol, TypeVar
 

@@ -4,6 +4,8 @@ Spark writes it before it runs the batch: a line with a version, a line of metad
 source. Whoever knows where the checkpoint lies reads the file; what it says is read here alone.
 """
 
+from __future__ import annotations
+
 import json
 from collections.abc import Iterator
 from typing import Any

@@ -9,6 +9,8 @@ for the next one before this one begins, or catches what comes: `Scheduler.every
 What was caught is told with its traceback, at a bounded rate, since it may come back with every pass.
 """
 
+from __future__ import annotations
+
 import logging
 from types import TracebackType
 

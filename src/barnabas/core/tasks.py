@@ -1,5 +1,7 @@
 """Tasks that nobody awaits. The event loop refers to a task only weakly, so somebody has to keep it."""
 
+from __future__ import annotations
+
 import asyncio
 from collections.abc import Coroutine
 from typing import Any

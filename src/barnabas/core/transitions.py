@@ -4,6 +4,8 @@ A state machine here is a mapping from each state to the states it may be entere
 (every state of the enum has a row), and it is what the code consults; `rows` shows it to whoever draws it.
 """
 
+from __future__ import annotations
+
 from collections.abc import Mapping
 from enum import Enum
 from typing import Generic, TypeVar

@@ -5,6 +5,8 @@ supervises them and answers a Connect-shaped HTTP interface. `spark` runs one, i
 and reports its `progress`. Importing this package imports no Spark.
 """
 
+from __future__ import annotations
+
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:

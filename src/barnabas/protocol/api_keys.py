@@ -10,6 +10,8 @@ request header: the header must be readable before anything is known about the b
 version is one that nobody supports.
 """
 
+from __future__ import annotations
+
 from enum import IntEnum
 from typing import Self
 

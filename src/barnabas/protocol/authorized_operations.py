@@ -3,6 +3,8 @@
 Without an authorizer everybody may do everything that makes sense for a resource.
 """
 
+from __future__ import annotations
+
 _READ, _WRITE, _CREATE, _DELETE, _ALTER, _DESCRIBE = range(3, 9)
 _CLUSTER_ACTION, _DESCRIBE_CONFIGS, _ALTER_CONFIGS, _IDEMPOTENT_WRITE = range(9, 13)
 

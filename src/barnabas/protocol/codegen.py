@@ -9,6 +9,8 @@ and `encoding` write that source, this module holds what they share, and the con
 To see what is run: `print(codegen.source_of(ProduceRequest.decoder(9)))`.
 """
 
+from __future__ import annotations
+
 import struct
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager

@@ -1,5 +1,7 @@
 """The numbers by which requests speak of settings: whose they are, whence they come, what to do to them."""
 
+from __future__ import annotations
+
 from enum import IntEnum
 
 

@@ -15,6 +15,8 @@ which are not copied. The *sliced* one then begins again: it
 is a generator that stops between elements, and refuses more elements than a request may have.
 """
 
+from __future__ import annotations
+
 import struct
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager

@@ -9,6 +9,8 @@ Answers are written by the *bounded* kind of encoder, which gives up when there 
 elements, and then by the *sliced* one, a generator: see `decoding`, where requests are read so.
 """
 
+from __future__ import annotations
+
 import struct
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager

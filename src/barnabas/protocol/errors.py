@@ -7,6 +7,8 @@ decoders raise one exception, and nothing else that Python might throw gets past
 A message with much in it is no fault: `LargeMessage` tells whoever was in a hurry to take its time.
 """
 
+from __future__ import annotations
+
 
 class MalformedMessage(ValueError):
     """Bytes that are no message of the kind and version they claim to be."""

@@ -7,8 +7,9 @@ not pass the type checker. What they return at run time is a Field, which the me
 away again; hence the one relaxed rule below.
 """
 
-# mypy: disable-error-code="no-any-return"
+from __future__ import annotations
 
+# mypy: disable-error-code="no-any-return"
 from collections.abc import Callable
 from typing import Any, Generic, TypeVar, overload
 

@@ -9,6 +9,8 @@ The client id is never compact, and it is read leniently: it is a label for logs
 not worth closing a connection over.
 """
 
+from __future__ import annotations
+
 import struct
 from collections.abc import Callable, Generator
 from typing import NamedTuple

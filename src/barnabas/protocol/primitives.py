@@ -5,6 +5,8 @@ fields before it, because nearly every length on the wire is below 128. Everythi
 varints is here, and so are the complaints.
 """
 
+from __future__ import annotations
+
 from typing import NoReturn
 
 from barnabas.core.errors import UnsupportedVersion

@@ -21,6 +21,8 @@ and building one per partition to say so is dear. Tagged fields that nobody decl
 skipped, not kept.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 

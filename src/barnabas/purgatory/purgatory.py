@@ -15,6 +15,8 @@ the lists hold: one more per watch, and when estimate - pending exceeds `purge_i
 lists and sets the estimate to the number pending. The sweep is paid for by the operations it removes.
 """
 
+from __future__ import annotations
+
 import logging
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Sequence

@@ -8,6 +8,8 @@ A task never runs early: its expiration is rounded up to a whole millisecond. Ta
 order of their milliseconds; an error in one is logged and does not keep the others from running.
 """
 
+from __future__ import annotations
+
 import math
 from collections.abc import Callable
 from heapq import heappop

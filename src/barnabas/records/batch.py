@@ -21,6 +21,8 @@ The checksum is that of the `crc32c` package, which takes a writable memoryview 
 it 0.63 µs and 84 µs.
 """
 
+from __future__ import annotations
+
 import struct
 from collections.abc import Iterator
 from typing import Final

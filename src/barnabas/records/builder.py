@@ -9,6 +9,8 @@ A batch that lost records to compaction keeps its base offset, its last offset d
 sequence, so that its range of offsets and its producer's history stay what they were.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterable, Sequence
 from typing import Final
 

@@ -14,6 +14,8 @@ Codec libraries from outside Python are imported on first use, because a broker 
 producer's compression needs none of them to start.
 """
 
+from __future__ import annotations
+
 import enum
 import zlib
 from collections.abc import Callable

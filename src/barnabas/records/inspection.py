@@ -8,6 +8,8 @@ The cheap walk reads varints inline: it runs for most produce requests, and a ca
 record would be half its cost. What is malformed raises InvalidRecord.
 """
 
+from __future__ import annotations
+
 from typing import Final, NamedTuple
 
 from barnabas.core.errors import InvalidRecord

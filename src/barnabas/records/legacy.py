@@ -13,6 +13,8 @@ frames of magic 0 carry a header checksum that Kafka computed over too many byte
 right before reading and put wrong again for readers who expect it.
 """
 
+from __future__ import annotations
+
 import struct
 import zlib
 from collections.abc import Iterator

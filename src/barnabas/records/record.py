@@ -11,6 +11,8 @@ A batch is inflated whole, under a cap, and then walked without copies until a k
 taken out. Malformed records raise InvalidRecord; offsets and timestamps are absolute.
 """
 
+from __future__ import annotations
+
 import struct
 from collections.abc import Iterator
 from typing import Final, NamedTuple

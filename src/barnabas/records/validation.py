@@ -13,6 +13,8 @@ large or compressed batch with a right checksum are the consumer's to refuse.
 Offsets and leader epoch are assigned afterwards by `assign_offsets`, when the log knows them.
 """
 
+from __future__ import annotations
+
 import dataclasses
 import itertools
 import struct

@@ -8,6 +8,8 @@ Every reader returns the value and the position after it; reading past the end o
 is a malformed record and raises InvalidRecord.
 """
 
+from __future__ import annotations
+
 from typing import Final
 
 from barnabas.core.errors import InvalidRecord

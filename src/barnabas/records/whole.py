@@ -1,5 +1,7 @@
 """A piece of a log without the batch that its end cuts off."""
 
+from __future__ import annotations
+
 import struct
 
 from barnabas.records.batch import LOG_OVERHEAD_BYTES

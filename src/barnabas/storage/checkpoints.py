@@ -6,6 +6,8 @@ checkpoint that cannot be read is not an error to die of: each can be rebuilt or
 as empty, so a damaged file counts as empty and is reported.
 """
 
+from __future__ import annotations
+
 import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any

@@ -4,6 +4,8 @@ Where Kafka's tool reports damage (an index that does not fit its log, offsets w
 complaints come as the last lines.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterator
 from pathlib import Path
 

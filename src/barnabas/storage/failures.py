@@ -9,6 +9,8 @@ directory goes offline after all (`LogDirectory.take_offline`): what could not b
 must not be taken for what is there.
 """
 
+from __future__ import annotations
+
 import errno
 from enum import Enum
 from typing import Final

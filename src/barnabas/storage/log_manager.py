@@ -8,6 +8,8 @@ damaged log is out of service alone (`damaged_log`). A log may move to another d
 A deleted log is renamed at once, so that its name is free again, and its files go later.
 """
 
+from __future__ import annotations
+
 import logging
 from collections.abc import Callable, Iterator, Mapping
 from types import MappingProxyType

@@ -8,6 +8,8 @@ The offsets must be asked for before the files are listed. Then every transactio
 below the last stable offset has its marker, and so its entry in a `.txnindex`, on disk already.
 """
 
+from __future__ import annotations
+
 import itertools
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple

@@ -1,5 +1,7 @@
 """The names of a log's files, exactly as Kafka spells them."""
 
+from __future__ import annotations
+
 import re
 from typing import Final
 

@@ -1,5 +1,7 @@
 """Removing files: later, and off the loop, because it may take long and nobody waits for it."""
 
+from __future__ import annotations
+
 import logging
 from collections.abc import Callable, Iterable
 

@@ -4,6 +4,8 @@ The names, types, defaults and checks are those of Apache Kafka 3.9 in ZooKeeper
 default differs its row says so. `SECTIONS` is the order in which `docs/CONFIG.md` shows them.
 """
 
+from __future__ import annotations
+
 from itertools import chain
 
 from barnabas.config.keys import Definition, Key

@@ -5,6 +5,8 @@ cluster that is smaller creates them with as many replicas as it has brokers, un
 was set: see `BrokerConfig.internal_replication_factor`.
 """
 
+from __future__ import annotations
+
 from barnabas.config.keys import Key, at_least, between, one_of
 from barnabas.config.rows.words import (
     BOOLEAN,

@@ -5,6 +5,8 @@ does not set `segment.bytes`. Where Kafka has one setting in several units, the 
 that is set wins (`log.retention.ms` before `.minutes` before `.hours`).
 """
 
+from __future__ import annotations
+
 from barnabas.config.keys import Key, at_least, between, one_of
 from barnabas.config.rows.words import (
     BOOLEAN,

@@ -1,5 +1,7 @@
 """From the name of a key, as somebody wrote it, to its row."""
 
+from __future__ import annotations
+
 import re
 
 from barnabas.config.keys import ConfigType, Key

@@ -4,6 +4,8 @@ Taking them in silence would start a broker that is not what its operator asked 
 is refused with the reason and what to write instead.
 """
 
+from __future__ import annotations
+
 _KRAFT = (
     "it belongs to KRaft, and this broker keeps its metadata in ZooKeeper or, on its own, in an embedded"
     " store; remove it"

@@ -1,5 +1,7 @@
 """Replicas, leaders, and the ZooKeeper that brokers agree through."""
 
+from __future__ import annotations
+
 from barnabas.config.keys import Key, at_least
 from barnabas.config.rows.words import (
     BOOLEAN,

@@ -8,6 +8,8 @@ these keys a value other than its default asks for something that it would not g
 (`config.agreement`); so nothing of this can be changed at run time either.
 """
 
+from __future__ import annotations
+
 from barnabas.config.keys import Key, at_least, one_of
 from barnabas.config.rows.words import (
     BOOLEAN,

@@ -1,5 +1,7 @@
 """Who the broker is, and what it does for the cluster as a whole."""
 
+from __future__ import annotations
+
 from barnabas.config.keys import Key, at_least, between, one_of
 from barnabas.config.rows.words import (
     BOOLEAN,

@@ -1,5 +1,7 @@
 """Listeners, sockets and connections."""
 
+from __future__ import annotations
+
 from barnabas.config.keys import Key, at_least, one_of
 from barnabas.config.rows.words import (
     CLUSTER_WIDE,

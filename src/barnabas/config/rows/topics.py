@@ -1,6 +1,8 @@
 """The keys of a topic. Most are a broker's key under another name: that key supplies the type, what is valid,
 and the value of a topic that sets nothing."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final

@@ -1,5 +1,7 @@
 """Short names for what the rows of the broker's keys say again and again."""
 
+from __future__ import annotations
+
 from barnabas.config.keys import ConfigType, Update
 
 BOOLEAN = ConfigType.BOOLEAN

@@ -3,6 +3,8 @@
 Spark writes a file per micro-batch into `offsets` before it and into `commits` after it.
 """
 
+from __future__ import annotations
+
 import shutil
 from pathlib import Path
 from typing import Any

@@ -1,5 +1,7 @@
 """An offset in the form that Connect gives it over HTTP."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping
 from typing import Any
 

@@ -1,5 +1,7 @@
 """How a pipeline is, in Connect's form, with what Connect has no word for under `pipeline`."""
 
+from __future__ import annotations
+
 from typing import Any
 
 from barnabas.pipelines.service.service import PipelineService

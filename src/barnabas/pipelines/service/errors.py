@@ -1,5 +1,7 @@
 """Refusals of the service, with the HTTP code that Connect uses, and how an absent store shows."""
 
+from __future__ import annotations
+
 from barnabas.client.steps import ClusterUnreachable
 from barnabas.core.errors import KafkaError
 

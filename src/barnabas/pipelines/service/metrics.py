@@ -1,5 +1,7 @@
 """How pipelines do, for Prometheus."""
 
+from __future__ import annotations
+
 from collections.abc import Callable
 
 from barnabas.core.metrics import TOTAL_SUFFIX, Metrics, render_prometheus

@@ -5,6 +5,8 @@ there, and gives the office back when it ends. Others do nothing but follow; one
 office when it is given back, or when nothing was heard of its holder for a while.
 """
 
+from __future__ import annotations
+
 import asyncio
 import logging
 from enum import Enum

@@ -1,5 +1,7 @@
 """What `/connector-plugins` says: the catalogue's rows in Connect's words."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping
 from typing import Any
 

@@ -5,6 +5,8 @@ The paths, bodies and codes are Connect's, so that its tools work; what Connect 
 worker, and a pipeline is one task.
 """
 
+from __future__ import annotations
+
 import json
 from collections.abc import Awaitable, Callable
 from typing import Any

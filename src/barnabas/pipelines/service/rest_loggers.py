@@ -6,6 +6,8 @@ begins with the levels that it was configured with. Gap: drivers are processes o
 theirs; Spark's are a matter of `spark.log.level`.
 """
 
+from __future__ import annotations
+
 import logging
 from typing import Any, Final
 

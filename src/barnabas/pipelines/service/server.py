@@ -1,5 +1,7 @@
 """The service as a process: store, supervisor, drivers and HTTP, opened in order and closed in reverse."""
 
+from __future__ import annotations
+
 import asyncio
 import random
 import signal

@@ -9,6 +9,8 @@ Changes take turns, from looking at what there is to having stored what shall be
 what the one before it has left.
 """
 
+from __future__ import annotations
+
 import asyncio
 import json
 import logging

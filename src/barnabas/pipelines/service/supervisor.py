@@ -6,6 +6,8 @@ after `max_attempts` failures with no micro-batch between them it stays FAILED u
 restarts it. Nothing here does I/O: drivers, time and timers are handed in.
 """
 
+from __future__ import annotations
+
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass, field

@@ -4,6 +4,8 @@
 so that the engine is a matter of one word.
 """
 
+from __future__ import annotations
+
 import json
 from collections.abc import Mapping
 

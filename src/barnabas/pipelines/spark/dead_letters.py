@@ -5,6 +5,8 @@ record stood and what was wrong with it. For a topic sink the letters are part o
 as the good rows, and so of the same transaction; other sinks have a second query for them.
 """
 
+from __future__ import annotations
+
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - the name that Spark's users know
 

@@ -5,6 +5,8 @@ at the start (Spark and its JVM may print: their output is sent to standard erro
 input ends, the parent is gone, and so is the driver, with its queries stopped in order.
 """
 
+from __future__ import annotations
+
 import json
 import os
 import sys

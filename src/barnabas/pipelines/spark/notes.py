@@ -3,6 +3,8 @@
 Spark's own file systems are asked, since a pipeline's home may be on any of them.
 """
 
+from __future__ import annotations
+
 from typing import Any
 
 from pyspark.sql import functions as F  # noqa: N812 - the name that Spark's users know

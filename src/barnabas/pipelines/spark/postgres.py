@@ -4,6 +4,8 @@ An address is `postgresql://user@host:port/database`, with or without `jdbc:` be
 password may stand in options of their own.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field

@@ -5,6 +5,8 @@ the spec is only judged or handed to a service that is no mistake; where it is a
 is, and it costs a moment to say so rather than a start of Spark.
 """
 
+from __future__ import annotations
+
 import ast
 import difflib
 import importlib.util

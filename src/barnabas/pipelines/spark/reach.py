@@ -5,6 +5,8 @@ gets a line in a second, a driver hands the line to its supervisor, who tries ag
 want TLS or passwords are only knocked at.
 """
 
+from __future__ import annotations
+
 import asyncio
 import difflib
 import os

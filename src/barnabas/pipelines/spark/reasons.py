@@ -1,5 +1,7 @@
 """The one sentence in a failed query's stack trace that a person needs, without secrets."""
 
+from __future__ import annotations
+
 import re
 
 from barnabas.pipelines.spec.model import PipelineSpec

@@ -5,6 +5,8 @@ up the latest offsets anew, and so would the query of the dead letters: records 
 starts, or between those of two queries, would be nobody's.
 """
 
+from __future__ import annotations
+
 import json
 from dataclasses import replace
 

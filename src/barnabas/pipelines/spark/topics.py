@@ -1,5 +1,7 @@
 """Makes the topics that a pipeline writes to, with the broker's own defaults, where they are missing."""
 
+from __future__ import annotations
+
 import random
 from collections.abc import Iterable, Mapping
 

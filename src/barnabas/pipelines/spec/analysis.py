@@ -4,6 +4,8 @@ Where the columns cannot be known without Spark or without the data (an inferred
 function of the user's), everything is let pass from there on. What is said here is certain.
 """
 
+from __future__ import annotations
+
 import difflib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 

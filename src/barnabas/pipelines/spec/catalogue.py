@@ -1,5 +1,7 @@
 """Every kind of source, sink and transform there is, by role and name."""
 
+from __future__ import annotations
+
 from collections.abc import Iterator, Mapping
 
 from barnabas.pipelines.spec.options import Plugin

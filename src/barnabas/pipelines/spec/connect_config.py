@@ -6,6 +6,8 @@ end is a topic, as in Connect: a sink connector reads `topics`, a source connect
 Or it is `connector.class=Pipeline` with a whole spec as YAML under `pipeline.spec`.
 """
 
+from __future__ import annotations
+
 import re
 from collections.abc import Mapping
 from typing import Any

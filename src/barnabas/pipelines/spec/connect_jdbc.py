@@ -7,6 +7,8 @@ named with its reason, all in one answer. A setting that only tunes (retries, si
 nothing to tune here and is passed over.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Mapping
 from typing import Any
 

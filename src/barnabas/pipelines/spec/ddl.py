@@ -4,6 +4,8 @@ Spark parses the schema again when the pipeline runs; this is for the person who
 and wants to hear of it now.
 """
 
+from __future__ import annotations
+
 import difflib
 import re
 from collections.abc import Iterator

@@ -1,5 +1,7 @@
 """The options that say how the bytes of a record are read and written."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping
 
 from barnabas.pipelines.spec.options import Kind, Option, Value

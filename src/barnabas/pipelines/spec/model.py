@@ -4,6 +4,8 @@ A spec is plain data: it goes into a topic, over HTTP and into another process a
 stay references (`${env:X}`) in it; only the part that connects somewhere resolves them.
 """
 
+from __future__ import annotations
+
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum

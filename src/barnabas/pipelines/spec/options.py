@@ -5,6 +5,8 @@ Validation, the JSON Schema, the answers of `/connector-plugins` and the documen
 the same rows, so they cannot disagree. Nothing here knows Spark: a spec is judged without it.
 """
 
+from __future__ import annotations
+
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field

@@ -1,5 +1,7 @@
 """What is wrong with a spec, in words that a person can act on."""
 
+from __future__ import annotations
+
 import difflib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass

@@ -4,6 +4,8 @@
 a test compares the two.
 """
 
+from __future__ import annotations
+
 import json
 import sys
 from collections.abc import Iterable, Mapping

@@ -1,5 +1,7 @@
 """The rows of a spec's own sections: everything that is not a source, transform or sink."""
 
+from __future__ import annotations
+
 from barnabas.pipelines.spec.options import REQUIRED, Kind, Option
 
 TOP = (

@@ -1,5 +1,7 @@
 """The kinds of sinks, their options, and the delivery that each can really keep."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping
 
 from barnabas.pipelines.spec.format_options import ENCODE, format_complaints

@@ -1,5 +1,7 @@
 """The kinds of sources and their options."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping
 
 from barnabas.pipelines.spec.format_options import DECODE, decode_complaints

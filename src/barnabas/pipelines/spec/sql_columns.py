@@ -6,6 +6,8 @@ given it: no column, no field of one, no alias, no table. So a slip of the hand 
 right is never taken for one.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 

@@ -5,6 +5,8 @@ leaves behind, heard of in the time of a keystroke; a misspelt column takes a pa
 misspelt function and a wrong type are left to Spark.
 """
 
+from __future__ import annotations
+
 import re
 from typing import Final
 

@@ -4,6 +4,8 @@ An option names one of these as its check, so that a slip is told with its line,
 starts, and not by a task minutes later. Each function returns a sentence, or None.
 """
 
+from __future__ import annotations
+
 import difflib
 import json
 import re

@@ -4,6 +4,8 @@ Those with capital letters are Kafka Connect's single-message transforms under t
 option names are Connect's with `_` for `.`, and the dotted spelling is understood too.
 """
 
+from __future__ import annotations
+
 import re
 from collections.abc import Mapping
 

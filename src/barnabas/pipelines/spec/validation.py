@@ -5,6 +5,8 @@ found, what was expected, and what was probably meant. The rows of the catalogue
 here are only the words.
 """
 
+from __future__ import annotations
+
 import difflib
 import re
 from collections.abc import Mapping, Sequence

@@ -1,5 +1,7 @@
 """A value as its option wants it: text of a flat configuration becomes a number, a list, a truth."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Mapping
 
 from barnabas.pipelines.spec.options import DURATION, Kind, Option, Value

@@ -1,5 +1,7 @@
 """What each part of a spec allows, and the whole does not."""
 
+from __future__ import annotations
+
 import re
 from collections.abc import Iterator, Mapping, Sequence
 

@@ -4,6 +4,8 @@ A complaint about a spec names a line; PyYAML's plain loader forgets lines, so t
 walked here. Twice the same key, which YAML loaders let pass silently, is an error.
 """
 
+from __future__ import annotations
+
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 

@@ -3,6 +3,8 @@
 None of them is imported here: `request_class` and `response_class` find a message by its API's key.
 """
 
+from __future__ import annotations
+
 import importlib
 
 from barnabas.protocol.api_keys import FLEXIBLE_SINCE, ApiKey

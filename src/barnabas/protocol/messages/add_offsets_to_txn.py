@@ -1,5 +1,7 @@
 """AddOffsetsToTxn (25), v0-4: add a group's offsets partition to a transaction. v3 is flexible."""
 
+from __future__ import annotations
+
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.fields import int16, int32, int64, string
 from barnabas.protocol.schema import Message

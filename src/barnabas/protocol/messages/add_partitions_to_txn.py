@@ -4,6 +4,8 @@ v0-3 come from producers; v4 and later are batched, from brokers that verify (KI
 flexible.
 """
 
+from __future__ import annotations
+
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.fields import array, boolean, int16, int32, int64, string
 from barnabas.protocol.schema import Message

@@ -4,6 +4,8 @@ Kafka calls the entries of request and response both `EntryData`; here the answe
 `EntryResult`.
 """
 
+from __future__ import annotations
+
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.fields import array, boolean, float64, int16, int32, string
 from barnabas.protocol.schema import Message

@@ -1,5 +1,7 @@
 """AlterUserScramCredentials (51), v0: create, replace and delete SCRAM credentials."""
 
+from __future__ import annotations
+
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.fields import array, binary, int8, int16, int32, string
 from barnabas.protocol.schema import Message

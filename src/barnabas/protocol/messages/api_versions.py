@@ -7,6 +7,8 @@ whose minimum version is 0. v5 names the cluster and the broker that the client 
 (KIP-1242).
 """
 
+from __future__ import annotations
+
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.fields import array, boolean, int16, int32, int64, string
 from barnabas.protocol.schema import Message

@@ -1,5 +1,7 @@
 """ConsumerGroupDescribe (69), v0-1: groups of the newer protocol. v1 tells classic members from others."""
 
+from __future__ import annotations
+
 from barnabas.core.ids import Uuid
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.fields import array, boolean, int8, int16, int32, string, struct, uuid

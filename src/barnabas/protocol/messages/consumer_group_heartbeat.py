@@ -4,6 +4,8 @@ keep alive, to be assigned and to leave.
 v1 subscribes by regular expression and makes the client choose its member id.
 """
 
+from __future__ import annotations
+
 from barnabas.core.ids import Uuid
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.fields import array, int16, int32, string, struct, uuid

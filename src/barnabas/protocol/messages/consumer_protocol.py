@@ -9,6 +9,8 @@ v1 of a subscription tells the owned partitions, v2 the generation in which they
 v3 the rack.
 """
 
+from __future__ import annotations
+
 from barnabas.protocol.fields import array, binary, int32, string
 from barnabas.protocol.schema import Message
 

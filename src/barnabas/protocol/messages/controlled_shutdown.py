@@ -5,6 +5,8 @@ v0 came before client ids: its request header has none. v2 carries the broker ep
 flexible.
 """
 
+from __future__ import annotations
+
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.fields import array, int16, int32, int64, string
 from barnabas.protocol.schema import Message

@@ -3,6 +3,8 @@
 v2 is flexible; v3 can create it for somebody else.
 """
 
+from __future__ import annotations
+
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.fields import array, binary, int16, int32, int64, string
 from barnabas.protocol.schema import Message

@@ -3,6 +3,8 @@
 v2 is flexible; v3 may be throttled.
 """
 
+from __future__ import annotations
+
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.fields import array, boolean, int16, int32, string
 from barnabas.protocol.schema import Message

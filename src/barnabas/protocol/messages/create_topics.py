@@ -4,6 +4,8 @@ v1 can validate only; v4 leaves counts to the broker's defaults; v5 is flexible 
 the topic's settings; v6 may be throttled; v7 answers with topic ids.
 """
 
+from __future__ import annotations
+
 from barnabas.core.ids import Uuid
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.fields import array, boolean, int8, int16, int32, string, uuid

@@ -1,5 +1,7 @@
 """DeleteGroups (42), v0-3: delete groups that have no members. v2 is flexible; v3 says why not in words."""
 
+from __future__ import annotations
+
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.fields import array, int16, int32, string
 from barnabas.protocol.schema import Message

@@ -3,6 +3,8 @@
 v2 is flexible.
 """
 
+from __future__ import annotations
+
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.fields import array, int16, int32, int64, string
 from barnabas.protocol.schema import Message

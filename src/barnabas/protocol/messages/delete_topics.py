@@ -4,6 +4,8 @@ v4 is flexible; v5 answers with messages; v6 takes topic ids, so the list of nam
 list of (name or id).
 """
 
+from __future__ import annotations
+
 from barnabas.core.ids import Uuid
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.fields import array, int16, int32, string, uuid

@@ -3,6 +3,8 @@
 v1 has prefixed patterns; v2 is flexible; v3 user resources.
 """
 
+from __future__ import annotations
+
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.fields import array, int8, int16, int32, string
 from barnabas.protocol.schema import Message

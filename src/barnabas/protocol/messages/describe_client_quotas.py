@@ -1,5 +1,7 @@
 """DescribeClientQuotas (48), v0-1: quotas of users, client ids and addresses. v1 is flexible."""
 
+from __future__ import annotations
+
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.fields import array, boolean, float64, int8, int16, int32, string
 from barnabas.protocol.schema import Message

@@ -3,6 +3,8 @@
 v1 can ask a controller; v2 includes fenced brokers.
 """
 
+from __future__ import annotations
+
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.fields import array, boolean, int8, int16, int32, string
 from barnabas.protocol.schema import Message

@@ -4,6 +4,8 @@ v3 has authorized operations; v4 static members; v5 is flexible; v6 tells an unk
 dead one, with a message.
 """
 
+from __future__ import annotations
+
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.fields import array, binary, boolean, int16, int32, string
 from barnabas.protocol.schema import Message

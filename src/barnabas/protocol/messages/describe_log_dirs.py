@@ -4,6 +4,8 @@ v2 is flexible; v3 has an error for the whole answer, v4 sizes of volumes, v5 co
 directories.
 """
 
+from __future__ import annotations
+
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.fields import array, boolean, int16, int32, int64, string
 from barnabas.protocol.schema import Message

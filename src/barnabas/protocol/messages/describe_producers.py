@@ -1,5 +1,7 @@
 """DescribeProducers (61), v0: producers that a partition leader keeps state of."""
 
+from __future__ import annotations
+
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.fields import array, int16, int32, int64, string
 from barnabas.protocol.schema import Message

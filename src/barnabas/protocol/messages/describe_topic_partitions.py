@@ -1,5 +1,7 @@
 """DescribeTopicPartitions (75), v0: partitions of topics, page by page."""
 
+from __future__ import annotations
+
 from barnabas.core.ids import Uuid
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.fields import array, boolean, int16, int32, string, struct, uuid

@@ -1,5 +1,7 @@
 """DescribeTransactions (65), v0: state of transactions, by transactional id."""
 
+from __future__ import annotations
+
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.fields import array, int16, int32, int64, string
 from barnabas.protocol.schema import Message

@@ -2,6 +2,8 @@
 themselves.
 """
 
+from __future__ import annotations
+
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.fields import array, int8, int16, int32, string
 from barnabas.protocol.schema import Message

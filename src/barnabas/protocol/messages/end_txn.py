@@ -3,6 +3,8 @@
 v3 is flexible; v5 answers with the next producer id and epoch.
 """
 
+from __future__ import annotations
+
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.fields import boolean, int16, int32, int64, string
 from barnabas.protocol.schema import Message

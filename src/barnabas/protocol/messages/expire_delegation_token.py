@@ -1,5 +1,7 @@
 """ExpireDelegationToken (40), v0-2: shorten or end the life of a delegation token. v2 is flexible."""
 
+from __future__ import annotations
+
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.fields import binary, int16, int32, int64
 from barnabas.protocol.schema import Message

@@ -7,6 +7,8 @@ speaks topic ids; v15 moves the replica id into a tagged struct; v16 answers may
 leader and its address; v18 tells the leader the follower's high watermark.
 """
 
+from __future__ import annotations
+
 from barnabas.core.ids import Uuid
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.declarations import RecordsField

@@ -4,6 +4,8 @@ v1 adds transactional ids (key type 1); v3 is flexible; v4 asks about several ke
 adds an error code, v6 share groups.
 """
 
+from __future__ import annotations
+
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.fields import array, int8, int16, int32, string
 from barnabas.protocol.schema import Message

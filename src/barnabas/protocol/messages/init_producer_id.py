@@ -4,6 +4,8 @@ v2 is flexible; v3 lets a producer bump its own epoch; v4 can answer PRODUCER_FE
 TRANSACTION_ABORTABLE.
 """
 
+from __future__ import annotations
+
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.fields import int16, int32, int64, string
 from barnabas.protocol.schema import Message

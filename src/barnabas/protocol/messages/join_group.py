@@ -5,6 +5,8 @@ given; v5 has static members; v6 is flexible; v8 gives a reason; v9 lets the lea
 assignment.
 """
 
+from __future__ import annotations
+
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.fields import array, binary, boolean, int16, int32, string
 from barnabas.protocol.schema import Message

@@ -6,6 +6,8 @@ is flexible, v5 topic ids and whether the list is full, v6 recovery after an unc
 belongs to the migration to KRaft.
 """
 
+from __future__ import annotations
+
 from barnabas.core.ids import Uuid
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.fields import array, boolean, int8, int16, int32, int64, string, uuid

@@ -1,5 +1,7 @@
 """ListGroups (16), v0-5: all groups of one broker. v3 is flexible; v4 filters by state, v5 by type."""
 
+from __future__ import annotations
+
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.fields import array, int16, int32, string
 from barnabas.protocol.schema import Message

@@ -6,6 +6,8 @@ v2 knows isolation levels, v4 leader epochs, v6 is flexible, v7 adds the max tim
 the tiers of remote storage, v10 a timeout.
 """
 
+from __future__ import annotations
+
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.fields import array, int8, int16, int32, int64, string
 from barnabas.protocol.schema import Message

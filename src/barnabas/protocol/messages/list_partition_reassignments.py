@@ -1,5 +1,7 @@
 """ListPartitionReassignments (46), v0: moves of partitions that are under way."""
 
+from __future__ import annotations
+
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.fields import array, int16, int32, string
 from barnabas.protocol.schema import Message

@@ -7,6 +7,8 @@ id; v11 moves the cluster's authorized operations to DescribeCluster; v13 adds a
 whole answer.
 """
 
+from __future__ import annotations
+
 from barnabas.core.ids import Uuid
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.fields import array, boolean, int16, int32, string, uuid

@@ -5,6 +5,8 @@ leader epochs; v7 static members; v8 is flexible; v9 knows the newer group proto
 topic ids.
 """
 
+from __future__ import annotations
+
 from barnabas.core.ids import Uuid
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.fields import array, int16, int32, int64, string, uuid

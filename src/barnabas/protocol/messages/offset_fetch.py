@@ -5,6 +5,8 @@ leader epochs; v6 is flexible; v7 may insist on stable offsets; v8 asks about se
 once, in fields of their own; v9 knows the newer group protocol; v10 speaks topic ids.
 """
 
+from __future__ import annotations
+
 from barnabas.core.ids import Uuid
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.fields import array, boolean, int16, int32, int64, string, uuid

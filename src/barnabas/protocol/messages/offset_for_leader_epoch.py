@@ -5,6 +5,8 @@ v1 answers with an epoch; v2 fences by the current one; v3 names the replica tha
 flexible.
 """
 
+from __future__ import annotations
+
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.fields import array, int16, int32, int64, string
 from barnabas.protocol.schema import Message

@@ -6,6 +6,8 @@ the new leader; v12 adds a partition to its transaction implicitly (KIP-890); v1
 instead of names. With acks=0 there is no answer at all.
 """
 
+from __future__ import annotations
+
 from barnabas.core.ids import Uuid
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.declarations import RecordsField

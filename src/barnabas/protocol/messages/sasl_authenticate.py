@@ -3,6 +3,8 @@
 v1 answers with the lifetime of the session; v2 is flexible.
 """
 
+from __future__ import annotations
+
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.fields import binary, int16, int64, string
 from barnabas.protocol.schema import Message

@@ -3,6 +3,8 @@
 After v0 raw tokens follow, after v1 SaslAuthenticate requests.
 """
 
+from __future__ import annotations
+
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.fields import array, int16, string
 from barnabas.protocol.schema import Message

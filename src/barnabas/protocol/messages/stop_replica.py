@@ -5,6 +5,8 @@ v0 lists partitions one by one, v1-2 by topic, v3 with a leader epoch and a dele
 each. v2 is flexible.
 """
 
+from __future__ import annotations
+
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.fields import array, boolean, int16, int32, int64, string
 from barnabas.protocol.schema import Message

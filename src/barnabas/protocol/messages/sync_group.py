@@ -3,6 +3,8 @@
 v3 knows static members; v4 is flexible; v5 repeats protocol type and name, to be checked.
 """
 
+from __future__ import annotations
+
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.fields import array, binary, int16, int32, string
 from barnabas.protocol.schema import Message

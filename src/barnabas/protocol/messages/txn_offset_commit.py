@@ -4,6 +4,8 @@ v2 has leader epochs; v3 is flexible and names the member, so that zombies are f
 AddOffsetsToTxn before it; v6 names topics by id (KIP-1319).
 """
 
+from __future__ import annotations
+
 from barnabas.core.ids import Uuid
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.fields import array, int16, int32, int64, string, uuid

@@ -4,6 +4,8 @@ v1 has dry runs and tells upgrades from safe and unsafe downgrades; v2 answers w
 all.
 """
 
+from __future__ import annotations
+
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.fields import array, boolean, int8, int16, int32, string
 from barnabas.protocol.schema import Message

@@ -4,6 +4,8 @@ v1 has several endpoints for a broker, v2 racks, v3 listener names, v4 offline r
 by topic, v6 is flexible, v7 has topic ids, v8 belongs to the migration to KRaft.
 """
 
+from __future__ import annotations
+
 from barnabas.core.ids import Uuid
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.fields import array, boolean, int8, int16, int32, int64, string, uuid

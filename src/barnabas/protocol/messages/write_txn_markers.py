@@ -3,6 +3,8 @@
 v1 is flexible; v2 tells the transaction version.
 """
 
+from __future__ import annotations
+
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.fields import array, boolean, int8, int16, int32, int64, string
 from barnabas.protocol.schema import Message

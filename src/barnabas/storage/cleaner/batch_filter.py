@@ -11,6 +11,8 @@ that first found nothing before them. That run writes the time from which they m
 batch, as its base timestamp (KIP-534): only here are a batch's records encoded anew.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Iterator, Mapping
 from typing import NamedTuple
 

@@ -9,6 +9,8 @@ touched, nor the active segment, nor segments with records younger than
 `max.compaction.lag.ms` are due whatever the ratio.
 """
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from itertools import pairwise
 from typing import NamedTuple

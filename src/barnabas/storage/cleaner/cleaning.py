@@ -10,6 +10,8 @@ what is handed to it: open files, the map, the segment being written. After each
 looks whether the log is still the one it began with.
 """
 
+from __future__ import annotations
+
 import logging
 from collections.abc import Callable, Generator
 from dataclasses import dataclass, field

@@ -6,6 +6,8 @@ generator goes on, on the loop; an error in the background is raised at the yiel
 two yields nothing else moves, and each yield is a place where everything may have changed.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Generator
 from typing import NamedTuple
 

@@ -6,6 +6,8 @@ each log is clean is kept in `cleaner-offset-checkpoint`, one file per log direc
 that cannot be compacted because its records are damaged is left alone until the next start.
 """
 
+from __future__ import annotations
+
 import logging
 from collections.abc import Callable, Iterator, Mapping
 

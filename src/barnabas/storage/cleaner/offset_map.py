@@ -11,6 +11,8 @@ of them. At a load of 0.9 a lookup looks at 2.6 slots on average when the key is
 10 when it is not. Memory is touched only where keys fall, and goes back with `close`.
 """
 
+from __future__ import annotations
+
 import mmap
 from math import isqrt
 

@@ -10,6 +10,8 @@ The disk is shared as well: `Throttle` spreads reads and writes over time. Those
 long, and are spent on the loop's timer, not in the thread.
 """
 
+from __future__ import annotations
+
 import time
 from collections.abc import Callable
 

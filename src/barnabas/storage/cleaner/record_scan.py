@@ -7,6 +7,8 @@ called, which lets the loop's thread have the interpreter.
 Batches come with their CRC checked. What does not parse all the same raises InvalidRecord.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 

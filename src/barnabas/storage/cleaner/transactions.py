@@ -10,6 +10,8 @@ has data before it, and vanishes with that data. An entry whose marker is gone w
 readers skip the producer's next transaction.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterable
 
 from barnabas.records.batch import RecordBatch

@@ -5,6 +5,8 @@ either the old segments or, once these names are gone, a complete new one. The s
 to the run until then: no other code knows it.
 """
 
+from __future__ import annotations
+
 from barnabas.core.files import Files
 from barnabas.records.batch import NO_TIMESTAMP
 from barnabas.records.varint import Buffer

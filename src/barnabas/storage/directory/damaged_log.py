@@ -5,6 +5,8 @@ and somebody may still get at the records), and no empty log takes its place: a 
 anew would hide the loss. (Apache Kafka refuses to start when it meets such a log.)
 """
 
+from __future__ import annotations
+
 from collections.abc import Mapping
 from typing import NamedTuple
 

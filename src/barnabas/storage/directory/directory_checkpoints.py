@@ -10,6 +10,8 @@ What to write is decided on the loop; the writes may overtake each other on thei
 A damaged log is not open, so it cannot be asked; what was known of it is written again and again.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Iterable, Mapping
 
 from barnabas.core.errors import KafkaStorageError

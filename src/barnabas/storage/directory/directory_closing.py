@@ -1,5 +1,7 @@
 """Closing the logs of one log directory when the broker stops."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 

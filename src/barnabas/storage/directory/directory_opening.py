@@ -6,6 +6,8 @@ A log that makes no sense is found damaged, and the others are opened all the sa
 which there was no file descriptor is opened when the others are done with theirs.
 """
 
+from __future__ import annotations
+
 import logging
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor

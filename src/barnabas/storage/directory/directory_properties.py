@@ -5,6 +5,8 @@ version 1 (KRaft: `node.id`, `cluster.id`, `directory.id`). Both are read; versi
 written, because this broker lives on a ZooKeeper tree.
 """
 
+from __future__ import annotations
+
 import json
 from dataclasses import dataclass
 

@@ -1,5 +1,7 @@
 """What is done about an error that nobody was there to hear of (`storage.failures` tells whose it is)."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 

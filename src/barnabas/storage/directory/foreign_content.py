@@ -11,6 +11,8 @@ written to it, and refused in words.
   over, and `lost+found`, which every fresh file system has.
 """
 
+from __future__ import annotations
+
 import re
 from typing import Final
 

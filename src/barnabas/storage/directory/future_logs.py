@@ -8,6 +8,8 @@ as superseded before: a start that finds both keeps the copy, and one that finds
 copy did not get its name) takes the mark off again.
 """
 
+from __future__ import annotations
+
 from barnabas.core.errors import KafkaStorageError
 from barnabas.core.files import Files
 from barnabas.core.ids import TopicPartition

@@ -3,6 +3,8 @@
 The name is free again at once; what is to be deleted goes from the disk later.
 """
 
+from __future__ import annotations
+
 from barnabas.core.errors import KafkaStorageError
 from barnabas.storage.directory.damaged_log import DamagedLog
 from barnabas.storage.directory.disk_errors import keep_trying

@@ -1,5 +1,7 @@
 """Which aborted transactions a reader of committed data must know of, for what it reads."""
 
+from __future__ import annotations
+
 from barnabas.storage.log.log import Log
 from barnabas.storage.log.reading import FetchData
 from barnabas.storage.segment.sparse_index import CorruptIndex

@@ -3,6 +3,8 @@
 `.deleted` and `.cleaned` files go; a `.swap` takes the place of the segments that it was made from.
 """
 
+from __future__ import annotations
+
 from barnabas.core.files import Files
 from barnabas.storage.names import CLEANED, DELETED, LOG, SEGMENT_SUFFIXES, SWAP, parse_segment_file
 from barnabas.storage.segment.batch_scan import iterate_valid_batches

@@ -9,6 +9,8 @@ off the loop: with every flush and checkpoint, before the recovery point passes 
 it speaks of, and at close. Recovery rebuilds the part beyond.
 """
 
+from __future__ import annotations
+
 import logging
 from bisect import bisect_right
 

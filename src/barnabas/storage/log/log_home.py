@@ -1,6 +1,8 @@
 """Where a log is. Its directory gets another name when the log is deleted or moved, while other threads may
 be writing to it."""
 
+from __future__ import annotations
+
 from threading import Lock
 
 from barnabas.core.files import Files

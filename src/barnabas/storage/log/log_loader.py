@@ -18,6 +18,8 @@ nothing, while one that says something else does. Other brokers do not write it 
 where the cleaner has been.
 """
 
+from __future__ import annotations
+
 import logging
 from dataclasses import dataclass, field
 

@@ -1,5 +1,7 @@
 """`partition.metadata`: the id of the topic whose partition a log is."""
 
+from __future__ import annotations
+
 import logging
 
 from barnabas.config.keys import read_properties

@@ -1,6 +1,8 @@
 """Reading from the segments of a log: a fetch is a region of one segment file, found without looking at
 records, at a cost that does not depend on how long the log is."""
 
+from __future__ import annotations
+
 from barnabas.core.ids import NO_OFFSET
 from barnabas.core.regions import FileRegion
 from barnabas.storage.log.segments import Segments

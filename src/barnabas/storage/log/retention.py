@@ -4,6 +4,8 @@ Segments go from the oldest on, and only whole ones whose every record lies belo
 watermark: so the log start offset can never pass it. An empty active segment stays.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Sequence
 
 from barnabas.config.log_config import LogConfig

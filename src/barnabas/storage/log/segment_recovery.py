@@ -4,6 +4,8 @@ Each batch must be whole and have the right CRC; the segment ends before the fir
 transaction index, producers and epochs are derived again in the same pass.
 """
 
+from __future__ import annotations
+
 from typing import NamedTuple
 
 from barnabas.records.batch import RecordBatch

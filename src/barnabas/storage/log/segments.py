@@ -1,5 +1,7 @@
 """The segments of one log, by base offset. The last one is active: it alone grows."""
 
+from __future__ import annotations
+
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator
 

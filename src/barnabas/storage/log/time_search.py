@@ -4,6 +4,8 @@ The time index leads close to the batch, the header of the batch says whether it
 record, and only then are its records looked at.
 """
 
+from __future__ import annotations
+
 from typing import NamedTuple
 
 from barnabas.records.batch import NO_LEADER_EPOCH, RecordBatch

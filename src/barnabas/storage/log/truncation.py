@@ -5,6 +5,8 @@ return, or, where somebody else syncs many at once (`FlushState.unsynced_cut`), 
 written at the latest.
 """
 
+from __future__ import annotations
+
 from barnabas.storage.log.flush_state import CutWork
 from barnabas.storage.log.log import Log
 from barnabas.storage.log.segments import new_segment

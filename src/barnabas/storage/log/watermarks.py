@@ -7,6 +7,8 @@ the high watermark or to the last stable offset, followers to the end. The order
 at all times.
 """
 
+from __future__ import annotations
+
 
 class Watermarks:
     __slots__ = ("high_watermark", "log_end_offset", "log_start_offset")

@@ -1,5 +1,7 @@
 """What a producer of whom a log knows may append next. Pure: the rules of Kafka's ProducerAppendInfo."""
 
+from __future__ import annotations
+
 from enum import Enum
 
 from barnabas.core.errors import (

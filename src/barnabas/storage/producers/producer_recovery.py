@@ -1,5 +1,7 @@
 """Producer state from disk: the newest usable snapshot, then the batches behind it."""
 
+from __future__ import annotations
+
 import logging
 from collections.abc import Callable, Iterable
 

@@ -11,6 +11,8 @@ per producer.
 `earlier batches` has, for each producer in order, a count (u8) and the batches, oldest first.
 """
 
+from __future__ import annotations
+
 import struct
 from collections.abc import Iterable
 

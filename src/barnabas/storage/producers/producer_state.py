@@ -8,6 +8,8 @@ open transactions follows the first unstable offset, and from that the last stab
 lies the write itself, so a failed write leaves no trace here.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 

@@ -6,6 +6,8 @@ sequence, but not with one behind a write that waited and was sent back to come 
 place.
 """
 
+from __future__ import annotations
+
 from typing import NamedTuple
 from weakref import WeakValueDictionary
 

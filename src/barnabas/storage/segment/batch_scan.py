@@ -9,6 +9,8 @@ Batches of the old formats (magic 0 and 1) share the first 17 bytes with today's
 measured, checked and stepped over like the rest.
 """
 
+from __future__ import annotations
+
 import struct
 import zlib
 from collections.abc import Iterator

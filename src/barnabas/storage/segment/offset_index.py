@@ -3,6 +3,8 @@
 An entry is `(last offset of the batch − base offset, its position in the file)`, four bytes each.
 """
 
+from __future__ import annotations
+
 import struct
 from typing import ClassVar
 

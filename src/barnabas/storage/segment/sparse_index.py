@@ -11,6 +11,8 @@ what is older goes to the mapped file. There, too, the end comes first: bisectin
 pages of its cold middle, which nobody else reads, and wait for the disk.
 """
 
+from __future__ import annotations
+
 import struct
 from bisect import bisect_right
 from typing import ClassVar

@@ -5,6 +5,8 @@ that offset is this. Timestamps of entries only ascend; a closed segment ends wi
 of all, which is what retention by time and the search by time ask for.
 """
 
+from __future__ import annotations
+
 import struct
 from typing import ClassVar
 

@@ -6,6 +6,8 @@ offset when its marker was written: past it no later entry can concern an earlie
 Most segments have no aborted transaction and no such file.
 """
 
+from __future__ import annotations
+
 import struct
 from bisect import bisect_left
 from typing import NamedTuple

@@ -4,6 +4,8 @@ A codec is a function from a record's bytes to a mapping (or back) that is made 
 worker from plain data. A record that it cannot read becomes an error in words, not an end.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Mapping
 from typing import Any
 

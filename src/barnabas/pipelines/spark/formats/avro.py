@@ -5,6 +5,8 @@ from: the given schema, or the subject's latest. Writing, a schema that was not 
 from the columns, and registered where there is a registry. Gap: unions of several types.
 """
 
+from __future__ import annotations
+
 import io
 import json
 import uuid

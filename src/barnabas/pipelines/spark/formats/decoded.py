@@ -1,5 +1,7 @@
 """What a decoder makes of a column of bytes."""
 
+from __future__ import annotations
+
 from typing import NamedTuple
 
 from pyspark.sql import Column

@@ -5,6 +5,8 @@ Every record becomes a row with the columns of its value and of its place (`_key
 the others by an error in words. With tolerance `none` that error stops the pipeline.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable
 
 from pyspark.sql import Column, DataFrame

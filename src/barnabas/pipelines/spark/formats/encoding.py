@@ -1,5 +1,7 @@
 """From columns to the bytes of records: `key`, `value`, and where told `topic` and `headers`."""
 
+from __future__ import annotations
+
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - the name that Spark's users know
 from pyspark.sql.types import BinaryType, DataType, StringType, StructType

@@ -4,6 +4,8 @@ Framed messages carry, after the schema's id, the path to the message inside its
 spec names the message, so the path is only stepped over. Unknown fields are dropped.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Mapping
 from datetime import UTC
 from pathlib import Path

@@ -4,6 +4,8 @@ A framed record is a zero byte, four bytes of schema id, and the payload. Schema
 change, so each process asks for one once.
 """
 
+from __future__ import annotations
+
 import json
 import struct
 import urllib.error

@@ -1,5 +1,7 @@
 """Rows on the driver's terminal. A micro-batch that is tried again is shown again."""
 
+from __future__ import annotations
+
 from pyspark.sql import DataFrame
 
 from barnabas.pipelines.spark.run import Run

@@ -4,6 +4,8 @@ A micro-batch would write as many files as it has tasks; rows are brought togeth
 that a directory gets `files_per_batch` files, and a large one is split at `max_records_per_file`.
 """
 
+from __future__ import annotations
+
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - the name that Spark's users know
 

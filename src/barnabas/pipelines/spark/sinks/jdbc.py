@@ -10,6 +10,8 @@ Of rows with the same key the last of the batch wins: the one of the highest off
 transform left the offsets out, the last that the task read (a partition is one task's: `connector`).
 """
 
+from __future__ import annotations
+
 import uuid
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any

@@ -8,6 +8,8 @@ At least once, tasks write as they come, with idempotent producers, and a micro-
 tried again is written again.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable
 from functools import reduce
 from typing import NamedTuple

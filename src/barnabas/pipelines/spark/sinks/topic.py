@@ -1,5 +1,7 @@
 """Into topics: good rows and dead letters are one output, so that one transaction holds both."""
 
+from __future__ import annotations
+
 from pyspark.sql import DataFrame
 
 from barnabas.pipelines.spark.formats.encoding import encode

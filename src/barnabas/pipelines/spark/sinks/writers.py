@@ -1,5 +1,7 @@
 """What writes to each kind of sink of the catalogue."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Mapping
 
 from barnabas.pipelines.spark.sinks import console, files, jdbc, topic

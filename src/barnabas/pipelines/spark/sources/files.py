@@ -1,5 +1,7 @@
 """Files that appear in a directory: each is taken up once, by Spark's own log of the source."""
 
+from __future__ import annotations
+
 from typing import Any
 
 from pyspark.sql import functions as F  # noqa: N812 - the name that Spark's users know

@@ -6,6 +6,8 @@ appear below the largest value that was seen; a table that commits out of order 
 that does not (a sequence assigned at commit, or times old enough).
 """
 
+from __future__ import annotations
+
 import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field

@@ -1,5 +1,7 @@
 """Numbered rows at a steady rate: the columns `timestamp` and `value`, from Spark itself."""
 
+from __future__ import annotations
+
 from barnabas.pipelines.spark.run import PipelineFailed, Rows, Run
 from barnabas.pipelines.spark.sources.watermark import with_watermark
 from barnabas.pipelines.spec.model import Part

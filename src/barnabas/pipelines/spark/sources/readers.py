@@ -1,5 +1,7 @@
 """What reads each kind of source of the catalogue."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Mapping
 
 from barnabas.pipelines.spark.run import Rows

@@ -1,5 +1,7 @@
 """Records of topics."""
 
+from __future__ import annotations
+
 from barnabas.pipelines.spark.connector import read_records
 from barnabas.pipelines.spark.formats.decoding import decode
 from barnabas.pipelines.spark.run import Rows, Run

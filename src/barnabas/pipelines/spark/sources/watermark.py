@@ -1,5 +1,7 @@
 """`watermark: <column> <delay>` of any source."""
 
+from __future__ import annotations
+
 from pyspark.sql import DataFrame
 
 from barnabas.pipelines.spark.run import PipelineFailed

@@ -5,6 +5,8 @@ mapping comes out of a DataFrame and goes back into one, for the value or for a 
 for all rows or only those that a predicate holds for.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable
 from functools import reduce
 

@@ -1,5 +1,7 @@
 """What carries out each kind of transform of the catalogue."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Mapping
 
 from pyspark.sql import DataFrame

@@ -1,5 +1,7 @@
 """Transforms that see the rows as a table: SQL, a condition, a function of the user's."""
 
+from __future__ import annotations
+
 import importlib
 
 from pyspark.sql import DataFrame

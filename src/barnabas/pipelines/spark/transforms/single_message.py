@@ -5,6 +5,8 @@ SetSchemaMetadata has no meaning here (a DataFrame has no schema name), and head
 bytes, since Spark knows them as such.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterator
 
 from pyspark.sql import Column, DataFrame

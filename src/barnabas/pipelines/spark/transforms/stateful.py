@@ -1,5 +1,7 @@
 """Transforms that remember: windows, joins, deduplication. A watermark says for how long."""
 
+from __future__ import annotations
+
 from dataclasses import replace
 
 from pyspark.sql import DataFrame
