@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import click
 
 from barnabas import __version__
@@ -44,7 +46,14 @@ COMMANDS = {
     help="A broker to begin with; several separated by commas.  [env: BARNABAS_BOOTSTRAP;"
     " default: 127.0.0.1:9092]",
 )
-def cli(bootstrap: str | None) -> None:
+@click.option(
+    "--command-config",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    envvar="BARNABAS_COMMAND_CONFIG",
+    metavar="FILE",
+    help="Kafka's client properties: how to reach a secured cluster.  [env: BARNABAS_COMMAND_CONFIG]",
+)
+def cli(bootstrap: str | None, command_config: Path | None) -> None:
     """Barnabas: an Apache-Kafka-compatible broker and its tools."""
 
 

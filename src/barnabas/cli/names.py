@@ -7,18 +7,17 @@ errors.
 from __future__ import annotations
 
 import asyncio
-import random
 from collections.abc import Awaitable, Callable, Sequence
 
 import click
 from click.shell_completion import CompletionItem
 
-from barnabas.cli.session import DEFAULT_BOOTSTRAP, Bootstrap, parse_bootstrap
+from barnabas.cli.exits import InvalidSettings
+from barnabas.cli.session import Bootstrap, client_of
 from barnabas.client.admin import Admin
 from barnabas.client.cluster_client import ClusterClient
 from barnabas.client.groups import Groups
 from barnabas.client.steps import ClusterUnreachable
-from barnabas.core.clock import SystemClock
 from barnabas.core.errors import KafkaError
 
 PATIENCE_S = 2.0
@@ -51,18 +50,17 @@ def complete_key(_: click.Context, __: click.Parameter, typed: str) -> list[Comp
 
 def _complete(ctx: click.Context, typed: str, ask: Ask) -> list[CompletionItem]:
     async def connected() -> Sequence[str]:
-        cluster = ClusterClient(_bootstrap(ctx), clock=SystemClock(), randomness=random.SystemRandom())
-        async with asyncio.timeout(PATIENCE_S), cluster:
+        async with asyncio.timeout(PATIENCE_S), client_of(_bootstrap(ctx)) as cluster:
             return await ask(cluster)
 
     try:
         names = asyncio.run(connected())
-    except (KafkaError, ClusterUnreachable, TimeoutError, ValueError):
+    except (KafkaError, ClusterUnreachable, TimeoutError, ValueError, InvalidSettings):
         return []
     return [CompletionItem(each) for each in sorted(names) if each.startswith(typed)]
 
 
 def _bootstrap(ctx: click.Context) -> Bootstrap:
     """As the command itself would find it; a completion sees options before they are checked."""
-    text = ctx.params.get("bootstrap") or ctx.find_root().params.get("bootstrap") or DEFAULT_BOOTSTRAP
-    return parse_bootstrap(text) if isinstance(text, str) else tuple(text)
+    given = ctx.params.get("bootstrap")
+    return given if isinstance(given, Bootstrap) else Bootstrap.of(ctx, given)

@@ -23,7 +23,7 @@ from barnabas.cli.pipeline_spec import (
     state_option,
     what_to_install,
 )
-from barnabas.cli.session import Bootstrap, bootstrap_option
+from barnabas.cli.session import Bootstrap, address_option
 from barnabas.client.steps import ClusterUnreachable
 from barnabas.core.clock import SystemClock
 from barnabas.node.log_output import configure_logging
@@ -75,7 +75,7 @@ def validate(files: tuple[Path, ...]) -> None:
 @click.option("--listen", default="127.0.0.1:8083", show_default=True, metavar="HOST:PORT")
 @state_option
 @master_option
-@bootstrap_option
+@address_option
 def serve(listen: str, state: str, master: str | None, bootstrap: Bootstrap) -> None:
     """Keep pipelines running, and serve Kafka Connect's REST interface."""
     try:
@@ -96,7 +96,9 @@ def serve(listen: str, state: str, master: str | None, bootstrap: Bootstrap) -> 
 
     try:
         asyncio.run(
-            serve_forever(bootstrap, place, host=host, port=int(port_text), master=master, ready=ready)
+            serve_forever(
+                bootstrap.addresses, place, host=host, port=int(port_text), master=master, ready=ready
+            )
         )
     except AddressTaken as error:
         raise Failure(str(error)) from None

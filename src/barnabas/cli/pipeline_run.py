@@ -15,7 +15,7 @@ import click
 
 from barnabas.cli.exits import INTERRUPTED, Failure, InvalidSettings, NotFound, Unreachable
 from barnabas.cli.pipeline_spec import check_master, describe, load_file, master_option, state_option
-from barnabas.cli.session import Bootstrap, bootstrap_option
+from barnabas.cli.session import Bootstrap, address_option
 from barnabas.cli.stages import Stages
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ ENDED = "stopped; it goes on from here when it is run again"
 @master_option
 @click.option("--from-scratch", is_flag=True, help="Begin where the spec says, not where it was.")
 @click.option("--quiet", is_flag=True, help="Print no progress.")
-@bootstrap_option
+@address_option
 def run(
     file: Path,
     state: str,
@@ -54,7 +54,7 @@ def run(
     click.echo(f"{spec.name}: {describe(spec)}", err=True)
     stages = Stages(spec.name, quiet=quiet)
     ending = _Ending(stages)
-    addresses = ",".join(map(str, bootstrap))
+    addresses = ",".join(map(str, bootstrap.addresses))
     with _told(spec, located), ending:
         from barnabas.pipelines.spark.reach import (  # noqa: PLC0415 - a plain install stops before
             check_files,

@@ -13,10 +13,18 @@ from typing import Any, Self, TypeVar
 from barnabas.client.channel import REQUEST_TIMEOUT_MS, Channel
 from barnabas.client.cluster_state import ClusterState, Topic
 from barnabas.client.retries import BACKOFF_MS_MAX, RETRY_TIMEOUT_MS, UNKNOWN_TOPIC_TIMEOUT_MS, spread
+from barnabas.client.security_settings import PLAINTEXT, Secured
 from barnabas.client.steps import ANY_BROKER, ClusterUnreachable, Pause, Step, Steps
 from barnabas.core.clock import Clock
 from barnabas.core.endpoints import Endpoint
-from barnabas.core.errors import KafkaError, LeaderNotAvailable, NetworkException
+from barnabas.core.errors import (
+    InvalidConfig,
+    KafkaError,
+    LeaderNotAvailable,
+    NetworkException,
+    SaslAuthenticationFailed,
+    UnsupportedSaslMechanism,
+)
 from barnabas.core.ids import Randomness
 from barnabas.protocol.messages.metadata import MetadataResponse
 
@@ -37,6 +45,7 @@ class ClusterClient:
         client_id: str = "barnabas",
         request_timeout_ms: float = REQUEST_TIMEOUT_MS,
         retry_timeout_ms: float = RETRY_TIMEOUT_MS,
+        security: Secured = PLAINTEXT,
     ) -> None:
         self.state = ClusterState(clock, randomness, retry_timeout_ms)
         self.clock = clock
@@ -44,6 +53,7 @@ class ClusterClient:
         self._bootstrap = tuple(bootstrap)
         self._randomness = randomness
         self._client_id = client_id
+        self._security = security
         self._channels: dict[Endpoint, Channel] = {}
 
     async def __aenter__(self) -> Self:
@@ -57,17 +67,23 @@ class ClusterClient:
         await asyncio.gather(*(channel.finish() for channel in channels.values()))
 
     async def any_channel(self) -> Channel:
-        """A channel to some broker: an open one if there is one."""
+        """A channel to some broker: an open one if there is one. A password that one of them refuses is
+        tried on no other."""
         for channel in self._channels.values():
             if not channel.is_closed:
                 return channel
-        reasons = []
+        failures: list[KafkaError] = []
         for address in (*self._bootstrap, *self.state.brokers.values()):
             try:
                 return await self._channel(address)
+            except (SaslAuthenticationFailed, UnsupportedSaslMechanism):
+                raise
             except KafkaError as error:
-                reasons.append(error.message)
-        raise ClusterUnreachable(reasons)
+                failures.append(error)
+        for each in failures:
+            if isinstance(each, InvalidConfig):
+                raise each
+        raise ClusterUnreachable([each.message for each in failures])
 
     async def channel_to(self, broker_id: int) -> Channel:
         address = self.state.brokers.get(broker_id)
@@ -146,6 +162,7 @@ class ClusterClient:
                 client_id=self._client_id,
                 connect_timeout_ms=CONNECT_TIMEOUT_MS,
                 request_timeout_ms=self.request_timeout_ms,
+                security=self._security,
             )
             self._channels[address] = channel
         return channel
