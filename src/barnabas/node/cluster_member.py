@@ -71,13 +71,7 @@ class ClusterMember:
         self._clock = clock
         self._randomness = randomness
         self._own_broker: OwnBroker | None = None
-        self.peers = Peers(
-            broker_id,
-            metadata,
-            config.inter_broker_listener.listener_name,
-            connect_timeout_ms=config.socket_connection_setup_timeout_ms,
-            request_timeout_ms=config.controller_socket_timeout_ms,
-        )
+        self.peers = Peers(broker_id, metadata, config)
         self.isr_store = ZnodeIsrStore(znodes, clock, scheduler)
         self.controller = KafkaController(
             znodes,

@@ -11,11 +11,14 @@ from __future__ import annotations
 import asyncio
 
 from barnabas.client.channel import Channel, Response
+from barnabas.client.security_settings import PLAINTEXT, Secured, SecurityProtocol
 from barnabas.cluster.broker_znodes import BrokerInfo
 from barnabas.cluster.metadata_cache import MetadataCache
+from barnabas.config.broker_config import BrokerConfig
 from barnabas.core.endpoints import Endpoint
 from barnabas.core.errors import BrokerNotAvailable
 from barnabas.core.ids import BrokerId
+from barnabas.node.inter_broker_security import inter_broker_settings
 from barnabas.protocol.schema import Message
 
 
@@ -24,16 +27,12 @@ class Peers:
         self,
         broker_id: BrokerId,
         metadata: MetadataCache,
-        listener_name: str,
-        *,
-        connect_timeout_ms: float,
-        request_timeout_ms: float,
+        config: BrokerConfig,
     ) -> None:
         self._client_id = f"broker-{broker_id}"
         self._metadata = metadata
-        self._listener_name = listener_name
-        self._connect_timeout_ms = connect_timeout_ms
-        self._request_timeout_ms = request_timeout_ms
+        self._config = config
+        self._listener_name = config.inter_broker_listener.listener_name
         self._channels: dict[int, asyncio.Task[Channel]] = {}
 
     async def connect(self, broker: BrokerInfo) -> Channel:
@@ -41,9 +40,17 @@ class Peers:
         return await Channel.connect(
             address_of(broker, self._listener_name),
             client_id=self._client_id,
-            connect_timeout_ms=self._connect_timeout_ms,
-            request_timeout_ms=self._request_timeout_ms,
+            connect_timeout_ms=self._config.socket_connection_setup_timeout_ms,
+            request_timeout_ms=self._config.controller_socket_timeout_ms,
+            security=await self._secured(),
         )
+
+    async def _secured(self) -> Secured:
+        settings = inter_broker_settings(self._config)
+        if settings.protocol is SecurityProtocol.PLAINTEXT:
+            return PLAINTEXT
+        # Stores are opened with passwords, which takes its time.
+        return await asyncio.get_running_loop().run_in_executor(None, settings.secured)
 
     async def send(self, broker_id: int, request: Message, response_class: type[Response]) -> Response:
         """The answer of a live broker; BROKER_NOT_AVAILABLE if it is not one."""
