@@ -39,7 +39,7 @@ class Timeline:
             key=lambda each: each.write.answered_s,
         )
         self._answered_s = [each.write.answered_s for each in answered]
-        self._last = list(accumulate(answered, lambda one, other: max(one, other, key=_offset)))
+        self._last = list(accumulate(answered, _later))
         self._epoch_by = list(accumulate((epochs[each.place] for each in answered), max))
         begun = sorted(survivors, key=lambda each: each.write.began_s)
         self._began_s = [each.write.began_s for each in begun]
@@ -59,6 +59,10 @@ class Timeline:
         """The lowest epoch of what was sent later."""
         place = bisect_right(self._began_s, moment_s)
         return self._epoch_from[place] if place < len(self._epoch_from) else None
+
+
+def _later(one: Survivor, other: Survivor) -> Survivor:
+    return max(one, other, key=_offset)
 
 
 def _offset(survivor: Survivor) -> int:

@@ -72,7 +72,7 @@ async def settle(look: Callable[[], Awaitable[list[Undecided]]], timeout_s: floa
 
 async def _look(bootstrap: str, topics: list[str]) -> list[Undecided]:
     metadata = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0}).list_topics(timeout=20)
-    addresses = {each.id: Endpoint(each.host, each.port) for each in metadata.brokers.values()}
+    addresses = {each.id: Endpoint(str(each.host), int(each.port or 0)) for each in metadata.brokers.values()}
     channels = {broker: await Channel.connect(address) for broker, address in addresses.items()}
     try:
         found: list[Undecided] = []

@@ -175,9 +175,12 @@ class GroupReading(Worker):
             message = self._consumer.poll(POLL_S)
             if message is None or message.error() is not None:
                 continue
-            reading = self._open.get(message.partition())
+            partition, offset = message.partition(), message.offset()
+            assert partition is not None
+            assert offset is not None
+            reading = self._open.get(partition)
             if reading is not None:
-                reading.seen.append((message.offset(), Value.decode(message.value() or b"")))
+                reading.seen.append((offset, Value.decode(message.value() or b"")))
         if not closes(self._consumer):
             self._meet(ClientHangs("close does not return"))
             self._check_that_others_are_served()

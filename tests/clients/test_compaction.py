@@ -57,7 +57,10 @@ def read_all(broker: Broker) -> list[tuple[int, bytes, bytes | None]]:
         message = consumer.poll(0.5)
         if message is not None:
             assert message.error() is None
-            found.append((message.offset(), message.key(), message.value()))
+            offset, key = message.offset(), message.key()
+            assert offset is not None
+            assert key is not None
+            found.append((offset, key, message.value()))
     consumer.close()
     return found
 

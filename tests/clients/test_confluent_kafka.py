@@ -78,9 +78,10 @@ def read_to_end(receiver: Consumer, topic: str, offset: int = OFFSET_BEGINNING) 
     while True:
         message = receiver.poll(60.0)
         assert message is not None, f"neither a record nor the end after {len(messages)} records"
-        if message.error() is None:
+        error = message.error()
+        if error is None:
             messages.append(message)
-        elif message.error().code() == KafkaError._PARTITION_EOF:
+        elif error.code() == KafkaError._PARTITION_EOF:
             return messages
         else:
             raise KafkaException(message.error())
@@ -110,14 +111,19 @@ def test_every_acks_setting_stores_the_records(
     assert not sentinel.errors
     read: list[bytes] = []
     while len(read) < 201:
-        read = [m.value() for m in read_to_end(consumer, topic)]
+        read = [m.value() or b"" for m in read_to_end(consumer, topic)]
     assert sorted(read) == sorted([*values, b"sentinel"])
 
 
 @pytest.mark.feature("headers", "timestamps")
 def test_keys_headers_nulls_and_timestamps_survive(bootstrap: str, topic: str, consumer: Consumer) -> None:
     sender = producer(bootstrap)
-    headers = [("trace", b"\x00\xff"), ("trace", b"again"), ("empty", b""), ("null", None)]
+    headers: list[tuple[str, str | bytes | None]] = [
+        ("trace", b"\x00\xff"),
+        ("trace", b"again"),
+        ("empty", b""),
+        ("null", None),
+    ]
     sender.produce(topic, b"value", key=b"key", headers=headers, timestamp=1_234_567_890_123)
     sender.produce(topic, None, key=b"tombstone", timestamp=1_234_567_890_124)
     sender.produce(topic, b"", key=None, timestamp=1_234_567_890_125)
@@ -190,7 +196,7 @@ def test_records_with_no_partition_spread_and_keys_stay_together(
     for i in range(400):
         sender.produce(topic, b"%d" % i, key=b"key-%d" % (i % 20), on_delivery=deliveries)
     assert sender.flush(FLUSH_TIMEOUT_S) == 0
-    homes: dict[bytes, set[int]] = {}
+    homes: dict[bytes | None, set[int | None]] = {}
     for message in deliveries.messages:
         homes.setdefault(message.key(), set()).add(message.partition())
     assert len(homes) == 20
@@ -261,7 +267,9 @@ def test_an_offset_out_of_range_is_reset_as_the_consumer_wishes(bootstrap: str, 
         receiver.assign([TopicPartition(topic, 0, 1_000)])
         message = receiver.poll(60.0)
         assert message is not None
-        assert message.error().code() == KafkaError._AUTO_OFFSET_RESET
+        error = message.error()
+        assert error is not None
+        assert error.code() == KafkaError._AUTO_OFFSET_RESET
     finally:
         receiver.close()
     receiver = Consumer({**settings, "auto.offset.reset": "earliest"})
@@ -299,7 +307,10 @@ def test_one_consumer_reads_many_partitions(
         message = consumer.poll(60.0)
         assert message is not None
         if message.error() is None:
-            read[message.partition()].append(int(message.value()))
+            partition, value = message.partition(), message.value()
+            assert partition is not None
+            assert value is not None
+            read[partition].append(int(value))
     assert read == {p: list(range(p, 800, 8)) for p in range(8)}
 
 

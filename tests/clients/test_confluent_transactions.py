@@ -65,7 +65,10 @@ def read_all(
                 assert error.code() == KafkaError._PARTITION_EOF, error
                 left -= 1
             else:
-                found[message.partition()].append(message.value().decode())
+                partition, value = message.partition(), message.value()
+                assert partition is not None
+                assert value is not None
+                found[partition].append(value.decode())
     finally:
         receiver.close()
     return found
@@ -146,7 +149,9 @@ def test_offsets_are_committed_with_their_transaction_or_not_at_all(
         message = receiver.poll(TIMEOUT_S)
         assert message is not None
         assert message.error() is None
-        produce(producer, sink, [message.value().decode() * 2])
+        value = message.value()
+        assert value is not None
+        produce(producer, sink, [value.decode() * 2])
     producer.send_offsets_to_transaction(
         receiver.position([TopicPartition(source, 0)]), receiver.consumer_group_metadata(), TIMEOUT_S
     )

@@ -12,7 +12,7 @@ from confluent_kafka import Consumer, TopicPartition
 
 from tests.clients.matrix import TOOLS
 from tests.clients.test_confluent_transactions import TIMEOUT_S, produce, transactional
-from tests.clients.test_kafka_tools import CONSOLE_CONSUMER
+from tests.clients.tools import CONSOLE_CONSUMER
 from tests.peers.kafka import require_kafka, run_kafka_tool
 
 FORMATTERS = "org.apache.kafka.tools.consumer"

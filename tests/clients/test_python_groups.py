@@ -70,7 +70,7 @@ def confluent_rounds(bootstrap: str, topic: str, settings: dict[str, str]) -> No
             message = consumer.poll(TIMEOUT_S)
             assert message is not None, f"silence after {len(values)} of {count} records"
             assert message.error() is None, message.error()
-            values.append(message.value())
+            values.append(message.value() or b"")
         consumer.commit(asynchronous=False)
         consumer.close()
         return values
@@ -99,7 +99,7 @@ def read_committed(bootstrap: str, topic: str) -> list[bytes]:
         message = consumer.poll(TIMEOUT_S)
         assert message is not None, f"silence after {values}"
         if message.error() is None:
-            values.append(message.value())
+            values.append(message.value() or b"")
     consumer.close()
     return values
 

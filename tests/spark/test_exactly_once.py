@@ -144,7 +144,7 @@ def test_a_batch_is_recognised_after_the_group_was_forgotten(pipeline: Pipeline,
     with pytest.raises(Exception, match="STREAM_FAILED"):
         pipeline.run(sink={"markerTopic": marker_topic})
     assert pipeline.committed() == once((batches + 1) * ROWS)
-    admin = AdminClient(pipeline.client)
+    admin = AdminClient({**pipeline.client})
     admin.delete_consumer_groups([pipeline.pipeline_id])[pipeline.pipeline_id].result()
     assert pipeline.group_offsets() == {}
     pipeline.run(sink={"markerTopic": marker_topic})

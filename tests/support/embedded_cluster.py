@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -46,5 +47,5 @@ async def shared_store(path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIter
         await store.close()
 
 
-def cluster_broker(path: Path, broker_id: int, **settings: object) -> InProcessBroker:
+def cluster_broker(path: Path, broker_id: int, **settings: Any) -> InProcessBroker:
     return InProcessBroker([path], broker_id=broker_id, zookeeper_connect="the-store-of-the-test", **settings)

@@ -17,6 +17,7 @@ from barnabas.config.broker_config import BrokerConfig
 from barnabas.core.endpoints import Endpoint
 from barnabas.core.files import Files
 from barnabas.node.broker import Broker
+from barnabas.node.lifecycle import BrokerState
 from barnabas.protocol.messages.create_topics import (
     CreatableTopic,
     CreatableTopicConfig,
@@ -47,7 +48,7 @@ from barnabas.protocol.schema import Message
 from barnabas.records.batch import iterate_batches
 from barnabas.records.record import iterate_records
 from barnabas.testing.files import PowerCutFiles
-from tests.support.wire import batch
+from tests.support.wire import batch, content
 
 Response = TypeVar("Response", bound=Message)
 BY_NAME_PRODUCE, BY_NAME_FETCH = 12, 12
@@ -130,7 +131,7 @@ class InProcessBroker:
             assert part.error_code == 0, f"error {part.error_code} at offset {offset}"
             if offset >= part.high_watermark:
                 return found
-            for each in iterate_batches(bytes(part.records)):
+            for each in iterate_batches(content(part.records)):
                 assert each.is_valid_crc
                 assert each.base_offset == offset, "a hole in the log"
                 found.extend(record.value for record in iterate_records(each))
@@ -139,6 +140,11 @@ class InProcessBroker:
     async def metadata(self, topic: str) -> MetadataResponseTopic:
         request = MetadataRequest(topics=[MetadataRequestTopic(name=topic)], allow_auto_topic_creation=False)
         return (await self.ask(request, MetadataResponse)).topics[0]
+
+
+def state_of(broker: Broker) -> BrokerState:
+    """As it is now: a type checker takes an attribute for what an earlier assertion said of it."""
+    return broker.lifecycle.state
 
 
 @asynccontextmanager

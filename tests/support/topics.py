@@ -56,6 +56,7 @@ def consume(bootstrap: str, topic: str) -> list[Seen]:
             assert message is not None, f"{topic} neither ends nor goes on"
             if message.error() is not None:
                 return found
-            found.append(Seen(message.key(), message.value(), dict(message.headers() or [])))
+            headers: Any = message.headers() or []  # declared as wider than what was sent
+            found.append(Seen(message.key(), message.value(), dict(headers)))
     finally:
         consumer.close()

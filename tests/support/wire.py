@@ -15,6 +15,8 @@ from typing import Self
 
 import crc32c
 
+from barnabas.core.regions import FileRegion
+
 PRODUCE, FETCH, LIST_OFFSETS, METADATA, API_VERSIONS, CREATE_TOPICS, INIT_PRODUCER_ID = 0, 1, 2, 3, 18, 19, 22
 LATEST, EARLIEST = -1, -2
 PRODUCE_VERSION, METADATA_VERSION, LIST_OFFSETS_VERSION = 7, 1, 1
@@ -60,6 +62,12 @@ def record(value: bytes | None, *, key: bytes | None = None, offset_delta: int =
 
     body = b"\x00" + varint(0) + varint(offset_delta) + field(key) + field(value) + varint(0)
     return varint(len(body)) + body
+
+
+def content(records: bytes | bytearray | memoryview | FileRegion | None) -> bytes:
+    """The records of a decoded message, which are always in memory."""
+    assert isinstance(records, bytes | bytearray | memoryview)
+    return bytes(records)
 
 
 def batch(

@@ -41,9 +41,12 @@ class Stored:
 
     @classmethod
     def of(cls, message: Message) -> Stored:
-        headers = tuple((name, value) for name, value in message.headers() or ())
-        stamp = message.timestamp()[1]
-        return cls(message.offset(), message.key(), message.value(), headers, stamp)
+        given: Any = message.headers() or ()  # declared as wider than what was sent
+        offset, stamp = message.offset(), message.timestamp()[1]
+        assert offset is not None
+        return cls(
+            offset, message.key(), message.value(), tuple((name, value) for name, value in given), stamp
+        )
 
 
 def write_mixture(
@@ -74,8 +77,10 @@ def _write_some(
 
     def delivered(error: KafkaError | None, message: Message) -> None:
         assert error is None, error
-        sent = headers_of[message.key()]
-        stored.append(Stored(message.offset(), message.key(), message.value(), sent, message.timestamp()[1]))
+        key, offset = message.key(), message.offset()
+        assert key is not None
+        assert offset is not None
+        stored.append(Stored(offset, key, message.value(), headers_of[key], message.timestamp()[1]))
 
     for i, (key, headers) in enumerate(headers_of.items()):
         value = None if i % 50 == 49 else chance.randbytes(chance.randrange(1, 2_000))
@@ -111,9 +116,10 @@ def read_all(bootstrap: str, topic: str, partition: int = 0, **settings: Any) ->
         while True:
             message = receiver.poll(TIMEOUT_S)
             assert message is not None, f"neither a record nor the end after {len(read)} records"
-            if message.error() is None:
+            error = message.error()
+            if error is None:
                 read.append(Stored.of(message))
-            elif message.error().code() == KafkaError._PARTITION_EOF:
+            elif error.code() == KafkaError._PARTITION_EOF:
                 return read
             else:
                 raise KafkaException(message.error())

@@ -6,7 +6,8 @@ client waiting.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.messages import alter_configs, incremental_alter_configs
@@ -122,11 +123,11 @@ BAD = (
 )
 
 
-def shows(key: str, value: str) -> object:
+def shows(key: str, value: str) -> Callable[[Any], bool]:
     """Kafka's brokers learn of a change a moment after it was made."""
 
-    def wished(answer: object) -> bool:
-        configs = answer.results[0].configs  # type: ignore[attr-defined]
+    def wished(answer: Any) -> bool:
+        configs = answer.results[0].configs
         return any(each.name == key and each.value == value for each in configs)
 
     return wished
@@ -139,10 +140,10 @@ def replaced_configs(world: World) -> Case:
     yield Until(
         describe(TOPIC, topic.name, ["retention.ms", "segment.ms"], synonyms=True),
         shows("retention.ms", "6000"),
-    )  # type: ignore[arg-type]
+    )
     yield alter(TOPIC, topic.name, [], validate_only=True)
     yield alter(TOPIC, topic.name, [])
-    yield Until(describe(TOPIC, topic.name, ["retention.ms"]), shows("retention.ms", "-1"))  # type: ignore[arg-type]
+    yield Until(describe(TOPIC, topic.name, ["retention.ms"]), shows("retention.ms", "-1"))
 
 
 @case(ApiKey.ALTER_CONFIGS)
@@ -178,11 +179,11 @@ def changed_configs(world: World) -> Case:
     yield Until(
         describe(TOPIC, topic.name, ["retention.ms", "segment.ms"], synonyms=True),
         shows("retention.ms", "6000"),
-    )  # type: ignore[arg-type]
+    )
     yield increment(TOPIC, topic.name, [("cleanup.policy", APPEND, "compact")])
-    yield Until(describe(TOPIC, topic.name, ["cleanup.policy"]), shows("cleanup.policy", "delete,compact"))  # type: ignore[arg-type]
+    yield Until(describe(TOPIC, topic.name, ["cleanup.policy"]), shows("cleanup.policy", "delete,compact"))
     yield increment(TOPIC, topic.name, [("cleanup.policy", SUBTRACT, "delete")])
-    yield Until(describe(TOPIC, topic.name, ["cleanup.policy"]), shows("cleanup.policy", "compact"))  # type: ignore[arg-type]
+    yield Until(describe(TOPIC, topic.name, ["cleanup.policy"]), shows("cleanup.policy", "compact"))
     yield increment(TOPIC, topic.name, [("cleanup.policy", APPEND, "compact")], validate_only=True)
     yield increment(TOPIC, topic.name, [("cleanup.policy", SUBTRACT, "compact")], validate_only=True)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from barnabas.core.ids import ZERO_UUID
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.messages.fetch import (
@@ -19,7 +21,7 @@ from tests.support.wire import batch
 BIG = 1 << 20
 
 
-def asked(partition: int = 0, offset: int = 0, **fields: int) -> FetchPartition:
+def asked(partition: int = 0, offset: int = 0, **fields: Any) -> FetchPartition:
     return FetchPartition(partition=partition, fetch_offset=offset, **{"partition_max_bytes": BIG, **fields})
 
 

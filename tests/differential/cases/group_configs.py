@@ -22,7 +22,7 @@ SESSION, HEARTBEAT = "consumer.session.timeout.ms", "consumer.heartbeat.interval
 
 
 def shown(group: str, key: str, value: str) -> Until:
-    return Until(describe(GROUP, group, [SESSION, HEARTBEAT]), shows(key, value))  # type: ignore[arg-type]
+    return Until(describe(GROUP, group, [SESSION, HEARTBEAT]), shows(key, value))
 
 
 @case(ApiKey.DESCRIBE_CONFIGS, "1+")

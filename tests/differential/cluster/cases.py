@@ -167,7 +167,7 @@ def replicas_by_hand(world: World) -> Case:
 
 @case(ApiKey.CREATE_TOPICS)
 def replicas_that_cannot_be(world: World) -> Case:
-    for assignment in (
+    impossible: tuple[dict[int, list[int]], ...] = (
         {0: [1, 9]},
         {0: [9]},
         {0: [1, 1]},
@@ -176,7 +176,8 @@ def replicas_that_cannot_be(world: World) -> Case:
         {1: [1, 2]},
         {0: [1], 2: [1]},
         {0: [-1]},
-    ):
+    )
+    for assignment in impossible:
         yield create(world.new_name(), assignment=assignment)
 
 
@@ -197,7 +198,15 @@ def more_partitions_by_hand(world: World) -> Case:
 @case(ApiKey.CREATE_PARTITIONS)
 def more_partitions_that_cannot_be(world: World) -> Case:
     topic = placed(world, {0: [1, 2]})
-    for assignments in ([[1, 9]], [[1, 1]], [[1]], [[1, 2, 3]], [[1, 2], [2, 3]], [[]]):
+    impossible: tuple[list[list[int]], ...] = (
+        [[1, 9]],
+        [[1, 1]],
+        [[1]],
+        [[1, 2, 3]],
+        [[1, 2], [2, 3]],
+        [[]],
+    )
+    for assignments in impossible:
         yield grow(topic.name, 2, *assignments)
 
 

@@ -6,6 +6,7 @@ Where Apache Kafka answers with another code than our table, it is named: both r
 from __future__ import annotations
 
 import struct
+from typing import Any
 
 import pytest
 import zstandard
@@ -22,7 +23,7 @@ UNKNOWN_SERVER_ERROR = -1
 CONTROL = 0x20
 ZSTD = 4
 GOOD = batch([b"a", b"b"])
-IDEMPOTENT = {"producer_id": 7, "producer_epoch": 0}
+IDEMPOTENT: dict[str, Any] = {"producer_id": 7, "producer_epoch": 0}
 
 
 def altered(data: bytes, position: int, replacement: bytes) -> bytes:

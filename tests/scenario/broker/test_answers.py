@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-import barnabas.network.output as output
 from barnabas.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from barnabas.testing.broker import run_broker
 from tests.support.in_process import in_process_broker
@@ -55,7 +54,7 @@ async def test_fetched_records_leave_by_sendfile(tmp_path: Path, monkeypatch: py
         sent.append(sendfile(out, source, offset, count))
         return sent[-1]
 
-    monkeypatch.setattr(output.os, "sendfile", counted)
+    monkeypatch.setattr(os, "sendfile", counted)
     async with in_process_broker(tmp_path) as broker:
         assert await broker.create_topic("topic") == 0
         values = [bytes([n]) * 100_000 for n in range(5)]

@@ -18,7 +18,7 @@ from barnabas.node.main import BrokerHalted, serve_broker
 from barnabas.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
 from barnabas.protocol.messages.describe_log_dirs import DescribeLogDirsRequest, DescribeLogDirsResponse
 from barnabas.testing.files import PowerCutFiles
-from tests.support.in_process import InProcessBroker, fail_in, in_process_broker
+from tests.support.in_process import InProcessBroker, fail_in, in_process_broker, state_of
 
 NO_SPACE = OSError(errno.ENOSPC, "No space left on device")
 INPUT_OUTPUT = OSError(errno.EIO, "Input/output error")
@@ -52,7 +52,7 @@ async def test_one_failed_directory_takes_only_its_partitions_offline(tmp_path: 
         refused = await broker.produce("topic", b"refused", partition=lost)
         assert refused.error_code == KafkaStorageError.code
         assert refused.error_message is not None
-        assert error.strerror in refused.error_message
+        assert str(error.strerror) in refused.error_message
         files.before = None
 
         assert (await broker.produce("topic", b"still", partition=lost)).error_code == KafkaStorageError.code
@@ -158,7 +158,7 @@ async def test_a_broker_whose_last_disk_is_full_says_so_and_stops(
             await serving
         client.channel.close()
     assert len([each for each in caplog.messages if "goes offline: " in each]) == 1
-    assert broker.lifecycle.state is BrokerState.NOT_RUNNING
+    assert state_of(broker) is BrokerState.NOT_RUNNING
 
 
 @pytest.mark.parametrize("acks", [1, -1])

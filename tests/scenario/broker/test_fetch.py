@@ -15,6 +15,7 @@ from barnabas.protocol.messages.delete_topics import DeleteTopicsRequest, Delete
 from barnabas.protocol.messages.fetch import FetchResponse
 from barnabas.records.batch import iterate_batches
 from tests.support.in_process import BY_NAME_FETCH, InProcessBroker, fetch_request, in_process_broker
+from tests.support.wire import content
 from tests.unit.storage import support as storage
 
 READ_COMMITTED = 1
@@ -48,7 +49,7 @@ async def test_a_waiting_fetch_is_woken_by_the_append_that_makes_it_enough(
 ) -> None:
     first = await broker.produce("topic", b"one")
     assert first.error_code == 0
-    size_bytes = len((await broker.fetch("topic", 0)).records)
+    size_bytes = len(content((await broker.fetch("topic", 0)).records))
     request = fetch_request("topic", 0, min_bytes=2 * size_bytes, max_wait_ms=PATIENCE_MS)
     waiting = asyncio.ensure_future(reader.send(request, FetchResponse, version_max=BY_NAME_FETCH))
     while pending_fetches(broker) == 0:
@@ -56,7 +57,7 @@ async def test_a_waiting_fetch_is_woken_by_the_append_that_makes_it_enough(
     assert not waiting.done()
     assert (await broker.produce("topic", b"two")).error_code == 0
     answer = (await waiting).responses[0].partitions[0]
-    assert [each.base_offset for each in iterate_batches(bytes(answer.records))] == [0, 1]
+    assert [each.base_offset for each in iterate_batches(content(answer.records))] == [0, 1]
     assert pending_fetches(broker) == 0
 
 
@@ -64,7 +65,7 @@ async def test_patience_ends_with_an_empty_answer(broker: InProcessBroker) -> No
     answer = await broker.ask(fetch_request("topic", 0, max_wait_ms=30), FetchResponse, BY_NAME_FETCH)
     assert answer.throttle_time_ms == 0
     part = answer.responses[0].partitions[0]
-    assert (part.error_code, part.high_watermark, bytes(part.records)) == (0, 0, b"")
+    assert (part.error_code, part.high_watermark, content(part.records)) == (0, 0, b"")
 
 
 async def test_a_deleted_topic_wakes_its_readers(broker: InProcessBroker, reader: Channel) -> None:
@@ -111,7 +112,7 @@ async def test_ten_thousand_waiting_fetches_do_not_wake_an_idle_broker(broker: I
 async def test_a_fetch_from_the_middle_of_a_batch_gets_the_whole_batch(broker: InProcessBroker) -> None:
     await broker.produce("topic", b"a", b"b", b"c")
     part = await broker.fetch("topic", 2)
-    (only,) = iterate_batches(bytes(part.records))
+    (only,) = iterate_batches(content(part.records))
     assert (only.base_offset, only.last_offset) == (0, 2)
 
 
@@ -124,14 +125,14 @@ async def test_the_brokers_limit_caps_what_a_reader_asks_for(tmp_path: Path) -> 
         request = fetch_request("topic", 0, max_bytes=1 << 20, min_bytes=1 << 16, max_wait_ms=PATIENCE_MS)
         async with asyncio.timeout(60):
             answer = await broker.ask(request, FetchResponse, BY_NAME_FETCH)
-        assert 300 < len(bytes(answer.responses[0].partitions[0].records)) <= 1024
+        assert 300 < len(content(answer.responses[0].partitions[0].records)) <= 1024
 
 
 async def test_the_first_batch_comes_whole_however_small_the_limit(broker: InProcessBroker) -> None:
     await broker.produce("topic", bytes(100_000))
     await broker.produce("topic", b"next")
     part = await broker.fetch("topic", 0, max_bytes=1)
-    (only,) = iterate_batches(bytes(part.records))
+    (only,) = iterate_batches(content(part.records))
     assert only.is_valid_crc
     assert only.last_offset == 0
 
@@ -141,7 +142,7 @@ async def test_an_offset_outside_the_log_is_out_of_range(broker: InProcessBroker
     await broker.produce("topic", b"only")
     part = await broker.fetch("topic", offset)
     assert part.error_code == OffsetOutOfRange.code
-    assert bytes(part.records or b"") == b""
+    assert content(part.records or b"") == b""
 
 
 async def test_a_committed_reader_gets_the_last_stable_offset_and_the_aborted_list(
@@ -167,9 +168,9 @@ async def test_a_committed_reader_gets_the_last_stable_offset_and_the_aborted_li
 
     part = await broker.fetch("topic", 0, isolation_level=READ_COMMITTED)
     assert (part.high_watermark, part.last_stable_offset) == (5, 2)
-    assert [each.base_offset for each in iterate_batches(bytes(part.records))] == [0, 1]
+    assert [each.base_offset for each in iterate_batches(content(part.records))] == [0, 1]
     assert part.aborted_transactions is not None
     assert [(each.producer_id, each.first_offset) for each in part.aborted_transactions] == [(1, 0)]
     part = await broker.fetch("topic", 0)
-    assert [each.base_offset for each in iterate_batches(bytes(part.records))] == [0, 1, 2, 3, 4]
+    assert [each.base_offset for each in iterate_batches(content(part.records))] == [0, 1, 2, 3, 4]
     assert part.aborted_transactions is None

@@ -13,6 +13,7 @@ from barnabas.client.channel import Channel
 from barnabas.protocol.messages.produce import ProduceResponse
 from barnabas.testing.files import PowerCutFiles
 from tests.support.in_process import BY_NAME_PRODUCE, InProcessBroker, in_process_broker, produce_request
+from tests.support.wire import content
 
 
 class SlowDisk:
@@ -67,7 +68,7 @@ async def test_an_answer_waits_for_its_fsync_and_readers_wait_too(
     assert not answer.done()
     broker.channel, mine = other, broker.channel
     seen = await broker.fetch("topic", 1, max_wait_ms=0)
-    assert (seen.high_watermark, bytes(seen.records)) == (1, b""), "what may be lost is not shown"
+    assert (seen.high_watermark, content(seen.records)) == (1, b""), "what may be lost is not shown"
     assert not answer.done()
     disk.may_sync.set()
     assert (await answer).error_code == 0

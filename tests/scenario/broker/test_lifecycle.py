@@ -49,6 +49,7 @@ from tests.support.in_process import (
     InProcessBroker,
     fetch_request,
     in_process_broker,
+    state_of,
 )
 
 REPOSITORY = Path(__file__).resolve().parents[3]
@@ -115,7 +116,7 @@ async def test_parts_start_in_order_and_stop_in_reverse(
     order.clear()
     await each.stop()
     assert order == [step for _, _, step in down]
-    assert each.broker.lifecycle.state is BrokerState.NOT_RUNNING
+    assert state_of(each.broker) is BrokerState.NOT_RUNNING
     await each.broker.shutdown()
     assert order == [step for _, _, step in down], "shutdown runs once"
 

@@ -234,7 +234,7 @@ def test_groups_and_transactions_move_with_their_coordinators(three: Cluster, ad
             while not messages:
                 messages = [each for each in consumer.consume(1, 1.0) if each.error() is None]
             assert messages[0].value() == str(number).encode()
-            consumer.commit(messages[0], asynchronous=False)
+            consumer.commit(message=messages[0], asynchronous=False)
             broker.start()
             three.wait_for(in_sync(admin, topic))
         (committed,) = consumer.committed([TopicPartition(topic, 0)], timeout=30)
@@ -253,7 +253,8 @@ def test_a_setting_reaches_every_broker(three: Cluster, admin: AdminClient) -> N
 
         def told(alone: AdminClient = alone) -> bool:
             asked = ConfigResource(ResourceType.TOPIC, topic)
-            return alone.describe_configs([asked])[asked].result(30)["retention.ms"].value == "12345"
+            told: str = alone.describe_configs([asked])[asked].result(30)["retention.ms"].value
+            return told == "12345"
 
         three.wait_for(told)
 

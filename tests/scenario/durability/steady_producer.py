@@ -56,10 +56,11 @@ def main(bootstrap: str, topic: str, acknowledged_path: str) -> int:
     with Path(acknowledged_path).open("w") as acknowledged:
 
         def delivered(error: KafkaError | None, message: Message) -> None:
+            value = message.value() or b""
             if error is not None:
-                failures.append(f"{message.value().split()[0]!r}: {error}")
+                failures.append(f"{value.split()[0]!r}: {error}")
             else:
-                acknowledged.write(f"{message.value().split()[0].decode()} {message.offset()}\n")
+                acknowledged.write(f"{value.split()[0].decode()} {message.offset()}\n")
 
         number = 0
         while not stopping and not failures:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, TopicPartition
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, Message, TopicPartition
 
 from tests.support.broker import REPOSITORY, Broker, partition_directory
 from tests.support.fixtures import chosen_broker, create_topic
@@ -101,9 +101,15 @@ def read_numbers(bootstrap: str) -> list[int]:
                 assert error.code() == KafkaError._PARTITION_EOF, error
                 return numbers
             assert message.offset() == len(numbers), "a gap in the offsets"
-            numbers.append(int(message.value().split(b" ", 1)[0]))
+            numbers.append(number_in(message))
     finally:
         receiver.close()
+
+
+def number_in(message: Message) -> int:
+    value = message.value()
+    assert value is not None
+    return int(value.split(b" ", 1)[0])
 
 
 def read_one(receiver: Consumer, offset: int) -> int:
@@ -112,7 +118,7 @@ def read_one(receiver: Consumer, offset: int) -> int:
     assert message is not None
     assert message.error() is None
     assert message.offset() == offset
-    return int(message.value().split(b" ", 1)[0])
+    return number_in(message)
 
 
 def assigned_consumer(bootstrap: str) -> Consumer:

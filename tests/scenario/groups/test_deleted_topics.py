@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
+from typing import Any
 
 from barnabas.core.errors import CoordinatorLoadInProgress, CoordinatorNotAvailable, NotCoordinator
 from barnabas.protocol.messages.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
@@ -31,7 +32,7 @@ TOPIC = "orders"
 PARTITIONS = 60
 BY_NAME_COMMIT, BY_NAME_FETCH = 8, 8
 NOT_YET = {CoordinatorLoadInProgress.code, CoordinatorNotAvailable.code, NotCoordinator.code}
-SETTINGS = {"offsets.topic.num.partitions": 1, "message.max.bytes": 1_000}
+SETTINGS: dict[str, Any] = {"offsets.topic.num.partitions": 1, "message.max.bytes": 1_000}
 """A batch holds no more than a fourth of the tombstones."""
 
 

@@ -42,8 +42,13 @@ NOW_MS = time.time_ns() // 1_000_000
 
 
 def sequenced(sequence: int) -> bytes:
-    producer = {"producer_id": PRODUCER_ID, "producer_epoch": 0, "base_sequence": sequence}
-    return wire.batch([b"sequenced"], timestamp_ms=NOW_MS, **producer)
+    return wire.batch(
+        [b"sequenced"],
+        timestamp_ms=NOW_MS,
+        producer_id=PRODUCER_ID,
+        producer_epoch=0,
+        base_sequence=sequence,
+    )
 
 
 def write_sequenced(broker: Broker, topic: str) -> None:

@@ -57,7 +57,8 @@ class Supervised:
         return path.read_text().splitlines() if path.exists() else []
 
     def children(self) -> list[psutil.Process]:
-        return psutil.Process(self.process.pid).children()
+        found: list[psutil.Process] = psutil.Process(self.process.pid).children()
+        return found
 
     def send(self, signum: signal.Signals) -> None:
         os.kill(self.process.pid, signum)

@@ -40,6 +40,9 @@ class Later:
         self.exchanges.append(exchange)
         self.requests.append(bytes(frame))
 
+    async def has(self, index: int) -> None:
+        await until(lambda: len(self.exchanges) > index)
+
     def answer(self, index: int) -> None:
         self.exchanges[index].respond([b"re:", self.requests[index]])
 
@@ -118,6 +121,9 @@ class Served:
     def close_clients(self) -> None:
         for client in self._clients:
             client.close()
+
+    async def receives_more_than(self, count: int) -> None:
+        await until(lambda: self.server.counters.received.value > count)
 
     def closed(self, reason: str) -> int:
         return self.server.counters.closed[reason].value  # type: ignore[index]

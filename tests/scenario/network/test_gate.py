@@ -26,7 +26,7 @@ class NameFirst:
         return dispatch
 
 
-async def test_each_connection_has_a_dispatch_of_its_own():
+async def test_each_connection_has_a_dispatch_of_its_own() -> None:
     async with serving(echo, gate=NameFirst()) as served:
         alice, bob = await served.connect(), await served.connect()
         await alice.send(b"alice")
@@ -37,7 +37,7 @@ async def test_each_connection_has_a_dispatch_of_its_own():
         assert {str(connection.principal) for connection in served.server} == {"User:alice", "User:bob"}
 
 
-async def test_requests_are_small_until_the_peer_has_authenticated():
+async def test_requests_are_small_until_the_peer_has_authenticated() -> None:
     async with serving(echo, gate=NameFirst()) as served:
         client, stranger = await served.connect(), await served.connect()
         await client.send(b"alice", bytes(17))
@@ -48,7 +48,7 @@ async def test_requests_are_small_until_the_peer_has_authenticated():
         assert served.closed("bad_frame") == 1
 
 
-async def test_a_peer_that_does_not_authenticate_in_time_is_closed():
+async def test_a_peer_that_does_not_authenticate_in_time_is_closed() -> None:
     async with serving(echo, gate=NameFirst(), authentication_ms_max=1_000) as served:
         client, silent = await served.connect(), await served.connect()
         await client.send(b"alice")

@@ -24,15 +24,16 @@ from barnabas.core.clock import ManualClock
 from barnabas.core.endpoints import Endpoint, ListenerEndpoint
 from barnabas.core.metrics import Metrics, render_prometheus
 from barnabas.core.scheduler import ManualScheduler
+from barnabas.network.counters import Rejected
 from barnabas.network.server import Server
 from barnabas.security.principal import ANONYMOUS
 
 
-def loopback(name, port=0):
+def loopback(name: str, port: int = 0) -> ListenerEndpoint:
     return ListenerEndpoint(name, Endpoint("127.0.0.1", port))
 
 
-def has_ipv6():
+def has_ipv6() -> bool:
     try:
         with socket.socket(socket.AF_INET6) as sock:
             sock.bind(("::1", 0))
@@ -41,11 +42,11 @@ def has_ipv6():
     return True
 
 
-def _resolves_to_ipv6(name):
+def _resolves_to_ipv6(name: str) -> bool:
     return has_ipv6() and any(found[4][0] == "::1" for found in socket.getaddrinfo(name, 0))
 
 
-async def test_a_thousand_connections_are_served_and_leave_no_descriptor():
+async def test_a_thousand_connections_are_served_and_leave_no_descriptor() -> None:
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     count = min(1_000, (soft - 100) // 2)
     with no_descriptor_leaks():
@@ -60,7 +61,7 @@ async def test_a_thousand_connections_are_served_and_leave_no_descriptor():
             await until(lambda: len(served.server) == count - count // 2)
 
 
-async def test_the_cap_per_ip_turns_away_one_more_and_frees_with_a_close():
+async def test_the_cap_per_ip_turns_away_one_more_and_frees_with_a_close() -> None:
     async with serving(echo, max_connections_per_ip=2) as served:
         first, second = await served.connect(), await served.connect()
         third = await served.connect()
@@ -76,10 +77,10 @@ async def test_the_cap_per_ip_turns_away_one_more_and_frees_with_a_close():
         fourth = await served.connect()
         await fourth.send(b"y")
         assert await fourth.receive() == b"re:y"
-        assert served.server.counters.rejected["max_connections_per_ip"].value == 1
+        assert served.server.counters.rejected[Rejected.PER_IP].value == 1
 
 
-async def test_an_override_beats_the_cap_per_ip():
+async def test_an_override_beats_the_cap_per_ip() -> None:
     async with serving(
         echo, max_connections_per_ip=0, max_connections_per_ip_overrides="127.0.0.1:1"
     ) as served:
@@ -89,16 +90,16 @@ async def test_an_override_beats_the_cap_per_ip():
         assert await (await served.connect()).sees_the_end()
 
 
-async def test_the_total_cap_counts_all_addresses():
+async def test_the_total_cap_counts_all_addresses() -> None:
     async with serving(echo, max_connections=1) as served:
         first = await served.connect()
         await first.send(b"x")
         assert await first.receive() == b"re:x"
         assert await (await served.connect()).sees_the_end()
-        assert served.server.counters.rejected["max_connections"].value == 1
+        assert served.server.counters.rejected[Rejected.TOTAL].value == 1
 
 
-async def test_an_idle_connection_is_closed_and_a_busy_one_is_not():
+async def test_an_idle_connection_is_closed_and_a_busy_one_is_not() -> None:
     async with serving(echo, connections_max_idle_ms=1_000) as served:
         idle, busy = await served.connect(), await served.connect()
         await until(lambda: len(served.server) == 2)
@@ -113,7 +114,7 @@ async def test_an_idle_connection_is_closed_and_a_busy_one_is_not():
         assert served.closed("idle") == 1
 
 
-async def test_a_connection_that_awaits_an_answer_is_not_idle():
+async def test_a_connection_that_awaits_an_answer_is_not_idle() -> None:
     later = Later()
     async with serving(later, connections_max_idle_ms=1_000) as served:
         client = await served.connect()
@@ -127,14 +128,14 @@ async def test_a_connection_that_awaits_an_answer_is_not_idle():
         assert len(served.server) == 1, "the answer was a sign of life"
 
 
-async def test_a_request_that_trickles_in_is_closed_at_its_deadline():
+async def test_a_request_that_trickles_in_is_closed_at_its_deadline() -> None:
     async with serving(echo, frame_arrival_ms_max=1_000) as served:
         client = await served.connect()
         data = framed(b"z" * 1_000)
         for index in range(11):
             before = served.server.counters.received.value
             await client.send_raw(data[index : index + 1])
-            await until(lambda before=before: served.server.counters.received.value > before)
+            await served.receives_more_than(before)
             served.server.sweep()
             assert len(served.server) == 1
             served.clock.advance(ms=100)
@@ -143,7 +144,7 @@ async def test_a_request_that_trickles_in_is_closed_at_its_deadline():
         assert await client.sees_the_end()
 
 
-async def test_a_large_request_that_makes_progress_may_take_longer():
+async def test_a_large_request_that_makes_progress_may_take_longer() -> None:
     async with serving(echo, frame_arrival_ms_max=1_000) as served:
         client = await served.connect()
         await client.send_raw(struct.pack(">i", 200_000) + bytes(100_000))
@@ -154,7 +155,7 @@ async def test_a_large_request_that_makes_progress_may_take_longer():
         assert len(await client.receive()) == 200_003
 
 
-async def test_a_half_closed_peer_waits_for_its_answers_only_so_long():
+async def test_a_half_closed_peer_waits_for_its_answers_only_so_long() -> None:
     later = Later()
     async with serving(later, half_closed_ms_max=1_000) as served:
         client = await served.connect()
@@ -171,7 +172,7 @@ async def test_a_half_closed_peer_waits_for_its_answers_only_so_long():
 
 @pytest.mark.skipif(not has_ipv6(), reason="no IPv6 loopback here")
 @pytest.mark.parametrize("host", ["::1", "[::1]"])
-async def test_ipv6_is_served(host):
+async def test_ipv6_is_served(host: str) -> None:
     async with serving(echo, host=host) as served:
         client = await served.connect("::1")
         await client.send(b"six")
@@ -181,7 +182,7 @@ async def test_ipv6_is_served(host):
 
 
 @pytest.mark.skipif(not has_ipv6(), reason="no IPv6 loopback here")
-async def test_no_host_means_both_families_and_ipv4_peers_keep_their_address():
+async def test_no_host_means_both_families_and_ipv4_peers_keep_their_address() -> None:
     async with serving(echo, host="") as served:
         six, four = await served.connect("::1"), await served.connect("127.0.0.1")
         for client in (six, four):
@@ -190,7 +191,9 @@ async def test_no_host_means_both_families_and_ipv4_peers_keep_their_address():
         assert {connection.peer_host for connection in served.server} == {"::1", "127.0.0.1"}
 
 
-async def test_a_name_with_an_address_that_is_not_here_is_served_on_the_others(monkeypatch):
+async def test_a_name_with_an_address_that_is_not_here_is_served_on_the_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     here = (socket.AF_INET, socket.SOCK_STREAM, 0, "", ("127.0.0.1", 0))
     elsewhere = (socket.AF_INET, socket.SOCK_STREAM, 0, "", ("192.0.2.1", 0))
     monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: [elsewhere, here])
@@ -204,7 +207,7 @@ async def test_a_name_with_an_address_that_is_not_here_is_served_on_the_others(m
             pass
 
 
-async def test_localhost_is_served_on_every_address_that_a_client_may_try():
+async def test_localhost_is_served_on_every_address_that_a_client_may_try() -> None:
     async with serving(echo, host="localhost") as served:
         hosts = {"127.0.0.1"} | ({"::1"} if _resolves_to_ipv6("localhost") else set())
         for host in hosts:
@@ -213,7 +216,7 @@ async def test_localhost_is_served_on_every_address_that_a_client_may_try():
             assert await client.receive() == b"re:x"
 
 
-async def test_a_connection_knows_where_it_came_from():
+async def test_a_connection_knows_where_it_came_from() -> None:
     async with serving(echo) as served:
         client = await served.connect()
         await until(lambda: len(served.server) == 1)
@@ -225,7 +228,7 @@ async def test_a_connection_knows_where_it_came_from():
         assert connection.principal == ANONYMOUS
 
 
-async def test_a_bound_port_is_idle_until_the_server_starts():
+async def test_a_bound_port_is_idle_until_the_server_starts() -> None:
     clock = ManualClock()
     scheduler = ManualScheduler(clock)
     server = Server(echo, clock=clock, scheduler=scheduler, metrics=Metrics())
@@ -243,7 +246,7 @@ async def test_a_bound_port_is_idle_until_the_server_starts():
     served.close_clients()
 
 
-async def test_a_port_in_use_is_refused_with_its_address_and_opens_nothing():
+async def test_a_port_in_use_is_refused_with_its_address_and_opens_nothing() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken, no_descriptor_leaks():
         port = taken.getsockname()[1]
         clock = ManualClock()
@@ -255,7 +258,7 @@ async def test_a_port_in_use_is_refused_with_its_address_and_opens_nothing():
         await server.stop()
 
 
-async def test_stopping_lets_the_answers_owed_leave_and_takes_no_new_requests():
+async def test_stopping_lets_the_answers_owed_leave_and_takes_no_new_requests() -> None:
     later = Later()
     async with serving(later) as served:
         client, quiet = await served.connect(), await served.connect()
@@ -276,7 +279,7 @@ async def test_stopping_lets_the_answers_owed_leave_and_takes_no_new_requests():
         assert await client.sees_the_end()
 
 
-async def test_stopping_ends_at_its_deadline_whoever_is_still_owed_an_answer():
+async def test_stopping_ends_at_its_deadline_whoever_is_still_owed_an_answer() -> None:
     later = Later()
     async with serving(later) as served:
         client = await served.connect()
@@ -292,7 +295,9 @@ async def test_stopping_ends_at_its_deadline_whoever_is_still_owed_an_answer():
         assert len(served.server) == 0
 
 
-async def test_running_out_of_descriptors_pauses_accepting_and_hurts_nobody(caplog):
+async def test_running_out_of_descriptors_pauses_accepting_and_hurts_nobody(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     async with serving(echo) as served:
         client = await served.connect()
         await client.send(b"before")
@@ -301,7 +306,7 @@ async def test_running_out_of_descriptors_pauses_accepting_and_hurts_nobody(capl
         waiting.setblocking(False)
         soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
         used = max(open_descriptors()) + 1
-        spare = []
+        spare: list[int] = []
         resource.setrlimit(resource.RLIMIT_NOFILE, (used, hard))
         try:
             while True:
@@ -325,7 +330,7 @@ async def test_running_out_of_descriptors_pauses_accepting_and_hurts_nobody(capl
         waiting.close()
 
 
-async def test_the_figures_are_rendered():
+async def test_the_figures_are_rendered() -> None:
     clock = ManualClock()
     metrics = Metrics()
     server = Server(echo, clock=clock, scheduler=ManualScheduler(clock), metrics=metrics)
@@ -345,7 +350,7 @@ async def test_the_figures_are_rendered():
     await server.stop()
 
 
-async def test_a_connection_that_ends_within_a_large_request_gives_its_buffer_back():
+async def test_a_connection_that_ends_within_a_large_request_gives_its_buffer_back() -> None:
     async with serving(echo) as served:
         client = await served.connect()
         await client.send_raw(struct.pack(">i", 900_000) + bytes(300_000))

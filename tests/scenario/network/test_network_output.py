@@ -3,38 +3,40 @@
 import hashlib
 import os
 import socket
+from pathlib import Path
 
 import pytest
 from tests.scenario.network.harness import Later, framed, serving, turns, until
 
 from barnabas.core.regions import FileRegion
+from barnabas.network.exchange import Exchange
 from barnabas.network.output import Output
 
 
 class File:
-    def __init__(self, path):
+    def __init__(self, path: Path) -> None:
         self._file = path.open("rb")
 
-    def fileno(self):
+    def fileno(self) -> int:
         return self._file.fileno()
 
-    def read_at(self, position, length):
+    def read_at(self, position: int, length: int) -> bytes:
         return os.pread(self._file.fileno(), length, position)
 
-    def close(self):
+    def close(self) -> None:
         self._file.close()
 
 
-def file_of(path, size):
+def file_of(path: Path, size: int) -> File:
     path.write_bytes(os.urandom(1 << 16) * (size >> 16))
     return File(path)
 
 
-async def test_a_region_goes_between_its_neighbours(tmp_path):
+async def test_a_region_goes_between_its_neighbours(tmp_path: Path) -> None:
     (tmp_path / "log").write_bytes(b"0123456789")
     file = File(tmp_path / "log")
 
-    def dispatch(exchange, frame):
+    def dispatch(exchange: Exchange, frame: memoryview) -> None:
         exchange.respond(
             [b"<", FileRegion(file, 2, 3), b"|", FileRegion(file, 0, 0), FileRegion(file, 9, 1), b">"]
         )
@@ -47,12 +49,14 @@ async def test_a_region_goes_between_its_neighbours(tmp_path):
     file.close()
 
 
-async def test_a_region_larger_than_all_buffers_reaches_a_slow_reader_though_its_file_is_deleted(tmp_path):
+async def test_a_region_larger_than_all_buffers_reaches_a_slow_reader_though_its_file_is_deleted(
+    tmp_path: Path,
+) -> None:
     size = 32 << 20
     file = file_of(tmp_path / "log", size)
     digest = hashlib.sha256((tmp_path / "log").read_bytes()).digest()
 
-    def dispatch(exchange, frame):
+    def dispatch(exchange: Exchange, frame: memoryview) -> None:
         exchange.respond([b"h" * 7, FileRegion(file, 0, size), b"t" * 5])
 
     async with serving(dispatch) as served:
@@ -76,11 +80,13 @@ async def test_a_region_larger_than_all_buffers_reaches_a_slow_reader_though_its
 
 
 @pytest.mark.parametrize(("length", "arrives"), [(100, b""), (100_000, (100_000).to_bytes(4) + b"short")])
-async def test_a_region_beyond_the_end_of_its_file_closes_the_connection(tmp_path, caplog, length, arrives):
+async def test_a_region_beyond_the_end_of_its_file_closes_the_connection(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, length: int, arrives: bytes
+) -> None:
     (tmp_path / "log").write_bytes(b"short")
     file = File(tmp_path / "log")
 
-    def dispatch(exchange, frame):
+    def dispatch(exchange: Exchange, frame: memoryview) -> None:
         exchange.respond([FileRegion(file, 0, length)])
 
     async with serving(dispatch) as served:
@@ -93,11 +99,13 @@ async def test_a_region_beyond_the_end_of_its_file_closes_the_connection(tmp_pat
     file.close()
 
 
-async def test_a_region_whose_file_was_closed_costs_one_connection(tmp_path, caplog):
+async def test_a_region_whose_file_was_closed_costs_one_connection(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     file = file_of(tmp_path / "log", 1 << 16)
     file.close()
 
-    def dispatch(exchange, frame):
+    def dispatch(exchange: Exchange, frame: memoryview) -> None:
         exchange.respond([FileRegion(file, 0, 1 << 16)] if bytes(frame) == b"fetch" else [bytes(frame)])
 
     async with serving(dispatch) as served:
@@ -111,8 +119,8 @@ async def test_a_region_whose_file_was_closed_costs_one_connection(tmp_path, cap
     assert [record.levelname for record in caplog.records] == ["ERROR"]
 
 
-async def test_large_answers_in_memory_arrive_whole():
-    def dispatch(exchange, frame):
+async def test_large_answers_in_memory_arrive_whole() -> None:
+    def dispatch(exchange: Exchange, frame: memoryview) -> None:
         count = int(bytes(frame))
         exchange.respond([bytes([number % 251]) * 1_000 for number in range(count)])
 
@@ -125,10 +133,10 @@ async def test_large_answers_in_memory_arrive_whole():
             )
 
 
-async def test_a_peer_that_does_not_read_is_no_longer_read_either_and_recovers():
-    requests = []
+async def test_a_peer_that_does_not_read_is_no_longer_read_either_and_recovers() -> None:
+    requests: list[bytes] = []
 
-    def dispatch(exchange, frame):
+    def dispatch(exchange: Exchange, frame: memoryview) -> None:
         requests.append(bytes(frame))
         exchange.respond([bytes(512 * 1024)])
 
@@ -145,7 +153,7 @@ async def test_a_peer_that_does_not_read_is_no_longer_read_either_and_recovers()
         assert len(requests) == 200
 
 
-async def test_answers_beyond_the_output_cap_close_the_connection(caplog):
+async def test_answers_beyond_the_output_cap_close_the_connection(caplog: pytest.LogCaptureFixture) -> None:
     later = Later()
     async with serving(later, output_bytes_max=4 << 20, socket_send_buffer_bytes=65_536) as served:
         client = await served.connect(receive_buffer_bytes=8_192)
@@ -158,8 +166,8 @@ async def test_answers_beyond_the_output_cap_close_the_connection(caplog):
     assert len(caplog.records) == 1
 
 
-async def test_a_reader_that_never_reads_is_closed_at_its_deadline_but_not_while_it_takes_bytes():
-    def dispatch(exchange, frame):
+async def test_a_reader_that_never_reads_is_closed_at_its_deadline_but_not_while_it_takes_bytes() -> None:
+    def dispatch(exchange: Exchange, frame: memoryview) -> None:
         exchange.respond([bytes(4 << 20)])
 
     async with serving(
@@ -187,10 +195,10 @@ async def test_a_reader_that_never_reads_is_closed_at_its_deadline_but_not_while
         assert served.closed("stalled_reader") == 1
 
 
-async def test_a_peer_that_resets_in_the_middle_of_an_answer_is_forgotten(tmp_path):
+async def test_a_peer_that_resets_in_the_middle_of_an_answer_is_forgotten(tmp_path: Path) -> None:
     file = file_of(tmp_path / "log", 16 << 20)
 
-    def dispatch(exchange, frame):
+    def dispatch(exchange: Exchange, frame: memoryview) -> None:
         exchange.respond([FileRegion(file, 0, 16 << 20)])
 
     async with serving(dispatch) as served:
@@ -203,10 +211,10 @@ async def test_a_peer_that_resets_in_the_middle_of_an_answer_is_forgotten(tmp_pa
     file.close()
 
 
-async def test_answers_of_one_turn_leave_in_one_send():
-    sends = []
+async def test_answers_of_one_turn_leave_in_one_send() -> None:
+    sends: list[int] = []
 
-    def dispatch(exchange, frame):
+    def dispatch(exchange: Exchange, frame: memoryview) -> None:
         exchange.respond([bytes(frame)])
 
     async with serving(dispatch) as served:
@@ -214,11 +222,11 @@ async def test_answers_of_one_turn_leave_in_one_send():
         await turns()
         (connection,) = served.server
 
-        class Watched:
-            def __init__(self, sock):
+        class Watched(socket.socket):
+            def __init__(self, sock: socket.socket) -> None:
                 self._sock = sock
 
-            def send(self, data):
+            def send(self, data: bytes, flags: int = 0) -> int:  # type: ignore[override]  # as it is called
                 sends.append(len(data))
                 return self._sock.send(data)
 
@@ -229,7 +237,7 @@ async def test_answers_of_one_turn_leave_in_one_send():
     assert sends == [50]
 
 
-async def test_half_close_still_gets_every_answer():
+async def test_half_close_still_gets_every_answer() -> None:
     later = Later()
     async with serving(later) as served:
         client = await served.connect()
@@ -244,13 +252,20 @@ async def test_half_close_still_gets_every_answer():
         assert served.closed("by_peer") == 1
 
 
-async def test_answers_that_the_turn_of_another_connection_brings_leave_in_one_send(monkeypatch):
+async def test_answers_that_the_turn_of_another_connection_brings_leave_in_one_send(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     sends: list[object] = []
     flush = Output.flush
-    monkeypatch.setattr(Output, "flush", lambda output: sends.append(output) or flush(output))
+
+    def noted(output: Output) -> bool:
+        sends.append(output)
+        return flush(output)
+
+    monkeypatch.setattr(Output, "flush", noted)
     waiting = Later()
 
-    def dispatch(exchange, frame):
+    def dispatch(exchange: Exchange, frame: memoryview) -> None:
         if bytes(frame) == b"now":
             for index in range(len(waiting.exchanges)):
                 waiting.answer(index)

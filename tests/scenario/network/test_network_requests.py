@@ -6,15 +6,17 @@ import struct
 import pytest
 from tests.scenario.network.harness import Later, echo, framed, serving, turns, until
 
+from barnabas.network.exchange import Exchange
 
-async def test_a_request_is_answered():
+
+async def test_a_request_is_answered() -> None:
     async with serving(echo) as served:
         client = await served.connect()
         await client.send(b"hello")
         assert await client.receive() == b"re:hello"
 
 
-async def test_pipelined_requests_are_answered_in_order():
+async def test_pipelined_requests_are_answered_in_order() -> None:
     async with serving(echo) as served:
         client = await served.connect()
         payloads = [b"%d" % number for number in range(1_000)]
@@ -22,19 +24,19 @@ async def test_pipelined_requests_are_answered_in_order():
         assert [await client.receive() for _ in payloads] == [b"re:" + payload for payload in payloads]
 
 
-async def test_a_frame_that_comes_byte_by_byte_is_whole():
+async def test_a_frame_that_comes_byte_by_byte_is_whole() -> None:
     async with serving(echo) as served:
         client = await served.connect()
         for byte in framed(b"slow but honest") + framed(b"twice"):
             before = served.server.counters.received.value
             await client.send_raw(bytes([byte]))
-            await until(lambda before=before: served.server.counters.received.value > before)
+            await served.receives_more_than(before)
         assert await client.receive() == b"re:slow but honest"
         assert await client.receive() == b"re:twice"
 
 
 @pytest.mark.parametrize("size", [1, 4_000, 65_536, 262_140, 262_144, 300_000, 1_048_700, 9_000_001])
-async def test_frames_of_every_size_arrive_unharmed_among_small_ones(size):
+async def test_frames_of_every_size_arrive_unharmed_among_small_ones(size: int) -> None:
     async with serving(echo) as served:
         client = await served.connect()
         large = [bytes([number]) * size for number in range(3)]
@@ -46,7 +48,7 @@ async def test_frames_of_every_size_arrive_unharmed_among_small_ones(size):
         await sending
 
 
-async def test_answers_leave_in_the_order_of_the_requests_whatever_the_order_of_answering():
+async def test_answers_leave_in_the_order_of_the_requests_whatever_the_order_of_answering() -> None:
     later = Later()
     async with serving(later) as served:
         client = await served.connect()
@@ -57,7 +59,7 @@ async def test_answers_leave_in_the_order_of_the_requests_whatever_the_order_of_
         assert [await client.receive() for _ in "abcd"] == [b"re:a", b"re:b", b"re:c", b"re:d"]
 
 
-async def test_a_request_without_an_answer_takes_its_place_in_the_order():
+async def test_a_request_without_an_answer_takes_its_place_in_the_order() -> None:
     later = Later()
     async with serving(later) as served:
         client = await served.connect()
@@ -69,7 +71,7 @@ async def test_a_request_without_an_answer_takes_its_place_in_the_order():
         assert [await client.receive() for _ in "ac"] == [b"re:a", b"re:c"]
 
 
-async def test_reading_stops_at_the_limit_of_requests_in_flight_and_goes_on_after_answers():
+async def test_reading_stops_at_the_limit_of_requests_in_flight_and_goes_on_after_answers() -> None:
     later = Later()
     async with serving(later, requests_in_flight_max=3) as served:
         client = await served.connect()
@@ -84,15 +86,15 @@ async def test_reading_stops_at_the_limit_of_requests_in_flight_and_goes_on_afte
         await until(lambda: len(later.exchanges) == 5)
         await client.send(b"10")
         for index in range(2, 11):
-            await until(lambda index=index: len(later.exchanges) > index)
+            await later.has(index)
             later.answer(index)
         assert [await client.receive() for _ in range(11)] == [b"re:%d" % number for number in range(11)]
 
 
-async def test_a_held_connection_gets_no_further_request_until_the_answer():
-    seen = []
+async def test_a_held_connection_gets_no_further_request_until_the_answer() -> None:
+    seen: list[tuple[Exchange, bytes]] = []
 
-    def dispatch(exchange, frame):
+    def dispatch(exchange: Exchange, frame: memoryview) -> None:
         seen.append((exchange, bytes(frame)))
         if bytes(frame) == b"create":
             exchange.hold()
@@ -112,8 +114,8 @@ async def test_a_held_connection_gets_no_further_request_until_the_answer():
         assert [await client.receive() for _ in range(3)] == [b"created", b"second", b"third"]
 
 
-async def test_a_throttled_connection_gets_its_answer_now_and_its_next_request_later():
-    def dispatch(exchange, frame):
+async def test_a_throttled_connection_gets_its_answer_now_and_its_next_request_later() -> None:
+    def dispatch(exchange: Exchange, frame: memoryview) -> None:
         exchange.connection.throttle(250)
         exchange.respond([bytes(frame)])
 
@@ -128,11 +130,11 @@ async def test_a_throttled_connection_gets_its_answer_now_and_its_next_request_l
         assert await client.receive() == b"b"
 
 
-async def test_no_connection_starves_another():
+async def test_no_connection_starves_another() -> None:
     """One floods; the other's request is served after a bounded number of the flood's."""
-    order = []
+    order: list[bytes] = []
 
-    def dispatch(exchange, frame):
+    def dispatch(exchange: Exchange, frame: memoryview) -> None:
         order.append(bytes(frame[:1]))
         exchange.respond([b"x"])
 
@@ -149,7 +151,7 @@ async def test_no_connection_starves_another():
 
 
 @pytest.mark.parametrize("size", [-1, -(2**31), 101, 2**31 - 1])
-async def test_a_frame_of_forbidden_size_closes_the_connection_and_no_other(size):
+async def test_a_frame_of_forbidden_size_closes_the_connection_and_no_other(size: int) -> None:
     async with serving(echo, socket_request_max_bytes=100) as served:
         client, other = await served.connect(), await served.connect()
         await client.send(b"fine")
@@ -161,7 +163,7 @@ async def test_a_frame_of_forbidden_size_closes_the_connection_and_no_other(size
         assert await other.receive() == b"re:" + b"x" * 100
 
 
-async def test_the_answers_before_a_forbidden_frame_still_leave():
+async def test_the_answers_before_a_forbidden_frame_still_leave() -> None:
     async with serving(echo) as served:
         client = await served.connect()
         await client.send_raw(framed(b"good") + b"\xff\xff\xff\xff")
@@ -169,8 +171,8 @@ async def test_the_answers_before_a_forbidden_frame_still_leave():
         assert await client.sees_the_end()
 
 
-async def test_a_fault_of_dispatch_costs_one_connection(caplog):
-    def dispatch(exchange, frame):
+async def test_a_fault_of_dispatch_costs_one_connection(caplog: pytest.LogCaptureFixture) -> None:
+    def dispatch(exchange: Exchange, frame: memoryview) -> None:
         if bytes(frame) == b"bad":
             raise ValueError("a bug")
         exchange.respond([bytes(frame)])
@@ -186,8 +188,8 @@ async def test_a_fault_of_dispatch_costs_one_connection(caplog):
     assert [record.levelname for record in caplog.records] == ["ERROR"]
 
 
-async def test_a_handler_can_close_the_connection_instead_of_answering():
-    def dispatch(exchange, frame):
+async def test_a_handler_can_close_the_connection_instead_of_answering() -> None:
+    def dispatch(exchange: Exchange, frame: memoryview) -> None:
         if bytes(frame) == b"bad":
             exchange.close("acks=0 failed")
         else:
@@ -201,10 +203,10 @@ async def test_a_handler_can_close_the_connection_instead_of_answering():
         assert served.closed("refused") == 1
 
 
-async def test_a_handler_can_answer_and_close():
-    requests = []
+async def test_a_handler_can_answer_and_close() -> None:
+    requests: list[bytes] = []
 
-    def dispatch(exchange, frame):
+    def dispatch(exchange: Exchange, frame: memoryview) -> None:
         requests.append(bytes(frame))
         exchange.respond_and_close([b"wrong password"], "authentication failed")
 
@@ -216,10 +218,10 @@ async def test_a_handler_can_answer_and_close():
         assert requests == [b"login"]
 
 
-async def test_requests_that_were_never_read_do_not_turn_the_close_into_a_reset():
-    held = []
+async def test_requests_that_were_never_read_do_not_turn_the_close_into_a_reset() -> None:
+    held: list[Exchange] = []
 
-    def dispatch(exchange, frame):
+    def dispatch(exchange: Exchange, frame: memoryview) -> None:
         exchange.hold()
         held.append(exchange)
 
@@ -234,7 +236,7 @@ async def test_requests_that_were_never_read_do_not_turn_the_close_into_a_reset(
         assert await asyncio.get_running_loop().sock_recv(client.sock, 1) == b"", "an end, not a reset"
 
 
-async def test_answering_a_connection_that_is_gone_does_nothing():
+async def test_answering_a_connection_that_is_gone_does_nothing() -> None:
     later = Later()
     async with serving(later, half_closed_ms_max=5) as served:
         client = await served.connect()
@@ -247,10 +249,10 @@ async def test_answering_a_connection_that_is_gone_does_nothing():
         assert later.exchanges[0].connection.closed
 
 
-async def test_frames_are_writable_and_their_neighbours_are_out_of_reach():
-    lengths = []
+async def test_frames_are_writable_and_their_neighbours_are_out_of_reach() -> None:
+    lengths: list[tuple[int, bool]] = []
 
-    def dispatch(exchange, frame):
+    def dispatch(exchange: Exchange, frame: memoryview) -> None:
         lengths.append((len(frame), frame.readonly))
         frame[0] = 0
         exchange.respond([b"ok"])

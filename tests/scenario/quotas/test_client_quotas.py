@@ -30,6 +30,7 @@ from tests.support.in_process import (
     in_process_broker,
     produce_request,
 )
+from tests.support.wire import content
 
 RECORD_BYTES = 20_000
 
@@ -95,7 +96,7 @@ async def test_a_consumer_above_its_quota_is_sent_nothing_for_now_and_loses_noth
                 throttled += 1
                 assert answer.responses == []
             else:
-                assert len(answer.responses[0].partitions[0].records) > RECORD_BYTES
+                assert len(content(answer.responses[0].partitions[0].records)) > RECORD_BYTES
                 read += 1
     assert throttled > 0
 

@@ -145,7 +145,12 @@ async def test_an_open_transaction_is_known_to_the_next_leader(tmp_path: Path, c
         await cluster.lead(1, epoch=0)
         await cluster[1].produce(b"plain")
         partition = cluster[1].partition()
-        fields = {"producer_id": 5, "producer_epoch": 0, "base_sequence": 0, "is_transactional": True}
+        fields: dict[str, object] = {
+            "producer_id": 5,
+            "producer_epoch": 0,
+            "base_sequence": 0,
+            "is_transactional": True,
+        }
         batch = await _transactional(cluster, fields)
         assert batch == 1
         await eventually(lambda: partition.log.high_watermark == 2)

@@ -9,7 +9,7 @@ import pytest
 
 from barnabas.client.channel import Channel
 from barnabas.core.errors import KafkaStorageError, NotLeaderOrFollower, StaleControllerEpoch
-from barnabas.core.ids import ZERO_UUID, TopicPartition
+from barnabas.core.ids import ZERO_UUID, BrokerId, TopicPartition
 from barnabas.core.metrics import Gauge
 from barnabas.handlers.list_offsets import EARLIEST, LATEST, MAX_TIMESTAMP
 from barnabas.protocol.messages.delete_records import (
@@ -34,6 +34,7 @@ from tests.scenario.replication import support
 from tests.scenario.replication.support import ONE, TOPIC, ZERO, Member, Trio, eventually, trio
 from tests.support.background import ManualBackground
 from tests.support.settings import log_config
+from tests.support.wire import content
 
 
 async def delete_before(leader: Member, offset: int) -> int:
@@ -137,7 +138,7 @@ async def test_a_follower_claims_only_what_its_disk_has(tmp_path: Path) -> None:
         await cluster.lead(1, epoch=0)
         waiting = asyncio.create_task(cluster[1].produce(b"value"))
         await eventually(lambda: cluster[2].end() == 1)
-        fetched = cluster[1].partition().followers[2]
+        fetched = cluster[1].partition().followers[BrokerId(2)]
         assert fetched.end_offset < 1
         assert not waiting.done()
         while not waiting.done():
@@ -222,7 +223,7 @@ async def test_a_consumer_waits_at_a_follower(tmp_path: Path) -> None:
         waiting = asyncio.create_task(cluster[2].fetch(1, max_wait_ms=30_000))
         await cluster[1].produce(b"two")
         got = await waiting
-        assert b"two" in bytes(got.records or b"")
+        assert b"two" in content(got.records or b"")
         assert (await cluster[2].fetch(0, version=10)).error_code == NotLeaderOrFollower.code
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -58,12 +59,17 @@ async def test_a_broker_leads_before_it_follows_and_answers_in_the_order_asked(
         heard: list[str] = []
         replicas = cluster[1].replicas
         elected, follow = replicas.local.elected, replicas.fetchers.follow
-        monkeypatch.setattr(
-            replicas.local, "elected", lambda *given, **more: [heard.append("leads"), elected(*given, **more)]
-        )
-        monkeypatch.setattr(
-            replicas.fetchers, "follow", lambda *given: [heard.append("follows"), follow(*given)]
-        )
+
+        def hears_elected(*given: Any, **more: Any) -> None:
+            heard.append("leads")
+            elected(*given, **more)
+
+        def hears_follow(*given: Any) -> None:
+            heard.append("follows")
+            follow(*given)
+
+        monkeypatch.setattr(replicas.local, "elected", hears_elected)
+        monkeypatch.setattr(replicas.fetchers, "follow", hears_follow)
         answer = await cluster[1].ask(cluster.order(keys, [1, 2], 1), LeaderAndIsrResponse)
         assert heard == ["leads"] * 20 + ["follows"] * 20
         (topic,) = answer.topics

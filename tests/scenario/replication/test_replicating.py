@@ -64,7 +64,7 @@ async def test_a_lagging_follower_leaves_the_isr_and_comes_back(tmp_path: Path) 
         waiting = asyncio.create_task(cluster[1].produce(b"value"))
         await eventually(lambda: cluster[1].end() == 2 and leader.followers[BrokerId(2)].end_offset == 2)
         cluster[1].settings.replica_lag_time_max_ms = 0
-        leader.followers[3].last_caught_up_ms = float("-inf")
+        leader.followers[BrokerId(3)].last_caught_up_ms = float("-inf")
         cluster.store.gate = asyncio.Event()
         cluster[1].replicas.isr.shrink_all([leader])
         cluster[1].settings.replica_lag_time_max_ms = 30_000

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -48,8 +49,9 @@ from barnabas.records.batch import iterate_batches
 from barnabas.records.record import iterate_records
 from tests.support.in_process import InProcessBroker, in_process_broker
 from tests.support.transactions import GROUP, HandProducer
+from tests.support.wire import content
 
-SETTINGS = {
+SETTINGS: dict[str, Any] = {
     "transaction_state_log_num_partitions": 2,
     "offsets_topic_num_partitions": 2,
     "transaction_abort_timed_out_transaction_cleanup_interval_ms": 50,
@@ -82,7 +84,7 @@ async def committed(broker: InProcessBroker, topic: str = "topic", partition: in
             return values
         aborted = sorted((each.first_offset, each.producer_id) for each in part.aborted_transactions or ())
         hidden: set[int] = set()
-        for batch in iterate_batches(bytes(part.records)):
+        for batch in iterate_batches(content(part.records)):
             offset = batch.next_offset
             while aborted and aborted[0][0] <= batch.last_offset:
                 hidden.add(aborted.pop(0)[1])

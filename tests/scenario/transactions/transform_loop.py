@@ -67,9 +67,12 @@ class Worker:
         self._producer.begin_transaction()
         following: dict[int, TopicPartition] = {}
         for message in messages:
-            number = message.partition()
+            topic, number, offset = message.topic(), message.partition(), message.offset()
+            assert topic is not None
+            assert number is not None
+            assert offset is not None
             self._producer.produce(self._sink, message.value(), partition=number)
-            following[number] = TopicPartition(message.topic(), number, message.offset() + 1)
+            following[number] = TopicPartition(topic, number, offset + 1)
         self._producer.send_offsets_to_transaction(
             [*following.values()], self._consumer.consumer_group_metadata(), TIMEOUT_S
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import re
 import signal
@@ -125,7 +126,7 @@ def test_a_missing_java_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_missing_pyspark_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(zookeeper_server.importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     with pytest.raises(zookeeper_server.CannotRunZooKeeper, match=r"\[zookeeper,spark\]"):
         zookeeper_server.find_jars()
 

@@ -235,9 +235,11 @@ class Pipeline:
                 message = consumer.poll(60.0)
                 assert message is not None, f"{self.sink} neither ends nor goes on"
                 if message.error() is not None:
-                    ended.add(message.partition())
+                    number = message.partition()
+                    assert number is not None
+                    ended.add(number)
                 else:
-                    found[digest(message.value())] += 1
+                    found[digest(message.value() or b"")] += 1
         return found
 
     def group_position(self) -> int:

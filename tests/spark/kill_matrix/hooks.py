@@ -101,13 +101,13 @@ class CatchableWriter(ExactlyOnceStreamWriter):
     def _write_rows(self, cluster: Any, part: Any, batches: Any, context: Any) -> None:
         # Small pieces, each acknowledged before the next: otherwise a task writes all it has at its end.
         rows.FLUSH_BYTES = 1  # type: ignore[misc]
-        attempts.BatchSender = staging.BatchSender = WaitingSender  # type: ignore[misc]
+        vars(attempts)["BatchSender"] = vars(staging)["BatchSender"] = WaitingSender
         pieces = _in_an_order_of_its_own(batches, context.taskAttemptId())
         super()._write_rows(cluster, part, _caught_in_the_middle(pieces), context)
         reach("after-write")
 
     def _settled(self, *arguments: Any) -> Any:
-        copying.BatchSender = CopyingSender  # type: ignore[misc]
+        vars(copying)["BatchSender"] = CopyingSender
         settled = super()._settled(*arguments)
         reach("after-copy")
         return settled

@@ -39,8 +39,8 @@ def row_bytes() -> int:
 @pytest.fixture
 def pipeline(bootstrap: str, new_topic: TopicFactory, tmp_path: Path, row_bytes: int) -> Iterator[Pipeline]:
     require_spark()
-    topics = [new_topic(partitions=2, max_message_bytes=4_000_000) for _ in range(2)]
-    made = Pipeline(bootstrap, *topics, tmp_path, row_bytes=row_bytes)
+    source, sink = (new_topic(partitions=2, max_message_bytes=4_000_000) for _ in range(2))
+    made = Pipeline(bootstrap, source, sink, tmp_path, row_bytes=row_bytes)
     made.produce(2 * made.batch_records)
     yield made
     made.kill_all()

@@ -16,7 +16,7 @@ from tests.support.fixtures import TopicFactory
 from tests.support.schema_registry import Registry, run_registry
 from tests.support.topics import consume, produce
 
-ORDER = {
+ORDER: dict[str, Any] = {
     "type": "record",
     "name": "Order",
     "fields": [
@@ -26,7 +26,7 @@ ORDER = {
         {"name": "tags", "type": {"type": "array", "items": "string"}},
     ],
 }
-OLDER = {**ORDER, "fields": [ORDER["fields"][0], *ORDER["fields"][2:]]}  # type: ignore[index]
+OLDER = {**ORDER, "fields": [ORDER["fields"][0], *ORDER["fields"][2:]]}
 AT = datetime(2024, 5, 1, tzinfo=UTC)
 
 

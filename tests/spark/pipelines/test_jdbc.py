@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -128,7 +129,7 @@ def test_a_table_is_made_and_a_database_that_is_not_there_is_told(
 
     source = new_topic()
     produce(bootstrap, source, [{"id": 1, "at": "2024-05-01T00:00:00Z"}, {"id": 1}])
-    spec = {
+    spec: dict[str, Any] = {
         "name": "plain",
         "source": {"type": "topic", "topics": source, "schema": "id BIGINT, at TIMESTAMP"},
         "sink": {"type": "jdbc", "url": postgres.url, "table": "plain", "mode": "insert"},
@@ -142,4 +143,4 @@ def test_a_table_is_made_and_a_database_that_is_not_there_is_told(
                 "name": "bad",
                 "sink": {**spec["sink"], "url": f"postgresql://127.0.0.1:{postgres.port}/nowhere"},
             }
-        )  # type: ignore[dict-item]
+        )

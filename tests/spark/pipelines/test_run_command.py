@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import zipfile
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -46,6 +47,10 @@ class Command:
         return ServerProcess(
             self.words, is_ready=lambda line: f" {records} records" in line, environment=self.environment
         )
+
+
+def shows(stage: str, line: str) -> bool:
+    return stage in line
 
 
 def packed(directory: Path) -> str:
@@ -135,7 +140,7 @@ def test_an_interrupt_while_spark_starts_ends_it_at_once_and_in_silence(
     command.write(new_topic(), new_topic())
     for stage in ("starting Spark", "putting the pipeline together"):
         running = ServerProcess(
-            command.words, is_ready=lambda line, stage=stage: stage in line, environment=command.environment
+            command.words, is_ready=partial(shows, stage), environment=command.environment
         )
         running.wait_ready(PATIENCE_S)
         os.killpg(running.pid, signal.SIGINT)
