@@ -23,6 +23,8 @@ from tests.support.zookeeper import ZooKeeper
 logger = logging.getLogger("nemesis")
 
 FILLER = "filler"
+WAKING_TIMEOUT_S = 240.0
+"""Until a broker that was killed has read what it had not flushed, beside four others on the same cores."""
 
 
 @dataclass(slots=True)
@@ -108,7 +110,7 @@ def _restart_without_one(scene: Scene) -> None:
     for broker in others:
         broker.launch()
     for broker in others:
-        broker.wait_ready()
+        broker.wait_ready(WAKING_TIMEOUT_S)
 
 
 def _pause(scene: Scene) -> None:
@@ -224,7 +226,7 @@ def heal(scene: Scene) -> None:
     for broker in waking:
         broker.launch()
     for broker in waking:
-        broker.wait_ready()
+        broker.wait_ready(WAKING_TIMEOUT_S)
 
 
 def host_of(broker: ClusterBroker) -> str:

@@ -53,6 +53,9 @@ BROKER_PORT, ZOOKEEPER_PORT = 9092, 2181
 DISK_MIB = 256
 DISK_MIB_PER_MINUTE = 32
 """What is written stays until the end, and must not fill the disks of a long run by itself."""
+SEGMENT_BYTES = 4 << 20
+"""Small, so that segments are rolled. A broker that was killed reads all that was not flushed, which is
+done when a segment is rolled: with the default of a gigabyte that is the whole run."""
 QUIET_S = 3.0
 CANNOT_RUN = 2
 SETTLE_TIMEOUT_S = 240.0
@@ -69,6 +72,7 @@ SETTINGS: Mapping[str, object] = {
     "transaction.state.log.replication.factor": 3,
     "transaction.state.log.min.isr": 2,
     "group.initial.rebalance.delay.ms": 200,
+    "log.segment.bytes": SEGMENT_BYTES,
 }
 
 

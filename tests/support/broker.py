@@ -102,8 +102,8 @@ class BarnabasBroker:
             environment={"PYTHONPATH": search_path, "PYTHONUNBUFFERED": "1"},
         )
 
-    def wait_ready(self) -> None:
-        self.process.wait_ready(START_TIMEOUT_S)
+    def wait_ready(self, timeout_s: float = START_TIMEOUT_S) -> None:
+        self.process.wait_ready(timeout_s)
 
     def stop(self) -> None:
         """Ends it as an operator would; an exit code other than 0 is an error, unless `kill` was first."""
