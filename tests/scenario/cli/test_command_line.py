@@ -199,6 +199,31 @@ def test_settings_are_shown_and_changed(barnabas: Barnabas, topic: str) -> None:
     barnabas("config", "get", "topic", topic, "no.such.key", code=4)
 
 
+def test_quotas_are_set_shown_and_taken_away(barnabas: Barnabas) -> None:
+    set_ = ("quota", "set", "--user", "eve", "--client-id")
+    assert (
+        barnabas(*set_, "app", "producer_byte_rate=1000", "request_percentage=12.5")
+        == "changed the quotas of user eve, client-id app\n"
+    )
+    assert "default" in barnabas(*set_, "default", "consumer_byte_rate=7")
+    shown = json.loads(barnabas("quota", "list", "--user", "eve", "--json"))
+    assert shown == [
+        {
+            "entity": {"user": "eve", "client-id": "app"},
+            "quotas": {"producer_byte_rate": 1000.0, "request_percentage": 12.5},
+        },
+        {"entity": {"user": "eve", "client-id": None}, "quotas": {"consumer_byte_rate": 7.0}},
+    ]
+    assert "12.5" in barnabas("quota", "list")
+    barnabas(*set_, "default", "--delete", "consumer_byte_rate")
+    barnabas(*set_, "app", "--delete", "producer_byte_rate", "--delete", "request_percentage")
+    assert json.loads(barnabas("quota", "list", "--json")) == []
+    assert "must be greater than 0" in barnabas(*set_, "app", "producer_byte_rate=0", code=1)
+    assert "is not a valid IP" in barnabas(
+        "quota", "set", "--ip", "nowhere", "connection_creation_rate=1", code=1
+    )
+
+
 def test_a_brokers_settings_are_shown(barnabas: Barnabas, topic: str) -> None:
     (described,) = json.loads(barnabas("topic", "describe", topic, "--json"))
     broker = str(described["partitions"][0]["leader"])
