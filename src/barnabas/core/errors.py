@@ -17,6 +17,9 @@ from typing import ClassVar
 NONE = 0
 """The code that means success."""
 
+MESSAGE_CHARACTERS_MAX = 8_000
+"""Of up to four bytes each: a string of the protocol has at most 32,767."""
+
 
 class KafkaError(Exception):
     """The root: subclasses name a protocol error code."""
@@ -37,8 +40,9 @@ class KafkaError(Exception):
 
     @property
     def message(self) -> str:
-        """What went wrong, for the client's eyes."""
-        return str(self) or type(self).protocol_name()
+        """What went wrong, for the client's eyes. What it quotes may be as long as a string can be."""
+        text = str(self) or type(self).protocol_name()
+        return text if len(text) <= MESSAGE_CHARACTERS_MAX else f"{text[: MESSAGE_CHARACTERS_MAX - 1]}…"
 
     @classmethod
     def protocol_name(cls) -> str:
