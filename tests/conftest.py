@@ -26,6 +26,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         metavar="FILE",
         help="write the matrix of clients and features to this file when the run ends (not with xdist)",
     )
+    parser.addoption("--hostile-seed", type=int, default=1, help="of tests/contract/test_hostile_requests.py")
+    parser.addoption(
+        "--hostile-rounds", type=int, default=2, help="how often it asks each API in each version"
+    )
 
 
 def pytest_configure(config: pytest.Config) -> None:
