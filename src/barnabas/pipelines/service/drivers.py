@@ -52,7 +52,7 @@ class DriverProcesses:
         process = self._processes.get(key)
         if process is None or process.is_over:
             process = self._processes[key] = _Process({"master": master, "conf": dict(spec.spark.conf)})
-            self._watch(process, key)
+            self._tasks.start(self._serve(process, key))
         self._places[spec.name] = process
         process.pipelines[spec.name] = _Started(attempt, observer)
         process.order(
@@ -73,9 +73,6 @@ class DriverProcesses:
         self._is_closing = True
         await asyncio.gather(*(process.quit() for process in self._processes.values()))
         await self._tasks.finished()
-
-    def _watch(self, process: _Process, key: str) -> None:
-        self._tasks.start(self._serve(process, key))
 
     async def _serve(self, process: _Process, key: str) -> None:
         is_final = False

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from barnabas.pipelines.service.errors import ServiceError
-from barnabas.pipelines.spec.catalogue import CATALOGUE, plugins
+from barnabas.pipelines.spec.catalogue import CATALOGUE
 from barnabas.pipelines.spec.connect_config import WHOLE_SPEC, connector_types, spec_of_config
 from barnabas.pipelines.spec.options import Kind, Option
 from barnabas.pipelines.spec.problems import InvalidSpec, meant
@@ -69,7 +69,7 @@ def _rows(name: str) -> tuple[Option, ...]:
         return (Option("pipeline.spec", Kind.TEXT, None, "A whole spec, as YAML."),)
     plugin = connector_types().get(short.removesuffix("Connector"))
     if plugin is None:
-        plugin = next((each for each in plugins() if each.role == "transform" and each.name == short), None)
+        plugin = CATALOGUE["transform"].get(short)
     if plugin is None:
         raise ServiceError(
             404,

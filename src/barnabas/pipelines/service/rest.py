@@ -38,28 +38,32 @@ class Rest:
         self._loggers = Loggers(clock or SystemClock())
 
     def application(self) -> Starlette:
-        one = "/connectors/{name}"
+        service, one = self._service, "/connectors/{name}"
         rows: tuple[tuple[str, str, Handler], ...] = (
             ("GET", "/", self.root),
             ("GET", "/health", self.health),
             ("GET", "/metrics", self.metrics),
             ("GET", "/connectors", self.listing),
             ("POST", "/connectors", self.create),
-            ("GET", one, self.info),
+            ("GET", one, _named(lambda name: connector_info(service, name))),
             ("DELETE", one, self.delete),
-            ("GET", f"{one}/config", self.config),
+            ("GET", f"{one}/config", _named(lambda name: dict(service.stored(name).config))),
             ("PUT", f"{one}/config", self.put_config),
             ("PATCH", f"{one}/config", self.patch_config),
-            ("GET", f"{one}/status", self.status),
+            ("GET", f"{one}/status", _named(lambda name: connector_status(service, name))),
             ("POST", f"{one}/restart", self.restart),
-            ("PUT", f"{one}/pause", self.pause),
-            ("PUT", f"{one}/resume", self.resume),
-            ("PUT", f"{one}/stop", self.stop),
-            ("GET", f"{one}/tasks", self.tasks),
-            ("GET", f"{one}/tasks-config", self.tasks_config),
+            ("PUT", f"{one}/pause", self._aiming_at(Target.PAUSED, 202)),
+            ("PUT", f"{one}/resume", self._aiming_at(Target.RUNNING, 202)),
+            ("PUT", f"{one}/stop", self._aiming_at(Target.STOPPED, 204)),
+            ("GET", f"{one}/tasks", _named(self._tasks)),
+            (
+                "GET",
+                f"{one}/tasks-config",
+                _named(lambda name: {f"{name}-0": dict(service.stored(name).config)}),
+            ),
             ("GET", f"{one}/tasks/{{task:int}}/status", self.task_status),
             ("POST", f"{one}/tasks/{{task:int}}/restart", self.task_restart),
-            ("GET", f"{one}/topics", self.topics),
+            ("GET", f"{one}/topics", _named(lambda name: {name: {"topics": service.topics(name)}})),
             ("PUT", f"{one}/topics/reset", self.topics_reset),
             ("GET", f"{one}/offsets", self.offsets),
             ("PATCH", f"{one}/offsets", self.patch_offsets),
@@ -112,15 +116,9 @@ class Rest:
             connector_info(self._service, stored.name), 201, headers={"Location": f"/connectors/{name}"}
         )
 
-    async def info(self, request: Request) -> Response:
-        return JSONResponse(connector_info(self._service, _name(request)))
-
     async def delete(self, request: Request) -> Response:
         await self._service.delete(_name(request))
         return Response(status_code=204)
-
-    async def config(self, request: Request) -> Response:
-        return JSONResponse(dict(self._service.stored(_name(request)).config))
 
     async def put_config(self, request: Request) -> Response:
         stored, is_new = await self._service.configure(_name(request), await _body(request))
@@ -129,9 +127,6 @@ class Rest:
     async def patch_config(self, request: Request) -> Response:
         stored = await self._service.patch(_name(request), await _body(request))
         return JSONResponse(connector_info(self._service, stored.name))
-
-    async def status(self, request: Request) -> Response:
-        return JSONResponse(connector_status(self._service, _name(request)))
 
     async def restart(self, request: Request) -> Response:
         query = request.query_params
@@ -142,25 +137,15 @@ class Rest:
             return Response(status_code=204)
         return JSONResponse(connector_status(self._service, _name(request)), 202)
 
-    async def pause(self, request: Request) -> Response:
-        await self._service.set_target(_name(request), Target.PAUSED)
-        return Response(status_code=202)
+    def _aiming_at(self, target: Target, status_code: int) -> Handler:
+        async def handle(request: Request) -> Response:
+            await self._service.set_target(_name(request), target)
+            return Response(status_code=status_code)
 
-    async def resume(self, request: Request) -> Response:
-        await self._service.set_target(_name(request), Target.RUNNING)
-        return Response(status_code=202)
+        return handle
 
-    async def stop(self, request: Request) -> Response:
-        await self._service.set_target(_name(request), Target.STOPPED)
-        return Response(status_code=204)
-
-    async def tasks(self, request: Request) -> Response:
-        stored = self._service.stored(_name(request))
-        return JSONResponse([{"id": {"connector": stored.name, "task": 0}, "config": dict(stored.config)}])
-
-    async def tasks_config(self, request: Request) -> Response:
-        stored = self._service.stored(_name(request))
-        return JSONResponse({f"{stored.name}-0": dict(stored.config)})
+    def _tasks(self, name: str) -> list[dict[str, Any]]:
+        return [{"id": {"connector": name, "task": 0}, "config": dict(self._service.stored(name).config)}]
 
     async def task_status(self, request: Request) -> Response:
         self._task(request)
@@ -170,10 +155,6 @@ class Rest:
         self._task(request)
         self._service.restart(_name(request))
         return Response(status_code=204)
-
-    async def topics(self, request: Request) -> Response:
-        name = _name(request)
-        return JSONResponse({name: {"topics": self._service.topics(name)}})
 
     async def topics_reset(self, request: Request) -> Response:
         self._service.stored(_name(request))
@@ -212,6 +193,15 @@ class Rest:
 
 def _name(request: Request) -> str:
     return str(request.path_params["name"])
+
+
+def _named(answer: Callable[[str], Any]) -> Handler:
+    """What is known of the connector that the path names."""
+
+    async def handle(request: Request) -> Response:
+        return JSONResponse(answer(_name(request)))
+
+    return handle
 
 
 async def _body(request: Request) -> dict[str, Any]:

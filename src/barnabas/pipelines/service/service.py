@@ -196,7 +196,7 @@ class PipelineService:
 
     async def set_target(self, name: str, target: Target) -> None:
         async with self._turn:
-            await self._change(self.stored(name).with_target(target))
+            await self._change(replace(self.stored(name), target=target))
 
     def restart(self, name: str, *, only_failed: bool = False) -> None:
         self.office.check()

@@ -19,6 +19,7 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import AsyncGenerator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any
@@ -28,9 +29,9 @@ from barnabas.client.cluster_client import ClusterClient
 from barnabas.client.cluster_state import EARLIEST, LATEST
 from barnabas.client.consumer import Consumer, list_offsets
 from barnabas.client.producer import OutgoingRecord, Producer
-from barnabas.client.steps import ClusterUnreachable
-from barnabas.core.errors import KafkaError, TopicAlreadyExists
+from barnabas.core.errors import TopicAlreadyExists
 from barnabas.core.sweeping import complain
+from barnabas.pipelines.service.errors import AWAY
 from barnabas.records.record import Record
 
 log = logging.getLogger(__name__)
@@ -69,9 +70,6 @@ class Stored:
     generation: int = 0
     starting_offsets: Mapping[str, Mapping[str, int]] | None = None
     """Where this generation begins, if offsets were set by hand: topic to partition to offset."""
-
-    def with_target(self, target: Target) -> Stored:
-        return replace(self, target=target)
 
     def next_generation(self, starting_offsets: Mapping[str, Mapping[str, int]] | None) -> Stored:
         return replace(self, generation=self.generation + 1, starting_offsets=starting_offsets)
@@ -165,7 +163,7 @@ class PipelineStore:
                 try:
                     changes = await _poll(consumer)
                 except Exception as error:  # noqa: BLE001 - whatever it is, others' claims must go on being seen
-                    if isinstance(error, (KafkaError, ClusterUnreachable, OSError)):
+                    if isinstance(error, AWAY):
                         log.warning("the topic of pipelines cannot be read: %s", error)
                     else:
                         complain("reading the topic of pipelines", "", error)
@@ -187,12 +185,10 @@ class PipelineStore:
         await self._producer.send(self._topic, [OutgoingRecord(key, value, headers, partition=0)])
 
     async def _create(self) -> None:
-        try:
+        with suppress(TopicAlreadyExists):
             await Admin(self._cluster).create_topic(
                 self._topic, partitions=1, configs={"cleanup.policy": "compact"}
             )
-        except TopicAlreadyExists:
-            return
 
 
 async def _poll(consumer: Consumer) -> list[Change]:

@@ -20,6 +20,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pyspark.errors import PySparkException
@@ -28,6 +29,7 @@ from pyspark.sql import functions as F  # noqa: N812 - the name that Spark's use
 from barnabas.core.spark_journal import source_offsets
 from barnabas.pipelines.progress import partition_offsets
 from barnabas.pipelines.spark.dead_letters import dead_letters
+from barnabas.pipelines.spark.formats.decoding import place_of_row
 from barnabas.pipelines.spark.notes import read_note, write_note
 from barnabas.pipelines.spark.reasons import reason_of
 from barnabas.pipelines.spark.run import Run
@@ -36,7 +38,7 @@ from barnabas.pipelines.spark.sources.topic import read
 from barnabas.pipelines.spec.model import Part, Tolerance
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
+    from pyspark.sql import DataFrame
 
 POISON_MAX = 50
 """More than this in one micro-batch is no accident: the pipeline fails."""
@@ -71,11 +73,11 @@ def quarantine_more(run: Run, transform: Callable[[DataFrame], DataFrame]) -> bo
     """Find what breaks the batch that failed last, and note it; says whether there was anything."""
     if not can_quarantine(run):
         return False
-    ranges, probe = _failed_ranges(run), _Probe(run, transform)
+    ranges, failure = _failed_ranges(run), partial(_failure, run=run, transform=transform)
     try:
-        if not ranges or probe.failure([]) is not None:
+        if not ranges or failure([]) is not None:
             return False
-        found = poison(ranges, probe.failure)
+        found = poison(ranges, failure)
     except TooMuchPoison:
         return False
     if not found:
@@ -95,18 +97,15 @@ def without_quarantined(bad: DataFrame, run: Run) -> DataFrame:
     """Of records that could not be read, those that are not written by `quarantine_more`."""
     if not run.quarantine or "offset" not in bad.columns:
         return bad
-    return bad.where(~_place_of_row().isin(*run.quarantine))
+    return bad.where(~place_of_row().isin(*run.quarantine))
 
 
 def _write_letters(run: Run, found: Mapping[str, str]) -> None:
-    begin, end = _bounds(spans(found))
-    given = {**run.spec.source.options, "starting_offsets": begin, "starting_timestamp": None}
-    source = Part("topic", {**given, "ending_offsets": end})
     aside = replace(run, quarantine=found, is_main_source=False)
-    bad = read(source, aside, streaming=False).bad
+    bad = read(_source_of(spans(found), run), aside, streaming=False).bad
     assert bad is not None, "there is a dead-letter topic"
     about = json.loads(read_note(run, f"{run.checkpoint()}/metadata") or "{}")
-    bad = bad.where(_place_of_row().isin(*found))
+    bad = bad.where(place_of_row().isin(*found))
     write_letters(dead_letters(bad, run), run, str(about["id"]), len(run.quarantine))
 
 
@@ -121,10 +120,6 @@ def spans(records: Iterable[str]) -> list[Range]:
             begin=min(known.begin, offset), end=max(known.end, offset + 1)
         )
     return list(found.values())
-
-
-def _place_of_row() -> Column:
-    return F.concat_ws("/", "topic", "partition", "offset")
 
 
 def poison(ranges: Sequence[Range], failure: Callable[[Sequence[Range]], str | None]) -> dict[str, str]:
@@ -165,26 +160,23 @@ def place(topic: str, partition: int, offset: int) -> str:
     return f"{topic}/{partition}/{offset}"
 
 
-class _Probe:
+def _failure(ranges: Sequence[Range], run: Run, transform: Callable[[DataFrame], DataFrame]) -> str | None:
     """Runs ranges of records through the transforms and throws the outcome away."""
+    try:
+        rows = read(_source_of(ranges, run), run, streaming=False).good
+        if not ranges:
+            rows = rows.where(F.lit(False))
+        transform(rows).write.format("noop").mode("overwrite").save()
+    except PySparkException as error:
+        return reason_of(error, run.spec)
+    return None
 
-    def __init__(self, run: Run, transform: Callable[[DataFrame], DataFrame]) -> None:
-        self._run = run
-        self._transform = transform
 
-    def failure(self, ranges: Sequence[Range]) -> str | None:
-        run = self._run
-        begin, end = _bounds(ranges)
-        given = {**run.spec.source.options, "starting_offsets": begin, "starting_timestamp": None}
-        source = Part("topic", {**given, "ending_offsets": end})
-        try:
-            rows = read(source, run, streaming=False).good
-            if not ranges:
-                rows = rows.where(F.lit(False))
-            self._transform(rows).write.format("noop").mode("overwrite").save()
-        except PySparkException as error:
-            return reason_of(error, run.spec)
-        return None
+def _source_of(ranges: Sequence[Range], run: Run) -> Part:
+    """The pipeline's source, of these records alone."""
+    begin, end = _bounds(ranges)
+    given = {**run.spec.source.options, "starting_offsets": begin, "starting_timestamp": None}
+    return Part("topic", {**given, "ending_offsets": end})
 
 
 def _bounds(ranges: Sequence[Range]) -> tuple[str, str | None]:

@@ -87,7 +87,7 @@ class RunningPipeline:
                     break
                 time.sleep(STOP_POLL_S)
             query.stop()
-        self._forget()
+        self.run.spark.streams.removeListener(self._watch)
 
     def wait(self, stopped: threading.Event | None = None) -> None:
         """Until the pipeline ends by itself, or `stopped` is set; raises PipelineFailed if it failed."""
@@ -106,9 +106,6 @@ class RunningPipeline:
             raise PipelineFailed(reason_of(error, self.run.spec)) from error
         finally:
             self.stop()
-
-    def _forget(self) -> None:
-        self.run.spark.streams.removeListener(self._watch)
 
 
 class _Watch(StreamingQueryListener):

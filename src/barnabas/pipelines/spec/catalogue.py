@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 
 from barnabas.pipelines.spec.options import Plugin
 from barnabas.pipelines.spec.sink_options import SINKS
@@ -14,8 +14,3 @@ CATALOGUE: Mapping[str, Mapping[str, Plugin]] = {
     "transform": TRANSFORMS,
     "sink": SINKS,
 }
-
-
-def plugins() -> Iterator[Plugin]:
-    for by_name in CATALOGUE.values():
-        yield from by_name.values()

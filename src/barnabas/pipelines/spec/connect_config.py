@@ -55,7 +55,8 @@ def spec_of_config(name: str, config: Mapping[str, Any]) -> PipelineSpec:
     """The spec that a configuration stands for, or InvalidSpec with everything that is wrong with it."""
     asked = config.get("connector.class")
     if asked is None:
-        raise _invalid("connector.class", f"is missing; expected {WHOLE_SPEC} or one of {_class_names()}")
+        names = ", ".join(connector_types())
+        raise _invalid("connector.class", f"is missing; expected {WHOLE_SPEC} or one of {names}")
     short = str(asked).rsplit(".", 1)[-1].removesuffix("Connector")
     if short == WHOLE_SPEC:
         return load(_whole(name, config))
@@ -239,10 +240,6 @@ def _spark(config: Mapping[str, Any]) -> dict[str, Value]:
     if "spark.master" in config:
         section["master"] = config["spark.master"]
     return section
-
-
-def _class_names() -> str:
-    return ", ".join(connector_types())
 
 
 def _invalid(key: str, message: str) -> InvalidSpec:

@@ -140,8 +140,5 @@ class PipelineSpec:
 
 def _document(part: Part) -> dict[str, Value]:
     given = {name: value for name, value in part.options.items() if value is not None}
-    return {"type": part.type, **{name: _plain(value) for name, value in given.items()}}
-
-
-def _plain(value: Value) -> Value:
-    return _document(value) if isinstance(value, Part) else value
+    plain = {name: _document(each) if isinstance(each, Part) else each for name, each in given.items()}
+    return {"type": part.type, **plain}

@@ -29,16 +29,10 @@ ERRORS = (
 )  # fmt: skip
 
 RESTART = (
-    Option(
-        "max_attempts",
-        Kind.INTEGER,
-        5,
-        "Failures in a row after which the pipeline stays FAILED.",
-        at_least=0,
-    ),
+    Option("max_attempts", Kind.INTEGER, 5, "Failures in a row after which the pipeline stays FAILED.", at_least=0),
     Option("backoff", Kind.DURATION, "1 second", "Pause before the first restart; it doubles."),
     Option("backoff_max", Kind.DURATION, "60 seconds", "Longest pause."),
-)
+)  # fmt: skip
 
 SPARK = (
     Option("master", Kind.TEXT, None, "local[*], local-cluster[n,cores,MB], spark://…, yarn, k8s://…"),

@@ -7,7 +7,7 @@ worker from plain data. A record that it cannot read becomes an error in words, 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 from pyspark.sql import Column
@@ -15,12 +15,19 @@ from pyspark.sql.pandas.functions import arrow_udf
 from pyspark.sql.pandas.types import to_arrow_type
 from pyspark.sql.types import BinaryType, StringType, StructField, StructType
 
-from barnabas.pipelines.spark.formats.decoded import Decoded
 from barnabas.pipelines.spark.formats.registry import RegistryError
 
 ReadOne = Callable[[bytes], Mapping[str, Any] | None]
 WriteOne = Callable[[Mapping[str, Any]], bytes]
 MESSAGE_LENGTH_MAX = 300
+
+
+class Decoded(NamedTuple):
+    """A struct of the value's columns (or the one column that it is), and what went wrong, if anything."""
+
+    value: Column
+    error: Column
+    is_struct: bool = True
 
 
 def arrow_decoder(make: Callable[[], ReadOne], schema: StructType, what: str) -> Callable[[Column], Decoded]:

@@ -15,48 +15,29 @@ from pathlib import Path
 from typing import Any
 
 from pyspark.sql import Column
-from pyspark.sql.types import (
-    ArrayType,
-    BinaryType,
-    BooleanType,
-    ByteType,
-    DataType,
-    DateType,
-    DecimalType,
-    DoubleType,
-    FloatType,
-    IntegerType,
-    LongType,
-    MapType,
-    ShortType,
-    StringType,
-    StructField,
-    StructType,
-    TimestampNTZType,
-    TimestampType,
-)
+from pyspark.sql import types as T  # noqa: N812 - the name that Spark's users know
 
-from barnabas.pipelines.spark.formats.arrow import ReadOne, WriteOne, arrow_decoder, arrow_encoder
-from barnabas.pipelines.spark.formats.decoded import Decoded
+from barnabas.pipelines.spark.formats.arrow import Decoded, ReadOne, WriteOne, arrow_decoder, arrow_encoder
 from barnabas.pipelines.spark.formats.registry import frame, latest_schema, register, schema_by_id, unframe
 from barnabas.pipelines.spark.run import PipelineFailed, Run
 from barnabas.pipelines.spec.model import Part
 
-_SIMPLE: Mapping[str, DataType] = {
-    "boolean": BooleanType(), "int": IntegerType(), "long": LongType(), "float": FloatType(),
-    "double": DoubleType(), "bytes": BinaryType(), "fixed": BinaryType(), "string": StringType(),
-    "enum": StringType(),
+_SIMPLE: Mapping[str, T.DataType] = {
+    "boolean": T.BooleanType(), "int": T.IntegerType(), "long": T.LongType(), "float": T.FloatType(),
+    "double": T.DoubleType(), "bytes": T.BinaryType(), "fixed": T.BinaryType(), "string": T.StringType(),
+    "enum": T.StringType(),
 }  # fmt: skip
-_LOGICAL: Mapping[str, DataType] = {
-    "timestamp-millis": TimestampType(), "timestamp-micros": TimestampType(), "date": DateType(),
-    "local-timestamp-millis": TimestampNTZType(), "local-timestamp-micros": TimestampNTZType(),
-    "uuid": StringType(),
+_LOGICAL: Mapping[str, T.DataType] = {
+    "timestamp-millis": T.TimestampType(), "timestamp-micros": T.TimestampType(), "date": T.DateType(),
+    "local-timestamp-millis": T.TimestampNTZType(), "local-timestamp-micros": T.TimestampNTZType(),
+    "uuid": T.StringType(),
 }  # fmt: skip
-_WRITTEN: tuple[tuple[type[DataType], Any], ...] = (
-    (BooleanType, "boolean"), (ByteType, "int"), (ShortType, "int"), (IntegerType, "int"), (LongType, "long"),
-    (FloatType, "float"), (DoubleType, "double"), (StringType, "string"), (BinaryType, "bytes"),
-    (TimestampType, {"type": "long", "logicalType": "timestamp-micros"}),
-    (DateType, {"type": "int", "logicalType": "date"}),
+_WRITTEN: tuple[tuple[type[T.DataType], Any], ...] = (
+    (T.BooleanType, "boolean"), (T.ByteType, "int"), (T.ShortType, "int"), (T.IntegerType, "int"),
+    (T.LongType, "long"), (T.FloatType, "float"), (T.DoubleType, "double"), (T.StringType, "string"),
+    (T.BinaryType, "bytes"),
+    (T.TimestampType, {"type": "long", "logicalType": "timestamp-micros"}),
+    (T.DateType, {"type": "int", "logicalType": "date"}),
 )  # fmt: skip
 
 
@@ -64,16 +45,16 @@ def avro_decoder(part: Part, run: Run) -> Callable[[Column], Decoded]:
     url = run.resolved(part, "schema_registry")
     text = _given(part) or latest_schema(url, _subject(part, run, part.get("topics", [""])[0]))[1]
     schema = spark_type(json.loads(text))
-    if not isinstance(schema, StructType):
+    if not isinstance(schema, T.StructType):
         raise PipelineFailed("the Avro schema is not a record, so it has no columns")
     return arrow_decoder(lambda: _reader(text, url), schema, "Avro of its schema")
 
 
-def avro_encoder(part: Part, run: Run) -> Callable[[Column, StructType], Column]:
+def avro_encoder(part: Part, run: Run) -> Callable[[Column, T.StructType], Column]:
     url = run.resolved(part, "schema_registry")
     topic = part.get("topic", "")
 
-    def encode(value: Column, columns: StructType) -> Column:
+    def encode(value: Column, columns: T.StructType) -> Column:
         text = _given(part) or json.dumps(avro_schema(columns, "Value"))
         schema_id = register(url, _subject(part, run, topic), text) if url else None
         return arrow_encoder(lambda: _writer(text, schema_id))(value)
@@ -81,7 +62,7 @@ def avro_encoder(part: Part, run: Run) -> Callable[[Column, StructType], Column]
     return encode
 
 
-def spark_type(schema: Any) -> DataType:
+def spark_type(schema: Any) -> T.DataType:
     """The Spark type that holds what an Avro schema describes."""
     if isinstance(schema, list):
         others = [each for each in schema if each != "null"]
@@ -97,22 +78,24 @@ def spark_type(schema: Any) -> DataType:
     return _SIMPLE[schema]
 
 
-def _complex_type(schema: Mapping[str, Any]) -> DataType:
+def _complex_type(schema: Mapping[str, Any]) -> T.DataType:
     kind, logical = schema["type"], schema.get("logicalType")
     if logical == "decimal":
-        return DecimalType(schema["precision"], schema.get("scale", 0))
+        return T.DecimalType(schema["precision"], schema.get("scale", 0))
     if kind == "record":
-        return StructType([StructField(each["name"], spark_type(each["type"])) for each in schema["fields"]])
+        return T.StructType(
+            [T.StructField(each["name"], spark_type(each["type"])) for each in schema["fields"]]
+        )
     if kind == "array":
-        return ArrayType(spark_type(schema["items"]))
+        return T.ArrayType(spark_type(schema["items"]))
     if kind == "map":
-        return MapType(StringType(), spark_type(schema["values"]))
+        return T.MapType(T.StringType(), spark_type(schema["values"]))
     return _LOGICAL.get(str(logical)) or spark_type(kind)
 
 
-def avro_schema(kind: DataType, name: str) -> Any:
+def avro_schema(kind: T.DataType, name: str) -> Any:
     """The Avro schema that holds a Spark type; every field may be null."""
-    if isinstance(kind, StructType):
+    if isinstance(kind, T.StructType):
         fields = [
             {
                 "name": each.name,
@@ -122,11 +105,11 @@ def avro_schema(kind: DataType, name: str) -> Any:
             for each in kind.fields
         ]
         return {"type": "record", "name": name, "fields": fields}
-    if isinstance(kind, ArrayType):
+    if isinstance(kind, T.ArrayType):
         return {"type": "array", "items": ["null", avro_schema(kind.elementType, name)]}
-    if isinstance(kind, MapType):
+    if isinstance(kind, T.MapType):
         return {"type": "map", "values": ["null", avro_schema(kind.valueType, name)]}
-    if isinstance(kind, DecimalType):
+    if isinstance(kind, T.DecimalType):
         return {"type": "bytes", "logicalType": "decimal", "precision": kind.precision, "scale": kind.scale}
     for spark, avro in _WRITTEN:
         if isinstance(kind, spark):

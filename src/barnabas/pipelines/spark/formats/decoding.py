@@ -13,8 +13,8 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - the name that Spark's users know
 from pyspark.sql.types import StringType, StructField, StructType
 
+from barnabas.pipelines.spark.formats.arrow import Decoded
 from barnabas.pipelines.spark.formats.avro import avro_decoder
-from barnabas.pipelines.spark.formats.decoded import Decoded
 from barnabas.pipelines.spark.formats.protobuf import protobuf_decoder
 from barnabas.pipelines.spark.notes import read_note, write_note
 from barnabas.pipelines.spark.run import PipelineFailed, Rows, Run, Unavailable
@@ -152,9 +152,14 @@ def _bad(placed: DataFrame) -> DataFrame:
     return placed.where(F.col("_error").isNotNull()).select(*present, F.col("_error").alias("error"))
 
 
+def place_of_row() -> Column:
+    """As `Run.quarantine` names a record."""
+    return F.concat_ws("/", "topic", "partition", "offset")
+
+
 def _set_aside(run: Run) -> Column:
     """Why a record is in quarantine; null for all that are not."""
-    place = F.concat_ws("/", "topic", "partition", "offset")
+    place = place_of_row()
     reason = F.lit(None).cast("string")
     for each, why in run.quarantine.items():
         reason = F.when(place == each, F.lit(why)).otherwise(reason)

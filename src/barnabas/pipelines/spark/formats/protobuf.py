@@ -12,24 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from pyspark.sql import Column
-from pyspark.sql.types import (
-    ArrayType,
-    BinaryType,
-    BooleanType,
-    DataType,
-    DoubleType,
-    FloatType,
-    IntegerType,
-    LongType,
-    MapType,
-    StringType,
-    StructField,
-    StructType,
-    TimestampType,
-)
+from pyspark.sql import types as T  # noqa: N812 - the name that Spark's users know
 
-from barnabas.pipelines.spark.formats.arrow import ReadOne, WriteOne, arrow_decoder, arrow_encoder
-from barnabas.pipelines.spark.formats.decoded import Decoded
+from barnabas.pipelines.spark.formats.arrow import Decoded, ReadOne, WriteOne, arrow_decoder, arrow_encoder
 from barnabas.pipelines.spark.formats.registry import frame, latest_schema, unframe
 from barnabas.pipelines.spark.run import PipelineFailed, Run
 from barnabas.pipelines.spec.model import Part
@@ -44,11 +29,11 @@ def protobuf_decoder(part: Part, run: Run) -> Callable[[Column], Decoded]:
     return arrow_decoder(lambda: _reader(descriptors, message, framed=framed), schema, f"a {message}")
 
 
-def protobuf_encoder(part: Part, run: Run) -> Callable[[Column, StructType], Column]:
+def protobuf_encoder(part: Part, run: Run) -> Callable[[Column, T.StructType], Column]:
     descriptors, message = Path(part["descriptor_file"]).read_bytes(), part["message"]
     url = run.resolved(part, "schema_registry")
 
-    def encode(value: Column, _: StructType) -> Column:
+    def encode(value: Column, _: T.StructType) -> Column:
         subject = part.get("subject") or f"{part.get('topic', '')}-value"
         schema_id = latest_schema(url, subject)[0] if url else None
         return arrow_encoder(lambda: _writer(descriptors, message, schema_id))(value)
@@ -74,30 +59,33 @@ def message_class(descriptors: bytes, name: str) -> Any:
         raise PipelineFailed(f"the descriptor file has no message {name!r}") from None
 
 
-def spark_struct(descriptor: Any) -> StructType:
-    return StructType([StructField(field.name, _field_type(field)) for field in descriptor.fields])
+def spark_struct(descriptor: Any) -> T.StructType:
+    return T.StructType([T.StructField(field.name, _field_type(field)) for field in descriptor.fields])
 
 
-def _field_type(field: Any) -> DataType:
+def _field_type(field: Any) -> T.DataType:
     if _is_map(field):
         entry = field.message_type.fields_by_name
-        return MapType(_one_type(entry["key"]), _one_type(entry["value"]))
+        return T.MapType(_one_type(entry["key"]), _one_type(entry["value"]))
     one = _one_type(field)
-    return ArrayType(one) if field.is_repeated else one
+    return T.ArrayType(one) if field.is_repeated else one
 
 
-def _one_type(field: Any) -> DataType:
+def _one_type(field: Any) -> T.DataType:
     if field.cpp_type == field.CPPTYPE_MESSAGE:
         return (
-            TimestampType() if field.message_type.full_name == TIMESTAMP else spark_struct(field.message_type)
+            T.TimestampType()
+            if field.message_type.full_name == TIMESTAMP
+            else spark_struct(field.message_type)
         )
     if field.type == field.TYPE_BYTES:
-        return BinaryType()
-    simple: dict[int, DataType] = {
-        field.CPPTYPE_INT32: IntegerType(), field.CPPTYPE_UINT32: LongType(), field.CPPTYPE_INT64: LongType(),
-        field.CPPTYPE_UINT64: LongType(), field.CPPTYPE_DOUBLE: DoubleType(),
-        field.CPPTYPE_FLOAT: FloatType(), field.CPPTYPE_BOOL: BooleanType(),
-        field.CPPTYPE_ENUM: StringType(), field.CPPTYPE_STRING: StringType(),
+        return T.BinaryType()
+    simple: dict[int, T.DataType] = {
+        field.CPPTYPE_INT32: T.IntegerType(), field.CPPTYPE_UINT32: T.LongType(),
+        field.CPPTYPE_INT64: T.LongType(), field.CPPTYPE_UINT64: T.LongType(),
+        field.CPPTYPE_DOUBLE: T.DoubleType(), field.CPPTYPE_FLOAT: T.FloatType(),
+        field.CPPTYPE_BOOL: T.BooleanType(), field.CPPTYPE_ENUM: T.StringType(),
+        field.CPPTYPE_STRING: T.StringType(),
     }  # fmt: skip
     return simple[field.cpp_type]
 

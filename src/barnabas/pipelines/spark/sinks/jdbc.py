@@ -18,23 +18,7 @@ from typing import Any
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - the name that Spark's users know
-from pyspark.sql.types import (
-    BinaryType,
-    BooleanType,
-    ByteType,
-    DataType,
-    DateType,
-    DecimalType,
-    DoubleType,
-    FloatType,
-    IntegerType,
-    LongType,
-    Row,
-    ShortType,
-    StringType,
-    TimestampNTZType,
-    TimestampType,
-)
+from pyspark.sql import types as T  # noqa: N812 - the name that Spark's users know
 
 from barnabas.pipelines.spark.postgres import Database, database_of, quote, quote_name
 from barnabas.pipelines.spark.run import PipelineFailed, Run
@@ -47,12 +31,12 @@ MOMENT = "timestamptz"
 ROWS_PER_INSERT = 500
 PARAMETERS_MAX = 32_767
 """Of one statement: the protocol counts them in sixteen bits."""
-_TYPES: tuple[tuple[type[DataType], str], ...] = (
-    (BooleanType, "boolean"), (ByteType, "smallint"), (ShortType, "smallint"),
-    (IntegerType, "integer"), (LongType, "bigint"),
-    (FloatType, "real"), (DoubleType, "double precision"), (StringType, "text"), (BinaryType, "bytea"),
-    (DateType, "date"), (TimestampType, MOMENT), (TimestampNTZType, "timestamp"),
-    (DecimalType, "numeric"),
+_TYPES: tuple[tuple[type[T.DataType], str], ...] = (
+    (T.BooleanType, "boolean"), (T.ByteType, "smallint"), (T.ShortType, "smallint"),
+    (T.IntegerType, "integer"), (T.LongType, "bigint"), (T.FloatType, "real"),
+    (T.DoubleType, "double precision"), (T.StringType, "text"), (T.BinaryType, "bytea"),
+    (T.DateType, "date"), (T.TimestampType, MOMENT), (T.TimestampNTZType, "timestamp"),
+    (T.DecimalType, "numeric"),
 )  # fmt: skip
 
 
@@ -71,7 +55,7 @@ def write(rows: DataFrame, letters: DataFrame | None, part: Part, run: Run) -> W
     return Writing(chosen.writeStream.foreachBatch(target.take))
 
 
-def postgres_type(kind: DataType, name: str) -> str:
+def postgres_type(kind: T.DataType, name: str) -> str:
     for spark, sql in _TYPES:
         if isinstance(kind, spark):
             return sql
@@ -120,7 +104,7 @@ class _Target:
                 f" (_attempt bigint, _row bigint, _offset bigint, {self._columns()})"
             )
 
-        def copy(rows: Iterable[Row]) -> Iterator[int]:
+        def copy(rows: Iterable[T.Row]) -> Iterator[int]:
             yield _stage(database, staging, names, kinds, rows)
 
         attempts = batch.rdd.mapPartitions(copy).collect()
@@ -210,7 +194,7 @@ def _staging_of(query: str) -> str:
 
 
 def _stage(
-    database: Database, staging: str, names: Sequence[str], kinds: Sequence[str], rows: Iterable[Row]
+    database: Database, staging: str, names: Sequence[str], kinds: Sequence[str], rows: Iterable[T.Row]
 ) -> int:
     """The rows of one attempt of a task; returns the attempt's number, by which they are known."""
     from pyspark import TaskContext  # noqa: PLC0415 - there is one only here

@@ -43,13 +43,9 @@ class _Table:
     """Parsed on the driver: where tasks run, there is no session to parse a schema with."""
 
     def query(self, sql: str, values: Sequence[Any] = ()) -> list[Any]:
-        connection = self.database.connect()
-        try:
-            cursor = connection.cursor()
+        with self.database.transaction() as cursor:
             cursor.execute(sql, tuple(values))
             return list(cursor.fetchall())
-        finally:
-            connection.close()
 
 
 def read(part: Part, run: Run, *, streaming: bool) -> Rows:
@@ -65,13 +61,9 @@ def read(part: Part, run: Run, *, streaming: bool) -> Rows:
 
 
 def _columns(table: _Table) -> str:
-    connection = table.database.connect()
-    try:
-        cursor = connection.cursor()
+    with table.database.transaction() as cursor:
         cursor.execute(f"SELECT * FROM {table.relation} LIMIT 0")  # noqa: S608 - the user's own table
         found = [(each[0], _TYPES.get(each[1], "STRING")) for each in cursor.description]
-    finally:
-        connection.close()
     if table.column not in [name for name, _ in found]:
         raise PipelineFailed(f"{table.database} {table.relation} has no column {table.column!r}")
     return ", ".join(f"`{name}` {kind}" for name, kind in found)
@@ -161,9 +153,7 @@ def _fetch(table: _Table, partition: InputPartition) -> Iterator[pa.RecordBatch]
     column = quote_name(table.column)
     where = " AND ".join(f"{column} {sign} %s" for sign, _ in given)
     schema = to_arrow_schema(table.columns, timezone="UTC")
-    connection = table.database.connect()
-    try:
-        cursor = connection.cursor()
+    with table.database.transaction() as cursor:
         query = f"SELECT * FROM {table.relation} {'WHERE ' + where if where else ''} ORDER BY {column}"  # noqa: S608
         cursor.execute(query, tuple(value for _, value in given))
         while rows := cursor.fetchmany(ROWS_PER_ARROW_BATCH):
@@ -173,8 +163,6 @@ def _fetch(table: _Table, partition: InputPartition) -> Iterator[pa.RecordBatch]
                 for values, each in zip(columns, schema, strict=True)
             ]
             yield pa.RecordBatch.from_arrays(arrays, schema=schema)
-    finally:
-        connection.close()
 
 
 def _fit(value: Any, kind: pa.DataType) -> Any:

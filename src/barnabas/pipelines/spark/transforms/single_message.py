@@ -11,16 +11,7 @@ from collections.abc import Iterator
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - the name that Spark's users know
-from pyspark.sql.types import (
-    BinaryType,
-    BooleanType,
-    DataType,
-    DateType,
-    NumericType,
-    StringType,
-    StructType,
-    TimestampType,
-)
+from pyspark.sql import types as T  # noqa: N812 - the name that Spark's users know
 
 from barnabas.pipelines.spark.run import PipelineFailed, Run
 from barnabas.pipelines.spark.transforms.columns import (
@@ -191,25 +182,25 @@ def _present(name: str, fields: Fields) -> None:
         raise PipelineFailed(f"there is no field {name!r}; there are {', '.join(fields) or 'none'}")
 
 
-def _blank(kind: DataType) -> object:
+def _blank(kind: T.DataType) -> object:
     """Connect's valid null: zero, false, the empty text."""
-    if isinstance(kind, BooleanType):
+    if isinstance(kind, T.BooleanType):
         return False
-    if isinstance(kind, NumericType):
+    if isinstance(kind, T.NumericType):
         return 0
-    if isinstance(kind, (StringType, BinaryType)):
+    if isinstance(kind, (T.StringType, T.BinaryType)):
         return ""
-    if isinstance(kind, (TimestampType, DateType)):
+    if isinstance(kind, (T.TimestampType, T.DateType)):
         return "1970-01-01"
     raise PipelineFailed(f"MaskField cannot mask a column of type {kind.simpleString()}")
 
 
-def _moment(column: Column, kind: DataType, part: Part) -> Column:
+def _moment(column: Column, kind: T.DataType, part: Part) -> Column:
     """The column as a timestamp, from whatever it is."""
-    if isinstance(kind, StringType):
+    if isinstance(kind, T.StringType):
         pattern = part.get("format")
         return F.to_timestamp(column, pattern) if pattern else F.to_timestamp(column)
-    if isinstance(kind, NumericType):
+    if isinstance(kind, T.NumericType):
         makers = {"seconds": F.timestamp_seconds, "milliseconds": F.timestamp_millis}
         return makers.get(part["unix_precision"], F.timestamp_micros)(column.cast("bigint"))
     return column.cast("timestamp")
@@ -227,8 +218,8 @@ def _as_target(moment: Column, part: Part) -> Column:
     return F.date_format(moment, "HH:mm:ss.SSS") if kind == "Time" else moment
 
 
-def _leaves(name: str, column: Column, kind: DataType, delimiter: str) -> Iterator[tuple[str, Column]]:
-    if not isinstance(kind, StructType):
+def _leaves(name: str, column: Column, kind: T.DataType, delimiter: str) -> Iterator[tuple[str, Column]]:
+    if not isinstance(kind, T.StructType):
         yield name, column
         return
     for field in kind.fields:
