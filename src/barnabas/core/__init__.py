@@ -1,1 +1,1 @@
-"""What every other package stands on and what changes least: ids, errors, time, settings, metrics."""
+"""What every other package stands on and what changes least: ids, errors, time, files, limits, metrics."""

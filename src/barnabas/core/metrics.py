@@ -1,6 +1,6 @@
 """Counters, gauges and histograms that cost almost nothing to update.
 
-A request updates half a dozen figures, so an update is a plain attribute addition on the
+A request updates half a dozen metrics, so an update is a plain attribute addition on the
 loop's thread: no lock, no label lookup. Whoever updates a metric asks the registry for it
 once and keeps it. Rendering (the Prometheus text format) is rare and pays for everything.
 """
@@ -136,7 +136,7 @@ def render_prometheus(metrics: Metrics) -> str:
             if isinstance(member, Counter):
                 lines.append(f"{family.name}{_labels(labels)} {member.value}")
             elif isinstance(member, Gauge):
-                with sweeping("the figure", family.name):
+                with sweeping("the metric", family.name):
                     lines.append(f"{family.name}{_labels(labels)} {_number(member.read())}")
             else:
                 lines.extend(_histogram_lines(family.name, labels, member))

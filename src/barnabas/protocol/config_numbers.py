@@ -1,4 +1,4 @@
-"""The numbers by which requests speak of settings: whose they are, whence they come, what to do to them."""
+"""The numbers in requests about settings: of the resource, of the source of a value, of the operation."""
 
 from __future__ import annotations
 

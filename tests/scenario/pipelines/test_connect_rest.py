@@ -234,7 +234,7 @@ def test_of_two_services_the_younger_runs_the_pipelines(pipelines_broker: str, t
                 pass
             assert [name for name, *_ in elder.drivers.started] == ["a"]
             assert [name for name, *_ in younger.drivers.started] == ["a", "b"]
-        state_of(at_elder, "b", "RUNNING")  # the younger one has ended, and gave the office back
+        state_of(at_elder, "b", "RUNNING")  # the younger one has ended, and released its claim
         assert at_elder.put("/connectors/b/pause").status_code == 202
         state_of(at_elder, "b", "PAUSED")
         at_elder.put("/connectors/b/resume")
@@ -289,7 +289,7 @@ async def test_what_an_elder_was_answered_before_it_saw_the_claim_is_not_lost(pi
         await elder.claim("elder:1")
         await younger.claim("younger:2")
         assert await elder.load() == {}
-        assert elder.holder == Claim("b", "younger:2"), "a claim while one opens counts"
+        assert elder.leader == Claim("b", "younger:2"), "a claim while one opens counts"
         await younger.load()
         late = Stored("late", {"connector.class": "ConsoleSink"})
         await elder.put(late)

@@ -62,7 +62,7 @@ def serving(bootstrap: str, port: int, state: Path) -> list[str]:
             "--listen", f"127.0.0.1:{port}", "--state", str(state)]  # fmt: skip
 
 
-def test_a_service_that_cannot_have_the_address_leaves_the_other_in_office(
+def test_a_service_that_cannot_have_the_address_leaves_the_leader_alone(
     pipelines_broker: str, tmp_path: Path
 ) -> None:
     port = free_port()
@@ -82,7 +82,7 @@ def test_a_service_that_cannot_have_the_address_leaves_the_other_in_office(
         spec = tmp_path / "copy.yaml"
         spec.write_text(SPEC)
         started = CliRunner().invoke(cli, ["pipeline", "delete", "nobody", *url])
-        # In office: it looks for the pipeline, rather than send us elsewhere.
+        # Still the leader: it looks for the pipeline, rather than send us elsewhere.
         assert "Connector nobody not found" in started.output
     finally:
         assert first.stop() == 0, first.output_text()

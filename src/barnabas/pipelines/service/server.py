@@ -61,7 +61,7 @@ async def open_service(
         tasks: list[asyncio.Task[None]] = []
         try:
             await service.open()
-            tasks = [asyncio.create_task(service.follow()), asyncio.create_task(service.office.keep())]
+            tasks = [asyncio.create_task(service.follow()), asyncio.create_task(service.leadership.keep())]
             yield service, cluster.state.cluster_id or ""
         finally:
             await drivers.close()

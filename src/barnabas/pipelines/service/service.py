@@ -3,7 +3,7 @@
 Every change goes to the store first and then to the supervisor, so that a service that is
 started again carries on with what was answered. Errors carry the HTTP code that Connect uses.
 
-Of several services one is in office (`office`), and runs the pipelines; the others only follow.
+Of several services one is the leader (`leadership`), and runs the pipelines; the others only follow.
 
 Changes take turns, from looking at what there is to having stored what shall be: each begins with
 what the one before it has left.
@@ -27,7 +27,7 @@ from barnabas.pipelines.progress import partition_offsets
 from barnabas.pipelines.service.checkpoints import committed_offsets, last_generation, remove_generations
 from barnabas.pipelines.service.connect_offsets import offset_row, place_and_offset
 from barnabas.pipelines.service.errors import AWAY, ServiceError
-from barnabas.pipelines.service.office import Claims, Office, Turn
+from barnabas.pipelines.service.leadership import Claims, Leadership, LeadershipChange
 from barnabas.pipelines.service.store import Change, Claim, Stored, Target
 from barnabas.pipelines.service.supervisor import State, Supervised, Supervisor
 from barnabas.pipelines.spec.connect_config import spec_of_config
@@ -39,7 +39,7 @@ log = logging.getLogger(__name__)
 
 class Store(Claims, Protocol):
     @property
-    def holder(self) -> Claim | None: ...
+    def leader(self) -> Claim | None: ...
     @property
     def deleted_generations(self) -> Mapping[str, int]: ...
     async def load(self) -> dict[str, Stored]: ...
@@ -68,7 +68,7 @@ class PipelineService:
     ) -> None:
         self.supervisor = supervisor
         self.worker_id = worker_id
-        self.office = Office(store, worker_id, clock)
+        self.leadership = Leadership(store, worker_id, clock)
         self._store = store
         self._groups = groups
         self._state_location = state_location
@@ -83,11 +83,11 @@ class PipelineService:
 
     async def open(self) -> None:
         """Take up everything that is stored, from whichever service ran it before."""
-        await self.office.open()
+        await self.leadership.open()
         self._stored = await self._store.load()
         self._deleted_generations = dict(self._store.deleted_generations)
-        if self._store.holder is not None:
-            self._take_turn(self.office.claimed(self._store.holder))  # another may have come meanwhile
+        if self._store.leader is not None:  # another may have come meanwhile
+            self._leadership_changed(self.leadership.claimed(self._store.leader))
         for stored in self._stored.values():
             self._supervise(stored)
 
@@ -99,17 +99,17 @@ class PipelineService:
                     async with self._turn:
                         self._follow(change)
                 else:
-                    self._take_turn(await self.office.heard(change))
+                    self._leadership_changed(await self.leadership.heard(change))
 
     async def close(self) -> None:
-        """Everything here has ended: give the office back, if this service has it."""
+        """Everything here has ended: release the claim, if this service is the leader."""
         await self._clean_ups.finished()
-        await self.office.close()
+        await self.leadership.close()
 
-    def _take_turn(self, turn: Turn | None) -> None:
-        if turn is Turn.LOST:
-            self.supervisor.release(f"the pipeline service at {self.office.successor} has taken over")
-        elif turn is Turn.REGAINED:
+    def _leadership_changed(self, change: LeadershipChange | None) -> None:
+        if change is LeadershipChange.LOST:
+            self.supervisor.release(f"the pipeline service at {self.leadership.other_leader} has taken over")
+        elif change is LeadershipChange.REGAINED:
             self.supervisor.regain()
 
     def _follow(self, change: Change) -> None:
@@ -173,7 +173,7 @@ class PipelineService:
 
     async def delete(self, name: str) -> None:
         async with self._turn:
-            self.office.check()
+            self.leadership.check()
             last = self.stored(name).generation
             await self._store.delete(name, last)
             self._deleted_generations[name] = last
@@ -182,7 +182,7 @@ class PipelineService:
             self._remove(name)
 
     def _gone(self, spec: PipelineSpec, generation: int) -> None:
-        if self.office.is_held and spec.name not in self._stored:
+        if self.leadership.is_leader and spec.name not in self._stored:
             self._clean_ups.start(self._clean_up(spec, generation))
 
     async def _clean_up(self, spec: PipelineSpec, generation: int) -> None:
@@ -199,7 +199,7 @@ class PipelineService:
             await self._change(replace(self.stored(name), target=target))
 
     def restart(self, name: str, *, only_failed: bool = False) -> None:
-        self.office.check()
+        self.leadership.check()
         pipeline = self.pipeline(name)
         if only_failed and pipeline.state not in (State.FAILED, State.RESTARTING):
             return
@@ -294,7 +294,7 @@ class PipelineService:
         return flat
 
     async def _change(self, stored: Stored) -> Stored:
-        self.office.check()
+        self.leadership.check()
         await self._store.put(stored)
         self._unseen[stored.name] += 1
         self._stored[stored.name] = stored
@@ -322,7 +322,7 @@ class PipelineService:
             self.supervisor.remove(name, self._gone)
 
     def _stopped(self, name: str) -> Stored:
-        self.office.check()
+        self.leadership.check()
         stored = self.stored(name)
         if self.pipeline(name).state is not State.STOPPED:
             raise ServiceError(

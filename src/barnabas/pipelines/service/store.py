@@ -38,7 +38,7 @@ log = logging.getLogger(__name__)
 
 TOPIC = "__barnabas_pipelines"
 CLAIM_KEY = b"service:claim"
-BEAT_KEY = b"service:beat"
+HEARTBEAT_KEY = b"service:beat"
 """No pipeline's name has a colon."""
 PAUSE_MS = 100.0
 WRITER = "writer"
@@ -101,9 +101,9 @@ class Change:
 
     writer: str
     claim: Claim | None = None
-    is_beat: bool = False
+    is_heartbeat: bool = False
     """The writer says that it is alive."""
-    is_farewell: bool = False
+    is_release: bool = False
     """The writer no longer runs the pipelines, if it did."""
     is_gap: bool = False
     """Nothing could be read for a while: silence proves nothing."""
@@ -122,7 +122,7 @@ class PipelineStore:
         self._producer = Producer(cluster)
         self._position = 0
         """The first record that `load` has not seen."""
-        self.holder: Claim | None = None
+        self.leader: Claim | None = None
         """Whose claim was the last when the pipelines were loaded."""
         self.deleted_generations: dict[str, int] = {}
         """The last generation of every pipeline that was deleted, when the pipelines were loaded."""
@@ -133,9 +133,9 @@ class PipelineStore:
         value = json.dumps({"service_id": self.service_id, "worker_id": worker_id}).encode()
         await self._send(CLAIM_KEY, value)
 
-    async def beat(self) -> None:
+    async def heartbeat(self) -> None:
         """Say that the claim is still held."""
-        await self._send(BEAT_KEY, b"{}")
+        await self._send(HEARTBEAT_KEY, b"{}")
 
     async def release(self) -> None:
         """The pipelines are nobody's from here on, if they were this service's."""
@@ -150,7 +150,7 @@ class PipelineStore:
         async with Consumer(self._cluster, self._topic, {0: begin}) as consumer:
             while consumer.positions[0] < end:
                 for change in await _poll(consumer):
-                    self.holder = change.claim or self.holder
+                    self.leader = change.claim or self.leader
                     _replay(found, self.deleted_generations, change)
             self._position = consumer.positions[0]
         return found
@@ -210,11 +210,11 @@ def _change(record: Record) -> Change:
     key, value = bytes(record.key), record.value
     writers = [bytes(value or b"").decode() for name, value in record.headers if name == WRITER]
     writer = writers[0] if writers else ""
-    if key == BEAT_KEY:
-        return Change(writer, is_beat=True)
+    if key == HEARTBEAT_KEY:
+        return Change(writer, is_heartbeat=True)
     if key == CLAIM_KEY:
         if value is None:
-            return Change(writer, is_farewell=True)
+            return Change(writer, is_release=True)
         return Change(writer, claim=Claim(**json.loads(bytes(value))))
     name = key.decode()
     if value is None:

@@ -1,6 +1,6 @@
 """The process that has Spark in it: runs one or several pipelines, as its parent tells it to.
 
-Orders come as JSON lines on standard input, news goes as JSON lines to what was standard output
+Commands come as JSON lines on standard input, events go as JSON lines to what was standard output
 at the start (Spark and its JVM may print: their output is sent to standard error). When standard
 input ends, the parent is gone, and so is the driver, with its queries stopped in order.
 """
@@ -28,8 +28,8 @@ STOP_TIMEOUT_S = 30.0
 
 
 class Driver:
-    def __init__(self, news: IO[str], master: str | None, conf: Mapping[str, str]) -> None:
-        self._news = news
+    def __init__(self, events: IO[str], master: str | None, conf: Mapping[str, str]) -> None:
+        self._events = events
         self._lock = threading.Lock()
         self._spark = open_session(master, conf, name="barnabas pipelines")
         self._stops: dict[str, threading.Event] = {}
@@ -37,23 +37,23 @@ class Driver:
 
     def say(self, event: str, **more: Any) -> None:
         with self._lock:
-            self._news.write(json.dumps({"event": event, **more}) + "\n")
-            self._news.flush()
+            self._events.write(json.dumps({"event": event, **more}) + "\n")
+            self._events.flush()
 
-    def obey(self, order: Mapping[str, Any]) -> None:
-        if order["do"] == "start":
-            spec = load_document(order["spec"])
+    def handle(self, command: Mapping[str, Any]) -> None:
+        if command["do"] == "start":
+            spec = load_document(command["spec"])
             previous = self._threads.pop(spec.name, None)
             if previous is not None:
                 previous.join(STOP_TIMEOUT_S)
             stop = self._stops[spec.name] = threading.Event()
             thread = threading.Thread(
-                target=self._work, args=(spec, order, stop), name=spec.name, daemon=True
+                target=self._work, args=(spec, command, stop), name=spec.name, daemon=True
             )
             self._threads[spec.name] = thread
             thread.start()
-        elif order["do"] == "stop" and order["name"] in self._stops:
-            self._stops[order["name"]].set()
+        elif command["do"] == "stop" and command["name"] in self._stops:
+            self._stops[command["name"]].set()
 
     def finish(self) -> None:
         for stop in self._stops.values():
@@ -62,11 +62,11 @@ class Driver:
             thread.join(STOP_TIMEOUT_S)
         self._spark.stop()
 
-    def _work(self, spec: PipelineSpec, order: Mapping[str, Any], stop: threading.Event) -> None:
+    def _work(self, spec: PipelineSpec, command: Mapping[str, Any], stop: threading.Event) -> None:
         from barnabas.pipelines.spark.runner import run_pipeline  # noqa: PLC0415 - after the session is there
 
-        name, attempt = spec.name, order["attempt"]
-        run = Run(self._spark, spec, order["bootstrap"], order["state_location"], order["generation"])
+        name, attempt = spec.name, command["attempt"]
+        run = Run(self._spark, spec, command["bootstrap"], command["state_location"], command["generation"])
 
         def on_progress(progress: Progress) -> None:
             self.say("progress", name=name, attempt=attempt, progress=progress.to_document())
@@ -74,7 +74,7 @@ class Driver:
         error: str | None = None
         is_final = False
         try:
-            check_topics(spec, order["bootstrap"])
+            check_topics(spec, command["bootstrap"])
             run_pipeline(
                 run,
                 on_progress,
@@ -92,18 +92,18 @@ class Driver:
 
 def main() -> None:
     settings = json.loads(sys.stdin.readline())
-    news = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    events = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
     try:
-        driver = Driver(news, settings.get("master"), settings.get("conf") or {})
+        driver = Driver(events, settings.get("master"), settings.get("conf") or {})
     except SparkMissing as error:
-        news.write(json.dumps({"event": "unable", "error": str(error)}) + "\n")
-        news.close()
+        events.write(json.dumps({"event": "unable", "error": str(error)}) + "\n")
+        events.close()
         sys.exit(1)
     driver.say("ready")
     try:
         for line in sys.stdin:
-            driver.obey(json.loads(line))
+            driver.handle(json.loads(line))
     except KeyboardInterrupt:
         pass
     finally:

@@ -26,7 +26,7 @@ class Nothing:
 
 
 async def test_following_survives_what_nobody_expected(monkeypatch: pytest.MonkeyPatch) -> None:
-    answers: list[Any] = [RuntimeError("a frame makes no sense"), [Change("w", is_beat=True)]]
+    answers: list[Any] = [RuntimeError("a frame makes no sense"), [Change("w", is_heartbeat=True)]]
 
     async def poll(_: object) -> list[Change]:
         answer = answers.pop(0)
@@ -38,4 +38,4 @@ async def test_following_survives_what_nobody_expected(monkeypatch: pytest.Monke
     monkeypatch.setattr(store, "_poll", poll)
     async with aclosing(PipelineStore(cast("Any", Nothing()), "s").follow()) as changes:
         assert (await anext(changes)).is_gap
-        assert (await anext(changes)).is_beat
+        assert (await anext(changes)).is_heartbeat

@@ -12,9 +12,9 @@ from barnabas.client.steps import ClusterUnreachable
 from barnabas.core.clock import ManualClock
 from barnabas.core.ids import TopicPartition
 from barnabas.core.scheduler import ManualScheduler
-from barnabas.pipelines.service import office
+from barnabas.pipelines.service import leadership
 from barnabas.pipelines.service.errors import ServiceError
-from barnabas.pipelines.service.office import SILENCE_MS
+from barnabas.pipelines.service.leadership import SILENCE_MS
 from barnabas.pipelines.service.service import PipelineService
 from barnabas.pipelines.service.store import Change, Claim, Stored, Target
 from barnabas.pipelines.service.supervisor import Observer, State, Supervisor
@@ -29,7 +29,7 @@ class SlowStore:
     service_id = "s"
 
     def __init__(self) -> None:
-        self.holder: Claim | None = None
+        self.leader: Claim | None = None
         self.rows: dict[str, Stored] = {}
         self.changes: list[Change] = []
         """What the topic will be found to hold."""
@@ -43,12 +43,12 @@ class SlowStore:
     async def claim(self, worker_id: str) -> None:
         if self.failure is not None:
             raise self.failure
-        self.holder = Claim(self.service_id, worker_id)
+        self.leader = Claim(self.service_id, worker_id)
         self.written.append("claim")
-        self.changes.append(Change(self.service_id, claim=self.holder))
+        self.changes.append(Change(self.service_id, claim=self.leader))
 
-    async def beat(self) -> None:
-        self.written.append("beat")
+    async def heartbeat(self) -> None:
+        self.written.append("heartbeat")
 
     async def release(self) -> None:
         self.written.append("release")
@@ -194,16 +194,16 @@ def theirs(worker_id: str = "other:1") -> Change:
     return Change("other", claim=Claim("other", worker_id))
 
 
-async def test_a_successor_that_ends_gives_the_office_back(world: World) -> None:
+async def test_a_leader_that_ends_releases_its_claim(world: World) -> None:
     await world.service.create("p", CONFIG)
     await world.follow(theirs())
-    assert world.service.office.successor == "other:1"
-    await world.follow(Change("s", is_farewell=True), Change("third", is_farewell=True))
-    assert world.service.office.successor == "other:1"  # they had no office to give
+    assert world.service.leadership.other_leader == "other:1"
+    await world.follow(Change("s", is_release=True), Change("third", is_release=True))
+    assert world.service.leadership.other_leader == "other:1"  # they were not the leader
     world.store.written = []
-    await world.follow(Change("other", is_farewell=True))
+    await world.follow(Change("other", is_release=True))
     assert world.store.written == ["claim"]
-    assert world.service.office.successor is None
+    assert world.service.leadership.other_leader is None
     world.supervisor.on_ended("p", 1, None)
     assert world.service.pipeline("p").state is State.STARTING
     await world.service.set_target("p", Target.PAUSED)
@@ -211,57 +211,57 @@ async def test_a_successor_that_ends_gives_the_office_back(world: World) -> None
     assert world.store.written[-1] == "release"
 
 
-async def test_a_successor_that_dies_loses_the_office(world: World) -> None:
+async def test_a_leader_that_dies_is_replaced(world: World) -> None:
     await world.service.create("p", CONFIG)
-    await world.service.office.tick()
-    assert world.store.written[-1] == "beat"
+    await world.service.leadership.tick()
+    assert world.store.written[-1] == "heartbeat"
     await world.follow(theirs())
     world.store.written = []
-    for change in (Change("other", is_beat=True), Change("", is_gap=True)):
+    for change in (Change("other", is_heartbeat=True), Change("", is_gap=True)):
         world.clock.advance(ms=SILENCE_MS)
-        await world.service.office.tick()
+        await world.service.leadership.tick()
         await world.follow(change)
     world.clock.advance(ms=SILENCE_MS)
-    await world.service.office.tick()
+    await world.service.leadership.tick()
     await world.service.close()
     assert world.store.written == []
-    await world.follow(Change("third", is_beat=True))
+    await world.follow(Change("third", is_heartbeat=True))
     world.clock.advance(ms=1)
-    await world.service.office.tick()
+    await world.service.leadership.tick()
     await world.follow(*world.store.changes)
-    assert (world.store.written, world.service.office.successor) == (["claim"], None)
+    assert (world.store.written, world.service.leadership.other_leader) == (["claim"], None)
 
 
-async def in_office(world: World) -> bool:
+async def is_leading(world: World) -> bool:
     world.store.written = []
-    await world.service.office.tick()
-    return world.store.written == ["beat"]
+    await world.service.leadership.tick()
+    return world.store.written == ["heartbeat"]
 
 
 @pytest.mark.parametrize("is_ours_last", [True, False])
-async def test_of_two_that_take_the_office_at_once_one_has_it(world: World, is_ours_last: bool) -> None:
+async def test_of_two_that_claim_at_once_one_leads(world: World, is_ours_last: bool) -> None:
     """The last claim in the topic holds, whenever each of them is heard of."""
     await world.service.create("p", CONFIG)
     await world.follow(theirs())
     third = Change("third", claim=Claim("third", "third:1"))
-    await world.follow(Change("other", is_farewell=True), *([third] if is_ours_last else []))
+    await world.follow(Change("other", is_release=True), *([third] if is_ours_last else []))
     if not is_ours_last:
         await world.follow(third)
-    assert world.service.office.successor == (None if is_ours_last else "third:1")
-    assert await in_office(world) is is_ours_last
+    assert world.service.leadership.other_leader == (None if is_ours_last else "third:1")
+    assert await is_leading(world) is is_ours_last
 
 
-async def test_an_office_that_cannot_be_taken_when_it_is_given_back_is_taken_later(world: World) -> None:
+async def test_a_claim_that_cannot_be_made_when_the_leader_ends_is_made_later(world: World) -> None:
     """Services and brokers are often stopped together."""
     await world.follow(theirs())
     world.store.failure = ClusterUnreachable(["no broker answers"])
-    await world.follow(Change("other", is_farewell=True))
+    await world.follow(Change("other", is_release=True))
     world.store.failure = None
     world.clock.advance(ms=SILENCE_MS + 1)
     world.store.changes = []
-    await world.service.office.tick()
+    await world.service.leadership.tick()
     await world.follow(*world.store.changes)
-    assert await in_office(world)
+    assert await is_leading(world)
 
 
 async def test_a_change_that_breaks_something_does_not_end_the_following(
@@ -276,7 +276,7 @@ async def test_a_change_that_breaks_something_does_not_end_the_following(
         Change("other", claim=Claim("other", "worker:2")),
     ]
     await world.service.follow()
-    assert world.service.office.successor == "worker:2"
+    assert world.service.leadership.other_leader == "worker:2"
     assert "no room" in caplog.text
 
 
@@ -291,8 +291,8 @@ async def test_an_unexpected_failure_does_not_end_the_signs_of_life(
             raise asyncio.CancelledError
         raise RuntimeError("out of order")
 
-    monkeypatch.setattr(world.service.office, "tick", tick)
-    monkeypatch.setattr(office, "BEAT_MS", 1)
+    monkeypatch.setattr(world.service.leadership, "tick", tick)
+    monkeypatch.setattr(leadership, "HEARTBEAT_MS", 1)
     with pytest.raises(asyncio.CancelledError):
-        await asyncio.wait_for(world.service.office.keep(), 10)
+        await asyncio.wait_for(world.service.leadership.keep(), 10)
     assert len(ticks) == 2
