@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from barnabas.config.keys import Definition
-from barnabas.config.layers import BrokerLayers, ConfigEntry, Synonym
+from barnabas.config.layers import BrokerLayers, ConfigEntry, Synonym, config_entry
 from barnabas.config.rows import BROKER_KEYS
 from barnabas.core.errors import InvalidConfig, InvalidRequest
 from barnabas.protocol.config_numbers import ConfigSource
@@ -68,16 +68,5 @@ def describe_group(overrides: Mapping[str, str], broker: BrokerLayers) -> list[C
         synonyms = broker.synonyms(key.synonym)
         if name in overrides:
             synonyms = [Synonym(name, overrides[name], ConfigSource.GROUP), *synonyms]
-        entries.append(
-            ConfigEntry(
-                name=name,
-                value=synonyms[0].value,
-                source=synonyms[0].source,
-                type=key.type,
-                read_only=False,
-                is_sensitive=False,
-                synonyms=synonyms,
-                documentation=key.doc,
-            )
-        )
+        entries.append(config_entry(key, synonyms[0].value, synonyms, read_only=False))
     return entries

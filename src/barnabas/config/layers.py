@@ -127,7 +127,7 @@ def describe_topic(config: LogConfig, broker: BrokerLayers) -> list[ConfigEntry]
         synonyms = broker.synonyms(key.synonym) if key.synonym is not None else []
         if name in config.overridden:
             synonyms = [Synonym(name, value, ConfigSource.TOPIC), *synonyms]
-        entries.append(_entry(key, value, synonyms, read_only=False))
+        entries.append(config_entry(key, value, synonyms, read_only=False))
     return entries
 
 
@@ -138,7 +138,7 @@ def describe_broker(broker: BrokerLayers) -> list[ConfigEntry]:
         if not key.is_shown_unset and broker.text(name) is None:
             continue
         value = None if is_sensitive(key) else key.render(broker.value(name))
-        entries.append(_entry(key, value, broker.synonyms(name), read_only=is_read_only(key)))
+        entries.append(config_entry(key, value, broker.synonyms(name), read_only=is_read_only(key)))
     return entries
 
 
@@ -150,7 +150,7 @@ def describe_broker_defaults(broker: BrokerLayers) -> list[ConfigEntry]:
         value = None if is_sensitive(key) else text
         shared = ConfigSource.DYNAMIC_DEFAULT_BROKER
         synonyms = [synonym for synonym in broker.synonyms(name) if synonym.source is shared]
-        entries.append(_entry(key, value, synonyms, read_only=is_read_only(key)))
+        entries.append(config_entry(key, value, synonyms, read_only=is_read_only(key)))
     return entries
 
 
@@ -158,7 +158,7 @@ def is_read_only(key: Key) -> bool:
     return key.update is Update.READ_ONLY
 
 
-def _entry(key: Key, value: str | None, synonyms: Sequence[Synonym], *, read_only: bool) -> ConfigEntry:
+def config_entry(key: Key, value: str | None, synonyms: Sequence[Synonym], *, read_only: bool) -> ConfigEntry:
     return ConfigEntry(
         name=key.name,
         value=value,

@@ -12,7 +12,7 @@ sequence, so that its range of offsets and its producer's history stay what they
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Final
+from typing import Final, TypedDict, Unpack
 
 from crc32c import crc32c
 
@@ -233,33 +233,24 @@ def reassemble_batch(
     )
 
 
-def build_batch(
-    records: Iterable[NewRecord],
-    *,
-    base_offset: int = 0,
-    leader_epoch: int = NO_LEADER_EPOCH,
-    codec: Codec = Codec.NONE,
-    level: int | None = None,
-    log_append_time: int | None = None,
-    producer_id: int = NO_PRODUCER_ID,
-    producer_epoch: int = NO_PRODUCER_EPOCH,
-    base_sequence: int = NO_SEQUENCE,
-    is_transactional: bool = False,
-    is_control: bool = False,
-) -> bytearray:
+class BatchFields(TypedDict, total=False):
+    """What `BatchBuilder` may be told of a batch of consecutive records."""
+
+    base_offset: int
+    leader_epoch: int
+    codec: Codec
+    level: int | None
+    log_append_time: int | None
+    producer_id: int
+    producer_epoch: int
+    base_sequence: int
+    is_transactional: bool
+    is_control: bool
+
+
+def build_batch(records: Iterable[NewRecord], **fields: Unpack[BatchFields]) -> bytearray:
     """A batch of consecutive records."""
-    builder = BatchBuilder(
-        base_offset=base_offset,
-        leader_epoch=leader_epoch,
-        codec=codec,
-        level=level,
-        log_append_time=log_append_time,
-        producer_id=producer_id,
-        producer_epoch=producer_epoch,
-        base_sequence=base_sequence,
-        is_transactional=is_transactional,
-        is_control=is_control,
-    )
+    builder = BatchBuilder(**fields)
     for key, value, headers, timestamp in records:
         builder.append(key, value, headers, timestamp)
     return builder.build()

@@ -12,6 +12,7 @@ must not be taken for what is there.
 from __future__ import annotations
 
 import errno
+from collections.abc import Callable
 from enum import Enum
 from typing import Final
 
@@ -35,3 +36,12 @@ def reach_of(error: BaseException) -> Reach:
         if isinstance(each, OSError) and each.errno in _PASSING:
             return Reach.REQUEST
     return Reach.DIRECTORY
+
+
+def unless_refused(work: Callable[[], None]) -> None:
+    """Do what may as well be done later, and is left for now if no file can be opened."""
+    try:
+        work()
+    except OSError as error:
+        if reach_of(error) is not Reach.REQUEST:
+            raise

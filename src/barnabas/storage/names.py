@@ -56,18 +56,11 @@ def parse_log_directory(name: str) -> TopicPartition | None:
     return TopicPartition(found[1], int(found[2])) if found else None
 
 
-def is_marked_for_deletion(name: str) -> bool:
-    return name.endswith(DELETE_DIRECTORY) and _RENAMED_DIRECTORY.fullmatch(name) is not None
-
-
-def is_half_moved(name: str) -> bool:
-    """A copy that was to take the place of a log in another directory, and did not."""
-    return name.endswith(FUTURE_DIRECTORY) and _RENAMED_DIRECTORY.fullmatch(name) is not None
-
-
-def is_stray(name: str) -> bool:
-    """A log that belongs to no topic any more, set aside for a person to look at."""
-    return name.endswith(STRAY_DIRECTORY) and _RENAMED_DIRECTORY.fullmatch(name) is not None
+def renamed_suffix(name: str) -> str | None:
+    """What a log under this name is about: `-delete` (to be removed), `-future` (a copy that was to take the
+    place of a log in another directory) or `-stray` (of no topic any more); None for every other name."""
+    found = _RENAMED_DIRECTORY.fullmatch(name)
+    return found[4] if found else None
 
 
 def renamed_directory(topic_partition: TopicPartition, unique: str, suffix: str) -> str:

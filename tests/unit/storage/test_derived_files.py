@@ -23,10 +23,10 @@ from barnabas.storage.directory.directory_properties import (
 from barnabas.storage.log.leader_epoch_cache import LeaderEpochCache, read_leader_epochs
 from barnabas.storage.log.partition_metadata import read_topic_id
 from barnabas.storage.names import (
-    is_marked_for_deletion,
     parse_log_directory,
     parse_segment_file,
     renamed_directory,
+    renamed_suffix,
 )
 from barnabas.storage.producers.producer_entry import BatchMetadata, ProducerEntry
 from barnabas.storage.producers.producer_snapshot import CorruptSnapshot, parse_snapshot, render_snapshot
@@ -214,14 +214,14 @@ def test_directories_are_told_apart() -> None:
     assert parse_log_directory("my-topic-12") == TopicPartition("my-topic", 12)
     for name in ("__cluster_metadata-0", "topic", "a-0.0123abc-delete", "a-0.0123abc-future", "lost+found"):
         assert parse_log_directory(name) is None
-    assert is_marked_for_deletion("a-0.0123abc-delete")
-    assert not is_marked_for_deletion("topic-delete")
+    assert renamed_suffix("a-0.0123abc-delete") == "-delete"
+    assert renamed_suffix("topic-delete") is None
 
 
 def test_a_deleted_directory_has_a_name_that_fits() -> None:
     name = renamed_directory(TopicPartition("t" * 249, 7), "0" * 32, "-delete")
     assert len(name) <= 255
-    assert is_marked_for_deletion(name)
+    assert renamed_suffix(name) == "-delete"
 
 
 def test_segment_files_are_told_from_others() -> None:

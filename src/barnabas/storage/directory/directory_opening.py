@@ -24,7 +24,7 @@ from barnabas.storage.environment import Environment, LogDirectory
 from barnabas.storage.failures import Reach, reach_of
 from barnabas.storage.log.log import Log
 from barnabas.storage.log.log_loader import open_log
-from barnabas.storage.names import is_half_moved, is_marked_for_deletion, parse_log_directory
+from barnabas.storage.names import DELETE_DIRECTORY, FUTURE_DIRECTORY, parse_log_directory, renamed_suffix
 from barnabas.storage.segment.batch_scan import GarbledLog
 
 _log = logging.getLogger(__name__)
@@ -63,7 +63,7 @@ def read_contents(files: Files, directory: LogDirectory) -> DirectoryContents:
     return DirectoryContents(
         is_clean,
         [(partition, name) for name in names if (partition := parse_log_directory(name))],
-        [name for name in names if is_marked_for_deletion(name) or is_half_moved(name)],
+        [name for name in names if renamed_suffix(name) in (DELETE_DIRECTORY, FUTURE_DIRECTORY)],
         {
             name: checkpoints.read_offsets(files, f"{path}/{name}")
             for name in (

@@ -79,9 +79,7 @@ def _is_kafkas_directory(name: str) -> bool:
         name.startswith(".")
         or name in BESIDE_THE_LOGS
         or names.parse_log_directory(name) is not None
-        or names.is_marked_for_deletion(name)
-        or names.is_half_moved(name)
-        or names.is_stray(name)
+        or names.renamed_suffix(name) is not None
     )
 
 

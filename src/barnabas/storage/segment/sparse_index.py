@@ -18,7 +18,7 @@ from bisect import bisect_right
 from typing import ClassVar
 
 from barnabas.core.files import Files, ReadBuffer
-from barnabas.storage.failures import Reach, reach_of
+from barnabas.storage.failures import Reach, reach_of, unless_refused
 
 TAIL_BYTES_MAX = 64 * 1024
 """Fresh entries kept in memory before they go to the file: 32 MB of log, as Kafka spaces them."""
@@ -110,14 +110,6 @@ class SparseIndex:
             self._tail.clear()
             self._base = None
 
-    def _spill_if_possible(self) -> None:
-        """The entries may as well stay in memory until a file can be opened again."""
-        try:
-            self.spill()
-        except OSError as error:
-            if reach_of(error) is not Reach.REQUEST:
-                raise
-
     def create(self) -> None:
         """Make the file exist and complete, so that other brokers find the segment in order."""
         if self._is_restarted:
@@ -162,7 +154,7 @@ class SparseIndex:
         tail = self._tail
         tail += self.entry.pack(first, second)
         if len(tail) >= TAIL_BYTES_MAX and not self._is_restarted:
-            self._spill_if_possible()
+            unless_refused(self.spill)
 
     def _mapped(self) -> ReadBuffer:
         base = self._base

@@ -13,7 +13,7 @@ from bisect import bisect_left
 from typing import NamedTuple
 
 from barnabas.core.files import Files
-from barnabas.storage.failures import Reach, reach_of
+from barnabas.storage.failures import unless_refused
 from barnabas.storage.segment.sparse_index import CorruptIndex
 
 VERSION = 0
@@ -63,15 +63,8 @@ class TransactionIndex:
         assert not entries or entries[-1].last_offset < entry.last_offset
         entries.append(entry)
         self._unsaved += 1
-        self._save_if_possible()
-
-    def _save_if_possible(self) -> None:
-        """The log has changed already, so nobody may be refused any more; closing the segment tries again."""
-        try:
-            self.save()
-        except OSError as error:
-            if reach_of(error) is not Reach.REQUEST:
-                raise
+        # The log has changed already, so nobody may be refused any more; closing the segment tries again.
+        unless_refused(self.save)
 
     def save(self) -> None:
         """Bring the file up to date."""
@@ -107,7 +100,7 @@ class TransactionIndex:
             self._unsaved = max(0, kept - saved)
             self._is_file_longer = self._is_file_longer or kept < saved
             del self.entries[kept:]
-            self._save_if_possible()
+            unless_refused(self.save)
 
     def check(self) -> None:
         """Raise CorruptIndex when the entries cannot be right."""
