@@ -12,8 +12,10 @@ from collections.abc import Mapping
 from pyspark.sql import DataFrame
 
 import pyspark_barnabas
+from barnabas.client.security_settings import SECRETS
 from barnabas.pipelines.spark.run import PipelineFailed, Run
 from barnabas.pipelines.spec.model import Engine, Part
+from barnabas.security.secret_references import resolve
 from pyspark_barnabas.cluster import Cluster
 from pyspark_barnabas.options import OptionError, Options, cluster_config
 
@@ -57,7 +59,7 @@ def source_options(part: Part, run: Run) -> dict[str, str]:
         "kafka.isolation.level": part["isolation_level"],
         "failOnDataLoss": str(part["fail_on_data_loss"]).lower(),
         "includeHeaders": str(wants_headers(part, run)).lower(),
-        **client_options(run.resolved(part, "kafka") or {}),
+        **client_options(part, engine=_engine(part, run)),
     }
     if run.spec.engine is Engine.SEGMENTS and part.get("manifest"):
         options["manifest"] = str(run.resolved(part, "manifest"))
@@ -106,5 +108,12 @@ def wants_headers(part: Part, run: Run) -> bool:
     return bool(part["headers"]) or run.spec.errors.dead_letter_topic is not None
 
 
-def client_options(given: Mapping[str, str]) -> dict[str, str]:
-    return {name if name.startswith("kafka.") else f"kafka.{name}": value for name, value in given.items()}
+def client_options(part: Part, *, engine: str = Engine.PYTHON.value) -> dict[str, str]:
+    """Kafka's client settings of a source or a sink. Spark shows options in plans and logs: a secret stays
+    the reference that it is, which our own connector follows where it connects."""
+    given: Mapping[str, str] = part.get("kafka") or {}
+    named = {name.removeprefix("kafka."): value for name, value in given.items()}
+    return {
+        f"kafka.{name}": value if name in SECRETS and engine != Engine.JVM.value else resolve(value)
+        for name, value in named.items()
+    }

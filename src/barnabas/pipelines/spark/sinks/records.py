@@ -38,7 +38,7 @@ def stream_records(outputs: list[Records], part: Part, run: Run) -> DataStreamWr
     """One query for all `outputs`, and, exactly once, one transaction for each of its micro-batches."""
     options = {
         "kafka.bootstrap.servers": run.bootstrap_of(part),
-        **client_options(run.resolved(part, "kafka") or {}),
+        **client_options(part),
     }
     if part.get("compression"):
         options["compression"] = part["compression"]
