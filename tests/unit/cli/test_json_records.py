@@ -93,8 +93,12 @@ async def test_a_long_line_is_joined_once() -> None:
     """What is not whole yet is kept in pieces: joined at every read, 40 MB took seconds."""
     reader, writer = os.pipe()
     line = b"x" * (3 * stdin_lines.CHUNK_BYTES)
-    feeding = asyncio.to_thread(lambda: (os.write(writer, line + b"\nnext"), os.close(writer)))
-    task = asyncio.ensure_future(feeding)
+
+    def feed() -> None:
+        os.write(writer, line + b"\nnext")
+        os.close(writer)
+
+    task = asyncio.ensure_future(asyncio.to_thread(feed))
     found = [each async for lines in read_lines(reader) for each in lines]
     await task
     os.close(reader)

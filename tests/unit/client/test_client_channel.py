@@ -24,6 +24,10 @@ from barnabas.protocol.messages.metadata import (
 from barnabas.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 
 
+def unwanted(told: object) -> None:
+    pytest.fail(f"{told}")
+
+
 def echo_topics(request: MetadataRequest, _: int) -> MetadataResponse:
     names = [row.name for row in request.topics or []]
     return MetadataResponse(topics=[MetadataResponseTopic(name=name) for name in names])
@@ -219,7 +223,7 @@ async def test_a_posted_request_is_answered_where_the_answer_arrives() -> None:
         def post(name: str) -> None:
             version = channel.version_for(MetadataRequest)
             channel.post(
-                ask(name), MetadataResponse, version, answered=answered, failed=pytest.fail, timeout_ms=60_000
+                ask(name), MetadataResponse, version, answered=answered, failed=unwanted, timeout_ms=60_000
             )
 
         post("t0")
@@ -243,7 +247,7 @@ async def test_a_posted_request_fails_once(answer: Answer, expected: type[Except
             failed.set()
 
         version = channel.version_for(MetadataRequest)
-        channel.post(ask("t"), MetadataResponse, version, answered=pytest.fail, failed=note, timeout_ms=200)
+        channel.post(ask("t"), MetadataResponse, version, answered=unwanted, failed=note, timeout_ms=200)
         async with asyncio.timeout(60):
             await failed.wait()
         await channel.finish()

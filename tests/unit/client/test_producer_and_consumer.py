@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 from kafka.partitioner.default import murmur2 as kafka_python_murmur2
-from tests.support.scripted_broker import SILENCE, Answer, ScriptedBroker, scripted_broker
+from tests.support.scripted_broker import SILENCE, Answer, Script, ScriptedBroker, scripted_broker
+from tests.support.wire import content
 
 from barnabas.client.cluster_client import ClusterClient
 from barnabas.client.cluster_state import EARLIEST
@@ -95,7 +96,7 @@ def produced(request: ProduceRequest, codes: dict[int, int] | None = None) -> Pr
 
 def batches_in(requests: Sequence[ProduceRequest]) -> list[tuple[int, Any]]:
     return [
-        (row.index, read_batch(row.records))
+        (row.index, read_batch(content(row.records)))
         for request in requests
         for row in request.topic_data[0].partition_data
     ]
@@ -170,7 +171,7 @@ async def test_a_large_send_is_cut_into_batches_in_order() -> None:
 async def test_only_what_failed_is_sent_again_and_unchanged() -> None:
     answers = iter([{1: 6}, {1: 6}, {}])
     identity = InitProducerIdResponse(producer_id=77, producer_epoch=3)
-    script = {
+    script: Script = {
         ApiKey.PRODUCE: lambda request, _version: produced(request, next(answers)),
         ApiKey.INIT_PRODUCER_ID: lambda _request, _version: identity,
     }
@@ -190,7 +191,7 @@ async def test_only_what_failed_is_sent_again_and_unchanged() -> None:
 
 async def test_a_duplicate_is_a_success_and_a_refusal_is_final() -> None:
     answers = iter([{0: 46}, {0: 10}])
-    script = {ApiKey.PRODUCE: lambda request, _version: produced(request, next(answers))}
+    script: Script = {ApiKey.PRODUCE: lambda request, _version: produced(request, next(answers))}
     async with scripted_broker(script) as broker:
         one_topic(broker)
         async with cluster_of(broker) as cluster:
@@ -315,7 +316,7 @@ async def test_damaged_records_are_an_error_not_data() -> None:
 
 
 async def test_writer_and_reader_outlive_a_restart_of_the_broker() -> None:
-    script = {
+    script: Script = {
         ApiKey.PRODUCE: accept,
         ApiKey.FETCH: lambda _request, _version: fetched(PartitionData(records=batch_at(0, b"a"))),
     }

@@ -169,7 +169,7 @@ async def test_a_channel_authenticates_again_by_itself_and_holds_what_is_sent_me
                 MetadataResponse,
                 version,
                 answered=lambda answer: posted.append(answer.cluster_id),
-                failed=pytest.fail,
+                failed=lambda error: pytest.fail(str(error)),
                 timeout_ms=TIMEOUT_MS,
             )
         await channel.send(MetadataRequest(), MetadataResponse)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from typing import Any
 
 import pytest
 
@@ -15,9 +16,9 @@ from barnabas.protocol.messages.metadata import MetadataRequest, MetadataRespons
 from barnabas.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 
 
-def feed(target: FrameBuffer | Session[Pending], stream: bytes) -> list[object]:
+def feed(target: FrameBuffer | Session[Pending], stream: bytes) -> list[Any]:
     """What comes out as the stream is received, as much at a time as the buffer takes."""
-    out: list[object] = []
+    out: list[Any] = []
     while stream:
         buffer = (target.frames if isinstance(target, Session) else target).get_buffer()
         taken = min(len(buffer), len(stream))
@@ -101,7 +102,7 @@ def test_answers_come_with_the_requests_that_they_answer() -> None:
         session.ask(MetadataRequest(), MetadataResponse, 1, pending)
     stream = b"".join(answer_frame(each, MetadataResponse(controller_id=each), 1) for each in range(3))
     answers = feed(session, stream)
-    assert [(pending, answer.controller_id) for pending, answer in answers] == [  # type: ignore[misc]
+    assert [(whose, answer.controller_id) for whose, answer in answers] == [
         (asked[0], 0),
         (asked[1], 1),
         (asked[2], 2),

@@ -167,7 +167,8 @@ async def test_a_topic_of_no_partitions_is_read(znodes: EmbeddedSession) -> None
 async def test_a_block_of_producer_ids_that_another_broker_took_first_is_not_handed_out(
     store: EmbeddedStore, znodes: EmbeddedSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    other, taken = store.connect(), []
+    other = store.connect()
+    taken: list[ProducerIdBlock] = []
     write = znodes.set
 
     async def late(path: str, data: bytes, version: int) -> Stat:

@@ -99,7 +99,7 @@ def test_a_broker_without_a_plaintext_endpoint_shows_none_to_old_clients() -> No
         ),
     ],
 )
-def test_older_registrations_are_read(text: str, endpoints: tuple[Endpoint, ...]) -> None:
+def test_older_registrations_are_read(text: str, endpoints: tuple[ListenerEndpoint, ...]) -> None:
     assert BrokerIdZnode.decode(0, text.encode(), 1).endpoints == endpoints
 
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 
 import pytest
 
 from barnabas.cluster import topics as store
+from barnabas.cluster.coordination import Operation
 from barnabas.cluster.notification_znodes import DeleteTopicsZnode
 from barnabas.cluster.znodes import PartitionState, PartitionStateZnode, ReplicaAssignment, TopicZnode
 from barnabas.controller.topic_rules import TopicSpec
@@ -43,10 +45,10 @@ async def test_all_elections_of_a_start_are_one_write(admin: Admin, monkeypatch:
         await admin.topics.create_topic(TopicSpec(name, 5, 1))
     await admin.stop()
     await admin.open()
-    sizes = []
+    sizes: list[int] = []
     multi = admin.znodes.multi
 
-    async def counted(operations: list[object]) -> object:
+    async def counted(operations: Sequence[Operation]) -> object:
         sizes.append(len(operations))
         return await multi(operations)
 

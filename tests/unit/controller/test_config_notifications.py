@@ -15,7 +15,7 @@ from barnabas.cluster.registration import make_persistent_paths
 from barnabas.cluster.topics import create_topic
 from barnabas.config.broker_config import BrokerConfig
 from barnabas.config.changes import Change
-from barnabas.config.client_entities import CLIENTS, USERS, EntityPart, EntityPath, Values, user
+from barnabas.config.client_entities import CLIENTS, USERS, EntityPart, EntityPath, Values, ValuesChange, user
 from barnabas.config.repository import ConfigRepository, ConfigResource
 from barnabas.controller.config_notifications import NOTE_LIFETIME_MS, ConfigNotifications
 from barnabas.core.clock import ManualClock
@@ -123,9 +123,13 @@ async def test_what_is_set_for_users_and_client_ids_reaches_every_broker(brokers
 async def test_two_brokers_that_change_a_user_at_once_leave_each_other_alone(brokers: Brokers) -> None:
     """Each key of a user is somebody else's: credentials, and quotas."""
     alice = user("alice")
+
+    def adding(key: str) -> ValuesChange:
+        return lambda values: {**values, key: "1"}
+
     await asyncio.gather(
         *(
-            broker.configs.clients.change(alice, lambda values, key=key: {**values, key: "1"})
+            broker.configs.clients.change(alice, adding(key))
             for key, broker in (
                 ("a", brokers.one),
                 ("b", brokers.two),

@@ -42,13 +42,15 @@ REPLICA_CHANGES = {
 
 @pytest.mark.parametrize("former", P)
 @pytest.mark.parametrize("later", P)
-def test_the_changes_of_a_partition_are_apache_kafkas(former: P, later: P) -> None:
+def test_the_changes_of_a_partition_are_apache_kafkas(
+    former: PartitionStatus, later: PartitionStatus
+) -> None:
     assert PARTITION_TRANSITIONS.allows(former, later) == ((former, later) in PARTITION_CHANGES)
 
 
 @pytest.mark.parametrize("former", R)
 @pytest.mark.parametrize("later", R)
-def test_the_changes_of_a_replica_are_apache_kafkas(former: R, later: R) -> None:
+def test_the_changes_of_a_replica_are_apache_kafkas(former: ReplicaStatus, later: ReplicaStatus) -> None:
     assert REPLICA_TRANSITIONS.allows(former, later) == ((former, later) in REPLICA_CHANGES)
 
 

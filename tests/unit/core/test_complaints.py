@@ -2,11 +2,15 @@
 
 import logging
 
+import pytest
+
 from barnabas.core.clock import ManualClock
 from barnabas.core.complaints import Complaints
 
 
-def test_a_kind_of_complaint_has_so_many_lines_a_second_and_says_what_was_left_out(caplog):
+def test_a_kind_of_complaint_has_so_many_lines_a_second_and_says_what_was_left_out(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     clock = ManualClock()
     complaints = Complaints(logging.getLogger("peers"), clock, lines_per_second=2)
     for number in range(5):
@@ -22,7 +26,12 @@ def test_a_kind_of_complaint_has_so_many_lines_a_second_and_says_what_was_left_o
     ]
 
 
-def test_a_fault_of_our_own_carries_its_traceback(caplog):
+def test_a_fault_of_our_own_carries_its_traceback(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     complaints = Complaints(logging.getLogger("peers"), ManualClock())
     complaints.error("dispatch", "failed", cause=ValueError("why"))
-    assert caplog.records[0].exc_info[1].args == ("why",)
+    traced = caplog.records[0].exc_info
+    assert traced is not None
+    assert traced[1] is not None
+    assert traced[1].args == ("why",)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from importlib.metadata import PackageNotFoundError
 
 import pytest
 
@@ -42,7 +43,7 @@ def test_the_command_adds_to_what_is_there(
 
 def test_source_that_nobody_installed_has_an_answer_too(monkeypatch: pytest.MonkeyPatch) -> None:
     def missing(_: str) -> None:
-        raise extras.PackageNotFoundError
+        raise PackageNotFoundError
 
     monkeypatch.setattr(extras, "distribution", missing)
     assert extras.install_command("spark") == "pip install 'barnabas[spark]'"

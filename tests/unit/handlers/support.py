@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable, Coroutine, Generator, Sequence
 from dataclasses import dataclass, field
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 from barnabas.cluster.topics import allocate_producer_ids
 from barnabas.config.broker_config import BrokerConfig
@@ -102,7 +102,7 @@ class Broker(Admin):
         self.services = Services(
             broker_id=BROKER_ID,
             cluster_id="the-cluster",
-            settings=self.settings,
+            settings=cast("BrokerConfig", self.settings),
             clock=self.clock,
             apis=APIS.for_clients(),
             features={"group.version": 1, "transaction.version": 2},
@@ -141,10 +141,9 @@ class Broker(Admin):
         return decoded
 
     async def _handle(self, api: Api, request: Any, version: int, peer: FakePeer) -> Any:
-        finisher = Finisher()
-        context = RequestContext(
-            self.services, FakeExchange(peer), request, version, 1, "test", 0.0, finisher
-        )
+        finisher: Any = Finisher()
+        exchange: Any = FakeExchange(peer)
+        context = RequestContext(self.services, exchange, request, version, 1, "test", 0.0, finisher)
         try:
             response = api.handle(request, context)
             if api.is_sliced:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from barnabas.config.client_entities import user
@@ -116,9 +118,7 @@ async def test_what_is_only_tried_changes_nothing(broker: Broker) -> None:
         (ADDRESS, {"connection_creation_rate": 3e9}),
     ],
 )
-async def test_what_makes_no_sense_is_refused(
-    broker: Broker, entity: Entity, quotas: dict[str, float | None]
-) -> None:
+async def test_what_makes_no_sense_is_refused(broker: Broker, entity: Entity, quotas: dict[str, Any]) -> None:
     code, message = await alter(broker, entity, **quotas)
     assert code == InvalidRequest.code
     assert message

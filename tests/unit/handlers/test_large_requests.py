@@ -77,8 +77,9 @@ def test_a_fetch_of_many_partitions_stands_aside_however_they_are_spread(
     asks = [FetchPartition(partition=each) for each in range(partitions)]
     request = FetchRequest(topics=[FetchTopic(topic=f"t{each}", partitions=asks) for each in range(topics)])
     broker: Any = SimpleNamespace()
+    exchange: Any = FakeExchange()
     finisher: Any = Sliced()
-    handle_fetch(request, RequestContext(broker, FakeExchange(), request, 12, 1, "test", 0.0, finisher))
+    handle_fetch(request, RequestContext(broker, exchange, request, 12, 1, "test", 0.0, finisher))
     assert finisher.count == 1
 
 
@@ -91,7 +92,8 @@ class Asked:
         finisher: Any = Finisher()
         finisher.later = self._later
         broker: Any = SimpleNamespace(clock=self.clock, groups=self)
-        self.context = RequestContext(broker, FakeExchange(), None, 1, 1, "test", 0.0, finisher)
+        exchange: Any = FakeExchange()
+        self.context = RequestContext(broker, exchange, None, 1, 1, "test", 0.0, finisher)
         self.sizes: list[int] = []
 
     async def _later(self) -> None:

@@ -1,7 +1,11 @@
 """Whatever the socket takes at a time, what arrives is what was put, in order."""
 
+from __future__ import annotations
+
 import os
+import socket
 import struct
+from collections.abc import Iterable, Sequence
 from itertools import cycle
 
 import pytest
@@ -10,62 +14,74 @@ from hypothesis import strategies as st
 
 from barnabas.core.metrics import Counter
 from barnabas.core.regions import FileRegion
-from barnabas.network import output as output_module
+from barnabas.network.exchange import Part
 from barnabas.network.output import JOINED_BYTES_MAX, Output, RegionCutShort
 
+OPEN: list[Reluctant | MemoryFile] = []
+"""By the numbers that they give as descriptors."""
 
-class Reluctant:
+
+class Reluctant(socket.socket):
     """A socket that takes so many bytes at a time; 0 means that it would block."""
 
-    def __init__(self, takes):
+    def __init__(self, takes: Sequence[int]) -> None:
         self._takes = cycle(takes)
         self.arrived = bytearray()
 
-    def _take(self, data):
+    def _take(self, data: bytes) -> int:
         take = next(self._takes)
         if take == 0:
             raise BlockingIOError
         self.arrived += data[:take]
         return min(take, len(data))
 
-    def send(self, data):
+    def send(self, data: bytes, flags: int = 0) -> int:  # type: ignore[override]  # as it is called
         return self._take(data)
 
-    def sendmsg(self, parts, ancillary=(), flags=0):
+    def sendmsg(self, parts: Iterable[bytes], *_: object) -> int:  # type: ignore[override]  # as it is called
         return self._take(b"".join(parts))
 
-    def fileno(self):
-        return self
+    def fileno(self) -> int:
+        return numbered(self)
 
-    def sendfile(self, file, position, count):
-        return self._take(file[position : position + count])
+    def take_of(self, file: MemoryFile, position: int, count: int) -> int:
+        return self._take(file.read_at(position, count))
 
 
 class Counted(Reluctant):
     calls = 0
 
-    def _take(self, data):
+    def _take(self, data: bytes) -> int:
         self.calls += 1
         return super()._take(data)
 
 
 class MemoryFile:
-    def __init__(self, content):
+    def __init__(self, content: bytes) -> None:
         self.content = content
 
-    def fileno(self):
-        return self.content
+    def fileno(self) -> int:
+        return numbered(self)
 
-    def read_at(self, position, length):
+    def read_at(self, position: int, length: int) -> bytes:
         return self.content[position : position + length]
 
 
-@pytest.fixture(autouse=True)
-def sendfile_from_memory(monkeypatch):
-    def sendfile(sock, content, position, count):
-        return sock.sendfile(content, position, count)
+def numbered(opened: Reluctant | MemoryFile) -> int:
+    OPEN.append(opened)
+    return len(OPEN) - 1
 
-    monkeypatch.setattr(output_module.os, "sendfile", sendfile)
+
+@pytest.fixture(autouse=True)
+def sendfile_from_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    def sendfile(out: int, source: int, position: int, count: int) -> int:
+        sock, file = OPEN[out], OPEN[source]
+        assert isinstance(sock, Reluctant)
+        assert isinstance(file, MemoryFile)
+        return sock.take_of(file, position, count)
+
+    monkeypatch.setattr(os, "sendfile", sendfile)
+    OPEN.clear()
 
 
 CONTENT = os.urandom(200_000)
@@ -85,7 +101,9 @@ PARTS = st.one_of(
     st.lists(st.integers(0, 70_000), min_size=1, max_size=6).filter(lambda takes: sum(takes) > 2_000),
     st.booleans(),
 )
-def test_any_reluctance_delivers_the_same_bytes(answers, takes, flush_each):
+def test_any_reluctance_delivers_the_same_bytes(
+    answers: list[list[Part]], takes: list[int], flush_each: bool
+) -> None:
     sock = Reluctant(takes)
     sent = Counter()
     output = Output(sock, sent)
@@ -102,7 +120,7 @@ def test_any_reluctance_delivers_the_same_bytes(answers, takes, flush_each):
     assert (output.memory_bytes, output.empty, sent.value) == (0, True, len(expected))
 
 
-def test_only_memory_counts():
+def test_only_memory_counts() -> None:
     output = Output(Reluctant([0]), Counter())
     output.put([bytes(10), FileRegion(MemoryFile(CONTENT), 0, 100_000)])
     assert output.flush() is False
@@ -115,7 +133,7 @@ def test_only_memory_counts():
     assert not output.congested
 
 
-def test_a_turn_sends_its_share_and_no_more():
+def test_a_turn_sends_its_share_and_no_more() -> None:
     sock = Reluctant([1 << 30])
     output = Output(sock, Counter())
     output.put([bytes(1 << 20)] * 8)
@@ -130,7 +148,7 @@ def test_a_turn_sends_its_share_and_no_more():
 
 
 @pytest.mark.parametrize("size", [3, JOINED_BYTES_MAX])
-def test_a_region_beyond_the_end_of_its_file_is_noticed(size):
+def test_a_region_beyond_the_end_of_its_file_is_noticed(size: int) -> None:
     output = Output(Reluctant([1 << 30]), Counter())
     output.put([FileRegion(MemoryFile(bytes(size)), 0, size + 1)])
     with pytest.raises(RegionCutShort):
@@ -138,7 +156,7 @@ def test_a_region_beyond_the_end_of_its_file_is_noticed(size):
 
 
 @pytest.mark.parametrize(("size", "sends"), [(1_000, 1), (JOINED_BYTES_MAX, 3)])
-def test_a_small_piece_of_a_file_leaves_with_the_rest_of_its_frame(size, sends):
+def test_a_small_piece_of_a_file_leaves_with_the_rest_of_its_frame(size: int, sends: int) -> None:
     sock = Counted([1 << 30])
     output = Output(sock, Counter())
     output.put([b"before", FileRegion(MemoryFile(CONTENT), 0, size), b"after"])

@@ -1,6 +1,8 @@
 """Bytes cut anywhere come out as the frames that went in, and memory follows what was received."""
 
+import socket
 import struct
+from collections.abc import Callable, Iterable
 
 import pytest
 from hypothesis import given, settings
@@ -15,15 +17,15 @@ from barnabas.network.receive_buffer import (
 )
 
 
-class Pieces:
+class Pieces(socket.socket):
     """A socket that delivers a stream in the pieces it was told to."""
 
-    def __init__(self, stream, cuts):
+    def __init__(self, stream: bytes, cuts: Iterable[int]) -> None:
         self._stream = memoryview(stream)
         self._cuts = list(cuts)
         self.delivered = 0
 
-    def recv_into(self, buffer, count=0):
+    def recv_into(self, buffer: memoryview, count: int = 0, flags: int = 0) -> int:  # type: ignore[override]  # as it is called
         if self.delivered == len(self._stream):
             return 0
         cut = self._cuts.pop(0) if self._cuts else len(self._stream)
@@ -36,13 +38,19 @@ class Pieces:
         return len(some)
 
 
-def framed(payload):
+def framed(payload: bytes) -> bytes:
     return struct.pack(">i", len(payload)) + payload
 
 
-def read_all(buffers, sock, *, frames_per_turn=1_000, watch=lambda received: None):
+def read_all(
+    buffers: LoopBuffers,
+    sock: Pieces,
+    *,
+    frames_per_turn: int = 1_000,
+    watch: Callable[[ReceiveBuffer], None] = lambda received: None,
+) -> list[bytes]:
     received = ReceiveBuffer(buffers)
-    frames = []
+    frames: list[bytes] = []
     while True:
         try:
             count = received.receive(sock)
@@ -57,7 +65,7 @@ def read_all(buffers, sock, *, frames_per_turn=1_000, watch=lambda received: Non
             watch(received)
 
 
-def take_turn(received, frames, frames_per_turn):
+def take_turn(received: ReceiveBuffer, frames: list[bytes], frames_per_turn: int) -> bool:
     position, last, taken = received.start, 0, 0
     while received.end - position >= 4:
         total = 4 + struct.unpack_from(">i", received.view, position)[0]
@@ -78,7 +86,7 @@ CUTS = st.one_of(st.integers(0, 9), st.integers(1, 300_000))
 
 @settings(max_examples=150, deadline=None)
 @given(st.lists(SIZES, max_size=8), st.lists(CUTS, max_size=40), st.integers(1, 3))
-def test_any_cut_gives_the_same_frames(sizes, cuts, frames_per_turn):
+def test_any_cut_gives_the_same_frames(sizes: list[int], cuts: list[int], frames_per_turn: int) -> None:
     payloads = [bytes([number % 256]) * size for number, size in enumerate(sizes, start=1)]
     buffers = LoopBuffers()
     for _ in range(2):  # the second time with what the first left in the pool
@@ -87,18 +95,18 @@ def test_any_cut_gives_the_same_frames(sizes, cuts, frames_per_turn):
 
 
 @pytest.mark.parametrize("piece", [1_000, 70_000, 250_000])
-def test_a_declared_length_allocates_nothing_before_its_bytes_come(piece):
+def test_a_declared_length_allocates_nothing_before_its_bytes_come(piece: int) -> None:
     declared = 100 * 1024 * 1024
     sock = Pieces(struct.pack(">i", declared) + bytes(6_000_000), [piece] * 10_000)
     buffers = LoopBuffers()
 
-    def watch(received):
+    def watch(received: ReceiveBuffer) -> None:
         assert len(received.view) <= max(GROWTH * sock.delivered, LARGE_BYTES) + len(buffers.chunk)
 
     read_all(buffers, sock, watch=watch)
 
 
-def test_nothing_is_kept_in_the_shared_chunk_between_turns():
+def test_nothing_is_kept_in_the_shared_chunk_between_turns() -> None:
     buffers = LoopBuffers()
     one, two = ReceiveBuffer(buffers), ReceiveBuffer(buffers)
     one.receive(Pieces(framed(b"first")[:6], []))
@@ -109,7 +117,7 @@ def test_nothing_is_kept_in_the_shared_chunk_between_turns():
     assert bytes(one.view[one.start : one.end]) == framed(b"first")
 
 
-def test_the_rest_of_a_large_frame_is_received_to_its_place():
+def test_the_rest_of_a_large_frame_is_received_to_its_place() -> None:
     buffers = LoopBuffers()
     sock = Pieces(framed(bytes(1_000_000)), [200_000] * 10)
     received = ReceiveBuffer(buffers)
@@ -121,7 +129,7 @@ def test_the_rest_of_a_large_frame_is_received_to_its_place():
     assert received.view is place
 
 
-def test_large_buffers_are_reused_and_an_expected_large_frame_starts_in_one():
+def test_large_buffers_are_reused_and_an_expected_large_frame_starts_in_one() -> None:
     buffers = LoopBuffers()
     payload = bytes(500_000)
     seen = []
@@ -137,7 +145,7 @@ def test_large_buffers_are_reused_and_an_expected_large_frame_starts_in_one():
     assert received.view is buffers.chunk
 
 
-def test_a_failed_receive_changes_nothing():
+def test_a_failed_receive_changes_nothing() -> None:
     buffers = LoopBuffers()
     received = ReceiveBuffer(buffers)
     received.receive(Pieces(framed(b"whole")[:7], []))
@@ -148,7 +156,7 @@ def test_a_failed_receive_changes_nothing():
     assert bytes(received.view[received.start : received.end]) == framed(b"whole")
 
 
-def test_the_pool_keeps_a_bounded_number_of_bytes():
+def test_the_pool_keeps_a_bounded_number_of_bytes() -> None:
     buffers = LoopBuffers()
     for buffer in [buffers.take(8_000_000) for _ in range(10)]:
         buffers.give_back(buffer)
@@ -157,7 +165,7 @@ def test_the_pool_keeps_a_bounded_number_of_bytes():
 
 
 @pytest.mark.parametrize("size", [40, 300_000, 3_000_000])
-def test_a_kept_frame_outlives_its_turn(size):
+def test_a_kept_frame_outlives_its_turn(size: int) -> None:
     buffers = LoopBuffers()
     received = ReceiveBuffer(buffers)
     sock = Pieces(framed(b"k" * size), [])
@@ -173,7 +181,7 @@ def test_a_kept_frame_outlives_its_turn(size):
     assert bytes(kept) == b"k" * size
 
 
-def test_what_follows_a_kept_frame_does_not_touch_it():
+def test_what_follows_a_kept_frame_does_not_touch_it() -> None:
     buffers = LoopBuffers()
     received = ReceiveBuffer(buffers)
     first, second = framed(b"k" * 2_000_000), framed(b"x" * 9_000_000)
@@ -190,14 +198,14 @@ def test_what_follows_a_kept_frame_does_not_touch_it():
     assert bytes(kept) == first[4:]
 
 
-def test_a_very_large_buffer_grows_where_it_is():
+def test_a_very_large_buffer_grows_where_it_is() -> None:
     """Copying what is there already would keep everybody waiting."""
     payload = bytes(range(256)) * 100_000
     sock = Pieces(framed(payload), [250_000] * 200)
     buffers = LoopBuffers()
     places = set()
 
-    def watch(received):
+    def watch(received: ReceiveBuffer) -> None:
         if len(received.view) > MAPPED_BYTES_MIN:
             places.add(id(received.view.obj))
 

@@ -43,6 +43,7 @@ from barnabas.replication.leader.isr import IsrKeeper
 from barnabas.replication.leadership import PendingIsr
 from barnabas.storage import log_manager
 from barnabas.storage.cleaner import log_cleaner
+from barnabas.storage.cleaner.cleanable import log_to_clean
 from barnabas.storage.directory.directory_checkpoints import DirectoryCheckpoints
 from barnabas.storage.log.log import Log
 from barnabas.storage.log_manager import LogManager
@@ -205,11 +206,12 @@ def test_a_directory_that_fails_keeps_no_other_from_its_checkpoints(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, task: str
 ) -> None:
     manager = Broker(str(tmp_path / "a"), str(tmp_path / "b")).start()
+    planned: list[Any] = []
     written: list[Any] = []
     monkeypatch.setattr(
         DirectoryCheckpoints,
         "_plan",
-        first_time(lambda _, directory, name: (directory.path, name), planned := []),
+        first_time(lambda _, directory, name: (directory.path, name), planned),
     )
     monkeypatch.setattr(DirectoryCheckpoints, "_submit", lambda _, directory, write: written.append(write))
     getattr(manager, task)()
@@ -243,7 +245,7 @@ def test_a_log_that_cannot_be_judged_keeps_no_other_from_being_compacted(
         log.roll()
     monkeypatch.setattr(LogConfig, "is_compacted", True)
     seen: list[Log] = []
-    monkeypatch.setattr(log_cleaner, "log_to_clean", first_time(log_cleaner.log_to_clean, seen))
+    monkeypatch.setattr(log_cleaner, "log_to_clean", first_time(log_to_clean, seen))
     manager.cleaner._filthiest()
     assert len(seen) == 3
     assert manager.cleaner._uncleanable == {seen[0]}, "and it is not looked at again in every pass"

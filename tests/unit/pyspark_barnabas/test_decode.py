@@ -51,7 +51,10 @@ def decoded(data: bytes | bytearray, start: int = 0, end: int = 2**62) -> list[d
     found = decode_batches(list(iterate_batches(data)), PLACE, start, end)
     found.validate(full=True)
     at = found.schema.get_field_index("timestamp")
-    return found.set_column(at, "timestamp", found.column(at).cast(pa.int64())).to_pylist()
+    rows: list[dict[str, object]] = found.set_column(
+        at, "timestamp", found.column(at).cast(pa.int64())
+    ).to_pylist()
+    return rows
 
 
 @settings(max_examples=60, deadline=None)

@@ -8,7 +8,7 @@ from barnabas.records.batch import RecordBatch, iterate_batches
 from barnabas.records.builder import build_batch
 from barnabas.records.compression import Codec
 from pyspark_barnabas import fetch
-from pyspark_barnabas.decode import Place
+from pyspark_barnabas.decode import Place, decode_batches
 
 PLACE = Place("events", 0, ("value", "offset"))
 BATCH_RECORDS = 100
@@ -28,11 +28,10 @@ def test_a_piece_is_about_a_megabyte_however_well_it_was_compressed(
     codec: Codec, start: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     decoded_bytes: list[int] = []
-    decode = fetch.decode_batches
 
     def counting(group: list[RecordBatch], *rest: object) -> object:
         decoded_bytes.append(sum(each.record_count for each in group) * 1_000)
-        return decode(group, *rest)  # type: ignore[arg-type]
+        return decode_batches(group, *rest)  # type: ignore[arg-type]
 
     monkeypatch.setattr(fetch, "decode_batches", counting)
     pieces = list(fetch.decode_pieces(iter(batches(codec, 100)), PLACE, start, 9_990))

@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Generator
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from barnabas.core.clock import ManualClock
 from barnabas.core.limits import REQUEST_ELEMENTS_MAX
 from barnabas.core.metrics import Metrics
+from barnabas.network.exchange import Exchange
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.headers import encode_request
 from barnabas.protocol.messages.metadata import (
@@ -36,7 +37,7 @@ class TickingClock(ManualClock):
         return super().monotonic_ms()
 
 
-class Exchange:
+class FakeExchange:
     def __init__(self) -> None:
         self.connection = FakePeer()
         self.received_ms = 0.0
@@ -89,7 +90,7 @@ def dispatcher() -> Dispatcher:
     return Dispatcher(apis, broker, TickingClock(), Metrics())
 
 
-async def turns_until(exchange: Exchange) -> int:
+async def turns_until(exchange: FakeExchange) -> int:
     turns = 0
     while exchange.answer is None and not exchange.closed:
         await asyncio.sleep(0)
@@ -103,8 +104,8 @@ def names_in(answer: bytes) -> list[str | None]:
 
 
 async def test_a_small_request_is_answered_inline(dispatcher: Dispatcher) -> None:
-    exchange = Exchange()
-    dispatcher.dispatch(exchange, memoryview(frame_of(2)))
+    exchange = FakeExchange()
+    dispatcher.dispatch(cast("Exchange", exchange), memoryview(frame_of(2)))
     assert exchange.answer is not None
     assert names_in(exchange.answer) == ["first", "t1"]
     assert not exchange.held
@@ -112,15 +113,15 @@ async def test_a_small_request_is_answered_inline(dispatcher: Dispatcher) -> Non
 
 
 async def test_others_are_served_while_a_large_request_is_in_slices(dispatcher: Dispatcher) -> None:
-    large, frame = Exchange(), frame_of(3_000)
-    dispatcher.dispatch(large, memoryview(frame))
+    large, frame = FakeExchange(), frame_of(3_000)
+    dispatcher.dispatch(cast("Exchange", large), memoryview(frame))
     frame[:] = bytes(len(frame))  # the network receives something else there
     assert large.held
     assert large.answer is None
     served = 0
     while large.answer is None:
-        small = Exchange()
-        dispatcher.dispatch(small, memoryview(frame_of(1)))
+        small = FakeExchange()
+        dispatcher.dispatch(cast("Exchange", small), memoryview(frame_of(1)))
         assert small.answer is not None, "a small request waits for no large one"
         await asyncio.sleep(0)
         served += 1
@@ -129,23 +130,23 @@ async def test_others_are_served_while_a_large_request_is_in_slices(dispatcher: 
 
 
 async def test_large_requests_of_several_connections_take_turns(dispatcher: Dispatcher) -> None:
-    one, two = Exchange(), Exchange()
-    dispatcher.dispatch(one, memoryview(frame_of(2_000)))
-    dispatcher.dispatch(two, memoryview(frame_of(2_000)))
+    one, two = FakeExchange(), FakeExchange()
+    dispatcher.dispatch(cast("Exchange", one), memoryview(frame_of(2_000)))
+    dispatcher.dispatch(cast("Exchange", two), memoryview(frame_of(2_000)))
     alone = await turns_until(one)
     assert await turns_until(two) < alone / 100, "neither waits until the other is done"
 
 
 async def test_too_many_elements_close_the_connection(dispatcher: Dispatcher) -> None:
-    exchange = Exchange()
-    dispatcher.dispatch(exchange, memoryview(frame_of(REQUEST_ELEMENTS_MAX + 1)))
+    exchange = FakeExchange()
+    dispatcher.dispatch(cast("Exchange", exchange), memoryview(frame_of(REQUEST_ELEMENTS_MAX + 1)))
     await turns_until(exchange)
     assert "elements" in exchange.closed
 
 
 async def test_a_bug_in_a_later_slice_is_an_answer(dispatcher: Dispatcher) -> None:
-    exchange = Exchange()
-    dispatcher.dispatch(exchange, memoryview(frame_of(2_000, first="fault")))
+    exchange = FakeExchange()
+    dispatcher.dispatch(cast("Exchange", exchange), memoryview(frame_of(2_000, first="fault")))
     await turns_until(exchange)
     assert exchange.answer is not None
     assert MetadataResponse.decode(exchange.answer, VERSION, 5)[0].error_code == 0
@@ -153,8 +154,8 @@ async def test_a_bug_in_a_later_slice_is_an_answer(dispatcher: Dispatcher) -> No
 
 
 async def test_stopping_gives_up_what_is_in_slices(dispatcher: Dispatcher) -> None:
-    exchange = Exchange()
-    dispatcher.dispatch(exchange, memoryview(frame_of(3_000)))
+    exchange = FakeExchange()
+    dispatcher.dispatch(cast("Exchange", exchange), memoryview(frame_of(3_000)))
     await dispatcher.close()
     await asyncio.sleep(0)
     assert exchange.answer is None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import cast
 
 import pytest
 
@@ -29,7 +29,7 @@ def context_with(told: tuple[int, int] | None, ordered: tuple[int, int] | None) 
     )
     broker = SimpleNamespace(broker_id=0, metadata=metadata, replicas=replicas)
     return cast(
-        "Any",
+        "RequestContext",
         SimpleNamespace(
             broker=broker, exchange=SimpleNamespace(connection=SimpleNamespace(listener_name="PLAINTEXT"))
         ),

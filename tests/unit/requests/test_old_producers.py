@@ -11,6 +11,7 @@ import pytest
 from barnabas.core.errors import CorruptMessage, MessageTooLarge
 from barnabas.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from barnabas.records.batch import RecordBatch
+from barnabas.records.legacy import convert_up
 from barnabas.requests import old_producers
 from barnabas.requests.old_producers import convert_in_a_thread, converted, is_long_conversion
 from tests.support.wire import message_set_entry
@@ -49,11 +50,10 @@ def test_only_many_or_compressed_messages_leave_the_loop() -> None:
 
 async def test_each_partition_has_its_own_outcome(context: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     threads = set()
-    convert = old_producers.convert_up
 
     def watched(records: memoryview, *, limit_bytes: int) -> bytearray:
         threads.add(threading.current_thread())
-        return convert(records, limit_bytes=limit_bytes)
+        return convert_up(records, limit_bytes=limit_bytes)
 
     monkeypatch.setattr(old_producers, "convert_up", watched)
     good, corrupt, huge = partition(ONE * 1_000), partition(ONE * 999 + ONE[:-1]), partition(ONE * 20_000)

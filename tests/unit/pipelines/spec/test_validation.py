@@ -170,7 +170,7 @@ WHOLE: dict[str, dict[str, object]] = {
 
 def documents_with_slips() -> Iterator[dict[str, object]]:
     """Every option of every part, with a value of every shape."""
-    whole = {
+    whole: dict[str, object] = {
         "name": "p",
         "source": {"type": "topic", **WHOLE["topic"]},
         "sink": {"type": "topic", "topic": "o"},
