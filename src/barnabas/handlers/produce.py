@@ -94,6 +94,7 @@ def handle_produce(request: ProduceRequest, context: RequestContext) -> None:
     if context.broker.quotas.is_limiting:
         _charge(request, context)
     if context.api_version < VERSION_WITH_BATCHES and is_long_conversion(request):
+        keep_records(request, context)
         context.answer_with(_convert_and_append(request, context))
     elif request.transactional_id is None:
         _append_and_answer(request, context, None)

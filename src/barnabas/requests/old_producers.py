@@ -14,7 +14,6 @@ from barnabas.protocol.messages.produce import PartitionProduceData, ProduceRequ
 from barnabas.records.batch import CODEC_MASK, MAGIC, MAGIC_AT
 from barnabas.records.legacy import convert_up
 from barnabas.requests.context import RequestContext
-from barnabas.requests.transactional_produce import keep_records
 
 VERSION_WITH_BATCHES = 3
 CONVERTED_INLINE_BYTES_MAX = 16 * 1024
@@ -30,8 +29,10 @@ def is_long_conversion(request: ProduceRequest) -> bool:
 
 
 async def convert_in_a_thread(request: ProduceRequest, context: RequestContext) -> None:
-    """Put converted records, or the error of their conversion, where `converted` finds them."""
-    keep_records(request, context)
+    """Put converted records, or the error of their conversion, where `converted` finds them.
+
+    The records are kept already: this begins after the turn in which they came.
+    """
     context.converted = {}
     for topic in request.topic_data:
         bytes_max = context.broker.configs.topic_config(topic.name).max_message_bytes
