@@ -19,6 +19,7 @@ from barnabas.config.log_config import LogConfig
 from barnabas.core.errors import KafkaStorageError
 from barnabas.core.files import Held
 from barnabas.core.ids import TopicPartition, Uuid, check_topic_name
+from barnabas.core.limits import TURN_MS_MAX
 from barnabas.core.metrics import Metrics
 from barnabas.core.scheduler import Cancellable
 from barnabas.core.sweeping import sweeping
@@ -75,6 +76,8 @@ class LogManager:
         """Out of service until somebody repairs, replaces or deletes them."""
         self._locks: list[Held] = []
         self._timers: list[Cancellable] = []
+        self._retention: Cancellable | None = None
+        """What is left of it for the next turn."""
         self._futures = FutureLogs(environment)
         self._checkpoints = DirectoryCheckpoints(environment, self._logs, self.damaged)
         self._group_commit = GroupCommit(environment.background, on_flushed, environment.scheduler)
@@ -368,13 +371,32 @@ class LogManager:
         self.cleaner.start()
 
     def apply_retention(self) -> None:
-        """Delete old segments of every log, and close the files of those that no longer grow."""
-        for log in self.logs():
+        """Delete old segments of every log, and close the files of those that no longer grow.
+
+        A thousand logs whose time has come together take a third of a second: in turns, so that nobody waits
+        for all of them.
+        """
+        self._stop_retention()
+        self._retain(self.logs())
+
+    def _stop_retention(self) -> None:
+        if self._retention is not None:
+            self._retention.cancel()
+
+    def _retain(self, logs: Iterator[Log]) -> None:
+        monotonic_ms = self._environment.clock.monotonic_ms
+        end_ms = monotonic_ms() + TURN_MS_MAX
+        for log in logs:
+            if self._logs.get(log.topic_partition) is not log:
+                continue  # it went in a turn between
             if self.cleaner.is_cleaning(log):
                 continue  # the segments being rewritten must stay; the cleaner comes back to this
             with sweeping("retention of", log.topic_partition):
                 delete_old_segments(log)
                 log.segments.release_idle()
+            if monotonic_ms() > end_ms:
+                self._retention = self._environment.scheduler.after(0, lambda: self._retain(logs))
+                return
 
     def flush_dirty_logs(self) -> None:
         """Flush the logs whose `flush.ms` has passed."""
@@ -421,6 +443,7 @@ class LogManager:
     def _stop_timers(self) -> None:
         """A checkpoint of no logs at all must not replace the last good one."""
         self.cleaner.stop()
+        self._stop_retention()
         for timer in self._timers:
             timer.cancel()
         self._timers.clear()

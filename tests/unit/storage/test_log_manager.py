@@ -15,6 +15,7 @@ from barnabas.core.errors import InconsistentTopicId, InvalidTopicException, Kaf
 from barnabas.core.files import Files, RealFiles
 from barnabas.core.ids import TopicPartition, Uuid
 from barnabas.core.scheduler import InlineBackground, ManualScheduler
+from barnabas.storage import log_manager
 from barnabas.storage.checkpoints import HIGH_WATERMARKS, LOG_START_OFFSETS, RECOVERY_POINTS
 from barnabas.storage.environment import Environment, LogDirectory
 from barnabas.storage.log.log import Log
@@ -608,3 +609,28 @@ class LaterBackground(InlineBackground):
     def run(self) -> None:
         for each in self.waiting:
             each()
+
+
+def test_the_retention_of_many_logs_takes_turns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    broker = Broker(str(tmp_path))
+    manager = broker.start()
+    for number in range(10):
+        produce(manager.get_or_create(partition(number)))
+    broker.scheduler.run_due()
+    seen: list[int] = []
+
+    def slow(log: Log) -> None:
+        seen.append(log.topic_partition.partition)
+        broker.clock.advance(ms=3)
+
+    monkeypatch.setattr(log_manager, "delete_old_segments", slow)
+    manager.apply_retention()
+    assert seen == [0, 1]
+    manager.delete(partition(3))
+    for _ in range(10):
+        broker.scheduler.run_due()
+    assert seen == [0, 1, 2, 4, 5, 6, 7, 8, 9], "each once, and none that is gone"
+    manager.apply_retention()
+    manager.abandon()
+    broker.scheduler.run_due()
+    assert len(seen) == 11, "and none after the end"
