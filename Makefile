@@ -63,7 +63,7 @@ kill-matrix: $(VENV)/.dev ## kill drivers, executors and brokers under a pipelin
 	$(BIN)/python -m pytest -v tests/spark/kill_matrix --broker kafka
 	$(BIN)/python -m pytest -v -m kill_matrix tests/spark/pipelines
 
-check: $(VENV)/.dev ## ruff, mypy --strict, import-linter
+check: $(VENV)/.dev ## ruff, mypy --strict over src and tests, import-linter
 	$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy && $(BIN)/lint-imports
 
 diagrams: $(VENV)/.dev ## draw what docs/ARCHITECTURE.md shows of the code

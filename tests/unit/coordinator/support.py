@@ -11,6 +11,7 @@ from functools import partial
 from types import SimpleNamespace
 from typing import Any, cast
 
+from barnabas.cluster.metadata_cache import MetadataCache
 from barnabas.config.group_config import GROUP_KEYS
 from barnabas.coordinator.group.callers import Caller
 from barnabas.coordinator.group.coordinator import OFFSETS_TOPIC, GroupCoordinator
@@ -18,6 +19,7 @@ from barnabas.coordinator.group.registry import GroupRegistry
 from barnabas.coordinator.group.settings import GroupSettings
 from barnabas.coordinator.group.shard import GroupShard
 from barnabas.coordinator.group.topics import StoredIds
+from barnabas.coordinator.log import CoordinatorLog
 from barnabas.coordinator.routing import Gathering
 from barnabas.coordinator.runtime import CoordinatorRuntime
 from barnabas.coordinator.shard_context import RuntimeSettings
@@ -276,7 +278,7 @@ class Groups:
         self.metrics = Metrics()
         self.runtime = CoordinatorRuntime(
             OFFSETS_TOPIC,
-            self.log,
+            cast("CoordinatorLog", self.log),
             self._make_shard,
             clock=self.clock,
             scheduler=self.scheduler,
@@ -289,7 +291,9 @@ class Groups:
         self.elect()
 
     def _make_shard(self, timers: ShardTimers) -> GroupShard:
-        registry = GroupRegistry(self.settings, timers, self.clock, self.randomness, self.topics)
+        registry = GroupRegistry(
+            self.settings, timers, self.clock, self.randomness, cast("MetadataCache", self.topics)
+        )
         return GroupShard(registry, self._find_topics)
 
     def _find_topics(self, names: Collection[str], found: Callable[[StoredIds], None]) -> None:
@@ -469,6 +473,7 @@ class Groups:
                 assert self.beat(name, member.member_epoch, group=group, owned=owned).error_code == 0
             if found.members == before and found.state.value == "Stable":
                 break
+        assert found is not None
         return {
             name: {topic: sorted(numbers) for topic, numbers in member.assigned.items()}
             for name, member in found.members.items()

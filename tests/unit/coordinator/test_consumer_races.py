@@ -3,6 +3,8 @@ while their group is converted, metadata that is not there yet."""
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from barnabas.coordinator.group.migration import MigrationPolicy
@@ -74,7 +76,7 @@ def test_a_classic_member_that_asked_for_its_assignment_stays() -> None:
     groups.beat("new", 0, topics=["t"], instance="i")
     asked = groups.join(protocols=subscription("t"), session_ms=30_000, rebalance_ms=40_000)
     member = asked.value.member_id
-    how = {"protocols": subscription("t"), "session_ms": 30_000, "rebalance_ms": 40_000}
+    how: dict[str, Any] = {"protocols": subscription("t"), "session_ms": 30_000, "rebalance_ms": 40_000}
     groups.join(member=member, **how)
     groups.settle()
     # Each heartbeat that is answered so gives it a time to join again, which ends when it does.

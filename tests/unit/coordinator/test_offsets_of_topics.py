@@ -30,7 +30,7 @@ from tests.unit.coordinator.test_offsets import end, stage, subscription
 ONE, OTHER = Uuid(b"1" * 16), Uuid(b"2" * 16)
 
 
-def with_offset(**settings: int) -> Groups:
+def with_offset(**settings: Any) -> Groups:
     groups = Groups(**settings)
     groups.topics.put("t", 2)
     assert groups.commit(7) == 0

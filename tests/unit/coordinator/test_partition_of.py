@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from barnabas.coordinator.group.coordinator import partition_of
+from barnabas.coordinator.routing import partition_of
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,8 @@ that was being loaded has been.
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from barnabas.coordinator.group import offset_removal
@@ -27,7 +29,7 @@ MANY = 40
 SMALL_BATCH_BYTES = 400
 
 
-def with_many_offsets(*names: str, **settings: int) -> Groups:
+def with_many_offsets(*names: str, **settings: Any) -> Groups:
     """Groups with more offsets than their tombstones fit into a batch."""
     groups = Groups(**settings)
     for group in names:

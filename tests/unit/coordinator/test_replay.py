@@ -27,7 +27,7 @@ from tests.unit.coordinator.test_offsets import delete, end, stage
 
 GROUPS = ("g", "h", "k")
 FAILED_WRITES = 0.1
-SETTINGS = {
+SETTINGS: dict[str, Any] = {
     "migration_policy": MigrationPolicy.BIDIRECTIONAL,
     "offsets_retention_ms": 120_000,
     "offsets_retention_check_interval_ms": 20_000,

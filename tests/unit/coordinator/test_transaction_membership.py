@@ -97,16 +97,16 @@ async def test_a_partition_that_the_answer_leaves_out_is_not_part_of_the_transac
     codes: dict[int, int],
 ) -> None:
     assert await added(lambda _: answered(codes)) == "COORDINATOR_NOT_AVAILABLE"
-    assert await verified(lambda _: answered(codes)) == {
+    assert await verified(lambda _: answered(codes)) == frozenset(
         each for each in PARTITIONS if each.partition not in codes
-    }
+    )
 
 
 async def test_a_no_for_one_is_a_no() -> None:
     assert await added(lambda _: answered({0: 0, 1: ProducerFenced.code})) == "PRODUCER_FENCED"
     assert await verified(lambda _: answered({0: 0, 1: ProducerFenced.code})) == "PRODUCER_FENCED"
     abortable = TransactionAbortable.code
-    assert await verified(lambda _: answered({0: 0, 1: abortable})) == {PARTITIONS[1]}
+    assert await verified(lambda _: answered({0: 0, 1: abortable})) == frozenset({PARTITIONS[1]})
 
 
 async def test_a_coordinator_that_has_not_heard_of_a_partition_yet_is_asked_again() -> None:

@@ -127,7 +127,7 @@ def test_nothing_hangs_and_every_transaction_ends_one_way_everywhere(seed: int, 
     assert not any(metadata.partitions or metadata.state is ONGOING for metadata in story.t.known.values()), (
         "an open transaction is aborted after its timeout"
     )
-    decided = set()
+    decided: set[tuple[TopicPartition, int, int, bool]] = set()
     for batch in story.t.log.batches:
         for record in iterate_records(RecordBatch(batch)):
             assert record.key is not None

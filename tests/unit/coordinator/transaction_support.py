@@ -6,11 +6,13 @@ import itertools
 from collections.abc import Callable, Collection
 from dataclasses import replace
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
+from barnabas.coordinator.log import CoordinatorLog
 from barnabas.coordinator.runtime import CoordinatorRuntime
 from barnabas.coordinator.shard_context import RuntimeSettings
 from barnabas.coordinator.timers import ShardTimers
+from barnabas.coordinator.transaction.cluster_markers import ClusterMarkers
 from barnabas.coordinator.transaction.coordinator import TRANSACTION_TOPIC, TransactionCoordinator
 from barnabas.coordinator.transaction.markers import MarkerErrors, TransactionMarker
 from barnabas.coordinator.transaction.metadata import TransactionMetadata
@@ -92,7 +94,7 @@ class Transactions:
         self.producer_ids = itertools.count(1000)
         self.runtime = CoordinatorRuntime(
             TRANSACTION_TOPIC,
-            self.log,
+            cast("CoordinatorLog", self.log),
             self._make_shard,
             clock=self.clock,
             scheduler=self.scheduler,
@@ -108,7 +110,11 @@ class Transactions:
 
     def _make_shard(self, timers: ShardTimers) -> TransactionShard:
         return TransactionShard(
-            self.settings, timers, self.clock, self.markers, lambda: next(self.producer_ids)
+            self.settings,
+            timers,
+            self.clock,
+            cast("ClusterMarkers", self.markers),
+            lambda: next(self.producer_ids),
         )
 
     def elect(self, leader_epoch: int = 0) -> None:

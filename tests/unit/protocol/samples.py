@@ -74,6 +74,7 @@ def random_value(field: Field, kind: Kind, version: int, random: Random, size: i
         count = random.randint(0, size)
         return [random_value(field, kind.element, version, random, size) for _ in range(count)]
     if kind.message is not None:
+        assert issubclass(kind.message, Message)
         message = random_message(kind.message, version, random, size)
         # A tagged struct of nothing but defaults is not sent, so it does not survive the trip; as
         # an element of an array it is.

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import pytest
 
+from barnabas.core.ids import Uuid
 from barnabas.protocol.messages.api_versions import ApiVersionsRequest
 from barnabas.protocol.messages.delete_groups import DeletableGroupResult, DeleteGroupsResponse
 from barnabas.protocol.messages.txn_offset_commit import (
@@ -19,7 +20,7 @@ from barnabas.protocol.messages.txn_offset_commit import (
 )
 from barnabas.protocol.schema import Message
 
-TOPIC_ID = bytes(range(1, 17))
+TOPIC_ID = Uuid(bytes(range(1, 17)))
 
 CASES: list[tuple[Message, int, str]] = [
     (

@@ -37,7 +37,8 @@ CASES = [case for case in all_cases() if in_kio(case)]
 @cache
 def kio_class(cls: type[Message], version: int) -> Any:
     name, kind = kio_name(cls)
-    return kio.index.load_entity_schema(name, version, kind)
+    load: Any = kio.index.load_entity_schema  # its overloads want a literal kind
+    return load(name, version, kind)
 
 
 RENAMED_SINCE_KIO = {"TxnOffsetCommitRequest.generation_id_or_member_epoch": "generation_id"}

@@ -129,7 +129,7 @@ def test_a_file_region_becomes_a_part_and_is_not_read(version: int) -> None:
     # A flexible version has the tagged fields of its structs after the last records.
     assert [part for part in parts if part is region] == [region, region]
     assert len(parts) == 4
-    assert last == (b"" if version == 4 else b"\x00\x00\x00")
+    assert bytes(last) == (b"" if version == 4 else b"\x00\x00\x00")
     assert fetch_response_with(region).encode(version) == fetch_response_with(content).encode(version)
 
 

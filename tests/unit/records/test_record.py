@@ -195,7 +195,11 @@ def test_a_delete_horizon_stands_in_for_the_base_timestamp_and_stays() -> None:
 
 
 def test_timestamps_overflow_as_they_do_in_java() -> None:
-    extremes = [(b"a", b"", [], (1 << 63) - 1), (b"b", b"", [], -(1 << 63)), (b"c", b"", [], 0)]
+    extremes: list[tuple[bytes, bytes, list[tuple[str, bytes]], int]] = [
+        (b"a", b"", [], (1 << 63) - 1),
+        (b"b", b"", [], -(1 << 63)),
+        (b"c", b"", [], 0),
+    ]
     assert _ours(build_batch(extremes)) == extremes
 
 
@@ -289,6 +293,6 @@ def test_mutated_payloads_that_the_full_walk_accepts_can_be_decoded(
         inspect_records(payload, batch.record_count)
     except InvalidRecord:
         with pytest.raises(InvalidRecord):
-            list(iterate_records(read_batch(_batch_of(payload, batch.record_count))))
+            list(iterate_records(read_batch(_batch_of(bytes(payload), batch.record_count))))
     else:
-        list(iterate_records(read_batch(_batch_of(payload, batch.record_count))))
+        list(iterate_records(read_batch(_batch_of(bytes(payload), batch.record_count))))

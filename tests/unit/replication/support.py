@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Sequence
 from types import SimpleNamespace
-from typing import cast
+from typing import Any, cast
 
 from barnabas.cluster.metadata_cache import MetadataCache
 from barnabas.config.broker_config import BrokerConfig
@@ -129,7 +129,7 @@ class Replicas(ReplicaManager):
         (answer,) = answers
         return answer
 
-    def append(self, partition: Partition, *values: bytes, acks: int = 1, **fields: int) -> AppendInfo:
+    def append(self, partition: Partition, *values: bytes, acks: int = 1, **fields: Any) -> AppendInfo:
         info = partition.append(memoryview(batch(values or (b"value",), **fields)), acks)
         self.delayed.wake(partition.topic_partition)
         return info

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 from barnabas.core.clock import ManualClock
 from barnabas.core.files import Files, RealFiles
@@ -13,6 +14,7 @@ from barnabas.records.batch import RecordBatch, iterate_batches
 from barnabas.records.builder import build_batch, build_end_transaction_marker
 from barnabas.records.record import EndTransactionMarker
 from barnabas.storage.environment import Environment, LogDirectory
+from barnabas.storage.log.append import AppendInfo
 from barnabas.storage.log.log import Log
 from barnabas.storage.log.log_loader import open_log
 from barnabas.storage.producers.append_checks import AppendOrigin
@@ -69,8 +71,8 @@ def batch(
 
 
 def produce(
-    log: Log, count: int = 1, *, epoch: int = 0, size: int = 20, timestamp: int = NOW_MS, **fields: int
-):  # type: ignore[no-untyped-def]
+    log: Log, count: int = 1, *, epoch: int = 0, size: int = 20, timestamp: int = NOW_MS, **fields: Any
+) -> AppendInfo:
     values = [bytes(size) for _ in range(count)]
     return log.append_as_leader(batch(values, timestamp=timestamp, **fields), leader_epoch=epoch)
 
@@ -83,7 +85,7 @@ def end_transaction(
     producer_epoch: int = 0,
     coordinator_epoch: int = 0,
     epoch: int = 0,
-):  # type: ignore[no-untyped-def]
+) -> AppendInfo:
     marker = build_end_transaction_marker(
         EndTransactionMarker(commit, coordinator_epoch),
         producer_id=producer_id,

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import random
 from dataclasses import dataclass
+from typing import Any
 
 import pytest
 
@@ -65,7 +66,7 @@ class Life:
     def append(self) -> None:
         producer_id = self.chance.choice([-1, -1, 1, 2, 3])
         count = self.chance.randint(1, 4)
-        fields: dict[str, int] = {}
+        fields: dict[str, Any] = {}
         if producer_id > 0:
             fields = {
                 "producer_id": producer_id,

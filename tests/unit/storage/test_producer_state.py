@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tracemalloc
+from typing import Any
 
 import pytest
 
@@ -125,7 +126,7 @@ def test_a_coordinator_is_checked_for_its_epoch_only(log: Log) -> None:
 
 def test_several_batches_of_one_append_are_checked_in_order(log: Log) -> None:
     state = ProducerState()
-    fields = {"producer_id": 7, "producer_epoch": 0}
+    fields: dict[str, Any] = {"producer_id": 7, "producer_epoch": 0}
     batches = [RecordBatch(batch(base_sequence=s, base_offset=s, **fields)) for s in (0, 1, 3)]
     assert state.check(batches[:2], AppendOrigin.CLIENT) is None
     with pytest.raises(OutOfOrderSequenceNumber):
@@ -144,9 +145,10 @@ def test_an_open_transaction_holds_the_last_stable_offset_back(log: Log) -> None
     end_transaction(log, 7, commit=True)
     assert log.last_stable_offset == 1, "the marker is not below the high watermark yet"
     log.update_high_watermark(3)
-    assert log.producers.first_unstable_offset == 1, "and at it is not below it"
+    assert (log.producers.first_unstable_offset,) == (1,), "and at it is not below it"
     log.advance_high_watermark(4)
-    assert (log.producers.first_unstable_offset, log.last_stable_offset) == (None, 4)
+    stable: tuple[int | None, int] = (log.producers.first_unstable_offset, log.last_stable_offset)
+    assert stable == (None, 4)
     assert not log.producers.has_ongoing_transaction(7)
 
 

@@ -290,11 +290,12 @@ def test_a_waiting_fetch_looks_at_a_marked_partition_once(
     follower.fetch()
     looks: list[TopicPartition] = []
     find = replicas.table.partition
-    monkeypatch.setattr(
-        replicas.table,
-        "partition",
-        lambda topic, index: looks.append(TopicPartition(topic, index)) or find(topic, index),
-    )
+
+    def looked(topic: str, index: int) -> object:
+        looks.append(TopicPartition(topic, index))
+        return find(topic, index)
+
+    monkeypatch.setattr(replicas.table, "partition", looked)
     for partition in partitions:
         replicas.delayed.complete_all(partition.topic_partition)
     assert follower.is_waiting(answers=1)

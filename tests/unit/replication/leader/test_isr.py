@@ -39,7 +39,7 @@ class Store:
         state: PartitionState,
         joining: Joining | None,
         written: Callable[[int], None],
-        failed: Callable[[BaseException], None],
+        failed: Callable[[Exception], None],
     ) -> None:
         assert topic_partition == ZERO
         self.written.append(state)
@@ -202,13 +202,16 @@ def test_an_expansion_holds_the_high_watermark_before_it_is_written(keeping: Rep
     store.answers = [7]
     keeping.append(partition)
     keeping.fetched(partition, THIRD, 1)
-    assert (partition.leadership.isr, partition.leadership.maximal_isr) == ({ME, OTHER}, set(ALL))
+    assert (partition.leadership.isr, partition.leadership.maximal_isr) == (
+        frozenset({ME, OTHER}),
+        frozenset(ALL),
+    )
     keeping.append(partition)
     keeping.clock.advance(LAG_MS + 1)
     keeping.fetched(partition, OTHER, 2)
     assert partition.log.high_watermark == 1, "broker 3 has only one, and is about to count"
     keeping.scheduler.run_due()
-    assert (partition.leadership.isr, partition.leadership.partition_epoch) == (set(ALL), 7)
+    assert (partition.leadership.isr, partition.leadership.partition_epoch) == (frozenset(ALL), 7)
     assert store.written[0].isr == ALL
     assert keeping.isr.expands.value == 1
 
@@ -417,7 +420,11 @@ def test_an_isr_of_a_former_epoch_does_not_override_the_controllers_word(replica
     lead(replicas, epoch=1, isr=(ME,))
     assert not partition.leadership.isr_written(pending, 9)
     leadership = partition.leadership
-    assert (leadership.isr, leadership.maximal_isr, leadership.partition_epoch) == ({ME}, {ME}, 0)
+    assert (leadership.isr, leadership.maximal_isr, leadership.partition_epoch) == (
+        frozenset({ME}),
+        frozenset({ME}),
+        0,
+    )
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -436,7 +443,8 @@ def test_whatever_happens_the_high_watermark_is_below_every_member_of_the_isr(
         elif event < 0.75:
             ends[broker_id] = chance.randint(ends[broker_id], partition.log.log_end_offset)
             version += 1
-            store.answers.append(chance.choice([version, version, BadVersion()]))
+            answers: list[int | Exception] = [version, version, BadVersion()]
+            store.answers.append(chance.choice(answers))
             keeping.fetched(partition, broker_id, ends[broker_id])
         elif event < 0.85:
             keeping.clock.advance(chance.choice([1, LAG_MS]))
