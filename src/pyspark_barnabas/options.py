@@ -61,22 +61,26 @@ WRITE_OPTIONS: Final = (
     "transactionTimeoutMs",
 )
 OTHER_OPTIONS: Final = ("engine", "path", "manifest", "checkpointLocation", "queryName", "queryId", "batchId")
-KAFKA_OPTIONS: Final = security_settings.OPTIONS | {
-    "bootstrap.servers",
-    "client.id",
-    "group.id",
-    "isolation.level",
-    "request.timeout.ms",
-    "default.api.timeout.ms",
-    "max.partition.fetch.bytes",
-    "fetch.max.bytes",
-    "compression.type",
-    "batch.size",
-    "max.request.size",
-    "delivery.timeout.ms",
-    "transaction.timeout.ms",
-    "acks",
-}
+KAFKA_OPTIONS: Final = (
+    security_settings.OPTIONS
+    | security_settings.CODE_OPTIONS
+    | {
+        "bootstrap.servers",
+        "client.id",
+        "group.id",
+        "isolation.level",
+        "request.timeout.ms",
+        "default.api.timeout.ms",
+        "max.partition.fetch.bytes",
+        "fetch.max.bytes",
+        "compression.type",
+        "batch.size",
+        "max.request.size",
+        "delivery.timeout.ms",
+        "transaction.timeout.ms",
+        "acks",
+    }
+)
 KAFKA_IGNORED: Final = security_settings.HARMLESS | frozenset(
     {
         "linger.ms",

@@ -5,7 +5,8 @@ Settings are text that travels: to executors, into plans. Secrets in them are gi
 is called where the connection is made. Neither a `repr` nor an error shows a value.
 
 Kafka names Java classes in some of its settings. No setting loads code here: a login module is a word that
-says which mechanism its options are for, and a setting that can only mean code is refused.
+says which mechanism its options are for, and a setting that can only mean code is refused, unless it names
+what Kafka itself would do.
 """
 
 from __future__ import annotations
@@ -98,6 +99,17 @@ _LOGIN_MODULES: Final = {
     "ScramLoginModule": tuple(SCRAM_DIGESTS),
     "OAuthBearerLoginModule": (OAUTHBEARER,),
 }
+_OWN_CLASSES: Final = frozenset(
+    f"org.apache.kafka.common.security.{name}"
+    for name in (
+        "authenticator.DefaultLogin",
+        "authenticator.SaslClientCallbackHandler",
+        "oauthbearer.OAuthBearerLoginCallbackHandler",
+        "oauthbearer.secured.OAuthBearerLoginCallbackHandler",
+        "scram.internals.ScramSaslClientCallbackHandler",
+    )
+)
+"""Kafka's own classes that do what is done here; Kafka's manual has people name them."""
 _TOKEN_BYTES_MAX: Final = 64 * 1024
 
 
@@ -144,8 +156,8 @@ class SecuritySettings:
     def parse(cls, given: Mapping[str, str]) -> SecuritySettings:
         """From client properties, of which those that are not about security are left alone; INVALID_CONFIG
         says what is wrong."""
-        for name in given:
-            _check_name(name)
+        for name, text in given.items():
+            _check_name(name, text)
         text = given.get("security.protocol", "PLAINTEXT").strip().upper()
         if text not in SecurityProtocol.__members__:
             raise InvalidConfig(
@@ -170,10 +182,12 @@ class SecuritySettings:
             raise InvalidConfig(str(error)) from None
 
 
-def _check_name(name: str) -> None:
+def _check_name(name: str, text: str) -> None:
     if not name.startswith(("ssl.", "sasl.", "security.")) or name in OPTIONS | HARMLESS:
         return
     if name in CODE_OPTIONS:
+        if text.strip() in _OWN_CLASSES:
+            return
         raise InvalidConfig(f"{name} names code to load, and no setting does that here")
     raise InvalidConfig(f"{name} is not a setting of this client")
 

@@ -115,6 +115,14 @@ def test_what_is_wrong_is_named_without_a_secret(given: dict[str, str], message:
     assert "s3cret" not in str(caught.value)
 
 
+def test_a_class_that_kafka_names_by_itself_is_no_code_of_others() -> None:
+    handler = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginCallbackHandler"
+    given = {"security.protocol": "SASL_SSL", "sasl.mechanism": "OAUTHBEARER"}
+    SecuritySettings.parse({**given, "sasl.login.callback.handler.class": handler})
+    with pytest.raises(InvalidConfig, match="names code to load"):
+        SecuritySettings.parse({**given, "sasl.login.callback.handler.class": f"evil.{handler}"})
+
+
 def test_a_user_without_a_password_is_said_when_it_is_used() -> None:
     settings = SecuritySettings.parse(sasl("PLAIN", f'{PLAIN_MODULE} required username="a";'))
     with pytest.raises(InvalidConfig, match="has no password"):
