@@ -271,6 +271,20 @@ async def test_many_nodes_are_read_at_once(znodes: Coordination) -> None:
     assert await znodes.get_many([]) == []
 
 
+async def test_many_nodes_are_watched_at_once_missing_ones_too(znodes: Coordination) -> None:
+    await znodes.create("/a")
+    seen = Seen()
+    await znodes.watch_many({"/a": seen, "/no": seen})
+    await znodes.watch_many({})
+    await znodes.set("/a", b"1")
+    await znodes.set("/a", b"2")
+    await znodes.create("/no")
+    assert await seen.wait_for(2) == [
+        WatchEvent(EventType.CHANGED, "/a"),
+        WatchEvent(EventType.CREATED, "/no"),
+    ]
+
+
 async def test_parents_are_made_on_request(znodes: Coordination) -> None:
     await znodes.create("/a/b/c", b"deep", make_parents=True)
     assert (await znodes.get("/a/b"))[0] == b""

@@ -27,7 +27,7 @@ Two implementations pass one contract suite: `embedded` and ZooKeeper.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from enum import Enum
 from typing import NamedTuple, Protocol
 
@@ -214,6 +214,10 @@ class Coordination(Protocol):
     async def delete(self, path: str, version: int = ANY_VERSION) -> None: ...
 
     async def exists(self, path: str, watch: Watch | None = None) -> Stat | None: ...
+
+    async def watch_many(self, watches: Mapping[str, Watch]) -> None:
+        """Leave a data watch on many nodes, as `exists` does; asked for all at once."""
+        ...
 
     async def children(self, path: str, watch: Watch | None = None) -> list[str]:
         """Names, not paths, sorted."""

@@ -19,7 +19,7 @@ import asyncio
 import errno
 import logging
 import math
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
@@ -333,6 +333,12 @@ class EmbeddedSession(Coordination):
         if watch is not None:
             self.watches.on_data(path, watch)
         return None if znode is None else znode.stat()
+
+    async def watch_many(self, watches: Mapping[str, Watch]) -> None:
+        await self._in_order()
+        for path, watch in watches.items():
+            check_path(path)
+            self.watches.on_data(path, watch)
 
     async def children(self, path: str, watch: Watch | None = None) -> list[str]:
         znode = await self._find(path)

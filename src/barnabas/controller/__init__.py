@@ -6,11 +6,11 @@ created, an administrator asked) with state changes of partitions and replicas: 
 store, conditional on versions and on the controller epoch, then sent to the brokers. Everything happens
 in one event at a time, so none of it locks.
 
-Pure: `leader_selection`, `partition_states`, `replica_states`, `context`, `request_batch`, `topic_rules`,
-`config_layers`, `config_changes`. With the store: `partition_machine`, `replica_machine`,
-`topic_deletion`, `reassignment`, `broker_changes`, `topic_changes`. Around them: `events` (the queue),
-`broker_channels` (the senders), `watching` (the store's watches), and `controller`, which puts all this
-together. Administrators' requests are written down by `administration`; what only the disk knows, where
-the store is a broker's own, by `adoption`. `ConfigRepository` and `ProducerIds` write a decision to the
-store first and only then make it true here: a crash in between is repaired from the store at the next start.
+Nothing here does I/O or knows the loop: the store, time and tasks are handed in. Pure: `leader_selection`,
+`partition_states`, `replica_states`, `context`, `request_batch`, `broker_channels`, `topic_rules`. With the
+store: `partition_machine`, `replica_machine`, `topic_deletion`, `reassignment`, `broker_changes`,
+`topic_changes`. Around them: `events` (the queue), `watching` (the store's watches), and `controller`, which
+puts all this together. Administrators' requests are written down by `administration`; what only the disk
+knows, where the store is a broker's own, by `adoption`. `ProducerIds` writes a decision to the store first
+and only then makes it true here: a crash in between is repaired from the store at the next start.
 """

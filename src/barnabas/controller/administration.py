@@ -10,10 +10,8 @@ a store of its own that has failed: nobody will bring it back.
 
 from __future__ import annotations
 
-import asyncio
 import logging
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from barnabas.cluster import topics as store
@@ -23,7 +21,7 @@ from barnabas.cluster.notification_znodes import DeleteTopicsZnode
 from barnabas.cluster.store_errors import as_client_errors
 from barnabas.cluster.znodes import TopicZnode
 from barnabas.config.repository import ConfigRepository
-from barnabas.controller.metadata_wait import wait_for
+from barnabas.controller.metadata_wait import MetadataWait
 from barnabas.controller.topic_planning import CreatedTopic, PlannedTopic, TopicPlanner
 from barnabas.controller.topic_rules import (
     TopicSpec,
@@ -42,6 +40,7 @@ from barnabas.core.errors import (
 )
 from barnabas.core.ids import INTERNAL_TOPICS, ZERO_UUID, Randomness, Uuid
 from barnabas.core.scheduler import Scheduler
+from barnabas.core.waiting import Runner, gather
 
 logger = logging.getLogger(__name__)
 
@@ -63,6 +62,8 @@ class TopicAdministration:
         metadata: MetadataCache,
         randomness: Randomness,
         scheduler: Scheduler,
+        runner: Runner,
+        metadata_wait: MetadataWait,
         *,
         is_alone: bool = False,
     ) -> None:
@@ -72,9 +73,9 @@ class TopicAdministration:
         self._metadata = metadata
         self._planner = TopicPlanner(configs, metadata, randomness)
         self._scheduler = scheduler
+        self._runner = runner
+        self._metadata_wait = metadata_wait
         self._is_alone = is_alone
-        self._waits: set[asyncio.Event] = set()
-        """Of the requests that wait; one that is set looks again."""
         znodes.add_listener(self._session_changed)
 
     async def create_topic(
@@ -105,7 +106,7 @@ class TopicAdministration:
         """Make the topics that do not exist, with the broker's defaults; returns what went wrong. Internal
         ones are made when the cluster needs them."""
         wanted = list(dict.fromkeys(names))
-        outcomes = await asyncio.gather(*map(self._auto_create, wanted))
+        outcomes = await gather(map(self._auto_create, wanted), self._runner)
         return {name: error for name, error in zip(wanted, outcomes, strict=True) if error is not None}
 
     async def _auto_create(self, name: str) -> KafkaError | None:
@@ -188,14 +189,9 @@ class TopicAdministration:
         """Nobody sees the topic any more. Its name is free once the replicas are deleted, which takes a
         moment, or long if a broker is down: the moment is waited for, so that a client may use the name
         again at once."""
-        with self._woken() as gone:
-            timer = self._scheduler.after(min(timeout_ms, NAME_WAIT_MS), gone.set)
-            try:
-                with as_client_errors():
-                    if await self._znodes.exists(TopicZnode.path(topic), lambda _: gone.set()) is not None:
-                        await gone.wait()
-            finally:
-                timer.cancel()
+        with as_client_errors(), self._metadata_wait.signal() as gone:
+            if await self._znodes.exists(TopicZnode.path(topic), lambda _: gone.set()) is not None:
+                await gone.wait_at_most(min(timeout_ms, NAME_WAIT_MS), self._scheduler)
 
     # Waiting
 
@@ -220,25 +216,12 @@ class TopicAdministration:
                 raise KafkaStorageError("the coordination store has failed")
             return False
 
-        limit_ms = self._limit_ms(timeout_ms)
-        with self._woken() as changed:
-            if not await wait_for(self._metadata, is_over, limit_ms, self._scheduler, changed):
-                raise RequestTimedOut(late)
-
-    @contextmanager
-    def _woken(self) -> Iterator[asyncio.Event]:
-        """An event that the end of the session sets too."""
-        event = asyncio.Event()
-        self._waits.add(event)
-        try:
-            yield event
-        finally:
-            self._waits.discard(event)
+        if not await self._metadata_wait.until(is_over, self._limit_ms(timeout_ms)):
+            raise RequestTimedOut(late)
 
     def _session_changed(self, state: SessionState) -> None:
         if state is SessionState.LOST:
-            for event in self._waits:
-                event.set()
+            self._metadata_wait.look_again()
 
     def _limit_ms(self, timeout_ms: float | None) -> float:
         return WAIT_MS if timeout_ms is None or self._is_alone else timeout_ms

@@ -7,9 +7,7 @@ look, so reading twice does no harm. Notes are left for the others and removed w
 
 from __future__ import annotations
 
-import asyncio
 import logging
-from contextlib import suppress
 from typing import Final
 
 from barnabas.cluster.client_entity_znodes import entity_path_of
@@ -28,6 +26,7 @@ from barnabas.config.repository import ConfigRepository
 from barnabas.controller.patience import Patience
 from barnabas.core.clock import Clock
 from barnabas.core.scheduler import Scheduler
+from barnabas.core.waiting import Runner, Task
 
 logger = logging.getLogger(__name__)
 
@@ -40,42 +39,56 @@ class ConfigNotifications:
     """`start` once the settings have been loaded; `session_renewed` after each new session."""
 
     def __init__(
-        self, znodes: Coordination, configs: ConfigRepository, clock: Clock, scheduler: Scheduler
+        self,
+        znodes: Coordination,
+        configs: ConfigRepository,
+        clock: Clock,
+        scheduler: Scheduler,
+        runner: Runner,
     ) -> None:
         self._znodes = znodes
         self._configs = configs
         self._clock = clock
-        self._patience = Patience(znodes, scheduler)
+        self._runner = runner
+        self._patience = Patience(znodes, scheduler, runner)
         self._seen: frozenset[str] = frozenset()
         """Paths of notes that were heeded and are still there."""
-        self._look = asyncio.Event()
-        self._task: asyncio.Task[None] | None = None
+        self._is_due = False
+        """Something has changed since the last look."""
+        self._is_looking = True
+        self._task: Task | None = None
 
     async def start(self) -> None:
         """Read what the present notes name, and watch for more."""
         await self._process()
-        self._task = asyncio.create_task(self._run(), name="config-notifications")
+        self._is_looking = False
+        if self._is_due:
+            self._look()
 
     async def close(self) -> None:
         if self._task is not None:
-            self._task.cancel()
-            with suppress(asyncio.CancelledError):
-                await self._task
+            await self._task.stop()
 
     def session_renewed(self) -> None:
         """The watch went with the old session, and notes may have come meanwhile."""
-        self._look.set()
+        self._look()
+
+    def _look(self) -> None:
+        self._is_due = True
+        if not self._is_looking:
+            self._is_looking = True
+            self._task = self._runner.start(self._run())
 
     async def _run(self) -> None:
-        while True:
-            await self._look.wait()
-            self._look.clear()
+        while self._is_due:
+            self._is_due = False
             try:
                 await self._process()
             except CoordinationError as error:
                 logger.info("changed settings are read in the next session: %r", error)
             except Exception:
                 logger.exception("changed settings could not be read")
+        self._is_looking = False
 
     async def _process(self) -> None:
         names = await self._patience.until_answered(
@@ -132,7 +145,7 @@ class ConfigNotifications:
                 logger.debug("%s is no note: it has nodes of its own", path)
 
     def _changed(self, event: WatchEvent) -> None:  # noqa: ARG002 - whatever it was, look
-        self._look.set()
+        self._look()
 
 
 def _number(name: str) -> int:

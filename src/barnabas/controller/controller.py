@@ -12,11 +12,9 @@ node may belong to another broker already. Requests of administrators are events
 
 from __future__ import annotations
 
-import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
-from contextlib import suppress
-from typing import Final, TypeVar
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping, Sequence
+from typing import Any, Final, TypeVar
 
 from barnabas.cluster.coordination import (
     BadVersion,
@@ -39,7 +37,8 @@ from barnabas.cluster.znodes import (
 from barnabas.config.broker_config import BrokerConfig
 from barnabas.config.log_config import LogConfig
 from barnabas.config.repository import ConfigRepository
-from barnabas.controller.broker_channels import BrokerChannels, Connect
+from barnabas.controller.broker_channels import BrokerChannels, StartSender
+from barnabas.controller.delivery import all_over
 from barnabas.controller.election import Controllership, become_controller
 from barnabas.controller.events import Event, EventQueue, Process
 from barnabas.controller.partition_machine import Election
@@ -52,6 +51,7 @@ from barnabas.core.errors import KafkaError, NotController, StaleControllerEpoch
 from barnabas.core.ids import NO_LEADER, BrokerId, Randomness, TopicPartition
 from barnabas.core.metrics import Metrics
 from barnabas.core.scheduler import Cancellable, Scheduler
+from barnabas.core.waiting import Runner, within
 
 logger = logging.getLogger(__name__)
 
@@ -72,7 +72,8 @@ class KafkaController:
         clock: Clock,
         scheduler: Scheduler,
         randomness: Randomness,
-        connect: Connect,
+        runner: Runner,
+        start_sender: StartSender,
         metrics: Metrics,
         settings: BrokerConfig | None = None,
     ) -> None:
@@ -82,18 +83,18 @@ class KafkaController:
         self._clock = clock
         self._scheduler = scheduler
         self._randomness = randomness
-        self._connect = connect
+        self._runner = runner
+        self._start_sender = start_sender
         self._metrics = metrics
         self._settings = settings or BrokerConfig.load({})
-        self._patience = Patience(znodes, scheduler)
+        self._patience = Patience(znodes, scheduler, runner)
         self._store = ControllerStore(znodes, self._patience)
         self._watching = Watching()
         self._term: Term | None = None
         self._rebalance: Cancellable | None = None
-        self._closing: list[BrokerChannels] = []
         self.active_controller_id: BrokerId = NO_LEADER
         """Who is the controller, as far as this broker knows."""
-        self.events = EventQueue(self._process, clock, metrics)
+        self.events = EventQueue(self._process, clock, runner, metrics)
         configs.on_topic_change(self._topic_config_changed)
         configs.on_broker_change(self._broker_config_changed)
         self._register_metrics()
@@ -119,29 +120,35 @@ class KafkaController:
     async def until_told(self, timeout_ms: float | None) -> None:
         """Wait, if this broker is the controller, until it has itself done what it was told so far, and what
         came of that."""
-        with suppress(TimeoutError):
-            async with asyncio.timeout(None if timeout_ms is None else timeout_ms / 1_000):
-                for _ in range(2):
-                    if self._term is not None:
-                        await self._term.channels.delivered_to(self._broker_id)
-                        await self.events.call("wait", self._nothing)
+        if timeout_ms is None:
+            await self._until_told()
+        else:
+            await within(timeout_ms, self._until_told(), self._runner, self._scheduler)
+
+    async def _until_told(self) -> None:
+        for _ in range(2):
+            if self._term is not None:
+                await all_over(self._term.channels.undelivered(self._broker_id), self._runner)
+                await self.events.call("wait", self._nothing)
 
     async def close(self) -> None:
         """Resign, if need be, and process nothing more. What was decided is told first: the leaders that
         this broker's own shutdown has made would be known to nobody until the next controller speaks."""
         term = self._term
-        if term is not None:
-            await term.channels.delivered(LAST_WORDS_MS)
+        if term is not None and (undelivered := term.channels.undelivered()):
+            await self._at_last(all_over(undelivered, self._runner))
         self._end_term()
         await self.events.close()
         if term is not None:
             try:
-                async with asyncio.timeout(LAST_WORDS_MS / 1_000):
-                    await self._give_up_node()
-            except (CoordinationError, TimeoutError) as error:
+                if not await self._at_last(self._give_up_node()):
+                    logger.info("the controller's node is left to the end of the session")
+            except CoordinationError as error:
                 logger.info("the controller's node is left to the end of the session: %r", error)
-        for channels in self._closing:
-            await channels.wait_closed()
+
+    async def _at_last(self, work: Coroutine[Any, Any, None]) -> bool:
+        """What need not be done, if it takes long."""
+        return await within(LAST_WORDS_MS, work, self._runner, self._scheduler)
 
     # The session
 
@@ -230,7 +237,7 @@ class KafkaController:
 
     async def _begin_term(self, controllership: Controllership) -> None:
         logger.info("broker %d is the controller with epoch %d", self._broker_id, controllership.epoch)
-        channels = BrokerChannels(self._connect, self._clock, self._scheduler, self._metrics)
+        channels = BrokerChannels(self._start_sender, self._clock, self._metrics)
 
         def enqueue(kind: str, process: Process, *, key: str | None = None) -> None:
             self._put_for(term, kind, process, key)
@@ -291,7 +298,6 @@ class KafkaController:
             self._rebalance.cancel()
             self._rebalance = None
         term.close()
-        self._closing = [*(each for each in self._closing if each.is_closing), term.channels]
 
     # Events
 

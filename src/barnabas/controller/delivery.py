@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 from barnabas.core.sweeping import sweeping
+from barnabas.core.waiting import Runner, Signal
 
 
 class Delivery:
@@ -28,3 +29,12 @@ class Delivery:
         for told in waiting:
             with sweeping("telling that a broker has answered"):
                 told()
+
+
+async def all_over(deliveries: Collection[Delivery], runner: Runner) -> None:
+    """Wait until these are over."""
+    over = Signal(runner)
+    for delivery in deliveries:
+        if not delivery.is_over:
+            delivery.when_over(over.set)
+            await over.wait()

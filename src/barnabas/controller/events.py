@@ -9,17 +9,16 @@ NOT_CONTROLLER.
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections import deque
 from collections.abc import Awaitable, Callable, Hashable
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import TypeVar
 
 from barnabas.core.clock import Clock
 from barnabas.core.errors import NotController
 from barnabas.core.metrics import Metrics
+from barnabas.core.waiting import Future, Runner, Task
 
 logger = logging.getLogger(__name__)
 
@@ -42,16 +41,19 @@ class Event:
 class EventQueue:
     """`handle` processes one event and must not raise; it is given the event's own `process`."""
 
-    def __init__(self, handle: Callable[[Event], Awaitable[None]], clock: Clock, metrics: Metrics) -> None:
+    def __init__(
+        self, handle: Callable[[Event], Awaitable[None]], clock: Clock, runner: Runner, metrics: Metrics
+    ) -> None:
         self._handle = handle
+        self._runner = runner
         self._clock = clock
         self._metrics = metrics
         self._events: deque[Event] = deque()
         self._keys: set[Hashable] = set()
-        self._wake = asyncio.Event()
-        self._is_idle = True
+        self._is_started = False
+        self._is_processing = False
         self._closed = False
-        self._task: asyncio.Task[None] | None = None
+        self._task: Task | None = None
         metrics.gauge(
             "kafka_controller_event_queue_size",
             "Events that wait for the controller.",
@@ -62,16 +64,15 @@ class EventQueue:
         )
 
     def start(self) -> None:
-        self._task = asyncio.create_task(self._run(), name="controller-events")
+        self._is_started = True
+        self._process_all()
 
     async def close(self) -> None:
         """Drop everything, the event at hand included: it may wait for a store that never answers."""
         self._closed = True
         self._drop_all()
         if self._task is not None:
-            self._task.cancel()
-            with suppress(asyncio.CancelledError):
-                await self._task
+            await self._task.stop()
 
     def put(
         self,
@@ -90,22 +91,21 @@ class EventQueue:
                 return
             self._keys.add(key)
         self._events.append(Event(kind, process, key, preempt, self._clock.monotonic_ms()))
-        self._is_idle = False
-        self._wake.set()
+        self._process_all()
 
     async def call(self, kind: str, process: Callable[[], Awaitable[T]]) -> T:
         """What `process` returns or raises when its turn has come."""
-        answer: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+        answer: Future[T] = self._runner.future()
 
         async def run() -> None:
             try:
                 result = await process()
-            except asyncio.CancelledError:
-                preempt()
-                raise
             except Exception as error:
                 if not answer.done():
                     answer.set_exception(error)
+                raise
+            except BaseException:  # it was cancelled
+                preempt()
                 raise
             if not answer.done():
                 answer.set_result(result)
@@ -125,7 +125,7 @@ class EventQueue:
     @property
     def is_idle(self) -> bool:
         """Nothing is queued and nothing is being processed."""
-        return self._is_idle
+        return not self._events and not self._is_processing
 
     def _drop_all(self) -> None:
         dropped, self._events = self._events, deque()
@@ -134,13 +134,13 @@ class EventQueue:
             if event.preempt is not None:
                 event.preempt()
 
+    def _process_all(self) -> None:
+        if self._is_started and not self._is_processing and self._events:
+            self._is_processing = True
+            self._task = self._runner.start(self._run())
+
     async def _run(self) -> None:
-        while True:
-            if not self._events:
-                self._is_idle = True
-                self._wake.clear()
-                await self._wake.wait()
-                continue
+        while self._events:
             event = self._events.popleft()
             self._keys.discard(event.key)
             started_ms = self._clock.monotonic_ms()
@@ -151,3 +151,4 @@ class EventQueue:
                 "How long the controller took for an event.",
                 kind=event.kind,
             ).observe(self._clock.monotonic_ms() - started_ms)
+        self._is_processing = False

@@ -7,12 +7,12 @@ repeats something must be able to recognise its own traces.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Final, TypeVar
 
 from barnabas.cluster.coordination import ConnectionLoss, Coordination, SessionState
 from barnabas.core.scheduler import Scheduler
+from barnabas.core.waiting import Runner, Signal
 
 T = TypeVar("T")
 
@@ -20,9 +20,10 @@ RETRY_MS: Final = 100
 
 
 class Patience:
-    def __init__(self, znodes: Coordination, scheduler: Scheduler) -> None:
+    def __init__(self, znodes: Coordination, scheduler: Scheduler, runner: Runner) -> None:
         self._scheduler = scheduler
-        self._changed = asyncio.Event()
+        self._runner = runner
+        self._waiting: set[Signal] = set()
         znodes.add_listener(self._on_state)
 
     async def until_answered(self, operation: Callable[[], Awaitable[T]]) -> T:
@@ -34,15 +35,13 @@ class Patience:
                 await self._wait()
 
     async def _wait(self) -> None:
-        changed = self._changed
-        timer = self._scheduler.after(RETRY_MS, changed.set)
+        changed = Signal(self._runner)
+        self._waiting.add(changed)
         try:
-            await changed.wait()
+            await changed.wait_at_most(RETRY_MS, self._scheduler)
         finally:
-            timer.cancel()
-            if self._changed is changed:
-                self._changed = asyncio.Event()
+            self._waiting.discard(changed)
 
     def _on_state(self, state: SessionState) -> None:  # noqa: ARG002 - whatever it is, it is news
-        self._changed.set()
-        self._changed = asyncio.Event()
+        for changed in self._waiting:
+            changed.set()

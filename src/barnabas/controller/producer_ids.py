@@ -8,12 +8,12 @@ ever waits for the store.
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 
 from barnabas.cluster.znodes import ProducerIdBlock
 from barnabas.core.errors import CoordinatorLoadInProgress, CoordinatorNotAvailable
+from barnabas.core.waiting import Runner, Signal, Task
 
 logger = logging.getLogger(__name__)
 
@@ -24,12 +24,14 @@ PREFETCH_BELOW = 100
 class ProducerIds:
     """`allocate` takes a block from the store."""
 
-    def __init__(self, allocate: Callable[[], Awaitable[ProducerIdBlock]]) -> None:
+    def __init__(self, allocate: Callable[[], Awaitable[ProducerIdBlock]], runner: Runner) -> None:
         self._allocate = allocate
+        self._runner = runner
         self._ids = iter(range(0))
         self._left = 0
         self._next_block: range | None = None
-        self._fetching: asyncio.Task[None] | None = None
+        self._fetching: Task | None = None
+        self._waiting: list[Signal] = []
 
     def take(self) -> int | None:
         """An id, if there is one without waiting."""
@@ -67,19 +69,19 @@ class ProducerIds:
         if self.has_any:
             return
         self._prefetch()
-        assert self._fetching is not None
-        await asyncio.wait([self._fetching])
+        fetched = Signal(self._runner)
+        self._waiting.append(fetched)
+        await fetched.wait()
         if not self.has_any:
             raise CoordinatorNotAvailable("no producer id could be had from the coordination store")
 
     async def close(self) -> None:
         if self._fetching is not None:
-            self._fetching.cancel()
-            await asyncio.gather(self._fetching, return_exceptions=True)
+            await self._fetching.stop()
 
     def _prefetch(self) -> None:
         if self._fetching is None and self._next_block is None:
-            self._fetching = asyncio.get_running_loop().create_task(self._fetch())
+            self._fetching = self._runner.start(self._fetch())
 
     async def _fetch(self) -> None:
         try:
@@ -89,3 +91,6 @@ class ProducerIds:
             logger.exception("no block of producer ids could be allocated")
         finally:
             self._fetching = None
+            waiting, self._waiting = self._waiting, []
+            for fetched in waiting:
+                fetched.set()

@@ -14,7 +14,6 @@ another controller was elected it fails with STALE_CONTROLLER_EPOCH.
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -112,6 +111,10 @@ class ControllerStore:
 
     async def get_many(self, paths: Sequence[str]) -> list[tuple[bytes, Stat] | None]:
         return await self._patient(lambda: self._znodes.get_many(paths)) if paths else []
+
+    async def watch_many(self, watches: Mapping[str, Watch]) -> None:
+        if watches:
+            await self._patient(lambda: self._znodes.watch_many(watches))
 
     async def read_brokers(self, broker_ids: Iterable[int]) -> Registered:
         wanted = list(broker_ids)
@@ -364,7 +367,7 @@ class ControllerStore:
         """The paths and all below them, from the leaves up; asked for level by level."""
         levels = [list(paths)]
         while levels[-1]:
-            found = await asyncio.gather(*map(self.children, levels[-1]))
+            found = [await self.children(path) for path in levels[-1]]
             levels.append(
                 [f"{path}/{name}" for path, names in zip(levels[-1], found, strict=True) for name in names]
             )

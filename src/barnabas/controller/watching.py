@@ -7,7 +7,6 @@ controller lost interest (it resigned, the topic is gone) does nothing.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 
@@ -46,7 +45,13 @@ class Watching:
 
     async def existences(self, store: ControllerStore, handlers: Mapping[str, Handler]) -> None:
         """Watch many nodes, asked for all at once."""
-        await asyncio.gather(*(self.existence(store, path, each) for path, each in handlers.items()))
+        armed = {path: self._arm(("data", path), handler) for path, handler in handlers.items()}
+        watches = {path: watch for path, watch in armed.items() if watch is not None}
+        try:
+            await store.watch_many(watches)
+        except BaseException:
+            self._armed.difference_update(("data", path) for path in watches)
+            raise
 
     def forget(self, path: str) -> None:
         """What happens to this node is of no interest any more."""
@@ -62,17 +67,20 @@ class Watching:
     @contextmanager
     def _watch(self, kind: str, path: str, handler: Handler) -> Iterator[Watch | None]:
         """The watch to leave with a reading, if none waits already; a reading that fails leaves none."""
-        key = (kind, path)
+        watch = self._arm((kind, path), handler)
+        try:
+            yield watch
+        except BaseException:
+            if watch is not None:
+                self._armed.discard((kind, path))
+            raise
+
+    def _arm(self, key: tuple[str, str], handler: Handler) -> Watch | None:
         self._handlers[key] = handler
         if key in self._armed:
-            yield None
-            return
+            return None
         self._armed.add(key)
-        try:
-            yield self._fired(key)
-        except BaseException:
-            self._armed.discard(key)
-            raise
+        return self._fired(key)
 
     def _fired(self, key: tuple[str, str]) -> Watch:
         session = self._session

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from barnabas.cluster.znodes import PartitionState
-from barnabas.controller.metadata_wait import wait_for
 from barnabas.controller.partition_machine import Election
 from barnabas.core.errors import (
     ElectionNotNeeded,
@@ -91,7 +90,7 @@ async def _wait_for_leaders(
     deadline: Deadline,
 ) -> None:
     """Until this broker knows the elected leaders; those that it does not hear of time out."""
-    metadata, scheduler = context.broker.metadata, context.broker.scheduler
+    metadata = context.broker.metadata
 
     def unheard_of() -> list[TopicPartition]:
         return [
@@ -102,7 +101,7 @@ async def _wait_for_leaders(
             and known.leader_epoch < outcome.leader_epoch
         ]
 
-    if not await wait_for(metadata, lambda: not unheard_of(), deadline.left_ms(), scheduler):
+    if not await context.broker.metadata_wait.until(lambda: not unheard_of(), deadline.left_ms()):
         for each in unheard_of():
             outcomes[each] = RequestTimedOut(f"this broker has not heard of the new leader of {each}")
 

@@ -63,7 +63,7 @@ from barnabas.node.identity import GENERATE, Remembered, check_cluster_id, choos
 from barnabas.node.lifecycle import BrokerState, Lifecycle
 from barnabas.node.metrics_endpoint import MetricsEndpoint
 from barnabas.node.replication_io import ReplicationTasks
-from barnabas.node.runtime import LoopScheduler, ThreadBackground, TimerDriver
+from barnabas.node.runtime import LoopRunner, LoopScheduler, ThreadBackground, TimerDriver
 from barnabas.purgatory.timer import Timer
 from barnabas.quota.client_quotas import ClientQuotas
 from barnabas.replication.leader.fetch_session_cache import FetchSessionCache
@@ -114,6 +114,7 @@ class Broker:
         self._files = files or RealFiles()
         self._exits = AsyncExitStack()
         self._tasks = Tasks()
+        self._runner = LoopRunner()
         self._starting: asyncio.Task[None] | None = None
         self._replicas: ReplicaManager | None = None
         self.halted = asyncio.Event()
@@ -184,7 +185,7 @@ class Broker:
             metrics=self.metrics,
         )
         self._exits.callback(groups.runtime.close)
-        producer_ids = ProducerIds(lambda: allocate_producer_ids(znodes, self.broker_id))
+        producer_ids = ProducerIds(lambda: allocate_producer_ids(znodes, self.broker_id), self._runner)
         self._exits.push_async_callback(producer_ids.close)
         markers = LocalMarkers(replicas, groups.runtime, self._clock)
         transactions = make_transaction_coordinator(
@@ -243,7 +244,7 @@ class Broker:
                 },
             ),
             controller=member.controller,
-            scheduler=self._scheduler,
+            metadata_wait=member.metadata_wait,
         )
         dispatcher = Dispatcher(apis, services, self._clock, self.metrics)
         self._exits.push_async_callback(dispatcher.close)
@@ -396,6 +397,7 @@ class Broker:
             metadata,
             clock=self._clock,
             scheduler=self._scheduler,
+            runner=self._runner,
             randomness=self._randomness,
             metrics=self.metrics,
         )

@@ -23,15 +23,17 @@ from barnabas.config.broker_config import BrokerConfig
 from barnabas.config.repository import ConfigRepository
 from barnabas.controller.administration import TopicAdministration
 from barnabas.controller.adoption import Adoption, LogsOnDisk
-from barnabas.controller.broker_channels import BrokerChannel
 from barnabas.controller.config_notifications import ConfigNotifications
 from barnabas.controller.controller import KafkaController
+from barnabas.controller.metadata_wait import MetadataWait
 from barnabas.core.clock import Clock
 from barnabas.core.errors import BrokerNotAvailable, KafkaError, NotController, error_for
 from barnabas.core.ids import NO_EPOCH, NO_LEADER, BrokerId, Randomness, TopicPartition
 from barnabas.core.metrics import Metrics
 from barnabas.core.scheduler import Scheduler
 from barnabas.core.tasks import Tasks
+from barnabas.core.waiting import Runner
+from barnabas.node.controller_channels import BrokerChannel, ControllerChannels
 from barnabas.node.own_broker import OwnBroker
 from barnabas.node.peers import Peers
 from barnabas.protocol.messages.controlled_shutdown import (
@@ -60,6 +62,7 @@ class ClusterMember:
         *,
         clock: Clock,
         scheduler: Scheduler,
+        runner: Runner,
         randomness: Randomness,
         metrics: Metrics,
     ) -> None:
@@ -73,6 +76,7 @@ class ClusterMember:
         self._own_broker: OwnBroker | None = None
         self.peers = Peers(broker_id, metadata, config)
         self.isr_store = ZnodeIsrStore(znodes, clock, scheduler)
+        self._channels = ControllerChannels(self._connect_as_controller, clock, scheduler)
         self.controller = KafkaController(
             znodes,
             broker_id,
@@ -80,14 +84,23 @@ class ClusterMember:
             clock,
             scheduler,
             randomness,
-            self._connect_as_controller,
+            runner,
+            self._channels.start_sender,
             metrics,
             config,
         )
+        self.metadata_wait = MetadataWait(metadata, scheduler, runner)
         self.topics = TopicAdministration(
-            znodes, configs, metadata, randomness, scheduler, is_alone=config.owns_store
+            znodes,
+            configs,
+            metadata,
+            randomness,
+            scheduler,
+            runner,
+            self.metadata_wait,
+            is_alone=config.owns_store,
         )
-        self._config_notifications = ConfigNotifications(znodes, configs, clock, scheduler)
+        self._config_notifications = ConfigNotifications(znodes, configs, clock, scheduler, runner)
         self._registration = Registration(znodes, clock, scheduler)
         self._present: BrokerInfo | None = None
         self._session_id = self._registered_in = znodes.session_id
@@ -207,6 +220,7 @@ class ClusterMember:
 
     async def stop_controller(self) -> None:
         await self.controller.close()
+        await self._channels.close()
         await self._config_notifications.close()
         await self.isr_store.close()
 

@@ -21,7 +21,7 @@ Response = TypeVar("Response", bound=Message)
 
 
 class OwnBroker:
-    """A `controller.broker_channels.BrokerChannel`."""
+    """A `node.controller_channels.BrokerChannel`."""
 
     def __init__(self, services: Services) -> None:
         self._services = services

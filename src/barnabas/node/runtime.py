@@ -1,15 +1,15 @@
-"""Time and threads for real: the loop's timers, a small thread pool, and the purgatory's driver.
+"""Time, tasks and threads for real: the loop's timers, a small thread pool, and the purgatory's driver.
 
-These are the interfaces of `core.scheduler` on asyncio. Everything that the broker schedules
-or sends to the background comes back onto the loop's thread, so nothing needs a lock.
+These are the interfaces of `core.scheduler` and `core.waiting` on asyncio. Everything that the broker
+schedules or sends to the background comes back onto the loop's thread, so nothing needs a lock.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from barnabas.core.clock import Clock
 from barnabas.core.scheduler import Cancellable
@@ -69,6 +69,28 @@ class LoopScheduler:
 def _guarded(task: Callable[[], None]) -> None:
     with sweeping("a scheduled task", task):
         task()
+
+
+class LoopTask:
+    """`core.waiting.Task` on the event loop."""
+
+    def __init__(self, work: Coroutine[Any, Any, None]) -> None:
+        self._task = asyncio.get_running_loop().create_task(work)
+
+    async def stop(self) -> None:
+        if not self._task.done():
+            self._task.cancel()
+            await asyncio.wait((self._task,))
+
+
+class LoopRunner:
+    """`core.waiting.Runner` on the event loop. Whoever starts a task keeps it, and stops it."""
+
+    def future(self) -> asyncio.Future[Any]:
+        return asyncio.get_running_loop().create_future()
+
+    def start(self, work: Coroutine[Any, Any, None]) -> LoopTask:
+        return LoopTask(work)
 
 
 class ThreadBackground:

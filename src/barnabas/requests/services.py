@@ -15,6 +15,7 @@ from barnabas.config.repository import ConfigRepository
 from barnabas.controller.administration import TopicAdministration
 from barnabas.controller.controller import KafkaController
 from barnabas.controller.internal_topics import InternalTopics
+from barnabas.controller.metadata_wait import MetadataWait
 from barnabas.controller.producer_ids import ProducerIds
 from barnabas.coordinator.group.coordinator import GroupCoordinator
 from barnabas.coordinator.transaction.coordinator import TransactionCoordinator
@@ -22,7 +23,6 @@ from barnabas.coordinator.transaction.local_markers import LocalMarkers
 from barnabas.coordinator.transaction.membership import TransactionMembership
 from barnabas.core.clock import Clock
 from barnabas.core.ids import BrokerId
-from barnabas.core.scheduler import Scheduler
 from barnabas.quota.client_quotas import ClientQuotas
 from barnabas.replication.leader.fetch_session_cache import FetchSessionCache
 from barnabas.replication.replica_manager import ReplicaManager
@@ -52,4 +52,4 @@ class Services:
     markers: LocalMarkers
     internal_topics: InternalTopics
     controller: KafkaController
-    scheduler: Scheduler
+    metadata_wait: MetadataWait

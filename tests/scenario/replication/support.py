@@ -203,7 +203,7 @@ class Member:
             markers=cast("Any", None),
             internal_topics=cast("Any", None),
             controller=cast("Any", None),
-            scheduler=self._scheduler,
+            metadata_wait=cast("Any", None),
         )
         self._dispatcher = Dispatcher(APIS, services, self.clock, self.metrics)
         self._server = Server(

@@ -37,6 +37,8 @@ from barnabas.core.files import RealFiles
 from barnabas.core.ids import BrokerId, TopicPartition, Uuid
 from barnabas.core.metrics import Metrics
 from barnabas.core.scheduler import InlineBackground, ManualScheduler
+from barnabas.node.controller_channels import ControllerChannels
+from barnabas.node.runtime import LoopRunner
 from barnabas.protocol.messages.leader_and_isr import (
     LeaderAndIsrPartitionError,
     LeaderAndIsrRequest,
@@ -216,7 +218,8 @@ class Member:
             cluster.clock,
             cluster.scheduler,
             cluster.randomness,
-            cluster.connect,
+            LoopRunner(),
+            cluster.channels.start_sender,
             self.metrics,
             cluster.settings,
         )
@@ -235,6 +238,7 @@ class Cluster:
         self.clock = ManualClock()
         self.scheduler = ManualScheduler(self.clock)
         self.randomness = random.Random(seed)
+        self.channels = ControllerChannels(self.connect, self.clock, self.scheduler)
         self.settings = (settings or broker_config()).with_changes({"zookeeper.connect": "shared:2181"})
         self.static = dict(static or {})
         path.mkdir(exist_ok=True)
@@ -273,7 +277,7 @@ class Cluster:
         self.brokers[broker_id].roles.clear()
         member.session.lose()
         member.controller.session_expired()
-        await member.controller.close()
+        await self._close(member)
         ended = self.store.end_session(member.session.session_id)
         await member.session.close()
         await ended
@@ -317,8 +321,18 @@ class Cluster:
 
     async def close(self) -> None:
         for member in self.members.values():
-            await member.controller.close()
+            await self._close(member)
+        await self.channels.close()
         await self.store.close()
+
+    async def _close(self, member: Member) -> None:
+        """A broker that does not answer is not waited for long: time passes meanwhile."""
+        closing = asyncio.ensure_future(member.controller.close())
+        while not closing.done():
+            await asyncio.sleep(0)
+            self.clock.advance(1)
+            self.scheduler.run_due()
+        await closing
 
     # Looking
 

@@ -22,6 +22,7 @@ from barnabas.config.rows import BROKER_KEYS
 from barnabas.controller.administration import TopicAdministration
 from barnabas.controller.adoption import Adoption
 from barnabas.controller.controller import KafkaController
+from barnabas.controller.metadata_wait import MetadataWait
 from barnabas.core.clock import ManualClock
 from barnabas.core.endpoints import Endpoint, ListenerEndpoint
 from barnabas.core.errors import KafkaError, KafkaStorageError, UnknownTopicOrPartition
@@ -29,7 +30,9 @@ from barnabas.core.files import RealFiles
 from barnabas.core.ids import BrokerId, TopicPartition, Uuid
 from barnabas.core.metrics import Metrics
 from barnabas.core.scheduler import InlineBackground, ManualScheduler
+from barnabas.node.controller_channels import ControllerChannels
 from barnabas.node.own_broker import OwnBroker
+from barnabas.node.runtime import LoopRunner
 from barnabas.protocol.messages.leader_and_isr import (
     LeaderAndIsrPartitionError,
     LeaderAndIsrRequest,
@@ -230,6 +233,7 @@ class Admin:
     def __init__(self, path: Path, stack: AsyncExitStack, static: Mapping[str, str] | None = None) -> None:
         self.clock = ManualClock()
         self.scheduler = ManualScheduler(self.clock)
+        self.runner = LoopRunner()
         self.randomness = random.Random(7)
         self.disk = FakeDisk()
         self.static = dict(static or {})
@@ -257,6 +261,7 @@ class Admin:
         self.metadata.on_topic_removed.append(lambda topic, _: self.configs.remove_topic(topic))
         self.replicas = FakeReplicas(self.disk, self.configs)
         self.configs.on_topic_change(self.replicas.update_log_config)
+        self.channels = ControllerChannels(self._connect, self.clock, self.scheduler)
         self.controller = KafkaController(
             self.znodes,
             BROKER_ID,
@@ -264,12 +269,21 @@ class Admin:
             self.clock,
             self.scheduler,
             self.randomness,
-            self._connect,
+            self.runner,
+            self.channels.start_sender,
             Metrics(),
             BrokerConfig.load({"auto.leader.rebalance.enable": "false"}),
         )
+        self.metadata_wait = MetadataWait(self.metadata, self.scheduler, self.runner)
         self.topics = TopicAdministration(
-            self.znodes, self.configs, self.metadata, self.randomness, self.scheduler, is_alone=True
+            self.znodes,
+            self.configs,
+            self.metadata,
+            self.randomness,
+            self.scheduler,
+            self.runner,
+            self.metadata_wait,
+            is_alone=True,
         )
         endpoint = ListenerEndpoint("PLAINTEXT", Endpoint("192.0.2.9", 9092))
         registration = Registration(self.znodes, self.clock, self.scheduler)
@@ -292,6 +306,7 @@ class Admin:
     async def stop(self) -> None:
         if self._store is not None:
             await self.controller.close()
+            await self.channels.close()
             await self._store.close()
             self._store = None
 

@@ -12,6 +12,7 @@ from barnabas.cluster.metadata_cache import MetadataCache, PartitionMetadata
 from barnabas.cluster.topics import read_topics
 from barnabas.cluster.znodes import TopicZnode
 from barnabas.controller.administration import AUTO_CREATE_WAIT_MS, NAME_WAIT_MS, WAIT_MS, TopicAdministration
+from barnabas.controller.metadata_wait import MetadataWait
 from barnabas.controller.topic_rules import TopicSpec
 from barnabas.core.errors import (
     InvalidConfig,
@@ -24,6 +25,7 @@ from barnabas.core.errors import (
     UnknownTopicOrPartition,
 )
 from barnabas.core.ids import TopicPartition
+from barnabas.node.runtime import LoopRunner
 from tests.unit.controller.scripted_cluster import Cluster
 
 T = TypeVar("T")
@@ -41,7 +43,16 @@ async def at_broker(cluster: Cluster, broker_id: int) -> TopicAdministration:
     cluster.term.batch.add_update_metadata((broker_id,), cluster.term.context.partitions_with_leaders())
     cluster.term.batch.flush()
     await cluster.settle()
-    return TopicAdministration(member.session, member.configs, cache, cluster.randomness, cluster.scheduler)
+    runner = LoopRunner()
+    return TopicAdministration(
+        member.session,
+        member.configs,
+        cache,
+        cluster.randomness,
+        cluster.scheduler,
+        runner,
+        MetadataWait(cache, cluster.scheduler, runner),
+    )
 
 
 async def begin(cluster: Cluster, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:

@@ -23,6 +23,7 @@ from barnabas.core.errors import UnknownTopicOrPartition
 from barnabas.core.files import RealFiles
 from barnabas.core.ids import BrokerId, Uuid
 from barnabas.core.scheduler import InlineBackground, ManualScheduler
+from barnabas.node.runtime import LoopRunner
 from barnabas.protocol.config_numbers import ConfigOperation, ResourceType
 
 TOPIC = ConfigResource(ResourceType.TOPIC, "t")
@@ -36,7 +37,9 @@ class Broker:
         self.configs = ConfigRepository(
             ZnodeConfigStore(self.znodes), BrokerId(broker_id), BrokerConfig.load({})
         )
-        self.notifications = ConfigNotifications(self.znodes, self.configs, clock, ManualScheduler(clock))
+        self.notifications = ConfigNotifications(
+            self.znodes, self.configs, clock, ManualScheduler(clock), LoopRunner()
+        )
 
     async def start(self) -> None:
         await self.configs.load()

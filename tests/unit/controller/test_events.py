@@ -11,6 +11,7 @@ from barnabas.controller.events import Event, EventQueue
 from barnabas.core.clock import ManualClock
 from barnabas.core.errors import NotController
 from barnabas.core.metrics import Metrics, render_prometheus
+from barnabas.node.runtime import LoopRunner
 
 
 class Recorder:
@@ -18,7 +19,7 @@ class Recorder:
         self.clock = ManualClock()
         self.metrics = Metrics()
         self.log: list[str] = []
-        self.queue = EventQueue(self.handle, self.clock, self.metrics)
+        self.queue = EventQueue(self.handle, self.clock, LoopRunner(), self.metrics)
 
     async def handle(self, event: Event) -> None:
         try:

@@ -16,6 +16,7 @@ from barnabas.cluster.znodes import (
     ReplicaAssignment,
     TopicZnode,
 )
+from barnabas.controller.controller import LAST_WORDS_MS
 from barnabas.controller.partition_machine import Election
 from barnabas.controller.partition_states import PartitionStatus
 from barnabas.controller.replica_states import PartitionReplica, ReplicaStatus
@@ -397,3 +398,15 @@ async def test_a_connection_that_failed_is_not_used_again(
     used = [each for each in channels if each._broker.id == 2]
     assert used[0].is_closed
     assert used[-1] is not used[0]
+
+
+async def test_a_controller_that_stops_waits_for_its_last_words_but_not_long(cluster: Cluster) -> None:
+    controller = cluster.active.controller
+    cluster.brokers[2].is_reachable = False
+    await cluster.create("t", {0: [2]})
+    closing = asyncio.ensure_future(controller.close())
+    await cluster.settle()
+    assert controller.is_active
+    await cluster.advance(LAST_WORDS_MS)
+    assert closing.done()
+    assert not controller.is_active

@@ -16,6 +16,7 @@ from barnabas.core.clock import ManualClock
 from barnabas.core.ids import TopicPartition
 from barnabas.core.metrics import Metrics
 from barnabas.core.scheduler import ManualScheduler
+from barnabas.node.controller_channels import ControllerChannels
 from barnabas.protocol.messages.leader_and_isr import LeaderAndIsrRequest, LeaderAndIsrResponse
 from tests.unit.controller.scripted_cluster import Cluster
 from tests.unit.controller.test_elections import stray
@@ -47,7 +48,8 @@ class Brokers:
         self.scheduler = ManualScheduler(self.clock)
         self.may_answer = asyncio.Event()
         self.told: list[int] = []
-        self.channels = BrokerChannels(self.connect, self.clock, self.scheduler, Metrics())
+        self.senders = ControllerChannels(self.connect, self.clock, self.scheduler)
+        self.channels = BrokerChannels(self.senders.start_sender, self.clock, Metrics())
         self.channels.add([BrokerInfo(id=LOSER, endpoints=()), BrokerInfo(id=HEIR, endpoints=())])
 
     async def connect(self, broker: BrokerInfo) -> Channel:
@@ -74,7 +76,7 @@ async def brokers() -> AsyncIterator[Brokers]:
     brokers = Brokers()
     yield brokers
     brokers.channels.close()
-    await brokers.channels.wait_closed()
+    await brokers.senders.close()
 
 
 async def test_the_heir_and_all_behind_it_wait_for_the_answer(brokers: Brokers) -> None:

@@ -21,6 +21,7 @@ from barnabas.core.errors import StaleControllerEpoch, UnknownTopicOrPartition
 from barnabas.core.files import RealFiles
 from barnabas.core.ids import TopicPartition, Uuid
 from barnabas.core.scheduler import InlineBackground, ManualScheduler
+from barnabas.node.runtime import LoopRunner
 from tests.unit.controller.scripted_cluster import set_partition_state
 
 COUNT = 7
@@ -44,7 +45,7 @@ class Fixture:
         await create_topic(self.other, "t", TOPIC_ID, dict.fromkeys(range(COUNT), (1, 2)), {}, {})
         monkeypatch.setattr(self.znodes, "multi", self._count)
         self.store = ControllerStore(
-            self.znodes, Patience(self.znodes, self.scheduler), [Check("/controller_epoch", 0)]
+            self.znodes, Patience(self.znodes, self.scheduler, LoopRunner()), [Check("/controller_epoch", 0)]
         )
 
     async def _count(self, operations: Sequence[Operation]) -> list[Result]:

@@ -113,7 +113,7 @@ class Broker(Admin):
             topics=self.topics,
             configs=self.configs,
             quotas=ClientQuotas(self.configs.clients, BrokerConfig.load({}), self.clock, Metrics()),
-            producer_ids=ProducerIds(lambda: allocate_producer_ids(znodes, BROKER_ID)),
+            producer_ids=ProducerIds(lambda: allocate_producer_ids(znodes, BROKER_ID), self.runner),
             groups=None,  # type: ignore[arg-type]
             transactions=None,  # type: ignore[arg-type]
             transaction_membership=None,  # type: ignore[arg-type]
@@ -127,7 +127,7 @@ class Broker(Admin):
                 },
             ),
             controller=self.controller,
-            scheduler=self.scheduler,
+            metadata_wait=self.metadata_wait,
         )
 
     async def ask(

@@ -21,6 +21,7 @@ from barnabas.core.ids import BrokerId
 from barnabas.core.metrics import Metrics
 from barnabas.core.scheduler import InlineBackground, ManualScheduler
 from barnabas.node.cluster_member import ClusterMember
+from barnabas.node.runtime import LoopRunner
 
 ME = BrokerId(1)
 BROKER = BrokerInfo(1, (ListenerEndpoint("PLAINTEXT", Endpoint("localhost", 9092)),))
@@ -46,6 +47,7 @@ async def member(znodes: EmbeddedSession) -> AsyncIterator[ClusterMember]:
         MetadataCache("cluster"),
         clock=clock,
         scheduler=ManualScheduler(clock),
+        runner=LoopRunner(),
         randomness=random.Random(1),
         metrics=Metrics(),
     )

@@ -26,7 +26,8 @@ from barnabas.cluster.coordination import Coordination
 from barnabas.cluster.isr_store import CHECK_INTERVAL_MS, ZnodeIsrStore
 from barnabas.cluster.metadata_cache import MetadataCache, PartitionMetadata
 from barnabas.config.log_config import LogConfig
-from barnabas.controller.broker_channels import _Sender
+from barnabas.controller.broker_channels import BrokerChannels
+from barnabas.controller.delivery import all_over
 from barnabas.coordinator.group.offset_removal import OffsetRemoval
 from barnabas.coordinator.timers import ShardTimers
 from barnabas.coordinator.transaction.shard import TransactionShard
@@ -35,7 +36,8 @@ from barnabas.core.ids import BrokerId, TopicPartition, Uuid
 from barnabas.core.metrics import Metrics, render_prometheus
 from barnabas.core.scheduler import ManualScheduler
 from barnabas.network.server import Server
-from barnabas.node.runtime import LoopScheduler, TimerDriver
+from barnabas.node.controller_channels import ControllerChannels
+from barnabas.node.runtime import LoopRunner, LoopScheduler, TimerDriver
 from barnabas.node.supervisor import Keeper
 from barnabas.purgatory.timer import Timer
 from barnabas.purgatory.timing_wheel import TimerTask
@@ -407,20 +409,15 @@ async def test_an_answer_that_cannot_be_taken_leaves_the_controllers_channel_wor
         return Channel()
 
     answers: list[Any] = []
-    sender = _Sender(
-        cast("Any", SimpleNamespace(id=2)),
-        connect,
-        SystemClock(),
-        ManualScheduler(ManualClock()),
-        Metrics(),
-    )
+    senders = ControllerChannels(connect, SystemClock(), ManualScheduler(ManualClock()))
+    channels = BrokerChannels(senders.start_sender, SystemClock(), Metrics())
+    channels.add([cast("Any", SimpleNamespace(id=2))])
     answered = first_time(lambda _: None, answers)
     for number in range(3):
-        sender.put(cast("Any", number), cast("Any", int), answered)
-    await asyncio.wait_for(sender.delivered(), 30)
+        last = channels.send(2, cast("Any", number), cast("Any", int), answered)
+    await asyncio.wait_for(all_over([last], LoopRunner()), 30)
     assert answers == [0, 1, 2]
-    with pytest.raises(asyncio.CancelledError):
-        await sender.stop()
+    await senders.close()
 
 
 async def test_a_process_that_cannot_be_looked_after_is_started_again(

@@ -14,7 +14,7 @@ import asyncio
 import logging
 import threading
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from typing import Any
 
@@ -247,6 +247,9 @@ class ZooKeeperSession(Coordination):
 
         stat = await self._ask(request, path, None if watch is None else enter)
         return None if stat is None else wire.stat_of(stat)
+
+    async def watch_many(self, watches: Mapping[str, Watch]) -> None:
+        await asyncio.gather(*(self.exists(path, watch) for path, watch in watches.items()))
 
     async def children(self, path: str, watch: Watch | None = None) -> list[str]:
         check_path(path)

@@ -1,0 +1,134 @@
+"""Waiting on a runner: here on the loop that runs the test, with a clock that is moved by hand."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from barnabas.core.clock import ManualClock
+from barnabas.core.scheduler import ManualScheduler
+from barnabas.core.waiting import Signal, gather, within
+from barnabas.node.runtime import LoopRunner
+
+RUNNER = LoopRunner()
+
+
+class Time:
+    def __init__(self) -> None:
+        self.clock = ManualClock()
+        self.scheduler = ManualScheduler(self.clock)
+
+    async def advance(self, ms: float) -> None:
+        for _ in range(5):
+            await asyncio.sleep(0)
+        self.clock.advance(ms)
+        self.scheduler.run_due()
+        for _ in range(5):
+            await asyncio.sleep(0)
+
+
+async def test_a_signal_wakes_whoever_waits_and_can_be_waited_for_anew() -> None:
+    signal = Signal(RUNNER)
+    signal.set()
+    signal.set()
+    await signal.wait()
+    waiting = asyncio.ensure_future(signal.wait())
+    await asyncio.sleep(0)
+    assert not waiting.done()
+    signal.set()
+    await waiting
+
+
+async def test_a_wait_ends_with_its_time() -> None:
+    time = Time()
+    waiting = asyncio.ensure_future(Signal(RUNNER).wait_at_most(100, time.scheduler))
+    await time.advance(99)
+    assert not waiting.done()
+    await time.advance(1)
+    assert waiting.done()
+
+
+async def test_work_that_is_done_in_time() -> None:
+    done = []
+
+    async def work() -> None:
+        await asyncio.sleep(0)
+        done.append(True)
+
+    assert await within(100, work(), RUNNER, Time().scheduler)
+    assert done == [True]
+
+
+async def test_what_work_raises_is_raised() -> None:
+    async def work() -> None:
+        raise ValueError("no")
+
+    with pytest.raises(ValueError, match="no"):
+        await within(100, work(), RUNNER, Time().scheduler)
+
+
+async def test_work_that_takes_too_long_is_given_up() -> None:
+    time = Time()
+    ends: list[str] = []
+
+    async def work() -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ends.append("given up")
+
+    waiting = asyncio.ensure_future(within(100, work(), RUNNER, time.scheduler))
+    await time.advance(99)
+    assert not waiting.done()
+    await time.advance(1)
+    assert await waiting is False
+    assert ends == ["given up"]
+
+
+async def test_works_run_beside_each_other_and_their_outcomes_are_in_order() -> None:
+    gate = asyncio.Event()
+
+    async def first() -> int:
+        await gate.wait()
+        return 1
+
+    async def second() -> int:
+        gate.set()
+        return 2
+
+    assert await gather([first(), second()], RUNNER) == [1, 2]
+    assert await gather([], RUNNER) == []
+
+
+async def test_one_error_is_raised_when_all_are_over() -> None:
+    ended = []
+
+    async def fail() -> None:
+        raise ValueError("no")
+
+    async def go_on() -> None:
+        await asyncio.sleep(0)
+        ended.append(True)
+
+    with pytest.raises(ValueError, match="no"):
+        await gather([fail(), go_on()], RUNNER)
+    assert ended == [True]
+
+
+async def test_whoever_is_cancelled_takes_its_works_along() -> None:
+    ended = []
+
+    async def work() -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.append(True)
+
+    waiting = asyncio.ensure_future(gather([work(), work()], RUNNER))
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    waiting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await waiting
+    assert ended == [True, True]
