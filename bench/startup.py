@@ -18,6 +18,7 @@ from pathlib import Path
 from barnabas.client.channel import Channel
 from barnabas.config.broker_config import BrokerConfig
 from barnabas.node.broker import Broker
+from barnabas.node.main import collect_seldom
 from barnabas.protocol.messages.create_topics import (
     CreatableTopic,
     CreateTopicsRequest,
@@ -80,6 +81,7 @@ def main() -> None:
     parser.add_argument("--data-dir", type=Path, required=True, help="kept if it is there already")
     parser.add_argument("--fresh", action="store_true", help="begin with an empty directory")
     options = parser.parse_args()
+    collect_seldom()
     if options.fresh:
         shutil.rmtree(options.data_dir, ignore_errors=True)
     if not options.data_dir.exists():

@@ -75,17 +75,17 @@ class Znode:
     def stat(self) -> Stat:
         children = self.child_count
         return Stat(
-            czxid=self.czxid,
-            mzxid=self.mzxid,
-            ctime_ms=self.ctime_ms,
-            mtime_ms=self.mtime_ms,
-            version=self.version,
+            self.czxid,
+            self.mzxid,
+            self.ctime_ms,
+            self.mtime_ms,
+            self.version,
             # creations + deletions; a deletion is a creation whose child is gone
-            cversion=2 * self.creates - children,
-            ephemeral_owner=self.owner,
-            data_length=len(self.data),
-            num_children=children,
-            pzxid=self.pzxid,
+            2 * self.creates - children,
+            self.owner,
+            len(self.data),
+            children,
+            self.pzxid,
         )
 
 
@@ -190,10 +190,11 @@ class Tree:
         return Transaction(self._prepared_zxid, time_ms, draft.changes, draft.results)
 
     def commit(self, transaction: Transaction) -> list[Result]:
-        """Apply, without asking again; returns what to answer."""
+        """Apply, without asking again; returns what to answer, if anybody asked."""
         if not transaction.changes:
             return [None] * len(transaction.results)
         stats: dict[int, Stat] = {}
+        is_answered = bool(transaction.results)
         zxid = self.zxid = transaction.zxid
         self._prepared_zxid = max(self._prepared_zxid, zxid)
         for place, change in enumerate(transaction.changes):
@@ -204,10 +205,12 @@ class Tree:
                 znode = self.nodes[path]
                 znode.data, znode.mzxid, znode.mtime_ms = change.data, zxid, transaction.time_ms
                 znode.version += 1
-                stats[place] = znode.stat()
+                if is_answered:
+                    stats[place] = znode.stat()
             else:
                 self._delete(path, zxid)
-            self._drop_shadow(path, zxid)
+            if self._shadows:
+                self._drop_shadow(path, zxid)
         return [stats[result] if isinstance(result, int) else result for result in transaction.results]
 
     def owned_by(self, session_id: int) -> list[str]:
@@ -235,7 +238,8 @@ class Tree:
         parent.adopt(name)
         parent.creates += 1
         parent.pzxid = zxid
-        self._drop_shadow(parent_path or "/", zxid)
+        if self._shadows:
+            self._drop_shadow(parent_path or "/", zxid)
         if change.owner:
             self._owned.setdefault(change.owner, set()).add(path)
 

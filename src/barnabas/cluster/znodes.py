@@ -10,6 +10,7 @@ in `acl_znodes`, and the nodes by which one process tells others of something in
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any, Final, NamedTuple
 from urllib.parse import quote, unquote
 
@@ -187,16 +188,21 @@ class PartitionStateZnode:
 
     @staticmethod
     def decode(data: bytes, state_version: int) -> PartitionState:
-        with reading("a partition state"):
-            fields = from_json(data)
-            return PartitionState(
-                leader=int32(fields["leader"]),
-                leader_epoch=int32(fields["leader_epoch"]),
-                isr=broker_ids(fields["isr"]),
-                controller_epoch=int32(fields["controller_epoch"]),
-                leader_recovery_state=_recovery_state(fields.get("leader_recovery_state", 0)),
-                state_version=state_version,
-            )
+        return PartitionState(*_read_state(data), state_version)
+
+
+@lru_cache(maxsize=1_024)  # thousands of partitions that were led together have the same state
+def _read_state(data: bytes) -> tuple[int, int, tuple[int, ...], int, int]:
+    """All of a `PartitionState` but the version."""
+    with reading("a partition state"):
+        fields = from_json(data)
+        return (
+            int32(fields["leader"]),
+            int32(fields["leader_epoch"]),
+            broker_ids(fields["isr"]),
+            int32(fields["controller_epoch"]),
+            _recovery_state(fields.get("leader_recovery_state", 0)),
+        )
 
 
 def _recovery_state(value: Any) -> int:

@@ -77,6 +77,7 @@ async def start_zookeeper(config: BrokerConfig, stack: AsyncExitStack) -> Broker
 
 async def serve_broker(broker: Broker, stopped: asyncio.Event) -> None:
     stopping = asyncio.create_task(_shut_down_when(stopped, broker))
+    collect_seldom()
     try:
         await broker.startup()
     except StartAbandoned:
@@ -120,11 +121,15 @@ def _stop(loop: asyncio.AbstractEventLoop, signum: signal.Signals, stopped: asyn
     stopped.set()
 
 
+def collect_seldom() -> None:
+    """Nearly everything that a start makes stays: the collector would look at it again and again in vain."""
+    gc.set_threshold(*GC_THRESHOLDS)
+
+
 def settle_memory() -> None:
     """What start-up left behind lives as long as the process: the collector need not look at it."""
     gc.collect()
     gc.freeze()
-    gc.set_threshold(*GC_THRESHOLDS)
 
 
 def raise_open_files_limit() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from typing import Final
 
 from barnabas.core.ids import TopicPartition
@@ -42,6 +43,7 @@ def segment_path(directory: str, base_offset: int, suffix: str) -> str:
     return f"{directory}/{base_offset:020d}{suffix}"
 
 
+@lru_cache(maxsize=4_096)  # the logs of most partitions have files of the same names
 def parse_segment_file(name: str) -> tuple[int, str] | None:
     """`(base offset, suffix)` of a segment's file, or None for every other file."""
     found = _SEGMENT_FILE.fullmatch(name)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from functools import lru_cache
 
 from barnabas.config.keys import read_properties
 from barnabas.core.files import Files
@@ -17,11 +18,17 @@ def read_topic_id(files: Files, directory: str) -> Uuid | None:
     path = f"{directory}/{PARTITION_METADATA}"
     if not files.exists(path):
         return None
-    found = read_properties(files.read(path).decode("utf-8", "replace"))
-    try:
-        return Uuid.parse(found["topic_id"])
-    except (KeyError, ValueError):
+    topic_id = _parse(files.read(path))
+    if topic_id is None:
         _log.warning("%s does not hold a topic id", path)
+    return topic_id
+
+
+@lru_cache(maxsize=1_024)  # the partitions of a topic have the same content
+def _parse(content: bytes) -> Uuid | None:
+    try:
+        return Uuid.parse(read_properties(content.decode("utf-8", "replace"))["topic_id"])
+    except (KeyError, ValueError):
         return None
 
 
