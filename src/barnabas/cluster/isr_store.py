@@ -54,14 +54,17 @@ class ZnodeIsrStore:
         self._scheduler = scheduler
         self._changed: set[TopicPartition] = set()
         self._last_change_ms = self._last_note_ms = clock.monotonic_ms()
+        self._is_started = False
         self._checking: Cancellable | None = None
         self._tasks = Tasks()
 
     def start(self) -> None:
-        self._checking = self._scheduler.every(CHECK_INTERVAL_MS, self._maybe_tell_controller)
+        self._is_started = True
+        self._check_later()
 
     async def close(self) -> None:
         """Tell the controller what it has not heard yet, and stop."""
+        self._is_started = False
         if self._checking is not None:
             self._checking.cancel()
             self._checking = None
@@ -90,15 +93,21 @@ class ZnodeIsrStore:
             version = stat.version
         self._changed.add(topic_partition)
         self._last_change_ms = self._now_ms()
+        self._check_later()
         return version
 
+    def _check_later(self) -> None:
+        """Look soon whether it is time for a note, if there is anything to say and nobody looks already."""
+        if self._is_started and self._changed and self._checking is None:
+            self._checking = self._scheduler.after(CHECK_INTERVAL_MS, self._maybe_tell_controller)
+
     def _maybe_tell_controller(self) -> None:
+        self._checking = None
         now_ms = self._now_ms()
-        if not self._changed or (
-            now_ms - self._last_change_ms < QUIET_MS and now_ms - self._last_note_ms < DELAY_MS_MAX
-        ):
-            return
-        self._tasks.start(self._tell_controller(self._take_changed()))
+        if now_ms - self._last_change_ms < QUIET_MS and now_ms - self._last_note_ms < DELAY_MS_MAX:
+            self._check_later()
+        else:
+            self._tasks.start(self._tell_controller(self._take_changed()))
 
     def _take_changed(self) -> set[TopicPartition]:
         changed, self._changed = self._changed, set()
@@ -112,10 +121,14 @@ class ZnodeIsrStore:
             )
         except CoordinationError as error:
             logger.warning("the controller could not be told of %d changed ISRs: %r", len(changed), error)
-            self._changed |= changed
+            self._tell_again(changed)
         except Exception as error:  # noqa: BLE001 - it is told, and tried again
             complain("telling the controller of changed ISRs", len(changed), error)
-            self._changed |= changed
+            self._tell_again(changed)
+
+    def _tell_again(self, changed: set[TopicPartition]) -> None:
+        self._changed |= changed
+        self._check_later()
 
 
 async def report_failed_log_dir(znodes: Coordination, broker_id: int) -> None:

@@ -139,6 +139,17 @@ async def test_the_controller_is_told_after_a_minute_of_unrest(znodes: Coordinat
     assert await rig.notes() == [{ZERO}]
 
 
+async def test_nobody_wakes_up_while_there_is_nothing_to_tell(znodes: Coordination) -> None:
+    rig = Rig(znodes)
+    rig.clock.advance(DELAY_MS_MAX)
+    assert rig.scheduler.run_due() == 0
+    await rig.store.write(ZERO, STATE._replace(isr=(1, 2)))
+    await rig.pass_time(QUIET_MS + CHECK_INTERVAL_MS)
+    assert await rig.notes() == [{ZERO}]
+    rig.clock.advance(DELAY_MS_MAX)
+    assert rig.scheduler.run_due() == 0
+
+
 async def test_what_was_not_told_is_told_at_the_end(znodes: Coordination) -> None:
     rig = Rig(znodes)
     await rig.store.write(ZERO, STATE._replace(isr=(1, 2)))

@@ -51,7 +51,6 @@ from barnabas.storage.log.log import Log
 from barnabas.storage.log_manager import LogManager
 
 PERIODIC = {
-    "cluster/isr_store.py",
     "coordinator/group/lost_topics.py",
     "coordinator/timers.py",
     "coordinator/transaction/shard.py",

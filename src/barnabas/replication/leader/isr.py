@@ -31,6 +31,9 @@ logger = logging.getLogger(__name__)
 RETRY_MS = 1_000
 """The pause before a change is tried again when the store did not answer, or did not know who was to join."""
 
+REPORT_MS = 1_000
+"""Changes of so long a time are one line in the log: thousands come at once when a broker starts again."""
+
 
 class IsrStore(Protocol):
     def write(
@@ -60,6 +63,7 @@ class IsrKeeper:
         self._scheduler = scheduler
         self._delayed = delayed
         self._is_closed = False
+        self._unreported: list[str] = []
         self.shrinks = metrics.counter("kafka_isr_shrinks_total", "Times that an ISR lost members.")
         self.expands = metrics.counter("kafka_isr_expands_total", "Times that an ISR gained a member.")
         self.failed = metrics.counter(
@@ -84,6 +88,7 @@ class IsrKeeper:
 
     def close(self) -> None:
         self._is_closed = True
+        self._report_all()
 
     def _try_later(
         self, delay_ms: float, partition: Partition, pending: PendingIsr, *, may_be_written: bool
@@ -109,11 +114,23 @@ class IsrKeeper:
 
     def _written(self, partition: Partition, pending: PendingIsr, version: int) -> None:
         if not self._is_closed and partition.leadership.isr_written(pending, version):
-            logger.info(
-                "%s: the ISR is %s as of version %d", partition.topic_partition, sorted(pending.isr), version
+            self._report(
+                f"{partition.topic_partition}: the ISR is {sorted(pending.isr)} as of version {version}"
             )
             partition.maybe_advance_high_watermark()
             self._delayed.complete_all(partition.topic_partition)
+
+    def _report(self, change: str) -> None:
+        if not self._unreported:
+            self._scheduler.after(REPORT_MS, self._report_all)
+        self._unreported.append(change)
+
+    def _report_all(self) -> None:
+        changes, self._unreported = self._unreported, []
+        for change in changes[:-1]:
+            logger.debug("%s", change)
+        for change in changes[-1:]:
+            logger.info("%s%s", change, f" (and {len(changes) - 1} more changed)" if changes[1:] else "")
 
     def _failed(
         self, partition: Partition, pending: PendingIsr, may_be_written: bool, error: Exception

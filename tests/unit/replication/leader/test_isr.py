@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import random
 from collections.abc import Callable
 from pathlib import Path
@@ -15,10 +16,10 @@ from barnabas.core.clock import ManualClock
 from barnabas.core.errors import NotLeaderOrFollower, OffsetOutOfRange
 from barnabas.core.ids import BrokerId, TopicPartition
 from barnabas.replication.fetching import FetchParams
-from barnabas.replication.leader.isr import RETRY_MS
+from barnabas.replication.leader.isr import REPORT_MS, RETRY_MS
 from barnabas.replication.leader.remote_replica import RemoteReplica
 from barnabas.replication.partition import Partition
-from tests.unit.replication.support import ME, OTHER, ZERO, Replicas, at
+from tests.unit.replication.support import ME, ONE, OTHER, ZERO, Replicas, at
 
 THIRD = BrokerId(3)
 ALL = (ME, OTHER, THIRD)
@@ -246,6 +247,38 @@ def test_a_shrunken_isr_counts_once_it_is_written(keeping: Replicas, store: Stor
     assert partition.log.high_watermark == 1
     assert len(store.written) == 1, "one change at a time"
     assert keeping.isr.shrinks.value == 1
+
+
+class WillingStore(Store):
+    """Writes everything."""
+
+    def write(
+        self,
+        topic_partition: TopicPartition,
+        state: PartitionState,
+        joining: Joining | None,
+        written: Callable[[int], None],
+        failed: Callable[[Exception], None],
+    ) -> None:
+        written(state.state_version + 1)
+
+
+def test_the_changes_of_a_moment_are_one_line_in_the_log(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    replicas = Replicas(str(tmp_path), store=WillingStore())
+    led = [replicas.lead(key, isr=ALL, replicas=ALL) for key in (ZERO, ONE)]
+    replicas.clock.advance(LAG_MS + 1)
+    for partition in led:
+        replicas.append(partition)
+    replicas.isr.shrink_all(led)
+    replicas.scheduler.run_due()
+    assert [partition.leadership.isr for partition in led] == [{ME}, {ME}]
+    replicas.clock.advance(REPORT_MS)
+    replicas.scheduler.run_due()
+    lines = [each.message for each in caplog.records if "the ISR is" in each.message]
+    assert lines == ["topic-1: the ISR is [1] as of version 1 (and 1 more changed)"]
 
 
 def test_followers_are_looked_at_as_time_passes(keeping: Replicas, store: Store) -> None:
