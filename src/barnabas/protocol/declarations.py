@@ -18,7 +18,6 @@ Buffer: TypeAlias = bytes | bytearray | memoryview
 RecordsField: TypeAlias = Buffer | FileRegion | None
 """Record batches: a slice of the request when decoded, any of these when encoded."""
 Part: TypeAlias = Buffer | FileRegion
-Decoder: TypeAlias = Callable[[memoryview, int], tuple[Any, int]]
 Encoder: TypeAlias = Callable[[Any, list[Part], bytearray], bytearray]
 SlicedDecoder: TypeAlias = Callable[[memoryview, int, int], Generator[None, None, tuple[Any, int]]]
 SlicedEncoder: TypeAlias = Callable[[Any, list[Part], bytearray], Generator[None, None, bytearray]]

@@ -114,10 +114,6 @@ class Purgatory:
         """Entries in all watch lists: an operation counts once per key, completed ones until purged."""
         return sum(map(len, self._watchers.values()))
 
-    @property
-    def watched_keys(self) -> int:
-        return len(self._watchers)
-
     def try_complete_else_watch(self, operation: DelayedOperation, keys: Sequence[Hashable]) -> bool:
         """True if the operation is complete at once; otherwise it waits under each of `keys`."""
         assert keys, "an operation that watches nothing could only time out"

@@ -46,11 +46,6 @@ class Timer:
         """Tasks that wait."""
         return self._count.value
 
-    @property
-    def wheel(self) -> TimingWheel:
-        """The lowest level, for those who look at the structure."""
-        return self._wheel
-
     def add(self, task: TimerTask) -> None:
         """Run `task` once its `delay_ms` has passed: in an `advance`, never inside this call."""
         assert task.previous is None, "the task is already in a timer"

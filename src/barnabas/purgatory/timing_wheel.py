@@ -45,10 +45,6 @@ class TimerTask(Link):
         """The time has come."""
         raise NotImplementedError
 
-    @property
-    def is_waiting(self) -> bool:
-        return self.previous is not None
-
     def cancel(self) -> None:
         """Leave the wheel; nothing happens if the task is in none."""
         previous = self.previous

@@ -105,7 +105,7 @@ def test_the_timeout_completes_and_then_tells_of_the_expiration(
 
 def test_a_key_nobody_watches_costs_nothing_and_leaves_nothing(purgatory: Purgatory) -> None:
     assert purgatory.check_and_complete("nobody") == 0
-    assert purgatory.watched_keys == 0
+    assert len(purgatory._watchers) == 0
 
 
 def test_only_the_operations_whose_condition_holds_complete(purgatory: Purgatory) -> None:
@@ -132,7 +132,7 @@ def test_completing_one_operation_may_complete_one_that_was_tried_before_it(purg
     second.ready = True
     purgatory.check_and_complete("a")
     assert first.calls == second.calls == ["complete"]
-    assert purgatory.watched_keys == 0
+    assert len(purgatory._watchers) == 0
 
 
 def test_a_purge_while_a_key_is_checked_skips_nobody(purgatory: Purgatory) -> None:
@@ -184,7 +184,7 @@ def test_watch_lists_are_purged_when_estimate_exceeds_pending_by_more_than_the_i
         operation.force_complete()
     assert purgatory.watched == 2 * 1_001 + 1
     purgatory.try_complete_else_watch(Wait(), ["other"])
-    assert (purgatory.watched, purgatory.watched_keys, purgatory.pending) == (2, 2, 2)
+    assert (purgatory.watched, len(purgatory._watchers), purgatory.pending) == (2, 2, 2)
 
 
 def test_completions_without_churn_do_not_purge(timer: Timer) -> None:

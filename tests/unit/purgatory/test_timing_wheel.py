@@ -25,7 +25,7 @@ def clock() -> ManualClock:
 
 
 def level(timer: Timer, number: int) -> TimingWheel:
-    wheel = timer.wheel
+    wheel = timer._wheel
     for _ in range(number - 1):
         assert wheel.overflow is not None
         wheel = wheel.overflow
@@ -65,7 +65,7 @@ def test_wheels_are_made_when_needed_and_start_at_the_lower_wheels_present(clock
     clock.advance(ms=1_234)
     timer = Timer(clock)
     timer.add(Recorder(5, [], clock))
-    assert timer.wheel.overflow is None
+    assert timer._wheel.overflow is None
     timer.add(Recorder(30, [], clock))
     second = level(timer, 2)
     assert second.overflow is None
@@ -133,7 +133,7 @@ def test_a_timer_that_slept_for_long_uses_the_finest_wheel_again(clock: ManualCl
     clock.advance(ms=3_600_000)
     ran: list[float] = []
     timer.add(Recorder(7, ran, clock))
-    assert timer.wheel.overflow is None
+    assert timer._wheel.overflow is None
     assert timer.next_expiry_ms() == 3_600_007
 
 
@@ -143,7 +143,7 @@ def test_a_short_task_beside_a_long_one_lands_in_the_finest_wheel(clock: ManualC
     clock.advance(ms=1_000)
     timer.advance()
     timer.add(Recorder(7, [], clock))
-    assert slots(timer.wheel) == [1_007 % 20]
+    assert slots(timer._wheel) == [1_007 % 20]
 
 
 def test_a_task_may_cancel_and_add_others_while_the_due_ones_run(clock: ManualClock) -> None:
@@ -194,7 +194,7 @@ def test_the_queue_holds_buckets_not_tasks(clock: ManualClock) -> None:
     timer = Timer(clock)
     for number in range(5_000):
         timer.add(Recorder(1 + number % 8_000, [], clock))
-    assert len(timer.wheel.queue) <= 60
+    assert len(timer._wheel.queue) <= 60
     assert timer.pending == 5_000
 
 
