@@ -3,7 +3,8 @@
 A request to a coordinator is decided by a function of the state, which returns a `Decision`: the response,
 the records that make it true, and what requests that waited for it hear. The runtime appends the records,
 then replays them into the state, then holds the response back until they are replicated. So what memory says
-is what a replay of the log says, and an append that fails has changed nothing.
+is what a replay of the log says, and an append that fails has changed nothing. A decision is a value: what a
+shard does once its records are replicated waits for that as requests do, as a `Waiter`.
 """
 
 from __future__ import annotations
@@ -33,6 +34,11 @@ class Waiter(Generic[R]):
         self._respond: Callable[[R], None] | None = respond
         self._refuse = refuse
 
+    @property
+    def is_open(self) -> bool:
+        """It is still to be answered."""
+        return self._respond is not None
+
     def respond(self, response: R) -> None:
         respond, self._respond = self._respond, None
         if respond is not None:
@@ -50,25 +56,15 @@ Answers = Sequence[tuple[Waiter[Any], Any]]
 NO_ANSWERS: Answers = ()
 
 
-def deliver(answers: Answers | None) -> None:
-    for waiter, response in answers or NO_ANSWERS:
+def deliver(answers: Answers) -> None:
+    for waiter, response in answers:
         waiter.respond(response)
 
 
 class Decision(Generic[R]):
     """`response` is None when somebody else answers, later: a member that waits for a rebalance."""
 
-    __slots__ = (
-        "answers",
-        "applied",
-        "committed",
-        "failed",
-        "is_atomic",
-        "is_replayed",
-        "records",
-        "response",
-        "room_bytes",
-    )
+    __slots__ = ("answers", "is_atomic", "later_answers", "records", "response", "room_bytes")
 
     def __init__(
         self,
@@ -76,10 +72,7 @@ class Decision(Generic[R]):
         records: Sequence[CoordinatorRecord] = (),
         *,
         answers: Answers = NO_ANSWERS,
-        applied: Callable[[], Answers | None] | None = None,
-        committed: Callable[[], Answers | None] | None = None,
-        failed: Callable[[KafkaError], Answers | None] | None = None,
-        is_replayed: bool = True,
+        later_answers: Answers = NO_ANSWERS,
         is_atomic: bool = True,
         room_bytes: int = 0,
     ) -> None:
@@ -88,15 +81,9 @@ class Decision(Generic[R]):
         self.answers = answers
         """To requests that waited for this. They say nothing that a record has to make true, so they leave at
         once."""
-        self.applied = applied
-        """Called once the records are part of the state, for timers that follow from it; who is answered by
-        that is returned, as by the next two."""
-        self.committed = committed
-        """Called once the records are replicated, before the response leaves."""
-        self.failed = failed
-        """Called instead, when they could not be appended or were not replicated in time."""
-        self.is_replayed = is_replayed
-        """False for a snapshot of what memory already holds."""
+        self.later_answers = later_answers
+        """These are true once the records are replicated, and leave then, just before the response. Whoever
+        waits is refused if the records could not be appended, or were not replicated in time."""
         self.is_atomic = is_atomic
         """True if the records make sense only together: they are one batch, and too many of them are
         refused. False if each stands for itself, as tombstones of offsets do: they are divided into as many
@@ -115,10 +102,7 @@ class Decision(Generic[R]):
             response,
             self.records,
             answers=[*answers, *self.answers],
-            applied=self.applied,
-            committed=self.committed,
-            failed=self.failed,
-            is_replayed=self.is_replayed,
+            later_answers=self.later_answers,
             is_atomic=self.is_atomic,
             room_bytes=self.room_bytes,
         )

@@ -241,8 +241,11 @@ class CoordinatorRuntime(Generic[S]):
         except Exception as error:  # noqa: BLE001 - it is logged, and answered
             refuse(self._write_failed(context, error))
             return
-        done: Decision[None] = Decision(committed=lambda: respond(None))
-        self._await_replication(context, done, respond, refuse)
+
+        def done(error: KafkaError | None) -> None:
+            respond(None) if error is None else refuse(as_coordinator_error(error))
+
+        self._writer.await_replication(context, done)
         self._writer.wake(context)
 
     def _active(self, partition: int) -> ShardContext[S]:
@@ -278,16 +281,17 @@ class CoordinatorRuntime(Generic[S]):
         if decision.answers:
             deliver(decision.answers)
         if not decision.records:
-            self._await_replication(context, decision, respond, refuse)
+            # Where nobody is told anything, nothing has to be waited for.
+            if decision.response is not None or decision.later_answers:
+                self._await_replication(context, decision, respond, refuse)
             return
         try:
-            answers = self._writer.write(context, decision, producer)
+            self._writer.write(context, decision, producer)
         except Exception as error:  # noqa: BLE001 - it is logged, and answered
-            _fail(decision, self._write_failed(context, error), refuse)
+            _refuse(decision, self._write_failed(context, error), refuse)
             if not decision.is_atomic:
                 self._writer.wake(context)
             return
-        deliver(answers)
         self._await_replication(context, decision, respond, refuse)
         self._writer.wake(context)
 
@@ -316,10 +320,10 @@ class CoordinatorRuntime(Generic[S]):
     ) -> None:
         def done(error: KafkaError | None) -> None:
             if error is not None:
-                _fail(decision, as_coordinator_error(error), refuse)
+                _refuse(decision, as_coordinator_error(error), refuse)
                 return
-            if decision.committed is not None:
-                deliver(decision.committed())
+            if decision.later_answers:
+                deliver(decision.later_answers)
             if decision.response is not None:
                 respond(decision.response)
 
@@ -334,9 +338,9 @@ def _expected(error: Exception, topic: str, partition: int) -> KafkaError:
     return UnknownServerError("the broker met an unexpected error; its log says more")
 
 
-def _fail(decision: Decision[Any], error: KafkaError, refuse: Callable[[KafkaError], None]) -> None:
-    if decision.failed is not None:
-        deliver(decision.failed(error))
+def _refuse(decision: Decision[Any], error: KafkaError, refuse: Callable[[KafkaError], None]) -> None:
+    for waiter, _ in decision.later_answers:
+        waiter.refuse(error)
     refuse(error)
 
 

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 from barnabas.coordinator.batches import as_batches
-from barnabas.coordinator.decision import Answers, Decision
+from barnabas.coordinator.decision import Decision
 from barnabas.coordinator.log import CoordinatorLog
 from barnabas.coordinator.shard_context import NO_PRODUCER, Producer, RuntimeSettings, ShardContext
 from barnabas.core.clock import Clock
@@ -41,10 +41,7 @@ class ShardWriter:
         self._clock = clock
         self._settings = settings
 
-    def write(
-        self, context: ShardContext[Any], decision: Decision[Any], producer: Producer
-    ) -> Answers | None:
-        """Returns who is answered by what follows from the records at once."""
+    def write(self, context: ShardContext[Any], decision: Decision[Any], producer: Producer) -> None:
         bytes_max = None if decision.is_atomic else self._log.batch_bytes_max(context.topic_partition)
         now_ms = self._clock.now_ms()
         for records, batch in as_batches(
@@ -55,16 +52,11 @@ class ShardWriter:
             end_offset = self._log.append(context.topic_partition, context.leader_epoch, batch)
             context.wrote(end_offset)
             try:
-                if decision.is_replayed:
-                    replay = context.shard.replay
-                    for offset, record in enumerate(records, end_offset - len(records)):
-                        replay(record, offset, producer.id)
+                replay = context.shard.replay
+                for offset, record in enumerate(records, end_offset - len(records)):
+                    replay(record, offset, producer.id)
             except Exception as error:
                 raise ReplayFailed from error
-        try:
-            return decision.applied() if decision.applied is not None else None
-        except Exception as error:
-            raise ReplayFailed from error
 
     def write_marker(
         self, context: ShardContext[Any], producer: Producer, marker: EndTransactionMarker

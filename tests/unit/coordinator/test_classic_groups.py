@@ -19,7 +19,7 @@ from barnabas.core.errors import (
     RebalanceInProgress,
     UnknownMemberId,
 )
-from tests.unit.coordinator.support import Groups, MemoryLog, generation_of
+from tests.unit.coordinator.support import Answer, Groups, MemoryLog, generation_of
 
 
 def test_a_lone_member_leads_after_the_initial_delay() -> None:
@@ -287,17 +287,19 @@ def test_a_duplicate_instance_fences_the_one_that_waits() -> None:
 # Storage
 
 
-def test_a_group_is_stable_only_when_it_is_replicated() -> None:
+def test_nobody_hears_that_a_group_is_stable_before_that_is_replicated() -> None:
     groups = Groups()
     member, _ = groups.enter()
     groups.advance(3_000)
     groups.log.is_replicated = False
     synced = groups.sync(member, 1, {member: b"a"})
+    described = Answer()
+    groups.coordinator.run("g", lambda shard: shard.describe("g"), described, described)
     assert not synced.is_given
-    assert [each.state.value for each in groups.shard.groups.values()] == ["CompletingRebalance"]
+    assert not described.is_given
     groups.log.replicate()
     assert synced.value.assignment == b"a"
-    assert groups.state() == "Stable"
+    assert described.value.group_state == "Stable"
 
 
 def test_an_assignment_that_cannot_be_stored_is_computed_again() -> None:

@@ -227,9 +227,8 @@ def durable(shard: GroupShard) -> dict[str, Any]:
         if isinstance(group, ConsumerGroup):
             soft = ("seen_generation", "regexes_seen")
             groups[name] = {key: value for key, value in vars(group).items() if key not in soft}
-        elif group.state is GroupState.STABLE:
-            assignments = {member.member_id: member.assignment for member in group.members.values()}
-            value: Any = group.record(assignments).value
+        elif group.state in (GroupState.STABLE, GroupState.EMPTY) and not group.exists_by_offsets:
+            value: Any = group.record().value
             members = [
                 (each.member_id, each.group_instance_id, each.subscription, each.assignment)
                 for each in value.members

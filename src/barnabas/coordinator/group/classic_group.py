@@ -9,14 +9,16 @@ its mind sends the group back to PreparingRebalance. Each rebalance that complet
 and heartbeats of an older one are refused.
 
 Members that come together are soft state: nothing is written before their generation is complete. Then one
-record holds the whole group, assignments included, and Stable is entered only when that record is
-replicated. A replay therefore gives the last complete generation; members of a generation that never
-completed join again.
+record holds the whole group, assignments included; the group becomes Stable, or Empty, as that record is
+replayed. A record that is replayed where it was written brings the group along that it was made from: with
+what its members said besides, and their requests that wait. A coordinator that takes over finds the last
+complete generation; members of a generation that never completed join again.
 """
 
 from __future__ import annotations
 
 from collections import Counter
+from copy import copy
 from enum import Enum
 
 from barnabas.coordinator.decision import NO_ANSWERS, Answers
@@ -81,6 +83,16 @@ class ClassicGroup:
         self._supporters: Counter[str] = Counter()
         self.exists_by_offsets = False
         """No record of its own says that the group exists, only the offsets committed for it."""
+
+    def copy(self) -> ClassicGroup:
+        """The group once more: what a decision makes of it counts when it is replayed."""
+        twin = copy(self)
+        twin.members = {member_id: copy(member) for member_id, member in self.members.items()}
+        twin.static_members = self.static_members.copy()
+        twin.pending_join = self.pending_join.copy()
+        twin.pending_sync = self.pending_sync.copy()
+        twin._supporters = self._supporters.copy()
+        return twin
 
     # States
 
@@ -243,6 +255,12 @@ class ClassicGroup:
         self.move_to(COMPLETING if self.members else EMPTY, now_ms)
         self.pending_sync.clear()
 
+    def complete_generation(self, assignments: dict[str, bytes], now_ms: int) -> None:
+        """The leader has assigned."""
+        for member in self.members.values():
+            member.assignment = assignments.get(member.member_id, b"")
+        self.move_to(STABLE, now_ms)
+
     def find_subscribed_topics(self) -> frozenset[str] | None:
         if not self.is_for_consumers:
             return None
@@ -276,10 +294,8 @@ class ClassicGroup:
 
     def complete_sync(self, member: ClassicMember, response: SyncGroupResponse) -> Answers:
         waiter = member.waiting_sync
-        if waiter is None:
-            return NO_ANSWERS
         member.waiting_sync = None
-        return [(waiter, response)]
+        return [(waiter, response)] if waiter is not None and waiter.is_open else NO_ANSWERS
 
     def join_response(self, member_id: str, *, with_members: bool) -> JoinGroupResponse:
         return JoinGroupResponse(
@@ -289,6 +305,11 @@ class ClassicGroup:
             leader=self.leader_id or "",
             member_id=member_id,
             members=self._member_list() if with_members else [],
+        )
+
+    def sync_response(self, member: ClassicMember) -> SyncGroupResponse:
+        return SyncGroupResponse(
+            protocol_type=self.protocol_type, protocol_name=self.protocol_name, assignment=member.assignment
         )
 
     def _member_list(self) -> list[JoinGroupResponseMember]:
@@ -303,11 +324,10 @@ class ClassicGroup:
 
     # As a record
 
-    def record(self, assignments: dict[str, bytes]) -> GroupRecord:
-        """The whole group as it will be with these assignments."""
-        self.exists_by_offsets = False
-        return GroupRecord(
-            GroupMetadataKey(group=self.group_id),
+    def record(self) -> ClassicGroupRecord:
+        """The whole group as it is."""
+        return ClassicGroupRecord(
+            self,
             GroupMetadataValue(
                 protocol_type=self.protocol_type or "",
                 generation=self.generation_id,
@@ -323,18 +343,17 @@ class ClassicGroup:
                         rebalance_timeout=member.rebalance_timeout_ms,
                         session_timeout=member.session_timeout_ms,
                         subscription=member.metadata(self.protocol_name),
-                        assignment=assignments.get(member.member_id, b""),
+                        assignment=member.assignment,
                     )
                     for member in self.members.values()
                 ],
             ),
         )
 
-    def empty_record(self) -> GroupRecord:
+    def empty_record(self) -> ClassicGroupRecord:
         """The group before its first member has joined."""
-        return GroupRecord(
-            GroupMetadataKey(group=self.group_id),
-            GroupMetadataValue(protocol_type="", generation=0, protocol=None, leader=None),
+        return ClassicGroupRecord(
+            self, GroupMetadataValue(protocol_type="", generation=0, protocol=None, leader=None)
         )
 
     def tombstones(self) -> list[GroupRecord]:
@@ -365,3 +384,13 @@ class ClassicGroup:
         group.state_timestamp_ms = value.current_state_timestamp
         group.subscribed_topics = group.find_subscribed_topics()
         return group
+
+
+class ClassicGroupRecord(GroupRecord):
+    """What is written of a group, and the group that it was made from."""
+
+    __slots__ = ("group",)
+
+    def __init__(self, group: ClassicGroup, value: GroupMetadataValue) -> None:
+        super().__init__(GroupMetadataKey(group=group.group_id), value)
+        self.group = group

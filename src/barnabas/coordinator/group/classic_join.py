@@ -20,14 +20,13 @@ from barnabas.coordinator.group.classic_group import (
 )
 from barnabas.coordinator.group.classic_member import ClassicMember, JoinWaiter, Protocols, protocols_of
 from barnabas.coordinator.group.classic_rebalance import ClassicRebalance
-from barnabas.coordinator.group.registry import Group, GroupRegistry
+from barnabas.coordinator.group.registry import GroupRegistry
 from barnabas.coordinator.group.settings import NEW_MEMBER_JOIN_TIMEOUT_MS
-from barnabas.coordinator.group.timer_keys import join_key, session_key
+from barnabas.coordinator.group.timer_keys import session_key
 from barnabas.core.errors import (
     CoordinatorNotAvailable,
     GroupMaxSizeReached,
     InconsistentGroupProtocol,
-    KafkaError,
     MemberIdRequired,
     UnknownMemberId,
 )
@@ -52,36 +51,13 @@ class ClassicJoin:
             return self._join_group(former, request, caller, waiter)
         if request.member_id:
             raise UnknownMemberId(f"group {group_id} has no members")
+        # A new group is written down when its first member knocks. It takes the place of what there was under
+        # its name: nothing, offsets without a group, or an empty group of the consumer protocol.
         group = ClassicGroup(group_id)
         decision = self._join_group(group, request, caller, waiter)
-        self._registry.groups[group_id] = group
-        return self._found(group, former, decision)
-
-    def _found(
-        self, group: ClassicGroup, former: Group | None, decision: Decision[JoinGroupResponse]
-    ) -> Decision[JoinGroupResponse]:
-        """A new group is written down when its first member knocks. It takes the place of what there was
-        under its name: nothing, offsets without a group, or an empty group of the consumer protocol."""
         assert not decision.records
-
-        def failed(error: KafkaError) -> Answers:
-            answers: list[tuple[JoinWaiter, JoinGroupResponse]] = []
-            for member in group.members.values():
-                self._registry.timers.cancel(session_key(group.group_id, member.member_id))
-                response = JoinGroupResponse(error_code=error.code, member_id=member.member_id)
-                answers.extend(group.complete_join(member, response))
-            for member_id in group.pending_join:
-                self._registry.timers.cancel(session_key(group.group_id, member_id))
-            self._registry.timers.cancel(join_key(group.group_id))
-            self._registry.remove(group.group_id)
-            if former is not None:
-                self._registry.groups[group.group_id] = former
-            return answers
-
         records = [*(former.tombstones() if former is not None else ()), group.empty_record()]
-        return Decision(
-            decision.response, records, answers=decision.answers, failed=failed, is_replayed=False
-        )
+        return Decision(decision.response, records, answers=decision.answers)
 
     def _join_group(
         self, group: ClassicGroup, request: JoinGroupRequest, caller: Caller, waiter: JoinWaiter
@@ -197,49 +173,46 @@ class ClassicJoin:
         waiter: JoinWaiter,
     ) -> Decision[JoinGroupResponse]:
         """A static member is back under a new id."""
-        former_leader = group.leader_id
         instance_id = request.group_instance_id
         assert instance_id is not None
+
+        def replaced(group: ClassicGroup, waiter: JoinWaiter | None) -> Answers:
+            member, answers = group.replace_static_member(instance_id, former_id, member_id)
+            timeout_ms = _rebalance_timeout_ms(request)
+            group.update(member, protocols, timeout_ms, request.session_timeout_ms, waiter)
+            self._rebalance.expect_heartbeat(group, member)
+            return answers
+
+        if group.state is STABLE:
+            after = group.copy()
+            answers = replaced(after, None)
+            if after.select_protocol() == group.protocol_name:
+                response = _unnoticed(after, member_id, group.leader_id, caller)
+                return Decision(response, [after.record()], answers=answers)
         self._registry.timers.cancel(session_key(group.group_id, former_id))
-        member, answers = group.replace_static_member(instance_id, former_id, member_id)
-        former = (member.protocols, member.rebalance_timeout_ms, member.session_timeout_ms)
-        group.update(member, protocols, _rebalance_timeout_ms(request), request.session_timeout_ms, waiter)
-        self._rebalance.expect_heartbeat(group, member)
+        answers = replaced(group, waiter)
         if group.state is COMPLETING:
             reason = f"static member {instance_id} is back"
             return _held(self._rebalance.prepare(group, reason).also(answers))
         if group.state is not STABLE:
             return _held(self._rebalance.maybe_complete_join(group).also(answers))
-        if group.select_protocol() != group.protocol_name:
-            reason = f"static member {instance_id} changed the protocol"
-            return _held(self._rebalance.rebalance(group, reason).also(answers))
+        reason = f"static member {instance_id} changed the protocol"
+        return _held(self._rebalance.rebalance(group, reason).also(answers))
 
-        def committed() -> Answers:
-            is_leader = group.is_leader(member_id)
-            if caller.api_version >= VERSION_WITH_SKIPPED_ASSIGNMENT:
-                response = group.join_response(member_id, with_members=is_leader)
-                response.skip_assignment = is_leader
-            else:
-                # An older leader would assign again; it is told that its former life still leads.
-                response = group.join_response(member_id, with_members=False)
-                response.leader = former_leader or ""
-            return group.complete_join(member, response)
 
-        def failed(error: KafkaError) -> Answers:
-            refused = group.complete_join(member, JoinGroupResponse(error_code=error.code))
-            group.update(member, *former, None)
-            reverted, fenced = group.replace_static_member(instance_id, member_id, former_id)
-            self._rebalance.expect_heartbeat(group, reverted)
-            return [*refused, *fenced]
-
-        assignments = {each.member_id: each.assignment for each in group.members.values()}
-        return Decision(
-            records=[group.record(assignments)],
-            answers=answers,
-            committed=committed,
-            failed=failed,
-            is_replayed=False,
-        )
+def _unnoticed(
+    group: ClassicGroup, member_id: str, former_leader: str | None, caller: Caller
+) -> JoinGroupResponse:
+    """What a static member hears whose return is no reason to rebalance."""
+    is_leader = group.is_leader(member_id)
+    if caller.api_version >= VERSION_WITH_SKIPPED_ASSIGNMENT:
+        response = group.join_response(member_id, with_members=is_leader)
+        response.skip_assignment = is_leader
+    else:
+        # An older leader would assign again; it is told that its former life still leads.
+        response = group.join_response(member_id, with_members=False)
+        response.leader = former_leader or ""
+    return response
 
 
 def _rebalance_timeout_ms(request: JoinGroupRequest) -> int:

@@ -56,7 +56,7 @@ class ClassicMember:
         self.waiting_join: JoinWaiter | None = None
         """Set while the member waits for the others to join."""
         self.waiting_sync: SyncWaiter | None = None
-        """Set while the member waits for the leader's assignment."""
+        """Set while the member waits for the leader's assignment, and answered once that is replicated."""
         self.is_new = False
         """It has never completed a join; then it may be given up on while it waits."""
 
@@ -67,7 +67,8 @@ class ClassicMember:
     @property
     def is_excused(self) -> bool:
         """A member that waits for us need not send heartbeats."""
-        return not self.is_new and (self.waiting_join is not None or self.waiting_sync is not None)
+        waits_for_sync = self.waiting_sync is not None and self.waiting_sync.is_open
+        return not self.is_new and (self.waiting_join is not None or waits_for_sync)
 
     def metadata(self, protocol: str | None) -> bytes:
         for name, metadata in self.protocols:

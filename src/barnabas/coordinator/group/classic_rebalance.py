@@ -9,8 +9,9 @@ together share the first generation; each newcomer extends that wait.
 from __future__ import annotations
 
 import logging
+from typing import Any
 
-from barnabas.coordinator.decision import NO_ANSWERS, NOTHING, Answers, Decision
+from barnabas.coordinator.decision import NOTHING, Answers, Decision, Waiter
 from barnabas.coordinator.group.classic_group import (
     COMPLETING,
     DEAD,
@@ -22,6 +23,7 @@ from barnabas.coordinator.group.classic_group import (
 from barnabas.coordinator.group.classic_member import ClassicMember, JoinWaiter, SyncWaiter
 from barnabas.coordinator.group.registry import GroupRegistry
 from barnabas.coordinator.group.timer_keys import join_key, session_key, sync_key
+from barnabas.coordinator.timers import RETRY_MS
 from barnabas.core.errors import KafkaError, RebalanceInProgress, UnknownMemberId
 from barnabas.protocol.messages.join_group import JoinGroupResponse
 from barnabas.protocol.messages.sync_group import SyncGroupResponse
@@ -91,9 +93,7 @@ class ClassicRebalance:
         return self.prepare(group, reason) if group.can_rebalance else self.maybe_complete_join(group)
 
     def prepare(self, group: ClassicGroup, reason: str) -> Decision[None]:
-        answers = NO_ANSWERS
-        if group.state is COMPLETING:
-            answers = self.reset_assignments(group, RebalanceInProgress.code)
+        answers = self._refuse_syncs(group)
         self.forget_pending_sync(group)
         is_first = group.state is EMPTY
         if is_first:
@@ -137,7 +137,7 @@ class ClassicRebalance:
 
     def _first_delay_is_up(self, group_id: str, delay_ms: int, left_ms: int) -> Decision[None]:
         group = self._registry.find_classic(group_id)
-        if group is None:
+        if group is None or group.state is not PREPARING:
             return NOTHING
         if group.new_member_added and left_ms:
             group.new_member_added = False
@@ -148,7 +148,7 @@ class ClassicRebalance:
 
     def _join_time_is_up(self, group_id: str) -> Decision[None]:
         group = self._registry.find_classic(group_id)
-        return NOTHING if group is None else self.complete_join(group)
+        return NOTHING if group is None or group.state is not PREPARING else self.complete_join(group)
 
     def complete_join(self, group: ClassicGroup) -> Decision[None]:
         """The next generation: those who joined are in it, and the leader gets to know them all."""
@@ -168,10 +168,18 @@ class ClassicRebalance:
             # Static members only, none of them back yet: somebody has to lead, so wait on.
             self._schedule_join(group)
             return NOTHING
+        if not group.members:
+            return self._complete_without_members(group)
         group.begin_generation(self._clock.now_ms())
-        if group.state is EMPTY:
-            return Decision(records=[group.record({})], is_replayed=False)
         return Decision(answers=self._join_answers(group))
+
+    def _complete_without_members(self, group: ClassicGroup) -> Decision[None]:
+        """The group is empty as soon as that is written; until then it is tried again."""
+        group_id = group.group_id
+        self._timers.schedule(join_key(group_id), RETRY_MS, lambda: self._join_time_is_up(group_id))
+        after = group.copy()
+        after.begin_generation(self._clock.now_ms())
+        return Decision(records=[after.record()])
 
     def _join_answers(self, group: ClassicGroup) -> Answers:
         logger.info(
@@ -219,45 +227,36 @@ class ClassicRebalance:
         reason = f"{len(silent)} members did not ask for their assignment"
         return self.prepare(group, reason).also(answers)
 
-    def set_assignments(self, group: ClassicGroup, assignments: dict[str, bytes]) -> Answers:
-        answers: list[tuple[SyncWaiter, SyncGroupResponse]] = []
+    def assignment_answers(self, group: ClassicGroup) -> Answers:
+        """What the members hear that wait for their assignment. They wait until it is replicated; a rebalance
+        may begin before that, and does if it is not."""
+        group_id, generation_id = group.group_id, group.generation_id
+
+        def lost(error: KafkaError) -> None:
+            self._timers.run(lambda: self._assignment_lost(group_id, generation_id, error))
+
+        answers: list[tuple[Waiter[Any], Any]] = []
         for member in group.members.values():
-            member.assignment = assignments.get(member.member_id, b"")
-            response = SyncGroupResponse(
-                protocol_type=group.protocol_type,
-                protocol_name=group.protocol_name,
-                assignment=member.assignment,
-            )
-            answers.extend(self._sync_answer(group, member, response))
+            if member.waiting_sync is not None and member.waiting_sync.is_open:
+                self.expect_heartbeat(group, member)
+                answers.append((member.waiting_sync, group.sync_response(member)))
+        answers.append((Waiter(lambda _: None, lost), None))
         return answers
 
-    def reset_assignments(self, group: ClassicGroup, error_code: int) -> Answers:
+    def _assignment_lost(self, group_id: str, generation_id: int, error: KafkaError) -> Decision[None]:
+        group = self._registry.find_classic(group_id)
+        if group is None or group.generation_id != generation_id or group.state not in (COMPLETING, STABLE):
+            return NOTHING
+        return self.prepare(group, f"the assignment could not be stored: {error.message}")
+
+    def _refuse_syncs(self, group: ClassicGroup) -> Answers:
+        """A rebalance begins: who waits for an assignment is to join again."""
         answers: list[tuple[SyncWaiter, SyncGroupResponse]] = []
         for member in group.members.values():
-            member.assignment = b""
-            answers.extend(self._sync_answer(group, member, SyncGroupResponse(error_code=error_code)))
+            if group.state is COMPLETING:
+                member.assignment = b""
+            answer = group.complete_sync(member, SyncGroupResponse(error_code=RebalanceInProgress.code))
+            if answer:
+                self.expect_heartbeat(group, member)
+                answers.extend(answer)
         return answers
-
-    def _sync_answer(
-        self, group: ClassicGroup, member: ClassicMember, response: SyncGroupResponse
-    ) -> Answers:
-        answer = group.complete_sync(member, response)
-        if answer:
-            self.expect_heartbeat(group, member)
-        return answer
-
-    def assignment_stored(
-        self, group: ClassicGroup, generation_id: int, assignments: dict[str, bytes]
-    ) -> Answers:
-        """The leader's assignment is replicated. The group may have moved on meanwhile."""
-        if group.state is not COMPLETING or group.generation_id != generation_id:
-            return NO_ANSWERS
-        group.move_to(STABLE, self._clock.now_ms())
-        return self.set_assignments(group, assignments)
-
-    def assignment_lost(self, group: ClassicGroup, generation_id: int, error: KafkaError) -> Answers:
-        if group.state is not COMPLETING or group.generation_id != generation_id:
-            return NO_ANSWERS
-        answers = self.reset_assignments(group, error.code)
-        decision = self.rebalance(group, f"the assignment could not be stored: {error.message}")
-        return decision.also(answers).answers

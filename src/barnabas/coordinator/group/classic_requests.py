@@ -61,30 +61,14 @@ class ClassicRequests:
             raise RebalanceInProgress(f"group {group.group_id} is rebalancing")
         self._rebalance.synced(group, member.member_id)
         if group.state is STABLE:
-            return Decision(
-                SyncGroupResponse(
-                    protocol_type=group.protocol_type,
-                    protocol_name=group.protocol_name,
-                    assignment=member.assignment,
-                )
-            )
+            return Decision(group.sync_response(member))
         member.waiting_sync = waiter
         if not group.is_leader(member.member_id):
             return Decision()
-        return self._store_assignments(group, request)
-
-    def _store_assignments(
-        self, group: ClassicGroup, request: SyncGroupRequest
-    ) -> Decision[SyncGroupResponse]:
+        after = group.copy()
         assignments = {each.member_id: each.assignment for each in request.assignments}
-        generation_id = group.generation_id
-        rebalance = self._rebalance
-        return Decision(
-            records=[group.record(assignments)],
-            committed=lambda: rebalance.assignment_stored(group, generation_id, assignments),
-            failed=lambda error: rebalance.assignment_lost(group, generation_id, error),
-            is_replayed=False,
-        )
+        after.complete_generation(assignments, self._registry.clock.now_ms())
+        return Decision(records=[after.record()], later_answers=self._rebalance.assignment_answers(after))
 
     # Heartbeat
 

@@ -9,10 +9,12 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable
 from dataclasses import replace
+from typing import Any
 
-from barnabas.coordinator.decision import NO_ANSWERS, Answers, Decision
+from barnabas.coordinator.decision import Decision, Waiter, deliver
 from barnabas.coordinator.group.assignment import NO_PARTITIONS, Assignment, contains
 from barnabas.coordinator.group.callers import Caller
+from barnabas.coordinator.group.classic_group import ClassicGroup
 from barnabas.coordinator.group.consumer_group import ConsumerGroup
 from barnabas.coordinator.group.consumer_member import (
     LEAVE_EPOCH,
@@ -24,7 +26,7 @@ from barnabas.coordinator.group.consumer_update import ConsumerUpdates, Update
 from barnabas.coordinator.group.conversion import Conversion
 from barnabas.coordinator.group.records import GroupRecord
 from barnabas.coordinator.group.registry import GroupRegistry
-from barnabas.coordinator.group.timer_keys import member_keys, revocation_key, session_key
+from barnabas.coordinator.group.timer_keys import revocation_key, session_key
 from barnabas.coordinator.regex import Regex
 from barnabas.core.errors import (
     FencedInstanceId,
@@ -75,23 +77,27 @@ class ConsumerHeartbeat:
         update.member = self._as_requested(update.former, request, caller)
         former = update.former
         member = self._updates.carry_out(update, owned)
-
-        def applied() -> Answers:
-            self._updates.applied(update)
-            answers = NO_ANSWERS
-            if converted is not None:
-                answers = self._conversion.upgraded(converted)
-                for each in group.classic_members:
-                    self.expect_classic_heartbeat(request.group_id, each)
-            self.expect_progress(request.group_id, member)
-            return answers
-
         response = self._response(request, former, member)
-        if update.records:
-            return Decision(response, update.records, applied=applied)
-        self._updates.applied(update)
-        self.expect_heartbeat(request.group_id, member.member_id)
-        return Decision(response)
+        if not update.records:
+            self._updates.applied(update)
+            self.expect_heartbeat(request.group_id, member.member_id)
+            return Decision(response)
+        self.expect_progress(request.group_id, member)
+        later_answers = [self._updates.when_replicated(update)]
+        if converted is not None:
+            later_answers.append(self._when_upgraded(converted, group))
+        return Decision(response, update.records, later_answers=later_answers)
+
+    def _when_upgraded(self, classic: ClassicGroup, group: ConsumerGroup) -> tuple[Waiter[Any], Any]:
+        """Once it is written that the group is another, its members have sessions of that one."""
+
+        def go_on(_: object) -> None:
+            if self._registry.find_consumer(group.group_id) is not None:
+                deliver(self._conversion.upgrade_answers(classic))
+                for each in group.classic_members:
+                    self.expect_classic_heartbeat(group.group_id, each)
+
+        return Waiter(go_on, go_on), None
 
     # Checks
 
@@ -252,11 +258,7 @@ class ConsumerHeartbeat:
         """Let a member go; the group may fall back to the classic protocol if only such members stay."""
         if self._conversion.may_downgrade(group, member.member_id):
             return self._conversion.downgrade(group, member.member_id, response)
-        return Decision(
-            response,
-            self.removal_records(group, [member]),
-            applied=lambda: self.cancel_timers(group.group_id, member.member_id),
-        )
+        return Decision(response, self.removal_records(group, [member]))
 
     def removal_records(self, group: ConsumerGroup, members: Iterable[ConsumerMember]) -> list[GroupRecord]:
         gone = {member.member_id for member in members}
@@ -318,10 +320,6 @@ class ConsumerHeartbeat:
             return Decision()
         logger.info("member %s of group %s is removed: %s", member_id, group_id, reason)
         return self.remove(group, member)
-
-    def cancel_timers(self, group_id: str, member_id: str) -> None:
-        for key in member_keys(group_id, member_id):
-            self._registry.timers.cancel(key)
 
     def loaded(self, group: ConsumerGroup) -> None:
         """After a replay everybody has a whole session to report."""

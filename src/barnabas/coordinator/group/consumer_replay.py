@@ -6,6 +6,7 @@ from typing import Any
 
 from barnabas.coordinator.group import record_schemas as schemas
 from barnabas.coordinator.group.registry import GroupRegistry
+from barnabas.coordinator.group.timer_keys import member_keys
 from barnabas.protocol.schema import Message
 
 
@@ -26,6 +27,7 @@ def replay_consumer_record(registry: GroupRegistry, key: Message, value: Any) ->
             group.replay_topics(value)
         case schemas.ConsumerGroupMemberMetadataKey():
             group.replay_member(key.member_id, value)
+            _forget_timers(registry, group_id, key.member_id, value)
         case schemas.ConsumerGroupTargetAssignmentMetadataKey():
             group.assignment_epoch = -1 if value is None else value.assignment_epoch
         case schemas.ConsumerGroupTargetAssignmentMemberKey():
@@ -34,3 +36,9 @@ def replay_consumer_record(registry: GroupRegistry, key: Message, value: Any) ->
             group.replay_current_assignment(key.member_id, value)
         case schemas.ConsumerGroupRegularExpressionKey():
             group.replay_regex(key.regular_expression, value)
+
+
+def _forget_timers(registry: GroupRegistry, group_id: str, member_id: str, value: Any) -> None:
+    """A member's timers go with it."""
+    for key in member_keys(group_id, member_id) if value is None else ():
+        registry.timers.cancel(key)

@@ -9,7 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass, field
+from typing import Any
 
+from barnabas.coordinator.decision import Waiter
 from barnabas.coordinator.group.assignment import NO_PARTITIONS, Assignment
 from barnabas.coordinator.group.assignors import ASSIGNORS, AssignorMember
 from barnabas.coordinator.group.consumer_group import ConsumerGroup, ResolvedRegex, SubscribedTopic
@@ -68,6 +70,10 @@ class ConsumerUpdates:
             target = self._present_target(update)
             target_epoch = group.assignment_epoch
         return self._reconcile(update, target_epoch, target, owned)
+
+    def when_replicated(self, update: Update) -> tuple[Waiter[Any], Any]:
+        """What was looked at on the way to the records counts once they do."""
+        return Waiter(self.applied, lambda _: None), update
 
     def applied(self, update: Update) -> None:
         """The records are part of the state, or there are none: what was looked at need not be looked at

@@ -29,7 +29,6 @@ from barnabas.coordinator.group.consumer_subscription import (
 from barnabas.coordinator.group.record_schemas import ClassicMemberMetadata, ClassicProtocol
 from barnabas.coordinator.group.records import GroupRecord
 from barnabas.coordinator.group.registry import GroupRegistry
-from barnabas.coordinator.group.timer_keys import join_key, member_keys, sync_key
 from barnabas.core.errors import GroupIdNotFound, RebalanceInProgress
 from barnabas.core.ids import Uuid
 from barnabas.protocol.errors import MalformedMessage
@@ -51,7 +50,7 @@ class Conversion:
         self, group_id: str, records: list[GroupRecord], *, may_create: bool
     ) -> tuple[ConsumerGroup, ClassicGroup | None]:
         """The group that a member of the consumer protocol means, made or converted if it may be. A group
-        that was converted comes with what it was: once the records count, call `upgraded` with that."""
+        that is converted comes with what it was (see `upgrade_answers`)."""
         group = self._registry.groups.get(group_id)
         if isinstance(group, ConsumerGroup):
             return group, None
@@ -86,7 +85,7 @@ class Conversion:
         records += group.records()
         return group
 
-    def upgraded(self, classic: ClassicGroup) -> Answers:
+    def upgrade_answers(self, classic: ClassicGroup) -> Answers:
         """Nobody waits for a classic rebalance any more: who does is to join again."""
         logger.info("group %s is converted to the consumer protocol", classic.group_id)
         answers: list[tuple[Waiter[Any], Any]] = []
@@ -95,8 +94,6 @@ class Conversion:
             response = JoinGroupResponse(error_code=code, member_id=member.member_id, protocol_name=None)
             answers.extend(classic.complete_join(member, response))
             answers.extend(classic.complete_sync(member, SyncGroupResponse(error_code=code)))
-        self._registry.timers.cancel(join_key(classic.group_id))
-        self._registry.timers.cancel(sync_key(classic.group_id))
         return answers
 
     # Down
@@ -113,20 +110,15 @@ class Conversion:
     ) -> Decision[ConsumerGroupHeartbeatResponse]:
         logger.info("group %s is converted to the classic protocol", group.group_id)
         classic = to_classic(group, leaving_id, self._registry.topics, self._registry.clock.now_ms())
-        assignments = {member.member_id: member.assignment for member in classic.members.values()}
-        records = [*group.tombstones(), classic.record(assignments)]
+        records = [*group.tombstones(), classic.record()]
+        self._rebalance.prepare(classic, "the group went back to the classic protocol")
 
-        def applied() -> Answers:
-            # A replay knows only the protocol in use; the members said more.
-            self._registry.groups[group.group_id] = classic
-            for member_id in group.members:
-                for key in member_keys(group.group_id, member_id):
-                    self._registry.timers.cancel(key)
-            for member in classic.members.values():
-                self._rebalance.expect_heartbeat(classic, member)
-            return self._rebalance.prepare(classic, "the group went back to the classic protocol").answers
+        def go_on(_: object) -> None:
+            if self._registry.groups.get(classic.group_id) is classic:
+                for member in classic.members.values():
+                    self._rebalance.expect_heartbeat(classic, member)
 
-        return Decision(response, records, applied=applied)
+        return Decision(response, records, later_answers=[(Waiter(go_on, go_on), None)])
 
 
 def from_classic(classic: ClassicGroup, topics: MetadataCache) -> ConsumerGroup:

@@ -106,14 +106,8 @@ class MixedProtocol:
             protocol_type=CONSUMER_PROTOCOL_TYPE,
             protocol_name=names[0],
         )
-        if not update.records:
-            self._updates.applied(update)
-        return Decision(
-            response,
-            update.records,
-            applied=lambda: self._updates.applied(update),
-            committed=lambda: self._joined(group.group_id, member),
-        )
+        self._joined(group.group_id, member)
+        return Decision(response, update.records, later_answers=[self._updates.when_replicated(update)])
 
     def _identify(
         self, group: ConsumerGroup, request: JoinGroupRequest, member_id: str, records: list[GroupRecord]
@@ -238,14 +232,7 @@ class MixedProtocol:
         gone: list[ConsumerMember] = []
         answers = [self._leave_one(group, identity, gone) for identity in request.members]
         response = LeaveGroupResponse(members=answers)
-        if not gone:
-            return Decision(response)
-
-        def applied() -> None:
-            for member in gone:
-                self._heartbeats.cancel_timers(group.group_id, member.member_id)
-
-        return Decision(response, self._heartbeats.removal_records(group, gone), applied=applied)
+        return Decision(response, self._heartbeats.removal_records(group, gone) if gone else ())
 
     def _leave_one(
         self, group: ConsumerGroup, identity: MemberIdentity, gone: list[ConsumerMember]

@@ -19,6 +19,7 @@ from barnabas.coordinator.group.classic_group import (
     PREPARING,
     STABLE,
     ClassicGroup,
+    ClassicGroupRecord,
 )
 from barnabas.coordinator.group.classic_join import ClassicJoin
 from barnabas.coordinator.group.classic_member import JoinWaiter, SyncWaiter
@@ -195,7 +196,9 @@ class GroupShard:
 
     def _replay_group_record(self, record: GroupRecord) -> None:
         key, value = record.key, record.value
-        if isinstance(key, GroupMetadataKey):
+        if isinstance(record, ClassicGroupRecord):
+            self.groups[record.group.group_id] = record.group
+        elif isinstance(key, GroupMetadataKey):
             if value is None:
                 self.registry.remove(key.group)
             else:

@@ -13,14 +13,16 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from functools import partial
+from typing import Any
 
-from barnabas.coordinator.decision import Decision
+from barnabas.coordinator.decision import Decision, Waiter
 from barnabas.coordinator.timers import ShardTimers
 from barnabas.coordinator.transaction.cluster_markers import ClusterMarkers
 from barnabas.coordinator.transaction.markers import MarkerErrors, TransactionMarker
 from barnabas.coordinator.transaction.metadata import TransactionMetadata
 from barnabas.coordinator.transaction.states import PREPARE_COMMIT, PREPARED
-from barnabas.core.errors import InvalidProducerEpoch, KafkaError, TransactionCoordinatorFenced
+from barnabas.core.errors import InvalidProducerEpoch, TransactionCoordinatorFenced
 from barnabas.core.ids import TopicPartition
 
 logger = logging.getLogger(__name__)
@@ -63,14 +65,16 @@ class Completions:
     def start_later(self, transactional_id: str, delay_ms: float = RETRY_MS_MIN) -> None:
         """Look again whether the transaction is prepared, and whether that is replicated."""
         self._timers.schedule(
-            ("complete", transactional_id), delay_ms, lambda: self.when_replicated(transactional_id)
+            ("complete", transactional_id), delay_ms, lambda: self._when_replicated(transactional_id)
         )
 
-    def when_replicated(self, transactional_id: str) -> Decision[None]:
-        return Decision(
-            committed=lambda: self.start(transactional_id),
-            failed=lambda _: self.start_later(transactional_id, RETRY_MS_MAX),
-        )
+    def _when_replicated(self, transactional_id: str) -> Decision[None]:
+        return Decision(later_answers=[self.when_prepared(transactional_id, RETRY_MS_MAX)])
+
+    def when_prepared(self, transactional_id: str, retry_ms: float = RETRY_MS_MIN) -> tuple[Waiter[Any], Any]:
+        """Start once the Prepare record is replicated; if it is not in time, look again after a pause."""
+        again = partial(self.start_later, transactional_id, retry_ms)
+        return Waiter(self.start, lambda _: again()), transactional_id
 
     def wait(self, transactional_id: str, then: Callable[[], None]) -> None:
         """Call `then` when the transaction is complete, or when it takes too long."""
@@ -133,6 +137,9 @@ class Completions:
                 lambda: self._complete(transactional_id),
                 lambda: self.start_later(transactional_id, RETRY_MS_MAX),
             )
+            present = self._find(transactional_id)
+            if present is None or present.state not in PREPARED:
+                self.completed(transactional_id)
 
     def _tell_again(
         self, metadata: TransactionMetadata, left: set[TopicPartition], retry_ms: float
@@ -140,7 +147,3 @@ class Completions:
         if self._telling.get(metadata.transactional_id) is metadata:
             self._tell(metadata, left, retry_ms)
         return Decision()
-
-    def completion_failed(self, transactional_id: str, error: KafkaError) -> None:
-        logger.info("%s is not complete yet: %s", transactional_id, error.message)
-        self.start_later(transactional_id, RETRY_MS_MAX)

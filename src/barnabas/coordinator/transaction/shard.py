@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
-from barnabas.coordinator.decision import NO_ANSWERS, Answers, CoordinatorRecord, Decision
+from barnabas.coordinator.decision import NO_ANSWERS, Answers, CoordinatorRecord, Decision, Waiter
 from barnabas.coordinator.timers import ShardTimers
 from barnabas.coordinator.transaction import rules
 from barnabas.coordinator.transaction.cluster_markers import ClusterMarkers
@@ -149,23 +149,14 @@ class TransactionShard:
         return Decision([metadata for metadata in self.transactions.values() if wanted(metadata)])
 
     def _prepare(self, after: TransactionMetadata, response: Any) -> Decision[Any]:
-        transactional_id = after.transactional_id
-        return Decision(
-            response,
-            [self._record(after)],
-            committed=lambda: self._completions.start(transactional_id),
-            failed=lambda _: self._completions.start_later(transactional_id),
-        )
+        waiting = self._completions.when_prepared(after.transactional_id)
+        return Decision(response, [self._record(after)], later_answers=[waiting])
 
     def _complete(self, transactional_id: str) -> Decision[None]:
         metadata = self.transactions.get(transactional_id)
         if metadata is None or metadata.state not in PREPARED:
             return Decision()
-        return Decision(
-            records=[self._record(completed(metadata, self._clock.now_ms()))],
-            applied=lambda: self._completions.completed(transactional_id),
-            failed=lambda error: self._completions.completion_failed(transactional_id, error),
-        )
+        return Decision(records=[self._record(completed(metadata, self._clock.now_ms()))])
 
     def _record(self, metadata: TransactionMetadata) -> TransactionRecord:
         return TransactionRecord(metadata.transactional_id, metadata, is_flexible=self._is_flexible)
@@ -203,15 +194,13 @@ class TransactionShard:
             if each.is_expired(now_ms, expiration_ms)
         )
         turn = list(itertools.islice(expired, EXPIRED_PER_TURN))
-        return Decision(
-            records=turn,
-            applied=(
-                (lambda: self._sweep(self.remove_expired, NEXT_TURN_MS))
-                if len(turn) == EXPIRED_PER_TURN
-                else None
-            ),
-            is_atomic=False,
-        )
+        later_answers: Answers = NO_ANSWERS
+        if len(turn) == EXPIRED_PER_TURN:
+            next_turn: Waiter[None] = Waiter(
+                lambda _: self._sweep(self.remove_expired, NEXT_TURN_MS), lambda _: None
+            )
+            later_answers = [(next_turn, None)]
+        return Decision(records=turn, later_answers=later_answers, is_atomic=False)
 
     def _sweep(self, sweep: Callable[[], Decision[None]], delay_ms: float | None = None) -> None:
         """Run the sweep from time to time, and for the first time after `delay_ms`."""
