@@ -17,6 +17,7 @@ from barnabas.coordinator.loading import Shard
 from barnabas.coordinator.timers import ShardTimers
 from barnabas.core.errors import CoordinatorLoadInProgress, NotCoordinator
 from barnabas.core.ids import TopicPartition
+from barnabas.core.sweeping import sweeping
 from barnabas.records.batch import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 from barnabas.records.compression import Codec
 
@@ -92,7 +93,8 @@ class ShardContext(Generic[S]):
     def tell_loaded(self) -> None:
         waiting, self._waiting = self._waiting, []
         for told in waiting:
-            told()
+            with sweeping("going on with a loaded partition", self.topic_partition):
+                told()
 
     def check_active(self) -> None:
         if self.state is ShardState.LOADING:

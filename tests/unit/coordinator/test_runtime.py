@@ -117,3 +117,21 @@ def test_a_timer_that_breaks_leaves_the_others() -> None:
     timers.schedule("first", 1, broken)
     groups.advance(45_000)
     assert groups.shard.groups["g"].state.value == "Empty"
+
+
+def test_who_fails_when_a_partition_is_loaded_does_not_keep_others_from_it() -> None:
+    groups = Groups()
+    groups.log.leader_epoch = 1
+    groups.runtime.elected(0, 1)
+    told: list[str] = []
+
+    def fail() -> None:
+        raise ValueError("a bug")
+
+    (context,) = groups.runtime._contexts.values()
+    context.when_loaded(fail)
+    context.when_loaded(lambda: told.append("loaded"))
+    groups.scheduler.run_due()
+    assert told == ["loaded"]
+    groups.elect(2)
+    assert groups.commit(1) == 0
