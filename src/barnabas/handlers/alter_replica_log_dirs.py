@@ -7,9 +7,10 @@ DescribeLogDirs shows how far it is.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Generator
 
-from barnabas.core.errors import NONE
+from barnabas.core.errors import NONE, KafkaError
 from barnabas.core.ids import TopicPartition
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.messages.alter_replica_log_dirs import (
@@ -50,6 +51,28 @@ def _move(topic_partition: TopicPartition, path: str, context: RequestContext) -
     return NONE
 
 
+def _refused(request: AlterReplicaLogDirsRequest, error: KafkaError, _: int) -> AlterReplicaLogDirsResponse:
+    named: defaultdict[str, list[int]] = defaultdict(list)
+    for directory in request.dirs:
+        for topic in directory.topics:
+            named[topic.name] += topic.partitions
+    return AlterReplicaLogDirsResponse(
+        results=[
+            AlterReplicaLogDirTopicResult(
+                topic_name=name,
+                partitions=[
+                    AlterReplicaLogDirPartitionResult(partition_index=index, error_code=error.code)
+                    for index in indexes
+                ],
+            )
+            for name, indexes in named.items()
+        ]
+    )
+
+
 ALTER_REPLICA_LOG_DIRS = Api(
-    ApiKey.ALTER_REPLICA_LOG_DIRS, versions=range(1, 3), handle=handle_alter_replica_log_dirs
+    ApiKey.ALTER_REPLICA_LOG_DIRS,
+    versions=range(1, 3),
+    handle=handle_alter_replica_log_dirs,
+    refused=_refused,
 )

@@ -11,7 +11,7 @@ from collections import defaultdict
 from collections.abc import Generator
 from pathlib import Path
 
-from barnabas.core.errors import KafkaStorageError
+from barnabas.core.errors import KafkaError, KafkaStorageError
 from barnabas.core.ids import TopicPartition
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.messages.describe_log_dirs import (
@@ -26,6 +26,9 @@ from barnabas.requests.registry import Api
 from barnabas.storage.environment import LogDirectory
 from barnabas.storage.log.log import Log
 from barnabas.storage.log_manager import LogManager
+
+VERSION_WITH_ERROR = 3
+"""Since then an answer has an error of its own, besides those of the directories."""
 
 
 def handle_describe_log_dirs(
@@ -81,4 +84,12 @@ def _lag(log: Log, manager: LogManager) -> int:
     return 0 if current is None or current is log else max(current.log_end_offset - log.log_end_offset, 0)
 
 
-DESCRIBE_LOG_DIRS = Api(ApiKey.DESCRIBE_LOG_DIRS, versions=range(1, 6), handle=handle_describe_log_dirs)
+def _refused(_: DescribeLogDirsRequest, error: KafkaError, version: int) -> DescribeLogDirsResponse:
+    if version >= VERSION_WITH_ERROR:
+        return DescribeLogDirsResponse(error_code=error.code)
+    return DescribeLogDirsResponse(results=[DescribeLogDirsResult(error_code=error.code)])
+
+
+DESCRIBE_LOG_DIRS = Api(
+    ApiKey.DESCRIBE_LOG_DIRS, versions=range(1, 6), handle=handle_describe_log_dirs, refused=_refused
+)

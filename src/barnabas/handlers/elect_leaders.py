@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from barnabas.cluster.znodes import PartitionState
 from barnabas.controller.partition_machine import Election
 from barnabas.core.errors import (
+    NONE,
     ElectionNotNeeded,
     InvalidRequest,
     KafkaError,
@@ -29,6 +30,8 @@ from barnabas.requests.failures import code_and_message
 from barnabas.requests.registry import Api
 
 _PREFERRED, _UNCLEAN = 0, 1
+VERSION_WITH_ERROR = 1
+"""Since then an answer has an error of its own, besides those of the partitions."""
 
 Outcomes = dict[TopicPartition, PartitionState | KafkaError]
 """The new state of each partition, or why there is none."""
@@ -36,22 +39,19 @@ Outcomes = dict[TopicPartition, PartitionState | KafkaError]
 
 async def handle_elect_leaders(request: ElectLeadersRequest, context: RequestContext) -> ElectLeadersResponse:
     if request.election_type not in (_PREFERRED, _UNCLEAN):
-        return _refused(request, InvalidRequest(f"election type {request.election_type} is not known"))
+        raise InvalidRequest(f"election type {request.election_type} is not known")
     asked = None
     if request.topic_partitions is not None:
         asked = [TopicPartition(each.topic, p) for each in request.topic_partitions for p in each.partitions]
     election = Election.PREFERRED if request.election_type == _PREFERRED else Election.OFFLINE_UNCLEAN
     deadline = Deadline(context, request.timeout_ms)
     controller = context.broker.controller
-    try:
-        if asked is None:
-            outcomes = await controller.elect_leaders(election, None)
-        else:
-            outcomes = {}
-            for some in in_pieces(asked):
-                outcomes.update(await controller.elect_leaders(election, some))
-    except KafkaError as error:
-        return _refused(request, error)
+    if asked is None:
+        outcomes = await controller.elect_leaders(election, None)
+    else:
+        outcomes = {}
+        for some in in_pieces(asked):
+            outcomes.update(await controller.elect_leaders(election, some))
     await _wait_for_leaders(outcomes, context, deadline)
     return ElectLeadersResponse(
         replica_election_results=[
@@ -106,9 +106,9 @@ async def _wait_for_leaders(
             outcomes[each] = RequestTimedOut(f"this broker has not heard of the new leader of {each}")
 
 
-def _refused(request: ElectLeadersRequest, error: KafkaError) -> ElectLeadersResponse:
+def _refused(request: ElectLeadersRequest, error: KafkaError, version: int) -> ElectLeadersResponse:
     return ElectLeadersResponse(
-        error_code=error.code,
+        error_code=error.code if version >= VERSION_WITH_ERROR else NONE,
         replica_election_results=[
             ReplicaElectionResult(
                 topic=each.topic, partition_result=_results([(p, error) for p in each.partitions])
@@ -125,4 +125,4 @@ def _results(errors: Iterable[tuple[int, KafkaError | None]]) -> list[PartitionR
     ]
 
 
-ELECT_LEADERS = Api(ApiKey.ELECT_LEADERS, versions=range(3), handle=handle_elect_leaders)
+ELECT_LEADERS = Api(ApiKey.ELECT_LEADERS, versions=range(3), handle=handle_elect_leaders, refused=_refused)

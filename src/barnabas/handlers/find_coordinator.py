@@ -73,9 +73,7 @@ def _coordinator(key_type: int, key: str, context: RequestContext) -> Coordinato
     try:
         node = _find(key_type, key, context)
     except KafkaError as error:
-        return Coordinator(
-            key=key, node_id=-1, host="", port=-1, error_code=error.code, error_message=error.message
-        )
+        return _unknown(key, error)
     return Coordinator(key=key, node_id=node.broker_id, host=node.endpoint.host, port=node.endpoint.port)
 
 
@@ -94,4 +92,22 @@ def _find(key_type: int, key: str, context: RequestContext) -> Node:
     return node
 
 
-FIND_COORDINATOR = Api(ApiKey.FIND_COORDINATOR, versions=range(7), handle=handle_find_coordinator)
+def _unknown(key: str, error: KafkaError) -> Coordinator:
+    return Coordinator(
+        key=key, node_id=-1, host="", port=-1, error_code=error.code, error_message=error.message
+    )
+
+
+def _refused(request: FindCoordinatorRequest, error: KafkaError, version: int) -> FindCoordinatorResponse:
+    if version >= VERSION_WITH_MANY_KEYS:
+        return FindCoordinatorResponse(
+            coordinators=[_unknown(key, error) for key in request.coordinator_keys]
+        )
+    return FindCoordinatorResponse(
+        error_code=error.code, error_message=error.message, node_id=-1, host="", port=-1
+    )
+
+
+FIND_COORDINATOR = Api(
+    ApiKey.FIND_COORDINATOR, versions=range(7), handle=handle_find_coordinator, refused=_refused
+)

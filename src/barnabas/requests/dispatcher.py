@@ -36,10 +36,11 @@ from barnabas.protocol.headers import (
     encode_response_in_slices,
     read_request_header,
 )
-from barnabas.protocol.messages import request_class, response_class
+from barnabas.protocol.messages import request_class
 from barnabas.quota.client_quotas import ClientQuotas
 from barnabas.requests.context import RequestContext
 from barnabas.requests.failures import as_kafka_error
+from barnabas.requests.refusals import refusal
 from barnabas.requests.registry import Api, ApiTable
 from barnabas.requests.services import Services
 from barnabas.requests.slices import Slices, Work
@@ -215,17 +216,8 @@ class Binding:
     def fail(self, context: RequestContext, error: Exception) -> None:
         """Answer with an error that the handler let escape."""
         error = as_kafka_error(error, f"{self.name} v{self.version}")
-        if self.api.refused is not None:
-            self.finish(context, self.api.refused(context.request, error, self.version))
-            return
-        response = response_class(self.api.key)()
-        if not hasattr(response, "error_code"):
-            context.exchange.close(f"{self.name} failed: {error.message}")
-            return
-        response.error_code = error.code
-        if hasattr(response, "error_message"):
-            response.error_message = error.message
-        self.finish(context, response)
+        refused = self.api.refused or refusal
+        self.finish(context, refused(context.request, error, self.version))
 
 
 class Dispatcher:

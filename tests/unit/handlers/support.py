@@ -146,14 +146,14 @@ class Broker(Admin):
         context = RequestContext(self.services, exchange, request, version, 1, "test", 0.0, finisher)
         try:
             response = api.handle(request, context)
+            if api.is_async:
+                return await response
             if api.is_sliced:
                 response = run(response)
         except KafkaError as error:
             if api.refused is None:
                 raise
             return api.refused(request, error, version)
-        if api.is_async:
-            return await response
         if response is None:
             assert finisher.work is not None
             return await finisher.work
