@@ -7,6 +7,7 @@ partition becomes part of the transaction.
 from __future__ import annotations
 
 from barnabas.coordinator.group.coordinator import OFFSETS_TOPIC
+from barnabas.coordinator.transaction.errors import fenced_code
 from barnabas.coordinator.transaction.rules import ProducerIdAndEpoch
 from barnabas.core.errors import NONE, KafkaError
 from barnabas.core.ids import TopicPartition
@@ -14,7 +15,6 @@ from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
 from barnabas.requests.context import RequestContext
 from barnabas.requests.registry import Api
-from barnabas.requests.transaction_errors import fenced_code
 
 VERSION_WITH_PRODUCER_FENCED = 2
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 
 from barnabas.coordinator.routing import Gathering
+from barnabas.coordinator.transaction.errors import fenced_code
 from barnabas.coordinator.transaction.rules import ProducerIdAndEpoch
 from barnabas.coordinator.transaction.settings import EPOCH_BUMP_VERSION
 from barnabas.core.errors import (
@@ -33,7 +34,6 @@ from barnabas.protocol.messages.add_partitions_to_txn import (
 )
 from barnabas.requests.context import RequestContext
 from barnabas.requests.registry import Api
-from barnabas.requests.transaction_errors import fenced_code
 
 VERSION_WITH_PRODUCER_FENCED = 2
 VERSION_WITH_BATCHES = 4

@@ -6,13 +6,13 @@ Version 5 comes from producers of transaction version 2: it ends the epoch, too,
 
 from __future__ import annotations
 
+from barnabas.coordinator.transaction.errors import fenced_code
 from barnabas.coordinator.transaction.settings import EPOCH_BUMP_VERSION
 from barnabas.core.errors import KafkaError
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
 from barnabas.requests.context import RequestContext
 from barnabas.requests.registry import Api
-from barnabas.requests.transaction_errors import fenced_code
 
 VERSION_WITH_PRODUCER_FENCED = 2
 VERSION_WITH_EPOCH_BUMP = 5

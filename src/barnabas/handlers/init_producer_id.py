@@ -8,12 +8,12 @@ new epoch fences whoever had the id before.
 
 from __future__ import annotations
 
+from barnabas.coordinator.transaction.errors import fenced_code
 from barnabas.core.errors import InvalidRequest, KafkaError
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from barnabas.requests.context import RequestContext
 from barnabas.requests.registry import Api
-from barnabas.requests.transaction_errors import fenced_code
 
 _NONE = -1
 VERSION_WITH_PRODUCER_FENCED = 4

@@ -12,6 +12,7 @@ one comparison.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Generator
 from contextlib import suppress
 
@@ -41,6 +42,7 @@ from barnabas.protocol.messages.produce import (
 )
 from barnabas.records.batch import ATTRIBUTES_AT, CODEC_MASK, MAGIC, MAGIC_AT, TRANSACTIONAL_FLAG
 from barnabas.records.compression import Codec
+from barnabas.records.legacy import convert_up
 from barnabas.records.validation import is_one_batch
 from barnabas.replication.leader.delayed_produce import PendingAck
 from barnabas.replication.partition import Partition
@@ -48,16 +50,17 @@ from barnabas.replication.replica_manager import ReplicaManager
 from barnabas.requests.context import RequestContext
 from barnabas.requests.failures import as_kafka_error
 from barnabas.requests.leader_hints import add_leader_hints
-from barnabas.requests.old_producers import (
-    VERSION_WITH_BATCHES,
-    convert_in_a_thread,
-    converted,
-    is_long_conversion,
-)
 from barnabas.requests.registry import Api
 from barnabas.requests.topic_ids import topic_name
 from barnabas.requests.transactional_produce import Admission, admit_transactional, keep_records
 
+VERSION_WITH_BATCHES = 3
+CONVERTED_INLINE_BYTES_MAX = 16 * 1024
+OLD_ATTRIBUTES_AT = MAGIC_AT + 1
+INFLATES_AT_MOST = 32
+"""Compressed messages may inflate to so many times what a batch may have: they are copied one by one."""
+SHRINKS_AT_MOST = 4
+"""The smallest message has 26 bytes, the smallest record of a batch seven."""
 VERSION_WITH_LEADER_HINTS = 10
 ADMIN_CLIENT_ID = "__admin_client"
 """The one client id that may write internal topics, as in Apache Kafka."""
@@ -298,6 +301,60 @@ def _refused(
             with suppress(KafkaError):  # the log may be what failed
                 answer.log_start_offset = replicas.partition(topic, data.index).log.log_start_offset
     return answer
+
+
+# Messages of formats 0 and 1 (v0-2) become one batch before they are appended, and that is work for each. A
+# few are converted where they are; many, or compressed ones, of which nobody knows how many there are, in a
+# thread, while the connection waits: a megabyte of small messages takes a second.
+
+
+def is_long_conversion(request: ProduceRequest) -> bool:
+    return any(_is_long(data.records) for topic in request.topic_data for data in topic.partition_data)
+
+
+async def convert_in_a_thread(request: ProduceRequest, context: RequestContext) -> None:
+    """Put converted records, or the error of their conversion, where `converted` finds them.
+
+    The records are kept already: this begins after the turn in which they came.
+    """
+    context.converted = {}
+    for topic in request.topic_data:
+        bytes_max = context.broker.configs.topic_config(topic.name).max_message_bytes
+        for data in topic.partition_data:
+            if isinstance(data.records, memoryview) and _is_old(data.records):
+                context.converted[id(data)] = await asyncio.to_thread(_convert, data.records, bytes_max)
+
+
+def converted(data: PartitionProduceData, context: RequestContext) -> memoryview:
+    """The records of `data` as one batch."""
+    assert isinstance(data.records, memoryview)
+    known: memoryview | KafkaError | None = (context.converted or {}).get(id(data))
+    if known is None:
+        return memoryview(convert_up(data.records))
+    if isinstance(known, KafkaError):
+        raise known
+    return known
+
+
+def _convert(records: memoryview, bytes_max: int) -> memoryview | KafkaError:
+    try:
+        if len(records) > SHRINKS_AT_MOST * bytes_max:
+            raise MessageTooLarge(f"{len(records)} bytes of messages exceed the maximum of {bytes_max}")
+        return memoryview(convert_up(records, limit_bytes=INFLATES_AT_MOST * bytes_max))
+    except KafkaError as error:
+        return error
+    except Exception as error:  # noqa: BLE001 - told like any other fault of these bytes
+        return CorruptMessage(f"the messages cannot be read: {type(error).__name__}")
+
+
+def _is_long(records: object) -> bool:
+    if not isinstance(records, memoryview) or not _is_old(records):
+        return False
+    return len(records) > CONVERTED_INLINE_BYTES_MAX or bool(records[OLD_ATTRIBUTES_AT] & CODEC_MASK)
+
+
+def _is_old(records: memoryview) -> bool:
+    return len(records) > OLD_ATTRIBUTES_AT and records[MAGIC_AT] < MAGIC
 
 
 PRODUCE = Api(ApiKey.PRODUCE, versions=range(14), handle=handle_produce)

@@ -12,8 +12,10 @@ from contextlib import suppress
 
 from barnabas.coordinator.group.coordinator import OFFSETS_TOPIC
 from barnabas.coordinator.shard_context import Producer
+from barnabas.coordinator.transaction.errors import as_write_error, not_in_transaction
 from barnabas.coordinator.transaction.rules import ProducerIdAndEpoch
 from barnabas.coordinator.transaction.settings import EPOCH_BUMP_VERSION
+from barnabas.coordinator.transaction.verification import Verification
 from barnabas.coordinator.writing import as_coordinator_error
 from barnabas.core.errors import (
     CoordinatorLoadInProgress,
@@ -37,8 +39,6 @@ from barnabas.protocol.messages.txn_offset_commit import (
 )
 from barnabas.requests.context import RequestContext
 from barnabas.requests.registry import Api
-from barnabas.requests.transaction_errors import as_write_error, not_in_transaction
-from barnabas.requests.verification import Verification
 
 VERSION_WITH_LOADING = 2
 VERSION_WITH_ABORTABLE = 4

@@ -17,8 +17,10 @@ import struct
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
+from barnabas.coordinator.transaction.errors import as_produce_error, not_in_transaction
 from barnabas.coordinator.transaction.rules import ProducerIdAndEpoch
 from barnabas.coordinator.transaction.settings import EPOCH_BUMP_VERSION
+from barnabas.coordinator.transaction.verification import Verification
 from barnabas.core.errors import InvalidProducerIdMapping, KafkaError
 from barnabas.core.ids import TopicPartition
 from barnabas.protocol.messages.produce import ProduceRequest
@@ -32,8 +34,6 @@ from barnabas.records.batch import (
 )
 from barnabas.requests.context import RequestContext
 from barnabas.requests.topic_ids import topic_name
-from barnabas.requests.transaction_errors import as_produce_error, not_in_transaction
-from barnabas.requests.verification import Verification
 
 VERSION_WITH_TOPIC_IDS = 13
 VERSION_WITH_IMPLICIT_ADD = 12

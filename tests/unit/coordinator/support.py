@@ -35,6 +35,7 @@ from barnabas.handlers.heartbeat import HEARTBEAT
 from barnabas.handlers.join_group import JOIN_GROUP
 from barnabas.handlers.leave_group import LEAVE_GROUP
 from barnabas.handlers.offset_commit import all_refused
+from barnabas.handlers.offset_fetch import fetch_group
 from barnabas.handlers.sync_group import SYNC_GROUP
 from barnabas.protocol.messages import response_class
 from barnabas.protocol.messages.consumer_group_heartbeat import (
@@ -63,7 +64,6 @@ from barnabas.protocol.messages.sync_group import (
 )
 from barnabas.purgatory.timer import Timer
 from barnabas.records.batch import RecordBatch
-from barnabas.requests.offset_fetch_pieces import fetch_group
 from barnabas.requests.registry import Api
 from tests.support.settings import broker_config
 

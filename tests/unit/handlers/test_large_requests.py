@@ -15,6 +15,7 @@ from barnabas.handlers import APIS
 from barnabas.handlers.describe_configs import DESCRIBE_CONFIGS
 from barnabas.handlers.fetch import handle_fetch
 from barnabas.handlers.metadata import METADATA
+from barnabas.handlers.offset_fetch import PARTITIONS_AT_ONCE_MAX, fetch_in_pieces, is_large
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.messages import request_class
 from barnabas.protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
@@ -29,7 +30,6 @@ from barnabas.protocol.messages.offset_fetch import (
 )
 from barnabas.requests.context import RequestContext
 from barnabas.requests.in_chunks import CHUNK, ask_in_chunks
-from barnabas.requests.offset_fetch_pieces import PARTITIONS_AT_ONCE_MAX, fetch_in_pieces, is_large
 from tests.unit.handlers.support import Broker, FakeExchange, Finisher
 
 INLINE = {
