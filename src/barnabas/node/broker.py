@@ -18,6 +18,7 @@ from contextlib import AsyncExitStack
 from barnabas.cluster.broker_znodes import BrokerInfo
 from barnabas.cluster.config_store import ZnodeConfigStore
 from barnabas.cluster.coordination import Coordination
+from barnabas.cluster.deleted_partitions import DeletedPartitions
 from barnabas.cluster.metadata_cache import MetadataCache
 from barnabas.cluster.registration import (
     generate_broker_id,
@@ -30,7 +31,6 @@ from barnabas.config.broker_config import BrokerConfig
 from barnabas.config.repository import ConfigRepository
 from barnabas.controller.internal_topics import InternalTopics
 from barnabas.controller.producer_ids import ProducerIds
-from barnabas.coordinator.deleted_partitions import DeletedPartitions
 from barnabas.coordinator.group.coordinator import OFFSETS_TOPIC
 from barnabas.coordinator.group.making import make_group_coordinator
 from barnabas.coordinator.group.settings import GROUP_VERSION, GROUP_VERSION_FEATURE, GroupSettings
@@ -168,9 +168,7 @@ class Broker:
         self._exits.callback(log_manager.close, broker_epoch)
         self._exits.callback(replicas.close)
         self._exits.callback(self._tasks.cancel)
-        deleted = DeletedPartitions(
-            znodes, self._tasks.start, is_deletion_enabled=self.config.delete_topic_enable
-        )
+        deleted = DeletedPartitions(znodes, is_deletion_enabled=self.config.delete_topic_enable)
         groups = make_group_coordinator(
             GroupSettings.of(self.config, configs),
             group_runtime_settings(self.config),
@@ -178,6 +176,7 @@ class Broker:
             replicas,
             metadata,
             deleted.find_topics,
+            self._tasks.start,
             clock=self._clock,
             scheduler=self._scheduler,
             timer=self._timer,

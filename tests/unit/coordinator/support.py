@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import random
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Coroutine, Generator, Sequence
 from dataclasses import replace
 from functools import partial
 from types import SimpleNamespace
@@ -251,6 +251,33 @@ class Everything:
         return True
 
 
+class Question:
+    """What a coroutine waits for until the test answers it."""
+
+    def __init__(self) -> None:
+        self.work: Coroutine[Any, Any, None] | None = None
+        self._answer: Any = None
+
+    def __await__(self) -> Generator[Question, None, Any]:
+        yield self
+        return self._answer
+
+    def answer(self, answer: Any) -> None:
+        self._answer = answer
+        assert self.work is not None
+        start(self.work)
+
+
+def start(work: Coroutine[Any, Any, None]) -> None:
+    """Run the coroutine as far as it gets by itself."""
+    try:
+        question = work.send(None)
+    except StopIteration:
+        return
+    assert isinstance(question, Question)
+    question.work = work
+
+
 class Groups:
     """A coordinator of one partition; methods send requests and give their answers."""
 
@@ -294,15 +321,17 @@ class Groups:
         registry = GroupRegistry(
             self.settings, timers, self.clock, self.randomness, cast("MetadataCache", self.topics)
         )
-        return GroupShard(registry, self._find_topics)
+        return GroupShard(registry, self._find_topics, start)
 
-    def _find_topics(self, names: Collection[str], found: Callable[[StoredIds], None]) -> None:
+    async def _find_topics(self, names: Collection[str]) -> StoredIds:
         """Of a name that `stored` does not have nothing can be learnt."""
         self.asked.append(set(names))
         if self.unanswered is not None:
-            self.unanswered.append(found)
-        else:
-            found({name: self.stored[name] for name in names if name in self.stored})
+            question = Question()
+            self.unanswered.append(question.answer)
+            found: StoredIds = await question
+            return found
+        return {name: self.stored[name] for name in names if name in self.stored}
 
     def elect(self, leader_epoch: int = 0) -> None:
         self.log.leader_epoch = leader_epoch

@@ -11,12 +11,12 @@ import pytest
 
 from barnabas.cluster.broker_znodes import BrokerInfo
 from barnabas.cluster.coordination import ConnectionLoss, Coordination, Operation
+from barnabas.cluster.deleted_partitions import DeletedPartitions
 from barnabas.cluster.embedded import open_embedded
 from barnabas.cluster.metadata_cache import MetadataCache, PartitionMetadata
 from barnabas.cluster.registration import make_persistent_paths
 from barnabas.cluster.topics import create_topic, delete_topic, mark_for_deletion
 from barnabas.cluster.znodes import TopicZnode
-from barnabas.coordinator.deleted_partitions import DeletedPartitions
 from barnabas.coordinator.transaction.cluster_markers import ClusterMarkers, FindDeleted
 from barnabas.coordinator.transaction.markers import MarkerErrors, TransactionMarker
 from barnabas.core.clock import ManualClock
@@ -85,7 +85,7 @@ async def znodes(tmp_path: Path) -> AsyncIterator[Coordination]:
 def coordinator_markers(
     znodes: Coordination, error: KafkaError, *, is_deletion_enabled: bool = True
 ) -> ClusterMarkers:
-    deleted = DeletedPartitions(znodes, asyncio.ensure_future, is_deletion_enabled=is_deletion_enabled)
+    deleted = DeletedPartitions(znodes, is_deletion_enabled=is_deletion_enabled)
     return here({HERE: error, THERE: error}, deleted.find)
 
 
@@ -133,7 +133,7 @@ async def test_a_topic_that_is_to_be_deleted_needs_no_marker(znodes: Coordinatio
 
 
 async def test_what_says_nothing_about_the_topic_asks_nobody() -> None:
-    def ask(*_: object) -> None:
+    async def ask(_: object) -> frozenset[TopicPartition]:
         raise AssertionError("the store was asked")
 
     error = CoordinatorLoadInProgress("-")
@@ -175,15 +175,9 @@ async def test_questions_that_come_meanwhile_are_asked_together(znodes: Coordina
             asked.append(len(paths))
             return await znodes.get_many(paths)
 
-    deleted = DeletedPartitions(
-        cast("Coordination", Counting()), asyncio.ensure_future, is_deletion_enabled=True
-    )
-    answers: list[asyncio.Future[frozenset[TopicPartition]]] = []
-    for _ in range(100):
-        answer: asyncio.Future[frozenset[TopicPartition]] = asyncio.get_running_loop().create_future()
-        deleted.find([HERE, THERE], answer.set_result)
-        answers.append(answer)
-    assert set(await asyncio.gather(*answers)) == {frozenset({THERE})}
+    deleted = DeletedPartitions(cast("Coordination", Counting()), is_deletion_enabled=True)
+    answers = await asyncio.gather(*(deleted.find([HERE, THERE]) for _ in range(100)))
+    assert set(answers) == {frozenset({THERE})}
     assert asked == [1, 1], "one topic: its node and its mark, once"
 
 
@@ -217,6 +211,10 @@ def cluster(*leaders: int) -> MetadataCache:
     return metadata
 
 
+async def nothing_deleted(_: object) -> frozenset[TopicPartition]:
+    return frozenset()
+
+
 def everywhere(metadata: MetadataCache, peer: Peer, local: Partitions | None = None) -> ClusterMarkers:
     """Of no partition the store says that it is deleted."""
     return ClusterMarkers(
@@ -225,7 +223,7 @@ def everywhere(metadata: MetadataCache, peer: Peer, local: Partitions | None = N
         metadata,
         cast("Any", peer),
         asyncio.ensure_future,
-        lambda _, found: found(frozenset()),
+        nothing_deleted,
     )
 
 

@@ -12,6 +12,7 @@ import itertools
 from collections.abc import Collection, Iterator
 from typing import Any
 
+from barnabas.coordinator.asking import Start
 from barnabas.coordinator.decision import Decision
 from barnabas.coordinator.group.offset_removal import OffsetRemoval
 from barnabas.coordinator.group.offset_store import OffsetStore
@@ -30,12 +31,18 @@ PAUSE_MS = 20
 
 class LostTopics:
     def __init__(
-        self, registry: GroupRegistry, offsets: OffsetStore, removal: OffsetRemoval, find: FindTopics
+        self,
+        registry: GroupRegistry,
+        offsets: OffsetStore,
+        removal: OffsetRemoval,
+        find: FindTopics,
+        start: Start,
     ) -> None:
         self._registry = registry
         self._offsets = offsets
         self._removal = removal
         self._find = find
+        self._start = start
 
     def start(self) -> None:
         """Everything is replayed: look now, and from time to time."""
@@ -58,10 +65,11 @@ class LostTopics:
                 GO_ON_KEY, PAUSE_MS, lambda: self._look_through(rest, doubtful, again_ms)
             )
         elif doubtful:
-            self._find(doubtful, lambda stored: self._answered(doubtful, stored, again_ms))
+            self._start(self._ask(doubtful, again_ms))
         return Decision()
 
-    def _answered(self, asked: Collection[str], stored: StoredIds, again_ms: float) -> None:
+    async def _ask(self, asked: Collection[str], again_ms: float) -> None:
+        stored = await self._find(asked)
         timers = self._registry.timers
         if stored:
             key = (REMOVE_KEY, frozenset(stored))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from barnabas.cluster.metadata_cache import MetadataCache
+from barnabas.coordinator.asking import Start
 from barnabas.coordinator.group.coordinator import OFFSETS_TOPIC, GroupCoordinator
 from barnabas.coordinator.group.registry import GroupRegistry
 from barnabas.coordinator.group.settings import GroupSettings
@@ -27,6 +28,7 @@ def make_group_coordinator(
     replicas: ReplicaManager,
     metadata: MetadataCache,
     find_topics: FindTopics,
+    start: Start,
     *,
     clock: Clock,
     scheduler: Scheduler,
@@ -38,7 +40,7 @@ def make_group_coordinator(
     will be made with `num_partitions`, if there is none."""
 
     def make_shard(timers: ShardTimers) -> GroupShard:
-        return GroupShard(GroupRegistry(settings, timers, clock, randomness, metadata), find_topics)
+        return GroupShard(GroupRegistry(settings, timers, clock, randomness, metadata), find_topics, start)
 
     runtime = CoordinatorRuntime(
         OFFSETS_TOPIC,

@@ -11,6 +11,7 @@ import logging
 from collections.abc import Iterator
 from typing import Any
 
+from barnabas.coordinator.asking import Start
 from barnabas.coordinator.decision import Answers, CoordinatorRecord, Decision, Waiter
 from barnabas.coordinator.group.callers import Caller
 from barnabas.coordinator.group.classic_group import (
@@ -64,7 +65,7 @@ EXPIRY_PAUSE_MS = 20
 
 
 class GroupShard:
-    def __init__(self, registry: GroupRegistry, find_topics: FindTopics) -> None:
+    def __init__(self, registry: GroupRegistry, find_topics: FindTopics, start: Start) -> None:
         self.registry = registry
         self.groups = registry.groups
         self.offsets = OffsetStore()
@@ -77,7 +78,7 @@ class GroupShard:
         self._mixed = MixedProtocol(registry, updates, self.consumer_heartbeats)
         self.offset_requests = OffsetRequests(registry, self.rebalance, self.offsets)
         self.offset_removal = OffsetRemoval(registry, self.offsets)
-        self._lost_topics = LostTopics(registry, self.offsets, self.offset_removal, find_topics)
+        self._lost_topics = LostTopics(registry, self.offsets, self.offset_removal, find_topics, start)
         self._loader: OffsetLoader | None = OffsetLoader(self.offsets.committed, self.offsets.forget_pending)
 
     # Membership

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 from collections import defaultdict
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from functools import partial
 
 from barnabas.cluster.metadata_cache import MetadataCache
@@ -38,8 +38,8 @@ from barnabas.protocol.messages.write_txn_markers import (
 logger = logging.getLogger(__name__)
 
 
-FindDeleted = Callable[[Collection[TopicPartition], Callable[[frozenset[TopicPartition]], None]], None]
-"""Calls back with those of the partitions that do not exist any more."""
+FindDeleted = Callable[[Collection[TopicPartition]], Awaitable[frozenset[TopicPartition]]]
+"""Those of the partitions that do not exist any more."""
 
 _MAY_BE_DELETED = (UnknownTopicOrPartition, LeaderNotAvailable, BrokerNotAvailable, NotLeaderOrFollower)
 """What is heard of a partition that does not exist any more, and of many that do."""
@@ -75,7 +75,11 @@ class ClusterMarkers:
         def told(answers: list[MarkerErrors]) -> None:
             for answer in answers:
                 errors.update(answer)
-            self._leave_out_deleted(errors, done)
+            doubtful = [each for each, error in errors.items() if isinstance(error, _MAY_BE_DELETED)]
+            if doubtful:
+                self._start(self._leave_out_deleted(errors, doubtful, done))
+            else:
+                done(errors)
 
         gathering: Gathering[MarkerErrors] = Gathering(len(by_leader), told)
         for place, (leader, led) in enumerate(by_leader.items()):
@@ -85,18 +89,13 @@ class ClusterMarkers:
             else:
                 self._start(self._send(leader, marker, led, finish))
 
-    def _leave_out_deleted(self, errors: MarkerErrors, done: Callable[[MarkerErrors], None]) -> None:
-        doubtful = [each for each, error in errors.items() if isinstance(error, _MAY_BE_DELETED)]
-        if not doubtful:
-            done(errors)
-            return
-
-        def found(deleted: frozenset[TopicPartition]) -> None:
-            for each in sorted(deleted):
-                logger.info("%s is deleted and needs no marker", each)
-            done({each: error for each, error in errors.items() if each not in deleted})
-
-        self._find_deleted(doubtful, found)
+    async def _leave_out_deleted(
+        self, errors: MarkerErrors, doubtful: Sequence[TopicPartition], done: Callable[[MarkerErrors], None]
+    ) -> None:
+        deleted = await self._find_deleted(doubtful)
+        for each in sorted(deleted):
+            logger.info("%s is deleted and needs no marker", each)
+        done({each: error for each, error in errors.items() if each not in deleted})
 
     def _by_leader(
         self, partitions: Collection[TopicPartition]

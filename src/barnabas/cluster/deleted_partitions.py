@@ -15,75 +15,67 @@ wait for a broker that is down, the store hears of each topic once at a time.
 
 from __future__ import annotations
 
+import asyncio
 import logging
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from barnabas.cluster.coordination import Check, Coordination, CoordinationError
 from barnabas.cluster.notification_znodes import DeleteTopicsZnode
 from barnabas.cluster.znode_json import MalformedZnode
 from barnabas.cluster.znodes import TopicInfo, TopicZnode
-from barnabas.coordinator.asking import Start
 from barnabas.core.ids import ZERO_UUID, TopicPartition, Uuid
 
 logger = logging.getLogger(__name__)
-
-Found = Callable[[frozenset[TopicPartition]], None]
-FoundTopics = Callable[[Mapping[str, Uuid | None]], None]
 
 _Stored = Mapping[str, TopicInfo | None]
 """By name; None for a topic that is gone. What could not be learnt is left out."""
 
 
+class _Question:
+    """What is asked together."""
+
+    __slots__ = ("names", "stored")
+
+    def __init__(self) -> None:
+        self.names: set[str] = set()
+        self.stored: _Stored | None = None
+
+
 class DeletedPartitions:
-    def __init__(self, znodes: Coordination, start: Start, *, is_deletion_enabled: bool) -> None:
+    def __init__(self, znodes: Coordination, *, is_deletion_enabled: bool) -> None:
         self._znodes = znodes
-        self._start = start
         self._is_deletion_enabled = is_deletion_enabled
         """Where topics cannot be deleted, the controller takes marks of deletion away again."""
-        self._waiting: list[tuple[frozenset[str], Callable[[_Stored], None]]] = []
-        self._is_asking = False
+        self._next = _Question()
+        self._asking = asyncio.Lock()
 
-    def find(self, partitions: Collection[TopicPartition], found: Found) -> None:
-        """Call `found`, later, with those of the partitions that are known to be gone."""
-        asked = frozenset(partitions)
+    async def find(self, partitions: Collection[TopicPartition]) -> frozenset[TopicPartition]:
+        """Those of the partitions that are known to be gone."""
+        stored = await self._ask({each.topic for each in partitions})
+        return frozenset(each for each in partitions if _is_gone(each, stored))
 
-        def answered(stored: _Stored) -> None:
-            found(frozenset(each for each in asked if _is_gone(each, stored)))
+    async def find_topics(self, names: Collection[str]) -> Mapping[str, Uuid | None]:
+        """The ids of these topics: None if it is gone, ZERO_UUID if it has none. Of what is left out nothing
+        could be learnt."""
+        stored = await self._ask(names)
+        return {
+            name: (info := stored[name]) and (info.topic_id or ZERO_UUID) for name in names if name in stored
+        }
 
-        self._question(frozenset(each.topic for each in asked), answered)
-
-    def find_topics(self, names: Collection[str], found: FoundTopics) -> None:
-        """Call `found`, later, with the ids of these topics: None if it is gone, ZERO_UUID if it has none.
-        Of what is left out nothing could be learnt."""
-
-        def answered(stored: _Stored) -> None:
-            found({name: info and (info.topic_id or ZERO_UUID) for name, info in stored.items()})
-
-        self._question(frozenset(names), answered)
-
-    def _question(self, names: frozenset[str], answered: Callable[[_Stored], None]) -> None:
-        self._waiting.append((names, answered))
-        if not self._is_asking:
-            self._is_asking = True
-            self._start(self._ask())
-
-    async def _ask(self) -> None:
-        try:
-            while self._waiting:
-                waiting, self._waiting = self._waiting, []
-                stored: _Stored = {}
+    async def _ask(self, names: Collection[str]) -> _Stored:
+        question = self._next
+        question.names.update(names)
+        async with self._asking:
+            if question.stored is None:
+                await asyncio.sleep(0)  # whoever asks in this turn asks with us
+                self._next = _Question()
                 try:
-                    stored = await self._read(sorted(frozenset().union(*(names for names, _ in waiting))))
+                    question.stored = await self._read(sorted(question.names))
                 except Exception:
                     # Whoever waits is answered all the same, and will ask again.
                     logger.exception("the store could not be asked which topics are gone")
-                for names, answered in waiting:
-                    try:
-                        answered({name: stored[name] for name in names if name in stored})
-                    except Exception:
-                        logger.exception("who asked whether %s are gone failed", sorted(names))
-        finally:
-            self._is_asking = False
+                    question.stored = {}
+        return question.stored
 
     async def _read(self, names: Sequence[str]) -> _Stored:
         """What cannot be learnt now is not gone."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 from typing import Any, cast
@@ -10,11 +9,11 @@ from typing import Any, cast
 import pytest
 
 from barnabas.cluster.coordination import ConnectionLoss, Coordination
+from barnabas.cluster.deleted_partitions import DeletedPartitions
 from barnabas.cluster.embedded import open_embedded
 from barnabas.cluster.registration import make_persistent_paths
 from barnabas.cluster.topics import create_topic, delete_topic, mark_for_deletion
 from barnabas.cluster.znodes import TopicZnode
-from barnabas.coordinator.deleted_partitions import DeletedPartitions
 from barnabas.core.clock import ManualClock
 from barnabas.core.ids import ZERO_UUID, Uuid
 from barnabas.core.scheduler import InlineBackground
@@ -32,10 +31,7 @@ async def znodes(tmp_path: Path) -> AsyncIterator[Coordination]:
 async def ids(
     znodes: Coordination, *names: str, is_deletion_enabled: bool = True
 ) -> Mapping[str, Uuid | None]:
-    answer: asyncio.Future[Mapping[str, Uuid | None]] = asyncio.get_running_loop().create_future()
-    deleted = DeletedPartitions(znodes, asyncio.ensure_future, is_deletion_enabled=is_deletion_enabled)
-    deleted.find_topics(names, answer.set_result)
-    return await answer
+    return await DeletedPartitions(znodes, is_deletion_enabled=is_deletion_enabled).find_topics(names)
 
 
 async def test_a_topic_is_gone_with_its_node_and_another_has_another_id(znodes: Coordination) -> None:
