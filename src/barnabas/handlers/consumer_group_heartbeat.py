@@ -7,7 +7,6 @@ from barnabas.core.limits import DECISION_ELEMENTS_MAX
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from barnabas.requests.context import RequestContext
-from barnabas.requests.group_callers import caller_of
 from barnabas.requests.registry import Api
 
 
@@ -15,7 +14,7 @@ def handle_consumer_group_heartbeat(request: ConsumerGroupHeartbeatRequest, cont
     groups = context.broker.groups
     if "consumer" not in groups.settings.protocols:
         raise UnsupportedVersion("group.coordinator.rebalance.protocols leaves out the consumer protocol")
-    caller = caller_of(context)
+    caller = context.caller()
     groups.run(
         request.group_id,
         lambda shard: shard.consumer_heartbeats.heartbeat(request, caller),

@@ -45,7 +45,6 @@ from barnabas.replication.leader.fetch_session_cache import FetchContext
 from barnabas.requests.context import RequestContext
 from barnabas.requests.leader_hints import add_fetch_leader_hints
 from barnabas.requests.registry import Api
-from barnabas.requests.topic_ids import topic_name
 
 logger = logging.getLogger(__name__)
 
@@ -74,11 +73,13 @@ def handle_fetch(request: FetchRequest, context: RequestContext) -> FetchRespons
     except KafkaError as error:
         return FetchResponse(error_code=error.code)
     respond = partial(_respond, fetch, context, params.is_from_follower)
+    replicas = context.broker.replicas
     session = fetch.following
     if session is not None:
-        context.broker.replicas.fetch_for_follower(params, session, respond)
+        replicas.fetch_for_follower(params, session, respond)
     else:
-        context.broker.replicas.fetch(params, fetch.fetches, partial(respond, fetch.fetches))
+        found = fetch.fetches
+        replicas.answer_or_wait(params, found, replicas.reader.read(params, found), partial(respond, found))
     return None
 
 
@@ -193,7 +194,7 @@ def _respond_in_slices(
 def _asks(
     topic: FetchTopic, partitions: Sequence[FetchPartition], context: RequestContext
 ) -> list[PartitionFetch]:
-    name = topic_name(context, topic.topic_id) if context.api_version >= 13 else topic.topic
+    name = context.topic_name(topic.topic_id) if context.api_version >= 13 else topic.topic
     return [
         PartitionFetch(
             name,

@@ -13,7 +13,6 @@ from barnabas.core.limits import DECISION_ELEMENTS_MAX
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
 from barnabas.requests.context import RequestContext
-from barnabas.requests.group_callers import caller_of
 from barnabas.requests.registry import Api
 
 VERSION_WITH_NULL_PROTOCOL = 7
@@ -24,7 +23,7 @@ def handle_join_group(request: JoinGroupRequest, context: RequestContext) -> Non
     check_group_id(request.group_id)
     if not settings.min_session_timeout_ms <= request.session_timeout_ms <= settings.max_session_timeout_ms:
         raise InvalidSessionTimeout(f"a session of {request.session_timeout_ms} ms is not allowed")
-    caller = caller_of(context)
+    caller = context.caller()
     waiter: Waiter[JoinGroupResponse] = Waiter(
         lambda response: context.respond(_as_version_knows(response, version)), context.fail
     )

@@ -25,7 +25,6 @@ from barnabas.protocol.messages.offset_commit import (
     OffsetCommitResponseTopic,
 )
 from barnabas.requests.context import RequestContext
-from barnabas.requests.group_callers import caller_of
 from barnabas.requests.registry import Api
 from barnabas.requests.stored_offsets import commit_stored_offsets
 
@@ -63,7 +62,7 @@ def handle_offset_commit(request: OffsetCommitRequest, context: RequestContext) 
         _merge(response.topics, refused)
         context.respond(response)
 
-    caller = caller_of(context)
+    caller = context.caller()
     context.broker.groups.run(
         request.group_id,
         lambda shard: shard.offset_requests.commit(request, caller),

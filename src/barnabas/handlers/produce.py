@@ -51,7 +51,6 @@ from barnabas.requests.context import RequestContext
 from barnabas.requests.failures import as_kafka_error
 from barnabas.requests.leader_hints import add_leader_hints
 from barnabas.requests.registry import Api
-from barnabas.requests.topic_ids import topic_name
 from barnabas.requests.transactional_produce import Admission, admit_transactional, keep_records
 
 VERSION_WITH_BATCHES = 3
@@ -129,7 +128,7 @@ def _append_and_answer(request: ProduceRequest, context: RequestContext, admissi
     topics = request.topic_data
     if len(topics) == 1 and len(topics[0].partition_data) == 1:
         topic = topics[0]
-        name = topic_name(context, topic.topic_id) if context.api_version >= 13 else topic.name
+        name = context.topic_name(topic.topic_id) if context.api_version >= 13 else topic.name
         answers: list[PartitionProduceResponse] = []
         outcome.response.responses.append(
             TopicProduceResponse(name=topic.name, topic_id=topic.topic_id, partition_responses=answers)
@@ -189,7 +188,7 @@ def _append_all(
         yield
         if not topic.partition_data:
             continue
-        name = topic_name(context, topic.topic_id) if by_id else topic.name
+        name = context.topic_name(topic.topic_id) if by_id else topic.name
         answers: list[PartitionProduceResponse] = []
         outcome.response.responses.append(
             TopicProduceResponse(name=topic.name, topic_id=topic.topic_id, partition_responses=answers)

@@ -186,16 +186,6 @@ class ReplicaManager:
             self.delayed.subscriptions.mark_changed(key)  # the followers must hear where the log starts now
         self.delayed.deletions.try_complete_else_watch(operation, keys)
 
-    def fetch(
-        self,
-        params: FetchParams,
-        fetches: Sequence[PartitionFetch],
-        respond: Callable[[list[PartitionRead]], None],
-    ) -> None:
-        """Read, and answer at once when nothing should wait, nothing is asked, there is enough,
-        or something went wrong; otherwise once there is enough or time is up."""
-        self.answer_or_wait(params, fetches, self.reader.read(params, fetches), respond)
-
     def answer_or_wait(
         self,
         params: FetchParams,
@@ -203,7 +193,8 @@ class ReplicaManager:
         reads: list[PartitionRead],
         respond: Callable[[list[PartitionRead]], None],
     ) -> None:
-        """`fetch`, after the first try of reading."""
+        """Of what was read: answer at once when nothing should wait, nothing is asked, there is enough, or
+        something went wrong; otherwise read again, and answer once there is enough or time is up."""
         if params.max_wait_ms <= 0 or not fetches or _is_enough(reads, params.min_bytes):
             respond(reads)
             return

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Coroutine, Generator
 from typing import Any, Protocol, TypeVar
 
+from barnabas.coordinator.group.callers import Caller
+from barnabas.core.ids import Uuid
 from barnabas.core.limits import TURN_MS_MAX
 from barnabas.network.exchange import Exchange
 from barnabas.requests.services import Services
@@ -72,6 +74,16 @@ class RequestContext:
         self.converted: dict[int, Any] | None = None
         self._finisher = finisher
         self._turn_ms = started_ms
+
+    def caller(self) -> Caller:
+        """Who asks, as the group coordinator notes it down: a client's address the Java way."""
+        return Caller(self.client_id or "", f"/{self.exchange.connection.peer_host}", self.api_version)
+
+    def topic_name(self, topic_id: Uuid) -> str | None:
+        """The name of the topic that has this id now; None if there is none. Newer requests name topics by
+        id, the broker's own books are kept by name."""
+        known = self.broker.metadata.topic_by_id(topic_id)
+        return None if known is None else known.name
 
     def respond(self, response: Any) -> None:
         """Answer a request whose handler returned None."""

@@ -237,7 +237,7 @@ class Dispatcher:
         binding = None
         try:
             header = read_request_header(frame)
-            api_key, version, correlation_id, _, body_position = header
+            api_key, version, correlation_id, client_id, body_position = header
             binding = self._bindings.get((api_key, version)) or self._bind(api_key, version)
             if binding is None:
                 self._refuse(exchange, api_key, version, correlation_id)
@@ -250,7 +250,7 @@ class Dispatcher:
             assert binding is not None
             self._read_in_slices(exchange, exchange.keep(frame), header, binding)
             return
-        self._handle(request, exchange, header, binding)
+        self._handle(request, exchange, correlation_id, client_id, binding)
 
     def _read_in_slices(
         self, exchange: Exchange, frame: memoryview, header: RequestHeader, binding: Binding
@@ -258,18 +258,19 @@ class Dispatcher:
         decode = request_class(binding.api.key).sliced_decoder(binding.version)
         self._slices.run(
             decode(frame, header.body_position, binding.api.elements_max),
-            lambda read: self._handle(read[0], exchange, header, binding),
+            lambda read: self._handle(read[0], exchange, header.correlation_id, header.client_id, binding),
             lambda error: exchange.close(f"malformed request: {error}"),
             exchange.hold,
         )
 
-    def _handle(self, request: Any, exchange: Exchange, header: RequestHeader, binding: Binding) -> None:
-        _, version, correlation_id, client_id, _ = header
+    def _handle(
+        self, request: Any, exchange: Exchange, correlation_id: int, client_id: str | None, binding: Binding
+    ) -> None:
         started_ms = self._now_ms()
         binding.requests.value += 1
         binding.queue_time.observe(started_ms - exchange.received_ms)
         context = RequestContext(
-            self._broker, exchange, request, version, correlation_id, client_id, started_ms, binding
+            self._broker, exchange, request, binding.version, correlation_id, client_id, started_ms, binding
         )
         try:
             response = binding.handle(request, context)

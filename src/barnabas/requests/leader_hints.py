@@ -12,7 +12,6 @@ from barnabas.protocol.messages import fetch
 from barnabas.protocol.messages.produce import LeaderIdAndEpoch, NodeEndpoint, ProduceResponse
 from barnabas.requests.context import RequestContext
 from barnabas.requests.endpoints import endpoint_of
-from barnabas.requests.topic_ids import topic_name
 
 _MOVED = frozenset({NotLeaderOrFollower.code, FencedLeaderEpoch.code})
 
@@ -35,7 +34,7 @@ def add_leader_hints(response: ProduceResponse, context: RequestContext) -> None
         for answer in topic.partition_responses:
             if answer.error_code not in _MOVED:
                 continue
-            name = topic.name or topic_name(context, topic.topic_id) or ""
+            name = topic.name or context.topic_name(topic.topic_id) or ""
             leader = _leader_of(name, answer.index, context)
             if leader is not None:
                 answer.current_leader = LeaderIdAndEpoch(leader_id=leader[0], leader_epoch=leader[1])
@@ -58,7 +57,7 @@ def add_fetch_leader_hints(
         for answer in topic.partitions:
             if answer.error_code not in _MOVED:
                 continue
-            name = topic_name(context, topic.topic_id) or ""
+            name = context.topic_name(topic.topic_id) or ""
             leader = _leader_of(name, answer.partition_index, context)
             if leader is not None:
                 answer.current_leader = fetch.LeaderIdAndEpoch(leader_id=leader[0], leader_epoch=leader[1])

@@ -33,7 +33,6 @@ from barnabas.records.batch import (
     TRANSACTIONAL_FLAG,
 )
 from barnabas.requests.context import RequestContext
-from barnabas.requests.topic_ids import topic_name
 
 VERSION_WITH_TOPIC_IDS = 13
 VERSION_WITH_IMPLICIT_ADD = 12
@@ -139,7 +138,7 @@ def _writes(request: ProduceRequest, context: RequestContext) -> Iterator[_Write
     replicas = context.broker.replicas
     by_id = context.api_version >= VERSION_WITH_TOPIC_IDS
     for topic in request.topic_data:
-        name = topic_name(context, topic.topic_id) if by_id else topic.name
+        name = context.topic_name(topic.topic_id) if by_id else topic.name
         if name is None:
             continue
         for data in topic.partition_data:

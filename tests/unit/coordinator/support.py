@@ -213,6 +213,9 @@ class Context:
         self.answer = Answer()
         self._api = api
 
+    def caller(self) -> Caller:
+        return Caller(self.client_id, "/192.0.2.1", self.api_version)
+
     def respond(self, response: Any) -> None:
         self.answer(response)
 

@@ -163,7 +163,8 @@ class Replicas(ReplicaManager):
 
     def ask(self, *asks: PartitionFetch, **params: int | bool) -> None:
         """Fetch; `answered` grows now or later."""
-        self.fetch(fetch_params(**params), asks, self.answered.append)
+        asked = fetch_params(**params)
+        self.answer_or_wait(asked, asks, self.reader.read(asked, asks), self.answered.append)
 
     def pass_time(self, ms: float) -> None:
         self.clock.advance(ms)
