@@ -1,17 +1,11 @@
 """What the store says about topics, their configuration and producer ids, and the ways to change it.
 
-Every change is one transaction: a topic is there with its configuration, assignment and partition states,
-or not at all. A controller passes a `guard`, usually a `Check` of `/controller_epoch` at the version it
-was elected with, so that a controller that has been replaced cannot change anything any more: it gets
-STALE_CONTROLLER_EPOCH.
-
-ZooKeeper bounds a transaction at about 1 MB, some 4,000 partitions with their states. A cluster's
-controller therefore creates the states itself after the topic (`states` empty), as Kafka's does.
+Every change is one transaction: a topic is there with its configuration and assignment, or not at all. The
+states of its partitions are the controller's, which makes them once the topic is there (`controller.store`).
 """
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -20,14 +14,10 @@ from typing import Final, NamedTuple
 from barnabas.cluster.coordination import (
     BadVersion,
     Coordination,
-    CoordinationError,
     Create,
-    Delete,
     NodeExists,
     NoNode,
-    NotEmpty,
     Operation,
-    Result,
     SetData,
 )
 from barnabas.cluster.notification_znodes import ConfigChangeZnode, DeleteTopicsZnode
@@ -45,7 +35,6 @@ from barnabas.cluster.znodes import (
 from barnabas.core.errors import (
     InvalidPartitions,
     InvalidTopicException,
-    StaleControllerEpoch,
     TopicAlreadyExists,
     UnknownServerError,
     UnknownTopicOrPartition,
@@ -56,8 +45,6 @@ logger = logging.getLogger(__name__)
 
 PRODUCER_ID_BLOCK_SIZE: Final = 1000
 PRODUCER_ID_MAX: Final = (1 << 63) - 1
-
-NO_GUARD: Sequence[Operation] = ()
 
 
 class StoredTopic(NamedTuple):
@@ -75,75 +62,35 @@ async def create_topic(
     topic_id: Uuid,
     assignment: Mapping[int, Sequence[int]],
     config: Mapping[str, str],
-    states: Mapping[int, PartitionState],
-    *,
-    guard: Sequence[Operation] = NO_GUARD,
 ) -> None:
     """Make the topic; TOPIC_ALREADY_EXISTS if there is one, or one of that name is being deleted."""
     if await znodes.exists(DeleteTopicsZnode.path(topic)) is not None:
         raise TopicAlreadyExists(f"topic {topic} is being deleted")
-    path = TopicZnode.path(topic)
-    replicas = {number: ReplicaAssignment(tuple(given)) for number, given in sorted(assignment.items())}
-    partitions = (
-        [Create(TopicZnode.partitions_path(topic)), *_state_creations(topic, states)] if states else []
-    )
+    creation = Create(TopicZnode.path(topic), TopicZnode.encode(topic_id, _assigned(assignment)))
     while True:
-        operations: list[Operation] = [
-            *guard,
-            Create(path, TopicZnode.encode(topic_id, replicas)),
-            *(await _put_config(znodes, ConfigZnode.TOPICS, topic, config)),
-            *partitions,
-        ]
+        configuring = await _put_config(znodes, ConfigZnode.TOPICS, topic, config)
         try:
-            await _guarded(znodes, operations, guard)
+            await znodes.multi([creation, *configuring])
         except NodeExists as error:
-            if error.index == len(guard):
+            if error.index == 0:
                 raise TopicAlreadyExists(f"topic {topic} already exists") from error
             continue  # a configuration that was left behind appeared meanwhile
         return
 
 
-async def add_partitions(
-    znodes: Coordination,
-    topic: str,
-    added: Mapping[int, Sequence[int]],
-    states: Mapping[int, PartitionState],
-    *,
-    guard: Sequence[Operation] = NO_GUARD,
-) -> TopicInfo:
+async def add_partitions(znodes: Coordination, topic: str, added: Mapping[int, Sequence[int]]) -> TopicInfo:
     """Append partitions to a topic; returns what it then is."""
     info, version = await read_topic(znodes, topic)
     count = len(info.assignment)
     if sorted(added) != list(range(count, count + len(added))):
         raise InvalidPartitions(f"topic {topic} has {count} partitions; new ones are numbered from there on")
-    replicas = {number: ReplicaAssignment(tuple(given)) for number, given in sorted(added.items())}
-    grown = TopicInfo(info.topic_id, {**info.assignment, **replicas})
-    operations: list[Operation] = [
-        *guard,
-        SetData(TopicZnode.path(topic), TopicZnode.encode(*grown), version),
-    ]
-    if states:
-        if await znodes.exists(TopicZnode.partitions_path(topic)) is None:
-            operations.append(Create(TopicZnode.partitions_path(topic)))
-        operations.extend(_state_creations(topic, states))
-    await _guarded(znodes, operations, guard)
+    grown = TopicInfo(info.topic_id, {**info.assignment, **_assigned(added)})
+    await znodes.set(TopicZnode.path(topic), TopicZnode.encode(*grown), version)
     return grown
 
 
-async def delete_topic(znodes: Coordination, topic: str, *, guard: Sequence[Operation] = NO_GUARD) -> None:
-    """Remove everything about the topic, the mark of its deletion included."""
-    while True:
-        paths = await _subtree(znodes, TopicZnode.path(topic))
-        if not paths:
-            raise UnknownTopicOrPartition(f"there is no topic {topic}")
-        for extra in (ConfigZnode.path(ConfigZnode.TOPICS, topic), DeleteTopicsZnode.path(topic)):
-            if await znodes.exists(extra) is not None:
-                paths.append(extra)
-        try:
-            await _guarded(znodes, [*guard, *map(Delete, paths)], guard)
-        except (NoNode, NotEmpty):
-            continue  # the tree changed while it was being read
-        return
+def _assigned(replicas: Mapping[int, Sequence[int]]) -> dict[int, ReplicaAssignment]:
+    return {number: ReplicaAssignment(tuple(given)) for number, given in sorted(replicas.items())}
 
 
 async def mark_for_deletion(znodes: Coordination, topic: str) -> None:
@@ -240,23 +187,15 @@ def readable_config(entity_path: str, data: bytes) -> dict[str, str] | None:
 
 
 async def write_config(
-    znodes: Coordination,
-    entity_type: str,
-    entity_name: str,
-    config: Mapping[str, str],
-    *,
-    guard: Sequence[Operation] = NO_GUARD,
+    znodes: Coordination, entity_type: str, entity_name: str, config: Mapping[str, str]
 ) -> None:
     """Replace an entity's configuration and leave the note that tells the brokers to look."""
     note = ConfigChangeZnode.encode(f"{entity_type}/{entity_name}")
+    telling = Create(ConfigChangeZnode.CREATE_PATH, note, sequential=True)
     while True:
-        operations = [
-            *guard,
-            *(await _put_config(znodes, entity_type, entity_name, config, even_if_empty=True)),
-            Create(ConfigChangeZnode.CREATE_PATH, note, sequential=True),
-        ]
+        configuring = await _put_config(znodes, entity_type, entity_name, config, even_if_empty=True)
         try:
-            await _guarded(znodes, operations, guard)
+            await znodes.multi([*configuring, telling])
         except NodeExists:
             continue  # another writer made the node first
         return
@@ -306,12 +245,6 @@ async def _take_producer_ids(
         return block
 
 
-def _state_creations(topic: str, states: Mapping[int, PartitionState]) -> Iterable[Create]:
-    for number, state in sorted(states.items()):
-        yield Create(PartitionStateZnode.partition_path(topic, number))
-        yield Create(PartitionStateZnode.path(topic, number), PartitionStateZnode.encode(state))
-
-
 async def _put_config(
     znodes: Coordination,
     entity_type: str,
@@ -324,24 +257,3 @@ async def _put_config(
     if await znodes.exists(path) is not None:
         return [SetData(path, ConfigZnode.encode(config))]
     return [Create(path, ConfigZnode.encode(config))] if config or even_if_empty else []
-
-
-async def _guarded(
-    znodes: Coordination, operations: Sequence[Operation], guard: Sequence[Operation]
-) -> list[Result]:
-    try:
-        return await znodes.multi(operations)
-    except CoordinationError as error:
-        if error.index is not None and error.index < len(guard):
-            raise StaleControllerEpoch("another controller has been elected") from error
-        raise
-
-
-async def _subtree(znodes: Coordination, path: str) -> list[str]:
-    """The paths from the leaves up to `path`; none if it does not exist."""
-    try:
-        names = await znodes.children(path)
-    except NoNode:
-        return []
-    below = await asyncio.gather(*(_subtree(znodes, f"{path}/{name}") for name in names))
-    return [*(found for paths in below for found in paths), path]

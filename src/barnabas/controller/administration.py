@@ -99,7 +99,7 @@ class TopicAdministration:
     async def _write(self, planned: PlannedTopic) -> None:
         topic, topic_id, assignment, overrides, _ = planned
         with as_client_errors():
-            await store.create_topic(self._znodes, topic, topic_id, assignment, overrides, {})
+            await store.create_topic(self._znodes, topic, topic_id, assignment, overrides)
         self._configs.add_topic(topic, overrides)
 
     async def auto_create(self, names: Sequence[str]) -> dict[str, KafkaError]:
@@ -160,7 +160,7 @@ class TopicAdministration:
                 return
             try:
                 with as_client_errors():
-                    await store.add_partitions(self._znodes, topic, added, {})
+                    await store.add_partitions(self._znodes, topic, added)
             except BadVersion:
                 raise ReassignmentInProgress(f"the topic '{topic}' was changed meanwhile") from None
         await self._wait(

@@ -118,7 +118,7 @@ class Adoption:
                 logger.info("topic %s with %d partitions is adopted from the disk", topic, count)
                 topic_id = _topic_id(logs) or Uuid.generate(self._randomness)
                 try:
-                    await store.create_topic(self._znodes, topic, topic_id, self._own(range(count)), {}, {})
+                    await store.create_topic(self._znodes, topic, topic_id, self._own(range(count)), {})
                 except TopicAlreadyExists:
                     logger.error("the logs of topic %s wait until its node can be read", topic)
                     continue
@@ -126,7 +126,7 @@ class Adoption:
             elif count > len(known.info.assignment):
                 logger.info("topic %s has %d partitions on disk, more than in the store", topic, count)
                 added = self._own(range(len(known.info.assignment), count))
-                await store.add_partitions(self._znodes, topic, added, {})
+                await store.add_partitions(self._znodes, topic, added)
                 adopted = True
         return adopted
 

@@ -42,7 +42,7 @@ async def test_what_a_broker_lost_while_it_was_gone_is_put_aside_and_its_name_is
             await each.start()
         stack.push_async_callback(first.stop)
         admin = store.connect()
-        await create_topic(admin, "t", Uuid(bytes(range(16))), {0: [1, 2]}, {}, {})
+        await create_topic(admin, "t", Uuid(bytes(range(16))), {0: [1, 2]}, {})
         await eventually(lambda: has_replica(first.broker) and has_replica(second.broker))
         assert (await first.produce("t", b"old")).error_code == 0
         await second.stop()
@@ -52,7 +52,7 @@ async def test_what_a_broker_lost_while_it_was_gone_is_put_aside_and_its_name_is
         assert await member.controller.alter_partition_reassignments({T0: [1]}) == {T0: None}
         await member.topics.delete_topic("t")
         assert directories(tmp_path / "2") == ["t-0"]
-        await create_topic(admin, "t", Uuid(bytes(range(1, 17))), {0: [1, 2]}, {}, {})
+        await create_topic(admin, "t", Uuid(bytes(range(1, 17))), {0: [1, 2]}, {})
         await eventually(lambda: has_replica(first.broker))
 
         await second.start()

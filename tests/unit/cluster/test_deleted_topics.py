@@ -12,7 +12,7 @@ from barnabas.cluster.coordination import ConnectionLoss, Coordination
 from barnabas.cluster.deleted_partitions import DeletedPartitions
 from barnabas.cluster.embedded import open_embedded
 from barnabas.cluster.registration import make_persistent_paths
-from barnabas.cluster.topics import create_topic, delete_topic, mark_for_deletion
+from barnabas.cluster.topics import create_topic, mark_for_deletion
 from barnabas.cluster.znodes import TopicZnode
 from barnabas.core.clock import ManualClock
 from barnabas.core.ids import ZERO_UUID, Uuid
@@ -36,10 +36,10 @@ async def ids(
 
 async def test_a_topic_is_gone_with_its_node_and_another_has_another_id(znodes: Coordination) -> None:
     for name in ("gone", "again", "there"):
-        await create_topic(znodes, name, FIRST_ID, {0: [1]}, {}, {})
-    await delete_topic(znodes, "gone")
-    await delete_topic(znodes, "again")
-    await create_topic(znodes, "again", SECOND_ID, {0: [1]}, {}, {})
+        await create_topic(znodes, name, FIRST_ID, {0: [1]}, {})
+    await znodes.delete(TopicZnode.path("gone"))
+    await znodes.delete(TopicZnode.path("again"))
+    await create_topic(znodes, "again", SECOND_ID, {0: [1]}, {})
     assert await ids(znodes, "gone", "again", "there") == {
         "gone": None,
         "again": SECOND_ID,
@@ -50,7 +50,7 @@ async def test_a_topic_is_gone_with_its_node_and_another_has_another_id(znodes: 
 async def test_a_topic_that_is_to_be_deleted_is_gone_where_topics_can_be_deleted(
     znodes: Coordination,
 ) -> None:
-    await create_topic(znodes, "t", FIRST_ID, {0: [1]}, {}, {})
+    await create_topic(znodes, "t", FIRST_ID, {0: [1]}, {})
     await mark_for_deletion(znodes, "t")
     assert await ids(znodes, "t") == {"t": None}
     assert await ids(znodes, "t", is_deletion_enabled=False) == {"t": FIRST_ID}
@@ -64,7 +64,7 @@ async def test_what_cannot_be_read_is_left_out(znodes: Coordination) -> None:
 
 async def test_a_server_that_is_behind_is_not_believed(znodes: Coordination) -> None:
     """One that has been told to catch up by a write first is behind no more."""
-    await create_topic(znodes, "t", FIRST_ID, {0: [1]}, {}, {})
+    await create_topic(znodes, "t", FIRST_ID, {0: [1]}, {})
 
     class Behind:
         is_behind = True

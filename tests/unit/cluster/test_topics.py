@@ -4,24 +4,22 @@ import asyncio
 
 import pytest
 
-from barnabas.cluster.coordination import Check, Create, Stat
+from barnabas.cluster.coordination import Create, Delete, Stat
 from barnabas.cluster.embedded import EmbeddedSession, EmbeddedStore
 from barnabas.cluster.registration import make_persistent_paths
 from barnabas.cluster.topics import (
     add_partitions,
     allocate_producer_ids,
     create_topic,
-    delete_topic,
     mark_for_deletion,
     read_config,
     read_configs,
     read_topics,
     write_config,
 )
-from barnabas.cluster.znodes import PartitionState, ProducerIdBlock
+from barnabas.cluster.znodes import PartitionState, PartitionStateZnode, ProducerIdBlock
 from barnabas.core.errors import (
     InvalidPartitions,
-    StaleControllerEpoch,
     TopicAlreadyExists,
     UnknownTopicOrPartition,
 )
@@ -41,18 +39,12 @@ async def _paths(znodes: EmbeddedSession) -> None:
 
 
 async def create(znodes: EmbeddedSession, topic: str = "t", partitions: int = 2, **config: str) -> None:
-    numbers = range(partitions)
-    await create_topic(
-        znodes, topic, TOPIC_ID, {n: [1, 2] for n in numbers}, config, {n: led_by(1) for n in numbers}
-    )
+    await create_topic(znodes, topic, TOPIC_ID, {n: [1, 2] for n in range(partitions)}, config)
 
 
 async def test_a_topic_is_made_with_everything_in_one_transaction(znodes: EmbeddedSession) -> None:
     await create(znodes, retention="5")
-    zxids = {
-        (await znodes.get(path))[1].czxid
-        for path in ("/brokers/topics/t", "/config/topics/t", "/brokers/topics/t/partitions/1/state")
-    }
+    zxids = {(await znodes.get(path))[1].czxid for path in ("/brokers/topics/t", "/config/topics/t")}
     assert len(zxids) == 1
     (stored,) = (await read_topics(znodes)).values()
     assert stored.info.topic_id == TOPIC_ID
@@ -60,8 +52,15 @@ async def test_a_topic_is_made_with_everything_in_one_transaction(znodes: Embedd
         0: (1, 2),
         1: (1, 2),
     }
-    assert stored.states == {0: led_by(1), 1: led_by(1)}
     assert stored.config == {"retention": "5"}
+
+
+async def test_a_topic_is_read_with_the_states_that_its_controller_made(znodes: EmbeddedSession) -> None:
+    await create(znodes)
+    for number in range(2):
+        data = PartitionStateZnode.encode(led_by(number))
+        await znodes.create(PartitionStateZnode.path("t", number), data, make_parents=True)
+    assert (await read_topics(znodes))["t"].states == {0: led_by(0), 1: led_by(1)}
 
 
 async def test_a_topic_is_made_once(znodes: EmbeddedSession) -> None:
@@ -78,52 +77,33 @@ async def test_a_configuration_left_behind_is_replaced(znodes: EmbeddedSession) 
 
 
 async def test_a_topic_without_states_is_left_to_its_controller(znodes: EmbeddedSession) -> None:
-    await create_topic(znodes, "t", TOPIC_ID, {0: [1]}, {}, {})
+    await create_topic(znodes, "t", TOPIC_ID, {0: [1]}, {})
     assert (await read_topics(znodes))["t"].states == {}
     assert await znodes.children("/brokers/topics/t") == []
 
 
-async def test_a_replaced_controller_changes_nothing(znodes: EmbeddedSession) -> None:
-    await create(znodes)
-    await znodes.set("/controller_epoch", b"2")
-    guard = [Check("/controller_epoch", 0)]
-    with pytest.raises(StaleControllerEpoch):
-        await create_topic(znodes, "new", TOPIC_ID, {0: [1]}, {}, {}, guard=guard)
-    with pytest.raises(StaleControllerEpoch):
-        await delete_topic(znodes, "t", guard=guard)
-    with pytest.raises(StaleControllerEpoch):
-        await write_config(znodes, "topics", "t", {"a": "b"}, guard=guard)
-    assert list(await read_topics(znodes)) == ["t"]
-    assert await read_config(znodes, "topics", "t") == {}
-
-
 async def test_partitions_are_added_at_the_end(znodes: EmbeddedSession) -> None:
     await create(znodes)
-    grown = await add_partitions(znodes, "t", {2: [2, 1]}, {2: led_by(2)})
+    grown = await add_partitions(znodes, "t", {2: [2, 1]})
     assert list(grown.assignment) == [0, 1, 2]
-    stored = (await read_topics(znodes))["t"]
-    assert stored.info == grown
-    assert stored.states[2] == led_by(2)
+    assert (await read_topics(znodes))["t"].info == grown
     with pytest.raises(InvalidPartitions):
-        await add_partitions(znodes, "t", {4: [1]}, {})
+        await add_partitions(znodes, "t", {4: [1]})
     with pytest.raises(UnknownTopicOrPartition):
-        await add_partitions(znodes, "no", {0: [1]}, {})
+        await add_partitions(znodes, "no", {0: [1]})
 
 
-async def test_deletion_leaves_nothing(store: EmbeddedStore, znodes: EmbeddedSession) -> None:
-    await create(znodes, "t", 3, a="b")
-    await create(znodes, "t2")
+async def test_the_name_of_a_topic_is_free_when_it_is_deleted(znodes: EmbeddedSession) -> None:
+    await create(znodes)
     await mark_for_deletion(znodes, "t")
     with pytest.raises(TopicAlreadyExists):
-        await create(znodes, "t")
-    await delete_topic(znodes, "t")
-    assert [path for path in store.nodes if path.endswith("/t") or "/t/" in path] == []
-    assert list(await read_topics(znodes)) == ["t2"]
-    with pytest.raises(UnknownTopicOrPartition):
-        await delete_topic(znodes, "t")
+        await mark_for_deletion(znodes, "t")
+    with pytest.raises(TopicAlreadyExists):
+        await create(znodes)
+    await znodes.multi([Delete("/admin/delete_topics/t"), Delete("/brokers/topics/t")])
     with pytest.raises(UnknownTopicOrPartition):
         await mark_for_deletion(znodes, "t")
-    await create(znodes, "t")
+    await create(znodes)
 
 
 async def test_configurations_are_written_with_a_note(znodes: EmbeddedSession) -> None:
@@ -145,16 +125,9 @@ async def test_producer_id_blocks_do_not_overlap(store: EmbeddedStore, znodes: E
     assert {block.last - block.first for block in blocks} == {999}
 
 
-async def test_five_thousand_partitions_are_one_transaction(znodes: EmbeddedSession) -> None:
-    before = (await znodes.get("/"))[1]
+async def test_a_topic_may_have_five_thousand_partitions(znodes: EmbeddedSession) -> None:
     await create(znodes, "wide", 5_000)
-    stored = (await read_topics(znodes))["wide"]
-    assert len(stored.states) == 5_000
-    await delete_topic(znodes, "wide")
-    stat = await znodes.exists("/brokers/topics")
-    assert stat is not None
-    assert stat.pzxid > before.pzxid
-    assert await znodes.children("/brokers/topics") == []
+    assert len((await read_topics(znodes))["wide"].info.assignment) == 5_000
 
 
 async def test_a_topic_of_no_partitions_is_read(znodes: EmbeddedSession) -> None:

@@ -363,7 +363,7 @@ class Cluster:
         config: Mapping[str, str] | None = None,
     ) -> Uuid:
         topic_id = Uuid.generate(self.randomness)
-        await create_topic(self.admin, topic, topic_id, assignment, config or {}, {})
+        await create_topic(self.admin, topic, topic_id, assignment, config or {})
         await self.settle()
         return topic_id
 

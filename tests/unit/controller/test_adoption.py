@@ -166,8 +166,13 @@ async def test_a_topic_from_before_topic_ids_gets_one(admin: Admin) -> None:
 async def test_partitions_of_other_brokers_are_shown_but_not_led(admin: Admin) -> None:
     states = {0: PartitionState(2, 0, (2,), 1), 1: PartitionState(2, 0, (2,), 1)}
     assignment = {0: (2, 3), 1: (2, BROKER_ID)}
-    await store.create_topic(admin.znodes, "far", TOPIC_ID, assignment, {}, states)
-    await admin.restart()
+    await admin.stop()
+    await admin.open()
+    await store.create_topic(admin.znodes, "far", TOPIC_ID, assignment, {})
+    for number, state in states.items():
+        data = PartitionStateZnode.encode(state)
+        await admin.znodes.create(PartitionStateZnode.path("far", number), data, make_parents=True)
+    await admin.load()
     assert leaders(admin, "far") == [NO_LEADER, NO_LEADER]
     assert not admin.replicas.led
 

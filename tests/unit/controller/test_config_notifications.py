@@ -65,7 +65,7 @@ async def brokers(tmp_path: Path) -> AsyncIterator[Brokers]:
     brokers = Brokers(tmp_path)
     znodes = brokers.one.znodes
     await make_persistent_paths(znodes)
-    await create_topic(znodes, "t", Uuid(bytes(range(16))), {0: [1]}, {"retention.ms": "1"}, {})
+    await create_topic(znodes, "t", Uuid(bytes(range(16))), {0: [1]}, {"retention.ms": "1"})
     for broker in (brokers.one, brokers.two):
         await broker.start()
     yield brokers
@@ -255,7 +255,7 @@ async def test_settings_that_cannot_be_read_change_nothing(
     assert brokers.two.retention_ms() == 1
     assert configs.topic_config("another").retention_ms == 50
     assert configs.group_value("g", "consumer.session.timeout.ms") == 50_000
-    await create_topic(brokers.one.znodes, "new", Uuid(bytes(range(16))), {0: [1]}, {"retention.ms": "7"}, {})
+    await create_topic(brokers.one.znodes, "new", Uuid(bytes(range(16))), {0: [1]}, {"retention.ms": "7"})
     await configs.load_topics(["new"])
     assert configs.topic_config("new").retention_ms == 7, "what comes after it is read"
 
@@ -299,7 +299,7 @@ async def test_an_unclear_setting_that_deletes_nothing_has_its_default(brokers: 
 async def test_topics_are_loaded_when_they_are_first_heard_of(brokers: Brokers) -> None:
     znodes = brokers.one.znodes
     for topic, config in (("new", {"retention.ms": "7"}), ("plain", {})):
-        await create_topic(znodes, topic, Uuid(bytes(range(16))), {0: [1]}, config, {})
+        await create_topic(znodes, topic, Uuid(bytes(range(16))), {0: [1]}, config)
     await brokers.two.configs.load_topics(["new", "plain"])
     assert brokers.two.configs.topic_config("new").retention_ms == 7
     assert brokers.two.configs.describe(ConfigResource(ResourceType.TOPIC, "plain"))
@@ -309,7 +309,7 @@ async def test_topics_are_loaded_when_they_are_first_heard_of(brokers: Brokers) 
 
 
 async def test_a_topic_that_only_other_brokers_have_can_be_changed(brokers: Brokers) -> None:
-    await create_topic(brokers.one.znodes, "new", Uuid(bytes(range(16))), {0: [1]}, {}, {})
+    await create_topic(brokers.one.znodes, "new", Uuid(bytes(range(16))), {0: [1]}, {})
     resource = ConfigResource(ResourceType.TOPIC, "new")
     await brokers.two.configs.change(resource, setting("retention.ms", "9"))
     await brokers.one.configs.find_topics(["new", "nothing", ""])

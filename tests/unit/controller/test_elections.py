@@ -209,7 +209,7 @@ async def test_leaders_stay_where_the_balance_is_disabled(tmp_path: Path) -> Non
 async def test_added_partitions_get_leaders(cluster: Cluster) -> None:
     await cluster.create("t", {0: [2, 3]})
     for number in (1, 2):
-        await add_partitions(cluster.admin, "t", {number: [3, number]}, {})
+        await add_partitions(cluster.admin, "t", {number: [3, number]})
         await cluster.settle()
         assert (await cluster.state("t", number)).leader == 3
     assert cluster.brokers[1].metadata[TopicPartition("t", 2)].leader == 3

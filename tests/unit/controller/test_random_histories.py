@@ -79,7 +79,7 @@ class History:
     async def create(self) -> None:
         assignment = {number: self._some_replicas() for number in range(self.chance.randint(1, 3))}
         topic_id = Uuid.generate(self.chance)
-        await create_topic(self.cluster.admin, self.chance.choice(TOPICS), topic_id, assignment, {}, {})
+        await create_topic(self.cluster.admin, self.chance.choice(TOPICS), topic_id, assignment, {})
 
     async def delete(self) -> None:
         await mark_for_deletion(self.cluster.admin, self.chance.choice(TOPICS))
@@ -89,7 +89,7 @@ class History:
         stored = (await read_topics(self.cluster.admin)).get(topic)
         if stored is not None:
             count = len(stored.info.assignment)
-            await add_partitions(self.cluster.admin, topic, {count: self._some_replicas()}, {})
+            await add_partitions(self.cluster.admin, topic, {count: self._some_replicas()})
 
     async def _partition(self) -> tuple[StoredTopic, int] | None:
         topics = list((await read_topics(self.cluster.admin)).values())

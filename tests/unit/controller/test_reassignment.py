@@ -210,7 +210,7 @@ async def test_a_topic_that_moves_is_deleted_afterwards(cluster: Cluster) -> Non
 async def test_partitions_added_meanwhile_do_not_get_lost(cluster: Cluster) -> None:
     """The controller changes the topic's node as it stands, not as it remembers it."""
     await cluster.create("t", {0: [2, 3]})
-    await add_partitions(cluster.admin, "t", {1: [3, 2]}, {})
+    await add_partitions(cluster.admin, "t", {1: [3, 2]})
     await cluster.active.controller.alter_partition_reassignments({T0: [3]})
     await cluster.settle()
     assert (await assignment(cluster, partition=1)).replicas == (3, 2)
@@ -382,7 +382,7 @@ async def test_a_move_to_brokers_that_are_gone_is_not_over(cluster: Cluster) -> 
 async def test_partitions_that_the_controller_has_not_heard_of_are_kept(cluster: Cluster) -> None:
     await cluster.create("t", {0: [2, 3]})
     cluster.members[1].session.watches.clear()
-    await add_partitions(cluster.admin, "t", {1: [3, 2]}, {})
+    await add_partitions(cluster.admin, "t", {1: [3, 2]})
     await cluster.active.controller.alter_partition_reassignments({T0: [3]})
     await cluster.settle()
     assert (await assignment(cluster, partition=1)).replicas == (3, 2)

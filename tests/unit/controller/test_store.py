@@ -42,7 +42,7 @@ class Fixture:
     async def start(self, monkeypatch: pytest.MonkeyPatch) -> None:
         await make_persistent_paths(self.other)
         await self.other.create("/controller_epoch", b"1")
-        await create_topic(self.other, "t", TOPIC_ID, dict.fromkeys(range(COUNT), (1, 2)), {}, {})
+        await create_topic(self.other, "t", TOPIC_ID, dict.fromkeys(range(COUNT), (1, 2)), {})
         monkeypatch.setattr(self.znodes, "multi", self._count)
         self.store = ControllerStore(
             self.znodes, Patience(self.znodes, self.scheduler, LoopRunner()), [Check("/controller_epoch", 0)]

@@ -154,7 +154,7 @@ async def test_a_topic_that_is_being_deleted_gets_no_more_partitions(cluster: Cl
     await cluster.create("t", {0: [2, 3]})
     await cluster.kill(3)
     await cluster.delete("t")
-    await add_partitions(cluster.admin, "t", {1: [1]}, {})
+    await add_partitions(cluster.admin, "t", {1: [1]})
     await cluster.settle()
     info = TopicZnode.decode("t", (await cluster.admin.get(TopicZnode.path("t")))[0])
     assert sorted(info.assignment) == [0]
@@ -195,7 +195,7 @@ async def test_a_topic_made_anew_is_not_deleted_by_a_deletion_whose_answer_was_l
         results = await multi(operations)
         if not lost and any(operation.path == DeleteTopicsZnode.path("t") for operation in operations):
             lost.append(1)
-            await create_topic(cluster.admin, "t", second, {0: [3]}, {"retention.ms": "2000"}, {})
+            await create_topic(cluster.admin, "t", second, {0: [3]}, {"retention.ms": "2000"})
             raise ConnectionLoss
         return results
 

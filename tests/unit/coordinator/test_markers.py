@@ -15,7 +15,7 @@ from barnabas.cluster.deleted_partitions import DeletedPartitions
 from barnabas.cluster.embedded import open_embedded
 from barnabas.cluster.metadata_cache import MetadataCache, PartitionMetadata
 from barnabas.cluster.registration import make_persistent_paths
-from barnabas.cluster.topics import create_topic, delete_topic, mark_for_deletion
+from barnabas.cluster.topics import create_topic, mark_for_deletion
 from barnabas.cluster.znodes import TopicZnode
 from barnabas.coordinator.transaction.cluster_markers import ClusterMarkers, FindDeleted
 from barnabas.coordinator.transaction.markers import MarkerErrors, TransactionMarker
@@ -103,7 +103,7 @@ DOUBTFUL = [UNHEARD_OF, LeaderNotAvailable("-"), BrokerNotAvailable("-"), NotLea
 async def test_a_partition_that_the_store_has_is_not_gone_whatever_is_heard_of_it(
     znodes: Coordination, error: KafkaError
 ) -> None:
-    await create_topic(znodes, "topic", FIRST_ID, {0: [1], 1: [1]}, {}, {})
+    await create_topic(znodes, "topic", FIRST_ID, {0: [1], 1: [1]}, {})
     assert await told(coordinator_markers(znodes, error), HERE, THERE) == {HERE: error, THERE: error}
 
 
@@ -111,21 +111,21 @@ async def test_a_partition_that_the_store_has_is_not_gone_whatever_is_heard_of_i
 async def test_a_partition_that_the_store_has_not_needs_no_marker(
     znodes: Coordination, error: KafkaError
 ) -> None:
-    await create_topic(znodes, "topic", FIRST_ID, {0: [1], 1: [1]}, {}, {})
-    await delete_topic(znodes, "topic")
+    await create_topic(znodes, "topic", FIRST_ID, {0: [1], 1: [1]}, {})
+    await znodes.delete(TopicZnode.path("topic"))
     assert await told(coordinator_markers(znodes, error), HERE, THERE) == {}
 
 
 async def test_a_smaller_topic_of_the_same_name_is_another_one(znodes: Coordination) -> None:
-    await create_topic(znodes, "topic", FIRST_ID, {0: [1], 1: [1]}, {}, {})
-    await delete_topic(znodes, "topic")
-    await create_topic(znodes, "topic", SECOND_ID, {0: [1]}, {}, {})
+    await create_topic(znodes, "topic", FIRST_ID, {0: [1], 1: [1]}, {})
+    await znodes.delete(TopicZnode.path("topic"))
+    await create_topic(znodes, "topic", SECOND_ID, {0: [1]}, {})
     errors = await told(coordinator_markers(znodes, UNHEARD_OF), HERE, THERE)
     assert errors == {HERE: UNHEARD_OF}, "partition 0 exists again and has to be told; 1 does not"
 
 
 async def test_a_topic_that_is_to_be_deleted_needs_no_marker(znodes: Coordination) -> None:
-    await create_topic(znodes, "topic", FIRST_ID, {0: [1], 1: [1]}, {}, {})
+    await create_topic(znodes, "topic", FIRST_ID, {0: [1], 1: [1]}, {})
     await mark_for_deletion(znodes, "topic")
     assert await told(coordinator_markers(znodes, UNHEARD_OF), HERE, THERE) == {}
     writer = coordinator_markers(znodes, UNHEARD_OF, is_deletion_enabled=False)
@@ -164,7 +164,7 @@ async def test_a_node_that_nobody_can_read_is_not_gone(znodes: Coordination) -> 
 
 
 async def test_questions_that_come_meanwhile_are_asked_together(znodes: Coordination) -> None:
-    await create_topic(znodes, "topic", FIRST_ID, {0: [1]}, {}, {})
+    await create_topic(znodes, "topic", FIRST_ID, {0: [1]}, {})
     asked: list[int] = []
 
     class Counting:
