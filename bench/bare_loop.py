@@ -100,14 +100,13 @@ def _serve_network(listening: socket.socket, dispatch_of: Callable[[int], Callab
             file.write(bytes(REGION_BYTES))
             file.flush()
             server = Server(
-                dispatch_of(file.fileno()),
                 clock=SystemClock(),
                 scheduler=ManualScheduler(ManualClock()),
                 metrics=Metrics(),
             )
             listening.setblocking(False)
             server.listeners.append(Listener(ListenerEndpoint("BENCH", Endpoint("", 0)), [listening]))
-            server.start(asyncio.get_running_loop())
+            server.start(asyncio.get_running_loop(), dispatch_of(file.fileno()))
             await asyncio.Event().wait()
 
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:

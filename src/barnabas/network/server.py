@@ -39,7 +39,6 @@ _WORTH_A_LINE = frozenset({Closed.SLOW_REQUEST, Closed.STALLED_READER, Closed.UN
 class Server:
     def __init__(
         self,
-        dispatch: Dispatch,
         *,
         clock: Clock,
         scheduler: Scheduler,
@@ -47,7 +46,6 @@ class Server:
         settings: BrokerConfig | None = None,
         limits: ConnectionLimits | None = None,
     ) -> None:
-        self.dispatch = dispatch
         self.clock = clock
         self.scheduler = scheduler
         self.settings = BrokerConfig.load({}) if settings is None else settings
@@ -91,9 +89,13 @@ class Server:
         self.listeners.extend(bound)
         return bound
 
-    def start(self, loop: asyncio.AbstractEventLoop, gates: Mapping[str, Gate] = NO_GATES) -> None:
-        """`gates` are those of the listeners that have one, by name."""
+    def start(
+        self, loop: asyncio.AbstractEventLoop, dispatch: Dispatch, gates: Mapping[str, Gate] = NO_GATES
+    ) -> None:
+        """Accept connections, whose frames go to `dispatch`. `gates` are those of the listeners that have
+        one, by name."""
         self.loop = loop
+        self.dispatch = dispatch
         self._gates = gates
         for each in self.listeners:
             each.start(loop, self.scheduler, self.complaints, self._accept)

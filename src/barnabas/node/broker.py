@@ -48,7 +48,6 @@ from barnabas.core.ids import BrokerId, Randomness
 from barnabas.core.metrics import Metrics
 from barnabas.core.tasks import Tasks
 from barnabas.handlers import APIS
-from barnabas.network.exchange import Exchange
 from barnabas.network.server import Server
 from barnabas.node.advertised_endpoints import advertised_endpoints
 from barnabas.node.cluster_member import ClusterMember
@@ -256,8 +255,7 @@ class Broker:
         self._exits.push_async_callback(server.stop, deadline_ms=DRAIN_MS_MAX, answer_waiting=answer_waiting)
         self._exits.push_async_callback(member.stop_controller)
         await member.join(services, log_manager)
-        server.dispatch = dispatcher.dispatch
-        server.start(loop)
+        server.start(loop, dispatcher.dispatch)
         await member.until_introduced()
         self.lifecycle.move_to(BrokerState.RUNNING)
 
@@ -375,7 +373,6 @@ class Broker:
     def _bind(self) -> Server:
         """Take the ports now, so that a conflict stops the start before anything else happens."""
         server = Server(
-            _refuse_all,
             clock=self._clock,
             scheduler=self._scheduler,
             metrics=self.metrics,
@@ -451,8 +448,3 @@ class Broker:
         endpoint = MetricsEndpoint(self.metrics, lambda: self.lifecycle.state.name)
         bound = await self._exits.enter_async_context(endpoint.serve(*self._metrics_address))
         logger.info("metrics on http://%s/metrics", self._metrics_address._replace(port=bound))
-
-
-def _refuse_all(exchange: Exchange, frame: memoryview) -> None:  # noqa: ARG001 - the shape of a dispatch
-    """Stands in until the handlers are ready; nothing is accepted before that."""
-    exchange.close("the broker is starting")

@@ -143,7 +143,6 @@ async def serving(
     limits = ConnectionLimits(**{name: settings.pop(name) for name in names})
     scheduler = ManualScheduler(clock)
     server = Server(
-        dispatch,
         clock=clock,
         scheduler=scheduler,
         metrics=Metrics(),
@@ -151,7 +150,7 @@ async def serving(
         limits=limits,
     )
     (listener,) = server.bind([ListenerEndpoint("PLAINTEXT", Endpoint(host, 0))])
-    server.start(asyncio.get_running_loop(), {} if gate is None else {"PLAINTEXT": gate})
+    server.start(asyncio.get_running_loop(), dispatch, {} if gate is None else {"PLAINTEXT": gate})
     served = Served(server, clock, scheduler, listener.bound.endpoint.port)
     try:
         yield served

@@ -231,7 +231,7 @@ async def test_a_connection_knows_where_it_came_from() -> None:
 async def test_a_bound_port_is_idle_until_the_server_starts() -> None:
     clock = ManualClock()
     scheduler = ManualScheduler(clock)
-    server = Server(echo, clock=clock, scheduler=scheduler, metrics=Metrics())
+    server = Server(clock=clock, scheduler=scheduler, metrics=Metrics())
     one, two = server.bind([loopback("ONE"), loopback("TWO")])
     assert one.bound.endpoint.port != two.bound.endpoint.port
     served = Served(server, clock, scheduler, two.bound.endpoint.port)
@@ -239,7 +239,7 @@ async def test_a_bound_port_is_idle_until_the_server_starts() -> None:
     await early.send(b"early")
     await turns()
     assert len(server) == 0
-    server.start(asyncio.get_running_loop())
+    server.start(asyncio.get_running_loop(), echo)
     assert await early.receive() == b"re:early"
     assert [connection.listener_name for connection in server] == ["TWO"]
     await server.stop()
@@ -250,7 +250,7 @@ async def test_a_port_in_use_is_refused_with_its_address_and_opens_nothing() -> 
     with socket.create_server(("127.0.0.1", 0)) as taken, no_descriptor_leaks():
         port = taken.getsockname()[1]
         clock = ManualClock()
-        server = Server(echo, clock=clock, scheduler=ManualScheduler(clock), metrics=Metrics())
+        server = Server(clock=clock, scheduler=ManualScheduler(clock), metrics=Metrics())
         with pytest.raises(OSError, match=f"127.0.0.1:{port}") as caught:
             server.bind([loopback("ONE"), loopback("TWO", port)])
         assert caught.value.errno == errno.EADDRINUSE
@@ -333,9 +333,9 @@ async def test_running_out_of_descriptors_pauses_accepting_and_hurts_nobody(
 async def test_the_figures_are_rendered() -> None:
     clock = ManualClock()
     metrics = Metrics()
-    server = Server(echo, clock=clock, scheduler=ManualScheduler(clock), metrics=metrics)
+    server = Server(clock=clock, scheduler=ManualScheduler(clock), metrics=metrics)
     (listener,) = server.bind([loopback("PLAINTEXT")])
-    server.start(asyncio.get_running_loop())
+    server.start(asyncio.get_running_loop(), echo)
     served = Served(server, clock, ManualScheduler(clock), listener.bound.endpoint.port)
     client = await served.connect()
     await client.send(b"12345")

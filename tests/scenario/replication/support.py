@@ -206,12 +206,10 @@ class Member:
             metadata_wait=cast("Any", None),
         )
         self._dispatcher = Dispatcher(APIS, services, self.clock, self.metrics)
-        self._server = Server(
-            self._dispatcher.dispatch, clock=self.clock, scheduler=self._scheduler, metrics=self.metrics
-        )
+        self._server = Server(clock=self.clock, scheduler=self._scheduler, metrics=self.metrics)
         (listener,) = self._server.bind([ListenerEndpoint("PLAINTEXT", Endpoint("127.0.0.1", 0))])
         self.address = listener.bound.endpoint
-        self._server.start(loop)
+        self._server.start(loop, self._dispatcher.dispatch)
         self.replicas.start()
         self.channel = await Channel.connect(self.address)
         self.trio.up[self.id] = self
