@@ -14,6 +14,7 @@ import asyncio
 import logging
 import random
 from contextlib import AsyncExitStack
+from typing import NamedTuple
 
 from barnabas.cluster.broker_znodes import BrokerInfo
 from barnabas.cluster.config_store import ZnodeConfigStore
@@ -31,11 +32,11 @@ from barnabas.config.broker_config import BrokerConfig
 from barnabas.config.repository import ConfigRepository
 from barnabas.controller.internal_topics import InternalTopics
 from barnabas.controller.producer_ids import ProducerIds
-from barnabas.coordinator.group.coordinator import OFFSETS_TOPIC
+from barnabas.coordinator.group.coordinator import OFFSETS_TOPIC, GroupCoordinator
 from barnabas.coordinator.group.making import make_group_coordinator
 from barnabas.coordinator.group.settings import GROUP_VERSION, GROUP_VERSION_FEATURE, GroupSettings
 from barnabas.coordinator.transaction.cluster_markers import ClusterMarkers
-from barnabas.coordinator.transaction.coordinator import TRANSACTION_TOPIC
+from barnabas.coordinator.transaction.coordinator import TRANSACTION_TOPIC, TransactionCoordinator
 from barnabas.coordinator.transaction.local_markers import LocalMarkers
 from barnabas.coordinator.transaction.making import make_transaction_coordinator
 from barnabas.coordinator.transaction.membership import TransactionMembership
@@ -87,6 +88,15 @@ DRAIN_MS_MAX = 5_000.0
 
 class StartAbandoned(Exception):
     """The broker was told to stop before it had started."""
+
+
+class Coordinators(NamedTuple):
+    """Of groups and of transactions, and what they share with the handlers."""
+
+    groups: GroupCoordinator
+    producer_ids: ProducerIds
+    markers: LocalMarkers
+    transactions: TransactionCoordinator
 
 
 class Broker:
@@ -167,6 +177,32 @@ class Broker:
         self._exits.callback(log_manager.close, broker_epoch)
         self._exits.callback(replicas.close)
         self._exits.callback(self._tasks.cancel)
+        configs.on_topic_change(replicas.update_log_config)
+        coordinators = self._make_coordinators(znodes, configs, metadata, member, replicas)
+        services = self._make_services(znodes, configs, metadata, member, replicas, coordinators)
+        dispatcher = Dispatcher(services.apis, services, self._clock, self.metrics)
+        self._exits.push_async_callback(dispatcher.close)
+        await self._serve_metrics()
+
+        def answer_waiting() -> None:
+            coordinators.groups.runtime.answer_waiting()
+            replicas.delayed.answer_waiting()
+
+        self._exits.push_async_callback(server.stop, deadline_ms=DRAIN_MS_MAX, answer_waiting=answer_waiting)
+        self._exits.push_async_callback(member.stop_controller)
+        await member.join(services, log_manager)
+        server.start(loop, dispatcher.dispatch)
+        await member.until_introduced()
+        self.lifecycle.move_to(BrokerState.RUNNING)
+
+    def _make_coordinators(
+        self,
+        znodes: Coordination,
+        configs: ConfigRepository,
+        metadata: MetadataCache,
+        member: ClusterMember,
+        replicas: ReplicaManager,
+    ) -> Coordinators:
         deleted = DeletedPartitions(znodes, is_deletion_enabled=self.config.delete_topic_enable)
         groups = make_group_coordinator(
             GroupSettings.of(self.config, configs),
@@ -200,15 +236,25 @@ class Broker:
             metrics=self.metrics,
         )
         self._exits.callback(transactions.runtime.close)
-        configs.on_topic_change(replicas.update_log_config)
-        apis = APIS.for_clients() if self.config.owns_store else APIS
+        return Coordinators(groups, producer_ids, markers, transactions)
 
-        services = Services(
+    def _make_services(
+        self,
+        znodes: Coordination,
+        configs: ConfigRepository,
+        metadata: MetadataCache,
+        member: ClusterMember,
+        replicas: ReplicaManager,
+        coordinators: Coordinators,
+    ) -> Services:
+        """What the handlers work with."""
+        groups, producer_ids, markers, transactions = coordinators
+        return Services(
             broker_id=self.broker_id,
             cluster_id=self.cluster_id,
             settings=self.config,
             clock=self._clock,
-            apis=apis,
+            apis=APIS.for_clients() if self.config.owns_store else APIS,
             features={
                 GROUP_VERSION_FEATURE: GROUP_VERSION,
                 TRANSACTION_VERSION_FEATURE: transactions.settings.transaction_version,
@@ -244,20 +290,6 @@ class Broker:
             controller=member.controller,
             metadata_wait=member.metadata_wait,
         )
-        dispatcher = Dispatcher(apis, services, self._clock, self.metrics)
-        self._exits.push_async_callback(dispatcher.close)
-        await self._serve_metrics()
-
-        def answer_waiting() -> None:
-            groups.runtime.answer_waiting()
-            replicas.delayed.answer_waiting()
-
-        self._exits.push_async_callback(server.stop, deadline_ms=DRAIN_MS_MAX, answer_waiting=answer_waiting)
-        self._exits.push_async_callback(member.stop_controller)
-        await member.join(services, log_manager)
-        server.start(loop, dispatcher.dispatch)
-        await member.until_introduced()
-        self.lifecycle.move_to(BrokerState.RUNNING)
 
     async def shutdown(self) -> None:
         if self._member is not None and self.lifecycle.state is BrokerState.RUNNING:
