@@ -28,6 +28,15 @@ OUTPUT_STALLED_MS_MAX = 300_000
 AUTHENTICATION_MS_MAX = 30_000
 """A peer that has to authenticate and has not done so is closed after this."""
 
+HANDSHAKE_MS_MAX = 10_000
+"""A TLS handshake that is not over by then is given up."""
+
+HANDSHAKES_MAX = 1_024
+"""TLS handshakes under way; one more ends the one that began first."""
+
+HANDSHAKE_TURN_MS_MAX = 5.0
+"""What handshakes may take of one turn of the loop, but for the last step of it."""
+
 HALF_CLOSED_MS_MAX = 10_000
 """A peer that has finished sending may wait this long for the answers it is still owed."""
 

@@ -23,7 +23,6 @@ it costs this one connection.
 from __future__ import annotations
 
 import asyncio
-import socket
 from collections import deque
 from math import inf
 from typing import Protocol
@@ -41,12 +40,15 @@ from barnabas.core.scheduler import Scheduler
 from barnabas.network.connection_limits import ConnectionLimits
 from barnabas.network.counters import Closed, NetworkCounters
 from barnabas.network.exchange import Dispatch, Exchange, Gate
-from barnabas.network.output import JOINED_BYTES_MAX, Output, RegionCutShort
+from barnabas.network.output import JOINED_BYTES_MAX, RegionCutShort
 from barnabas.network.receive_buffer import SIZE, SIZE_BYTES, LoopBuffers, ReceiveBuffer
+from barnabas.network.transport import Transport
 from barnabas.security.principal import ANONYMOUS, KafkaPrincipal
 
 NEVER = -1.0
 DISCARDED_READS_MAX = 16
+TLS_GREETING = 0x1603
+"""How a client that speaks TLS begins, read as the size of a frame."""
 SMALL_REQUEST_BYTES = 1024
 """Up to here only every fourth request of a turn has the clock looked at."""
 
@@ -74,7 +76,7 @@ class Connection:
     __slots__ = (
         "_active_ms", "_authenticate_by_ms", "_blocked_since_ms", "_closing", "_corked", "_descriptor",
         "_dispatch", "_draining_since_ms", "_frame_bytes_max", "_frame_since_ms", "_monotonic_ms", "_output",
-        "_owner", "_paused", "_polled", "_received", "_received_total", "_resuming", "_socket", "_stops",
+        "_owner", "_paused", "_polled", "_received", "_received_total", "_resuming", "_stops", "_transport",
         "_unanswered", "closed", "connection_id", "listener_name", "local_host", "local_port", "peer_host",
         "principal", "security_protocol", "session",
     )  # fmt: skip
@@ -82,7 +84,7 @@ class Connection:
     def __init__(
         self,
         owner: ConnectionOwner,
-        sock: socket.socket,
+        transport: Transport,
         *,
         connection_id: str,
         listener_name: str,
@@ -90,6 +92,7 @@ class Connection:
         peer_host: str,
         local_host: str,
         local_port: int,
+        principal: KafkaPrincipal = ANONYMOUS,
         gate: Gate | None = None,
     ) -> None:
         self.connection_id = connection_id
@@ -98,16 +101,16 @@ class Connection:
         self.peer_host = peer_host
         self.local_host = local_host
         self.local_port = local_port
-        self.principal: KafkaPrincipal = ANONYMOUS
+        self.principal = principal
         self.session: object = None
         self.closed = False
         self._owner = owner
-        self._socket = sock
-        self._descriptor = sock.fileno()
+        self._transport = transport
+        self._descriptor = transport.descriptor
         self._monotonic_ms = owner.clock.monotonic_ms
         self._received = ReceiveBuffer(owner.buffers)
         self._received_total = owner.counters.received
-        self._output = Output(sock, owner.counters.sent)
+        self._output = transport.make_output(owner.counters.sent)
         self._unanswered: deque[Exchange] = deque()
         self._stops = 0
         self._corked = False
@@ -130,7 +133,7 @@ class Connection:
 
     def start(self) -> None:
         self._polled = True
-        self._owner.loop.add_reader(self._descriptor, self._on_readable)
+        self._transport.start_reading(self._on_readable)
 
     # --- reading ---
 
@@ -141,7 +144,7 @@ class Connection:
             self._stop_polling()
             return
         try:
-            count = self._received.receive(self._socket)
+            count = self._received.receive(self._transport)
         except (BlockingIOError, InterruptedError):
             return
         except OSError:
@@ -251,7 +254,7 @@ class Connection:
     def _stop_polling(self) -> None:
         if self._polled:
             self._polled = False
-            self._owner.loop.remove_reader(self._descriptor)
+            self._transport.stop_reading()
 
     # --- answering ---
 
@@ -410,6 +413,12 @@ class Connection:
         return _late(now_ms, self._active_ms, self._owner.settings.connections_max_idle_ms, Closed.IDLE)
 
     def _reject_size(self, size: int) -> None:
+        if size >> 16 == TLS_GREETING:
+            self._owner.complaints.warn(
+                "TLS", "closing %s: it speaks TLS, which this listener does not", self.connection_id
+            )
+            self._end(Closed.BAD_FRAME)
+            return
         self._owner.complaints.warn(
             "frame size",
             "closing %s: a request of %d bytes; the limit %s is %d",
@@ -449,16 +458,16 @@ class Connection:
         self._unanswered.clear()
         self._output.discard()
         self._received.release()
-        self._socket.close()
+        self._transport.close()
         self._owner.counters.closed[reason].value += 1
         self._owner.forget(self)
 
     def _take_unread(self) -> None:
         """Closing a socket with unread input resets it, and a reset may overtake the last answer."""
-        chunk = bytearray(4096)
+        chunk = memoryview(bytearray(4096))
         try:
             for _ in range(DISCARDED_READS_MAX):
-                if not self._socket.recv_into(chunk):
+                if not self._transport.recv_into(chunk):
                     return
         except OSError:
             return

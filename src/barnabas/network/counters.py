@@ -30,6 +30,39 @@ class Rejected(StrEnum):
     PER_IP = "max_connections_per_ip"
 
 
+class HandshakeFailure(StrEnum):
+    """Why a TLS handshake came to nothing."""
+
+    NOT_TLS = "not_tls"
+    GONE = "gone"
+    TOO_SLOW = "too_slow"
+    CROWDED_OUT = "crowded_out"
+    NO_CERTIFICATE = "no_certificate"
+    BAD_CERTIFICATE = "bad_certificate"
+    UNKNOWN_NAME = "unknown_name"
+    REFUSED_BY_PEER = "refused_by_peer"
+    NOTHING_AGREED = "nothing_agreed"
+    OTHER = "other"
+
+    @property
+    def in_words(self) -> str:
+        return _FAILURES_IN_WORDS[self]
+
+
+_FAILURES_IN_WORDS = {
+    HandshakeFailure.NOT_TLS: "it does not speak TLS, which this listener does",
+    HandshakeFailure.GONE: "it went away during the handshake",
+    HandshakeFailure.TOO_SLOW: "its handshake took too long",
+    HandshakeFailure.CROWDED_OUT: "too many handshakes were under way and this was the oldest",
+    HandshakeFailure.NO_CERTIFICATE: "it has shown no certificate",
+    HandshakeFailure.BAD_CERTIFICATE: "its certificate is not accepted",
+    HandshakeFailure.UNKNOWN_NAME: "no rule of ssl.principal.mapping.rules takes the name in its certificate",
+    HandshakeFailure.REFUSED_BY_PEER: "it refused the handshake, most likely for this broker's certificate",
+    HandshakeFailure.NOTHING_AGREED: "it has no protocol or cipher suite in common with this listener",
+    HandshakeFailure.OTHER: "the handshake failed",
+}
+
+
 class NetworkCounters:
     def __init__(self, metrics: Metrics) -> None:
         self.received = metrics.counter(
@@ -44,6 +77,17 @@ class NetworkCounters:
                 "barnabas_network_connections_closed_total", "Connections ended, by reason.", reason=reason
             )
             for reason in Closed
+        }
+        self.handshakes = metrics.counter(
+            "barnabas_network_tls_handshakes_total", "TLS handshakes that led to a connection."
+        )
+        self.handshake_failures = {
+            reason: metrics.counter(
+                "barnabas_network_tls_handshake_failures_total",
+                "TLS handshakes that did not, by reason.",
+                reason=reason,
+            )
+            for reason in HandshakeFailure
         }
         self.rejected = {
             reason: metrics.counter(

@@ -9,8 +9,7 @@ for that is the connection.
 
 Only memory counts against the limits. A queued region costs an open file and nothing else.
 
-This is also the seam for encryption: a TLS output has the same members, reads regions
-into memory and writes through its session.
+Answers through TLS leave by `tls_output`, which has the same members.
 """
 
 from __future__ import annotations

@@ -21,8 +21,8 @@ Invariant: no allocation exceeds the bytes received by a factor of more than `GR
 from __future__ import annotations
 
 import mmap
-import socket
 from struct import Struct
+from typing import Protocol
 
 from barnabas.core.limits import RECEIVE_CHUNK_BYTES
 
@@ -41,6 +41,14 @@ grows where it is. To clear and to copy a hundred megabytes would keep everybody
 
 RECEIVED_AT_ONCE_MAX = 1024 * 1024
 """What one turn takes from a socket into a large buffer."""
+
+
+class ByteSource(Protocol):
+    """A socket, or TLS on one."""
+
+    def recv_into(self, buffer: memoryview, count: int = 0, /) -> int:
+        """At most `count` bytes (0: as many as fit); 0 is the end of the stream."""
+        ...
 
 
 class LoopBuffers:
@@ -98,35 +106,35 @@ class ReceiveBuffer:
         self.start = 0
         self.end = 0
 
-    def receive(self, sock: socket.socket) -> int:
+    def receive(self, source: ByteSource) -> int:
         """One `recv`: how many bytes came, 0 at the end of the stream. When it raises, nothing changed."""
         held = self.end - self.start
         chunk = self._buffers.chunk
         if held == 0:
             if self._expected and (large := self._buffers.reuse(self._expected)) is not None:
-                return self._receive_expected(sock, large)
-            count = sock.recv_into(chunk)
+                return self._receive_expected(source, large)
+            count = source.recv_into(chunk)
         elif held < LARGE_BYTES:
             chunk[:held] = self.view[self.start : self.end]
-            count = sock.recv_into(chunk[held:])
+            count = source.recv_into(chunk[held:])
             self._leave_large()
         else:
-            return self._receive_rest(sock, held)
+            return self._receive_rest(source, held)
         self.view, self.start, self.end = chunk, 0, held + count
         return count
 
-    def _receive_expected(self, sock: socket.socket, large: memoryview) -> int:
+    def _receive_expected(self, source: ByteSource, large: memoryview) -> int:
         """No more than a frame like the last one, so that equal frames leave no remainder to move."""
         self.view, self._large = large, True
         count = 0
         try:
-            count = self.end = sock.recv_into(large, self._expected)
+            count = self.end = source.recv_into(large, self._expected)
         finally:
             if count == 0:
                 self._leave_large()
         return count
 
-    def _receive_rest(self, sock: socket.socket, held: int) -> int:
+    def _receive_rest(self, source: ByteSource, held: int) -> int:
         """Up to the end of the frame and no further, so that the next frame starts a buffer."""
         needed = SIZE_BYTES + SIZE.unpack_from(self.view, self.start)[0]
         if self.end == len(self.view) or not self._large:
@@ -134,7 +142,7 @@ class ReceiveBuffer:
             if not self._stretch(capacity):
                 self._move(capacity, held)
         until = min(self.start + needed, self.end + RECEIVED_AT_ONCE_MAX)
-        count = sock.recv_into(self.view[self.end : until])
+        count = source.recv_into(self.view[self.end : until])
         self.end += count
         return count
 

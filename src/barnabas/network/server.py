@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
+import ssl
 from collections import Counter as Tally
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
@@ -28,11 +29,16 @@ from barnabas.network.connection import Connection
 from barnabas.network.connection_limits import ConnectionLimits
 from barnabas.network.counters import Closed, NetworkCounters, Rejected
 from barnabas.network.exchange import Dispatch, Gate
+from barnabas.network.handshakes import ContextSource, Handshake, Handshakes
 from barnabas.network.listener import Listener
 from barnabas.network.receive_buffer import LoopBuffers
+from barnabas.network.tls_transport import TlsTransport
+from barnabas.network.transport import PlainTransport, Transport
+from barnabas.security.principal import ANONYMOUS, KafkaPrincipal
 
 SWEEP_PERIOD_MS = 1_000.0
 NO_GATES: Mapping[str, Gate] = {}
+NO_TLS: Mapping[str, ContextSource] = {}
 _WORTH_A_LINE = frozenset({Closed.SLOW_REQUEST, Closed.STALLED_READER, Closed.UNAUTHENTICATED})
 
 
@@ -57,6 +63,7 @@ class Server:
         self.answered_in_turn: dict[Connection, None] = {}
         self.listeners: list[Listener] = []
         self._connections: set[Connection] = set()
+        self._handshakes = Handshakes(self)
         self._by_ip: Tally[str] = Tally()
         self._accepted_count = 0
         self._sweeping: Cancellable | None = None
@@ -90,13 +97,24 @@ class Server:
         return bound
 
     def start(
-        self, loop: asyncio.AbstractEventLoop, dispatch: Dispatch, gates: Mapping[str, Gate] = NO_GATES
+        self,
+        loop: asyncio.AbstractEventLoop,
+        dispatch: Dispatch,
+        gates: Mapping[str, Gate] = NO_GATES,
+        tls: Mapping[str, ContextSource] = NO_TLS,
     ) -> None:
-        """Accept connections, whose frames go to `dispatch`. `gates` are those of the listeners that have
-        one, by name."""
+        """Accept connections, whose frames go to `dispatch`. `gates` and `tls` are those of the listeners
+        that have them, by name."""
         self.loop = loop
         self.dispatch = dispatch
         self._gates = gates
+        self._tls = tls
+        for each in self.listeners:
+            protocol = each.security_protocol
+            if protocol.startswith("SASL") and each.name not in gates:
+                raise ValueError(f"nobody would authenticate on {each.name}, which is {protocol}")
+            if protocol.endswith("SSL") and each.name not in tls:
+                raise ValueError(f"nothing would be encrypted on {each.name}, which is {protocol}")
         for each in self.listeners:
             each.start(loop, self.scheduler, self.complaints, self._accept)
         self._sweeping = self.scheduler.every(SWEEP_PERIOD_MS, self.sweep)
@@ -115,6 +133,7 @@ class Server:
         `answer_waiting` is called once no more requests are read: what waits for some later request
         waits in vain."""
         self.release()
+        self._handshakes.close()
         for connection in self:
             connection.drain(Closed.SHUTDOWN)
         answer_waiting()
@@ -132,6 +151,7 @@ class Server:
     def sweep(self) -> None:
         """Close every connection whose time is up."""
         now_ms = self.clock.monotonic_ms()
+        self._handshakes.sweep(now_ms)
         for connection in self:
             with sweeping("the deadlines of a connection", connection.connection_id):
                 self._close_overdue(connection, now_ms)
@@ -145,12 +165,14 @@ class Server:
 
     def forget(self, connection: Connection) -> None:
         self._connections.discard(connection)
-        host = connection.peer_host
+        self._forget_host(connection.peer_host)
+        if not self._connections:
+            self._stop_waiting()
+
+    def _forget_host(self, host: str) -> None:
         self._by_ip[host] -= 1
         if self._by_ip[host] <= 0:
             del self._by_ip[host]
-        if not self._connections:
-            self._stop_waiting()
 
     def _stop_waiting(self) -> None:
         if self._emptied is not None and not self._emptied.done():
@@ -164,28 +186,56 @@ class Server:
             sock.close()
             return
         listener.prepare_accepted(sock)
+        self._by_ip[peer_host] += 1
+        self.counters.accepted.value += 1
+        contexts = self._tls.get(arrived_at.name)
+        if contexts is None:
+            transport = PlainTransport(sock, self.loop)
+            self._connect(arrived_at, sock, transport, peer_host, peer_port, ANONYMOUS)
+        else:
+            began_ms = self.clock.monotonic_ms()
+            self._handshakes.begin(Handshake(arrived_at, sock, peer_host, peer_port, began_ms), contexts)
+
+    def take_over(self, handshake: Handshake, tls: ssl.SSLSocket, principal: KafkaPrincipal) -> None:
+        transport = TlsTransport(tls, self.loop)
+        host, port = handshake.peer_host, handshake.peer_port
+        self._connect(handshake.listener, tls, transport, host, port, principal)
+
+    def forget_handshake(self, handshake: Handshake) -> None:
+        self._forget_host(handshake.peer_host)
+
+    def _connect(
+        self,
+        arrived_at: Listener,
+        sock: socket.socket,
+        transport: Transport,
+        peer_host: str,
+        peer_port: int,
+        principal: KafkaPrincipal,
+    ) -> None:
         local = sock.getsockname()
         local_host = listener.plain_host(local[0])
         self._accepted_count += 1
         connection = Connection(
             self,
-            sock,
+            transport,
             connection_id=f"{local_host}:{local[1]}-{peer_host}:{peer_port}-{self._accepted_count}",
             listener_name=arrived_at.name,
             security_protocol=arrived_at.security_protocol,
             peer_host=peer_host,
             local_host=local_host,
             local_port=local[1],
+            principal=principal,
             gate=self._gates.get(arrived_at.name),
         )
         self._connections.add(connection)
-        self._by_ip[peer_host] += 1
-        self.counters.accepted.value += 1
         connection.start()
 
     def _over_limit(self, peer_host: str) -> Rejected | None:
         settings = self.settings
-        if len(self._connections) >= min(settings.max_connections, self.limits.connections_max):
+        if len(self._connections) + len(self._handshakes) >= min(
+            settings.max_connections, self.limits.connections_max
+        ):
             return Rejected.TOTAL
         per_ip_max = settings.max_connections_per_ip_overrides.get(peer_host, settings.max_connections_per_ip)
         if self._by_ip.get(peer_host, 0) >= per_ip_max:

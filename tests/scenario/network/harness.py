@@ -20,6 +20,7 @@ from barnabas.core.metrics import Metrics
 from barnabas.core.scheduler import ManualScheduler
 from barnabas.network.connection_limits import ConnectionLimits
 from barnabas.network.exchange import Exchange, Gate
+from barnabas.network.handshakes import ContextSource
 from barnabas.network.server import Server
 
 EVENTUALLY_S = 30.0
@@ -134,7 +135,9 @@ async def serving(
     dispatch: Callable[[Exchange, memoryview], None],
     *,
     host: str = "127.0.0.1",
+    protocol: str = "PLAINTEXT",
     gate: Gate | None = None,
+    tls: ContextSource | None = None,
     **settings: Any,
 ) -> AsyncIterator[Served]:
     """`settings` are keys, with underscores for dots, and limits of connections."""
@@ -149,8 +152,9 @@ async def serving(
         settings=broker_config(**settings),
         limits=limits,
     )
-    (listener,) = server.bind([ListenerEndpoint("PLAINTEXT", Endpoint(host, 0))])
-    server.start(asyncio.get_running_loop(), dispatch, {} if gate is None else {"PLAINTEXT": gate})
+    (listener,) = server.bind([ListenerEndpoint("TEST", Endpoint(host, 0), protocol)])
+    gates = {} if gate is None else {"TEST": gate}
+    server.start(asyncio.get_running_loop(), dispatch, gates, {} if tls is None else {"TEST": tls})
     served = Served(server, clock, scheduler, listener.bound.endpoint.port)
     try:
         yield served

@@ -27,7 +27,7 @@ class NameFirst:
 
 
 async def test_each_connection_has_a_dispatch_of_its_own() -> None:
-    async with serving(echo, gate=NameFirst()) as served:
+    async with serving(echo, protocol="SASL_PLAINTEXT", gate=NameFirst()) as served:
         alice, bob = await served.connect(), await served.connect()
         await alice.send(b"alice")
         await bob.send(b"bob", b"one")
@@ -38,7 +38,7 @@ async def test_each_connection_has_a_dispatch_of_its_own() -> None:
 
 
 async def test_requests_are_small_until_the_peer_has_authenticated() -> None:
-    async with serving(echo, gate=NameFirst()) as served:
+    async with serving(echo, protocol="SASL_PLAINTEXT", gate=NameFirst()) as served:
         client, stranger = await served.connect(), await served.connect()
         await client.send(b"alice", bytes(17))
         assert await client.receive() == b"hello"
@@ -49,7 +49,9 @@ async def test_requests_are_small_until_the_peer_has_authenticated() -> None:
 
 
 async def test_a_peer_that_does_not_authenticate_in_time_is_closed() -> None:
-    async with serving(echo, gate=NameFirst(), authentication_ms_max=1_000) as served:
+    async with serving(
+        echo, protocol="SASL_PLAINTEXT", gate=NameFirst(), authentication_ms_max=1_000
+    ) as served:
         client, silent = await served.connect(), await served.connect()
         await client.send(b"alice")
         assert await client.receive() == b"hello"

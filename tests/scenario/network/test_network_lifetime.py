@@ -223,7 +223,7 @@ async def test_a_connection_knows_where_it_came_from() -> None:
         (connection,) = served.server
         peer_port = client.sock.getsockname()[1]
         assert connection.connection_id == f"127.0.0.1:{served.port}-127.0.0.1:{peer_port}-1"
-        assert (connection.listener_name, connection.local_port) == ("PLAINTEXT", served.port)
+        assert (connection.listener_name, connection.local_port) == ("TEST", served.port)
         assert connection.security_protocol == "PLAINTEXT"
         assert connection.principal == ANONYMOUS
 

@@ -230,7 +230,9 @@ async def test_answers_of_one_turn_leave_in_one_send() -> None:
                 sends.append(len(data))
                 return self._sock.send(data)
 
-        connection._output._socket = Watched(connection._output._socket)
+        output = connection._output
+        assert isinstance(output, Output)
+        output._socket = Watched(output._socket)
         client.sock.send(b"".join(framed(b"x") for _ in range(10)))
         for _ in range(10):
             await client.receive()

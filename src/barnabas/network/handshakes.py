@@ -1,0 +1,222 @@
+"""TLS handshakes under way: from an accepted socket to a connection, or to a reason why there is none.
+
+A handshake goes on whenever its socket has something to say, in steps that never block. A step costs up to
+a few milliseconds of signing, so those of one turn of the loop share `HANDSHAKE_TURN_MS_MAX`: a thousand
+clients that come at once delay each other, not those that are being served.
+
+Their number is bounded. One more than the most ends the one that began first: an honest client is done in
+milliseconds, so that is somebody who only holds the place. All have the same time to finish.
+
+Nothing is made for a client before its first byte, which also tells whether it speaks TLS at all.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import ssl
+from typing import TYPE_CHECKING, Protocol
+
+from barnabas.core.clock import Clock
+from barnabas.core.complaints import Complaints
+from barnabas.core.limits import HANDSHAKE_MS_MAX, HANDSHAKE_TURN_MS_MAX, HANDSHAKES_MAX
+from barnabas.core.sweeping import sweeping
+from barnabas.network.counters import HandshakeFailure, NetworkCounters
+from barnabas.network.listener import Listener
+from barnabas.security.principal import KafkaPrincipal
+
+if TYPE_CHECKING:  # what makes contexts needs a library that a broker without TLS does without
+    from barnabas.security.tls.context import ListenerContext
+
+_HANDSHAKE_RECORD = 0x16
+"""The first byte of a client that speaks TLS."""
+
+_NOTHING_AGREED = frozenset({"NO_SHARED_CIPHER", "UNSUPPORTED_PROTOCOL", "VERSION_TOO_LOW"})
+
+
+class ContextSource(Protocol):
+    """Where a listener's context comes from; it may be another one the next time."""
+
+    @property
+    def current(self) -> ListenerContext: ...
+
+
+class Handshake:
+    __slots__ = ("began_ms", "is_writing", "listener", "made_by", "peer_host", "peer_port", "sock")
+
+    def __init__(
+        self, listener: Listener, sock: socket.socket, peer_host: str, peer_port: int, began_ms: float
+    ) -> None:
+        self.listener = listener
+        self.sock = sock
+        self.peer_host = peer_host
+        self.peer_port = peer_port
+        self.began_ms = began_ms
+        self.is_writing = False
+        self.made_by: ListenerContext | None = None
+
+
+class HandshakeOwner(Protocol):
+    """The server."""
+
+    loop: asyncio.AbstractEventLoop
+    clock: Clock
+    counters: NetworkCounters
+    complaints: Complaints
+
+    def take_over(self, handshake: Handshake, tls: ssl.SSLSocket, principal: KafkaPrincipal) -> None:
+        """The handshake is over, and this is who the client is."""
+        ...
+
+    def forget_handshake(self, handshake: Handshake) -> None:
+        """It has led to nothing."""
+        ...
+
+
+class Handshakes:
+    def __init__(self, owner: HandshakeOwner) -> None:
+        self._owner = owner
+        self._under_way: dict[Handshake, ContextSource] = {}
+        self._due: dict[Handshake, None] = {}
+        """Those whose socket is ready; in the order in which they became so."""
+
+    def __len__(self) -> int:
+        return len(self._under_way)
+
+    def begin(self, handshake: Handshake, contexts: ContextSource) -> None:
+        if len(self._under_way) >= HANDSHAKES_MAX:
+            self._fail(next(iter(self._under_way)), HandshakeFailure.CROWDED_OUT)
+        self._under_way[handshake] = contexts
+        self._owner.loop.add_reader(handshake.sock.fileno(), self._on_ready, handshake)
+
+    def sweep(self, now_ms: float) -> None:
+        """End those whose time is up."""
+        for handshake in tuple(self._under_way):
+            if now_ms - handshake.began_ms <= HANDSHAKE_MS_MAX:
+                return  # the others began later
+            with sweeping("the deadline of a handshake", handshake.peer_host):
+                self._fail(handshake, HandshakeFailure.TOO_SLOW)
+
+    def close(self) -> None:
+        for handshake in tuple(self._under_way):
+            self._leave(handshake)
+            handshake.sock.close()
+            self._owner.forget_handshake(handshake)
+
+    def _on_ready(self, handshake: Handshake) -> None:
+        if not self._due:
+            self._owner.loop.call_soon(self._take_steps)
+        self._due[handshake] = None
+
+    def _take_steps(self) -> None:
+        until_ms = self._owner.clock.monotonic_ms() + HANDSHAKE_TURN_MS_MAX
+        while self._due:
+            handshake = next(iter(self._due))
+            del self._due[handshake]
+            try:
+                self._take_step(handshake)
+            except Exception as error:  # noqa: BLE001 - a fault of ours costs this one client
+                self._owner.complaints.error("handshake", "a handshake broke off", cause=error)
+                self._fail(handshake, HandshakeFailure.OTHER)
+            if self._owner.clock.monotonic_ms() > until_ms:
+                break
+        if self._due:
+            self._owner.loop.call_soon(self._take_steps)
+
+    def _take_step(self, handshake: Handshake) -> None:
+        sock = handshake.sock
+        if handshake not in self._under_way:
+            return
+        try:
+            if not isinstance(sock, ssl.SSLSocket):
+                if (reason := _refuse_at_once(sock)) is not None:
+                    self._fail(handshake, reason)
+                    return
+                sock = self._wrap(handshake, sock)
+            sock.do_handshake()
+        except (ssl.SSLWantReadError, BlockingIOError, InterruptedError):
+            self._await_writing(handshake, wanted=False)
+        except ssl.SSLWantWriteError:
+            self._await_writing(handshake, wanted=True)
+        except OSError as error:
+            self._fail(handshake, _reason_of(error), error)
+        else:
+            self._finish(handshake, sock)
+
+    def _wrap(self, handshake: Handshake, sock: socket.socket) -> ssl.SSLSocket:
+        made_by = handshake.made_by = self._under_way[handshake].current
+        # The new object has the descriptor, and the loop knows descriptors only.
+        tls = made_by.context.wrap_socket(sock, server_side=True, do_handshake_on_connect=False)
+        handshake.sock = tls
+        return tls
+
+    def _await_writing(self, handshake: Handshake, *, wanted: bool) -> None:
+        if handshake.is_writing != wanted:
+            handshake.is_writing = wanted
+            descriptor = handshake.sock.fileno()
+            if wanted:
+                self._owner.loop.add_writer(descriptor, self._on_ready, handshake)
+            else:
+                self._owner.loop.remove_writer(descriptor)
+
+    def _finish(self, handshake: Handshake, tls: ssl.SSLSocket) -> None:
+        assert handshake.made_by is not None, "a handshake that ended has begun"
+        principal = handshake.made_by.principal(tls.getpeercert(binary_form=True))
+        if principal is None:
+            self._fail(handshake, HandshakeFailure.UNKNOWN_NAME)
+            return
+        self._leave(handshake)
+        self._owner.counters.handshakes.value += 1
+        self._owner.take_over(handshake, tls, principal)
+
+    def _fail(self, handshake: Handshake, reason: HandshakeFailure, error: OSError | None = None) -> None:
+        if handshake not in self._under_way:
+            return
+        self._leave(handshake)
+        self._owner.counters.handshake_failures[reason].value += 1
+        self._owner.complaints.warn(
+            f"handshake {reason}",
+            "no connection for %s:%d on %s: %s%s",
+            handshake.peer_host,
+            handshake.peer_port,
+            handshake.listener.name,
+            reason.in_words,
+            "" if error is None else f" ({_detail_of(error)})",
+        )
+        handshake.sock.close()
+        self._owner.forget_handshake(handshake)
+
+    def _leave(self, handshake: Handshake) -> None:
+        descriptor = handshake.sock.fileno()
+        self._owner.loop.remove_reader(descriptor)
+        if handshake.is_writing:
+            self._owner.loop.remove_writer(descriptor)
+        self._due.pop(handshake, None)
+        del self._under_way[handshake]
+
+
+def _refuse_at_once(sock: socket.socket) -> HandshakeFailure | None:
+    """By the first byte, which may be missing."""
+    first = sock.recv(1, socket.MSG_PEEK)
+    if not first:
+        return HandshakeFailure.GONE
+    return None if first[0] == _HANDSHAKE_RECORD else HandshakeFailure.NOT_TLS
+
+
+def _reason_of(error: OSError) -> HandshakeFailure:
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return HandshakeFailure.BAD_CERTIFICATE
+    if not isinstance(error, ssl.SSLError) or isinstance(error, ssl.SSLEOFError | ssl.SSLZeroReturnError):
+        return HandshakeFailure.GONE
+    reason = error.reason or ""
+    if reason == "PEER_DID_NOT_RETURN_A_CERTIFICATE":
+        return HandshakeFailure.NO_CERTIFICATE
+    if "ALERT" in reason:
+        return HandshakeFailure.REFUSED_BY_PEER
+    return HandshakeFailure.NOTHING_AGREED if reason in _NOTHING_AGREED else HandshakeFailure.OTHER
+
+
+def _detail_of(error: OSError) -> str:
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return error.verify_message
+    return (error.reason if isinstance(error, ssl.SSLError) else error.strerror) or type(error).__name__

@@ -1,0 +1,84 @@
+"""A connection through TLS: a non-blocking `SSLSocket` on the socket that was accepted.
+
+TLS comes in records of at most 16 KB. One read yields one of them, so a turn reads several. What is left of
+a record when the buffer is full lies in the TLS library, where the poll does not see it: then, and when the
+end of the stream was seen behind data, the loop is asked for another turn.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import ssl
+from collections.abc import Callable
+
+from barnabas.core.metrics import Counter
+from barnabas.network.tls_output import TlsOutput
+from barnabas.network.transport import AnswerOutput
+
+RECORD_BYTES_MAX = 16 * 1024
+_WAITS = (ssl.SSLWantReadError, ssl.SSLWantWriteError)
+
+
+class TlsTransport:
+    __slots__ = ("_ended", "_has_turn", "_loop", "_on_readable", "_tls", "descriptor")
+
+    def __init__(self, tls: ssl.SSLSocket, loop: asyncio.AbstractEventLoop) -> None:
+        self._tls = tls
+        self._loop = loop
+        self._on_readable: Callable[[], None] | None = None
+        self._has_turn = False
+        self._ended = False
+        self.descriptor = tls.fileno()
+
+    def start_reading(self, on_readable: Callable[[], None]) -> None:
+        self._on_readable = on_readable
+        self._loop.add_reader(self.descriptor, on_readable)
+        self._ask_for_turn()
+
+    def stop_reading(self) -> None:
+        self._on_readable = None
+        self._loop.remove_reader(self.descriptor)
+
+    def _ask_for_turn(self) -> None:
+        """For what the poll does not see."""
+        if not self._has_turn and self._on_readable is not None and (self._ended or self._tls.pending()):
+            self._has_turn = True
+            self._loop.call_soon(self._take_turn)
+
+    def _take_turn(self) -> None:
+        self._has_turn = False
+        if self._on_readable is not None:
+            self._on_readable()
+            self._ask_for_turn()
+
+    def recv_into(self, buffer: memoryview, count: int = 0, /) -> int:
+        room = count or len(buffer)
+        read, received = self._tls.recv_into, 0
+        try:
+            while received < room:
+                some = read(buffer[received:room])
+                received += some
+                if not some:
+                    self._ended = received > 0
+                    break
+                if some < RECORD_BYTES_MAX and not self._tls.pending():
+                    return received  # most likely all there is: to make sure would cost an exception
+        except _WAITS:
+            if not received:
+                raise BlockingIOError from None
+        except OSError:
+            if not received:
+                raise
+            self._ended = True
+        self._ask_for_turn()
+        return received
+
+    def make_output(self, sent_total: Counter) -> AnswerOutput:
+        return TlsOutput(self._tls, sent_total)
+
+    def close(self) -> None:
+        """Tell the peer that this is the end and not a cut, as far as the socket takes it."""
+        with contextlib.suppress(OSError, ValueError):
+            self._tls.unwrap()
+        self._tls.close()
