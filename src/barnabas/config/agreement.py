@@ -14,7 +14,7 @@ from barnabas.config.rows.security import AUTHORIZATION, SASL, TLS, TOKENS
 from barnabas.config.rows.words import NO_EFFECT
 from barnabas.core.errors import InvalidConfig
 
-SERVED_SECURITY_PROTOCOLS = frozenset({"PLAINTEXT"})
+SERVED_SECURITY_PROTOCOLS = frozenset({"PLAINTEXT", "SSL"})
 """What the network can do. A listener that asks for more is refused: serving it in the clear under
 a name that promises otherwise would be worse than not starting."""
 

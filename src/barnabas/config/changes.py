@@ -73,11 +73,17 @@ def check_broker_overrides(keys: Definition, overrides: Mapping[str, str], *, al
 
     Apache Kafka stores keys that it does not know; here a misspelt key is refused.
     """
-    rows = [keys.key(name) for name in overrides]
-    fixed = [row.name for row in rows if row.update is Update.READ_ONLY]
+    updates = {name: keys.key(name).update for name in overrides}
+    fixed = [name for name, update in updates.items() if update is Update.READ_ONLY]
     if fixed:
         raise InvalidRequest(f"cannot update these configs dynamically: {', '.join(fixed)}")
-    single = [row.name for row in rows if row.update is Update.PER_BROKER]
+    of_listeners = [name for name, update in updates.items() if update is Update.PER_LISTENER]
+    if unprefixed := [name for name in of_listeners if name in keys]:
+        raise InvalidRequest(
+            "these configs can be updated dynamically only for one listener, under listener.name.<listener>.:"
+            f" {', '.join(unprefixed)}"
+        )
+    single = [name for name, update in updates.items() if update is Update.PER_BROKER] + of_listeners
     if single and all_brokers:
         raise InvalidRequest(
             f"cannot update these configs for all brokers, a broker id must be given: {', '.join(single)}"

@@ -17,6 +17,8 @@ from typing import Any, Protocol
 
 from barnabas.core.errors import InvalidConfig
 
+_LISTENER_PREFIX = re.compile(r"listener\.name\.[^.]+\.(?P<rest>.+)")
+
 
 class ConfigType(IntEnum):
     """The type of a value; the numbers are those of DescribeConfigs."""
@@ -36,6 +38,8 @@ class Update(Enum):
     """When a change of a broker key takes effect."""
 
     READ_ONLY = "read-only"
+    PER_LISTENER = "per-listener"
+    """At once, for one listener of one broker: under `listener.name.<listener>.` only."""
     PER_BROKER = "per-broker"
     CLUSTER_WIDE = "cluster-wide"
 
@@ -166,6 +170,18 @@ class Definition(Mapping[str, Key]):
 
     def defaults(self) -> dict[str, Any]:
         return {name: row.default for name, row in self._rows.items()}
+
+
+class BrokerDefinition(Definition):
+    """Rows that may also hold for one listener, or for one mechanism of it: the row of `<key>` is that
+    of `listener.name.<listener>.<key>` and of `listener.name.<listener>.<mechanism>.<key>` too."""
+
+    def key(self, name: str) -> Key:
+        prefixed = _LISTENER_PREFIX.fullmatch(name)
+        if prefixed is None:
+            return super().key(name)
+        rest = prefixed["rest"]
+        return self.get(rest) or super().key(rest.partition(".")[2] or rest)
 
 
 def read_properties(text: str) -> dict[str, str]:

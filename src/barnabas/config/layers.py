@@ -15,7 +15,7 @@ and its synonyms are everything the search would have found, in order.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from barnabas.config.keys import ConfigType, Definition, Key, Update
@@ -81,18 +81,26 @@ class BrokerLayers:
 
     def value(self, name: str) -> Any:
         """The value in force under this very name."""
-        key = self.keys[name]
+        key = self.keys.key(name)
         text = self.text(name)
         return key.default if text is None else key.parse(text)
 
     def values(self) -> dict[str, Any]:
         """Every value in force."""
-        return {name: self.value(name) for name in self.keys}
+        return {name: self.value(name) for name in (*self.keys, *self.of_listeners())}
+
+    def of_listeners(self) -> list[str]:
+        """The names that hold for one listener only; they exist where they are given."""
+        given = self.dynamic.keys() | self.dynamic_default.keys() | self.static.keys()
+        return sorted(given - self.keys.keys())
 
     def synonyms(self, name: str) -> list[Synonym]:
         """What the search finds, nearest first, beginning at the key's own name."""
         names = ALIASES.get(name, (name,))
-        sensitive = is_sensitive(self.keys.get(name))
+        row = self.keys.get(name)
+        if row is None and name in self.of_listeners():
+            row = self.keys.key(name)
+        sensitive = is_sensitive(row)
         found: list[Synonym] = []
         for layer, source in (
             (self.dynamic, ConfigSource.DYNAMIC_BROKER),
@@ -134,7 +142,8 @@ def describe_topic(config: LogConfig, broker: BrokerLayers) -> list[ConfigEntry]
 def describe_broker(broker: BrokerLayers) -> list[ConfigEntry]:
     """Every key of this broker."""
     entries = []
-    for name, key in broker.keys.items():
+    for name in (*broker.keys, *broker.of_listeners()):
+        key = replace(broker.keys.key(name), name=name)
         if not key.is_shown_unset and broker.text(name) is None:
             continue
         value = None if is_sensitive(key) else key.render(broker.value(name))

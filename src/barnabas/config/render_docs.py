@@ -22,7 +22,8 @@ in ZooKeeper mode; a row says where a default differs. A key that is unknown, or
 cannot honour, is refused at the start with a reason.
 
 *Change* says when a new value takes effect: `read-only` at the next start; `per-broker` and
-`cluster-wide` at once, through `barnabas config set`.
+`cluster-wide` at once, through `barnabas config set`; `per-listener` at once for one listener of one
+broker, under the name that begins with `listener.name.<listener>.`.
 
 Any key of the broker may stand under `listener.name.<listener>.` to hold for that listener alone.
 

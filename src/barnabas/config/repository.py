@@ -49,6 +49,7 @@ logger = logging.getLogger(__name__)
 
 TopicListener = Callable[[str, LogConfig], None]
 BrokerListener = Callable[[Collection[str]], None]
+BrokerCheck = Callable[[Mapping[str, Any]], None]
 
 
 KEEP_EVERYTHING: Final = {"cleanup.policy": "delete", "retention.ms": "-1", "retention.bytes": "-1"}
@@ -91,6 +92,7 @@ class ConfigRepository:
         self._without_overrides = resolve({}, broker_config.values)
         self._topic_listeners: list[TopicListener] = []
         self._broker_listeners: list[BrokerListener] = []
+        self._broker_checks: list[BrokerCheck] = []
         self.changing = asyncio.Lock()
         """Held by whoever changes topics or settings: one change at a time."""
         self._reading = asyncio.Lock()
@@ -114,6 +116,10 @@ class ConfigRepository:
     def on_topic_change(self, listener: TopicListener) -> None:
         """Call `listener` whenever the settings of a topic have changed."""
         self._topic_listeners.append(listener)
+
+    def check_broker_changes(self, check: BrokerCheck) -> None:
+        """Call `check` with the values that a change would bring; it raises INVALID_CONFIG to refuse it."""
+        self._broker_checks.append(check)
 
     def on_broker_change(self, listener: BrokerListener) -> None:
         """Call `listener` with the names of the broker's keys whose values have changed."""
@@ -327,12 +333,15 @@ class ConfigRepository:
         try:
             check_dynamic_agreement(Derived.of(self.broker_config.given, values))
             resolve({}, values)
+            for check in self._broker_checks:
+                check(values)
         except InvalidConfig as error:
             raise InvalidRequest(error.message) from None
 
     def _broker_changed(self) -> None:
         before, after = self.broker_config.values, self._layers.values()
-        changed = {name for name, value in after.items() if value != before[name]}
+        names = before.keys() | after.keys()
+        changed = {name for name in names if before.get(name) != after.get(name)}
         if not changed:
             return
         self._put_broker_values(after)
@@ -342,7 +351,7 @@ class ConfigRepository:
             self._set_topic_config(topic, self._resolve_stored(topic, overrides))
 
     def _put_broker_values(self, values: Mapping[str, Any]) -> None:
-        self.broker_config.put({**self.broker_config.values, **values})
+        self.broker_config.put(values)
         self._without_overrides = resolve({}, values)
 
     def _set_topic_config(self, topic: str, config: LogConfig) -> None:

@@ -64,6 +64,7 @@ from barnabas.node.lifecycle import BrokerState, Lifecycle
 from barnabas.node.metrics_endpoint import MetricsEndpoint
 from barnabas.node.replication_io import ReplicationTasks
 from barnabas.node.runtime import LoopRunner, LoopScheduler, ThreadBackground, TimerDriver
+from barnabas.node.tls_listeners import open_tls
 from barnabas.purgatory.timer import Timer
 from barnabas.quota.client_quotas import ClientQuotas
 from barnabas.replication.leader.fetch_session_cache import FetchSessionCache
@@ -169,6 +170,7 @@ class Broker:
         metadata.on_topic_removed.append(lambda topic, _: configs.remove_topic(topic))
         member = self._make_member(znodes, configs, metadata)
         log_manager = self._open_logs(configs)
+        tls = open_tls(self.config, configs, self._clock, self._scheduler, self.metrics)
         server = self._bind()
         replicas = self._make_replicas(log_manager, metadata, member)
         configs.on_broker_change(lambda _: self._settings_changed(log_manager))
@@ -191,7 +193,7 @@ class Broker:
         self._exits.push_async_callback(server.stop, deadline_ms=DRAIN_MS_MAX, answer_waiting=answer_waiting)
         self._exits.push_async_callback(member.stop_controller)
         await member.join(services, log_manager)
-        server.start(loop, dispatcher.dispatch)
+        server.start(loop, dispatcher.dispatch, tls=tls)
         await member.until_introduced()
         self.lifecycle.move_to(BrokerState.RUNNING)
 

@@ -270,16 +270,16 @@ def test_settings_that_disagree_are_refused(properties: dict[str, str], hint: st
 @pytest.mark.parametrize(
     ("properties", "hint"),
     [
-        ({"listeners": "SSL://:1"}, "asks for SSL, which this version does not have; it has PLAINTEXT"),
+        (
+            {"listeners": "SASL_PLAINTEXT://:1"},
+            "asks for SASL_PLAINTEXT, which this version does not have; it has PLAINTEXT, SSL",
+        ),
         (
             {"listeners": "OUTSIDE://:1", "listener.security.protocol.map": "OUTSIDE:SASL_SSL"},
             "asks for SASL_SSL",
         ),
         ({"authorizer.class.name": "kafka.security.authorizer.AclAuthorizer"}, "everybody would be allowed"),
         ({"super.users": "User:admin"}, "super.users is given, but this version has no authorizer"),
-        ({"ssl.client.auth": "required"}, "ssl.client.auth is given, but this version has no TLS"),
-        ({"ssl.keystore.location": "broker.p12"}, "no TLS"),
-        ({"listener.name.plaintext.ssl.keystore.location": "broker.p12"}, "no TLS"),
         ({"sasl.enabled.mechanisms": "PLAIN"}, "no SASL"),
         ({"listener.name.plaintext.scram-sha-256.sasl.jaas.config": "secret"}, "no SASL"),
         ({"connections.max.reauth.ms": "1000"}, "no SASL"),
@@ -312,12 +312,40 @@ def test_internal_topics_fit_a_small_cluster_unless_told_otherwise() -> None:
     assert load({}).transaction_min_isr(replication_factor=3) == 2
 
 
-@pytest.mark.parametrize("row", [*TLS, *SASL, *TOKENS, *AUTHORIZATION], ids=lambda row: row.name)
+@pytest.mark.parametrize("row", [*SASL, *TOKENS, *AUTHORIZATION], ids=lambda row: row.name)
 def test_a_key_of_security_at_its_default_asks_for_nothing(row: Key) -> None:
     text = row.render(row.default)
     if text is not None:
         load({row.name: text})
     assert row.update is Update.READ_ONLY, "nothing would follow a change"
+
+
+@pytest.mark.parametrize("row", TLS, ids=lambda row: row.name)
+def test_of_the_keys_of_tls_those_of_files_change_for_one_listener(row: Key) -> None:
+    is_of_file = row.name.endswith((".type", ".location"))
+    assert row.update is (Update.PER_LISTENER if is_of_file else Update.READ_ONLY)
+
+
+def test_the_keys_of_a_secured_kafka_are_taken() -> None:
+    config = load(
+        {
+            "listeners": "SSL://:9093",
+            "security.inter.broker.protocol": "SSL",
+            "ssl.keystore.location": "/var/private/ssl/kafka.server.keystore.jks",
+            "ssl.keystore.password": "test1234",
+            "ssl.key.password": "test1234",
+            "ssl.truststore.location": "/var/private/ssl/kafka.server.truststore.jks",
+            "ssl.truststore.password": "test1234",
+            "ssl.client.auth": "required",
+            "ssl.enabled.protocols": "TLSv1.2,TLSv1.3",
+            "ssl.protocol": "TLSv1.2",
+            "ssl.secure.random.implementation": "SHA1PRNG",
+            "ssl.endpoint.identification.algorithm": "",
+            "listener.name.ssl.ssl.principal.mapping.rules": "RULE:^CN=(.*?),.*$/$1/L,DEFAULT",
+        }
+    )
+    assert config.listeners[0].security_protocol == "SSL"
+    assert "test1234" not in repr(config)
 
 
 def test_keys_without_effect_are_named_for_a_warning() -> None:

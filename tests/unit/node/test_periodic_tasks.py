@@ -35,6 +35,7 @@ from barnabas.core.clock import ManualClock, SystemClock
 from barnabas.core.ids import BrokerId, TopicPartition, Uuid
 from barnabas.core.metrics import Metrics, render_prometheus
 from barnabas.core.scheduler import ManualScheduler
+from barnabas.network.handshakes import Handshakes
 from barnabas.network.server import Server
 from barnabas.node.controller_channels import ControllerChannels
 from barnabas.node.runtime import LoopRunner, LoopScheduler, TimerDriver
@@ -43,6 +44,7 @@ from barnabas.purgatory.timer import Timer
 from barnabas.purgatory.timing_wheel import TimerTask
 from barnabas.replication.leader.isr import IsrKeeper
 from barnabas.replication.leadership import PendingIsr
+from barnabas.security.tls.listeners import TlsListeners
 from barnabas.storage import log_manager
 from barnabas.storage.cleaner import log_cleaner
 from barnabas.storage.cleaner.cleanable import log_to_clean
@@ -55,6 +57,7 @@ PERIODIC = {
     "coordinator/timers.py",
     "coordinator/transaction/shard.py",
     "network/server.py",
+    "node/tls_listeners.py",
     "replication/replica_manager.py",
     "storage/cleaner/log_cleaner.py",
     "storage/log_manager.py",
@@ -262,6 +265,7 @@ def test_a_connection_that_fails_keeps_no_other_from_its_deadline() -> None:
     class Some(Server):
         def __init__(self) -> None:
             self.clock = ManualClock()
+            self._handshakes = Handshakes(self)
 
         def __iter__(self) -> Any:
             return (
@@ -276,6 +280,17 @@ def test_a_connection_that_fails_keeps_no_other_from_its_deadline() -> None:
     overdue: list[Any] = []
     Some().sweep()
     assert closed == [1, 2]
+
+
+def test_a_listener_that_fails_keeps_no_other_from_its_certificates() -> None:
+    looked_at: list[Any] = []
+    renewing = SimpleNamespace(
+        by_name={name: SimpleNamespace(renew=first_time(lambda _: False, looked_at)) for name in "ab"},
+        warn_of_expiry=lambda: looked_at.append("expiry"),
+    )
+    looked_at.clear()
+    TlsListeners.renew(renewing, {})  # type: ignore[arg-type]
+    assert looked_at == [{}, {}, "expiry"]
 
 
 class _Partition:

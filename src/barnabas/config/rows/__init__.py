@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from itertools import chain
 
-from barnabas.config.keys import Definition, Key
+from barnabas.config.keys import BrokerDefinition, Key
 from barnabas.config.rows import coordinators, logs, replication, security, server, sockets
 
 SECTIONS: tuple[tuple[str, tuple[Key, ...]], ...] = (
@@ -39,4 +39,4 @@ SECTIONS: tuple[tuple[str, tuple[Key, ...]], ...] = (
     ("Metrics", server.METRICS),
 )
 
-BROKER_KEYS = Definition(chain.from_iterable(rows for _, rows in SECTIONS))
+BROKER_KEYS = BrokerDefinition(chain.from_iterable(rows for _, rows in SECTIONS))

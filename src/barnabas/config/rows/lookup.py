@@ -2,33 +2,21 @@
 
 from __future__ import annotations
 
-import re
-
 from barnabas.config.keys import ConfigType, Key
 from barnabas.config.rows import BROKER_KEYS
 from barnabas.config.rows.refused import refusal
 from barnabas.core.errors import InvalidConfig
 
-_LISTENER_PREFIX = re.compile(r"listener\.name\.[^.]+\.(?P<rest>.+)")
-
 
 def broker_key(name: str) -> Key:
-    """The row of `name`, or INVALID_CONFIG with what was probably meant.
-
-    `listener.name.<listener>.<key>` and `listener.name.<listener>.<mechanism>.<key>` have the
-    row of `<key>`.
-    """
+    """The row of `name`, or INVALID_CONFIG with why it is refused or what was probably meant."""
     row = BROKER_KEYS.get(name)
     if row is not None:
         return row
     reason = refusal(name)
     if reason is not None:
         raise InvalidConfig(f"configuration key {name!r} is not supported: {reason}")
-    prefixed = _LISTENER_PREFIX.fullmatch(name)
-    if prefixed is None:
-        return BROKER_KEYS.key(name)
-    rest = prefixed["rest"]
-    return BROKER_KEYS.get(rest) or BROKER_KEYS.key(rest.partition(".")[2] or rest)
+    return BROKER_KEYS.key(name)
 
 
 def is_secret(name: str) -> bool:

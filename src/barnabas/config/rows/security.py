@@ -3,9 +3,9 @@
 Any of these may stand under `listener.name.<listener>.` to hold for one listener only, and
 the SASL ones under `listener.name.<listener>.<mechanism>.` as well.
 
-There is no TLS, no SASL, no authorizer and no token here yet. A properties file that gives one of
-these keys a value other than its default asks for something that it would not get, and is refused
-(`config.agreement`); so nothing of this can be changed at run time either.
+What is not served is refused (`config.agreement`): a properties file that gives one of its keys a value
+other than the default asks for something that it would not get. Passwords are not stored, so none of them
+can be changed at run time.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from barnabas.config.rows.words import (
     MINUTE_MS,
     NO_EFFECT,
     PASSWORD,
+    PER_LISTENER,
     READ_ONLY,
     SECOND_MS,
     SHORT,
@@ -52,16 +53,16 @@ TLS = (
     Key("ssl.principal.mapping.rules", STRING, "DEFAULT",
         doc="Rules that turn the name in a client's certificate into a user."),
     Key("ssl.protocol", STRING, "TLSv1.3", None, READ_ONLY,
-        "The protocol that negotiation starts from."),
+        NO_EFFECT + "The protocols are those of `ssl.enabled.protocols`."),
     Key("ssl.enabled.protocols", LIST, ("TLSv1.2", "TLSv1.3"), one_of("TLSv1.2", "TLSv1.3"), READ_ONLY,
         "The protocols that may be agreed on."),
     Key("ssl.cipher.suites", LIST, (), None, READ_ONLY,
         "The cipher suites that may be agreed on; empty leaves it to the TLS library."),
-    Key("ssl.keystore.type", STRING, "JKS", None, READ_ONLY,
-        "The format of the key store: PEM or PKCS12. Java's own JKS, the default in Kafka, cannot be"
-        " read here."),
-    Key("ssl.keystore.location", STRING, None, None, READ_ONLY,
-        "The file with the broker's key and certificate."),
+    Key("ssl.keystore.type", STRING, "JKS", None, PER_LISTENER,
+        "The format of the key store: PEM or PKCS12, which is also seen by its content. Java's own JKS, the"
+        " default in Kafka, cannot be read here."),
+    Key("ssl.keystore.location", STRING, None, None, PER_LISTENER,
+        "The file with the broker's key and certificate. It is read again when it changes."),
     Key("ssl.keystore.password", PASSWORD, None, None, READ_ONLY,
         "The password of that file."),
     Key("ssl.key.password", PASSWORD, None, None, READ_ONLY,
@@ -70,10 +71,10 @@ TLS = (
         "The private key itself, as PEM text."),
     Key("ssl.keystore.certificate.chain", PASSWORD, None, None, READ_ONLY,
         "The certificate chain itself, as PEM text."),
-    Key("ssl.truststore.type", STRING, "JKS", None, READ_ONLY,
+    Key("ssl.truststore.type", STRING, "JKS", None, PER_LISTENER,
         "The format of the trust store."),
-    Key("ssl.truststore.location", STRING, None, None, READ_ONLY,
-        "The file with the certificates that peers are checked against."),
+    Key("ssl.truststore.location", STRING, None, None, PER_LISTENER,
+        "The file with the certificates that peers are checked against. It is read again when it changes."),
     Key("ssl.truststore.password", PASSWORD, None, None, READ_ONLY,
         "The password of that file."),
     Key("ssl.truststore.certificates", PASSWORD, None, None, READ_ONLY,

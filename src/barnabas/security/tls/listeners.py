@@ -1,0 +1,159 @@
+"""The TLS listeners of a broker: their contexts, and how they are renewed while it runs.
+
+A context is made of settings and files. When either changes, a new one is made, and handshakes that begin
+later use it; connections that exist are not touched. What cannot be used changes nothing: the context
+before it stays, and somebody is told.
+
+Files are looked at by time and size, by whoever calls `sweep` from time to time.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from math import inf
+from pathlib import Path
+from typing import Any, Final
+
+from cryptography import x509
+
+from barnabas.core.clock import Clock
+from barnabas.core.endpoints import ListenerEndpoint
+from barnabas.core.errors import InvalidConfig
+from barnabas.core.metrics import Metrics
+from barnabas.core.sweeping import sweeping
+from barnabas.security.tls.context import ListenerContext, make_context
+from barnabas.security.tls.settings import TlsSettings
+
+logger = logging.getLogger(__name__)
+
+SWEEP_PERIOD_MS: Final = 5_000.0
+DAY_MS: Final = 86_400_000
+EXPIRY_WARNING_DAYS: Final = 30
+
+Stamp = tuple[tuple[int, int] | None, ...]
+"""Time and size of each file."""
+
+
+class TlsListener:
+    """One listener; `current` is what handshakes use."""
+
+    def __init__(self, endpoint: ListenerEndpoint, values: Mapping[str, Any]) -> None:
+        self.endpoint = endpoint
+        settings = TlsSettings.of(values, endpoint)
+        self._seen = settings, _stamp_of(settings)
+        self.current: ListenerContext = make_context(settings)
+
+    def check(self, values: Mapping[str, Any]) -> None:
+        """INVALID_CONFIG if these settings cannot take the place of the present ones."""
+        settings = TlsSettings.of(values, self.endpoint)
+        if settings != self.current.settings:
+            _check_successor(self.current.certificate, make_context(settings))
+
+    def renew(self, values: Mapping[str, Any]) -> bool:
+        """Use what the settings and the files say now, if that is another thing; INVALID_CONFIG if it is
+        of no use, which is said once for each state of them."""
+        settings = TlsSettings.of(values, self.endpoint)
+        seen = settings, _stamp_of(settings)
+        if seen == self._seen:
+            return False
+        self._seen = seen
+        self.current = make_context(settings)
+        return True
+
+
+class TlsListeners:
+    """All of a broker; `values` are those of all keys."""
+
+    def __init__(
+        self,
+        listeners: tuple[ListenerEndpoint, ...],
+        values: Mapping[str, Any],
+        clock: Clock,
+        metrics: Metrics,
+    ) -> None:
+        self._clock = clock
+        self._warned_ms: dict[str, float] = {}
+        self.by_name = {
+            each.listener_name: TlsListener(each, values)
+            for each in listeners
+            if each.security_protocol.endswith("SSL")
+        }
+        for name, listener in self.by_name.items():
+            metrics.gauge(
+                "barnabas_tls_certificate_expires_in_seconds",
+                "How long the certificate of a listener is valid; below 0 it is not.",
+                lambda listener=listener: (listener.current.expires_ms - clock.now_ms()) / 1_000,  # type: ignore[misc]
+                listener=name,
+            )
+        self.warn_of_expiry()
+
+    def check(self, values: Mapping[str, Any]) -> None:
+        """INVALID_CONFIG if one of the listeners could not go on with these settings."""
+        for listener in self.by_name.values():
+            listener.check(values)
+
+    def renew(self, values: Mapping[str, Any]) -> None:
+        """Take up what has changed in the settings or the files."""
+        for name, listener in self.by_name.items():
+            with sweeping("the certificates of a listener", name):
+                try:
+                    if listener.renew(values):
+                        until = listener.current.certificate.not_valid_after_utc
+                        logger.info("the listener %s has new certificates, valid until %s", name, until)
+                except InvalidConfig as error:
+                    logger.error("the certificates stay as they were: %s", error.message)
+        self.warn_of_expiry()
+
+    def warn_of_expiry(self) -> None:
+        """Once a day for each listener."""
+        now_ms = self._clock.now_ms()
+        for name, listener in self.by_name.items():
+            left_days = (listener.current.expires_ms - now_ms) / DAY_MS
+            if left_days > EXPIRY_WARNING_DAYS or now_ms - self._warned_ms.get(name, -inf) < DAY_MS:
+                continue
+            self._warned_ms[name] = now_ms
+            if left_days < 0:
+                logger.error("the certificate of the listener %s has expired", name)
+            else:
+                logger.warning("the certificate of the listener %s expires in %.1f days", name, left_days)
+
+
+def _stamp_of(settings: TlsSettings) -> Stamp:
+    return tuple(_file_stamp(store.location) for store in (settings.keys, settings.trusted))
+
+
+def _file_stamp(path: Path | None) -> tuple[int, int] | None:
+    if path is None:
+        return None
+    try:
+        status = path.stat()
+    except OSError:
+        return None
+    return status.st_mtime_ns, status.st_size
+
+
+def _check_successor(before: x509.Certificate, after: ListenerContext) -> None:
+    """A certificate put in place by a change of settings names whom the one before it named, as in Kafka:
+    clients and other brokers check these names."""
+    settings, certificate = after.settings, after.certificate
+    if not settings.may_change_name and certificate.subject != before.subject:
+        raise InvalidConfig(
+            f"the new certificate of the listener {settings.listener_name} is of"
+            f" {certificate.subject.rfc4514_string()}, the present one of {before.subject.rfc4514_string()};"
+            " ssl.allow.dn.changes allows that"
+        )
+    if not settings.may_change_alternative_names and not _names(before) <= _names(certificate):
+        missing = sorted(_names(before) - _names(certificate))
+        raise InvalidConfig(
+            f"the new certificate of the listener {settings.listener_name} lacks {', '.join(missing)} of the"
+            " present one; ssl.allow.san.changes allows that"
+        )
+
+
+def _names(certificate: x509.Certificate) -> set[str]:
+    try:
+        extension = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName)
+    except x509.ExtensionNotFound:
+        return set()
+    return {str(each.value) for each in extension.value}

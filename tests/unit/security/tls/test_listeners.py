@@ -1,0 +1,55 @@
+"""The certificates of listeners over time: what is taken up, and what is said of their end."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import trustme
+from tests.unit.security.tls.support import pem_file
+
+from barnabas.config.rows import BROKER_KEYS
+from barnabas.core.clock import ManualClock
+from barnabas.core.endpoints import Endpoint, ListenerEndpoint
+from barnabas.core.metrics import Metrics, render_prometheus
+from barnabas.security.tls.listeners import DAY_MS, TlsListeners
+
+LISTENERS = (
+    ListenerEndpoint("PLAINTEXT", Endpoint("localhost", 1), "PLAINTEXT"),
+    ListenerEndpoint("SSL", Endpoint("localhost", 2), "SSL"),
+)
+
+
+def test_the_end_of_a_certificate_is_announced_once_a_day(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = pem_file(tmp_path / "broker.pem", trustme.CA().issue_cert("localhost"))
+    values = {**BROKER_KEYS.defaults(), "ssl.keystore.location": path}
+    clock, metrics = ManualClock(), Metrics()
+    listeners = TlsListeners(LISTENERS, values, clock, metrics)
+    assert list(listeners.by_name) == ["SSL"]
+    left_ms = listeners.by_name["SSL"].current.expires_ms - clock.now_ms()
+    assert caplog.text == ""
+    clock.advance(left_ms - 2 * DAY_MS)
+    for _ in range(3):
+        listeners.renew(values)
+    assert caplog.text.count("the certificate of the listener SSL expires in 2.0 days") == 1
+    assert 'barnabas_tls_certificate_expires_in_seconds{listener="SSL"} 172800' in render_prometheus(metrics)
+    clock.advance(3 * DAY_MS)
+    listeners.renew(values)
+    assert "the certificate of the listener SSL has expired" in caplog.text
+
+
+def test_files_of_no_use_are_complained_of_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    path = pem_file(tmp_path / "broker.pem", trustme.CA().issue_cert("localhost"))
+    values = {**BROKER_KEYS.defaults(), "ssl.keystore.location": path}
+    listeners = TlsListeners(LISTENERS, values, ManualClock(), Metrics())
+    before = listeners.by_name["SSL"].current
+    Path(path).write_text("no certificate")
+    for _ in range(3):
+        listeners.renew(values)
+    assert caplog.text.count("the certificates stay as they were") == 1
+    assert listeners.by_name["SSL"].current is before
+    pem_file(Path(path), trustme.CA().issue_cert("localhost"))
+    listeners.renew(values)
+    assert listeners.by_name["SSL"].current is not before
