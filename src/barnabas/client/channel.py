@@ -263,10 +263,8 @@ class Channel(asyncio.BufferedProtocol):
 
     def _write(self, parts: list[Buffer]) -> None:
         assert self._transport is not None
-        if len(parts) == 1:
-            self._transport.write(parts[0])
-        else:
-            self._transport.writelines(parts)
+        # Not `writelines`: in asyncio of Python 3.12 and 3.13 it never asks the writer to pause.
+        self._transport.write(parts[0] if len(parts) == 1 else b"".join(parts))
 
     async def _converse(self, conversation: Conversation) -> None:
         loop = asyncio.get_running_loop()
