@@ -6,16 +6,23 @@ unless an older broker wrote it.
 Each partition gets its own answer, its own error included. With acks=0 nobody reads an answer,
 so an error can only be told by closing the connection: the producer then looks for a new leader.
 
-A request with a transactional id takes a detour first (`transactional_produce`), which costs the others
-one comparison.
+A request with a transactional id takes a detour first (`_admit_transactional`), which costs the
+others one comparison.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Generator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import suppress
 
+from barnabas.coordinator.transaction.admission import (
+    Admission,
+    Admissions,
+    Dialect,
+    TransactionalWrite,
+    is_transactional,
+)
 from barnabas.core.errors import (
     CorruptMessage,
     InvalidRecord,
@@ -51,7 +58,6 @@ from barnabas.requests.context import RequestContext
 from barnabas.requests.failures import as_kafka_error
 from barnabas.requests.leader_hints import add_leader_hints
 from barnabas.requests.registry import Api
-from barnabas.requests.transactional_produce import Admission, admit_transactional, keep_records
 
 VERSION_WITH_BATCHES = 3
 CONVERTED_INLINE_BYTES_MAX = 16 * 1024
@@ -61,6 +67,9 @@ INFLATES_AT_MOST = 32
 SHRINKS_AT_MOST = 4
 """The smallest message has 26 bytes, the smallest record of a batch seven."""
 VERSION_WITH_LEADER_HINTS = 10
+VERSION_WITH_ABORTABLE = 11
+VERSION_WITH_IMPLICIT_ADD = 12
+VERSION_WITH_TOPIC_IDS = 13
 ADMIN_CLIENT_ID = "__admin_client"
 """The one client id that may write internal topics, as in Apache Kafka."""
 
@@ -101,7 +110,7 @@ def handle_produce(request: ProduceRequest, context: RequestContext) -> None:
     elif request.transactional_id is None:
         _append_and_answer(request, context, None)
     else:
-        admit_transactional(
+        _admit_transactional(
             request, context, lambda admission: _append_and_answer(request, context, admission)
         )
 
@@ -115,6 +124,55 @@ def _charge(request: ProduceRequest, context: RequestContext) -> None:
     )
     principal = context.exchange.connection.principal
     context.throttle_ms = context.broker.quotas.charge_produce(principal.name, context.client_id, size_bytes)
+
+
+def _admit_transactional(
+    request: ProduceRequest, context: RequestContext, admit: Callable[[Admission | None], None]
+) -> None:
+    """Have the coordinator asked about writes that are new to their transaction. The records are a view of
+    the network's buffer: if it cannot answer at once, they are copied and the connection waits, so that the
+    producer's next request cannot overtake this one."""
+    version, broker = context.api_version, context.broker
+    adds_partitions = version >= VERSION_WITH_IMPLICIT_ADD
+    dialect = Dialect(
+        adds_partitions,
+        is_verified=adds_partitions or broker.settings.transaction_partition_verification_enable,
+        knows_abortable=version >= VERSION_WITH_ABORTABLE,
+    )
+
+    def wait() -> None:
+        keep_records(request, context)
+        context.exchange.hold()
+
+    assert request.transactional_id is not None
+    admissions = Admissions(broker.replicas, broker.transaction_membership, request.transactional_id, dialect)
+    is_one_turn = len(request.topic_data) == 1 and len(request.topic_data[0].partition_data) == 1
+    admissions.admit(list(_writes(request, context)), admit, wait, is_one_turn=is_one_turn)
+
+
+def _writes(request: ProduceRequest, context: RequestContext) -> Iterator[TransactionalWrite]:
+    """The transactional ones, of partitions that are here."""
+    by_id = context.api_version >= VERSION_WITH_TOPIC_IDS
+    for topic in request.topic_data:
+        name = context.topic_name(topic.topic_id) if by_id else topic.name
+        if name is None:
+            continue
+        for data in topic.partition_data:
+            records = data.records
+            if isinstance(records, memoryview) and is_transactional(records):
+                with suppress(KafkaError):  # the append will say so
+                    yield TransactionalWrite.of(context.broker.replicas.partition(name, data.index), records)
+
+
+def keep_records(request: ProduceRequest, context: RequestContext) -> None:
+    """The records are views of the network's buffer, which is used for something else after this turn."""
+    if context.keeps_records:
+        return
+    context.keeps_records = True
+    for topic in request.topic_data:
+        for data in topic.partition_data:
+            if isinstance(data.records, memoryview):
+                data.records = context.exchange.keep_piece(data.records)
 
 
 async def _convert_and_append(request: ProduceRequest, context: RequestContext) -> None:
