@@ -154,9 +154,9 @@ async def serving(
     )
     (listener,) = server.bind([ListenerEndpoint("TEST", Endpoint(host, 0), protocol)])
     gates = {} if gate is None else {"TEST": gate}
-    server.start(asyncio.get_running_loop(), dispatch, gates, {} if tls is None else {"TEST": tls})
     served = Served(server, clock, scheduler, listener.bound.endpoint.port)
     try:
+        server.start(asyncio.get_running_loop(), dispatch, gates, {} if tls is None else {"TEST": tls})
         yield served
     finally:
         await server.stop()
