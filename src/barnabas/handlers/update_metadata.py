@@ -17,7 +17,7 @@ from barnabas.requests.services import Services
 def update_metadata(request: UpdateMetadataRequest, broker: Services) -> UpdateMetadataResponse:
     broker.replicas.check_controller(request.controller_epoch, request.broker_epoch)
     for topic in apply_update(broker.metadata, request):
-        broker.replicas.forget_topic(topic)
+        broker.replicas.table.forget_topic(topic)
     return UpdateMetadataResponse()
 
 

@@ -179,7 +179,7 @@ class Broker:
         self._exits.callback(log_manager.close, broker_epoch)
         self._exits.callback(replicas.close)
         self._exits.callback(self._tasks.cancel)
-        configs.on_topic_change(replicas.update_log_config)
+        configs.on_topic_change(replicas.table.update_log_config)
         coordinators = self._make_coordinators(znodes, configs, metadata, member, replicas)
         services = self._make_services(znodes, configs, metadata, member, replicas, coordinators)
         dispatcher = Dispatcher(services.apis, services, self._clock, self.metrics)

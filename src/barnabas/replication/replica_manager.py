@@ -21,10 +21,9 @@ from collections.abc import Callable, Sequence
 
 from barnabas.cluster.metadata_cache import MetadataCache
 from barnabas.config.broker_config import BrokerConfig
-from barnabas.config.log_config import LogConfig
 from barnabas.core.clock import Clock
 from barnabas.core.errors import StaleBrokerEpoch
-from barnabas.core.ids import BrokerId, TopicPartition, Uuid
+from barnabas.core.ids import BrokerId
 from barnabas.core.metrics import Metrics
 from barnabas.core.scheduler import Background, Cancellable, Scheduler
 from barnabas.purgatory.timer import Timer
@@ -43,7 +42,6 @@ from barnabas.replication.leader.isr import IsrKeeper, IsrStore
 from barnabas.replication.leader.lease import LeadershipLease
 from barnabas.replication.leader.remote_replica import NO_BROKER_EPOCH
 from barnabas.replication.leader.replica_reader import ReplicaReader
-from barnabas.replication.leadership import LeaderAndIsr
 from barnabas.replication.local_replicas import LocalReplicas
 from barnabas.replication.log_dir_mover import LogDirMover
 from barnabas.replication.partition import Partition, PartitionHost
@@ -96,8 +94,6 @@ class ReplicaManager:
         self.table = ReplicaTable(metrics, log_manager.check_undamaged)
         self.partition = self.table.partition
         self.find = self.table.find
-        self.forget_topic = self.table.forget_topic
-        self.update_log_config = self.table.update_log_config
         self.delayed = DelayedRequests(self.table, timer, metrics, settings, defer)
         self.isr = IsrKeeper(isr_store, scheduler, self.delayed, metrics)
         self.reader = ReplicaReader(broker_id, self.table, self.delayed, self.isr, clock, settings, metadata)
@@ -116,8 +112,6 @@ class ReplicaManager:
             keeps_isr=isr_store is not None,
         )
         self.local = LocalReplicas(self.table, host, log_manager, self.delayed, self.fetchers)
-        self.stop_replica = self.local.stop
-        self.tell_leadership = self.local.tell_leadership
         self._orders = ControllerOrders(broker_id, self.table, self.local, self.fetchers, defer)
         self.become_leader_or_follower = self._orders.lead_and_follow
         self.stop_replicas = self._orders.stop
@@ -219,20 +213,6 @@ class ReplicaManager:
         self.delayed.fetches.try_complete_else_watch(operation, (session,))
 
     # What the controller orders
-
-    def become_leader(
-        self,
-        topic_partition: TopicPartition,
-        topic_id: Uuid,
-        leader_epoch: int,
-        replicas: Sequence[BrokerId],
-        isr: Sequence[BrokerId],
-        config: LogConfig,
-    ) -> None:
-        """Lead a partition, with its log created if this is the first we hear of it."""
-        partition = self.local.get_or_create(topic_partition, topic_id, config=config)
-        state = LeaderAndIsr(self.broker_id, leader_epoch, tuple(replicas), isr)
-        self.local.elected(partition, is_new=partition.become_leader(state))
 
     def check_controller(self, controller_epoch: int, broker_epoch: int) -> None:
         """Refuse orders of a former controller, and orders for a former life of this broker."""

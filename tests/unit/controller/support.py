@@ -124,6 +124,9 @@ class FakeReplicas:
         self.configs = configs
         self.led: dict[TopicPartition, SimpleNamespace] = {}
         self.forgotten: list[str] = []
+        self.table = SimpleNamespace(
+            forget_topic=self.forgotten.append, update_log_config=self._update_log_config
+        )
         self.broken: Mapping[TopicPartition, KafkaError] = {}
 
     def check_controller(self, controller_epoch: int, broker_epoch: int) -> None:
@@ -212,10 +215,7 @@ class FakeReplicas:
         if delete and topic_partition in self.log_manager.found:
             self.log_manager.delete(topic_partition)
 
-    def forget_topic(self, topic: str) -> None:
-        self.forgotten.append(topic)
-
-    def update_log_config(self, topic: str, config: LogConfig) -> None:
+    def _update_log_config(self, topic: str, config: LogConfig) -> None:
         for topic_partition, led in self.led.items():
             if topic_partition.topic == topic:
                 led.log.config = config
@@ -260,7 +260,7 @@ class Admin:
         self.metadata = MetadataCache("the-cluster")
         self.metadata.on_topic_removed.append(lambda topic, _: self.configs.remove_topic(topic))
         self.replicas = FakeReplicas(self.disk, self.configs)
-        self.configs.on_topic_change(self.replicas.update_log_config)
+        self.configs.on_topic_change(self.replicas.table.update_log_config)
         self.channels = ControllerChannels(self._connect, self.clock, self.scheduler)
         self.controller = KafkaController(
             self.znodes,

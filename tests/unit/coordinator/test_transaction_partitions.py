@@ -25,7 +25,7 @@ def test_a_topic_that_is_led_here_and_not_yet_heard_of_has_no_number_of_partitio
         TransactionSettings.of(broker_config()),
         RuntimeSettings(load_buffer_bytes=5 << 20),
         7,
-        cast("Any", SimpleNamespace(tell_leadership=lambda _: None)),
+        cast("Any", SimpleNamespace(local=SimpleNamespace(tell_leadership=lambda _: None))),
         metadata,
         cast("Any", None),
         lambda: 0,

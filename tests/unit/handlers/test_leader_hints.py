@@ -76,7 +76,7 @@ def test_leaders_are_named_also_when_another_partition_waited(
     handle_produce(produce_to_both(), cluster.context)
     assert cluster.answers == [], "partition 0 waits for its fsync"
     if is_lost_meanwhile:
-        replicas.stop_replica(ONE, delete=False)
+        replicas.local.stop(ONE, delete=False)
     while disk.waiting:
         disk.run_one()
     (response,) = cluster.answers

@@ -24,6 +24,7 @@ from barnabas.replication.leader.delayed_requests import Defer
 from barnabas.replication.leader.isr import IsrStore
 from barnabas.replication.leader.lease import LeadershipLease
 from barnabas.replication.leader.remote_replica import NO_BROKER_EPOCH
+from barnabas.replication.leadership import LeaderAndIsr
 from barnabas.replication.partition import Partition
 from barnabas.replication.replica_manager import ReplicaManager
 from barnabas.storage.environment import Environment, LogDirectory
@@ -117,7 +118,9 @@ class Replicas(ReplicaManager):
         isr: Sequence[BrokerId] = (ME,),
         replicas: Sequence[BrokerId] = (ME, OTHER),
     ) -> Partition:
-        self.become_leader(key, TOPIC_ID, epoch, replicas, isr, self.config)
+        partition = self.local.get_or_create(key, TOPIC_ID, config=self.config)
+        state = LeaderAndIsr(self.broker_id, epoch, tuple(replicas), isr)
+        self.local.elected(partition, is_new=partition.become_leader(state))
         return self.partition(*key)
 
     def order(self, request: LeaderAndIsrRequest) -> LeaderAndIsrResponse:

@@ -52,7 +52,7 @@ def make_group_coordinator(
         settings=runtime_settings,
         metrics=metrics,
     )
-    replicas.tell_leadership(runtime)
+    replicas.local.tell_leadership(runtime)
 
     def partition_count() -> int:
         topic = metadata.topic(OFFSETS_TOPIC)

@@ -49,7 +49,7 @@ def make_transaction_coordinator(
         settings=runtime_settings,
         metrics=metrics,
     )
-    replicas.tell_leadership(runtime)
+    replicas.local.tell_leadership(runtime)
 
     def partition_count() -> int | None:
         """What the topic will be made with, as long as there is none. One that is led here exists, whether

@@ -78,7 +78,7 @@ def test_a_topic_made_anew_is_another_topic(replicas: Replicas) -> None:
     session.want(followed(replicas))
     request_of(session)
     session.answered(77)
-    replicas.stop_replica(ZERO, delete=True)
+    replicas.local.stop(ZERO, delete=True)
     new_id = Uuid(bytes(15) + b"\1")
     session.want(followed(replicas, topic_id=new_id))
     request = request_of(session)

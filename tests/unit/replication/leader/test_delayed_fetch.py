@@ -93,7 +93,7 @@ def test_case_a_a_new_leader_epoch_ends_the_waiting(replicas: Replicas) -> None:
 def test_case_b_a_partition_that_is_gone_ends_the_waiting(replicas: Replicas) -> None:
     replicas.lead()
     replicas.ask(at(0))
-    replicas.stop_replica(ZERO, delete=True)
+    replicas.local.stop(ZERO, delete=True)
     ((read,),) = replicas.answered
     assert read.error_code == UnknownTopicOrPartition.code
 

@@ -70,7 +70,7 @@ def test_one_fsync_answers_all_producers_that_piled_up(replicas: Replicas, disk:
 def test_case_a_a_partition_that_is_no_longer_led_here_says_so(replicas: Replicas, delete: bool) -> None:
     partition = replicas.lead()
     answer = replicas.await_ack(partition, replicas.append(partition), -1)
-    replicas.stop_replica(ZERO, delete=delete)
+    replicas.local.stop(ZERO, delete=delete)
     assert is_answered(answer)
     assert answer.error_code == NotLeaderOrFollower.code
 
@@ -161,7 +161,7 @@ def test_a_closed_log_no_longer_answers_for_anybody(replicas: Replicas, disk: Ma
     """An fsync that ends after its partition was deleted changes nothing that can be seen."""
     partition = replicas.lead()
     answer = replicas.await_ack(partition, replicas.append(partition), -1)
-    replicas.stop_replica(ZERO, delete=True)
+    replicas.local.stop(ZERO, delete=True)
     assert is_answered(answer)
     disk.run_one()
     assert answer.error_code == NotLeaderOrFollower.code

@@ -53,7 +53,7 @@ def test_a_lost_leadership_and_a_timeout_are_answers_too(replicas: Replicas) -> 
     replicas.pass_time(50)
     assert answered == ["late"]
     assert late.error_code == RequestTimedOut.code
-    replicas.stop_replica(ZERO, delete=False)
+    replicas.local.stop(ZERO, delete=False)
     assert answered == ["late", "lost"]
     assert lost.error_code == NotLeaderOrFollower.code
 

@@ -156,7 +156,7 @@ def test_a_partition_that_is_stopped_is_an_error_at_once(replicas: Replicas) -> 
     lead(replicas, ONE)
     follower = Follower(replicas, of_epoch(0, ZERO), of_epoch(0, ONE))
     follower.fetch()
-    replicas.stop_replica(ONE, delete=True)
+    replicas.local.stop(ONE, delete=True)
     ((key, read),) = follower.told[-1]
     assert key == ONE
     assert read.error_code
