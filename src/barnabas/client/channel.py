@@ -17,8 +17,7 @@ import asyncio
 import socket
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from functools import partial
-from typing import Any, NamedTuple, Self, TypeVar
+from typing import Self, TypeVar
 
 from barnabas.client.frames import BrokenStream
 from barnabas.client.opening import (
@@ -31,7 +30,8 @@ from barnabas.client.opening import (
 )
 from barnabas.client.reasons import reason, unreachable
 from barnabas.client.security_settings import PLAINTEXT, Secured
-from barnabas.client.session import Pending, Session
+from barnabas.client.session import Session
+from barnabas.client.waiting import Awaited, Held, Posted
 from barnabas.core.endpoints import Endpoint
 from barnabas.core.errors import KafkaError, RequestTimedOut
 from barnabas.protocol.api_keys import ApiKey
@@ -46,49 +46,6 @@ REQUEST_TIMEOUT_MS = 30_000
 FINISH_TIMEOUT_MS = 5_000
 
 
-class _Posted(Pending):
-    """Whose answer goes to a function, which keeps nothing of the frame."""
-
-    __slots__ = ("answered", "deadline_s", "failed", "timeout_ms")
-
-    gives_memory_back = True
-
-    def __init__(self, answered: Callable[[Any], None], failed: Callable[[Exception], None]) -> None:
-        self.answered = answered
-        self.failed = failed
-        self.timeout_ms = self.deadline_s = 0.0
-
-
-class _Awaited(_Posted):
-    """One whose answer somebody awaits, and keeps. It is part of no cycle: an answer may be megabytes, which
-    are to be freed with the last reference, and not when the collector comes by."""
-
-    __slots__ = ()
-
-    gives_memory_back = False
-
-    def __init__(self, answer: asyncio.Future[Any]) -> None:
-        super().__init__(partial(_set_result, answer), partial(_set_exception, answer))
-
-
-def _set_result(future: asyncio.Future[Any], answer: Message) -> None:
-    if not future.done():
-        future.set_result(answer)
-
-
-def _set_exception(future: asyncio.Future[Any], error: Exception) -> None:
-    if not future.done():
-        future.set_exception(error)
-
-
-class _Held(NamedTuple):
-    request: Message
-    response_class: type[Message]
-    version: int
-    pending: _Posted
-    timeout_ms: float
-
-
 class Channel(asyncio.BufferedProtocol):
     """Open one with `connect`."""
 
@@ -101,7 +58,7 @@ class Channel(asyncio.BufferedProtocol):
     ) -> None:
         self.address = address
         self._login = login
-        self._session: Session[_Posted] = Session(address, client_id)
+        self._session: Session[Posted] = Session(address, client_id)
         self._request_timeout_ms = request_timeout_ms
         self._transport: asyncio.Transport | None = None
         self._closed_because: str | None = None
@@ -110,7 +67,7 @@ class Channel(asyncio.BufferedProtocol):
         self._is_paused = False
         self._is_writable = asyncio.Event()
         self._is_writable.set()
-        self._held: list[_Held] | None = None
+        self._held: list[Held] | None = None
         """What was posted while the channel authenticates again; None when it does not."""
         self._authenticates_again: asyncio.TimerHandle | None = None
         self._authentication: asyncio.Task[None] | None = None
@@ -213,11 +170,11 @@ class Channel(asyncio.BufferedProtocol):
     ) -> None:
         """Send a request; exactly one of `answered` and `failed` is called later. The records of the
         answer are views of memory that is used again when `answered` returns."""
-        pending = _Posted(answered, failed)
+        pending = Posted(answered, failed)
         if self._held is None:
             self._ask(request, response_class, version, pending, timeout_ms)
         else:
-            self._held.append(_Held(request, response_class, version, pending, timeout_ms))
+            self._held.append(Held(request, response_class, version, pending, timeout_ms))
 
     async def _until_writable(self, kind: type[Message], timeout_ms: float) -> float:
         """Until the peer has read enough of what was written; returns what is left of the time."""
@@ -238,7 +195,7 @@ class Channel(asyncio.BufferedProtocol):
         self, request: Message, response_class: type[Response], version: int, timeout_ms: float
     ) -> asyncio.Future[Response]:
         answer: asyncio.Future[Response] = asyncio.get_running_loop().create_future()
-        self._ask(request, response_class, version, _Awaited(answer), timeout_ms)
+        self._ask(request, response_class, version, Awaited(answer), timeout_ms)
         return answer
 
     def _ask(
@@ -246,7 +203,7 @@ class Channel(asyncio.BufferedProtocol):
         request: Message,
         response_class: type[Message],
         version: int,
-        pending: _Posted,
+        pending: Posted,
         timeout_ms: float,
     ) -> None:
         self._check_open()
