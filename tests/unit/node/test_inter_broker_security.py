@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -59,7 +60,8 @@ def test_stores_are_the_listeners_or_the_brokers() -> None:
     }
     tls = inter_broker_settings(config("SSL", given)).tls
     assert tls is not None
-    assert (tls.trust.location, tls.key.location, tls.checks_host) == ("internal.pem", "key.pem", False)
+    assert (tls.trusted.location, tls.keys.location) == (Path("internal.pem"), Path("key.pem"))
+    assert not tls.checks_host
     assert tls.versions == ("TLSv1.2", "TLSv1.3")
 
 

@@ -55,7 +55,7 @@ def make_context(settings: TlsSettings) -> ListenerContext:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.options |= ssl.OP_NO_RENEGOTIATION
         _limit_protocols(context, settings)
-        _load_keys(context, keys)
+        load_keys(context, keys)
         _ask_for_certificates(context, settings)
         mapping = PrincipalMapping.parse(settings.mapping_rules)
     except InvalidConfig as error:
@@ -89,7 +89,7 @@ def _limit_protocols(context: ssl.SSLContext, settings: TlsSettings) -> None:
     context.maximum_version = max(wanted)
 
 
-def _load_keys(context: ssl.SSLContext, keys: KeyMaterial) -> None:
+def load_keys(context: ssl.SSLContext, keys: KeyMaterial) -> None:
     with _as_file(keys.pem) as path:
         try:
             context.load_cert_chain(path)
