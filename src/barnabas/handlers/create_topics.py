@@ -21,6 +21,8 @@ from barnabas.requests.controllers import Deadline, charge_mutations, check_is_c
 from barnabas.requests.failures import as_kafka_error
 from barnabas.requests.registry import Api
 
+VERSION_WITH_CONFIGS = 5
+
 
 async def handle_create_topics(request: CreateTopicsRequest, context: RequestContext) -> CreateTopicsResponse:
     twice = repeated(topic.name for topic in request.topics)
@@ -65,6 +67,8 @@ def _spec(topic: CreatableTopic) -> TopicSpec:
 
 
 def _succeeded(created: CreatedTopic, context: RequestContext) -> CreatableTopicResult:
+    if context.api_version < VERSION_WITH_CONFIGS:  # thirty settings a topic, for nobody
+        return CreatableTopicResult(name=created.name, error_message=None)
     return CreatableTopicResult(
         name=created.name,
         topic_id=created.topic_id,

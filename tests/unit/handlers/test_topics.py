@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from barnabas.config.log_config import LogConfig
 from barnabas.controller.topic_rules import TopicSpec
 from barnabas.core.errors import (
     InvalidConfig,
@@ -46,6 +47,22 @@ def creatable(name: str, partitions: int = 1, factor: int = 1, **configs: str | 
             CreatableTopicConfig(name=key.replace("_", "."), value=value) for key, value in configs.items()
         ],
     )
+
+
+@pytest.mark.parametrize("version", [4, 5])
+async def test_settings_are_gathered_only_for_those_who_see_them(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch, version: int
+) -> None:
+    asked: list[object] = []
+    entries = broker.configs.entries
+
+    def noted(config: LogConfig) -> object:
+        asked.append(config)
+        return entries(config)
+
+    monkeypatch.setattr(broker.configs, "entries", noted)
+    await broker.ask(CREATE_TOPICS, CreateTopicsRequest(topics=[creatable("t")]), version)
+    assert len(asked) == (version == 5)
 
 
 @pytest.mark.parametrize("version", CREATE_TOPICS.versions)
