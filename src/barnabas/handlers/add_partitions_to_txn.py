@@ -7,7 +7,7 @@ there each partition has its own answer.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from barnabas.coordinator.routing import Gathering
 from barnabas.coordinator.transaction.errors import fenced_code
@@ -17,10 +17,11 @@ from barnabas.core.errors import (
     NONE,
     KafkaError,
     OperationNotAttempted,
+    TopicAuthorizationFailed,
     TransactionAbortable,
     UnknownTopicOrPartition,
 )
-from barnabas.core.ids import TopicPartition
+from barnabas.core.ids import INTERNAL_TOPICS, TopicPartition
 from barnabas.core.limits import DECISION_ELEMENTS_MAX
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.messages.add_partitions_to_txn import (
@@ -34,6 +35,7 @@ from barnabas.protocol.messages.add_partitions_to_txn import (
 )
 from barnabas.requests.context import RequestContext
 from barnabas.requests.registry import Api
+from barnabas.security.acl.vocabulary import Operation, ResourceType
 
 VERSION_WITH_PRODUCER_FENCED = 2
 VERSION_WITH_BATCHES = 4
@@ -130,16 +132,20 @@ def _add(
     )
 
 
-def _unknown(partitions: Iterable[TopicPartition], context: RequestContext) -> Codes:
-    """All partitions are refused if one does not exist; nothing is said if all do."""
+def _unknown(partitions: Sequence[TopicPartition], context: RequestContext) -> Codes:
+    """All partitions are refused if one may not be written or does not exist; nothing is said otherwise.
+
+    Producers never write internal topics themselves; brokers have been authorized as such.
+    """
     metadata = context.broker.metadata
-    unknown = {each for each in partitions if metadata.partition(*each) is None}
-    if not unknown:
-        return {}
-    return {
-        each: UnknownTopicOrPartition.code if each in unknown else OperationNotAttempted.code
-        for each in partitions
-    }
+    codes = {each: UnknownTopicOrPartition.code for each in partitions if metadata.partition(*each) is None}
+    if context.api_version < VERSION_WITH_BATCHES:
+        for each in partitions:
+            if each.topic in INTERNAL_TOPICS or not context.allows(
+                Operation.WRITE, ResourceType.TOPIC, each.topic
+            ):
+                codes[each] = TopicAuthorizationFailed.code
+    return {each: codes.get(each, OperationNotAttempted.code) for each in partitions} if codes else {}
 
 
 def _partitions(topics: Iterable[AddPartitionsToTxnTopic]) -> list[TopicPartition]:
@@ -164,9 +170,20 @@ def _topic_results(
     ]
 
 
+def _refused(
+    request: AddPartitionsToTxnRequest, error: KafkaError, version: int
+) -> AddPartitionsToTxnResponse:
+    if version >= VERSION_WITH_BATCHES:
+        return AddPartitionsToTxnResponse(error_code=error.code)
+    topics = request.v3_and_below_topics
+    codes = dict.fromkeys(_partitions(topics), error.code)
+    return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=_topic_results(topics, codes))
+
+
 ADD_PARTITIONS_TO_TXN = Api(
     ApiKey.ADD_PARTITIONS_TO_TXN,
     versions=range(6),
     handle=handle_add_partitions_to_txn,
+    refused=_refused,
     elements_max=DECISION_ELEMENTS_MAX,
 )

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from barnabas.core.errors import KafkaError
+from barnabas.core.errors import GroupAuthorizationFailed, KafkaError, TopicAuthorizationFailed
 from barnabas.protocol.api_keys import ApiKey
-from barnabas.protocol.authorized_operations import GROUP_OPERATIONS
 from barnabas.protocol.messages.consumer_group_describe import (
     ConsumerGroupDescribeRequest,
     ConsumerGroupDescribeResponse,
@@ -15,6 +14,7 @@ from barnabas.protocol.messages.consumer_group_describe import (
 from barnabas.requests.context import RequestContext
 from barnabas.requests.in_chunks import ask_in_chunks
 from barnabas.requests.registry import Api
+from barnabas.security.acl.vocabulary import Operation, ResourceType
 
 
 async def handle_consumer_group_describe(
@@ -26,16 +26,39 @@ async def handle_consumer_group_describe(
         def refuse(error: KafkaError) -> None:
             respond(DescribedGroup(error_code=error.code, error_message=error.message, group_id=group_id))
 
+        if not context.allows(Operation.DESCRIBE, ResourceType.GROUP, group_id):
+            refuse(GroupAuthorizationFailed(""))
+            return
         context.broker.groups.run(
             group_id, lambda shard: shard.describe_consumer_group(group_id), respond, refuse
         )
 
     groups = await ask_in_chunks(wanted, describe, context)
+    if not context.broker.authorizer.allows_everything:
+        groups = [_without_secrets(group, context) for group in groups]
     if request.include_authorized_operations:
         for group in groups:
             if not group.error_code:
-                group.authorized_operations = GROUP_OPERATIONS
+                group.authorized_operations = context.authorized_operations(
+                    ResourceType.GROUP, group.group_id
+                )
     return ConsumerGroupDescribeResponse(groups=groups)
+
+
+def _without_secrets(group: DescribedGroup, context: RequestContext) -> DescribedGroup:
+    """A group with a topic that the caller may not describe is not described either."""
+    topics = {
+        partitions.topic_name
+        for member in group.members
+        for assignment in (member.assignment, member.target_assignment)
+        for partitions in assignment.topic_partitions
+    }
+    if all(context.allows(Operation.DESCRIBE, ResourceType.TOPIC, topic) for topic in topics):
+        return group
+    message = "the group has topics that the client may not describe"
+    return DescribedGroup(
+        error_code=TopicAuthorizationFailed.code, error_message=message, group_id=group.group_id
+    )
 
 
 CONSUMER_GROUP_DESCRIBE = Api(

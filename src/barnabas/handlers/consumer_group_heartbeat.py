@@ -8,12 +8,15 @@ from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from barnabas.requests.context import RequestContext
 from barnabas.requests.registry import Api
+from barnabas.security.acl.vocabulary import Operation, ResourceType
 
 
 def handle_consumer_group_heartbeat(request: ConsumerGroupHeartbeatRequest, context: RequestContext) -> None:
     groups = context.broker.groups
     if "consumer" not in groups.settings.protocols:
         raise UnsupportedVersion("group.coordinator.rebalance.protocols leaves out the consumer protocol")
+    for topic in request.subscribed_topic_names or ():
+        context.require(Operation.DESCRIBE, ResourceType.TOPIC, topic)
     caller = context.caller()
     groups.run(
         request.group_id,

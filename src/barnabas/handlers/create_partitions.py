@@ -15,6 +15,7 @@ from barnabas.requests.context import RequestContext
 from barnabas.requests.controllers import Deadline, charge_mutations, check_is_controller
 from barnabas.requests.failures import as_kafka_error, code_and_message
 from barnabas.requests.registry import Api
+from barnabas.security.acl.vocabulary import Operation, ResourceType
 
 
 async def handle_create_partitions(
@@ -30,6 +31,7 @@ async def handle_create_partitions(
             failure = InvalidRequest("the request names this topic more than once")
         else:
             try:
+                context.require(Operation.ALTER, ResourceType.TOPIC, topic.name)
                 check_is_controller(context)
                 known = context.broker.metadata.topic(topic.name)
                 if known is not None and not request.validate_only:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from barnabas.controller.topic_planning import CreatedTopic
 from barnabas.controller.topic_rules import TopicSpec, repeated
-from barnabas.core.errors import InvalidRequest, KafkaError
+from barnabas.core.errors import InvalidRequest, KafkaError, TopicAuthorizationFailed
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.messages.create_topics import (
     CreatableTopic,
@@ -20,6 +20,7 @@ from barnabas.requests.context import RequestContext
 from barnabas.requests.controllers import Deadline, charge_mutations, check_is_controller
 from barnabas.requests.failures import as_kafka_error
 from barnabas.requests.registry import Api
+from barnabas.security.acl.vocabulary import CLUSTER_NAME, Operation, ResourceType
 
 VERSION_WITH_CONFIGS = 5
 
@@ -28,6 +29,7 @@ async def handle_create_topics(request: CreateTopicsRequest, context: RequestCon
     twice = repeated(topic.name for topic in request.topics)
     results: dict[str, CreatableTopicResult] = {}
     deadline = Deadline(context, request.timeout_ms)
+    may_create = context.allows(Operation.CREATE, ResourceType.CLUSTER, CLUSTER_NAME, audited=False)
     for topic in request.topics:
         await context.breathe()
         if topic.name in twice:
@@ -36,6 +38,8 @@ async def handle_create_topics(request: CreateTopicsRequest, context: RequestCon
             continue
         try:
             check_is_controller(context)
+            if not may_create:
+                context.require(Operation.CREATE, ResourceType.TOPIC, topic.name)
             if not request.validate_only and topic.name not in context.broker.metadata:
                 charge_mutations(context, _partitions(topic, context), strict_since=6)
             created = await context.broker.topics.create_topic(
@@ -69,6 +73,14 @@ def _spec(topic: CreatableTopic) -> TopicSpec:
 def _succeeded(created: CreatedTopic, context: RequestContext) -> CreatableTopicResult:
     if context.api_version < VERSION_WITH_CONFIGS:  # thirty settings a topic, for nobody
         return CreatableTopicResult(name=created.name, error_message=None)
+    if not context.allows(Operation.DESCRIBE_CONFIGS, ResourceType.TOPIC, created.name, audited=False):
+        return CreatableTopicResult(
+            name=created.name,
+            topic_id=created.topic_id,
+            error_message=None,
+            topic_config_error_code=TopicAuthorizationFailed.code,
+            configs=None,
+        )
     return CreatableTopicResult(
         name=created.name,
         topic_id=created.topic_id,

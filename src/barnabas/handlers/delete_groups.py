@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from barnabas.core.errors import KafkaError
+from barnabas.core.errors import GroupAuthorizationFailed, KafkaError
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.messages.delete_groups import (
     DeletableGroupResult,
@@ -14,6 +14,7 @@ from barnabas.protocol.messages.delete_groups import (
 from barnabas.requests.context import RequestContext
 from barnabas.requests.in_chunks import ask_in_chunks
 from barnabas.requests.registry import Api
+from barnabas.security.acl.vocabulary import Operation, ResourceType
 
 
 async def handle_delete_groups(request: DeleteGroupsRequest, context: RequestContext) -> DeleteGroupsResponse:
@@ -25,6 +26,9 @@ async def handle_delete_groups(request: DeleteGroupsRequest, context: RequestCon
                 )
             )
 
+        if not context.allows(Operation.DELETE, ResourceType.GROUP, group_id):
+            refuse(GroupAuthorizationFailed(""))
+            return
         context.broker.groups.run(
             group_id,
             lambda shard: shard.delete_group(group_id),

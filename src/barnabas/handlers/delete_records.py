@@ -21,6 +21,7 @@ from barnabas.replication.leader.delayed_delete_records import PendingDeletion
 from barnabas.requests.context import RequestContext
 from barnabas.requests.failures import as_kafka_error
 from barnabas.requests.registry import Api
+from barnabas.security.acl.vocabulary import Operation, ResourceType
 
 
 def handle_delete_records(
@@ -40,6 +41,7 @@ def handle_delete_records(
             result = DeleteRecordsPartitionResult(partition_index=ask.partition_index, low_watermark=-1)
             results.append(result)
             try:
+                context.require(Operation.DELETE, ResourceType.TOPIC, topic.name)
                 partition = replicas.partition(topic.name, ask.partition_index)
                 if topic.name in INTERNAL_TOPICS:
                     raise InvalidTopicException(f"records of the internal topic {topic.name} stay")

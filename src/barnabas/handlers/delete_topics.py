@@ -25,6 +25,7 @@ from barnabas.requests.context import RequestContext
 from barnabas.requests.controllers import Deadline, charge_mutations, check_is_controller
 from barnabas.requests.failures import as_kafka_error
 from barnabas.requests.registry import Api
+from barnabas.security.acl.vocabulary import Operation, ResourceType
 
 
 async def handle_delete_topics(request: DeleteTopicsRequest, context: RequestContext) -> DeleteTopicsResponse:
@@ -73,7 +74,9 @@ async def _delete(result: DeletableTopicResult, context: RequestContext, deadlin
         topic = broker.metadata.topic_by_id(result.topic_id)
         if topic is None:
             raise UnknownTopicId("this server does not host this topic id")
+        context.require(Operation.DESCRIBE, ResourceType.TOPIC, topic.name)
         result.name = topic.name
+    context.require(Operation.DELETE, ResourceType.TOPIC, result.name)
     known = broker.metadata.topic(result.name)
     if known is not None:
         charge_mutations(context, len(known.partitions), strict_since=5)

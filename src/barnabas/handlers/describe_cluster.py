@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from barnabas.core.errors import MismatchedEndpointType, UnsupportedEndpointType
 from barnabas.protocol.api_keys import ApiKey
-from barnabas.protocol.authorized_operations import CLUSTER_OPERATIONS, NOT_ASKED
 from barnabas.protocol.messages.describe_cluster import (
     DescribeClusterBroker,
     DescribeClusterRequest,
     DescribeClusterResponse,
 )
+from barnabas.requests.authorized_operations import NOT_ASKED, cluster_operations
 from barnabas.requests.context import RequestContext
 from barnabas.requests.endpoints import live_endpoints
 from barnabas.requests.registry import Api
@@ -32,7 +32,7 @@ def handle_describe_cluster(
             DescribeClusterBroker(broker_id=broker_id, host=host, port=port, rack=rack)
             for broker_id, (host, port), rack in live_endpoints(broker, context.exchange.connection)
         ],
-        cluster_authorized_operations=CLUSTER_OPERATIONS
+        cluster_authorized_operations=cluster_operations(context)
         if request.include_cluster_authorized_operations
         else NOT_ASKED,
     )

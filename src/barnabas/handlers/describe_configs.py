@@ -21,9 +21,11 @@ from barnabas.protocol.messages.describe_configs import (
     DescribeConfigsResult,
     DescribeConfigsSynonym,
 )
+from barnabas.requests.config_requests import require_config
 from barnabas.requests.context import RequestContext
 from barnabas.requests.failures import as_kafka_error
 from barnabas.requests.registry import Api
+from barnabas.security.acl.vocabulary import Operation
 
 
 async def handle_describe_configs(
@@ -59,6 +61,7 @@ def _describe(
         resource_type=asked.resource_type, resource_name=asked.resource_name, error_message=""
     )
     try:
+        require_config(Operation.DESCRIBE_CONFIGS, asked, context)
         entries = context.broker.configs.describe(ConfigResource(asked.resource_type, asked.resource_name))
     except Exception as error:  # noqa: BLE001 - each resource has its own error
         failure = as_kafka_error(error, "describing configs")

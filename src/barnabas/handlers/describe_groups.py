@@ -7,9 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from barnabas.core.errors import GroupIdNotFound, KafkaError
+from barnabas.core.errors import GroupAuthorizationFailed, GroupIdNotFound, KafkaError
 from barnabas.protocol.api_keys import ApiKey
-from barnabas.protocol.authorized_operations import GROUP_OPERATIONS
 from barnabas.protocol.messages.describe_groups import (
     DescribedGroup,
     DescribeGroupsRequest,
@@ -18,6 +17,7 @@ from barnabas.protocol.messages.describe_groups import (
 from barnabas.requests.context import RequestContext
 from barnabas.requests.in_chunks import ask_in_chunks
 from barnabas.requests.registry import Api
+from barnabas.security.acl.vocabulary import Operation, ResourceType
 
 VERSION_WITH_NOT_FOUND = 6
 DEAD = "Dead"
@@ -32,6 +32,9 @@ async def handle_describe_groups(
         def refuse(error: KafkaError) -> None:
             respond(DescribedGroup(error_code=error.code, error_message=error.message, group_id=group_id))
 
+        if not context.allows(Operation.DESCRIBE, ResourceType.GROUP, group_id):
+            refuse(GroupAuthorizationFailed(""))
+            return
         context.broker.groups.run(group_id, lambda shard: shard.describe(group_id), respond, refuse)
 
     groups = await ask_in_chunks(wanted, describe, context)
@@ -41,7 +44,7 @@ async def handle_describe_groups(
             if context.api_version < VERSION_WITH_NOT_FOUND:
                 group.error_code = 0
         elif request.include_authorized_operations and not group.error_code:
-            group.authorized_operations = GROUP_OPERATIONS
+            group.authorized_operations = context.authorized_operations(ResourceType.GROUP, group.group_id)
     return DescribeGroupsResponse(groups=groups)
 
 

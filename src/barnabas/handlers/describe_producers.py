@@ -19,6 +19,7 @@ from barnabas.protocol.messages.describe_producers import (
 )
 from barnabas.requests.context import RequestContext
 from barnabas.requests.registry import Api
+from barnabas.security.acl.vocabulary import Operation, ResourceType
 from barnabas.storage.producers.producer_entry import ProducerEntry
 
 
@@ -43,6 +44,7 @@ def handle_describe_producers(
 def _describe(topic_partition: TopicPartition, context: RequestContext) -> PartitionResponse:
     answer = PartitionResponse(partition_index=topic_partition.partition)
     try:
+        context.require(Operation.READ, ResourceType.TOPIC, topic_partition.topic)
         check_topic_name(topic_partition.topic)
         log = context.broker.replicas.partition(*topic_partition).log
     except KafkaError as error:

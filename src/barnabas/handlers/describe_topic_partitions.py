@@ -13,11 +13,11 @@ from barnabas.core.errors import (
     InvalidRequest,
     InvalidTopicException,
     LeaderNotAvailable,
+    TopicAuthorizationFailed,
     UnknownTopicOrPartition,
 )
 from barnabas.core.ids import INTERNAL_TOPICS, NO_LEADER, check_topic_name
 from barnabas.protocol.api_keys import ApiKey
-from barnabas.protocol.authorized_operations import NOT_ASKED, TOPIC_OPERATIONS
 from barnabas.protocol.messages.describe_topic_partitions import (
     Cursor,
     DescribeTopicPartitionsRequest,
@@ -25,8 +25,10 @@ from barnabas.protocol.messages.describe_topic_partitions import (
     DescribeTopicPartitionsResponsePartition,
     DescribeTopicPartitionsResponseTopic,
 )
+from barnabas.requests.authorized_operations import NOT_ASKED
 from barnabas.requests.context import RequestContext
 from barnabas.requests.registry import Api
+from barnabas.security.acl.vocabulary import Operation, ResourceType
 
 
 def handle_describe_topic_partitions(
@@ -36,16 +38,21 @@ def handle_describe_topic_partitions(
     asked = {topic.name for topic in request.topics}
     if not _is_valid(request.cursor, asked):
         return DescribeTopicPartitionsResponse(
-            topics=[_failed(topic.name, InvalidRequest.code, NOT_ASKED) for topic in request.topics]
+            topics=[_failed(topic.name, InvalidRequest.code) for topic in request.topics]
         )
     start_topic, start_partition = _start(request.cursor)
     left = max(
         1, min(context.broker.settings.max_request_partition_size_limit, request.response_partition_limit)
     )
     response = DescribeTopicPartitionsResponse()
+    denied: list[DescribeTopicPartitionsResponseTopic] = []
     for name in sorted(asked or metadata.topic_names()):
         yield
         if name < start_topic:
+            continue
+        if not context.allows(Operation.DESCRIBE, ResourceType.TOPIC, name, audited=bool(asked)):
+            if asked:
+                denied.append(_failed(name, TopicAuthorizationFailed.code, is_internal=False))
             continue
         if left == 0:
             response.next_cursor = Cursor(topic_name=name, partition_index=0)
@@ -61,6 +68,10 @@ def handle_describe_topic_partitions(
         if first + len(page) < len(topic.partitions):
             response.next_cursor = Cursor(topic_name=name, partition_index=first + len(page))
             break
+    for described in response.topics:
+        operations = context.authorized_operations(ResourceType.TOPIC, described.name or "")
+        described.topic_authorized_operations = operations
+    response.topics += denied
     return response
 
 
@@ -83,12 +94,12 @@ def _missing(name: str) -> DescribeTopicPartitionsResponseTopic:
     return _failed(name, UnknownTopicOrPartition.code)
 
 
-def _failed(name: str, code: int, operations: int = TOPIC_OPERATIONS) -> DescribeTopicPartitionsResponseTopic:
+def _failed(name: str, code: int, *, is_internal: bool | None = None) -> DescribeTopicPartitionsResponseTopic:
     return DescribeTopicPartitionsResponseTopic(
         error_code=code,
         name=name,
-        is_internal=name in INTERNAL_TOPICS,
-        topic_authorized_operations=operations,
+        is_internal=name in INTERNAL_TOPICS if is_internal is None else is_internal,
+        topic_authorized_operations=NOT_ASKED,
     )
 
 
@@ -114,7 +125,6 @@ def _described(
             )
             for partition in page
         ],
-        topic_authorized_operations=TOPIC_OPERATIONS,
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from barnabas.coordinator.transaction.metadata import TransactionMetadata
-from barnabas.core.errors import KafkaError
+from barnabas.core.errors import KafkaError, TransactionalIdAuthorizationFailed
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.messages.describe_transactions import (
     DescribeTransactionsRequest,
@@ -16,6 +16,7 @@ from barnabas.protocol.messages.describe_transactions import (
 from barnabas.requests.context import RequestContext
 from barnabas.requests.in_chunks import ask_in_chunks
 from barnabas.requests.registry import Api
+from barnabas.security.acl.vocabulary import Operation, ResourceType
 
 
 async def handle_describe_transactions(
@@ -25,10 +26,13 @@ async def handle_describe_transactions(
         def refuse(error: KafkaError) -> None:
             respond(TransactionState(error_code=error.code, transactional_id=transactional_id))
 
+        if not context.allows(Operation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, transactional_id):
+            refuse(TransactionalIdAuthorizationFailed(""))
+            return
         context.broker.transactions.run(
             transactional_id,
             lambda shard: shard.describe(transactional_id),
-            lambda metadata: respond(_described(metadata)),
+            lambda metadata: respond(_described(metadata, context)),
             refuse,
         )
 
@@ -40,10 +44,12 @@ async def handle_describe_transactions(
     )
 
 
-def _described(metadata: TransactionMetadata) -> TransactionState:
+def _described(metadata: TransactionMetadata, context: RequestContext) -> TransactionState:
+    """Topics that the caller may not describe are left out."""
     topics: dict[str, list[int]] = {}
     for topic, partition in sorted(metadata.partitions):
-        topics.setdefault(topic, []).append(partition)
+        if context.allows(Operation.DESCRIBE, ResourceType.TOPIC, topic, audited=False):
+            topics.setdefault(topic, []).append(partition)
     return TransactionState(
         transactional_id=metadata.transactional_id,
         transaction_state=metadata.state.shown_as,

@@ -17,7 +17,9 @@ from collections.abc import Generator, Sequence
 from functools import partial
 
 from barnabas.core.errors import (
+    FetchSessionIdNotFound,
     KafkaError,
+    TopicAuthorizationFailed,
     UnknownServerError,
     UnknownTopicId,
     UnknownTopicOrPartition,
@@ -45,6 +47,7 @@ from barnabas.replication.leader.fetch_session_cache import FetchContext
 from barnabas.requests.context import RequestContext
 from barnabas.requests.leader_hints import add_fetch_leader_hints
 from barnabas.requests.registry import Api
+from barnabas.security.acl.vocabulary import CLUSTER_NAME, Operation, ResourceType
 
 logger = logging.getLogger(__name__)
 
@@ -58,6 +61,7 @@ MAGIC_1_SINCE_VERSION = 2
 CONVERTED_BYTES_MAX = 1024 * 1024
 """Of one partition in one answer, unless its first batch alone is larger."""
 _NOT_FOUND = frozenset({UnknownTopicOrPartition.code, UnknownTopicId.code})
+_UNREAD = _NOT_FOUND | {TopicAuthorizationFailed.code}
 
 
 def handle_fetch(request: FetchRequest, context: RequestContext) -> FetchResponse | None:
@@ -71,16 +75,44 @@ def handle_fetch(request: FetchRequest, context: RequestContext) -> FetchRespons
     try:
         fetch, params = _begin(request, context, asks)
     except KafkaError as error:
-        return FetchResponse(error_code=error.code)
+        return _refused(error, asks)
     respond = partial(_respond, fetch, context, params.is_from_follower)
     replicas = context.broker.replicas
     session = fetch.following
     if session is not None:
         replicas.fetch_for_follower(params, session, respond)
-    else:
+    elif params.is_from_follower or context.broker.authorizer.allows_everything:
         found = fetch.fetches
         replicas.answer_or_wait(params, found, replicas.reader.read(params, found), partial(respond, found))
+    else:
+        context.answer_in_slices(_fetch_allowed(fetch, params, context))
     return None
+
+
+def _fetch_allowed(
+    fetch: FetchContext, params: FetchParams, context: RequestContext
+) -> Generator[None, None, None]:
+    """For a consumer: what it may read, and an error beside what it may not, also of its session."""
+    asks: list[PartitionFetch] = []
+    denied: list[PartitionFetch] = []
+    topics: dict[str, bool] = {}
+    for ask in fetch.fetches:
+        name = ask.topic_partition.topic
+        if name not in topics:  # a topic that is not known is nobody's secret
+            topics[name] = not name or context.allows(Operation.READ, ResourceType.TOPIC, name)
+            yield
+        (asks if topics[name] else denied).append(ask)
+    failed = [PartitionRead(TopicAuthorizationFailed.code) for _ in denied]
+    replicas = context.broker.replicas
+
+    def respond(reads: list[PartitionRead]) -> None:
+        _respond(fetch, context, False, [*asks, *denied], [*reads, *failed])
+
+    if not asks and denied:
+        respond([])
+    else:
+        reads = yield from replicas.reader.read_in_slices(params, asks)
+        replicas.answer_or_wait(params, asks, reads, respond)
 
 
 def _fetch_many(
@@ -95,12 +127,14 @@ def _fetch_many(
     try:
         fetch, params = _begin(request, context, asks)
     except KafkaError as error:
-        return FetchResponse(error_code=error.code)
+        return _refused(error, asks)
     respond = partial(_respond, fetch, context, params.is_from_follower)
     replicas = context.broker.replicas
     session = fetch.following
     if session is not None:
         replicas.fetch_for_follower(params, session, respond)
+    elif not params.is_from_follower and not context.broker.authorizer.allows_everything:
+        yield from _fetch_allowed(fetch, params, context)
     else:
         asks = list(fetch.fetches)
         reads = yield from replicas.reader.read_in_slices(params, asks)
@@ -120,6 +154,8 @@ def _begin(
     uses_topic_ids = context.api_version >= 13
     replica = request.replica_state
     replica_id = request.replica_id if replica is None else replica.replica_id
+    if replica_id >= 0 and not context.allows(Operation.CLUSTER_ACTION, ResourceType.CLUSTER, CLUSTER_NAME):
+        raise TopicAuthorizationFailed("only brokers fetch as replicas")
     fetch = broker.fetch_sessions.context(
         request.session_id,
         request.session_epoch,
@@ -128,6 +164,8 @@ def _begin(
         uses_topic_ids=uses_topic_ids,
         is_from_follower=replica_id >= 0,
     )
+    if fetch.following is not None and replica_id < 0:
+        raise FetchSessionIdNotFound("the session is a follower's")
     max_bytes = min(request.max_bytes, broker.settings.fetch_max_bytes)
     if broker.quotas.is_limiting and replica_id < 0:
         principal = context.exchange.connection.principal
@@ -143,6 +181,20 @@ def _begin(
         may_read_from_follower=context.api_version >= VERSION_WITH_RACK,
     )
     return fetch, params
+
+
+def _refused(error: KafkaError, asks: Sequence[PartitionFetch]) -> FetchResponse:
+    """Whoever may not fetch as a replica is told so of each partition, as Apache Kafka does."""
+    if not isinstance(error, TopicAuthorizationFailed):
+        return FetchResponse(error_code=error.code)
+    topics: dict[object, FetchableTopicResponse] = {}
+    for ask in asks:
+        name, index = ask.topic_partition
+        topic = topics.setdefault(
+            (name, ask.topic_id), FetchableTopicResponse(topic=name, topic_id=ask.topic_id, partitions=[])
+        )
+        topic.partitions.append(_partition_data(index, PartitionRead(error.code)))
+    return FetchResponse(responses=list(topics.values()))
 
 
 def _respond(
@@ -280,7 +332,7 @@ def _partition_data(index: int, read: PartitionRead) -> PartitionData:
         last_stable_offset=read.last_stable_offset,
         log_start_offset=read.log_start_offset,
         preferred_read_replica=read.preferred_read_replica,
-        aborted_transactions=[] if error_code in _NOT_FOUND else None,
+        aborted_transactions=[] if error_code in _UNREAD else None,
         records=read.records if read.records is not None else b"",
     )
     if read.aborted_transactions is not None:

@@ -23,9 +23,11 @@ from barnabas.requests.context import RequestContext
 from barnabas.requests.endpoints import Node, endpoint_of
 from barnabas.requests.failures import as_kafka_error
 from barnabas.requests.registry import Api
+from barnabas.security.acl.vocabulary import Operation, ResourceType
 
 TOPICS = {0: OFFSETS_TOPIC, 1: TRANSACTION_TOPIC}
 """By the type of key: group and transactional id."""
+KINDS = {0: ResourceType.GROUP, 1: ResourceType.TRANSACTIONAL_ID}
 VERSION_WITH_MANY_KEYS = 4
 
 
@@ -81,6 +83,7 @@ def _find(key_type: int, key: str, context: RequestContext) -> Node:
     name = TOPICS.get(key_type)
     if name is None:
         raise InvalidRequest(f"coordinator type {key_type} has no coordinator here")
+    context.require(Operation.DESCRIBE, KINDS[key_type], key)
     broker = context.broker
     topic = broker.metadata.topic(name)
     if topic is None:

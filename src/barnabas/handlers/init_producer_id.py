@@ -9,11 +9,12 @@ new epoch fences whoever had the id before.
 from __future__ import annotations
 
 from barnabas.coordinator.transaction.errors import fenced_code
-from barnabas.core.errors import InvalidRequest, KafkaError
+from barnabas.core.errors import ClusterAuthorizationFailed, InvalidRequest, KafkaError
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from barnabas.requests.context import RequestContext
 from barnabas.requests.registry import Api
+from barnabas.security.acl.vocabulary import CLUSTER_NAME, Operation, ResourceType
 
 _NONE = -1
 VERSION_WITH_PRODUCER_FENCED = 4
@@ -32,11 +33,23 @@ def handle_init_producer_id(
         else:
             context.answer_with(_initialize_later(request, context))
         return None
+    _check_may_write(context)
     producer_id = context.broker.producer_ids.take()
     if producer_id is None:
         context.answer_with(_wait_for_block(context))
         return None
     return InitProducerIdResponse(producer_id=producer_id, producer_epoch=0)
+
+
+def _check_may_write(context: RequestContext) -> None:
+    """Whoever may write anything may do so idempotently (KIP-679)."""
+    if context.allows(Operation.IDEMPOTENT_WRITE, ResourceType.CLUSTER, CLUSTER_NAME, audited=False):
+        return
+    connection = context.exchange.connection
+    if not context.broker.authorizer.allows_anywhere(
+        connection.principal, connection.peer_host, Operation.WRITE, ResourceType.TOPIC
+    ):
+        raise ClusterAuthorizationFailed("not authorized to write idempotently")
 
 
 async def _wait_for_block(context: RequestContext) -> InitProducerIdResponse:

@@ -32,6 +32,7 @@ from barnabas.replication.partition import Partition
 from barnabas.requests.context import RequestContext
 from barnabas.requests.failures import as_kafka_error
 from barnabas.requests.registry import Api
+from barnabas.security.acl.vocabulary import Operation, ResourceType
 from barnabas.storage.log.time_search import max_timestamp_offset, offset_for_timestamp
 
 LATEST = -1
@@ -97,6 +98,7 @@ def _answer(
 ) -> ListOffsetsPartitionResponse:
     answer = ListOffsetsPartitionResponse(partition_index=ask.partition_index)
     try:
+        context.require(Operation.DESCRIBE, ResourceType.TOPIC, topic)
         if is_repeated:
             raise InvalidRequest(f"{topic}-{ask.partition_index} is asked for twice")
         if ask.timestamp < 0 and context.api_version < SINCE_VERSION.get(ask.timestamp, 1 << 15):

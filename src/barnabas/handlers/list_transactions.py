@@ -19,6 +19,7 @@ from barnabas.protocol.messages.list_transactions import (
 )
 from barnabas.requests.context import RequestContext
 from barnabas.requests.registry import Api
+from barnabas.security.acl.vocabulary import Operation, ResourceType
 
 
 def handle_list_transactions(request: ListTransactionsRequest, context: RequestContext) -> None:
@@ -33,6 +34,9 @@ def handle_list_transactions(request: ListTransactionsRequest, context: RequestC
             )
             for part in parts
             for each in part
+            if context.allows(
+                Operation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, each.transactional_id, audited=False
+            )
         ]
         context.respond(
             ListTransactionsResponse(unknown_state_filters=_unknown(request), transaction_states=states)

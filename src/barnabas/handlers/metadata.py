@@ -16,12 +16,12 @@ from barnabas.core.errors import (
     InvalidTopicException,
     KafkaError,
     LeaderNotAvailable,
+    TopicAuthorizationFailed,
     UnknownTopicId,
     UnknownTopicOrPartition,
 )
 from barnabas.core.ids import INTERNAL_TOPICS, NO_LEADER, ZERO_UUID, check_topic_name
 from barnabas.protocol.api_keys import ApiKey
-from barnabas.protocol.authorized_operations import CLUSTER_OPERATIONS, NOT_ASKED, TOPIC_OPERATIONS
 from barnabas.protocol.messages.metadata import (
     MetadataRequest,
     MetadataRequestTopic,
@@ -30,9 +30,11 @@ from barnabas.protocol.messages.metadata import (
     MetadataResponsePartition,
     MetadataResponseTopic,
 )
+from barnabas.requests.authorized_operations import NOT_ASKED, cluster_operations
 from barnabas.requests.context import RequestContext
 from barnabas.requests.endpoints import live_endpoints
 from barnabas.requests.registry import Api
+from barnabas.security.acl.vocabulary import CLUSTER_NAME, Operation, ResourceType
 
 PARTITIONS_PER_STEP = 64
 
@@ -45,6 +47,9 @@ def handle_metadata(
     if asked is None or (not asked and context.api_version == 0):
         topics = []
         for topic in list(metadata.topics()):
+            if not context.allows(Operation.DESCRIBE, ResourceType.TOPIC, topic.name, audited=False):
+                yield
+                continue
             described = yield from _topic(topic, metadata)
             topics.append(described)
         return _response(request, context, topics)
@@ -53,19 +58,39 @@ def handle_metadata(
     missing = [
         topic.name
         for topic in asked
-        if topic.topic_id == ZERO_UUID and topic.name is not None and topic.name not in metadata
+        if topic.topic_id == ZERO_UUID
+        and topic.name is not None
+        and topic.name not in metadata
+        and context.allows(Operation.DESCRIBE, ResourceType.TOPIC, topic.name)
     ]
+    failures: dict[str, KafkaError] = {}
     may_create = request.allow_auto_topic_creation and context.broker.settings.auto_create_topics_enable
     if missing and may_create:
-        context.answer_with(_create_and_answer(missing, request, context))
-        return None
-    return _response(request, context, (yield from _asked_topics(asked, context, {})))
+        failures = _not_creatable(missing, context)
+        missing = [name for name in missing if name not in failures]
+        if missing:
+            context.answer_with(_create_and_answer(missing, failures, request, context))
+            return None
+    return _response(request, context, (yield from _asked_topics(asked, context, failures)))
+
+
+def _not_creatable(missing: Sequence[str], context: RequestContext) -> dict[str, KafkaError]:
+    if context.allows(Operation.CREATE, ResourceType.CLUSTER, CLUSTER_NAME, audited=False):
+        return {}
+    return {
+        name: TopicAuthorizationFailed("not authorized to create it")
+        for name in missing
+        if not context.allows(Operation.CREATE, ResourceType.TOPIC, name)
+    }
 
 
 async def _create_and_answer(
-    missing: Sequence[str], request: MetadataRequest, context: RequestContext
+    missing: Sequence[str],
+    failures: dict[str, KafkaError],
+    request: MetadataRequest,
+    context: RequestContext,
 ) -> MetadataResponse:
-    failures = await context.broker.topics.auto_create(missing)
+    failures = failures | await context.broker.topics.auto_create(missing)
     work = _asked_topics(request.topics or [], context, failures)
     return _response(request, context, await context.spread(work))
 
@@ -103,7 +128,14 @@ def _asked_topics(
         else:
             name = topic.name or ""
             known = metadata.topic(name)
-        if known is not None:
+        if not context.allows(Operation.DESCRIBE, ResourceType.TOPIC, name):
+            # Ids are no secret; whether a name exists is one.
+            answers[name] = MetadataResponseTopic(
+                error_code=TopicAuthorizationFailed.code,
+                name=name if topic.topic_id == ZERO_UUID else None,
+                topic_id=topic.topic_id,
+            )
+        elif known is not None:
             if name not in answers:
                 answers[name] = yield from _topic(known, metadata)
         else:
@@ -151,7 +183,10 @@ def _response(
 ) -> MetadataResponse:
     if request.include_topic_authorized_operations:
         for topic in topics:
-            topic.topic_authorized_operations = TOPIC_OPERATIONS
+            if topic.name is not None and topic.error_code != TopicAuthorizationFailed.code:
+                topic.topic_authorized_operations = context.authorized_operations(
+                    ResourceType.TOPIC, topic.name
+                )
     broker = context.broker
     return MetadataResponse(
         brokers=[
@@ -161,7 +196,7 @@ def _response(
         cluster_id=broker.cluster_id,
         controller_id=broker.metadata.controller_id,
         topics=topics,
-        cluster_authorized_operations=CLUSTER_OPERATIONS
+        cluster_authorized_operations=cluster_operations(context)
         if request.include_cluster_authorized_operations
         else NOT_ASKED,
     )

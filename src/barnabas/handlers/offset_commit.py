@@ -11,6 +11,7 @@ from barnabas.core.errors import (
     KafkaError,
     MessageTooLarge,
     RecordListTooLarge,
+    TopicAuthorizationFailed,
     UnknownTopicId,
     UnknownTopicOrPartition,
 )
@@ -27,6 +28,7 @@ from barnabas.protocol.messages.offset_commit import (
 from barnabas.requests.context import RequestContext
 from barnabas.requests.registry import Api
 from barnabas.requests.stored_offsets import commit_stored_offsets
+from barnabas.security.acl.vocabulary import Operation, ResourceType
 
 VERSION_WITH_TOPIC_IDS = 10
 
@@ -41,6 +43,10 @@ def handle_offset_commit(request: OffsetCommitRequest, context: RequestContext) 
     refused: list[OffsetCommitResponseTopic] = []
     for topic in request.topics:
         known = metadata.topic_by_id(topic.topic_id) if by_id else metadata.topic(topic.name)
+        name = known.name if by_id and known is not None else topic.name
+        if (known is not None or not by_id) and not context.allows(Operation.READ, ResourceType.TOPIC, name):
+            refused.append(_refused(topic, topic.partitions, TopicAuthorizationFailed.code))
+            continue
         if known is None:
             code = UnknownTopicId.code if by_id else UnknownTopicOrPartition.code
             refused.append(_refused(topic, topic.partitions, code))
@@ -111,5 +117,6 @@ OFFSET_COMMIT = Api(
     ApiKey.OFFSET_COMMIT,
     versions=range(11),
     handle=handle_offset_commit,
+    refused=lambda request, error, _: all_refused(request, error),
     elements_max=DECISION_ELEMENTS_MAX,
 )

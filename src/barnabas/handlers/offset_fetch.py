@@ -11,7 +11,12 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from functools import partial
 
 from barnabas.coordinator.routing import Gathering
-from barnabas.core.errors import UnknownTopicId
+from barnabas.core.errors import (
+    GroupAuthorizationFailed,
+    KafkaError,
+    TopicAuthorizationFailed,
+    UnknownTopicId,
+)
 from barnabas.core.ids import NO_OFFSET
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.messages.offset_fetch import (
@@ -29,6 +34,7 @@ from barnabas.requests.context import RequestContext
 from barnabas.requests.in_chunks import ask_in_chunks
 from barnabas.requests.registry import Api
 from barnabas.requests.stored_offsets import fetch_stored_offsets
+from barnabas.security.acl.vocabulary import Operation, ResourceType
 
 VERSION_WITH_GROUP_ERROR = 2
 VERSION_WITH_GROUPS = 8
@@ -247,13 +253,58 @@ def fetch_group(
     *,
     require_stable: bool,
 ) -> None:
-    """The offsets of one group, in one go."""
+    """The offsets of one group, in one go; those of topics that the caller may describe."""
+
+    def refuse(error: KafkaError) -> None:
+        respond(OffsetFetchResponseGroup(group_id=group.group_id, error_code=error.code))
+
+    if not context.allows(Operation.DESCRIBE, ResourceType.GROUP, group.group_id):
+        refuse(GroupAuthorizationFailed(""))
+        return
+    allowed, denied = _by_right(group, context)
+
+    def answer(found: OffsetFetchResponseGroup) -> None:
+        if not found.error_code and not context.broker.authorizer.allows_everything:
+            found.topics = [*(topic for topic in found.topics if _may_describe(topic.name, context)), *denied]
+        respond(found)
+
     context.broker.groups.run(
         group.group_id,
-        lambda shard: shard.offset_requests.fetch(group, require_stable=require_stable),
-        respond,
-        lambda error: respond(OffsetFetchResponseGroup(group_id=group.group_id, error_code=error.code)),
+        lambda shard: shard.offset_requests.fetch(allowed, require_stable=require_stable),
+        answer,
+        refuse,
     )
+
+
+def _by_right(
+    group: OffsetFetchRequestGroup, context: RequestContext
+) -> tuple[OffsetFetchRequestGroup, list[OffsetFetchResponseTopics]]:
+    """What is asked of topics that the caller may describe, and the answer for the others."""
+    if group.topics is None or context.broker.authorizer.allows_everything:
+        return group, []
+    allowed = [topic for topic in group.topics if _may_describe(topic.name, context)]
+    denied = [
+        OffsetFetchResponseTopics(
+            name=topic.name,
+            topic_id=topic.topic_id,
+            partitions=[
+                OffsetFetchResponsePartitions(
+                    partition_index=index,
+                    committed_offset=NO_OFFSET,
+                    metadata="",
+                    error_code=TopicAuthorizationFailed.code,
+                )
+                for index in topic.partition_indexes
+            ],
+        )
+        for topic in group.topics
+        if not _may_describe(topic.name, context)
+    ]
+    return _piece(group, allowed), denied
+
+
+def _may_describe(topic: str, context: RequestContext) -> bool:
+    return context.allows(Operation.DESCRIBE, ResourceType.TOPIC, topic)
 
 
 def _pieces(group: OffsetFetchRequestGroup) -> Iterator[OffsetFetchRequestGroup]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Generator
 
-from barnabas.core.errors import KafkaError
+from barnabas.core.errors import KafkaError, TopicAuthorizationFailed
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.messages.offset_for_leader_epoch import (
     EpochEndOffset,
@@ -19,25 +19,32 @@ from barnabas.protocol.messages.offset_for_leader_epoch import (
 )
 from barnabas.requests.context import RequestContext
 from barnabas.requests.registry import Api
+from barnabas.security.acl.vocabulary import CLUSTER_NAME, Operation, ResourceType
 
 
 def handle_offset_for_leader_epoch(
     request: OffsetForLeaderEpochRequest, context: RequestContext
 ) -> Generator[None, None, OffsetForLeaderEpochResponse]:
     topics = []
+    is_broker = context.allows(Operation.CLUSTER_ACTION, ResourceType.CLUSTER, CLUSTER_NAME, audited=False)
     for topic in request.topics:
+        may_describe = is_broker or context.allows(Operation.DESCRIBE, ResourceType.TOPIC, topic.topic)
         partitions = []
         for ask in topic.partitions:
-            partitions.append(_answer(topic.topic, ask, context))
+            partitions.append(_answer(topic.topic, ask, context, may_describe=may_describe))
             yield
         topics.append(OffsetForLeaderTopicResult(topic=topic.topic, partitions=partitions))
         yield
     return OffsetForLeaderEpochResponse(topics=topics)
 
 
-def _answer(topic: str, ask: OffsetForLeaderPartition, context: RequestContext) -> EpochEndOffset:
+def _answer(
+    topic: str, ask: OffsetForLeaderPartition, context: RequestContext, *, may_describe: bool
+) -> EpochEndOffset:
     answer = EpochEndOffset(partition=ask.partition)
     try:
+        if not may_describe:
+            raise TopicAuthorizationFailed("not authorized")
         partition = context.broker.replicas.partition(topic, ask.partition)
         partition.leadership.check_leader(ask.current_leader_epoch)
     except KafkaError as error:

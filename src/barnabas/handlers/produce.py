@@ -32,6 +32,7 @@ from barnabas.core.errors import (
     KafkaStorageError,
     MessageTooLarge,
     NotLeaderOrFollower,
+    TopicAuthorizationFailed,
     TransactionalIdAuthorizationFailed,
     UnknownTopicId,
     UnknownTopicOrPartition,
@@ -58,6 +59,7 @@ from barnabas.requests.context import RequestContext
 from barnabas.requests.failures import as_kafka_error
 from barnabas.requests.leader_hints import add_leader_hints
 from barnabas.requests.registry import Api
+from barnabas.security.acl.vocabulary import Operation, ResourceType
 
 VERSION_WITH_BATCHES = 3
 CONVERTED_INLINE_BYTES_MAX = 16 * 1024
@@ -77,6 +79,7 @@ ADMIN_CLIENT_ID = "__admin_client"
 _BEFORE_THE_LOG = (
     InvalidRequiredAcks,
     InvalidTopicException,
+    TopicAuthorizationFailed,
     UnknownTopicId,
     UnknownTopicOrPartition,
     NotLeaderOrFollower,
@@ -107,7 +110,7 @@ def handle_produce(request: ProduceRequest, context: RequestContext) -> None:
     if context.api_version < VERSION_WITH_BATCHES and is_long_conversion(request):
         keep_records(request, context)
         context.answer_with(_convert_and_append(request, context))
-    elif request.transactional_id is None:
+    elif request.transactional_id is None or _refusal(request, context) is not None:
         _append_and_answer(request, context, None)
     else:
         _admit_transactional(
@@ -155,8 +158,8 @@ def _writes(request: ProduceRequest, context: RequestContext) -> Iterator[Transa
     by_id = context.api_version >= VERSION_WITH_TOPIC_IDS
     for topic in request.topic_data:
         name = context.topic_name(topic.topic_id) if by_id else topic.name
-        if name is None:
-            continue
+        if name is None or not context.allows(Operation.WRITE, ResourceType.TOPIC, name):
+            continue  # the append will say so
         for data in topic.partition_data:
             records = data.records
             if isinstance(records, memoryview) and is_transactional(records):
@@ -192,7 +195,14 @@ def _append_and_answer(request: ProduceRequest, context: RequestContext, admissi
             TopicProduceResponse(name=topic.name, topic_id=topic.topic_id, partition_responses=answers)
         )
         _append(
-            topic.partition_data[0], name, answers, _refusal(request), request, context, admission, outcome
+            topic.partition_data[0],
+            name,
+            answers,
+            _refusal(request, context),
+            request,
+            context,
+            admission,
+            outcome,
         )
         _answer_for(outcome, request, context)
     else:
@@ -241,7 +251,7 @@ def _append_all(
     request: ProduceRequest, context: RequestContext, admission: Admission | None, outcome: _Outcome
 ) -> Generator[None, None, None]:
     by_id = context.api_version >= 13
-    refusal = _refusal(request)
+    refusal = _refusal(request, context)
     for topic in request.topic_data:
         yield
         if not topic.partition_data:
@@ -272,10 +282,9 @@ def _append(
     try:
         if refusal is not None:
             raise refusal
+        topic = _authorized(topic, context)
         if not -1 <= required_acks <= 1:
             raise InvalidRequiredAcks(f"acks must be -1, 0 or 1, not {required_acks}")
-        if topic is None:
-            raise UnknownTopicId("no topic has this id")
         if topic in INTERNAL_TOPICS and context.client_id != ADMIN_CLIENT_ID:
             raise InvalidTopicException(f"clients cannot write the internal topic {topic}")
         records = data.records
@@ -305,10 +314,21 @@ def _append(
         outcome.pending.append(PendingAck(partition, end_offset, answer))
 
 
-def _refusal(request: ProduceRequest) -> KafkaError | None:
-    """Transactional records need a transactional id to be authorized by; one batch without it
-    fails the whole request."""
-    if request.transactional_id is not None:
+def _authorized(topic: str | None, context: RequestContext) -> str:
+    if topic is None:
+        raise UnknownTopicId("no topic has this id")
+    if not context.allows(Operation.WRITE, ResourceType.TOPIC, topic):
+        raise TopicAuthorizationFailed("not authorized")
+    return topic
+
+
+def _refusal(request: ProduceRequest, context: RequestContext) -> KafkaError | None:
+    """Transactional records need a transactional id that the producer may write under; one batch without
+    it fails the whole request. The batches count, not what the request says of them."""
+    transactional_id = request.transactional_id
+    if transactional_id is not None and context.allows(
+        Operation.WRITE, ResourceType.TRANSACTIONAL_ID, transactional_id
+    ):
         return None
     for topic in request.topic_data:
         for data in topic.partition_data:
@@ -316,7 +336,7 @@ def _refusal(request: ProduceRequest) -> KafkaError | None:
             if not isinstance(records, memoryview) or len(records) <= ATTRIBUTES_AT + 1:
                 continue
             if records[ATTRIBUTES_AT + 1] & TRANSACTIONAL_FLAG and records[MAGIC_AT] == 2:
-                return TransactionalIdAuthorizationFailed("transactional records without a transactional id")
+                return TransactionalIdAuthorizationFailed("transactional records need an authorized id")
     return None
 
 

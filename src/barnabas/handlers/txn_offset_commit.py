@@ -22,6 +22,7 @@ from barnabas.core.errors import (
     CoordinatorNotAvailable,
     InvalidGroupId,
     KafkaError,
+    TopicAuthorizationFailed,
     UnknownTopicId,
     UnknownTopicOrPartition,
 )
@@ -39,6 +40,7 @@ from barnabas.protocol.messages.txn_offset_commit import (
 )
 from barnabas.requests.context import RequestContext
 from barnabas.requests.registry import Api
+from barnabas.security.acl.vocabulary import Operation, ResourceType
 
 VERSION_WITH_LOADING = 2
 VERSION_WITH_ABORTABLE = 4
@@ -76,6 +78,10 @@ def _sorted_out(
     refused: list[TxnOffsetCommitResponseTopic] = []
     for topic in topics:
         found = metadata.topic_by_id(topic.topic_id) if by_id else metadata.topic(topic.name)
+        name = found.name if by_id and found is not None else topic.name
+        if (found is not None or not by_id) and not context.allows(Operation.READ, ResourceType.TOPIC, name):
+            refused.append(_refused(topic, topic.partitions, TopicAuthorizationFailed.code))
+            continue
         if found is None:
             if topic.partitions:
                 code = UnknownTopicId.code if by_id else UnknownTopicOrPartition.code
@@ -182,5 +188,6 @@ TXN_OFFSET_COMMIT = Api(
     ApiKey.TXN_OFFSET_COMMIT,
     versions=range(7),
     handle=handle_txn_offset_commit,
+    refused=lambda request, error, _: _all_refused(request.topics, error.code),
     elements_max=DECISION_ELEMENTS_MAX,
 )

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from barnabas.coordinator.routing import Gathering
 from barnabas.coordinator.transaction.markers import MarkerErrors, TransactionMarker
-from barnabas.core.errors import NONE
+from barnabas.core.errors import NONE, KafkaError
 from barnabas.core.ids import TopicPartition
 from barnabas.core.limits import ORDER_ELEMENTS_MAX
 from barnabas.protocol.api_keys import ApiKey
@@ -78,9 +78,26 @@ def _code(errors: MarkerErrors, topic_partition: TopicPartition) -> int:
     return NONE if error is None else error.code
 
 
+def _refused(request: WriteTxnMarkersRequest, error: KafkaError, _: int) -> WriteTxnMarkersResponse:
+    return WriteTxnMarkersResponse(
+        markers=[
+            _result(
+                wanted,
+                {
+                    TopicPartition(topic.name, index): error
+                    for topic in wanted.topics
+                    for index in topic.partition_indexes
+                },
+            )
+            for wanted in request.markers
+        ]
+    )
+
+
 WRITE_TXN_MARKERS = Api(
     ApiKey.WRITE_TXN_MARKERS,
     versions=range(1, 3),
     handle=handle_write_txn_markers,
+    refused=_refused,
     elements_max=ORDER_ELEMENTS_MAX,
 )

@@ -71,6 +71,7 @@ from barnabas.replication.leader.fetch_session_cache import FetchSessionCache
 from barnabas.replication.replica_manager import ReplicaManager
 from barnabas.requests.dispatcher import Dispatcher
 from barnabas.requests.services import Services
+from barnabas.security.acl.authorizer import AllowAll
 from barnabas.storage.directory.directory_properties import (
     MetaProperties,
     read_meta_properties,
@@ -291,6 +292,7 @@ class Broker:
             ),
             controller=member.controller,
             metadata_wait=member.metadata_wait,
+            authorizer=AllowAll(),
         )
 
     async def shutdown(self) -> None:

@@ -8,8 +8,10 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Protocol, TypeVar
 
 from barnabas.core.errors import InvalidRequest, KafkaError
+from barnabas.protocol.config_numbers import ResourceType as ConfigResourceType
 from barnabas.requests.context import RequestContext
 from barnabas.requests.failures import as_kafka_error, code_and_message
+from barnabas.security.acl.vocabulary import CLUSTER_NAME, Operation, ResourceType
 
 
 class Resource(Protocol):
@@ -20,6 +22,17 @@ class Resource(Protocol):
 
 
 R = TypeVar("R", bound=Resource)
+
+
+def require_config(operation: Operation, resource: Resource, context: RequestContext) -> None:
+    """The settings of brokers are the cluster's; what has no settings is refused elsewhere."""
+    kind, name = resource.resource_type, resource.resource_name
+    if kind == ConfigResourceType.TOPIC:
+        context.require(operation, ResourceType.TOPIC, name)
+    elif kind == ConfigResourceType.GROUP:
+        context.require(operation, ResourceType.GROUP, name)
+    else:
+        context.require(operation, ResourceType.CLUSTER, CLUSTER_NAME)
 
 
 async def alter_each(
@@ -35,6 +48,7 @@ async def alter_each(
             failure = InvalidRequest("each resource must appear at most once")
         else:
             try:
+                require_config(Operation.ALTER_CONFIGS, resource, context)
                 await alter(resource)
             except Exception as error:  # noqa: BLE001 - each resource has its own error
                 failure = as_kafka_error(error, "altering configs")

@@ -10,6 +10,8 @@ from barnabas.core.ids import Uuid
 from barnabas.core.limits import TURN_MS_MAX
 from barnabas.network.exchange import Exchange
 from barnabas.requests.services import Services
+from barnabas.security.acl.authorizer import authorized_operations
+from barnabas.security.acl.vocabulary import DENIED, Operation, ResourceType
 
 T = TypeVar("T")
 
@@ -84,6 +86,27 @@ class RequestContext:
         id, the broker's own books are kept by name."""
         known = self.broker.metadata.topic_by_id(topic_id)
         return None if known is None else known.name
+
+    def allows(
+        self, operation: Operation, resource_type: ResourceType, name: str, *, audited: bool = True
+    ) -> bool:
+        """Whether whoever asks may do this with the resource; see `Authorizer.allows`."""
+        connection = self.exchange.connection
+        return self.broker.authorizer.allows(
+            connection.principal, connection.peer_host, operation, resource_type, name, audited=audited
+        )
+
+    def require(self, operation: Operation, resource_type: ResourceType, name: str) -> None:
+        """Raise what somebody hears who may not."""
+        if not self.allows(operation, resource_type, name):
+            raise DENIED[resource_type](f"not authorized: {operation.name} on {resource_type.name} {name}")
+
+    def authorized_operations(self, resource_type: ResourceType, name: str) -> int:
+        """What whoever asks may do with the resource, as bits."""
+        connection = self.exchange.connection
+        return authorized_operations(
+            self.broker.authorizer, connection.principal, connection.peer_host, resource_type, name
+        )
 
     def respond(self, response: Any) -> None:
         """Answer a request whose handler returned None."""

@@ -38,6 +38,7 @@ from barnabas.protocol.headers import (
 )
 from barnabas.protocol.messages import request_class
 from barnabas.quota.client_quotas import ClientQuotas
+from barnabas.requests.access import check_guards, guards
 from barnabas.requests.context import RequestContext
 from barnabas.requests.failures import as_kafka_error
 from barnabas.requests.refusals import refusal
@@ -61,6 +62,7 @@ class Binding:
         "_total_time",
         "api",
         "decode",
+        "guards",
         "handle",
         "is_async",
         "is_sliced",
@@ -86,6 +88,7 @@ class Binding:
         self.api = api
         self.version = version
         self.handle = api.handle
+        self.guards = guards(api.key, version)
         self.is_async = api.is_async
         self.is_sliced = api.is_sliced
         self.decode = request.bounded_decoder(version)
@@ -273,6 +276,8 @@ class Dispatcher:
             self._broker, exchange, request, binding.version, correlation_id, client_id, started_ms, binding
         )
         try:
+            if binding.guards:
+                check_guards(binding.guards, request, context)
             response = binding.handle(request, context)
         except Exception as error:  # noqa: BLE001 - the one place where errors become answers
             binding.fail(context, error)

@@ -27,6 +27,7 @@ from barnabas.quota.client_quotas import ClientQuotas
 from barnabas.replication.leader.fetch_session_cache import FetchSessionCache
 from barnabas.replication.replica_manager import ReplicaManager
 from barnabas.requests.registry import ApiTable
+from barnabas.security.acl.authorizer import Authorizer
 
 
 @dataclass(slots=True)
@@ -53,3 +54,4 @@ class Services:
     internal_topics: InternalTopics
     controller: KafkaController
     metadata_wait: MetadataWait
+    authorizer: Authorizer

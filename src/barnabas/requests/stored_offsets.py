@@ -31,6 +31,7 @@ from barnabas.protocol.messages.offset_fetch import (
 )
 from barnabas.requests.context import RequestContext
 from barnabas.requests.failures import as_kafka_error
+from barnabas.security.acl.vocabulary import Operation, ResourceType
 
 
 async def commit_stored_offsets(
@@ -56,6 +57,7 @@ async def _commit(
     index = partition.partition_index
     await context.breathe()
     try:
+        context.require(Operation.READ, ResourceType.TOPIC, topic)
         _check(group, topic, index, context)
         if len(partition.committed_metadata or "") > context.broker.settings.offset_metadata_max_bytes:
             raise OffsetMetadataTooLarge("the metadata of the offset is too large")
@@ -80,6 +82,8 @@ async def _fetch(group: str, topic: str, index: int, context: RequestContext) ->
     answer = OffsetFetchResponsePartition(partition_index=index, committed_offset=NO_OFFSET, metadata="")
     await context.breathe()
     try:
+        context.require(Operation.DESCRIBE, ResourceType.GROUP, group)
+        context.require(Operation.DESCRIBE, ResourceType.TOPIC, topic)
         _check(group, topic, index, context)
         offset = await read_consumer_offset(context.broker.znodes, group, topic, index)
     except (KafkaError, CoordinationError) as error:

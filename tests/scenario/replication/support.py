@@ -43,6 +43,7 @@ from barnabas.replication.partition import Partition
 from barnabas.replication.replica_manager import ReplicaManager
 from barnabas.requests.dispatcher import Dispatcher
 from barnabas.requests.services import Services
+from barnabas.security.acl.authorizer import AllowAll
 from barnabas.storage.environment import Environment, LogDirectory
 from barnabas.storage.log.log import Log
 from barnabas.storage.log_manager import LogManager
@@ -204,6 +205,7 @@ class Member:
             internal_topics=cast("Any", None),
             controller=cast("Any", None),
             metadata_wait=cast("Any", None),
+            authorizer=AllowAll(),
         )
         self._dispatcher = Dispatcher(APIS, services, self.clock, self.metrics)
         self._server = Server(clock=self.clock, scheduler=self._scheduler, metrics=self.metrics)

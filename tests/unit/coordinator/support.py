@@ -65,6 +65,7 @@ from barnabas.protocol.messages.sync_group import (
 from barnabas.purgatory.timer import Timer
 from barnabas.records.batch import RecordBatch
 from barnabas.requests.registry import Api
+from barnabas.security.acl.authorizer import AllowAll
 from tests.support.settings import broker_config
 
 
@@ -216,6 +217,14 @@ class Context:
     def caller(self) -> Caller:
         return Caller(self.client_id, "/192.0.2.1", self.api_version)
 
+    def allows(self, *_: object, **__: object) -> bool:
+        return True
+
+    def require(self, *_: object) -> None: ...
+
+    def authorized_operations(self, *_: object) -> int:
+        return 1
+
     def respond(self, response: Any) -> None:
         self.answer(response)
 
@@ -317,7 +326,7 @@ class Groups:
             metrics=self.metrics,
         )
         self.coordinator = GroupCoordinator(self.runtime, self.settings, lambda: 1)
-        self.broker = SimpleNamespace(groups=self.coordinator, metadata=Everything())
+        self.broker = SimpleNamespace(groups=self.coordinator, metadata=Everything(), authorizer=AllowAll())
         self.elect()
 
     def _make_shard(self, timers: ShardTimers) -> GroupShard:
@@ -571,7 +580,7 @@ class Groups:
     ) -> Answer:
         answer = Answer()
         gathering: Gathering[Any] = Gathering(len(requests), answer)
-        context = cast("Any", SimpleNamespace(broker=self.broker))
+        context = cast("Any", SimpleNamespace(broker=self.broker, allows=lambda *_: True))
         for place, request in enumerate(requests):
             fetch_group(request, context, partial(gathering.put, place), require_stable=require_stable)
         return answer

@@ -22,6 +22,7 @@ from barnabas.quota.client_quotas import ClientQuotas
 from barnabas.requests.context import RequestContext
 from barnabas.requests.registry import Api
 from barnabas.requests.services import Services
+from barnabas.security.acl.authorizer import AllowAll, Authorizer
 from barnabas.security.principal import ANONYMOUS, KafkaPrincipal
 from tests.unit.controller.support import BROKER_ID, Admin
 
@@ -88,6 +89,8 @@ class Finisher:
 class Broker(Admin):
     """`ask` sends a request through the codec of its version, to the handler, and back."""
 
+    authorizer: Authorizer = AllowAll()
+
     async def start(self) -> None:
         await super().start()
         self.settings = SimpleNamespace(
@@ -128,6 +131,7 @@ class Broker(Admin):
             ),
             controller=self.controller,
             metadata_wait=self.metadata_wait,
+            authorizer=self.authorizer,
         )
 
     async def ask(

@@ -25,7 +25,7 @@ def test_records_of_internal_topics_stay(tmp_path: Path, topic: str) -> None:
     replicas = Replicas(str(tmp_path))
     partition = replicas.lead(TopicPartition(topic, 0))
     replicas.append(partition, b"state")
-    context: Any = SimpleNamespace(broker=SimpleNamespace(replicas=replicas))
+    context: Any = SimpleNamespace(broker=SimpleNamespace(replicas=replicas), require=lambda *_: None)
     ask = DeleteRecordsTopic(name=topic, partitions=[DeleteRecordsPartition(partition_index=0, offset=1)])
     answer = run(handle_delete_records(DeleteRecordsRequest(topics=[ask], timeout_ms=0), context))
     assert answer is not None

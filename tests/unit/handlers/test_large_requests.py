@@ -30,6 +30,7 @@ from barnabas.protocol.messages.offset_fetch import (
 )
 from barnabas.requests.context import RequestContext
 from barnabas.requests.in_chunks import CHUNK, ask_in_chunks
+from barnabas.security.acl.authorizer import AllowAll
 from tests.unit.handlers.support import Broker, FakeExchange, Finisher
 
 INLINE = {
@@ -91,7 +92,7 @@ class Asked:
         self.breaths = 0
         finisher: Any = Finisher()
         finisher.later = self._later
-        broker: Any = SimpleNamespace(clock=self.clock, groups=self)
+        broker: Any = SimpleNamespace(clock=self.clock, groups=self, authorizer=AllowAll())
         exchange: Any = FakeExchange()
         self.context = RequestContext(broker, exchange, None, 1, 1, "test", 0.0, finisher)
         self.sizes: list[int] = []

@@ -40,6 +40,7 @@ class Cluster:
         self.context: Any = SimpleNamespace(
             api_version=version,
             client_id="test",
+            allows=lambda *_: True,
             respond=self.answers.append,
             answer_in_slices=lambda work, _waits: run(work),
             exchange=SimpleNamespace(connection=SimpleNamespace(listener_name="PLAINTEXT")),

@@ -21,6 +21,7 @@ from barnabas.protocol.schema import Message
 from barnabas.requests.dispatcher import Dispatcher
 from barnabas.requests.refusals import refusal
 from barnabas.requests.registry import Api, ApiTable
+from barnabas.security.acl.authorizer import AllowAll
 from tests.unit.requests.test_dispatcher_slices import FakeExchange
 
 NUMBER, NAME = 7, "x"
@@ -65,7 +66,7 @@ def answered(api: Api, version: int) -> Any:
     table = ApiTable([replace(api, handle=refuse)])
     dispatcher = Dispatcher(
         table,
-        cast("Any", SimpleNamespace(quotas=SimpleNamespace(is_limiting=False))),
+        cast("Any", SimpleNamespace(quotas=SimpleNamespace(is_limiting=False), authorizer=AllowAll())),
         ManualClock(),
         Metrics(),
     )

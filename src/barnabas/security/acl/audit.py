@@ -25,12 +25,8 @@ class Audit:
     def __init__(self, clock: Clock, *, lines_per_second: int = AUDIT_LINES_PER_SECOND_MAX) -> None:
         self._clock = clock
         self._lines_per_second = lines_per_second
-        self._logger = logging.getLogger(LOGGER_NAME)
+        self.logger = logging.getLogger(LOGGER_NAME)
         self._windows = {logging.INFO: _Window(), logging.DEBUG: _Window()}
-
-    @property
-    def shows_allowed(self) -> bool:
-        return self._logger.isEnabledFor(logging.DEBUG)
 
     def note(
         self,
@@ -42,7 +38,7 @@ class Audit:
         decision: Decision,
     ) -> None:
         level = logging.DEBUG if decision.is_allowed else logging.INFO
-        if not self._logger.isEnabledFor(level):
+        if not self.logger.isEnabledFor(level):
             return
         left_out = self._windows[level].enter(self._clock.monotonic_ms(), self._lines_per_second)
         if left_out is None:
@@ -58,7 +54,7 @@ class Audit:
         }
         if left_out:
             line["left_out"] = left_out
-        self._logger.log(level, "%s", json.dumps(line))
+        self.logger.log(level, "%s", json.dumps(line))
 
 
 class _Window:

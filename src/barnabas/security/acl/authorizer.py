@@ -7,6 +7,7 @@ end, so at a bound everything is forgotten too.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Iterator
 from typing import Final, Protocol
 
@@ -22,6 +23,11 @@ SUPER_USER: Final = Decision(True, "a super user")
 
 
 class Authorizer(Protocol):
+    @property
+    def allows_everything(self) -> bool:
+        """Nobody need be asked about one element after the other."""
+        ...
+
     def allows(
         self,
         principal: KafkaPrincipal,
@@ -44,6 +50,8 @@ class Authorizer(Protocol):
 
 class AllowAll:
     """No authorizer is configured: everybody may do everything."""
+
+    allows_everything = True
 
     def allows(
         self,
@@ -68,6 +76,8 @@ class AllowAll:
 
 
 class AclAuthorizer:
+    allows_everything = False
+
     def __init__(
         self,
         audit: Audit,
@@ -76,6 +86,7 @@ class AclAuthorizer:
         is_open_without_rules: bool = False,
     ) -> None:
         self._audit = audit
+        self._shows = audit.logger.isEnabledFor
         self._super_users = frozenset(super_users)
         self._is_open_without_rules = is_open_without_rules
         self._rules = AclRules()
@@ -96,7 +107,7 @@ class AclAuthorizer:
         if decision is None:
             decision = self._remember(key, self._decide(principal, host, operation, resource_type, name))
         is_allowed = decision.is_allowed
-        if audited and (not is_allowed or self._audit.shows_allowed):
+        if audited and (not is_allowed or self._shows(logging.DEBUG)):
             self._audit.note(principal, host, operation, resource_type, name, decision)
         return is_allowed
 
