@@ -72,8 +72,10 @@ def _path_name(resource_type: str) -> str:
 class AclChangeZnode:
     """Notes that the list of a resource changed. Literal ones are `TYPE:name`, others JSON."""
 
-    LITERAL_CREATE_PATH = "/kafka-acl-changes/acl_changes_"
-    EXTENDED_CREATE_PATH = "/kafka-acl-extended-changes/acl_changes_"
+    LITERAL_PARENT = "/kafka-acl-changes"
+    LITERAL_CREATE_PATH = f"{LITERAL_PARENT}/acl_changes_"
+    EXTENDED_PARENT = "/kafka-acl-extended-changes"
+    EXTENDED_CREATE_PATH = f"{EXTENDED_PARENT}/acl_changes_"
 
     @staticmethod
     def encode_literal(resource_type: str, resource_name: str) -> bytes:

@@ -1,0 +1,160 @@
+"""Access rules in the coordination store, under Kafka's own paths.
+
+The rules of one pattern are one node, so every change is read, changed and written back on the condition
+that nobody wrote meanwhile; whoever loses that race reads again. So no rule is ever lost in a change. The
+note that tells brokers to look is written in the same transaction: there is no change without one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+from barnabas.cluster.acl_znodes import AclChangeZnode, AclEntry, AclZnode
+from barnabas.cluster.coordination import (
+    BadVersion,
+    Coordination,
+    Create,
+    Delete,
+    NodeExists,
+    NoNode,
+    Operation,
+    SetData,
+)
+from barnabas.cluster.znode_json import MalformedZnode
+from barnabas.core.errors import InvalidRequest
+from barnabas.security.acl.bindings import AccessRule, ResourcePattern
+from barnabas.security.acl.vocabulary import Operation as AclOperation
+from barnabas.security.acl.vocabulary import PatternType, Permission, ResourceType, from_text
+
+Rules = frozenset[AccessRule]
+
+AT_ONCE_MAX = 500
+"""Nodes that are asked for in one go."""
+
+
+async def make_acl_paths(znodes: Coordination) -> None:
+    """The nodes under which rules and notes are made."""
+    paths = [AclChangeZnode.LITERAL_PARENT, AclChangeZnode.EXTENDED_PARENT]
+    paths += [_type_path(kind, prefixed) for kind in _kinds() for prefixed in (False, True)]
+    for outcome in await asyncio.gather(
+        *(znodes.create(path, make_parents=True) for path in paths), return_exceptions=True
+    ):
+        if isinstance(outcome, BaseException) and not isinstance(outcome, NodeExists):
+            raise outcome
+
+
+async def list_patterns(znodes: Coordination) -> list[ResourcePattern]:
+    """All that have a node."""
+    places = [(kind, prefixed) for kind in _kinds() for prefixed in (False, True)]
+    found = await asyncio.gather(*(_children(znodes, _type_path(*place)) for place in places))
+    return [
+        ResourcePattern(kind, name, PatternType.PREFIXED if prefixed else PatternType.LITERAL)
+        for (kind, prefixed), names in zip(places, found, strict=True)
+        for name in names
+    ]
+
+
+async def read_rules(
+    znodes: Coordination, patterns: Sequence[ResourcePattern]
+) -> Mapping[ResourcePattern, Rules | MalformedZnode]:
+    """The rules of each, or why they cannot be understood; none for what has no node."""
+    rules: dict[ResourcePattern, Rules | MalformedZnode] = {}
+    for start in range(0, len(patterns), AT_ONCE_MAX):
+        some = patterns[start : start + AT_ONCE_MAX]
+        nodes = await znodes.get_many([_path(pattern) for pattern in some])
+        for pattern, node in zip(some, nodes, strict=True):
+            try:
+                rules[pattern] = frozenset() if node is None else _decode(node[0], pattern)
+            except MalformedZnode as error:
+                rules[pattern] = error
+    return rules
+
+
+async def change_rules(
+    znodes: Coordination, pattern: ResourcePattern, change: Callable[[Rules], Rules]
+) -> tuple[Rules, Rules]:
+    """The rules before and after. `change` may be called several times, and may not depend on how often."""
+    path = _path(pattern)
+    while True:
+        (node,) = await znodes.get_many([path])
+        before = frozenset() if node is None else _decode(node[0], pattern)
+        after = change(before)
+        if after == before:
+            return before, after
+        write: Operation
+        if node is None:
+            write = Create(path, _encode(after))
+        elif after:
+            write = SetData(path, _encode(after), node[1].version)
+        else:
+            write = Delete(path, node[1].version)
+        try:
+            await znodes.multi([write, _note(pattern)])
+        except (BadVersion, NodeExists, NoNode):
+            continue  # somebody else changed them first
+        return before, after
+
+
+def named_by_note(data: bytes, *, extended: bool) -> ResourcePattern:
+    """Whose rules have changed."""
+    if extended:
+        kind, name = AclChangeZnode.decode_prefixed(data)
+    else:
+        kind, name = AclChangeZnode.decode_literal(data)
+    pattern_type = PatternType.PREFIXED if extended else PatternType.LITERAL
+    try:
+        return ResourcePattern(from_text(ResourceType, kind), name, pattern_type)
+    except InvalidRequest as error:
+        raise MalformedZnode(error.message) from error
+
+
+def _note(pattern: ResourcePattern) -> Create:
+    kind = pattern.resource_type.shown_as
+    if pattern.pattern_type is PatternType.PREFIXED:
+        data = AclChangeZnode.encode_prefixed(kind, pattern.name)
+        return Create(AclChangeZnode.EXTENDED_CREATE_PATH, data, sequential=True)
+    data = AclChangeZnode.encode_literal(kind, pattern.name)
+    return Create(AclChangeZnode.LITERAL_CREATE_PATH, data, sequential=True)
+
+
+def _kinds() -> Iterable[ResourceType]:
+    return (kind for kind in ResourceType if kind.is_definite)
+
+
+def _type_path(kind: ResourceType, prefixed: bool) -> str:
+    return AclZnode.type_path(kind.shown_as, prefixed=prefixed)
+
+
+def _path(pattern: ResourcePattern) -> str:
+    is_prefixed = pattern.pattern_type is PatternType.PREFIXED
+    return AclZnode.path(pattern.resource_type.shown_as, pattern.name, prefixed=is_prefixed)
+
+
+async def _children(znodes: Coordination, path: str) -> list[str]:
+    try:
+        return await znodes.children(path)
+    except NoNode:
+        return []
+
+
+def _encode(rules: Rules) -> bytes:
+    return AclZnode.encode(
+        AclEntry(rule.principal, rule.permission.shown_as, rule.operation.shown_as, rule.host)
+        for rule in rules
+    )
+
+
+def _decode(data: bytes, pattern: ResourcePattern) -> Rules:
+    try:
+        return frozenset(
+            AccessRule(
+                entry.principal,
+                entry.host,
+                from_text(AclOperation, entry.operation),
+                from_text(Permission, entry.permission_type),
+            )
+            for entry in AclZnode.decode(data)
+        )
+    except InvalidRequest as error:
+        raise MalformedZnode(f"the rules of {pattern}: {error.message}") from error
