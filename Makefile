@@ -66,8 +66,9 @@ kill-matrix: $(VENV)/.dev ## kill drivers, executors and brokers under a pipelin
 check: $(VENV)/.dev ## ruff, mypy --strict over src and tests, import-linter
 	$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy && $(BIN)/lint-imports
 
-diagrams: $(VENV)/.dev ## draw what docs/ARCHITECTURE.md shows of the code
+diagrams: $(VENV)/.dev ## draw what docs/ARCHITECTURE.md and docs/SECURITY.md show of the code
 	PYTHONPATH=src $(BIN)/python tools/draw_architecture.py
+	PYTHONPATH=src $(BIN)/python tools/render_security.py
 
 coverage: $(VENV)/.dev ## how much of each package the unit and contract tests run
 	$(BIN)/python -m pytest -q -n 2 tests/unit tests/contract --cov --cov-report=

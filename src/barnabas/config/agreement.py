@@ -10,13 +10,20 @@ from barnabas.config.derived import Derived, for_listener, retention_ms
 from barnabas.config.keys import Key
 from barnabas.config.listeners import check_distinct_ports
 from barnabas.config.rows.lookup import broker_key
-from barnabas.config.rows.security import AUTHORIZATION, SASL, TLS, TOKENS
+from barnabas.config.rows.security import SASL, TLS, TOKENS
 from barnabas.config.rows.words import NO_EFFECT
 from barnabas.core.errors import InvalidConfig
 
 SERVED_SECURITY_PROTOCOLS = frozenset({"PLAINTEXT", "SSL"})
 """What the network can do. A listener that asks for more is refused: serving it in the clear under
 a name that promises otherwise would be worse than not starting."""
+
+AUTHORIZERS = (
+    "kafka.security.authorizer.AclAuthorizer",
+    "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+    "kafka.security.auth.SimpleAclAuthorizer",
+)
+"""Kafka's own, whose rules and decisions are those of the one built in."""
 
 LOCAL_ZOOKEEPER = "local"
 """As `zookeeper.connect`: run one beside the broker."""
@@ -94,11 +101,19 @@ def _security(config: Derived) -> Iterator[str]:
                 f"the listener {listener} asks for {listener.security_protocol}, which this version does not"
                 f" have; it has {', '.join(sorted(SERVED_SECURITY_PROTOCOLS))}"
             )
-    if config["authorizer.class.name"]:
+    authorizer = config["authorizer.class.name"]
+    if authorizer and authorizer not in AUTHORIZERS:
         yield (
-            f"authorizer.class.name is {config['authorizer.class.name']}, but this version has no authorizer:"
-            " everybody would be allowed everything; remove the key to accept that"
+            f"authorizer.class.name is {authorizer}, which cannot be loaded here;"
+            f" the built-in authorizer goes by any of {', '.join(AUTHORIZERS)}"
         )
+    if not authorizer:
+        for name in ("super.users", "allow.everyone.if.no.acl.found"):
+            if config[name]:
+                yield (
+                    f"{name} is given, but no authorizer.class.name: everybody is allowed everything;"
+                    " name an authorizer, or remove the key to accept that"
+                )
 
 
 def _unserved(config: Derived) -> Iterator[str]:
@@ -117,8 +132,6 @@ def _missing_for(row: Key) -> str | None:
         return None if any(each.endswith("SSL") for each in SERVED_SECURITY_PROTOCOLS) else "TLS"
     if row in SASL or row.name == "connections.max.reauth.ms":
         return None if any(each.startswith("SASL") for each in SERVED_SECURITY_PROTOCOLS) else "SASL"
-    if row in AUTHORIZATION:
-        return "authorizer: everybody is allowed everything"
     if row in TOKENS:
         is_token = row.name.startswith("delegation.")
         return "delegation tokens" if is_token else "encryption of settings: passwords are not stored"

@@ -18,11 +18,14 @@ from barnabas.handlers.api_versions import API_VERSIONS
 from barnabas.handlers.consumer_group_describe import CONSUMER_GROUP_DESCRIBE
 from barnabas.handlers.consumer_group_heartbeat import CONSUMER_GROUP_HEARTBEAT
 from barnabas.handlers.controlled_shutdown import CONTROLLED_SHUTDOWN
+from barnabas.handlers.create_acls import CREATE_ACLS
 from barnabas.handlers.create_partitions import CREATE_PARTITIONS
 from barnabas.handlers.create_topics import CREATE_TOPICS
+from barnabas.handlers.delete_acls import DELETE_ACLS
 from barnabas.handlers.delete_groups import DELETE_GROUPS
 from barnabas.handlers.delete_records import DELETE_RECORDS
 from barnabas.handlers.delete_topics import DELETE_TOPICS
+from barnabas.handlers.describe_acls import DESCRIBE_ACLS
 from barnabas.handlers.describe_client_quotas import DESCRIBE_CLIENT_QUOTAS
 from barnabas.handlers.describe_cluster import DESCRIBE_CLUSTER
 from barnabas.handlers.describe_configs import DESCRIBE_CONFIGS
@@ -89,6 +92,9 @@ APIS = ApiTable(
         END_TXN,
         WRITE_TXN_MARKERS,
         TXN_OFFSET_COMMIT,
+        DESCRIBE_ACLS,
+        CREATE_ACLS,
+        DELETE_ACLS,
         DESCRIBE_CONFIGS,
         ALTER_CONFIGS,
         ALTER_REPLICA_LOG_DIRS,

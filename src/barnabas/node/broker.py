@@ -16,6 +16,7 @@ import random
 from contextlib import AsyncExitStack
 from typing import NamedTuple
 
+from barnabas.cluster.acl_replica import AclReplica
 from barnabas.cluster.broker_znodes import BrokerInfo
 from barnabas.cluster.config_store import ZnodeConfigStore
 from barnabas.cluster.coordination import Coordination
@@ -51,6 +52,7 @@ from barnabas.core.tasks import Tasks
 from barnabas.handlers import APIS
 from barnabas.network.server import Server
 from barnabas.node.advertised_endpoints import advertised_endpoints
+from barnabas.node.authorization import open_acls
 from barnabas.node.cluster_member import ClusterMember
 from barnabas.node.coordination_store import open_coordination
 from barnabas.node.coordinator_settings import (
@@ -166,6 +168,7 @@ class Broker:
         await self._settle_identity(znodes)
         configs = ConfigRepository(ZnodeConfigStore(znodes), self.broker_id, self.config)
         await configs.load()
+        acls = await self._exits.enter_async_context(open_acls(self.config, znodes, self._clock))
 
         metadata = MetadataCache(self.cluster_id)
         metadata.on_topic_removed.append(lambda topic, _: configs.remove_topic(topic))
@@ -182,7 +185,7 @@ class Broker:
         self._exits.callback(self._tasks.cancel)
         configs.on_topic_change(replicas.table.update_log_config)
         coordinators = self._make_coordinators(znodes, configs, metadata, member, replicas)
-        services = self._make_services(znodes, configs, metadata, member, replicas, coordinators)
+        services = self._make_services(znodes, configs, metadata, member, replicas, coordinators, acls)
         dispatcher = Dispatcher(services.apis, services, self._clock, self.metrics)
         self._exits.push_async_callback(dispatcher.close)
         await self._serve_metrics()
@@ -249,6 +252,7 @@ class Broker:
         member: ClusterMember,
         replicas: ReplicaManager,
         coordinators: Coordinators,
+        acls: AclReplica | None,
     ) -> Services:
         """What the handlers work with."""
         groups, producer_ids, markers, transactions = coordinators
@@ -292,7 +296,8 @@ class Broker:
             ),
             controller=member.controller,
             metadata_wait=member.metadata_wait,
-            authorizer=AllowAll(),
+            authorizer=AllowAll() if acls is None else acls.authorizer,
+            acls=acls,
         )
 
     async def shutdown(self) -> None:

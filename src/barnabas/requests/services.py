@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from barnabas.cluster.acl_replica import AclReplica
 from barnabas.cluster.coordination import Coordination
 from barnabas.cluster.metadata_cache import MetadataCache
 from barnabas.config.broker_config import BrokerConfig
@@ -55,3 +56,5 @@ class Services:
     controller: KafkaController
     metadata_wait: MetadataWait
     authorizer: Authorizer
+    acls: AclReplica | None
+    """The rules of the authorizer, if there is one that goes by rules."""

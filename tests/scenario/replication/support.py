@@ -206,6 +206,7 @@ class Member:
             controller=cast("Any", None),
             metadata_wait=cast("Any", None),
             authorizer=AllowAll(),
+            acls=None,
         )
         self._dispatcher = Dispatcher(APIS, services, self.clock, self.metrics)
         self._server = Server(clock=self.clock, scheduler=self._scheduler, metrics=self.metrics)

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any, cast
 
+from barnabas.cluster.acl_replica import AclReplica
 from barnabas.cluster.topics import allocate_producer_ids
 from barnabas.config.broker_config import BrokerConfig
 from barnabas.controller.internal_topics import InternalTopic, InternalTopics
@@ -90,6 +91,7 @@ class Broker(Admin):
     """`ask` sends a request through the codec of its version, to the handler, and back."""
 
     authorizer: Authorizer = AllowAll()
+    acls: AclReplica | None = None
 
     async def start(self) -> None:
         await super().start()
@@ -132,6 +134,7 @@ class Broker(Admin):
             controller=self.controller,
             metadata_wait=self.metadata_wait,
             authorizer=self.authorizer,
+            acls=self.acls,
         )
 
     async def ask(

@@ -138,7 +138,8 @@ class AclRules:
             is_all = pattern.pattern_type is PatternType.LITERAL and pattern.name == WILDCARD
             if is_all or not _is_denied(pattern, denied):
                 return Decision(True, binding)
-        return Decision(is_open_without_rules, NO_RULE)
+        is_open = is_open_without_rules and ResourcePattern(resource_type, WILDCARD) not in self._rules
+        return Decision(is_open, NO_RULE)
 
     def _covering(self, resource_type: ResourceType, name: str) -> Iterator[ResourcePattern]:
         known = self._rules

@@ -169,9 +169,9 @@ def test_filters_find_by_every_field() -> None:
     assert not list(rules.find(AclFilter(resource_type=ResourceType.GROUP)))
 
 
-def anywhere(rules: AclRules) -> bool:
+def anywhere(rules: AclRules, *, is_open: bool = False) -> bool:
     return rules.decide_anywhere(
-        ALICE, HERE, Operation.WRITE, ResourceType.TOPIC, is_open_without_rules=False
+        ALICE, HERE, Operation.WRITE, ResourceType.TOPIC, is_open_without_rules=is_open
     ).is_allowed
 
 
@@ -185,6 +185,8 @@ def test_a_right_to_write_somewhere_is_found() -> None:
     assert not anywhere(rules_of(allow("a", write), deny("a", write)))
     assert not anywhere(rules_of(allow("a", write), deny("*", write)))
     assert anywhere(rules_of(allow("*", write), deny("a", write)))
+    assert anywhere(rules_of(deny("a", write)), is_open=True)
+    assert not anywhere(rules_of(allow("*", write, BOB)), is_open=True)
 
 
 def naively_allowed(

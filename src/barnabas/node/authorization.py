@@ -1,0 +1,39 @@
+"""The authorizer of a broker, if one is configured: no request is served before its rules are read."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from barnabas.cluster.acl_replica import AclReplica
+from barnabas.cluster.coordination import Coordination
+from barnabas.cluster.znode_json import MalformedZnode
+from barnabas.config.broker_config import BrokerConfig
+from barnabas.core.clock import Clock
+from barnabas.core.errors import InvalidConfig, InvalidRequest
+from barnabas.security.acl.audit import Audit
+from barnabas.security.acl.authorizer import AclAuthorizer, parse_super_users
+
+
+@asynccontextmanager
+async def open_acls(
+    config: BrokerConfig, znodes: Coordination, clock: Clock
+) -> AsyncIterator[AclReplica | None]:
+    if not config.authorizer_class_name:
+        yield None
+        return
+    try:
+        super_users = parse_super_users(config.values["super.users"])
+    except InvalidRequest as error:
+        raise InvalidConfig(f"super.users: {error.message}") from error
+    is_open = config.values["allow.everyone.if.no.acl.found"]
+    authorizer = AclAuthorizer(Audit(clock), super_users, is_open_without_rules=is_open)
+    acls = AclReplica(znodes, authorizer, clock)
+    try:
+        await acls.start()
+    except MalformedZnode as error:
+        raise InvalidConfig(f"an access rule cannot be read, and it may forbid something: {error}") from error
+    try:
+        yield acls
+    finally:
+        await acls.close()

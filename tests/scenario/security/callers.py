@@ -1,0 +1,117 @@
+"""Two callers of one broker that nobody has to authenticate to: rules tell them apart by their addresses.
+
+The administrator speaks from one loopback address and may do everything; whoever is tested speaks from
+another and has the rights that a test gives it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterable
+from contextlib import asynccontextmanager
+
+from barnabas.client.channel import Channel
+from barnabas.client.opening import open_session
+from barnabas.core.endpoints import Endpoint
+from barnabas.protocol.messages.create_acls import AclCreation, CreateAclsRequest, CreateAclsResponse
+from barnabas.protocol.messages.delete_acls import DeleteAclsFilter, DeleteAclsRequest, DeleteAclsResponse
+from barnabas.security.acl.bindings import AccessRule, AclBinding, ResourcePattern
+from barnabas.security.acl.vocabulary import (
+    CLUSTER_NAME,
+    Operation,
+    PatternType,
+    Permission,
+    ResourceType,
+)
+
+ADMIN_HOST, CALLER_HOST = "127.0.0.2", "127.0.0.1"
+ANONYMOUS = "User:ANONYMOUS"
+AUTHORIZER = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
+SETTINGS = {
+    "authorizer.class.name": AUTHORIZER,
+    "allow.everyone.if.no.acl.found": "true",
+    "offsets.topic.num.partitions": "1",
+    "transaction.state.log.num.partitions": "1",
+    "group.initial.rebalance.delay.ms": "0",
+}
+"""Open until the first rules are there: those of the administrator, which name everything."""
+
+
+class CallerChannel(Channel):
+    """One that says where it comes from."""
+
+    @classmethod
+    async def connect_from(cls, host: str, address: Endpoint) -> CallerChannel:
+        channel = cls(address, "test")
+        loop = asyncio.get_running_loop()
+        channel._transport, _ = await loop.create_connection(
+            lambda: channel, address.host, address.port, local_addr=(host, 0)
+        )
+        await channel._converse(open_session(channel._session, None))
+        return channel
+
+
+@asynccontextmanager
+async def connected(host: str, address: Endpoint) -> AsyncIterator[Channel]:
+    channel = await CallerChannel.connect_from(host, address)
+    try:
+        yield channel
+    finally:
+        channel.close()
+
+
+def rule(
+    operation: Operation,
+    resource_type: ResourceType,
+    name: str,
+    *,
+    host: str = CALLER_HOST,
+    permission: Permission = Permission.ALLOW,
+    pattern_type: PatternType = PatternType.LITERAL,
+    principal: str = ANONYMOUS,
+) -> AclBinding:
+    return AclBinding(
+        ResourcePattern(resource_type, name, pattern_type), AccessRule(principal, host, operation, permission)
+    )
+
+
+ADMIN_RULES = [
+    rule(Operation.ALL, kind, CLUSTER_NAME if kind is ResourceType.CLUSTER else "*", host=ADMIN_HOST)
+    for kind in ResourceType
+    if kind.is_definite
+]
+
+
+async def create(channel: Channel, bindings: Iterable[AclBinding]) -> list[int]:
+    request = CreateAclsRequest(
+        creations=[
+            AclCreation(
+                resource_type=pattern.resource_type,
+                resource_name=pattern.name,
+                resource_pattern_type=pattern.pattern_type,
+                principal=each.principal,
+                host=each.host,
+                operation=each.operation,
+                permission_type=each.permission,
+            )
+            for pattern, each in bindings
+        ]
+    )
+    return [each.error_code for each in (await channel.send(request, CreateAclsResponse)).results]
+
+
+async def delete_all(channel: Channel, host: str = CALLER_HOST) -> int:
+    """All rules for a host; how many there were."""
+    everything = DeleteAclsFilter(
+        resource_type_filter=1,
+        resource_name_filter=None,
+        pattern_type_filter=1,
+        principal_filter=None,
+        host_filter=host,
+        operation=1,
+        permission_type=1,
+    )
+    answer = await channel.send(DeleteAclsRequest(filters=[everything]), DeleteAclsResponse)
+    (result,) = answer.filter_results
+    assert result.error_code == 0
+    return len(result.matching_acls)

@@ -1,0 +1,174 @@
+"""What an authorizer is for, on real sockets: the mistakes that were made elsewhere, and rules that hold."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from barnabas.client.channel import Channel
+from barnabas.core.errors import name_of
+from barnabas.protocol.api_keys import ApiKey
+from barnabas.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
+from barnabas.protocol.messages.describe_acls import DescribeAclsRequest, DescribeAclsResponse
+from barnabas.protocol.messages.fetch import FetchResponse
+from barnabas.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
+from barnabas.protocol.messages.produce import ProduceResponse
+from barnabas.security.acl.vocabulary import CLUSTER_NAME, Operation, PatternType, Permission, ResourceType
+from tests.scenario.security.callers import (
+    ADMIN_HOST,
+    ADMIN_RULES,
+    CALLER_HOST,
+    SETTINGS,
+    connected,
+    create,
+    delete_all,
+    rule,
+)
+from tests.scenario.security.requests import CASES, TOPIC, TRANSACTION, World, fetch_as
+from tests.support.in_process import InProcessBroker
+
+READ = rule(Operation.READ, ResourceType.TOPIC, TOPIC)
+WRITE = rule(Operation.WRITE, ResourceType.TOPIC, TOPIC)
+NOBODY = World(b"", b"", 1, 0)  # type: ignore[arg-type]
+
+
+class Callers:
+    def __init__(self, broker: InProcessBroker, admin: Channel, caller: Channel) -> None:
+        self.broker = broker
+        self.admin = admin
+        self.caller = caller
+
+    async def grant(self, *bindings: object) -> None:
+        await delete_all(self.admin)
+        assert set(await create(self.admin, bindings)) <= {0}  # type: ignore[arg-type]
+
+
+@pytest.fixture
+async def callers(tmp_path: Path) -> AsyncIterator[Callers]:
+    broker = InProcessBroker([tmp_path], None, **SETTINGS)
+    await broker.broker.startup()
+    try:
+        async with (
+            connected(ADMIN_HOST, broker.address) as admin,
+            connected(CALLER_HOST, broker.address) as caller,
+        ):
+            assert set(await create(admin, ADMIN_RULES)) == {0}
+            topic = CreatableTopic(name=TOPIC, num_partitions=1, replication_factor=1)
+            await admin.send(CreateTopicsRequest(topics=[topic], timeout_ms=30_000), CreateTopicsResponse)
+            yield Callers(broker, admin, caller)
+    finally:
+        await broker.broker.shutdown()
+
+
+async def fetched(channel: Channel, replica_id: int = -1) -> str:
+    answer = await channel.send(fetch_as(replica_id), FetchResponse, version_max=12)
+    return name_of(answer.responses[0].partitions[0].error_code)
+
+
+async def produced(channel: Channel, place: int, transactional_id: str | None) -> str:
+    request = CASES[ApiKey.PRODUCE][place].build(NOBODY)
+    request.transactional_id = transactional_id  # type: ignore[attr-defined]
+    answer = await channel.send(request, ProduceResponse, version_max=11)
+    return name_of(answer.responses[0].partition_responses[0].error_code)
+
+
+async def test_a_reader_cannot_fetch_as_a_replica(callers: Callers) -> None:
+    """CVE-2018-1288."""
+    await callers.grant(READ)
+    assert await fetched(callers.caller) == "NONE"
+    assert await fetched(callers.caller, replica_id=1) == "TOPIC_AUTHORIZATION_FAILED"
+    await callers.grant(rule(Operation.CLUSTER_ACTION, ResourceType.CLUSTER, CLUSTER_NAME))
+    assert await fetched(callers.caller) == "TOPIC_AUTHORIZATION_FAILED"
+    assert await fetched(callers.caller, replica_id=1) != "TOPIC_AUTHORIZATION_FAILED"
+
+
+async def test_the_batches_say_whether_a_write_is_transactional(callers: Callers) -> None:
+    """CVE-2018-17196: not the request."""
+    await callers.grant(WRITE)
+    assert await produced(callers.caller, 1, None) == "NONE"
+    assert await produced(callers.caller, 0, None) == "TRANSACTIONAL_ID_AUTHORIZATION_FAILED"
+    assert await produced(callers.caller, 0, TRANSACTION) == "TRANSACTIONAL_ID_AUTHORIZATION_FAILED"
+    await callers.grant(WRITE, rule(Operation.WRITE, ResourceType.TRANSACTIONAL_ID, TRANSACTION))
+    assert await produced(callers.caller, 0, TRANSACTION) != "TRANSACTIONAL_ID_AUTHORIZATION_FAILED"
+    assert await produced(callers.caller, 0, None) == "TRANSACTIONAL_ID_AUTHORIZATION_FAILED"
+
+
+async def test_a_right_that_is_taken_back_ends_with_the_next_fetch_of_a_session(callers: Callers) -> None:
+    await callers.grant(READ)
+    request = fetch_as(-1)
+    request.session_epoch = 0
+    opened = await callers.caller.send(request, FetchResponse, version_max=12)
+    assert (opened.error_code, opened.responses[0].partitions[0].error_code) == (0, 0)
+    await callers.grant()
+    request.session_id, request.session_epoch, request.topics = opened.session_id, 1, []
+    answer = await callers.caller.send(request, FetchResponse, version_max=12)
+    assert name_of(answer.responses[0].partitions[0].error_code) == "TOPIC_AUTHORIZATION_FAILED"
+
+
+async def test_a_name_without_rights_does_not_show_whether_it_exists(callers: Callers) -> None:
+    await callers.grant()
+    answers = []
+    for name in (TOPIC, "no-such-topic"):
+        request = MetadataRequest(topics=[MetadataRequestTopic(name=name)], allow_auto_topic_creation=True)
+        (topic,) = (await callers.caller.send(request, MetadataResponse)).topics
+        assert name_of(topic.error_code) == "TOPIC_AUTHORIZATION_FAILED"
+        assert topic.name == name
+        topic.name = ""
+        answers.append(topic)
+    assert answers[0] == answers[1]
+
+
+async def test_a_denial_wins_over_a_prefix_and_the_wildcard(callers: Callers) -> None:
+    prefix = rule(Operation.READ, ResourceType.TOPIC, TOPIC[:3], pattern_type=PatternType.PREFIXED)
+    await callers.grant(prefix, rule(Operation.ALL, ResourceType.TOPIC, "*"))
+    assert await fetched(callers.caller) == "NONE"
+    await callers.grant(
+        prefix,
+        rule(Operation.READ, ResourceType.TOPIC, TOPIC, principal="User:*", permission=Permission.DENY),
+    )
+    assert await fetched(callers.caller) == "TOPIC_AUTHORIZATION_FAILED"
+
+
+async def test_rules_outlive_a_restart_and_hold_from_the_first_request(
+    callers: Callers, tmp_path: Path
+) -> None:
+    await callers.grant(READ)
+    await callers.broker.broker.shutdown()
+    again = InProcessBroker([tmp_path], None, **SETTINGS)
+    await again.broker.startup()
+    try:
+        async with connected(CALLER_HOST, again.address) as caller:
+            assert await fetched(caller) == "NONE"
+            assert await produced(caller, 1, None) == "TOPIC_AUTHORIZATION_FAILED"
+        async with connected(ADMIN_HOST, again.address) as admin:
+            listed = await admin.send(
+                DescribeAclsRequest(
+                    resource_type_filter=2,
+                    resource_name_filter=TOPIC,
+                    pattern_type_filter=2,
+                    principal_filter=None,
+                    host_filter=CALLER_HOST,
+                    operation=1,
+                    permission_type=1,
+                ),
+                DescribeAclsResponse,
+            )
+            (resource,) = listed.resources
+            assert (resource.resource_name, [each.operation for each in resource.acls]) == (TOPIC, [3])
+    finally:
+        await again.broker.shutdown()
+
+
+async def test_a_denial_is_one_line_in_the_audit_log(
+    callers: Callers, caplog: pytest.LogCaptureFixture
+) -> None:
+    await callers.grant(READ)
+    with caplog.at_level("INFO", "kafka.authorizer.logger"):
+        assert await produced(callers.caller, 1, None) == "TOPIC_AUTHORIZATION_FAILED"
+    (line,) = [record.getMessage() for record in caplog.records if record.name == "kafka.authorizer.logger"]
+    said = json.loads(line)
+    assert (said["decision"], said["principal"], said["host"]) == ("denied", "User:ANONYMOUS", CALLER_HOST)
+    assert (said["operation"], said["resource_type"], said["resource"]) == ("WRITE", "TOPIC", TOPIC)
