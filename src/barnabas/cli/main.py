@@ -19,6 +19,7 @@ COMMANDS = {
     "group": ("barnabas.cli.group:group", "List, describe and delete groups, and move their offsets."),
     "txn": ("barnabas.cli.txn:txn", "List and describe transactions, and end those that hang."),
     "config": ("barnabas.cli.config:config", "Show and change settings of topics and brokers."),
+    "acl": ("barnabas.cli.acl:acl", "Say who may do what: add, list and remove access rules."),
     "quota": ("barnabas.cli.quota:quota", "Show and set quotas of users, client ids and addresses."),
     "cluster": (
         "barnabas.cli.cluster:cluster",
