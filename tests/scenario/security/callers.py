@@ -15,6 +15,7 @@ from barnabas.client.opening import open_session
 from barnabas.core.endpoints import Endpoint
 from barnabas.protocol.messages.create_acls import AclCreation, CreateAclsRequest, CreateAclsResponse
 from barnabas.protocol.messages.delete_acls import DeleteAclsFilter, DeleteAclsRequest, DeleteAclsResponse
+from barnabas.protocol.messages.describe_acls import DescribeAclsRequest, DescribeAclsResponse
 from barnabas.security.acl.bindings import AccessRule, AclBinding, ResourcePattern
 from barnabas.security.acl.vocabulary import (
     CLUSTER_NAME,
@@ -24,7 +25,7 @@ from barnabas.security.acl.vocabulary import (
     ResourceType,
 )
 
-ADMIN_HOST, CALLER_HOST = "127.0.0.2", "127.0.0.1"
+BROKER_HOST, ADMIN_HOST, CALLER_HOST = "127.0.0.1", "127.0.0.2", "127.0.0.3"
 ANONYMOUS = "User:ANONYMOUS"
 AUTHORIZER = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
 SETTINGS = {
@@ -32,6 +33,9 @@ SETTINGS = {
     "allow.everyone.if.no.acl.found": "true",
     "offsets.topic.num.partitions": "1",
     "transaction.state.log.num.partitions": "1",
+    "offsets.topic.replication.factor": "1",
+    "transaction.state.log.replication.factor": "1",
+    "transaction.state.log.min.isr": "1",
     "group.initial.rebalance.delay.ms": "0",
 }
 """Open until the first rules are there: those of the administrator, which name everything."""
@@ -76,9 +80,10 @@ def rule(
 
 
 ADMIN_RULES = [
-    rule(Operation.ALL, kind, CLUSTER_NAME if kind is ResourceType.CLUSTER else "*", host=ADMIN_HOST)
+    rule(Operation.ALL, kind, CLUSTER_NAME if kind is ResourceType.CLUSTER else "*", host=host)
     for kind in ResourceType
     if kind.is_definite
+    for host in (ADMIN_HOST, BROKER_HOST)
 ]
 
 
@@ -98,6 +103,25 @@ async def create(channel: Channel, bindings: Iterable[AclBinding]) -> list[int]:
         ]
     )
     return [each.error_code for each in (await channel.send(request, CreateAclsResponse)).results]
+
+
+async def until_known(channel: Channel, count: int, host: str = CALLER_HOST) -> None:
+    """Wait until the broker goes by so many rules for a host; Apache Kafka's hear of them by the way."""
+    request = DescribeAclsRequest(
+        resource_type_filter=1,
+        resource_name_filter=None,
+        pattern_type_filter=1,
+        principal_filter=None,
+        host_filter=host,
+        operation=1,
+        permission_type=1,
+    )
+    async with asyncio.timeout(30):
+        while True:
+            listed = await channel.send(request, DescribeAclsResponse)
+            if sum(len(resource.acls) for resource in listed.resources) == count:
+                return
+            await asyncio.sleep(0.02)
 
 
 async def delete_all(channel: Channel, host: str = CALLER_HOST) -> int:

@@ -41,6 +41,7 @@ from tests.scenario.security.callers import (
     create,
     delete_all,
     rule,
+    until_known,
 )
 from tests.scenario.security.requests import (
     CASES,
@@ -52,7 +53,8 @@ from tests.scenario.security.requests import (
     commit,
     heartbeat_of,
 )
-from tests.support.broker import BarnabasBroker, running
+from tests.support.broker import Broker, running
+from tests.support.fixtures import chosen_broker
 from tests.support.transactions import HandProducer
 
 AUTHORIZATION_CODES = frozenset(error.code for error in DENIED.values())
@@ -77,14 +79,13 @@ ROWS = [
 
 
 @pytest.fixture(scope="module")
-def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BarnabasBroker]:
-    with running(BarnabasBroker(tmp_path_factory.mktemp("acl") / "data", settings=SETTINGS)) as started:
-        assert isinstance(started, BarnabasBroker)
+def broker(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
+    with running(chosen_broker(request.config, tmp_path_factory.mktemp("acl"), **SETTINGS)) as started:
         yield started
 
 
 @pytest.fixture(scope="module")
-def world(broker: BarnabasBroker) -> World:
+def world(broker: Broker) -> World:
     return asyncio.run(_prepare(Endpoint(broker.host, broker.port)))
 
 
@@ -111,7 +112,11 @@ async def _make_topic(admin: Channel, name: str) -> Any:
     answer = await admin.send(CreateTopicsRequest(topics=[topic], timeout_ms=30_000), CreateTopicsResponse)
     assert answer.topics[0].error_code in (0, 36)
     request = MetadataRequest(topics=[MetadataRequestTopic(name=name)])
-    return (await admin.send(request, MetadataResponse)).topics[0].topic_id
+    while True:
+        (found,) = (await admin.send(request, MetadataResponse)).topics
+        if not found.error_code:
+            return found.topic_id
+        await asyncio.sleep(0.02)
 
 
 async def _until_coordinated(admin: Channel, request: Message, kind: type[Message]) -> None:
@@ -128,7 +133,7 @@ async def _until_coordinated(admin: Channel, request: Message, kind: type[Messag
 
 
 @pytest.mark.parametrize(("key", "place"), ROWS)
-def test_a_row_of_the_table_decides(key: ApiKey, place: int, broker: BarnabasBroker, world: World) -> None:
+def test_a_row_of_the_table_decides(key: ApiKey, place: int, broker: Broker, world: World) -> None:
     asyncio.run(_try_row(key, place, Endpoint(broker.host, broker.port), world))
 
 
@@ -137,20 +142,19 @@ async def _try_row(key: ApiKey, place: int, address: Endpoint, world: World) -> 
     checks = ACCESS[key]
     assert len(checks) == len(CASES[key])
     async with connected(ADMIN_HOST, address) as admin, connected(CALLER_HOST, address) as caller:
-        await delete_all(admin)
 
-        async def ask() -> Message:
+        async def ask(*rules: AclBinding) -> Message:
+            """With these rules and no others."""
+            await delete_all(admin)
+            assert set(await create(admin, rules)) <= {0}
+            await until_known(admin, len(set(rules)))
             request = case.build(world)
             return await caller.send(request, response_class(key), version_max=case.version_max)
 
         allowed = [each for check in checks for each in bindings(check, Permission.ALLOW)]
         denied = bindings(checks[place], Permission.DENY)
-        assert set(await create(admin, [*allowed, *denied])) == {0}
-        check_denied(checks[place], await ask())
-        await delete_all(admin)
-        assert set(await create(admin, allowed)) == {0}
-        check_allowed(checks[place], await ask())
-        await delete_all(admin)
+        check_denied(checks[place], await ask(*allowed, *denied))
+        check_allowed(checks[place], await ask(*allowed))
         if case.is_repeatable:
             check_denied(checks[place], await ask())
 
