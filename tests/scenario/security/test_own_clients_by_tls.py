@@ -10,8 +10,6 @@ from pathlib import Path
 import pytest
 import trustme
 from click.testing import CliRunner
-from tests.scenario.replication.support import eventually
-from tests.support.embedded_cluster import shared_store
 
 from barnabas.cli.main import cli
 from barnabas.client.cluster_client import ClusterClient
@@ -23,6 +21,8 @@ from barnabas.core.clock import SystemClock
 from barnabas.core.ids import TopicPartition, Uuid
 from barnabas.node.broker import Broker
 from barnabas.testing.broker import run_broker
+from tests.scenario.replication.support import eventually
+from tests.support.embedded_cluster import shared_store
 
 T0 = TopicPartition("t", 0)
 
