@@ -10,11 +10,11 @@ from barnabas.config.derived import Derived, for_listener, retention_ms
 from barnabas.config.keys import Key
 from barnabas.config.listeners import check_distinct_ports
 from barnabas.config.rows.lookup import broker_key
-from barnabas.config.rows.security import SASL, TLS, TOKENS
+from barnabas.config.rows.security import TLS, TOKENS
 from barnabas.config.rows.words import NO_EFFECT
 from barnabas.core.errors import InvalidConfig
 
-SERVED_SECURITY_PROTOCOLS = frozenset({"PLAINTEXT", "SSL"})
+SERVED_SECURITY_PROTOCOLS = frozenset({"PLAINTEXT", "SSL", "SASL_PLAINTEXT"})
 """What the network can do. A listener that asks for more is refused: serving it in the clear under
 a name that promises otherwise would be worse than not starting."""
 
@@ -130,8 +130,6 @@ def _missing_for(row: Key) -> str | None:
     """What the key is about, unless that is served."""
     if row in TLS:
         return None if any(each.endswith("SSL") for each in SERVED_SECURITY_PROTOCOLS) else "TLS"
-    if row in SASL or row.name == "connections.max.reauth.ms":
-        return None if any(each.startswith("SASL") for each in SERVED_SECURITY_PROTOCOLS) else "SASL"
     if row in TOKENS:
         is_token = row.name.startswith("delegation.")
         return "delegation tokens" if is_token else "encryption of settings: passwords are not stored"

@@ -14,6 +14,7 @@ from barnabas.handlers.alter_client_quotas import ALTER_CLIENT_QUOTAS
 from barnabas.handlers.alter_configs import ALTER_CONFIGS
 from barnabas.handlers.alter_partition_reassignments import ALTER_PARTITION_REASSIGNMENTS
 from barnabas.handlers.alter_replica_log_dirs import ALTER_REPLICA_LOG_DIRS
+from barnabas.handlers.alter_user_scram_credentials import ALTER_USER_SCRAM_CREDENTIALS
 from barnabas.handlers.api_versions import API_VERSIONS
 from barnabas.handlers.consumer_group_describe import CONSUMER_GROUP_DESCRIBE
 from barnabas.handlers.consumer_group_heartbeat import CONSUMER_GROUP_HEARTBEAT
@@ -34,6 +35,7 @@ from barnabas.handlers.describe_log_dirs import DESCRIBE_LOG_DIRS
 from barnabas.handlers.describe_producers import DESCRIBE_PRODUCERS
 from barnabas.handlers.describe_topic_partitions import DESCRIBE_TOPIC_PARTITIONS
 from barnabas.handlers.describe_transactions import DESCRIBE_TRANSACTIONS
+from barnabas.handlers.describe_user_scram_credentials import DESCRIBE_USER_SCRAM_CREDENTIALS
 from barnabas.handlers.elect_leaders import ELECT_LEADERS
 from barnabas.handlers.end_txn import END_TXN
 from barnabas.handlers.fetch import FETCH
@@ -55,6 +57,8 @@ from barnabas.handlers.offset_delete import OFFSET_DELETE
 from barnabas.handlers.offset_fetch import OFFSET_FETCH
 from barnabas.handlers.offset_for_leader_epoch import OFFSET_FOR_LEADER_EPOCH
 from barnabas.handlers.produce import PRODUCE
+from barnabas.handlers.sasl_authenticate import SASL_AUTHENTICATE
+from barnabas.handlers.sasl_handshake import SASL_HANDSHAKE
 from barnabas.handlers.stop_replica import STOP_REPLICA
 from barnabas.handlers.sync_group import SYNC_GROUP
 from barnabas.handlers.txn_offset_commit import TXN_OFFSET_COMMIT
@@ -81,6 +85,7 @@ APIS = ApiTable(
         SYNC_GROUP,
         DESCRIBE_GROUPS,
         LIST_GROUPS,
+        SASL_HANDSHAKE,
         API_VERSIONS,
         CREATE_TOPICS,
         DELETE_TOPICS,
@@ -99,6 +104,7 @@ APIS = ApiTable(
         ALTER_CONFIGS,
         ALTER_REPLICA_LOG_DIRS,
         DESCRIBE_LOG_DIRS,
+        SASL_AUTHENTICATE,
         CREATE_PARTITIONS,
         DELETE_GROUPS,
         ELECT_LEADERS,
@@ -108,6 +114,8 @@ APIS = ApiTable(
         OFFSET_DELETE,
         DESCRIBE_CLIENT_QUOTAS,
         ALTER_CLIENT_QUOTAS,
+        DESCRIBE_USER_SCRAM_CREDENTIALS,
+        ALTER_USER_SCRAM_CREDENTIALS,
         DESCRIBE_CLUSTER,
         DESCRIBE_PRODUCERS,
         DESCRIBE_TRANSACTIONS,

@@ -66,6 +66,7 @@ from barnabas.node.lifecycle import BrokerState, Lifecycle
 from barnabas.node.metrics_endpoint import MetricsEndpoint
 from barnabas.node.replication_io import ReplicationTasks
 from barnabas.node.runtime import LoopRunner, LoopScheduler, ThreadBackground, TimerDriver
+from barnabas.node.sasl_listeners import SaslListeners, follow_users
 from barnabas.node.tls_listeners import open_tls
 from barnabas.purgatory.timer import Timer
 from barnabas.quota.client_quotas import ClientQuotas
@@ -170,6 +171,7 @@ class Broker:
         await configs.load()
         acls = await self._exits.enter_async_context(open_acls(self.config, znodes, self._clock))
 
+        sasl = await self._open_sasl(configs)
         metadata = MetadataCache(self.cluster_id)
         metadata.on_topic_removed.append(lambda topic, _: configs.remove_topic(topic))
         member = self._make_member(znodes, configs, metadata)
@@ -197,7 +199,7 @@ class Broker:
         self._exits.push_async_callback(server.stop, deadline_ms=DRAIN_MS_MAX, answer_waiting=answer_waiting)
         self._exits.push_async_callback(member.stop_controller)
         await member.join(services, log_manager)
-        server.start(loop, dispatcher.dispatch, tls=tls)
+        server.start(loop, dispatcher.dispatch, sasl.gates(dispatcher.dispatch), tls=tls)
         await member.until_introduced()
         self.lifecycle.move_to(BrokerState.RUNNING)
 
@@ -364,6 +366,18 @@ class Broker:
             except OSError as error:
                 self._unusable[path] = error
         return found
+
+    async def _open_sasl(self, configs: ConfigRepository) -> SaslListeners:
+        sasl = SaslListeners(
+            self.config,
+            follow_users(configs.clients),
+            clock=self._clock,
+            scheduler=self._scheduler,
+            metrics=self.metrics,
+            tasks=self._tasks,
+        )
+        await sasl.open(self.config.listeners)
+        return sasl
 
     def _open_logs(self, configs: ConfigRepository) -> LogManager:
         environment = Environment(

@@ -18,6 +18,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from barnabas.config.broker_config import BrokerConfig
+from barnabas.core.metrics import render_prometheus
 from barnabas.node.broker import Broker
 from barnabas.node.main import loop_factory
 
@@ -32,6 +33,10 @@ class RunningBroker:
     def bootstrap(self) -> str:
         """For `bootstrap.servers`."""
         return ",".join(str(each.endpoint) for each in self._broker.bound_listeners)
+
+    def metrics_text(self) -> str:
+        """What the metrics page shows, in the Prometheus format."""
+        return render_prometheus(self._broker.metrics)
 
     @property
     def broker_id(self) -> int:

@@ -32,10 +32,10 @@ from barnabas.core.errors import (
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from barnabas.protocol.messages.sasl_authenticate import SaslAuthenticateResponse
-from barnabas.security.credentials.scram_credential import ScramCredential, ScramMechanism
+from barnabas.security.credentials.scram_credential import KnownCredential, ScramCredential, ScramMechanism
 from barnabas.security.principal import KafkaPrincipal
 from barnabas.security.sasl.client import Login, plain, scram
-from barnabas.security.sasl.scram import CredentialLookup, KnownCredential, ScramAuthentication
+from barnabas.security.sasl.scram import CredentialLookup, ScramAuthentication
 
 TIMEOUT_MS = 60_000
 

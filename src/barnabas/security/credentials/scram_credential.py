@@ -17,6 +17,9 @@ import hmac
 import os
 from dataclasses import dataclass, field
 from enum import Enum
+from typing import NamedTuple
+
+from barnabas.security.principal import ANONYMOUS, KafkaPrincipal
 
 ITERATIONS_MIN = 4_096
 ITERATIONS_MAX = 16_384
@@ -104,12 +107,20 @@ class ScramCredential:
         return cls(salt, stored_key, server_key, iterations)
 
 
-def decoy(mechanism: ScramMechanism, secret: bytes, name: str) -> ScramCredential:
+class KnownCredential(NamedTuple):
+    """A credential, who has shown it whoever proves it, and until when."""
+
+    credential: ScramCredential
+    principal: KafkaPrincipal
+    expires_ms: int | None = None
+
+
+def decoy(mechanism: ScramMechanism, secret: bytes, name: str) -> KnownCredential:
     """For a user that there is not: always the same salt for a name, and keys that nothing proves."""
     seed = mechanism.hmac(secret, name.encode())
-    return ScramCredential(
-        seed[:SALT_BYTES], os.urandom(mechanism.size), os.urandom(mechanism.size), ITERATIONS_MIN
-    )
+    stored_key, server_key = os.urandom(mechanism.size), os.urandom(mechanism.size)
+    credential = ScramCredential(seed[:SALT_BYTES], stored_key, server_key, ITERATIONS_MIN)
+    return KnownCredential(credential, ANONYMOUS)
 
 
 def _base64(raw: bytes) -> str:

@@ -20,8 +20,7 @@ import secrets
 from collections.abc import Callable
 from typing import NamedTuple
 
-from barnabas.security.credentials.scram_credential import ScramCredential, ScramMechanism
-from barnabas.security.principal import KafkaPrincipal
+from barnabas.security.credentials.scram_credential import KnownCredential, ScramMechanism
 from barnabas.security.sasl.outcome import AuthenticationRefused, Challenge, Done, Reason
 
 TOKEN_EXTENSION = "tokenauth"  # noqa: S105 - the name of an extension
@@ -36,12 +35,6 @@ _FINAL = re.compile(
     rf"(?P<bare>c=(?P<binding>[A-Za-z0-9+/=]*),r=(?P<nonce>[\x21-\x2b\x2d-\x7e]+){_EXTENSIONS})"
     r",p=(?P<proof>[A-Za-z0-9+/=]+)"
 )
-
-
-class KnownCredential(NamedTuple):
-    credential: ScramCredential
-    principal: KafkaPrincipal
-    expires_ms: int | None = None
 
 
 class CredentialLookup(NamedTuple):

@@ -8,10 +8,15 @@ from collections.abc import Callable
 import pytest
 from scramp import ScramClient
 
-from barnabas.security.credentials.scram_credential import ScramCredential, ScramMechanism, decoy
+from barnabas.security.credentials.scram_credential import (
+    KnownCredential,
+    ScramCredential,
+    ScramMechanism,
+    decoy,
+)
 from barnabas.security.principal import KafkaPrincipal
 from barnabas.security.sasl.outcome import AuthenticationRefused, Challenge, Done, Reason
-from barnabas.security.sasl.scram import CredentialLookup, KnownCredential, ScramAuthentication
+from barnabas.security.sasl.scram import CredentialLookup, ScramAuthentication
 
 SHA_256, SHA_512 = ScramMechanism.SHA_256, ScramMechanism.SHA_512
 PASSWORDS = {"user": "pencil", "a,b=c": "x"}
@@ -24,7 +29,7 @@ def find(
 ) -> Callable[[ScramMechanism, str], KnownCredential]:
     def lookup(mechanism: ScramMechanism, name: str) -> KnownCredential:
         if name not in passwords:
-            return KnownCredential(decoy(mechanism, b"secret", name), KafkaPrincipal.user(name))
+            return decoy(mechanism, b"secret", name)
         credential = ScramCredential.derive(mechanism, passwords[name])
         return KnownCredential(credential, KafkaPrincipal.user(name), expires_ms)
 

@@ -1,0 +1,123 @@
+"""AlterUserScramCredentials (51), v0. Gaps: none.
+
+A client sends the salted password, never the password; of it only what proves it is kept. All changes to
+one user are made or none. Any broker takes them: they are written on condition that nobody else wrote.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from dataclasses import dataclass, field
+
+from barnabas.config.client_entities import ClientEntities, Values, user
+from barnabas.core.errors import (
+    DuplicateResource,
+    KafkaError,
+    ResourceNotFound,
+    UnacceptableCredential,
+    UnsupportedSaslMechanism,
+)
+from barnabas.protocol.api_keys import ApiKey
+from barnabas.protocol.messages.alter_user_scram_credentials import (
+    AlterUserScramCredentialsRequest,
+    AlterUserScramCredentialsResponse,
+    AlterUserScramCredentialsResult,
+    ScramCredentialUpsertion,
+)
+from barnabas.requests.context import RequestContext
+from barnabas.requests.failures import as_kafka_error
+from barnabas.requests.registry import Api
+from barnabas.security.credentials.scram_credential import (
+    ITERATIONS_MAX,
+    ITERATIONS_MIN,
+    ScramCredential,
+    ScramMechanism,
+)
+
+
+@dataclass(slots=True)
+class _Changes:
+    """Of one user: the text of a credential by the mechanism's name, or None for one that goes."""
+
+    texts: dict[str, str | None] = field(default_factory=dict, repr=False)
+    error: KafkaError | None = None
+
+    def put(self, mechanism: ScramMechanism, text: str | None) -> None:
+        if mechanism.mechanism_name in self.texts:
+            raise DuplicateResource("A user credential cannot be altered twice in the same request")
+        self.texts[mechanism.mechanism_name] = text
+
+    def applied(self, present: Values) -> Values:
+        after = dict(present)
+        for name, text in self.texts.items():
+            if text is not None:
+                after[name] = text
+            elif after.pop(name, None) is None:
+                raise ResourceNotFound("Attempt to delete a user credential that does not exist")
+        return after
+
+
+async def handle_alter_user_scram_credentials(
+    request: AlterUserScramCredentialsRequest, context: RequestContext
+) -> AlterUserScramCredentialsResponse:
+    clients = context.broker.configs.clients
+    by_user = await context.spread(_changes_by_user(request))
+    results = [await _change(clients, name, changes) for name, changes in by_user.items()]
+    return AlterUserScramCredentialsResponse(results=results)
+
+
+def _changes_by_user(
+    request: AlterUserScramCredentialsRequest,
+) -> Generator[None, None, dict[str, _Changes]]:
+    by_user: dict[str, _Changes] = {}
+    for deletion in request.deletions:
+        _note(by_user, deletion.name, deletion.mechanism, None)
+        yield
+    for upsertion in request.upsertions:
+        _note(by_user, upsertion.name, upsertion.mechanism, upsertion)
+        yield
+    return by_user
+
+
+def _note(
+    by_user: dict[str, _Changes], name: str, number: int, wanted: ScramCredentialUpsertion | None
+) -> None:
+    changes = by_user.setdefault(name, _Changes())
+    try:
+        mechanism = ScramMechanism.numbered(number)
+        if not name:
+            raise UnacceptableCredential("Username must not be empty")
+        if mechanism is None:
+            raise UnsupportedSaslMechanism("Unknown SCRAM mechanism")
+        changes.put(mechanism, None if wanted is None else _credential_text(mechanism, wanted))
+    except KafkaError as error:
+        changes.error = changes.error or error
+
+
+def _credential_text(mechanism: ScramMechanism, wanted: ScramCredentialUpsertion) -> str:
+    if wanted.iterations < ITERATIONS_MIN:
+        raise UnacceptableCredential("Too few iterations")
+    if wanted.iterations > ITERATIONS_MAX:
+        raise UnacceptableCredential("Too many iterations")
+    if not wanted.salt or len(wanted.salted_password) != mechanism.size:
+        raise UnacceptableCredential("The salt or the salted password is not one of this mechanism")
+    return ScramCredential.of_salted_password(
+        mechanism, bytes(wanted.salted_password), bytes(wanted.salt), wanted.iterations
+    ).encode()
+
+
+async def _change(clients: ClientEntities, name: str, changes: _Changes) -> AlterUserScramCredentialsResult:
+    error = changes.error
+    if error is None:
+        try:
+            await clients.change(user(name), changes.applied)
+        except Exception as failure:  # noqa: BLE001 - each user has its own answer
+            error = as_kafka_error(failure, "AlterUserScramCredentials")
+    if error is None:
+        return AlterUserScramCredentialsResult(user=name)
+    return AlterUserScramCredentialsResult(user=name, error_code=error.code, error_message=error.message)
+
+
+ALTER_USER_SCRAM_CREDENTIALS = Api(
+    ApiKey.ALTER_USER_SCRAM_CREDENTIALS, versions=range(1), handle=handle_alter_user_scram_credentials
+)

@@ -1,0 +1,28 @@
+"""SaslAuthenticate (36), v0-2. Gaps: none.
+
+As with SaslHandshake: what comes here is from a client that has no handshake to go on from.
+"""
+
+from __future__ import annotations
+
+from barnabas.core.errors import IllegalSaslState
+from barnabas.protocol.api_keys import ApiKey
+from barnabas.protocol.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
+from barnabas.requests.authentication import AUTHENTICATE_VERSIONS
+from barnabas.requests.context import RequestContext
+from barnabas.requests.registry import Api
+
+
+def handle_sasl_authenticate(
+    request: SaslAuthenticateRequest,  # noqa: ARG001 - whatever it shows
+    context: RequestContext,  # noqa: ARG001 - whoever sent it
+) -> SaslAuthenticateResponse:
+    return SaslAuthenticateResponse(
+        error_code=IllegalSaslState.code,
+        error_message="SaslAuthenticate request received after successful authentication",
+    )
+
+
+SASL_AUTHENTICATE = Api(
+    ApiKey.SASL_AUTHENTICATE, versions=AUTHENTICATE_VERSIONS, handle=handle_sasl_authenticate
+)

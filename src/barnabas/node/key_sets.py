@@ -1,0 +1,136 @@
+"""The public keys that verify OAUTHBEARER tokens: read when the broker starts, and again from time to time.
+
+Keys come from a file or over HTTPS; in the clear only from this machine itself, since who can change the
+answer can let in anybody. Reading is off the loop. Keys that could be read stay in force when a later
+reading fails.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+import logging
+import urllib.request
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from typing import Any
+from urllib.error import URLError
+from urllib.parse import unquote, urlsplit
+
+from barnabas.core.clock import Clock
+from barnabas.core.errors import InvalidConfig
+from barnabas.security.sasl.bearer_tokens import BearerToken, PublicKeys, TokenRules, verify
+from barnabas.security.sasl.outcome import AuthenticationRefused, Reason
+
+logger = logging.getLogger(__name__)
+
+KEY_SET_BYTES_MAX = 1 << 20
+READ_TIMEOUT_S = 10.0
+ATTEMPTS_AT_START = 3
+UNKNOWN_KEY_INTERVAL_MS = 10_000.0
+"""A token of an unknown key has the keys read again, but not more often than this."""
+
+
+def check_key_set_url(url: str) -> None:
+    """INVALID_CONFIG unless what is read there can be trusted."""
+    parts = urlsplit(url)
+    if parts.scheme == "file" and parts.path and parts.netloc in ("", "localhost"):
+        return
+    if parts.scheme == "https" and parts.hostname:
+        return
+    if parts.scheme == "http" and parts.hostname and _is_loopback(parts.hostname):
+        return
+    raise InvalidConfig(
+        "sasl.oauthbearer.jwks.endpoint.url must be of the form https://… or file:///…; keys that come in"
+        " the clear over a network verify nothing"
+    )
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return host == "localhost" or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+class _NoRedirects(urllib.request.HTTPRedirectHandler):
+    """Where the keys are is for the operator to say, not for whoever answers there."""
+
+    def redirect_request(self, *_: object) -> None:
+        return None
+
+
+def read_key_set(url: str) -> PublicKeys:
+    """Blocks; INVALID_CONFIG if no keys are there."""
+    check_key_set_url(url)
+    parts = urlsplit(url)
+    try:
+        if parts.scheme == "file":
+            with Path(unquote(parts.path)).open("rb") as file:
+                text = file.read(KEY_SET_BYTES_MAX + 1)
+        else:
+            opener = urllib.request.build_opener(_NoRedirects)
+            with opener.open(url, timeout=READ_TIMEOUT_S) as answer:
+                text = answer.read(KEY_SET_BYTES_MAX + 1)
+    except (OSError, URLError, ValueError) as error:
+        raise InvalidConfig(f"the key set for OAUTHBEARER cannot be read: {error}") from None
+    if len(text) > KEY_SET_BYTES_MAX:
+        raise InvalidConfig(f"the key set for OAUTHBEARER is larger than {KEY_SET_BYTES_MAX} bytes")
+    return PublicKeys.parse(text)
+
+
+class TokenVerifier:
+    """The keys of one issuer with the rules for its tokens; `load` once before `verify`."""
+
+    def __init__(
+        self,
+        url: str,
+        rules: TokenRules,
+        clock: Clock,
+        start: Callable[[Coroutine[Any, Any, None]], object],
+    ) -> None:
+        self._url = url
+        self._rules = rules
+        self._clock = clock
+        self._start = start
+        self._keys = PublicKeys(())
+        self._read_ms = 0.0
+        self._is_reading = False
+
+    async def load(self, backoff_ms: float) -> None:
+        for attempts_left in reversed(range(ATTEMPTS_AT_START)):
+            try:
+                self._keys = await asyncio.to_thread(read_key_set, self._url)
+            except InvalidConfig:
+                if not attempts_left:
+                    raise
+                await asyncio.sleep(backoff_ms / 1_000)
+            else:
+                self._read_ms = self._clock.monotonic_ms()
+                return
+
+    def verify(self, token: str) -> BearerToken:
+        try:
+            return verify(token, self._keys, self._rules, self._clock.now_ms())
+        except AuthenticationRefused as refusal:
+            since_ms = self._clock.monotonic_ms() - self._read_ms
+            if refusal.reason is Reason.BAD_TOKEN and since_ms >= UNKNOWN_KEY_INTERVAL_MS:
+                self.refresh()
+            raise
+
+    def refresh(self) -> None:
+        """Read the keys again, soon."""
+        if not self._is_reading:
+            self._is_reading = True
+            self._start(self._refresh())
+
+    async def _refresh(self) -> None:
+        try:
+            self._keys = await asyncio.to_thread(read_key_set, self._url)
+        except InvalidConfig as error:
+            logger.warning("%s; the keys of before stay in force", error.message)
+        except Exception:
+            logger.exception("the key set could not be read; the keys of before stay in force")
+        finally:
+            self._read_ms = self._clock.monotonic_ms()
+            self._is_reading = False

@@ -1,0 +1,177 @@
+"""What the listeners with SASL offer, out of the settings: mechanisms, and the gates that ask for them.
+
+All of it is made before a port is taken: a broker that cannot check what clients show does not start.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Mapping
+
+from barnabas.config.broker_config import BrokerConfig
+from barnabas.config.client_entities import USERS, ClientEntities, EntityPath, Values
+from barnabas.config.derived import for_listener
+from barnabas.core.clock import Clock
+from barnabas.core.endpoints import ListenerEndpoint
+from barnabas.core.errors import InvalidConfig
+from barnabas.core.metrics import Metrics
+from barnabas.core.scheduler import Scheduler
+from barnabas.core.tasks import Tasks
+from barnabas.network.exchange import Dispatch
+from barnabas.requests.authentication import Mechanism, SaslGate
+from barnabas.security.credentials.scram_credential import ScramMechanism
+from barnabas.security.credentials.user_credentials import UserCredentials
+from barnabas.security.sasl import oauthbearer, plain
+from barnabas.security.sasl.jaas import parse_jaas
+from barnabas.security.sasl.outcome import Authentication
+from barnabas.security.sasl.plain import PlainAuthentication, PlainUsers
+from barnabas.security.sasl.scram import CredentialLookup, ScramAuthentication
+
+logger = logging.getLogger(__name__)
+
+OFFERED = (plain.NAME, *(each.mechanism_name for each in ScramMechanism), oauthbearer.NAME)
+_OWN_CALLBACKS = frozenset(
+    {"PlainServerCallbackHandler", "ScramServerCallbackHandler", "OAuthBearerValidatorCallbackHandler"}
+)
+"""Kafka's own classes that do what is done here; others would be code that does not run here."""
+
+Start = Callable[[], Authentication]
+
+
+class SaslListeners:
+    def __init__(
+        self,
+        config: BrokerConfig,
+        users: UserCredentials,
+        *,
+        clock: Clock,
+        scheduler: Scheduler,
+        metrics: Metrics,
+        tasks: Tasks,
+    ) -> None:
+        self._config = config
+        self._clock = clock
+        self._scheduler = scheduler
+        self._metrics = metrics
+        self._tasks = tasks
+        self._lookup = CredentialLookup(users.find, users.nobody)
+        self._mechanisms: dict[str, Mapping[str, Mechanism]] = {}
+
+    async def open(self, listeners: Iterable[ListenerEndpoint]) -> None:
+        """INVALID_CONFIG if one of them could not check what clients show."""
+        for listener in listeners:
+            if listener.security_protocol.startswith("SASL_"):
+                name = listener.listener_name
+                enabled = for_listener(self._config.values, name, "sasl.enabled.mechanisms")
+                if not enabled:
+                    raise InvalidConfig(f"the listener {name} has no sasl.enabled.mechanisms")
+                self._mechanisms[name] = {each: await self._mechanism(name, each) for each in enabled}
+                if listener.security_protocol == "SASL_PLAINTEXT" and plain.NAME in enabled:
+                    logger.warning("passwords of PLAIN cross the network in the clear on %s", listener)
+
+    def gates(self, dispatch: Dispatch) -> dict[str, SaslGate]:
+        values = self._config.values
+        return {
+            name: SaslGate(
+                name,
+                mechanisms,
+                dispatch,
+                frame_bytes_max=for_listener(values, name, "sasl.server.max.receive.size"),
+                refusal_delay_ms=self._config.connection_failed_authentication_delay_ms,
+                clock=self._clock,
+                scheduler=self._scheduler,
+                metrics=self._metrics,
+            )
+            for name, mechanisms in self._mechanisms.items()
+        }
+
+    async def _mechanism(self, listener: str, name: str) -> Mechanism:
+        callbacks = for_listener(self._config.values, listener, "sasl.server.callback.handler.class", name)
+        if callbacks and callbacks.rpartition(".")[2] not in _OWN_CALLBACKS:
+            raise InvalidConfig(
+                f"sasl.server.callback.handler.class of {name} on {listener} is {callbacks}, which cannot run"
+                " here: without it, others would be let in than were meant; remove the key to do without"
+            )
+        session_ms_max = for_listener(self._config.values, listener, "connections.max.reauth.ms", name)
+        return Mechanism(await self._start(listener, name), session_ms_max)
+
+    async def _start(self, listener: str, name: str) -> Start:
+        if name == plain.NAME:
+            users = self._plain_users(listener)
+            return lambda: PlainAuthentication(users)
+        scram = ScramMechanism.named(name)
+        if scram is not None:
+            return lambda: ScramAuthentication(scram, self._lookup)
+        if name == oauthbearer.NAME:
+            return await self._oauthbearer(listener)
+        raise InvalidConfig(
+            f"sasl.enabled.mechanisms of {listener} names {name}, which is not offered here;"
+            f" there are {', '.join(OFFERED)}"
+        )
+
+    def _plain_users(self, listener: str) -> PlainUsers:
+        where = f"listener.name.{listener.lower()}.plain.sasl.jaas.config"
+        text = for_listener(self._config.values, listener, "sasl.jaas.config", plain.NAME)
+        if text is None:
+            raise InvalidConfig(f'PLAIN on {listener} needs its users: {where}=… user_NAME="password";')
+        users = PlainUsers.of_options(
+            {
+                name: value
+                for entry in parse_jaas(text)
+                if entry.module_name == "PlainLoginModule"
+                for name, value in entry.options.items()
+            }
+        )
+        if not users:
+            raise InvalidConfig(f'{where} names no user of PlainLoginModule: user_NAME="password"')
+        return users
+
+    async def _oauthbearer(self, listener: str) -> Start:
+        try:
+            from barnabas.node.key_sets import TokenVerifier, check_key_set_url  # noqa: PLC0415 - an extra
+            from barnabas.security.sasl.bearer_tokens import TokenRules  # noqa: PLC0415 - an extra
+            from barnabas.security.sasl.oauthbearer import BearerAuthentication  # noqa: PLC0415 - an extra
+        except ImportError as error:
+            raise InvalidConfig(
+                f"OAUTHBEARER on {listener} needs the extra: pip install 'barnabas[security]' ({error})"
+            ) from None
+
+        def setting(key: str) -> object:
+            return for_listener(self._config.values, listener, f"sasl.oauthbearer.{key}", oauthbearer.NAME)
+
+        url = setting("jwks.endpoint.url")
+        if not isinstance(url, str):
+            raise InvalidConfig(
+                f"OAUTHBEARER on {listener} has no keys that could verify a token: set"
+                " sasl.oauthbearer.jwks.endpoint.url"
+            )
+        check_key_set_url(url)
+        issuer, audiences = setting("expected.issuer"), setting("expected.audience")
+        rules = TokenRules(
+            issuer=None if issuer is None else str(issuer),
+            audiences=tuple(audiences) if isinstance(audiences, list | tuple) else (),
+            clock_skew_ms=_whole(setting("clock.skew.seconds")) * 1_000,
+            subject_claim=str(setting("sub.claim.name")),
+            scope_claim=str(setting("scope.claim.name")),
+        )
+        verifier = TokenVerifier(url, rules, self._clock, self._tasks.start)
+        await verifier.load(_whole(setting("jwks.endpoint.retry.backoff.ms")))
+        self._scheduler.every(max(1_000, _whole(setting("jwks.endpoint.refresh.ms"))), verifier.refresh)
+        return lambda: BearerAuthentication(verifier.verify)
+
+
+def follow_users(clients: ClientEntities) -> UserCredentials:
+    """The credentials of all users, now and after every change."""
+    users = UserCredentials()
+
+    def changed(path: EntityPath, values: Values) -> None:
+        if len(path) == 1 and path[0].type == USERS and path[0].name is not None:
+            users.put(path[0].name, values)
+
+    clients.on_change(changed)
+    return users
+
+
+def _whole(value: object) -> int:
+    assert isinstance(value, int)
+    return value

@@ -1,0 +1,50 @@
+"""The SCRAM credentials of all users, as they are among the users' settings in the store."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Mapping
+
+from barnabas.security.credentials.scram_credential import (
+    KnownCredential,
+    ScramCredential,
+    ScramMechanism,
+    decoy,
+)
+from barnabas.security.principal import KafkaPrincipal
+
+logger = logging.getLogger(__name__)
+
+
+class UserCredentials:
+    def __init__(self) -> None:
+        self._known: dict[tuple[ScramMechanism, str], KnownCredential] = {}
+        self._decoy_secret = os.urandom(32)
+
+    def put(self, name: str, settings: Mapping[str, str]) -> None:
+        """What is set for a user now. A credential that cannot be read is none."""
+        for mechanism in ScramMechanism:
+            self._known.pop((mechanism, name), None)
+            text = settings.get(mechanism.mechanism_name)
+            if text is None:
+                continue
+            try:
+                credential = ScramCredential.decode(mechanism, text)
+            except ValueError as error:
+                logger.warning(
+                    "user %s cannot log in by %s: the credential in the store is not usable, %s",
+                    name,
+                    mechanism.mechanism_name,
+                    error,
+                )
+            else:
+                self._known[mechanism, name] = KnownCredential(credential, KafkaPrincipal.user(name))
+
+    def find(self, mechanism: ScramMechanism, name: str) -> KnownCredential:
+        """A decoy for who has none."""
+        return self._known.get((mechanism, name)) or decoy(mechanism, self._decoy_secret, name)
+
+    def nobody(self, mechanism: ScramMechanism, name: str) -> KnownCredential:
+        """As if nobody had one."""
+        return decoy(mechanism, self._decoy_secret, name)

@@ -1,0 +1,229 @@
+"""Clients of others log in by every mechanism that they have, and not with a wrong password."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
+from aiokafka.errors import KafkaError as AioKafkaError
+from confluent_kafka import Consumer, KafkaException, Producer
+from confluent_kafka.admin import (
+    AdminClient,
+    NewTopic,
+    ScramCredentialInfo,
+    ScramMechanism,
+    UserScramCredentialDeletion,
+    UserScramCredentialUpsertion,
+)
+from joserfc import jwt
+from joserfc.jwk import RSAKey
+from kafka import KafkaConsumer, KafkaProducer
+
+from barnabas.testing.broker import RunningBroker
+from tests.scenario.security.sasl_broker import confluent, python, sasl_broker
+
+TIMEOUT_S = 60.0
+LOGINS = [
+    ("PLAIN", "bob", "builder"),
+    ("SCRAM-SHA-256", "alice", "wonder"),
+    ("SCRAM-SHA-512", "alice", "land"),
+]
+
+
+@pytest.fixture(scope="module")
+def broker() -> Iterator[RunningBroker]:
+    with sasl_broker() as broker:
+        admin = AdminClient(confluent(broker))
+        put(admin, "alice", ScramMechanism.SCRAM_SHA_256, "wonder")
+        put(admin, "alice", ScramMechanism.SCRAM_SHA_512, "land")
+        admin.create_topics([NewTopic("t", 1, 1)])["t"].result(TIMEOUT_S)
+        yield broker
+
+
+def put(admin: AdminClient, user: str, mechanism: Any, password: str, iterations: int = 8_192) -> None:
+    info = ScramCredentialInfo(mechanism, iterations)
+    change = UserScramCredentialUpsertion(user, info, password.encode())
+    admin.alter_user_scram_credentials([change])[user].result(TIMEOUT_S)
+
+
+def describe(admin: AdminClient, users: list[str] | None = None) -> Any:
+    """A future for all users, or a future for each."""
+    return admin.describe_user_scram_credentials(users)
+
+
+@pytest.mark.parametrize(("mechanism", "user", "password"), LOGINS)
+def test_confluent(broker: RunningBroker, mechanism: str, user: str, password: str) -> None:
+    properties = confluent(broker, mechanism, user, password)
+    producer = Producer(properties)
+    producer.produce("t", mechanism.encode())
+    assert producer.flush(TIMEOUT_S) == 0
+    consumer = Consumer({**properties, "group.id": f"confluent-{mechanism}", "auto.offset.reset": "earliest"})
+    consumer.subscribe(["t"])
+    message = consumer.poll(TIMEOUT_S)
+    consumer.close()
+    assert message is not None
+    assert message.error() is None
+
+
+@pytest.mark.parametrize(("mechanism", "user", "password"), LOGINS)
+def test_kafka_python(broker: RunningBroker, mechanism: str, user: str, password: str) -> None:
+    arguments = python(broker, mechanism, user, password)
+    producer = KafkaProducer(**arguments)
+    producer.send("t", mechanism.encode()).get(TIMEOUT_S)
+    producer.close()
+    consumer = KafkaConsumer("t", **arguments, auto_offset_reset="earliest", consumer_timeout_ms=30_000)
+    assert next(iter(consumer)).topic == "t"
+    consumer.close()
+
+
+@pytest.mark.parametrize(("mechanism", "user", "password"), LOGINS)
+async def test_aiokafka(broker: RunningBroker, mechanism: str, user: str, password: str) -> None:
+    arguments = python(broker, mechanism, user, password)
+    async with AIOKafkaProducer(**arguments) as producer:
+        await producer.send_and_wait("t", mechanism.encode())
+    async with AIOKafkaConsumer("t", **arguments, auto_offset_reset="earliest") as consumer:
+        assert (await consumer.getone()).topic == "t"
+
+
+@pytest.mark.parametrize(("mechanism", "user"), [(mechanism, user) for mechanism, user, _ in LOGINS])
+async def test_a_wrong_password(broker: RunningBroker, mechanism: str, user: str) -> None:
+    errors: list[Any] = []
+    properties = confluent(broker, mechanism, user, "wrong") | {"error_cb": errors.append}
+    with pytest.raises(KafkaException):
+        AdminClient(properties).list_topics(timeout=2)
+    producer = AIOKafkaProducer(**python(broker, mechanism, user, "wrong"))
+    with pytest.raises(AioKafkaError):
+        await producer.start()
+    await producer.stop()
+
+
+def test_credentials_are_described_changed_and_deleted(broker: RunningBroker) -> None:
+    admin = AdminClient(confluent(broker))
+    put(admin, "carol", ScramMechanism.SCRAM_SHA_256, "one", 4_096)
+    (info,) = describe(admin, ["carol"])["carol"].result(TIMEOUT_S).scram_credential_infos
+    assert (info.mechanism, info.iterations) == (ScramMechanism.SCRAM_SHA_256, 4_096)
+    assert {"alice", "carol"} <= describe(admin).result(TIMEOUT_S).keys()
+    carol = confluent(broker, "SCRAM-SHA-256", "carol", "two")
+    put(admin, "carol", ScramMechanism.SCRAM_SHA_256, "two")
+    AdminClient(carol).list_topics(timeout=TIMEOUT_S)
+    deletion = UserScramCredentialDeletion("carol", ScramMechanism.SCRAM_SHA_256)
+    admin.alter_user_scram_credentials([deletion])["carol"].result(TIMEOUT_S)
+    with pytest.raises(KafkaException):
+        AdminClient(carol).list_topics(timeout=2)
+    with pytest.raises(KafkaException, match="does not exist"):
+        admin.alter_user_scram_credentials([deletion])["carol"].result(TIMEOUT_S)
+    with pytest.raises(KafkaException, match="does not exist"):
+        describe(admin, ["carol"])["carol"].result(TIMEOUT_S)
+
+
+@pytest.mark.parametrize("iterations", [1, 4_095, 16_385])
+def test_iterations_are_bounded(broker: RunningBroker, iterations: int) -> None:
+    with pytest.raises(KafkaException, match="iterations"):
+        put(AdminClient(confluent(broker)), "dave", ScramMechanism.SCRAM_SHA_512, "x", iterations)
+
+
+def test_sessions_are_prolonged_while_producing() -> None:
+    """librdkafka authenticates again before its session ends (KIP-368); no message fails."""
+    with sasl_broker({"connections.max.reauth.ms": "2000"}) as broker:
+        failed: list[Any] = []
+        producer = Producer(confluent(broker) | {"linger.ms": 1})
+        ends_s = time.monotonic() + 7
+        sent = 0
+        while time.monotonic() < ends_s:
+            producer.produce("t", b"x", on_delivery=lambda error, _: failed.append(error) if error else None)
+            producer.poll(0.01)
+            sent += 1
+        assert producer.flush(TIMEOUT_S) == 0
+        metrics = broker.metrics_text()
+    assert failed == []
+    assert sent > 10
+    assert "kafka_successful_reauthentication_total" in metrics
+    assert "kafka_expired_connections_killed_total" not in metrics
+
+
+@pytest.fixture(scope="module")
+def issuer() -> RSAKey:
+    return RSAKey.generate_key(2048, {"kid": "k"})
+
+
+@pytest.fixture(scope="module")
+def bearer_broker(issuer: RSAKey, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningBroker]:
+    keys = tmp_path_factory.mktemp("keys") / "jwks.json"
+    keys.write_text(json.dumps({"keys": [issuer.as_dict(private=False)]}))
+    with sasl_broker(bearer_settings(keys)) as broker:
+        yield broker
+
+
+def bearer_settings(keys: Path) -> dict[str, str]:
+    return {
+        "sasl.enabled.mechanisms": "OAUTHBEARER",
+        "sasl.mechanism.inter.broker.protocol": "OAUTHBEARER",
+        "listener.name.sasl_plaintext.oauthbearer.sasl.jaas.config": (
+            "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule required;"
+        ),
+        "listener.name.sasl_plaintext.oauthbearer.sasl.server.callback.handler.class": (
+            "org.apache.kafka.common.security.oauthbearer.OAuthBearerValidatorCallbackHandler"
+        ),
+        "sasl.oauthbearer.jwks.endpoint.url": keys.as_uri(),
+        "sasl.oauthbearer.expected.issuer": "https://issuer",
+        "sasl.oauthbearer.expected.audience": "kafka",
+    }
+
+
+def bearer(issuer: RSAKey, **claims: Any) -> tuple[str, float]:
+    ends_s = time.time() + 300
+    said = {"sub": "alice", "iss": "https://issuer", "aud": "kafka", "exp": int(ends_s), **claims}
+    return jwt.encode({"alg": "RS256", "kid": "k"}, said, issuer), ends_s
+
+
+def with_token(broker: RunningBroker, token: tuple[str, float]) -> dict[str, Any]:
+    return {
+        "bootstrap.servers": broker.bootstrap,
+        "security.protocol": "SASL_PLAINTEXT",
+        "sasl.mechanism": "OAUTHBEARER",
+        "oauth_cb": lambda _: token,
+        "log_level": 0,
+    }
+
+
+def test_a_token_of_the_issuer(bearer_broker: RunningBroker, issuer: RSAKey) -> None:
+    producer = Producer(with_token(bearer_broker, bearer(issuer)))
+    producer.produce("t", b"x")
+    assert producer.flush(TIMEOUT_S) == 0
+
+
+@pytest.mark.parametrize("claims", [{"iss": "https://other"}, {"aud": "other"}, {"exp": 1}])
+def test_a_token_that_is_not_for_here(
+    bearer_broker: RunningBroker, issuer: RSAKey, claims: dict[str, Any]
+) -> None:
+    producer = Producer(with_token(bearer_broker, bearer(issuer, **claims)))
+    producer.produce("t", b"x")
+    assert producer.flush(3) == 1
+    producer.purge()
+
+
+def test_a_token_of_a_stranger(bearer_broker: RunningBroker) -> None:
+    stranger = RSAKey.generate_key(2048, {"kid": "k"})
+    producer = Producer(with_token(bearer_broker, bearer(stranger)))
+    producer.produce("t", b"x")
+    assert producer.flush(3) == 1
+    producer.purge()
+
+
+async def test_aiokafka_shows_a_token(bearer_broker: RunningBroker, issuer: RSAKey) -> None:
+    from aiokafka.abc import AbstractTokenProvider
+
+    class Tokens(AbstractTokenProvider):  # type: ignore[misc]
+        async def token(self) -> str:
+            return bearer(issuer)[0]
+
+    arguments = {"security_protocol": "SASL_PLAINTEXT", "sasl_mechanism": "OAUTHBEARER"}
+    async with AIOKafkaProducer(
+        bootstrap_servers=bearer_broker.bootstrap, **arguments, sasl_oauth_token_provider=Tokens()
+    ) as producer:
+        await producer.send_and_wait("t", b"x")

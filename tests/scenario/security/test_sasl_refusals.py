@@ -1,0 +1,190 @@
+"""What a listener with SASL refuses, on real sockets, frame by frame."""
+
+from __future__ import annotations
+
+import random
+import struct
+from collections.abc import Iterator
+
+import pytest
+
+from barnabas.core.errors import InvalidConfig
+from barnabas.testing.broker import RunningBroker, run_broker
+from tests.scenario.security.sasl_broker import SETTINGS, sasl_broker
+from tests.support.wire import API_VERSIONS, METADATA, Reader, WireConnection, framed, request_header, string
+
+SASL_HANDSHAKE, SASL_AUTHENTICATE = 17, 36
+GOOD = b"\0bob\0builder"
+ILLEGAL_SASL_STATE, AUTHENTICATION_FAILED = 34, 58
+
+
+@pytest.fixture(scope="module")
+def broker() -> Iterator[RunningBroker]:
+    with sasl_broker({"connection.failed.authentication.delay.ms": "0", "num.partitions": "1"}) as broker:
+        yield broker
+
+
+def connect(broker: RunningBroker) -> WireConnection:
+    host, _, port = broker.bootstrap.rpartition(":")
+    return WireConnection(host, int(port), timeout_s=20.0)
+
+
+def shake_hands(wire: WireConnection, mechanism: str = "PLAIN", version: int = 1) -> int:
+    return wire.ask(SASL_HANDSHAKE, version, string(mechanism)).number("h")
+
+
+def show(wire: WireConnection, token: bytes) -> tuple[int, str | None]:
+    reader = wire.ask(SASL_AUTHENTICATE, 1, struct.pack(">i", len(token)) + token)
+    return reader.number("h"), reader.string()
+
+
+def is_closed(wire: WireConnection) -> bool:
+    try:
+        return wire.socket.recv(1) == b""
+    except ConnectionError:
+        return True
+
+
+def ask_metadata(wire: WireConnection) -> Reader:
+    return wire.ask(METADATA, 1, struct.pack(">i", 0))
+
+
+def test_nothing_but_sasl_before_authentication(broker: RunningBroker) -> None:
+    with connect(broker) as wire:
+        wire.ask(API_VERSIONS, 0, b"")
+        wire.send(METADATA, 1, struct.pack(">i", 0))
+        assert is_closed(wire)
+
+
+def test_nobody_acts_as_somebody_else(broker: RunningBroker) -> None:
+    """CVE-2017-12610: the authorization id of PLAIN."""
+    with connect(broker) as wire:
+        assert shake_hands(wire) == 0
+        assert show(wire, b"admin" + GOOD)[0] == AUTHENTICATION_FAILED
+        assert is_closed(wire)
+
+
+def test_a_wrong_user_and_a_wrong_password_hear_the_same(broker: RunningBroker) -> None:
+    """CVE-2021-38153: nothing, the time of the comparison included, tells one from the other."""
+    heard = set()
+    for token in (b"\0bob\0wrong", b"\0nobody\0builder"):
+        with connect(broker) as wire:
+            shake_hands(wire)
+            heard.add(show(wire, token))
+    assert heard == {(AUTHENTICATION_FAILED, "Authentication failed: Invalid username or password")}
+
+
+@pytest.mark.parametrize("size", [524_289, 100_000_000, 0x7FFFFFFF, -1])
+def test_no_large_frame_before_authentication(broker: RunningBroker, size: int) -> None:
+    """CVE-2022-34917: no memory for a size that a stranger declares."""
+    with connect(broker) as wire:
+        shake_hands(wire)
+        wire.send_raw(struct.pack(">i", size) + b"x" * 100)
+        assert is_closed(wire)
+
+
+def test_a_proof_with_another_nonce(broker: RunningBroker) -> None:
+    """CVE-2024-56128."""
+    with connect(broker) as wire:
+        shake_hands(wire, "SCRAM-SHA-256")
+        token = b"n,,n=bob,r=abc"
+        reader = wire.ask(SASL_AUTHENTICATE, 1, struct.pack(">i", len(token)) + token)
+        assert (reader.number("h"), reader.string()) == (0, "")
+        challenge = reader.byte_string()
+        assert challenge is not None
+        assert challenge.startswith(b"r=abc")
+        assert show(wire, b"c=biws,r=abc,p=" + b"A" * 43 + b"=")[0] == AUTHENTICATION_FAILED
+        assert is_closed(wire)
+
+
+def test_bare_tokens_of_old_clients(broker: RunningBroker) -> None:
+    with connect(broker) as wire:
+        assert shake_hands(wire, version=0) == 0
+        wire.send_raw(framed(GOOD))
+        assert wire.socket.recv(4) == b"\0\0\0\0"
+        ask_metadata(wire)
+
+
+def test_a_bare_token_without_a_handshake(broker: RunningBroker) -> None:
+    with connect(broker) as wire:
+        wire.send_raw(framed(GOOD))
+        assert is_closed(wire)
+
+
+def test_who_is_authenticated_need_not_be_again(broker: RunningBroker) -> None:
+    with connect(broker) as wire:
+        shake_hands(wire)
+        assert show(wire, GOOD)[0] == 0
+        assert shake_hands(wire) == ILLEGAL_SASL_STATE
+        ask_metadata(wire)
+
+
+def test_no_order_of_frames_has_a_stranger_served(broker: RunningBroker) -> None:
+    rng = random.Random(13)
+    pieces = [
+        framed(request_header(API_VERSIONS, 0, 1)),
+        framed(request_header(METADATA, 1, 2) + struct.pack(">i", 0)),
+        framed(request_header(SASL_HANDSHAKE, 1, 3) + string("PLAIN")),
+        framed(request_header(SASL_HANDSHAKE, 0, 4) + string("SCRAM-SHA-512")),
+        framed(request_header(SASL_AUTHENTICATE, 1, 5) + struct.pack(">i", 4) + b"\0a\0b"),
+        framed(b"\0bob\0wrong"),
+        struct.pack(">i", 1 << 30),
+        b"\xff" * 20,
+    ]
+    for _ in range(60):
+        with connect(broker) as wire:
+            sent = b"".join(rng.choice(pieces) for _ in range(rng.randrange(1, 8)))
+            wire.send_raw(sent[: rng.randrange(1, len(sent) + 1)])
+            wire.socket.shutdown(1)
+            received = bytearray()
+            try:
+                while data := wire.socket.recv(65_536):
+                    received += data
+            except ConnectionError:
+                pass
+            assert b"\0\0\0\x02" not in _correlation_ids(bytes(received))
+    with connect(broker) as wire:
+        shake_hands(wire)
+        assert show(wire, GOOD)[0] == 0
+
+
+def _correlation_ids(received: bytes) -> list[bytes]:
+    found, at = [], 0
+    while at + 8 <= len(received):
+        size = struct.unpack_from(">i", received, at)[0]
+        found.append(received[at + 4 : at + 8])
+        at += 4 + size
+    return found
+
+
+@pytest.mark.parametrize(
+    ("settings", "hint"),
+    [
+        ({"sasl.enabled.mechanisms": "PLAIN,GSSAPI"}, "GSSAPI, which is not offered"),
+        ({"listener.name.sasl_plaintext.plain.sasl.jaas.config": "a.PlainLoginModule required;"}, "no user"),
+        ({"sasl.enabled.mechanisms": "PLAIN,OAUTHBEARER"}, "no keys that could verify"),
+        (
+            {
+                "sasl.enabled.mechanisms": "PLAIN,OAUTHBEARER",
+                "sasl.oauthbearer.jwks.endpoint.url": "http://issuer.example/keys",
+            },
+            "in the clear",
+        ),
+        (
+            {
+                "sasl.enabled.mechanisms": "PLAIN,OAUTHBEARER",
+                "sasl.oauthbearer.jwks.endpoint.url": "file:///nowhere/keys.json",
+                "sasl.oauthbearer.jwks.endpoint.retry.backoff.ms": "1",
+            },
+            "cannot be read",
+        ),
+        (
+            {"listener.name.sasl_plaintext.plain.sasl.server.callback.handler.class": "com.example.Ldap"},
+            "cannot run",
+        ),
+    ],
+)
+def test_a_broker_that_could_not_check_does_not_start(settings: dict[str, str], hint: str) -> None:
+    """CVE-2026-33557: no token is believed without keys that verify it."""
+    with pytest.raises(InvalidConfig, match=hint), run_broker({**SETTINGS, **settings}):
+        pass
