@@ -21,6 +21,7 @@ COMMANDS = {
     "config": ("barnabas.cli.config:config", "Show and change settings of topics and brokers."),
     "acl": ("barnabas.cli.acl:acl", "Say who may do what: add, list and remove access rules."),
     "quota": ("barnabas.cli.quota:quota", "Show and set quotas of users, client ids and addresses."),
+    "user": ("barnabas.cli.user:user", "Add, list and delete users that log in by SCRAM."),
     "cluster": (
         "barnabas.cli.cluster:cluster",
         "Show the state of the cluster, and empty a broker before it leaves.",

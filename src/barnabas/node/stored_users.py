@@ -1,0 +1,56 @@
+"""Users in the coordination store, for who has no broker to ask: before the first one starts.
+
+The user as whom brokers log in to each other must be there before them. A store of one broker can be opened
+only while that broker is down.
+"""
+
+from __future__ import annotations
+
+from barnabas.cluster.config_store import ZnodeConfigStore
+from barnabas.cluster.registration import make_persistent_paths
+from barnabas.config.broker_config import BrokerConfig
+from barnabas.config.client_entities import USERS, Values, ValuesChange, user
+from barnabas.core.clock import SystemClock
+from barnabas.core.errors import ResourceNotFound
+from barnabas.core.scheduler import InlineBackground
+from barnabas.node.coordination_store import open_coordination
+from barnabas.security.credentials.scram_credential import ScramCredential, ScramMechanism
+
+
+async def put_user(
+    config: BrokerConfig, name: str, mechanism: ScramMechanism, credential: ScramCredential
+) -> None:
+    await _change(config, name, lambda values: {**values, mechanism.mechanism_name: credential.encode()})
+
+
+async def delete_user(config: BrokerConfig, name: str) -> None:
+    names = {each.mechanism_name for each in ScramMechanism}
+
+    def without(values: Values) -> Values:
+        if not names & values.keys():
+            raise ResourceNotFound(f"user {name} has no such credential")
+        return {key: value for key, value in values.items() if key not in names}
+
+    await _change(config, name, without)
+
+
+async def list_users(config: BrokerConfig) -> dict[str, dict[str, int]]:
+    """The iterations of each credential, by user and mechanism."""
+    async with open_coordination(config, SystemClock(), InlineBackground()) as znodes:
+        await make_persistent_paths(znodes)
+        entities = await ZnodeConfigStore(znodes).read_entities()
+    found: dict[str, dict[str, int]] = {}
+    for path, values in entities.items():
+        if len(path) == 1 and path[0].type == USERS and path[0].name is not None:
+            for mechanism in ScramMechanism:
+                text = values.get(mechanism.mechanism_name)
+                if text is not None:
+                    credential = ScramCredential.decode(mechanism, text)
+                    found.setdefault(path[0].name, {})[mechanism.mechanism_name] = credential.iterations
+    return found
+
+
+async def _change(config: BrokerConfig, name: str, change: ValuesChange) -> None:
+    async with open_coordination(config, SystemClock(), InlineBackground()) as znodes:
+        await make_persistent_paths(znodes)
+        await ZnodeConfigStore(znodes).change_entity(user(name), change)

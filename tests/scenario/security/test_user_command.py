@@ -1,0 +1,67 @@
+"""`barnabas user`: against a broker, and against the store of one that is down."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from click.testing import CliRunner, Result
+from confluent_kafka.admin import AdminClient
+
+from barnabas.cli.main import cli
+from barnabas.testing.broker import run_broker
+from tests.scenario.security.sasl_broker import SETTINGS, confluent
+
+TIMEOUT_S = 60.0
+
+
+def invoke(*arguments: str, stdin: str = "") -> Result:
+    return CliRunner().invoke(cli, arguments, input=stdin)
+
+
+def test_users_before_the_first_start_and_while_a_broker_runs(tmp_path: Path) -> None:
+    """A broker that knows SCRAM alone can be made: its first user is there before it."""
+    data = tmp_path / "data"
+    added = invoke("user", "add", "root", "--data-dir", str(data), stdin="first\n")
+    assert added.exit_code == 0, added.output
+    settings = {
+        "listeners": SETTINGS["listeners"],
+        "sasl.enabled.mechanisms": "SCRAM-SHA-256,SCRAM-SHA-512",
+        "sasl.mechanism.inter.broker.protocol": "SCRAM-SHA-256",
+        "listener.name.sasl_plaintext.scram-sha-256.sasl.jaas.config": (
+            "org.apache.kafka.common.security.scram.ScramLoginModule required"
+            ' username="root" password="first";'
+        ),
+    }
+    with run_broker(settings, data_dir=data) as broker:
+        AdminClient(confluent(broker, "SCRAM-SHA-256", "root", "first")).list_topics(timeout=TIMEOUT_S)
+        file = tmp_path / "client.properties"
+        file.write_text(
+            "security.protocol=SASL_PLAINTEXT\nsasl.mechanism=SCRAM-SHA-256\n"
+            "sasl.jaas.config=org.apache.kafka.common.security.scram.ScramLoginModule required"
+            ' username="root" password="first";\n'
+        )
+        access = ("--bootstrap", broker.bootstrap, "--command-config", str(file))
+        both = ("--mechanism", "SCRAM-SHA-256", "--mechanism", "SCRAM-SHA-512", "--iterations", "4096")
+        added = invoke("user", "add", "alice", *both, *access, stdin="wonder\n")
+        assert added.exit_code == 0, added.output
+        assert "wonder" not in added.output
+        AdminClient(confluent(broker, "SCRAM-SHA-512", "alice", "wonder")).list_topics(timeout=TIMEOUT_S)
+        listed = invoke("user", "list", "--json", *access)
+        assert json.loads(listed.output) == {
+            "alice": {"SCRAM-SHA-256": 4096, "SCRAM-SHA-512": 4096},
+            "root": {"SCRAM-SHA-256": 8192},
+        }
+        assert "a broker has this store open" in invoke("user", "list", "--data-dir", str(data)).output
+        assert invoke("user", "delete", "alice", *access).exit_code == 0
+        assert invoke("user", "delete", "alice", *access).exit_code == 4
+    assert json.loads(invoke("user", "list", "--json", "--data-dir", str(data)).output) == {
+        "root": {"SCRAM-SHA-256": 8192}
+    }
+    assert invoke("user", "delete", "root", "--data-dir", str(data)).exit_code == 0
+    assert invoke("user", "delete", "root", "--data-dir", str(data)).exit_code == 4
+
+
+def test_no_password_no_user(tmp_path: Path) -> None:
+    assert invoke("user", "add", "root", "--data-dir", str(tmp_path / "data")).exit_code == 2
+    assert invoke("user", "add", "root", "--iterations", "10").exit_code == 2
