@@ -20,6 +20,7 @@ from barnabas.handlers.consumer_group_describe import CONSUMER_GROUP_DESCRIBE
 from barnabas.handlers.consumer_group_heartbeat import CONSUMER_GROUP_HEARTBEAT
 from barnabas.handlers.controlled_shutdown import CONTROLLED_SHUTDOWN
 from barnabas.handlers.create_acls import CREATE_ACLS
+from barnabas.handlers.create_delegation_token import CREATE_DELEGATION_TOKEN
 from barnabas.handlers.create_partitions import CREATE_PARTITIONS
 from barnabas.handlers.create_topics import CREATE_TOPICS
 from barnabas.handlers.delete_acls import DELETE_ACLS
@@ -30,6 +31,7 @@ from barnabas.handlers.describe_acls import DESCRIBE_ACLS
 from barnabas.handlers.describe_client_quotas import DESCRIBE_CLIENT_QUOTAS
 from barnabas.handlers.describe_cluster import DESCRIBE_CLUSTER
 from barnabas.handlers.describe_configs import DESCRIBE_CONFIGS
+from barnabas.handlers.describe_delegation_token import DESCRIBE_DELEGATION_TOKEN
 from barnabas.handlers.describe_groups import DESCRIBE_GROUPS
 from barnabas.handlers.describe_log_dirs import DESCRIBE_LOG_DIRS
 from barnabas.handlers.describe_producers import DESCRIBE_PRODUCERS
@@ -38,6 +40,7 @@ from barnabas.handlers.describe_transactions import DESCRIBE_TRANSACTIONS
 from barnabas.handlers.describe_user_scram_credentials import DESCRIBE_USER_SCRAM_CREDENTIALS
 from barnabas.handlers.elect_leaders import ELECT_LEADERS
 from barnabas.handlers.end_txn import END_TXN
+from barnabas.handlers.expire_delegation_token import EXPIRE_DELEGATION_TOKEN
 from barnabas.handlers.fetch import FETCH
 from barnabas.handlers.find_coordinator import FIND_COORDINATOR
 from barnabas.handlers.heartbeat import HEARTBEAT
@@ -57,6 +60,7 @@ from barnabas.handlers.offset_delete import OFFSET_DELETE
 from barnabas.handlers.offset_fetch import OFFSET_FETCH
 from barnabas.handlers.offset_for_leader_epoch import OFFSET_FOR_LEADER_EPOCH
 from barnabas.handlers.produce import PRODUCE
+from barnabas.handlers.renew_delegation_token import RENEW_DELEGATION_TOKEN
 from barnabas.handlers.sasl_authenticate import SASL_AUTHENTICATE
 from barnabas.handlers.sasl_handshake import SASL_HANDSHAKE
 from barnabas.handlers.stop_replica import STOP_REPLICA
@@ -106,6 +110,10 @@ APIS = ApiTable(
         DESCRIBE_LOG_DIRS,
         SASL_AUTHENTICATE,
         CREATE_PARTITIONS,
+        CREATE_DELEGATION_TOKEN,
+        RENEW_DELEGATION_TOKEN,
+        EXPIRE_DELEGATION_TOKEN,
+        DESCRIBE_DELEGATION_TOKEN,
         DELETE_GROUPS,
         ELECT_LEADERS,
         INCREMENTAL_ALTER_CONFIGS,

@@ -20,6 +20,7 @@ from barnabas.cluster.acl_replica import AclReplica
 from barnabas.cluster.broker_znodes import BrokerInfo
 from barnabas.cluster.config_store import ZnodeConfigStore
 from barnabas.cluster.coordination import Coordination
+from barnabas.cluster.delegation_tokens import DelegationTokens
 from barnabas.cluster.deleted_partitions import DeletedPartitions
 from barnabas.cluster.metadata_cache import MetadataCache
 from barnabas.cluster.registration import (
@@ -66,7 +67,7 @@ from barnabas.node.lifecycle import BrokerState, Lifecycle
 from barnabas.node.metrics_endpoint import MetricsEndpoint
 from barnabas.node.replication_io import ReplicationTasks
 from barnabas.node.runtime import LoopRunner, LoopScheduler, ThreadBackground, TimerDriver
-from barnabas.node.sasl_listeners import SaslListeners, follow_users
+from barnabas.node.sasl_listeners import SaslListeners, follow_tokens, follow_users, make_delegation_tokens
 from barnabas.node.tls_listeners import open_tls
 from barnabas.purgatory.timer import Timer
 from barnabas.quota.client_quotas import ClientQuotas
@@ -171,7 +172,7 @@ class Broker:
         await configs.load()
         acls = await self._exits.enter_async_context(open_acls(self.config, znodes, self._clock))
 
-        sasl = await self._open_sasl(configs)
+        sasl = await self._open_sasl(configs, znodes)
         metadata = MetadataCache(self.cluster_id)
         metadata.on_topic_removed.append(lambda topic, _: configs.remove_topic(topic))
         member = self._make_member(znodes, configs, metadata)
@@ -187,7 +188,9 @@ class Broker:
         self._exits.callback(self._tasks.cancel)
         configs.on_topic_change(replicas.table.update_log_config)
         coordinators = self._make_coordinators(znodes, configs, metadata, member, replicas)
-        services = self._make_services(znodes, configs, metadata, member, replicas, coordinators, acls)
+        services = self._make_services(
+            znodes, configs, metadata, member, replicas, coordinators, acls, sasl.tokens
+        )
         dispatcher = Dispatcher(services.apis, services, self._clock, self.metrics)
         self._exits.push_async_callback(dispatcher.close)
         await self._serve_metrics()
@@ -255,6 +258,7 @@ class Broker:
         replicas: ReplicaManager,
         coordinators: Coordinators,
         acls: AclReplica | None,
+        tokens: DelegationTokens | None,
     ) -> Services:
         """What the handlers work with."""
         groups, producer_ids, markers, transactions = coordinators
@@ -300,6 +304,7 @@ class Broker:
             metadata_wait=member.metadata_wait,
             authorizer=AllowAll() if acls is None else acls.authorizer,
             acls=acls,
+            tokens=tokens,
         )
 
     async def shutdown(self) -> None:
@@ -367,10 +372,15 @@ class Broker:
                 self._unusable[path] = error
         return found
 
-    async def _open_sasl(self, configs: ConfigRepository) -> SaslListeners:
+    async def _open_sasl(self, configs: ConfigRepository, znodes: Coordination) -> SaslListeners:
+        tokens = make_delegation_tokens(self.config, znodes, self._clock)
+        if tokens is not None:
+            self._exits.push_async_callback(tokens.close)
+            await follow_tokens(tokens, self.config, self._scheduler, self._tasks)
         sasl = SaslListeners(
             self.config,
             follow_users(configs.clients),
+            tokens,
             clock=self._clock,
             scheduler=self._scheduler,
             metrics=self.metrics,

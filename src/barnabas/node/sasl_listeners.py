@@ -8,6 +8,8 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Mapping
 
+from barnabas.cluster.coordination import Coordination
+from barnabas.cluster.delegation_tokens import DelegationTokens
 from barnabas.config.broker_config import BrokerConfig
 from barnabas.config.client_entities import USERS, ClientEntities, EntityPath, Values
 from barnabas.config.derived import for_listener
@@ -19,6 +21,7 @@ from barnabas.core.scheduler import Scheduler
 from barnabas.core.tasks import Tasks
 from barnabas.network.exchange import Dispatch
 from barnabas.requests.authentication import Mechanism, SaslGate
+from barnabas.security.credentials.delegation_token import TokenTimes
 from barnabas.security.credentials.scram_credential import ScramMechanism
 from barnabas.security.credentials.user_credentials import UserCredentials
 from barnabas.security.sasl import oauthbearer, plain
@@ -43,6 +46,7 @@ class SaslListeners:
         self,
         config: BrokerConfig,
         users: UserCredentials,
+        tokens: DelegationTokens | None,
         *,
         clock: Clock,
         scheduler: Scheduler,
@@ -54,7 +58,8 @@ class SaslListeners:
         self._scheduler = scheduler
         self._metrics = metrics
         self._tasks = tasks
-        self._lookup = CredentialLookup(users.find, users.nobody)
+        self.tokens = tokens
+        self._lookup = CredentialLookup(users.find, users.nobody if tokens is None else tokens.credential)
         self._mechanisms: dict[str, Mapping[str, Mechanism]] = {}
 
     async def open(self, listeners: Iterable[ListenerEndpoint]) -> None:
@@ -170,6 +175,29 @@ def follow_users(clients: ClientEntities) -> UserCredentials:
 
     clients.on_change(changed)
     return users
+
+
+def make_delegation_tokens(
+    config: BrokerConfig, znodes: Coordination, clock: Clock
+) -> DelegationTokens | None:
+    """None where no secret is set, so that there are none."""
+    values = config.values
+    secret = values["delegation.token.secret.key"] or values["delegation.token.master.key"]
+    if not secret:
+        return None
+    times = TokenTimes(values["delegation.token.max.lifetime.ms"], values["delegation.token.expiry.time.ms"])
+    return DelegationTokens(znodes, clock, secret, times)
+
+
+async def follow_tokens(
+    tokens: DelegationTokens, config: BrokerConfig, scheduler: Scheduler, tasks: Tasks
+) -> None:
+    """Know all tokens, now and after every change, and remove those that are over."""
+    await tokens.start()
+    scheduler.every(
+        config.values["delegation.token.expiry.check.interval.ms"],
+        lambda: tasks.start(tokens.remove_expired()),
+    )
 
 
 def _whole(value: object) -> int:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from barnabas.cluster.acl_replica import AclReplica
 from barnabas.cluster.coordination import Coordination
+from barnabas.cluster.delegation_tokens import DelegationTokens
 from barnabas.cluster.metadata_cache import MetadataCache
 from barnabas.config.broker_config import BrokerConfig
 from barnabas.config.repository import ConfigRepository
@@ -58,3 +59,5 @@ class Services:
     authorizer: Authorizer
     acls: AclReplica | None
     """The rules of the authorizer, if there is one that goes by rules."""
+    tokens: DelegationTokens | None = None
+    """None without `delegation.token.secret.key`."""

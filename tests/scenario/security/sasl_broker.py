@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 from barnabas.testing.broker import RunningBroker, run_broker
@@ -22,8 +23,10 @@ SETTINGS = {
 
 
 @contextmanager
-def sasl_broker(settings: Mapping[str, str] | None = None) -> Iterator[RunningBroker]:
-    with run_broker({**SETTINGS, **(settings or {})}) as broker:
+def sasl_broker(
+    settings: Mapping[str, str] | None = None, *, data_dir: Path | None = None
+) -> Iterator[RunningBroker]:
+    with run_broker({**SETTINGS, **(settings or {})}, data_dir=data_dir) as broker:
         yield broker
 
 

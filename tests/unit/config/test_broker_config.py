@@ -271,8 +271,8 @@ def test_settings_that_disagree_are_refused(properties: dict[str, str], hint: st
     ("properties", "hint"),
     [
         (
-            {"listeners": "SASL_PLAINTEXT://:1"},
-            "asks for SASL_PLAINTEXT, which this version does not have; it has PLAINTEXT, SSL",
+            {"listeners": "SASL_SSL://:1"},
+            "asks for SASL_SSL, which this version does not have; it has PLAINTEXT, SASL_PLAINTEXT, SSL",
         ),
         (
             {"listeners": "OUTSIDE://:1", "listener.security.protocol.map": "OUTSIDE:SASL_SSL"},

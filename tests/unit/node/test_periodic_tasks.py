@@ -23,6 +23,7 @@ from tests.unit.storage.test_log_manager import Broker, partition
 
 import barnabas
 from barnabas.cluster.coordination import Coordination
+from barnabas.cluster.delegation_tokens import DelegationTokens
 from barnabas.cluster.isr_store import CHECK_INTERVAL_MS, ZnodeIsrStore
 from barnabas.cluster.metadata_cache import MetadataCache, PartitionMetadata
 from barnabas.config.log_config import LogConfig
@@ -37,13 +38,18 @@ from barnabas.core.metrics import Metrics, render_prometheus
 from barnabas.core.scheduler import ManualScheduler
 from barnabas.network.handshakes import Handshakes
 from barnabas.network.server import Server
+from barnabas.node import key_sets
 from barnabas.node.controller_channels import ControllerChannels
+from barnabas.node.key_sets import TokenVerifier
 from barnabas.node.runtime import LoopRunner, LoopScheduler, TimerDriver
 from barnabas.node.supervisor import Keeper
 from barnabas.purgatory.timer import Timer
 from barnabas.purgatory.timing_wheel import TimerTask
 from barnabas.replication.leader.isr import IsrKeeper
 from barnabas.replication.leadership import PendingIsr
+from barnabas.security.credentials.delegation_token import TokenTimes, created
+from barnabas.security.principal import KafkaPrincipal
+from barnabas.security.sasl.bearer_tokens import PublicKeys, TokenRules
 from barnabas.security.tls.listeners import TlsListeners
 from barnabas.storage import log_manager
 from barnabas.storage.cleaner import log_cleaner
@@ -58,6 +64,7 @@ PERIODIC = {
     "coordinator/transaction/shard.py",
     "network/server.py",
     "node/tls_listeners.py",
+    "node/sasl_listeners.py",
     "replication/replica_manager.py",
     "storage/cleaner/log_cleaner.py",
     "storage/log_manager.py",
@@ -496,3 +503,45 @@ def test_a_figure_that_cannot_be_read_leaves_the_others() -> None:
     metrics.gauge("broken", "-", fail)
     metrics.gauge("whole", "-", lambda: 7)
     assert "whole 7" in render_prometheus(metrics).splitlines()
+
+
+# Of who authenticates
+
+
+async def test_a_token_that_cannot_be_removed_keeps_none_of_the_others() -> None:
+    clock, removed = ManualClock(), list[str]()
+    tokens = DelegationTokens(
+        cast("Coordination", SimpleNamespace()), clock, "secret", TokenTimes(1_000, 100)
+    )
+    alice = KafkaPrincipal.user("alice")
+    for name in ("a", "b", "c"):
+        token = created(name, alice, alice, (), 0, clock.now_ms(), tokens.times)
+        await tokens._take(token)
+    clock.advance(ms=101)
+
+    async def write(token_id: str, operation: Any) -> None:
+        removed.append(token_id)
+        if token_id == "a":
+            raise Broken
+
+    tokens._write = write  # type: ignore[method-assign]
+    await tokens.remove_expired()
+    assert removed == ["a", "b", "c"]
+    assert [token.token_id for token in tokens] == ["a"]
+
+
+async def test_keys_that_cannot_be_read_are_read_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    reads, work = list[str](), list[Any]()
+
+    def read(url: str) -> PublicKeys:
+        reads.append(url)
+        raise Broken
+
+    monkeypatch.setattr(key_sets, "read_key_set", read)
+    verifier = TokenVerifier("file:///keys", TokenRules(), ManualClock(), work.append)
+    for _ in range(2):
+        verifier.refresh()
+        verifier.refresh()
+        await work.pop()
+        assert work == []
+    assert len(reads) == 2

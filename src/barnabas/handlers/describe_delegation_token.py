@@ -1,0 +1,62 @@
+"""DescribeDelegationToken (41), v1-3. Gaps: none; version 0 is one that Kafka 4 no longer serves.
+
+The answer holds the tokens' secrets, so everybody sees those that they own, asked for or may renew, and no
+others.
+"""
+
+from __future__ import annotations
+
+from barnabas.cluster.delegation_tokens import DelegationTokens
+from barnabas.protocol.api_keys import ApiKey
+from barnabas.protocol.messages.describe_delegation_token import (
+    DescribedDelegationToken,
+    DescribedDelegationTokenRenewer,
+    DescribeDelegationTokenRequest,
+    DescribeDelegationTokenResponse,
+)
+from barnabas.requests.context import RequestContext
+from barnabas.requests.registry import Api
+from barnabas.requests.token_requests import tokens_for
+from barnabas.security.credentials.delegation_token import DelegationToken
+from barnabas.security.principal import KafkaPrincipal
+
+
+def handle_describe_delegation_token(
+    request: DescribeDelegationTokenRequest, context: RequestContext
+) -> DescribeDelegationTokenResponse:
+    tokens = tokens_for(context)
+    principal = context.exchange.connection.principal
+    owners = (
+        None
+        if request.owners is None
+        else {KafkaPrincipal(each.principal_type, each.principal_name) for each in request.owners}
+    )
+    shown = [
+        _described(token, tokens)
+        for token in tokens
+        if token.is_known_to(principal) and (owners is None or token.owner in owners)
+    ]
+    return DescribeDelegationTokenResponse(tokens=shown)
+
+
+def _described(token: DelegationToken, tokens: DelegationTokens) -> DescribedDelegationToken:
+    return DescribedDelegationToken(
+        principal_type=token.owner.kind,
+        principal_name=token.owner.name,
+        token_requester_principal_type=token.requester.kind,
+        token_requester_principal_name=token.requester.name,
+        issue_timestamp=token.issue_ms,
+        expiry_timestamp=token.expiry_ms,
+        max_timestamp=token.max_ms,
+        token_id=token.token_id,
+        hmac=tokens.secret_of(token),
+        renewers=[
+            DescribedDelegationTokenRenewer(principal_type=each.kind, principal_name=each.name)
+            for each in token.renewers
+        ],
+    )
+
+
+DESCRIBE_DELEGATION_TOKEN = Api(
+    ApiKey.DESCRIBE_DELEGATION_TOKEN, versions=range(1, 4), handle=handle_describe_delegation_token
+)

@@ -1,0 +1,153 @@
+"""Delegation tokens on real sockets: made by one connection, shown by another."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+
+import pytest
+
+from barnabas.client.channel import Channel
+from barnabas.client.security_settings import SecuritySettings
+from barnabas.core.endpoints import Endpoint
+from barnabas.core.errors import (
+    DelegationTokenAuthDisabled,
+    DelegationTokenNotFound,
+    DelegationTokenOwnerMismatch,
+    DelegationTokenRequestNotAllowed,
+    InvalidPrincipalType,
+    KafkaError,
+    name_of,
+)
+from barnabas.protocol.messages.create_delegation_token import (
+    CreatableRenewers,
+    CreateDelegationTokenRequest,
+    CreateDelegationTokenResponse,
+)
+from barnabas.protocol.messages.describe_delegation_token import (
+    DescribeDelegationTokenRequest,
+    DescribeDelegationTokenResponse,
+)
+from barnabas.protocol.messages.expire_delegation_token import (
+    ExpireDelegationTokenRequest,
+    ExpireDelegationTokenResponse,
+)
+from barnabas.protocol.messages.renew_delegation_token import (
+    RenewDelegationTokenRequest,
+    RenewDelegationTokenResponse,
+)
+from barnabas.testing.broker import RunningBroker, run_broker
+from tests.scenario.security.sasl_broker import ADMIN, ADMIN_PASSWORD, sasl_broker
+
+SECRET = "the brokers' own secret"
+DAY_MS = 24 * 60 * 60 * 1_000
+
+
+@pytest.fixture(scope="module")
+def broker() -> Iterator[RunningBroker]:
+    with sasl_broker({"delegation.token.secret.key": SECRET}) as broker:
+        yield broker
+
+
+@asynccontextmanager
+async def logged_in(
+    broker: RunningBroker, user: str = ADMIN, password: str = ADMIN_PASSWORD, *, by_token: bool = False
+) -> AsyncIterator[Channel]:
+    module = "scram.ScramLoginModule" if by_token else "plain.PlainLoginModule"
+    extra = ' tokenauth="true"' if by_token else ""
+    settings = SecuritySettings.parse(
+        {
+            "security.protocol": "SASL_PLAINTEXT",
+            "sasl.mechanism": "SCRAM-SHA-256" if by_token else "PLAIN",
+            "sasl.jaas.config": f"org.apache.kafka.common.security.{module} required"
+            f' username="{user}" password="{password}"{extra};',
+        }
+    )
+    channel = await Channel.connect(Endpoint.parse(broker.bootstrap), security=settings.secured())
+    try:
+        yield channel
+    finally:
+        channel.close()
+
+
+async def create(channel: Channel, *renewers: str, kind: str = "User") -> CreateDelegationTokenResponse:
+    request = CreateDelegationTokenRequest(
+        renewers=[CreatableRenewers(principal_type=kind, principal_name=name) for name in renewers],
+        max_lifetime_ms=-1,
+    )
+    return await channel.send(request, CreateDelegationTokenResponse)
+
+
+async def described(channel: Channel) -> set[str]:
+    request = DescribeDelegationTokenRequest(owners=None)
+    answer = await channel.send(request, DescribeDelegationTokenResponse)
+    return {token.token_id for token in answer.tokens}
+
+
+async def expire(channel: Channel, secret: bytes, period_ms: int) -> ExpireDelegationTokenResponse:
+    request = ExpireDelegationTokenRequest(hmac=secret, expiry_time_period_ms=period_ms)
+    return await channel.send(request, ExpireDelegationTokenResponse)
+
+
+async def test_who_has_a_token_logs_in_as_its_owner(broker: RunningBroker) -> None:
+    async with logged_in(broker) as admin:
+        token = await create(admin)
+        assert name_of(token.error_code) == "NONE"
+        assert token.expiry_timestamp_ms == token.issue_timestamp_ms + DAY_MS
+        assert token.max_timestamp_ms == token.issue_timestamp_ms + 7 * DAY_MS
+        password = base64.b64encode(token.hmac).decode()
+        async with logged_in(broker, token.token_id, password, by_token=True) as bearer:
+            again = await create(bearer)
+            assert again.error_code == DelegationTokenRequestNotAllowed.code
+        with pytest.raises(KafkaError):
+            async with logged_in(broker, token.token_id, "wrong", by_token=True):
+                pass
+        assert (await expire(admin, token.hmac, -1)).error_code == 0
+        with pytest.raises(KafkaError):
+            async with logged_in(broker, token.token_id, password, by_token=True):
+                pass
+
+
+async def test_tokens_are_renewed_and_ended_by_those_who_may(broker: RunningBroker) -> None:
+    async with logged_in(broker) as admin, logged_in(broker, "bob", "builder") as bob:
+        shared, own = await create(admin, "bob"), await create(admin)
+        assert await described(bob) == {shared.token_id}
+        assert await described(admin) >= {shared.token_id, own.token_id}
+        renewal = RenewDelegationTokenRequest(hmac=shared.hmac, renew_period_ms=5_000)
+        renewed = await bob.send(renewal, RenewDelegationTokenResponse)
+        assert (renewed.error_code, renewed.expiry_timestamp_ms < shared.expiry_timestamp_ms) == (0, True)
+        assert (await expire(bob, own.hmac, -1)).error_code == DelegationTokenOwnerMismatch.code
+        assert (await expire(bob, shared.hmac, -1)).error_code == 0
+        assert (await expire(bob, shared.hmac, -1)).error_code == DelegationTokenNotFound.code
+        assert await described(bob) == set()
+
+
+async def test_a_renewer_is_a_user(broker: RunningBroker) -> None:
+    async with logged_in(broker) as admin:
+        assert (await create(admin, "x", kind="Group")).error_code == InvalidPrincipalType.code
+
+
+async def test_without_a_secret_there_are_no_tokens() -> None:
+    with sasl_broker() as broker:
+        async with logged_in(broker) as admin:
+            assert (await create(admin)).error_code == DelegationTokenAuthDisabled.code
+
+
+async def test_who_is_unknown_gets_no_token() -> None:
+    with run_broker({"delegation.token.secret.key": SECRET}) as broker:
+        channel = await Channel.connect(Endpoint.parse(broker.bootstrap))
+        assert (await create(channel)).error_code == DelegationTokenRequestNotAllowed.code
+        channel.close()
+
+
+async def test_tokens_outlive_the_broker(tmp_path_factory: pytest.TempPathFactory) -> None:
+    data = tmp_path_factory.mktemp("data")
+    settings = {"delegation.token.secret.key": SECRET}
+    with sasl_broker(settings, data_dir=data) as broker:
+        async with logged_in(broker) as admin:
+            token = await create(admin)
+    with sasl_broker(settings, data_dir=data) as broker:
+        password = base64.b64encode(token.hmac).decode()
+        async with logged_in(broker, token.token_id, password, by_token=True):
+            pass
