@@ -14,7 +14,7 @@ from barnabas.config.rows.security import TLS, TOKENS
 from barnabas.config.rows.words import NO_EFFECT
 from barnabas.core.errors import InvalidConfig
 
-SERVED_SECURITY_PROTOCOLS = frozenset({"PLAINTEXT", "SSL", "SASL_PLAINTEXT"})
+SERVED_SECURITY_PROTOCOLS = frozenset({"PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"})
 """What the network can do. A listener that asks for more is refused: serving it in the clear under
 a name that promises otherwise would be worse than not starting."""
 
@@ -130,9 +130,8 @@ def _missing_for(row: Key) -> str | None:
     """What the key is about, unless that is served."""
     if row in TLS:
         return None if any(each.endswith("SSL") for each in SERVED_SECURITY_PROTOCOLS) else "TLS"
-    if row in TOKENS:
-        is_token = row.name.startswith("delegation.")
-        return "delegation tokens" if is_token else "encryption of settings: passwords are not stored"
+    if row in TOKENS and not row.name.startswith("delegation."):
+        return "encryption of settings: passwords are not stored"
     return "TLS to ZooKeeper" if row.name.startswith("zookeeper.ssl.") else None
 
 

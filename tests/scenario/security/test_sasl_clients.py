@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import trustme
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from aiokafka.errors import KafkaError as AioKafkaError
 from confluent_kafka import Consumer, KafkaException, Producer
@@ -25,7 +26,7 @@ from joserfc.jwk import RSAKey
 from kafka import KafkaConsumer, KafkaProducer
 
 from barnabas.testing.broker import RunningBroker
-from tests.scenario.security.sasl_broker import confluent, python, sasl_broker
+from tests.scenario.security.sasl_broker import SETTINGS, confluent, python, sasl_broker
 
 TIMEOUT_S = 60.0
 LOGINS = [
@@ -144,6 +145,32 @@ def test_sessions_are_prolonged_while_producing() -> None:
     assert sent > 10
     assert "kafka_successful_reauthentication_total" in metrics
     assert "kafka_expired_connections_killed_total" not in metrics
+
+
+def test_sasl_inside_tls(tmp_path: Path) -> None:
+    authority = trustme.CA()
+    certificate = authority.issue_cert("127.0.0.1")
+    store, trusted = tmp_path / "broker.pem", tmp_path / "authority.pem"
+    chain = b"".join(each.bytes() for each in certificate.cert_chain_pems)
+    store.write_bytes(certificate.private_key_pem.bytes() + chain)
+    authority.cert_pem.write_to_path(trusted)
+    settings = {
+        "listeners": "SASL_SSL://127.0.0.1:0",
+        "ssl.keystore.type": "PEM",
+        "ssl.keystore.location": str(store),
+        "listener.name.sasl_ssl.plain.sasl.jaas.config": SETTINGS[
+            "listener.name.sasl_plaintext.plain.sasl.jaas.config"
+        ],
+    }
+    with sasl_broker(settings) as broker:
+        tls = {"security.protocol": "SASL_SSL", "ssl.ca.location": str(trusted)}
+        producer = Producer(confluent(broker) | tls)
+        producer.produce("t", b"x")
+        assert producer.flush(TIMEOUT_S) == 0
+        with pytest.raises(KafkaException):
+            AdminClient(confluent(broker, password="wrong") | tls).list_topics(timeout=2)
+        with pytest.raises(KafkaException):
+            AdminClient(confluent(broker)).list_topics(timeout=2)
 
 
 @pytest.fixture(scope="module")

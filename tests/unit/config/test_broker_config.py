@@ -270,18 +270,9 @@ def test_settings_that_disagree_are_refused(properties: dict[str, str], hint: st
 @pytest.mark.parametrize(
     ("properties", "hint"),
     [
-        (
-            {"listeners": "SASL_SSL://:1"},
-            "asks for SASL_SSL, which this version does not have; it has PLAINTEXT, SASL_PLAINTEXT, SSL",
-        ),
-        (
-            {"listeners": "OUTSIDE://:1", "listener.security.protocol.map": "OUTSIDE:SASL_SSL"},
-            "asks for SASL_SSL",
-        ),
         ({"authorizer.class.name": "org.example.Mine"}, "org.example.Mine, which cannot be loaded here"),
         ({"super.users": "User:admin"}, "super.users is given, but no authorizer.class.name"),
         ({"allow.everyone.if.no.acl.found": "true"}, "everybody is allowed everything"),
-        ({"delegation.token.secret.key": "secret"}, "no delegation tokens"),
         ({"password.encoder.secret": "secret"}, "no encryption of settings"),
         ({"zookeeper.ssl.keystore.location": "client.p12"}, "no TLS to ZooKeeper"),
     ],
