@@ -14,9 +14,11 @@ records that are in the log at the end, and the times are of the one clock of th
 
 from __future__ import annotations
 
+import time
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 from itertools import accumulate
 from typing import NamedTuple
 
@@ -83,7 +85,13 @@ def lost_without_a_failover(history: History) -> Iterator[str]:
             yield (
                 f"lost without a failover: {write.value} was acknowledged at"
                 f" {write.topic}-{write.partition}@{write.offset}, and epoch {before} led before and after it"
+                f" ({_time_of_day(write.began_s)} to {_time_of_day(write.answered_s)})"
             )
+
+
+def _time_of_day(moment_s: float) -> str:
+    """As the brokers' logs say it."""
+    return f"{datetime.now(UTC) + timedelta(seconds=moment_s - time.monotonic()):%H:%M:%S.%f}"
 
 
 def acknowledged_out_of_time(history: History) -> Iterator[str]:

@@ -25,6 +25,7 @@ from barnabas.protocol.messages.produce import (
 from barnabas.records.builder import build_batch
 from tests.chaos.history import History, Outcome, Value, Write
 from tests.chaos.workload import Worker
+from tests.support.secured_cluster import Reach
 
 PAUSE_S = 0.01
 REFUSED_PAUSE_S = 0.002
@@ -37,8 +38,11 @@ CLOCK = SystemClock()
 
 
 class DirectWriting(Worker):
-    def __init__(self, name: str, address: Endpoint, topic: str, partitions: int, history: History) -> None:
+    def __init__(
+        self, name: str, reach: Reach, address: Endpoint, topic: str, partitions: int, history: History
+    ) -> None:
         super().__init__(name)
+        self._reach = reach
         self._address = address
         self._topic = topic
         self._partitions = cycle(range(partitions))
@@ -53,7 +57,7 @@ class DirectWriting(Worker):
             channel: Channel | None = None
             try:
                 async with asyncio.timeout(CONNECT_TIMEOUT_S):
-                    channel = await Channel.connect(self._address)
+                    channel = await Channel.connect(self._address, security=self._reach.security)
                 while not self._stop.is_set():
                     write = await self._write(channel)
                     is_led_here = write.outcome is Outcome.ACKNOWLEDGED

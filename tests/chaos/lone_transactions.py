@@ -12,6 +12,7 @@ from confluent_kafka import KafkaError, KafkaException, Producer
 
 from tests.chaos.history import History, Outcome, Transaction, Value
 from tests.chaos.workload import TRANSACTION_TIMEOUT_MS, Worker
+from tests.support.secured_cluster import Reach
 
 COMMIT_TIMEOUT_S = 10
 HOLD_S = 0.1
@@ -21,9 +22,9 @@ HOLD_S = 0.1
 class LoneTransactions(Worker):
     """Each transaction writes one value to every partition."""
 
-    def __init__(self, name: str, bootstrap: str, topic: str, partitions: int, history: History) -> None:
+    def __init__(self, name: str, reach: Reach, topic: str, partitions: int, history: History) -> None:
         super().__init__(name)
-        self._bootstrap = bootstrap
+        self._reach = reach
         self._topic = topic
         self._partitions = partitions
         self._history = history
@@ -42,7 +43,7 @@ class LoneTransactions(Worker):
     def _new_producer(self) -> Producer:
         producer = Producer(
             {
-                "bootstrap.servers": self._bootstrap,
+                **self._reach.properties,
                 "client.id": self.name,
                 "transactional.id": self.name,
                 "transaction.timeout.ms": TRANSACTION_TIMEOUT_MS,

@@ -18,6 +18,7 @@ from confluent_kafka.admin import AdminClient
 
 from tests.chaos.namespaces import Lab
 from tests.support.cluster import Cluster, ClusterBroker
+from tests.support.secured_cluster import Reach
 from tests.support.zookeeper import ZooKeeper
 
 logger = logging.getLogger("nemesis")
@@ -32,6 +33,7 @@ class Scene:
     """What a nemesis can reach."""
 
     cluster: Cluster
+    reach: Reach
     zookeeper: ZooKeeper
     topic: str
     random: random.Random
@@ -64,7 +66,7 @@ class Scene:
         return self.random.choice(chosen or running)
 
     def _metadata(self) -> AdminClient:
-        return AdminClient({"bootstrap.servers": self.cluster.bootstrap, "log_level": 0})
+        return AdminClient({**self.reach.properties, "log_level": 0})
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,6 +30,7 @@ from confluent_kafka.admin import (
 from tests.chaos.history import History, Life
 from tests.chaos.insisting import insist
 from tests.chaos.workload import Worker
+from tests.support.secured_cluster import Reach
 
 TOPIC = "again"
 PARTITIONS = 30
@@ -42,11 +43,11 @@ GONE_TIMEOUT_S = 90.0
 
 
 class Recreating(Worker):
-    def __init__(self, name: str, bootstrap: str, history: History) -> None:
+    def __init__(self, name: str, reach: Reach, history: History) -> None:
         super().__init__(name)
-        self._bootstrap = bootstrap
+        self._reach = reach
         self._history = history
-        self._admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
+        self._admin = AdminClient({**reach.properties, "log_level": 0})
 
     def _work(self) -> None:
         self._insist(self._make_offset_batches_small)
@@ -91,7 +92,7 @@ class Recreating(Worker):
         made.result(ADMIN_TIMEOUT_S)
 
     def _commit(self, life: Life, group: str) -> None:
-        consumer = Consumer({"bootstrap.servers": self._bootstrap, "group.id": group, "log_level": 0})
+        consumer = Consumer({**self._reach.properties, "group.id": group, "log_level": 0})
         try:
             for first in range(0, PARTITIONS, PER_COMMIT):
                 wanted = [
@@ -107,8 +108,8 @@ class Recreating(Worker):
             consumer.close()
 
 
-def read_offsets(bootstrap: str, groups: Iterable[str]) -> dict[str, dict[tuple[str, int], int]]:
-    admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
+def read_offsets(reach: Reach, groups: Iterable[str]) -> dict[str, dict[tuple[str, int], int]]:
+    admin = AdminClient({**reach.properties, "log_level": 0})
     found: dict[str, dict[tuple[str, int], int]] = {}
     for group in groups:
         offsets = insist(partial(_offsets_of, admin, group))
@@ -121,12 +122,12 @@ def _offsets_of(admin: AdminClient, group: str) -> list[TopicPartition]:
     return asked.result(ADMIN_TIMEOUT_S).topic_partitions or []
 
 
-def settled_offsets(bootstrap: str, lives: Iterable[Life]) -> dict[str, dict[tuple[str, int], int]]:
+def settled_offsets(reach: Reach, lives: Iterable[Life]) -> dict[str, dict[tuple[str, int], int]]:
     """What the groups of lives that are over have once all is well: a removal may be on its way still."""
     groups = [group for life in lives if life.is_over for group in life.groups]
     deadline = time.monotonic() + GONE_TIMEOUT_S
     while True:
-        left = {group: found for group, found in read_offsets(bootstrap, groups).items() if found}
+        left = {group: found for group, found in read_offsets(reach, groups).items() if found}
         if not left or time.monotonic() > deadline:
             return left
         groups = list(left)

@@ -20,6 +20,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
@@ -39,6 +40,7 @@ from tests.chaos.replicas import differences, partition_directories, producers
 from tests.chaos.stability import undecided
 from tests.chaos.workload import Copying, GroupReading, Worker, Writing, read_all
 from tests.support.cluster import Cluster, ClusterBroker
+from tests.support.secured_cluster import PROTOCOL, Reach, Security
 from tests.support.zookeeper import ZooKeeper
 
 logger = logging.getLogger("chaos")
@@ -79,14 +81,31 @@ SETTINGS: Mapping[str, object] = {
 class LabBroker(ClusterBroker):
     """A broker on a host of its own."""
 
-    def __init__(self, broker_id: int, directory: Path, zookeeper: str, place: Lab) -> None:
-        super().__init__(broker_id, directory, zookeeper, SETTINGS, port=BROKER_PORT)
+    def __init__(
+        self, broker_id: int, directory: Path, zookeeper: str, place: Lab, security: Security | None
+    ) -> None:
+        super().__init__(
+            broker_id,
+            directory,
+            zookeeper,
+            _settings(broker_id, security),
+            port=BROKER_PORT,
+            protocol=_protocol(security),
+        )
         self.host = place.address(host_of(self))
         self._lab = place
 
     @property
     def command(self) -> list[str]:
         return self._lab.command(host_of(self), super().command)
+
+
+def _settings(broker_id: int, security: Security | None) -> dict[str, object]:
+    return {**SETTINGS, **({} if security is None else security.settings(broker_id))}
+
+
+def _protocol(security: Security | None) -> str:
+    return "PLAINTEXT" if security is None else PROTOCOL
 
 
 class LabZooKeeper(ZooKeeper):
@@ -108,6 +127,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--seed", type=int, default=None)
     parser.add_argument("--fault", action="append", help="only faults whose name contains this")
     parser.add_argument("--loopback", action="store_true", help="no namespaces: no cut links, no full disks")
+    parser.add_argument("--secure", action="store_true", help="SASL inside TLS on all listeners, and rules")
     parser.add_argument("--keep", type=Path, help="a directory to run in, kept afterwards")
     parser.add_argument("--inside", help=argparse.SUPPRESS)
     options = parser.parse_args(arguments)
@@ -142,17 +162,26 @@ def _run(options: argparse.Namespace, place: Lab | None) -> int:
         )
         stack.callback(zookeeper.kill)
         zookeeper.start()
+        hosts = [place.address(host) for host in place.hosts] if place else [ClusterBroker.host]
+        security = Security(directory / "certificates", hosts) if options.secure else None
         brokers = [
-            LabBroker(number, directory / f"broker-{number}", zookeeper.connect, place)
+            LabBroker(number, directory / f"broker-{number}", zookeeper.connect, place, security)
             if place
-            else ClusterBroker(number, directory / f"broker-{number}", zookeeper.connect, SETTINGS)
+            else ClusterBroker(
+                number,
+                directory / f"broker-{number}",
+                zookeeper.connect,
+                _settings(number, security),
+                protocol=_protocol(security),
+            )
             for number in range(1, options.brokers + 1)
         ]
         cluster = Cluster(brokers, zookeeper.connect)
         stack.callback(cluster.kill)
-        scene = Scene(cluster, zookeeper, SOURCE, random.Random(options.seed), place, disks)
+        reach = security.reach(cluster.bootstrap) if security else Reach.in_the_clear(cluster.bootstrap)
+        scene = Scene(cluster, reach, zookeeper, SOURCE, random.Random(options.seed), place, disks)
         try:
-            complaints = _torment(scene, options)
+            complaints = _torment(scene, security, options)
         except BaseException:
             logger.info("the brokers said:\n%s", cluster.output_text())
             raise
@@ -161,6 +190,8 @@ def _run(options: argparse.Namespace, place: Lab | None) -> int:
         # Last, behind the brokers' logs: whoever cuts the output keeps its end.
         for complaint in complaints[:50]:
             logger.error("%s", complaint)
+        for kind, count in Counter(complaint.partition(":")[0] for complaint in complaints).most_common(20):
+            logger.error("%d times in all: %s", count, kind)
         logger.info("seed %d: %d complaints", options.seed, len(complaints))
         left_out = [fault.name for fault in FAULTS if fault not in possible(scene)]
         if left_out:
@@ -168,26 +199,24 @@ def _run(options: argparse.Namespace, place: Lab | None) -> int:
         return 1 if complaints else 0
 
 
-def _torment(scene: Scene, options: argparse.Namespace) -> list[str]:
-    cluster = scene.cluster
+def _torment(scene: Scene, security: Security | None, options: argparse.Namespace) -> list[str]:
+    cluster, reach = scene.cluster, scene.reach
     cluster.start()
-    _make_topics(cluster.bootstrap)
+    if security is not None:
+        security.let_the_client_do_everything(cluster.bootstrap)
+    _make_topics(reach)
     history = History(copied={"copiers": (SOURCE, TARGET)})
-    writers: list[Worker] = [
-        Writing(f"writer-{n}", cluster.bootstrap, SOURCE, PARTITIONS, history) for n in range(2)
-    ] + [
-        DirectWriting(f"direct-{each.id}", Endpoint(each.host, each.port), SINGLE, PARTITIONS, history)
+    writers: list[Worker] = [Writing(f"writer-{n}", reach, SOURCE, PARTITIONS, history) for n in range(2)] + [
+        DirectWriting(f"direct-{each.id}", reach, Endpoint(each.host, each.port), SINGLE, PARTITIONS, history)
         for each in cluster.brokers
     ]
     readers: list[Worker] = [
-        GroupReading("reader-0", cluster.bootstrap, SOURCE, history),
-        GroupReading("reader-1", cluster.bootstrap, SOURCE, history),
+        GroupReading("reader-0", reach, SOURCE, history),
+        GroupReading("reader-1", reach, SOURCE, history),
     ]
-    copiers: list[Worker] = [
-        Copying(f"copier-{n}", cluster.bootstrap, SOURCE, TARGET, history) for n in range(2)
-    ]
-    copiers.append(LoneTransactions("lone", cluster.bootstrap, LONE, PARTITIONS, history))
-    recreators: list[Worker] = [Recreating("recreator", cluster.bootstrap, history)]
+    copiers: list[Worker] = [Copying(f"copier-{n}", reach, SOURCE, TARGET, history) for n in range(2)]
+    copiers.append(LoneTransactions("lone", reach, LONE, PARTITIONS, history))
+    recreators: list[Worker] = [Recreating("recreator", reach, history)]
     workers = [*writers, *readers, *copiers, *recreators]
     for worker in workers:
         worker.start()
@@ -196,7 +225,7 @@ def _torment(scene: Scene, options: argparse.Namespace) -> list[str]:
     try:
         _end([*writers, *recreators])
         _wait_until_whole(scene)
-        _wait_until_copied(cluster.bootstrap)
+        _wait_until_copied(reach)
         _end(readers)
         _end(copiers)
     except TimeoutError:
@@ -204,14 +233,12 @@ def _torment(scene: Scene, options: argparse.Namespace) -> list[str]:
             logger.info("%s", worker.where())
         raise
     topics = (SOURCE, TARGET, SINGLE, LONE)
-    history.undecided = undecided(cluster.bootstrap, (*topics, "__consumer_offsets"))
+    history.undecided = undecided(reach, (*topics, "__consumer_offsets"))
     for topic in topics:
-        history.final |= read_all(
-            cluster.bootstrap, topic, PARTITIONS, committed=False, epochs=history.epochs
-        )
-        history.final_committed |= read_all(cluster.bootstrap, topic, PARTITIONS, committed=True)
+        history.final |= read_all(reach, topic, PARTITIONS, committed=False, epochs=history.epochs)
+        history.final_committed |= read_all(reach, topic, PARTITIONS, committed=True)
     history.producers = _producers(scene)
-    history.final_offsets = settled_offsets(cluster.bootstrap, history.lives)
+    history.final_offsets = settled_offsets(reach, history.lives)
     _tell(history)
     return complaints_about(history) + _compare_replicas(scene)
 
@@ -246,8 +273,8 @@ def _end(workers: Sequence[Worker]) -> None:
         worker.join(END_TIMEOUT_S)
 
 
-def _make_topics(bootstrap: str) -> None:
-    admin = AdminClient({"bootstrap.servers": bootstrap})
+def _make_topics(reach: Reach) -> None:
+    admin = AdminClient(dict(reach.properties))
     topics = [NewTopic(name, PARTITIONS, 3, config={"min.insync.replicas": "2"}) for name in (SOURCE, TARGET)]
     topics.append(NewTopic(SINGLE, PARTITIONS, 3, config={"min.insync.replicas": "1"}))
     topics.append(NewTopic(LONE, PARTITIONS, 1, config={"min.insync.replicas": "1"}))
@@ -257,7 +284,7 @@ def _make_topics(bootstrap: str) -> None:
 
 def _wait_until_whole(scene: Scene) -> None:
     """Every partition has all its replicas in sync."""
-    admin = AdminClient({"bootstrap.servers": scene.cluster.bootstrap, "log_level": 0})
+    admin = AdminClient({**scene.reach.properties, "log_level": 0})
     deadline = time.monotonic() + SETTLE_TIMEOUT_S
     while True:
         topics = insist(lambda: admin.list_topics(timeout=20)).topics
@@ -274,10 +301,10 @@ def _wait_until_whole(scene: Scene) -> None:
         time.sleep(0.2)
 
 
-def _wait_until_copied(bootstrap: str) -> None:
+def _wait_until_copied(reach: Reach) -> None:
     """The copiers have committed the end of their input. They may have much to catch up with: they are stuck
     when they get no further."""
-    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "copiers", "log_level": 0})
+    consumer = Consumer({**reach.properties, "group.id": "copiers", "log_level": 0})
     least, progressed = math.inf, time.monotonic()
     said: object = None
     try:

@@ -27,6 +27,7 @@ from barnabas.protocol.messages.list_offsets import (
 from tests.chaos.history import History, OpenTransaction, Undecided
 from tests.chaos.insisting import insist
 from tests.chaos.workload import TRANSACTION_TIMEOUT_MS
+from tests.support.secured_cluster import Reach
 
 LATEST = -1
 UNCOMMITTED, COMMITTED = 0, 1
@@ -56,9 +57,9 @@ def hanging_transactions(history: History) -> Iterator[str]:
                 )
 
 
-def undecided(bootstrap: str, topics: Iterable[str]) -> list[Undecided]:
+def undecided(reach: Reach, topics: Iterable[str]) -> list[Undecided]:
     """What is still undecided when everything has had the time to end."""
-    return insist(lambda: asyncio.run(settle(lambda: _look(bootstrap, list(topics)), DECIDED_TIMEOUT_S)))
+    return insist(lambda: asyncio.run(settle(lambda: _look(reach, list(topics)), DECIDED_TIMEOUT_S)))
 
 
 async def settle(look: Callable[[], Awaitable[list[Undecided]]], timeout_s: float) -> list[Undecided]:
@@ -70,10 +71,13 @@ async def settle(look: Callable[[], Awaitable[list[Undecided]]], timeout_s: floa
         await asyncio.sleep(PAUSE_S)
 
 
-async def _look(bootstrap: str, topics: list[str]) -> list[Undecided]:
-    metadata = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0}).list_topics(timeout=20)
+async def _look(reach: Reach, topics: list[str]) -> list[Undecided]:
+    metadata = AdminClient({**reach.properties, "log_level": 0}).list_topics(timeout=20)
     addresses = {each.id: Endpoint(str(each.host), int(each.port or 0)) for each in metadata.brokers.values()}
-    channels = {broker: await Channel.connect(address) for broker, address in addresses.items()}
+    channels = {
+        broker: await Channel.connect(address, security=reach.security)
+        for broker, address in addresses.items()
+    }
     try:
         found: list[Undecided] = []
         for topic in topics:

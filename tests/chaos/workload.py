@@ -25,6 +25,7 @@ from confluent_kafka import (
 )
 
 from tests.chaos.history import History, Outcome, Place, Reading, Transaction, Value, Write
+from tests.support.secured_cluster import Reach
 
 PAUSE_S = 0.005
 POLL_S = 0.1
@@ -87,14 +88,14 @@ class Worker:
 class Writing(Worker):
     """Writes numbered values to the partitions of a topic, in turn."""
 
-    def __init__(self, name: str, bootstrap: str, topic: str, partitions: int, history: History) -> None:
+    def __init__(self, name: str, reach: Reach, topic: str, partitions: int, history: History) -> None:
         super().__init__(name)
         self._topic = topic
         self._partitions = partitions
         self._history = history
         self._producer = Producer(
             {
-                "bootstrap.servers": bootstrap,
+                **reach.properties,
                 "client.id": name,
                 "enable.idempotence": True,
                 "acks": "all",
@@ -143,14 +144,14 @@ class GroupReading(Worker):
     """A member of a group that reads a topic and commits what it has read."""
 
     def __init__(
-        self, name: str, bootstrap: str, topic: str, history: History, protocol: str = "classic"
+        self, name: str, reach: Reach, topic: str, history: History, protocol: str = "classic"
     ) -> None:
         super().__init__(name)
         self._topic = topic
         self._history = history
         self._open: dict[int, Reading] = {}
         self._settings: dict[str, Any] = {
-            "bootstrap.servers": bootstrap,
+            **reach.properties,
             "client.id": name,
             "group.id": "readers",
             "group.protocol": protocol,
@@ -210,9 +211,9 @@ class GroupReading(Worker):
 class Copying(Worker):
     """Copies a topic to another, exactly once: consume, transform, produce, with the offsets in it."""
 
-    def __init__(self, name: str, bootstrap: str, source: str, target: str, history: History) -> None:
+    def __init__(self, name: str, reach: Reach, source: str, target: str, history: History) -> None:
         super().__init__(name)
-        self._bootstrap = bootstrap
+        self._reach = reach
         self._source = source
         self._target = target
         self._history = history
@@ -237,7 +238,7 @@ class Copying(Worker):
     def _new_producer(self) -> Producer:
         producer = Producer(
             {
-                "bootstrap.servers": self._bootstrap,
+                **self._reach.properties,
                 "client.id": self.name,
                 "transactional.id": self.name,
                 "transaction.timeout.ms": TRANSACTION_TIMEOUT_MS,
@@ -251,7 +252,7 @@ class Copying(Worker):
     def _new_consumer(self) -> Consumer:
         consumer = Consumer(
             {
-                "bootstrap.servers": self._bootstrap,
+                **self._reach.properties,
                 "client.id": self.name,
                 "group.id": "copiers",
                 "isolation.level": "read_committed",
@@ -332,7 +333,7 @@ def _next_offsets(messages: Iterable[Message]) -> list[TopicPartition]:
 
 
 def read_all(
-    bootstrap: str,
+    reach: Reach,
     topic: str,
     partitions: int,
     *,
@@ -342,7 +343,7 @@ def read_all(
     """Every partition from its start to its end; the leader epochs of its records are put into `epochs`."""
     consumer = Consumer(
         {
-            "bootstrap.servers": bootstrap,
+            **reach.properties,
             "group.id": "final",
             "enable.auto.commit": False,
             "enable.partition.eof": True,

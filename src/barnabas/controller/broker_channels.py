@@ -34,7 +34,9 @@ from barnabas.protocol.schema import Message
 logger = logging.getLogger(__name__)
 
 RETRY_BACKOFF_MS: Final = 100
-HANDOVER_MS_MAX: Final = 5_000
+SILENT_MS_MIN: Final = 1_000
+HANDOVER_MS_MAX: Final = 10_000
+"""Longer than a connection takes to notice that a link of a few seconds' outage is back."""
 
 
 class Send(NamedTuple):
@@ -132,6 +134,12 @@ class BrokerQueue:
             logger.error("a request to broker %d could not be sent", self.broker.id, exc_info=error)
         self._rest_until_ms = self._now_ms() + RETRY_BACKOFF_MS
 
+    @property
+    def oldest_ms(self) -> float:
+        """Since when the oldest request waits for its answer, or to be sent."""
+        item = self._current or (self._waiting[0] if self._waiting else None)
+        return math.inf if item is None else item.queued_ms
+
     def last_delivery(self) -> Delivery | None:
         """Of what the broker has not answered; when it is over, so are all before it."""
         item = self._waiting[-1] if self._waiting else self._current
@@ -204,6 +212,11 @@ class BrokerChannels:
             former.when_over(sender.wake)
         sender.wake()
         return delivery
+
+    def is_silent(self, broker_id: int) -> bool:
+        """Whether a broker has left a request without an answer for longer than any takes."""
+        queue = self._queues.get(broker_id)
+        return queue is not None and self._clock.monotonic_ms() - queue.oldest_ms > SILENT_MS_MIN
 
     def undelivered(self, broker_id: int | None = None) -> list[Delivery]:
         """The last request that this broker, or each, has not answered; none of a broker that is gone."""

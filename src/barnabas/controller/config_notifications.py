@@ -55,6 +55,8 @@ class ConfigNotifications:
         """Paths of notes that were heeded and are still there."""
         self._is_due = False
         """Something has changed since the last look."""
+        self._is_unsure = False
+        """Notes may have been missed."""
         self._is_looking = True
         self._task: Task | None = None
 
@@ -70,7 +72,9 @@ class ConfigNotifications:
             await self._task.stop()
 
     def session_renewed(self) -> None:
-        """The watch went with the old session, and notes may have come meanwhile."""
+        """The watch went with the old session, and notes may have come meanwhile, and gone. Everything of
+        users and client ids is read again: credentials that were taken back must not live on here."""
+        self._is_unsure = True
         self._look()
 
     def _look(self) -> None:
@@ -106,6 +110,9 @@ class ConfigNotifications:
                     logger.warning("%s: %s", path, error)
         for entity_path in named:
             await self._reload(entity_path)
+        if self._is_unsure:
+            await self._patience.until_answered(self._configs.clients.reload_all)
+            self._is_unsure = False
         self._seen = frozenset(paths)
         oldest_ms = self._clock.now_ms() - NOTE_LIFETIME_MS
         await self._purge(

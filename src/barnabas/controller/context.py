@@ -4,7 +4,7 @@ Everything here was read from the store or written to it by this controller; a n
 starts with an empty context. Only the controller's events change it, one at a time.
 
 A *live* broker is registered and not shutting down. A broker that shuts down in an orderly way is
-still told what happens (`live_or_shutting_down`), but no longer leads anything.
+still told what happens (`live_or_shutting_down_broker_ids`), but no longer leads anything.
 """
 
 from __future__ import annotations

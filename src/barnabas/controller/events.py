@@ -18,6 +18,7 @@ from typing import TypeVar
 from barnabas.core.clock import Clock
 from barnabas.core.errors import NotController
 from barnabas.core.metrics import Metrics
+from barnabas.core.sweeping import sweeping
 from barnabas.core.waiting import Future, Runner, Task
 
 logger = logging.getLogger(__name__)
@@ -39,7 +40,8 @@ class Event:
 
 
 class EventQueue:
-    """`handle` processes one event and must not raise; it is given the event's own `process`."""
+    """`handle` processes one event; it is given the event's own `process`. What it lets escape is logged, and
+    those behind it have their turn."""
 
     def __init__(
         self, handle: Callable[[Event], Awaitable[None]], clock: Clock, runner: Runner, metrics: Metrics
@@ -145,7 +147,8 @@ class EventQueue:
             self._keys.discard(event.key)
             started_ms = self._clock.monotonic_ms()
             self._queue_time.observe(started_ms - event.queued_ms)
-            await self._handle(event)
+            with sweeping("the event", event.kind):
+                await self._handle(event)
             self._metrics.histogram(
                 "kafka_controller_event_time_ms",
                 "How long the controller took for an event.",

@@ -16,6 +16,7 @@ from barnabas.cluster.notification_znodes import PreferredReplicaElectionZnode
 from barnabas.cluster.znode_json import MalformedZnode
 from barnabas.cluster.znodes import PartitionState
 from barnabas.controller import leader_selection
+from barnabas.controller.broker_channels import BrokerChannels
 from barnabas.controller.context import ControllerContext
 from barnabas.controller.partition_machine import Election, PartitionMachine
 from barnabas.controller.store import ControllerStore
@@ -32,11 +33,16 @@ logger = logging.getLogger(__name__)
 
 class LeaderElections:
     def __init__(
-        self, context: ControllerContext, store: ControllerStore, partitions: PartitionMachine
+        self,
+        context: ControllerContext,
+        store: ControllerStore,
+        partitions: PartitionMachine,
+        channels: BrokerChannels,
     ) -> None:
         self._context = context
         self._store = store
         self._partitions = partitions
+        self._channels = channels
 
     async def elect(
         self, election: Election, wanted: Collection[TopicPartition] | None
@@ -97,7 +103,10 @@ class LeaderElections:
             logger.debug("%s changed meanwhile", path)
 
     async def rebalance(self, percentage_max: int) -> None:
-        """Elect preferred leaders for brokers of which too many partitions are led by others."""
+        """Elect preferred leaders for brokers of which too many partitions are led by others.
+
+        A leader that does not answer may not hear that it leads no more, and go on: it is left alone until
+        it does, for balance is no reason to have two."""
         context = self._context
         by_preferred: dict[int, list[TopicPartition]] = defaultdict(list)
         for partition in context.leadership:
@@ -115,6 +124,8 @@ class LeaderElections:
 
     def _preferred_can_lead(self, partition: TopicPartition) -> bool:
         context = self._context
+        if self._channels.is_silent(context.leadership[partition].leader):
+            return False
         return partition not in context.partitions_being_reassigned and (
             leader_selection.select_preferred(
                 context.replicas(partition), context.leadership[partition], context.online_replicas(partition)

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 
 from barnabas.cluster.znodes import PartitionState
+from barnabas.core.ids import NO_LEADER
 
 RECOVERED, RECOVERING = 0, 1
 """Whether the leader was elected from the ISR, or uncleanly."""
@@ -67,6 +68,18 @@ def select_for_controlled_shutdown(
     if leader is None:
         return None
     return _led_by(leader, state, tuple(replica for replica in state.isr if replica not in shutting_down))
+
+
+def without_returned(
+    assignment: Sequence[int], state: PartitionState, live: Collection[int], returned: Collection[int]
+) -> PartitionState:
+    """Those that came back leave the ISR until they have caught up, since they may have lost what was not
+    synced. If nobody else lives in it they stay, and one that leads goes on in a new epoch."""
+    staying = tuple(replica for replica in state.isr if replica not in returned)
+    if not any(replica in live for replica in staying):
+        return no_op(state) if state.leader in returned else state
+    leader = state.leader if state.leader in staying else _first(assignment, live, staying)
+    return _led_by(NO_LEADER if leader is None else leader, state, staying)
 
 
 def without_replica(state: PartitionState, broker_id: int) -> PartitionState:

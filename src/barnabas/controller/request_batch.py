@@ -10,7 +10,9 @@ A leadership that moves from one live broker to another (to the preferred leader
 down) is given up before it is taken up: who gains such partitions gets a second LeaderAndIsr for them, which
 waits for the answers of those that lose them. Otherwise both would lead for a moment, and what the former
 leader acknowledged after the new one had begun would be lost. Between two brokers that change places neither
-waits for what waits for it, since what is lost and what is gained is told apart.
+waits for what waits for it, since what is lost and what is gained is told apart. A controller that takes over
+in the middle of such a move does not know whether the former leader has heard of it, nor who that was: what
+was written shortly before, every other replica gives up first.
 
 The first LeaderAndIsr to a broker that came, or from a controller that is new, names everything that the
 broker has, and says so: what the broker has besides is stray (its replica was moved away, or its topic
@@ -63,6 +65,8 @@ SECURITY_PROTOCOLS: Mapping[str, int] = {"PLAINTEXT": 0, "SSL": 1, "SASL_PLAINTE
 CHANGES, ALL = 1, 2
 """Whether a LeaderAndIsr names some of a broker's replicas, or every one of them."""
 
+_States = Mapping[TopicPartition, LeaderAndIsrPartitionState]
+
 
 class Send(Protocol):
     """Queues a request for a broker; its answer, if one ever comes, goes to `answered`. It is not sent before
@@ -114,8 +118,8 @@ class RequestBatch:
         self._leader_and_isr = defaultdict(dict)
         self._stop_replica = defaultdict(dict)
         self._complete: set[int] = set()
-        self._former_leaders: dict[TopicPartition, int] = {}
-        """Of partitions whose leader changes while the former one lives, and is told."""
+        self._former_leaders: dict[TopicPartition, frozenset[int]] = {}
+        """Who may lead now, of partitions that somebody else is to lead: they live, and are told."""
         self._metadata_brokers: set[int] = set()
         self._metadata: dict[TopicPartition, UpdateMetadataPartitionState] = {}
 
@@ -139,7 +143,7 @@ class RequestBatch:
         if is_divided or any(topic_partition in self._stop_replica.get(each, ()) for each in recipients):
             self.flush()
         if is_handover:
-            self._former_leaders.setdefault(topic_partition, former_leader)
+            self._former_leaders.setdefault(topic_partition, frozenset((former_leader,)))
         assignment = self._context.assignment(topic_partition)
         for broker_id in recipients:
             pending = self._leader_and_isr[broker_id]
@@ -164,6 +168,11 @@ class RequestBatch:
     def complete_lists(self, broker_ids: Iterable[int]) -> None:
         """What these brokers are told next of their replicas is meant to be all that they have."""
         self._complete.update(broker_ids)
+
+    def doubt_leaders(self, partitions: Iterable[TopicPartition]) -> None:
+        """Whoever has these partitions may take itself for the leader still."""
+        for topic_partition in partitions:
+            self._former_leaders[topic_partition] = frozenset(self._context.replicas(topic_partition))
 
     def add_stop_replica(
         self, broker_ids: Iterable[int], topic_partition: TopicPartition, *, delete: bool
@@ -228,30 +237,30 @@ class RequestBatch:
 
     def _tell_leaders(
         self,
-        states: Mapping[int, Mapping[TopicPartition, LeaderAndIsrPartitionState]],
+        states: Mapping[int, _States],
         complete: Collection[int],
-        former_leaders: Mapping[TopicPartition, int],
+        former_leaders: Mapping[TopicPartition, frozenset[int]],
     ) -> None:
         """First whatever waits for nobody, then what is to be taken over from those who are told so first."""
         brokers = self._context.brokers
         told: dict[int, Delivery] = {}
-        gained: dict[int, dict[TopicPartition, LeaderAndIsrPartitionState]] = {}
+        later: dict[int, tuple[_States, _States, int]] = {}
         for broker_id, of_broker in states.items():
             if broker_id not in brokers:
                 continue
-            if broker_id in complete and self._are_all(broker_id, of_broker):
-                told[broker_id] = self._send_leader_and_isr(brokers[broker_id], of_broker, ALL)
-                continue
-            gained[broker_id] = _gained(broker_id, of_broker, former_leaders)
-            others = {each: of_broker[each] for each in of_broker if each not in gained[broker_id]}
+            gained = _gained(broker_id, of_broker, former_leaders)
+            others = {each: of_broker[each] for each in of_broker if each not in gained}
+            is_all = broker_id in complete and self._are_all(broker_id, of_broker)
             if others:
-                told[broker_id] = self._send_leader_and_isr(brokers[broker_id], others, CHANGES)
-        for broker_id, of_broker in gained.items():
-            if of_broker:
-                former = sorted({former_leaders[each] for each in of_broker} & told.keys())
-                self._send_leader_and_isr(
-                    brokers[broker_id], of_broker, CHANGES, [told[each] for each in former]
-                )
+                request_type = ALL if is_all and not gained else CHANGES
+                told[broker_id] = self._send_leader_and_isr(brokers[broker_id], others, request_type)
+            if gained:
+                # What is gained waits, and nothing else does; a list of everything comes after that.
+                later[broker_id] = (gained, of_broker, ALL) if is_all else (gained, gained, CHANGES)
+        for broker_id, (gained, listed, request_type) in later.items():
+            former = {each for partition in gained for each in former_leaders[partition]} - {broker_id}
+            after = [told[each] for each in sorted(former & told.keys())]
+            self._send_leader_and_isr(brokers[broker_id], listed, request_type, after)
 
     def _are_all(self, broker_id: int, states: Collection[TopicPartition]) -> bool:
         """Whether a broker has no replicas but these. A topic that cannot be read may have some there."""
@@ -366,15 +375,13 @@ class RequestBatch:
 
 
 def _gained(
-    broker_id: int,
-    states: Mapping[TopicPartition, LeaderAndIsrPartitionState],
-    former_leaders: Mapping[TopicPartition, int],
-) -> dict[TopicPartition, LeaderAndIsrPartitionState]:
+    broker_id: int, states: _States, former_leaders: Mapping[TopicPartition, frozenset[int]]
+) -> _States:
     """What a broker leads from now on in place of another that lives."""
     return {
         each: state
         for each, state in states.items()
-        if state.leader == broker_id and former_leaders.get(each, broker_id) != broker_id
+        if state.leader == broker_id and former_leaders.get(each, frozenset()) - {broker_id}
     }
 
 

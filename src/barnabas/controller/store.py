@@ -141,6 +141,18 @@ class ControllerStore:
         nodes = await self.get_many([PartitionStateZnode.path(*each) for each in wanted])
         return _decoded(wanted, nodes, lambda _, data, stat: PartitionStateZnode.decode(data, stat.version))
 
+    async def read_written_states(
+        self, partitions: Iterable[TopicPartition]
+    ) -> dict[TopicPartition, tuple[PartitionState, Stat]]:
+        """The same, with when each was written."""
+        wanted = list(partitions)
+        nodes = await self.get_many([PartitionStateZnode.path(*each) for each in wanted])
+        return _decoded(
+            wanted,
+            nodes,
+            lambda _, data, stat: (PartitionStateZnode.decode(data, stat.version), stat),
+        )
+
     async def read_notes(self, paths: Sequence[str], decode: Callable[[bytes], T]) -> list[T]:
         """What notes of other processes say."""
         nodes = await self.get_many(paths)
@@ -148,7 +160,7 @@ class ControllerStore:
 
     async def topics_with_unclean_election(self, topics: Iterable[str], *, default: bool) -> set[str]:
         """Which of the topics may be led by a replica that is not in sync."""
-        names = list(topics)
+        names = sorted(topics)
         nodes = await self.get_many([ConfigZnode.path(ConfigZnode.TOPICS, name) for name in names])
         allowed = set()
         for name, node in zip(names, nodes, strict=True):

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from typing import Protocol
+from typing import Final, Protocol
 
 from barnabas.cluster.broker_znodes import BrokerIdZnode
 from barnabas.cluster.notification_znodes import (
@@ -21,13 +21,14 @@ from barnabas.cluster.notification_znodes import (
     PreferredReplicaElectionZnode,
     ReassignPartitionsZnode,
 )
-from barnabas.cluster.znodes import TopicZnode
+from barnabas.cluster.znodes import ControllerEpochZnode, TopicZnode
 from barnabas.config.broker_config import BrokerConfig
 from barnabas.config.repository import ConfigRepository
 from barnabas.controller.broker_changes import BrokerChanges, registered_ids
 from barnabas.controller.broker_channels import BrokerChannels
 from barnabas.controller.context import ControllerContext
 from barnabas.controller.leader_elections import LeaderElections
+from barnabas.controller.leader_selection import without_returned
 from barnabas.controller.partition_machine import PartitionMachine
 from barnabas.controller.reassignment import Reassignment
 from barnabas.controller.replica_machine import ReplicaMachine
@@ -45,6 +46,10 @@ from barnabas.protocol.messages.stop_replica import StopReplicaResponse
 from barnabas.protocol.messages.update_metadata import UpdateMetadataResponse
 
 logger = logging.getLogger(__name__)
+
+UNHEARD_MS_MAX: Final = 30_000
+"""How long before the end of a controller it may have written what some broker has not heard of. The store's
+clock says when that was, so it is only compared with itself; its session may have outlived the controller."""
 
 
 class Enqueue(Protocol):
@@ -127,7 +132,7 @@ class Term:
         self.topics = TopicChanges(
             context, store, self.partitions, self.replicas, watching, randomness, self._topic_modified
         )
-        self.elections = LeaderElections(context, store, self.partitions)
+        self.elections = LeaderElections(context, store, self.partitions, channels)
 
     async def take_over(self) -> None:
         """Read the cluster, and bring it into order."""
@@ -143,7 +148,8 @@ class Term:
         topics = await self._watch_children(TopicZnode.PARENT, self.topics_changed)
         await self.brokers.load(await self._watch_children(BrokerIdZnode.PARENT, self.brokers_changed))
         await self.topics.load(topics)
-        context.leadership = await self._store.read_states(context.all_partitions())
+        written = await self._store.read_written_states(context.all_partitions())
+        context.leadership = {partition: state for partition, (state, _) in written.items()}
         self.channels.add(context.brokers.values())
         await self.deletion.startup(marked)
         self.batch.add_update_metadata(context.brokers)
@@ -152,9 +158,47 @@ class Term:
             await self._elect_all()
         else:
             self.batch.complete_lists(context.brokers)
+            await self._leave_out_returned({each: stat.mzxid for each, (_, stat) in written.items()})
+            await self._doubt_leaders({each: stat.mtime_ms for each, (_, stat) in written.items()})
             await self.replicas.startup()
             await self.partitions.startup()
         await self._go_on()
+
+    async def _leave_out_returned(self, written_in: Mapping[TopicPartition, int]) -> None:
+        """A broker that was registered after the state of its partition was written has gone and come back
+        without any controller's noticing: treat it as one that did."""
+        context = self.context
+        returned = {
+            partition: members
+            for partition, zxid in written_in.items()
+            if (
+                members := {
+                    each
+                    for each in context.leadership[partition].isr
+                    if each in context.brokers and context.brokers[each].epoch > zxid
+                }
+            )
+        }
+        while returned:
+            changed = {}
+            for partition, members in returned.items():
+                state = context.leadership[partition]
+                online = context.online_replicas(partition)
+                without = without_returned(context.replicas(partition), state, online, members)
+                if without != state:
+                    changed[partition] = without._replace(controller_epoch=self.epoch)
+            outcome = await self._store.update_states(changed)
+            context.leadership.update(outcome.done)
+            present = await self._store.read_states(outcome.stale)
+            context.leadership.update(present)
+            returned = {partition: returned[partition] for partition in present}
+
+    async def _doubt_leaders(self, written_ms: Mapping[TopicPartition, int]) -> None:
+        """Who was to give up a partition when the former controller went may not have heard of it."""
+        node = await self._store.get(ControllerEpochZnode.PATH)
+        if node is not None:
+            oldest_ms = node[1].mtime_ms - UNHEARD_MS_MAX
+            self.batch.doubt_leaders([each for each, at_ms in written_ms.items() if at_ms >= oldest_ms])
 
     async def _elect_all(self) -> None:
         """Nobody has led anything since this broker went: lead everything, in new epochs."""

@@ -70,7 +70,7 @@ class TopicChanges:
         """Compare what topics there are with what is known."""
         context = self._context
         context.unreadable_topics.intersection_update(present)
-        for topic in context.assignments.keys() - set(present):
+        for topic in sorted(context.assignments.keys() - set(present)):
             logger.warning("topic %s disappeared from the store", topic)
             self._watching.forget(TopicZnode.path(topic))
             context.remove_topic(topic)

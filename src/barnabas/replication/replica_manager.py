@@ -10,8 +10,8 @@ waiting looks for it there (`leader.delayed_requests`):
 - a *fetch* is read at once (`leader.replica_reader`) and waits for `min_bytes` (`leader.delayed_fetch`);
 - a *deletion of records* waits until every replica has moved the start of its log.
 
-The manager owns the table of partitions, what waits for them, and the reader. In a cluster it also carries
-out the controller's orders (`controller_orders`, `local_replicas`), follows other brokers
+The manager owns the table of partitions, what waits for them, and the reader. It also carries out the
+controller's orders (`controller_orders`, `local_replicas`), follows other brokers
 (`follower.fetcher_manager`) and keeps the ISR (`leader.isr`).
 """
 

@@ -26,9 +26,14 @@ def test_nothing_acknowledged_is_lost_while_everything_breaks() -> None:
     torment(LONG_S)
 
 
-def torment(seconds: int) -> None:
+@pytest.mark.timeout(600)
+def test_nothing_is_lost_in_a_storm_on_secured_listeners() -> None:
+    torment(SHORT_S, "--secure")
+
+
+def torment(seconds: int, *more: str) -> None:
     require_zookeeper()
-    command = [sys.executable, "-m", "tests.chaos.run", "--seconds", str(seconds), "--brokers", "3"]
+    command = [sys.executable, "-m", "tests.chaos.run", "--seconds", str(seconds), "--brokers", "3", *more]
     uncut = why_not()
     if uncut is not None:
         command.append("--loopback")

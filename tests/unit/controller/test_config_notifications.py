@@ -180,6 +180,30 @@ async def test_notes_of_the_time_between_two_sessions_are_read(brokers: Brokers)
     assert brokers.two.retention_ms() == 200, "it is watched again"
 
 
+async def test_credentials_that_were_taken_back_while_a_broker_was_away_do_not_live_on_there(
+    brokers: Brokers,
+) -> None:
+    one, two = brokers.one, brokers.two
+    for name in ("alice", "bob"):
+        await one.configs.clients.change(user(name), lambda _: {"SCRAM-SHA-256": "old"})
+    await brokers.settle()
+    assert two.configs.clients.get(user("alice")) == {"SCRAM-SHA-256": "old"}
+    heard: list[tuple[EntityPath, Values]] = []
+    two.configs.clients.on_change(lambda path, values: heard.append((path, values)))
+    heard.clear()
+    await two.znodes.expire()
+    await one.configs.clients.change(user("alice"), lambda _: {})
+    await one.configs.clients.change(user("carol"), lambda _: {"SCRAM-SHA-256": "new"})
+    for note in await one.znodes.children(ConfigChangeZnode.PARENT):
+        await one.znodes.delete(f"{ConfigChangeZnode.PARENT}/{note}")
+    await brokers.settle()
+    two.znodes.renew()
+    two.notifications.session_renewed()
+    await brokers.settle()
+    assert two.configs.clients.get(user("alice")) == {}
+    assert sorted(heard) == [(user("alice"), {}), (user("carol"), {"SCRAM-SHA-256": "new"})]
+
+
 async def test_old_notes_are_removed(brokers: Brokers) -> None:
     await brokers.one.configs.change(TOPIC, setting("retention.ms", "100"))
     await brokers.settle()

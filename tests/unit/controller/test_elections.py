@@ -177,6 +177,19 @@ async def test_leaders_go_back_by_themselves_after_a_while(cluster: Cluster) -> 
     assert (await cluster.state("t")).leader == 2
 
 
+async def test_a_leader_that_does_not_answer_is_not_moved_for_the_sake_of_balance(cluster: Cluster) -> None:
+    """It would not hear that it leads no more, and lead beside the other."""
+    await stray(cluster)
+    cluster.brokers[3].is_reachable = False
+    await cluster.create("u", {0: [1]})
+    await cluster.advance(ms=5_000)
+    assert (await cluster.state("t")).leader == 3
+    cluster.brokers[3].is_reachable = True
+    await cluster.advance(ms=1_000)
+    await cluster.advance(ms=299_000)
+    assert (await cluster.state("t")).leader == 2
+
+
 async def test_the_balance_is_restored_again_and_again(cluster: Cluster) -> None:
     await cluster.advance(ms=5_000)
     await stray(cluster)

@@ -148,3 +148,25 @@ async def test_the_time_in_the_queue_is_measured(events: Recorder) -> None:
     text = render_prometheus(events.metrics)
     assert "kafka_controller_event_queue_time_ms_sum 40" in text
     assert 'kafka_controller_event_time_ms_sum{kind="busy"} 40' in text
+
+
+async def test_what_escapes_while_an_event_is_handled_does_not_stop_those_behind_it() -> None:
+    handled: list[str] = []
+
+    async def handle(event: Event) -> None:
+        handled.append(event.kind)
+        if event.kind == "bad":
+            raise ValueError
+
+    async def nothing() -> None:
+        pass
+
+    queue = EventQueue(handle, ManualClock(), LoopRunner(), Metrics())
+    queue.start()
+    for kind in ("bad", "good"):
+        queue.put(kind, nothing)
+        for _ in range(5):
+            await asyncio.sleep(0)
+    assert handled == ["bad", "good"]
+    assert queue.is_idle
+    await queue.close()

@@ -7,7 +7,8 @@ from collections.abc import Mapping, Sequence
 
 import pytest
 
-from barnabas.cluster.coordination import ConnectionLoss, Operation, Result
+from barnabas.cluster.broker_znodes import BrokerIdZnode
+from barnabas.cluster.coordination import ConnectionLoss, Create, Delete, Operation, Result
 from barnabas.cluster.notification_znodes import LogDirEventZnode, ReassignPartitionsZnode
 from barnabas.cluster.znodes import (
     ControllerEpochZnode,
@@ -26,6 +27,7 @@ from barnabas.core.errors import NotController, StaleControllerEpoch
 from barnabas.core.ids import TopicPartition
 from barnabas.core.metrics import render_prometheus
 from barnabas.protocol.messages.leader_and_isr import LeaderAndIsrRequest
+from barnabas.protocol.messages.stop_replica import StopReplicaRequest
 from barnabas.protocol.messages.update_metadata import UpdateMetadataRequest
 from barnabas.protocol.schema import Message
 from tests.unit.controller.scripted_cluster import Cluster, ScriptedChannel
@@ -77,6 +79,37 @@ async def test_another_broker_takes_over_from_a_dead_controller(cluster: Cluster
     assert state.isr == (2, 3)
     assert state.controller_epoch == 2
     assert cluster.brokers[3].roles[T0].leader == 2
+
+
+async def test_a_broker_that_came_back_while_nobody_was_the_controller_counts_as_gone(
+    cluster: Cluster,
+) -> None:
+    """It may have lost what was not synced: in the epoch in which it led, the logs would part."""
+    await cluster.create("t", {0: [2, 3], 1: [3, 2]})
+    await cluster.create("alone", {0: [2]})
+    session = cluster.members[2].session
+    path = BrokerIdZnode.path(2)
+    data, _ = await session.get(path)
+    await session.multi([Delete(ControllerZnode.PATH), Delete(path), Create(path, data, ephemeral=True)])
+    _, stat = await session.get(path)
+    cluster.brokers[2].epoch = stat.czxid
+    await cluster.settle()
+    assert cluster.active.controller.epoch == 2
+    for partition in (0, 1):
+        state = await cluster.state("t", partition)
+        assert (state.leader, state.leader_epoch, state.isr) == (3, 1, (3,))
+        assert cluster.brokers[2].roles[TopicPartition("t", partition)].leader == 3
+    state = await cluster.state("alone")
+    assert (state.leader, state.leader_epoch, state.isr) == (2, 1, (2,))
+
+
+async def test_who_stayed_is_left_as_it_is_by_a_new_controller(cluster: Cluster) -> None:
+    await cluster.create("t", {0: [2, 3]})
+    before = await cluster.state("t")
+    await cluster.admin.delete(ControllerZnode.PATH)
+    await cluster.settle()
+    assert cluster.active.controller.epoch == 2
+    assert await cluster.state("t") == before
 
 
 async def test_deleting_the_node_elects_anew_and_the_old_controller_resigns_first(cluster: Cluster) -> None:
@@ -227,6 +260,9 @@ async def test_brokers_refuse_a_former_controller(cluster: Cluster) -> None:
 
 async def test_every_request_carries_both_epochs(cluster: Cluster) -> None:
     await cluster.create("t", {0: [2, 3]})
+    await cluster.delete("t")
+    kinds = {type(request) for request in cluster.brokers[2].requests}
+    assert kinds == {LeaderAndIsrRequest, StopReplicaRequest, UpdateMetadataRequest}
     for broker in cluster.brokers.values():
         for request in broker.requests:
             assert request.controller_epoch == 1  # type: ignore[attr-defined]

@@ -132,7 +132,15 @@ async def test_a_registration_of_no_broker_is_passed_over(cluster: Cluster) -> N
     await assert_in_charge(cluster)
 
 
-@pytest.mark.parametrize("data", WRONG_TYPES)
+@pytest.mark.parametrize(
+    "data",
+    [
+        *WRONG_TYPES,
+        b'{"version":5,"endpoints":["PLAINTEXT://b:9092"],"rack":"\\ud800"}',
+        b'{"version":5,"endpoints":["PLAINTEXT://\\ud800:9092"]}',
+        b'{"version":5,"endpoints":["\\ud800://b:9092"]}',
+    ],
+)
 async def test_a_live_broker_does_not_die_of_a_registration_that_cannot_be_read(
     cluster: Cluster, data: bytes, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -231,6 +239,7 @@ async def test_the_mark_of_a_topic_that_cannot_be_read_is_kept(cluster: Cluster)
         b'{"controller_epoch":1,"leader":2,"leader_epoch":0,"isr":["x"]}',
         b'{"controller_epoch":1,"leader":2,"leader_epoch":0,"isr":"23"}',
         b'{"controller_epoch":1,"leader":2,"leader_epoch":99999999999,"isr":[2,3]}',
+        b'{"controller_epoch":1,"leader":2,"leader_epoch":2147483647,"isr":[2,3]}',
         b'{"controller_epoch":1,"leader":Infinity,"leader_epoch":0,"isr":[2,3]}',
     ],
 )

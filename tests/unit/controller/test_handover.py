@@ -12,6 +12,7 @@ from barnabas.cluster.broker_znodes import BrokerInfo
 from barnabas.controller.broker_channels import HANDOVER_MS_MAX, BrokerChannels
 from barnabas.controller.delivery import Delivery
 from barnabas.controller.partition_machine import Election
+from barnabas.controller.term import UNHEARD_MS_MAX
 from barnabas.core.clock import ManualClock
 from barnabas.core.ids import TopicPartition
 from barnabas.core.metrics import Metrics
@@ -130,3 +131,32 @@ async def test_the_heir_of_a_broker_that_shuts_down_begins_when_that_has_ended(c
     assert cluster.brokers[3].roles[T0].leader == 2
     await cluster.kill(2)
     assert cluster.brokers[3].roles[T0].leader == 3
+
+
+async def test_a_controller_that_takes_over_in_between_lets_the_other_end_first(cluster: Cluster) -> None:
+    """It finds the new leader in the store, and nothing of whether the former one was told."""
+    await stray(cluster)
+    cluster.brokers[3].is_reachable = False
+    await cluster.active.controller.elect_leaders(Election.PREFERRED, [T0])
+    await cluster.settle()
+    assert cluster.active.id == 1
+    await cluster.kill(1)
+    assert cluster.active.id in (2, 3)
+    assert cluster.brokers[2].roles[T0].leader == 3, "it leads nothing before the other has heard"
+    cluster.brokers[3].is_reachable = True
+    await cluster.advance(1_000)
+    assert [cluster.brokers[each].roles[T0].leader for each in (2, 3)] == [2, 2]
+
+
+async def test_what_was_settled_long_ago_waits_for_nobody(cluster: Cluster) -> None:
+    await cluster.create("t", {0: [2, 3]})
+    cluster.clock.advance(ms=UNHEARD_MS_MAX + 1_000)
+    cluster.brokers[3].is_reachable = False
+    cluster.forget_requests()
+    await cluster.kill(1)
+    assert T0 in {
+        TopicPartition(topic.topic_name, state.partition_index)
+        for request in cluster.brokers[2].of_kind(LeaderAndIsrRequest)
+        for topic in request.topic_states
+        for state in topic.partition_states
+    }

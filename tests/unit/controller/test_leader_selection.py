@@ -15,6 +15,7 @@ from barnabas.controller.leader_selection import (
     select_preferred,
     select_reassigned,
     without_replica,
+    without_returned,
 )
 
 STATE = PartitionState(leader=1, leader_epoch=4, isr=(1, 2), controller_epoch=3, state_version=9)
@@ -81,6 +82,14 @@ def test_a_replica_leaves_the_isr_but_the_last_one_stays() -> None:
     assert without_replica(STATE, 1) == STATE._replace(leader=-1, isr=(2,), leader_epoch=5)
     alone = STATE._replace(isr=(1,))
     assert without_replica(alone, 1) == alone._replace(leader=-1, leader_epoch=5)
+
+
+def test_who_came_back_leaves_the_isr_unless_nobody_else_is_there() -> None:
+    assert without_returned([1, 2], STATE, [1, 2], {2}) == STATE._replace(isr=(1,), leader_epoch=5)
+    assert without_returned([1, 2], STATE, [1, 2], {1}) == STATE._replace(leader=2, isr=(2,), leader_epoch=5)
+    assert without_returned([1, 2], STATE, [1, 2], {1, 2}) == STATE._replace(leader_epoch=5)
+    assert without_returned([1, 2], STATE, [1], {1}) == STATE._replace(leader_epoch=5)
+    assert without_returned([1, 2], STATE, [2], {2}) == STATE
 
 
 def test_the_order_of_the_assignment_decides_and_not_that_of_the_isr() -> None:

@@ -245,3 +245,18 @@ def test_a_complete_list_is_one_request_and_handovers_follow_it(
              if isinstance(r, LeaderAndIsrRequest)]  # fmt: skip
     assert kinds[0][:2] == (1, ALL)
     assert kinds[-1] == (2, CHANGES, [1])
+
+
+def test_after_a_take_over_only_what_is_in_doubt_waits(
+    batch: RequestBatch, context: ControllerContext, sent: Sent
+) -> None:
+    batch.complete_lists((1, 2, 3))
+    for partition, leader in enumerate((1, 1, 2)):
+        which = TopicPartition("t", partition)
+        context.put_assignment(which, ReplicaAssignment((1, 2, 3)))
+        batch.add_leader_and_isr((1, 2, 3), which, PartitionState(leader, 5, (1, 2, 3), 3))
+    batch.doubt_leaders([TopicPartition("t", 0)])
+    batch.flush()
+    assert orders(sent) == [
+        (1, [1, 2], []), (2, [0, 1, 2], []), (3, [0, 1, 2], []), (1, [0, 1, 2], [2, 3])
+    ]  # fmt: skip

@@ -7,8 +7,8 @@ nothing is acknowledged: neither new writes, nor those that waited, nor a coordi
 is told that claims to be current. Reading goes on, for what was committed stays so.
 
 A new session brings the lease back, but not what was led under the old one: between the two anybody may
-have been elected. So the lease covers a leadership only if the controller has spoken of it to the presence
-that this session registered, whose epoch its orders carry.
+have been elected. So the lease covers a leadership only if the controller has named it in an order that
+carries the broker epoch which this session registered.
 """
 
 from __future__ import annotations
