@@ -1,4 +1,4 @@
-"""ConsumerGroupHeartbeat (68), v0-1. Gaps: settings of single groups (`group` configuration resources)."""
+"""ConsumerGroupHeartbeat (68), v0-1. Gaps: none."""
 
 from __future__ import annotations
 

@@ -8,6 +8,8 @@ from barnabas.core.limits import DECISION_ELEMENTS_MAX
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.messages.offset_delete import (
     OffsetDeleteRequest,
+    OffsetDeleteRequestPartition,
+    OffsetDeleteRequestTopic,
     OffsetDeleteResponse,
     OffsetDeleteResponsePartition,
     OffsetDeleteResponseTopic,
@@ -19,35 +21,55 @@ from barnabas.security.acl.vocabulary import Operation, ResourceType
 
 def handle_offset_delete(request: OffsetDeleteRequest, context: RequestContext) -> None:
     check_group_id(request.group_id)
-    metadata = context.broker.metadata
-    codes = {
-        topic.name: UnknownTopicOrPartition.code for topic in request.topics if topic.name not in metadata
-    }
+    known: list[OffsetDeleteRequestTopic] = []
+    refused: list[OffsetDeleteResponseTopic] = []
     for topic in request.topics:
+        found = context.broker.metadata.topic(topic.name)
         if not context.allows(Operation.READ, ResourceType.TOPIC, topic.name):
-            codes[topic.name] = TopicAuthorizationFailed.code
-    refused = [
-        OffsetDeleteResponseTopic(
-            name=topic.name,
-            partitions=[
-                OffsetDeleteResponsePartition(
-                    partition_index=each.partition_index, error_code=codes[topic.name]
-                )
-                for each in topic.partitions
-            ],
-        )
-        for topic in request.topics
-        if topic.name in codes
-    ]
-    request.topics = [topic for topic in request.topics if topic.name not in codes]
+            refused.append(_refused(topic, topic.partitions, TopicAuthorizationFailed.code))
+            continue
+        if found is None:
+            refused.append(_refused(topic, topic.partitions, UnknownTopicOrPartition.code))
+            continue
+        count = len(found.partitions)
+        missing = [each for each in topic.partitions if not 0 <= each.partition_index < count]
+        if missing:
+            refused.append(_refused(topic, missing, UnknownTopicOrPartition.code))
+            topic.partitions = [each for each in topic.partitions if 0 <= each.partition_index < count]
+        if topic.partitions or not missing:
+            known.append(topic)
+    request.topics = known
 
     def respond(response: OffsetDeleteResponse) -> None:
-        response.topics.extend(refused)
+        _merge(response.topics, refused)
         context.respond(response)
 
     context.broker.groups.run(
         request.group_id, lambda shard: shard.offset_requests.delete(request), respond, context.fail
     )
+
+
+def _refused(
+    topic: OffsetDeleteRequestTopic, partitions: list[OffsetDeleteRequestPartition], code: int
+) -> OffsetDeleteResponseTopic:
+    return OffsetDeleteResponseTopic(
+        name=topic.name,
+        partitions=[
+            OffsetDeleteResponsePartition(partition_index=each.partition_index, error_code=code)
+            for each in partitions
+        ],
+    )
+
+
+def _merge(topics: list[OffsetDeleteResponseTopic], refused: list[OffsetDeleteResponseTopic]) -> None:
+    """A topic of which some partitions were refused is answered once."""
+    known = {topic.name: topic for topic in topics}
+    for topic in refused:
+        same = known.get(topic.name)
+        if same is None:
+            topics.append(topic)
+        else:
+            same.partitions.extend(topic.partitions)
 
 
 OFFSET_DELETE = Api(

@@ -25,6 +25,7 @@ from barnabas.requests.registry import Api
 
 
 def handle_write_txn_markers(request: WriteTxnMarkersRequest, context: RequestContext) -> None:
+    context.is_exempt = True
     markers = [
         marker for marker in request.markers if any(topic.partition_indexes for topic in marker.topics)
     ]

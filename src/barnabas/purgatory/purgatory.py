@@ -9,9 +9,9 @@ All of this runs on the loop's thread, so nothing can change between trying an o
 it, and one try is enough. What can happen is re-entrance: completing an operation may complete, watch or
 check others, under the same key too.
 
-A completed operation leaves the timer at once but stays in the watch lists of its other keys until they
-are next looked at. Lists nobody looks at would grow, so the purgatory estimates how many operations
-the lists hold: one more per watch, and when estimate - pending exceeds `purge_interval` it sweeps all
+A completed operation leaves the timer at once but stays in the watch lists of its other keys until they are
+next looked at. Lists nobody looks at would grow, so the purgatory estimates how many operations the lists
+hold: one more with each that is watched, and when estimate - pending exceeds `purge_interval` it sweeps all
 lists and sets the estimate to the number pending. The sweep is paid for by the operations it removes.
 """
 

@@ -6,7 +6,12 @@ import asyncio
 from pathlib import Path
 from typing import Any
 
-from barnabas.core.errors import CoordinatorLoadInProgress, CoordinatorNotAvailable, NotCoordinator
+from barnabas.core.errors import (
+    CoordinatorLoadInProgress,
+    CoordinatorNotAvailable,
+    NotCoordinator,
+    UnknownTopicOrPartition,
+)
 from barnabas.protocol.messages.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
 from barnabas.protocol.messages.delete_topics import (
     DeleteTopicsRequest,
@@ -19,6 +24,12 @@ from barnabas.protocol.messages.offset_commit import (
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
     OffsetCommitResponse,
+)
+from barnabas.protocol.messages.offset_delete import (
+    OffsetDeleteRequest,
+    OffsetDeleteRequestPartition,
+    OffsetDeleteRequestTopic,
+    OffsetDeleteResponse,
 )
 from barnabas.protocol.messages.offset_fetch import (
     OffsetFetchRequest,
@@ -98,5 +109,24 @@ def test_a_group_with_many_offsets_can_be_deleted(tmp_path: Path) -> None:
             answer = await broker.ask(DeleteGroupsRequest(groups_names=["g"]), DeleteGroupsResponse)
             assert answer.results[0].error_code == 0
             assert await committed(broker, "g") == {-1}
+
+    asyncio.run(run())
+
+
+def test_an_offset_of_a_partition_that_does_not_exist_cannot_be_deleted(tmp_path: Path) -> None:
+    async def run() -> None:
+        async with in_process_broker(tmp_path, **SETTINGS) as broker:
+            await with_offsets(broker, "g")
+            rows = [OffsetDeleteRequestPartition(partition_index=each) for each in (0, PARTITIONS, -1)]
+            request = OffsetDeleteRequest(
+                group_id="g", topics=[OffsetDeleteRequestTopic(name=TOPIC, partitions=rows)]
+            )
+            (topic,) = (await broker.ask(request, OffsetDeleteResponse)).topics
+            unknown = UnknownTopicOrPartition.code
+            assert {each.partition_index: each.error_code for each in topic.partitions} == {
+                0: 0,
+                PARTITIONS: unknown,
+                -1: unknown,
+            }
 
     asyncio.run(run())

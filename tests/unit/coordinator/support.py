@@ -205,7 +205,7 @@ class Answer:
 class Context:
     """A request on its way through its handler."""
 
-    def __init__(self, broker: object, api: Api, request: Any, version: int, client: str) -> None:
+    def __init__(self, broker: Any, api: Api, request: Any, version: int, client: str) -> None:
         self.broker = broker
         self.request = request
         self.api_version = version
@@ -215,7 +215,10 @@ class Context:
         self._api = api
 
     def caller(self) -> Caller:
-        return Caller(self.client_id, "/192.0.2.1", self.api_version)
+        return Caller(self.client_id, "/192.0.2.1", self.api_version, self._may_describe)
+
+    def _may_describe(self, topic: str) -> bool:
+        return topic not in self.broker.hidden_topics
 
     def allows(self, *_: object, **__: object) -> bool:
         return True
@@ -257,10 +260,13 @@ def serve(broker: object, api: Api, request: Any, version: int, client: str = "c
 
 
 class Everything:
-    """Metadata in which every topic exists."""
+    """Metadata in which every topic exists, with all partitions."""
 
     def __contains__(self, topic: str) -> bool:
         return True
+
+    def topic(self, name: str) -> SimpleNamespace:
+        return SimpleNamespace(name=name, partitions=range(1 << 31))
 
 
 class Question:
@@ -327,6 +333,7 @@ class Groups:
         )
         self.coordinator = GroupCoordinator(self.runtime, self.settings, lambda: 1)
         self.broker = SimpleNamespace(groups=self.coordinator, metadata=Everything(), authorizer=AllowAll())
+        self.broker.hidden_topics = set()
         self.elect()
 
     def _make_shard(self, timers: ShardTimers) -> GroupShard:
@@ -558,7 +565,7 @@ class Groups:
                 )
             ],
         )
-        caller = Caller("client", "/192.0.2.1", version)
+        caller = Caller("client", "/192.0.2.1", version, lambda _: True)
         self.coordinator.run(
             group,
             lambda shard: shard.offset_requests.commit(request, caller),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from barnabas.coordinator.group.classic_group import TRANSITIONS, GroupState
 from barnabas.core.errors import (
     CoordinatorLoadInProgress,
     CoordinatorNotAvailable,
@@ -20,6 +21,21 @@ from barnabas.core.errors import (
     UnknownMemberId,
 )
 from tests.unit.coordinator.support import Answer, Groups, MemoryLog, generation_of
+
+EMPTY, PREPARING, COMPLETING, STABLE, DEAD = GroupState
+CHANGES = {
+    *((former, PREPARING) for former in (EMPTY, COMPLETING, STABLE)),
+    (PREPARING, EMPTY),
+    (PREPARING, COMPLETING),
+    (COMPLETING, STABLE),
+    *((former, DEAD) for former in GroupState),
+}
+
+
+@pytest.mark.parametrize("former", GroupState)
+@pytest.mark.parametrize("later", GroupState)
+def test_the_changes_of_a_group_are_apache_kafkas(former: GroupState, later: GroupState) -> None:
+    assert TRANSITIONS.allows(former, later) == ((former, later) in CHANGES)
 
 
 def test_a_lone_member_leads_after_the_initial_delay() -> None:

@@ -134,6 +134,20 @@ def test_who_leaves_while_it_waits_is_answered_though_that_cannot_be_written() -
     assert waiting.error_code == UnknownMemberId.code
 
 
+def test_a_request_of_a_member_that_asks_again_is_answered_too() -> None:
+    groups = Groups()
+    (leader, other), _ = groups.stable_group(2)
+    first, again = groups.join(member=leader), groups.join(member=leader)
+    assert first.error_code == RebalanceInProgress.code
+    assert not again.is_given
+    groups.join(member=other)
+    generation = generation_of(again)
+    first, again = groups.sync(other, generation), groups.sync(other, generation)
+    assert first.error_code == RebalanceInProgress.code
+    assert groups.sync(leader, generation, {leader: b"a", other: b"b"}).error_code == 0
+    assert again.value.assignment == b"b"
+
+
 # Slow replication
 
 

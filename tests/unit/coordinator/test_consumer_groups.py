@@ -131,6 +131,19 @@ def test_topics_that_appear_and_grow_are_noticed() -> None:
     assert partitions(groups.beat("m", 3, owned={topic: [0], later: [0, 1]})) == {later: [0, 1]}
 
 
+def test_a_regular_expression_matches_what_the_member_may_describe() -> None:
+    groups = Groups()
+    first, secret = groups.topics.put("log-a", 1), groups.topics.put("log-secret", 1)
+    groups.broker.hidden_topics = {"log-secret"}
+    assert partitions(groups.beat("m", 0, regex="log-.*")) == {first: [0]}
+    groups.broker.hidden_topics = set()
+    for _ in range(19):
+        groups.advance(30_000)
+        assert groups.beat("m", 1).assignment is None
+    groups.advance(30_000)
+    assert partitions(groups.beat("m", 1)) == {first: [0], secret: [0]}
+
+
 def test_a_regular_expression_follows_the_topics() -> None:
     groups = Groups()
     first = groups.topics.put("log-a", 1)

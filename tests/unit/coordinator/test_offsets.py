@@ -362,4 +362,4 @@ def test_callers_are_shown_as_they_came() -> None:
     answer = groups.serve(DESCRIBE_GROUPS, DescribeGroupsRequest(groups=["g"]), 6)
     (member,) = answer.value.groups[0].members
     assert (member.client_id, member.client_host) == ("the-client", "/192.0.2.1")
-    assert Caller("a", "b", 1).api_version == 1
+    assert Caller("a", "b", 1, bool).api_version == 1

@@ -185,6 +185,13 @@ def test_watch_lists_are_purged_when_estimate_exceeds_pending_by_more_than_the_i
     assert purgatory.watched == 2 * 1_001 + 1
     purgatory.try_complete_else_watch(Wait(), ["other"])
     assert (purgatory.watched, len(purgatory._watchers), purgatory.pending) == (2, 2, 2)
+    for number in range(1_001):
+        assert purgatory.watched == 2 + number, "not before as many again are complete"
+        operation = Wait()
+        purgatory.try_complete_else_watch(operation, ["quiet"])
+        operation.force_complete()
+    purgatory.try_complete_else_watch(Wait(), ["other"])
+    assert purgatory.watched == 3
 
 
 def test_completions_without_churn_do_not_purge(timer: Timer) -> None:

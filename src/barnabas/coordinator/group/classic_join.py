@@ -28,6 +28,7 @@ from barnabas.core.errors import (
     GroupMaxSizeReached,
     InconsistentGroupProtocol,
     MemberIdRequired,
+    RebalanceInProgress,
     UnknownMemberId,
 )
 from barnabas.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
@@ -157,10 +158,12 @@ class ClassicJoin:
             return Decision(group.join_response(member_id, with_members=False))
         if group.state is EMPTY:
             raise UnknownMemberId(f"group {group.group_id} has no members")
+        # Should an earlier JoinGroup of it still wait, nobody else would answer that.
+        superseded = JoinGroupResponse(error_code=RebalanceInProgress.code, member_id=member_id)
+        answers = group.complete_join(member, superseded)
         group.update(member, protocols, _rebalance_timeout_ms(request), request.session_timeout_ms, waiter)
-        return _held(
-            self._rebalance.rebalance(group, f"member {member_id} joins again ({request.reason or ''})")
-        )
+        reason = f"member {member_id} joins again ({request.reason or ''})"
+        return _held(self._rebalance.rebalance(group, reason).also(answers))
 
     def _take_over(
         self,

@@ -62,13 +62,16 @@ class ClassicRequests:
         self._rebalance.synced(group, member.member_id)
         if group.state is STABLE:
             return Decision(group.sync_response(member))
+        # Should an earlier SyncGroup of it still wait, nobody else would answer that.
+        answers = group.complete_sync(member, SyncGroupResponse(error_code=RebalanceInProgress.code))
         member.waiting_sync = waiter
         if not group.is_leader(member.member_id):
-            return Decision()
+            return Decision(answers=answers)
         after = group.copy()
         assignments = {each.member_id: each.assignment for each in request.assignments}
         after.complete_generation(assignments, self._registry.clock.now_ms())
-        return Decision(records=[after.record()], later_answers=self._rebalance.assignment_answers(after))
+        later_answers = self._rebalance.assignment_answers(after)
+        return Decision(records=[after.record()], answers=answers, later_answers=later_answers)
 
     # Heartbeat
 

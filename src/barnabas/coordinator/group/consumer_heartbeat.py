@@ -76,7 +76,7 @@ class ConsumerHeartbeat:
         update = self._identify(group, request, member_id, owned, records)
         update.member = self._as_requested(update.former, request, caller)
         former = update.former
-        member = self._updates.carry_out(update, owned)
+        member = self._updates.carry_out(update, owned, caller.may_describe)
         response = self._response(request, former, member)
         if not update.records:
             self._updates.applied(update)

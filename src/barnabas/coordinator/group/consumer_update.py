@@ -7,7 +7,7 @@ the member one step towards it. Each step adds records and works with what they 
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -24,6 +24,8 @@ from barnabas.core.ids import Uuid
 
 REGEX_REFRESH_MS_MIN = 10_000
 """Topics may come and go often; an expression is not matched against them more often than this."""
+REGEX_REFRESH_MS_MAX = 10 * 60 * 1_000
+"""Rights may change, of which a coordinator does not hear."""
 
 
 @dataclass(slots=True)
@@ -54,11 +56,13 @@ class ConsumerUpdates:
         self._clock = registry.clock
         self._default_assignor = registry.settings.consumer_assignors[0]
 
-    def carry_out(self, update: Update, owned: Assignment | None) -> ConsumerMember:
+    def carry_out(
+        self, update: Update, owned: Assignment | None, may_describe: Callable[[str], bool]
+    ) -> ConsumerMember:
         """All steps; returns the member as it will be, and leaves the records in `update`."""
         group = update.group
         has_changed = self._note_subscription(update)
-        has_changed = self._resolve_regex(update) or has_changed
+        has_changed = self._resolve_regex(update, may_describe) or has_changed
         group_epoch = group.group_epoch
         topics = group.topics
         if has_changed or group.seen_generation != self._topics.generation:
@@ -100,16 +104,18 @@ class ConsumerUpdates:
 
     # Regular expressions
 
-    def _resolve_regex(self, update: Update) -> bool:
+    def _resolve_regex(self, update: Update, may_describe: Callable[[str], bool]) -> bool:
         """Match the member's expression against the topics, and drop expressions nobody uses."""
         group = update.group
         regexes = {each.topic_regex for each in update.members().values() if each.topic_regex}
         for regex in [each for each in group.regexes if each not in regexes]:
             update.records.append(group.regex_record(regex, None))
         wanted = update.member.topic_regex
-        return bool(wanted) and self._match(update, wanted or "")
+        return bool(wanted) and self._match(update, wanted or "", may_describe)
 
-    def _match(self, update: Update, regex: str) -> bool:
+    def _match(self, update: Update, regex: str, may_describe: Callable[[str], bool]) -> bool:
+        """Topics that the member may not describe are none to it. Members with the same expression share what
+        the last of them was shown, as in Kafka."""
         group = update.group
         present = group.regexes.get(regex)
         if present is not None and self._is_blind:
@@ -117,11 +123,13 @@ class ConsumerUpdates:
         now_ms = self._clock.now_ms()
         generation = self._topics.generation
         seen_generation, seen_ms = group.regexes_seen.get(regex, (-1, 0))
-        is_recent = seen_generation == generation or now_ms - seen_ms < REGEX_REFRESH_MS_MIN
-        if present is not None and seen_generation >= 0 and is_recent:
+        refresh_ms = REGEX_REFRESH_MS_MAX if seen_generation == generation else REGEX_REFRESH_MS_MIN
+        if present is not None and seen_generation >= 0 and now_ms - seen_ms < refresh_ms:
             return False
         matches = Regex(regex).matches
-        topics = frozenset(name for name in self._topics.topic_names() if matches(name))
+        topics = frozenset(
+            name for name in self._topics.topic_names() if matches(name) and may_describe(name)
+        )
         update.regexes_seen[regex] = (generation, now_ms)
         if present is not None and present.topics == topics:
             return False

@@ -99,7 +99,7 @@ class MixedProtocol:
                 ],
             ),
         )
-        member = self._updates.carry_out(update, self._owned(subscription))
+        member = self._updates.carry_out(update, self._owned(subscription), caller.may_describe)
         response = JoinGroupResponse(
             member_id=member.member_id,
             generation_id=member.member_epoch,

@@ -3,9 +3,9 @@
 The layouts are those of `record_schemas` (OffsetCommitKey 1; OffsetCommitValue 4 with the id of the topic, 3
 if that is not known, 1 when the commit names the time it expires at). A name alone does not say which topic
 is meant, as one may be deleted and another made under its name: an offset of another id counts for nothing.
-In memory a commit stays what it is in the log, eight bytes of where it
-stands there and then the value, and is read when somebody asks: most are never asked for, and a million
-byte strings do not concern the garbage collector.
+In memory a commit stays what it is in the log, eight bytes of where it stands there and then the value, and
+is read when somebody asks: most are never asked for, and a million byte strings do not concern the garbage
+collector.
 
 `OffsetLoader` reads back a million of them in seconds. The key before its last four bytes names a group
 and a topic, of which there are few, so it is decoded once.

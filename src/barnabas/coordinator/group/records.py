@@ -2,8 +2,8 @@
 
 A `GroupRecord` is a key and a value of `record_schemas`, or a key alone: a tombstone. Values are written in
 the newest version that every broker since Kafka 2.1 reads; offsets with the id of their topic are read by
-those since Kafka 3.5. A key of a version that we do not know was
-written by a newer broker; it is left alone.
+those since Kafka 3.5. A key of a version that we do not know was written by a newer broker; it is left
+alone.
 """
 
 from __future__ import annotations

@@ -102,7 +102,7 @@ class ClusterMarkers:
     ) -> tuple[dict[int, list[TopicPartition]], dict[TopicPartition, KafkaError]]:
         by_leader: defaultdict[int, list[TopicPartition]] = defaultdict(list)
         errors: dict[TopicPartition, KafkaError] = {}
-        for each in partitions:
+        for each in sorted(partitions):
             known = self._metadata.partition(*each)
             if known is None:
                 errors[each] = UnknownTopicOrPartition(f"nobody knows {each}")

@@ -71,40 +71,9 @@ class TransactionCoordinator:
         """Make the partitions part of the producer's transaction, which begins with the first of them.
 
         If the last transaction is still being completed, wait a moment for that."""
-        added = frozenset(partitions)
-
-        def done(error: KafkaError | None) -> None:
-            answer(_too_many(transactional_id, error) if isinstance(error, MessageTooLarge) else error)
-
-        def attempt(refuse: Callable[[KafkaError], None]) -> None:
-            self.run(
-                transactional_id,
-                lambda shard: shard.add_partitions(
-                    transactional_id, producer, added, client_transaction_version
-                ),
-                lambda _: done(None),
-                refuse,
-            )
-
-        def wait_once(error: KafkaError) -> None:
-            if not isinstance(error, ConcurrentTransactions):
-                done(error)
-                return
-            is_waiting = False
-
-            def wait(shard: TransactionShard) -> Decision[None]:
-                nonlocal is_waiting
-                is_waiting = True
-                return shard.await_completion(transactional_id, lambda: attempt(done))
-
-            def refuse(error: KafkaError) -> None:
-                # Whoever waits is answered by the completion, however long replication takes.
-                if not is_waiting:
-                    done(error)
-
-            self.run(transactional_id, wait, done, refuse)
-
-        attempt(wait_once)
+        _Adding(
+            self, transactional_id, producer, frozenset(partitions), client_transaction_version, answer
+        ).begin()
 
     def verify(
         self,
@@ -119,6 +88,59 @@ class TransactionCoordinator:
         self.run(
             transactional_id, lambda shard: shard.verify(transactional_id, producer, asked), done, refuse
         )
+
+
+class _Adding:
+    """Partitions on their way into a transaction: tried once, and once more when the last one is complete."""
+
+    __slots__ = ("_answer", "_coordinator", "_id", "_is_waiting", "_partitions", "_producer", "_version")
+
+    def __init__(
+        self,
+        coordinator: TransactionCoordinator,
+        transactional_id: str,
+        producer: ProducerIdAndEpoch,
+        partitions: frozenset[TopicPartition],
+        client_transaction_version: int,
+        answer: Callable[[KafkaError | None], None],
+    ) -> None:
+        self._coordinator = coordinator
+        self._id = transactional_id
+        self._producer = producer
+        self._partitions = partitions
+        self._version = client_transaction_version
+        self._answer = answer
+        self._is_waiting = False
+
+    def begin(self) -> None:
+        self._coordinator.run(self._id, self._add, self._added, self._refused)
+
+    def _add(self, shard: TransactionShard) -> Decision[bool]:
+        return shard.add_partitions(self._id, self._producer, self._partitions, self._version)
+
+    def _added(self, _: bool) -> None:
+        self._answer(None)
+
+    def _refused(self, error: KafkaError) -> None:
+        if isinstance(error, ConcurrentTransactions):
+            self._coordinator.run(self._id, self._wait, self._finish, self._wait_refused)
+        else:
+            self._finish(error)
+
+    def _wait(self, shard: TransactionShard) -> Decision[None]:
+        self._is_waiting = True
+        return shard.await_completion(self._id, self._add_again)
+
+    def _wait_refused(self, error: KafkaError) -> None:
+        """Whoever waits is answered by the completion, however long replication takes."""
+        if not self._is_waiting:
+            self._finish(error)
+
+    def _add_again(self) -> None:
+        self._coordinator.run(self._id, self._add, self._added, self._finish)
+
+    def _finish(self, error: KafkaError | None) -> None:
+        self._answer(_too_many(self._id, error) if isinstance(error, MessageTooLarge) else error)
 
 
 def _too_many(transactional_id: str, error: MessageTooLarge) -> KafkaError:

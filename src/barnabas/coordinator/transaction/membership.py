@@ -1,9 +1,9 @@
 """Is a partition part of a producer's transaction? The coordinator knows, wherever it is.
 
-A leader asks before the first write of a transaction (`admission`). If this
-broker is the coordinator of the transactional id, the question is a call; otherwise it is an
-AddPartitionsToTxn to the broker that leads the id's partition. Without an answer the producer is
-told to try again: a write that was not checked is not made.
+A leader asks before the first write of a transaction (`admission`). If this broker is the coordinator of the
+transactional id, the question is a call; otherwise it is an AddPartitionsToTxn to the broker that leads the
+id's partition. Without an answer the producer is told to try again: a write that was not checked is not
+made.
 """
 
 from __future__ import annotations
