@@ -1,4 +1,4 @@
-"""What the codecs cost: microseconds for each encode and decode of the hot messages.
+"""What the codecs of a broker cost: microseconds for each encode and decode of the hot messages.
 
     PYTHONPATH=src python bench/protocol_codecs.py [--kio]
 
@@ -59,8 +59,8 @@ def measure(message: Message, version: int, *, with_kio: bool) -> None:
     cls = type(message)
     frame = memoryview(bytearray(message.encode(version)))
     names: dict[str, object] = {
-        "encode": cls.encoder(version),
-        "decode": cls.decoder(version),
+        "encode": cls.bounded_encoder(version),
+        "decode": cls.bounded_decoder(version),
         "message": message,
         "frame": frame,
     }

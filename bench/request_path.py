@@ -5,11 +5,14 @@ around each row. The goals: at most 45 us of user CPU for a one-record produce, 
 fetch answer.
 
     python bench/request_path.py --seconds 3
+
+The same of a compiled wheel that is unpacked somewhere: `PYTHONPATH=there python bench/request_path.py`.
 """
 
 from __future__ import annotations
 
 import argparse
+import os
 import socket
 import struct
 import sys
@@ -18,11 +21,14 @@ from pathlib import Path
 
 import psutil
 
-sys.path[:0] = [str(Path(__file__).parents[1]), str(Path(__file__).parents[1] / "src")]
+sys.path.insert(0, str(Path(__file__).parents[1]))
+if "PYTHONPATH" not in os.environ:
+    sys.path.insert(1, str(Path(__file__).parents[1] / "src"))
 
 from bench.raw_load import run_load
 from tests.support.broker import BarnabasBroker, barnabas_broker
 
+from barnabas.core.compiled import CODE
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.headers import encode_request
 from barnabas.protocol.messages import create_topics, fetch, produce
@@ -87,6 +93,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seconds", type=float, default=3.0)
     seconds = parser.parse_args().seconds
+    print(CODE)
     with tempfile.TemporaryDirectory() as scratch, barnabas_broker(Path(scratch)) as broker:
         create_topic(broker.port)
         one = produce_frame(1, 100)

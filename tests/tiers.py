@@ -11,6 +11,7 @@ from __future__ import annotations
 REST = (
     "tests/differential/",
     "tests/clients/cluster/",
+    "tests/clients/secured/",
     "tests/clients/test_groups_confluent.py",
     "tests/clients/test_kafka_python_1.py",
     "tests/clients/test_programs.py",
@@ -34,6 +35,20 @@ SLICE = (
     "tests/spark/pipelines/test_updates.py",
 )
 """Of those places, what is shown all the same."""
+
+
+SOURCE_ONLY = (
+    "tests/unit/handlers/test_leader_hints.py::test_leaders_are_named_also_when_another_partition_waited",
+    "tests/unit/handlers/test_old_consumers.py",
+    "tests/unit/handlers/test_old_producers.py",
+    "tests/unit/node/test_periodic_tasks.py",
+    "tests/unit/quota/test_client_quotas.py::test_invented_client_ids_do_not_fill_the_memory",
+    "tests/unit/records/test_validation.py::test_more_records_than_can_be_read_are_to_be_split",
+    "tests/unit/replication/leader/test_follower_fetches.py::test_a_waiting_fetch_looks_at_a_marked_partition_once",
+    "tests/unit/storage/cleaner/test_log_cleaner.py::test_the_filthiest_log_comes_first",
+)
+"""Tests that reach into modules, or hand over stand-ins: compiled code takes neither, so `make test-compiled`
+leaves them out."""
 
 
 def is_rest(node_id: str) -> bool:

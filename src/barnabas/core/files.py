@@ -17,6 +17,7 @@ import fcntl
 import mmap
 import os
 import shutil
+import stat
 from typing import NamedTuple, Protocol
 
 from barnabas.core.errors import KafkaStorageError
@@ -247,3 +248,16 @@ class RealFiles:
                 raise _in_use(path) from None
             raise
         return _HeldLock(fd, real_path)
+
+
+def read_regular_file(path: str | os.PathLike[str], bytes_max: int) -> bytes:
+    """At most so many bytes of a file that a setting names. OSError if it is something else than a file: a
+    pipe or a device might have nothing to say, for ever."""
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    try:
+        if not stat.S_ISREG(os.fstat(fd).st_mode):
+            raise OSError(errno.EINVAL, "it is not a regular file")
+        with open(fd, "rb", closefd=False) as file:
+            return file.read(bytes_max)
+    finally:
+        os.close(fd)

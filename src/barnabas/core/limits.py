@@ -81,3 +81,9 @@ LOG_LINES_PER_SECOND_MAX = 10
 
 AUDIT_LINES_PER_SECOND_MAX = 100
 """Lines of the audit log about what was denied, and as many about what was allowed; the rest are counted."""
+
+DELEGATION_TOKENS_MAX = 2_000
+"""Of all owners. Each costs milliseconds of key derivation when a broker starts."""
+
+DELEGATION_TOKENS_PER_OWNER_MAX = 500
+"""So that one owner leaves room for the others."""

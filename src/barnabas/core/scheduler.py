@@ -20,12 +20,16 @@ class Cancellable(Protocol):
     def cancel(self) -> None: ...
 
 
-class Scheduler(Protocol):
+class Timers(Protocol):
     """Runs callables on the owner's thread, later."""
 
     def after(self, delay_ms: float, task: Callable[[], None]) -> Cancellable:
         """Run `task` once, `delay_ms` from now."""
         ...
+
+
+class Scheduler(Timers, Protocol):
+    """Likewise, and again and again."""
 
     def every(
         self, period_ms: float, task: Callable[[], None], *, delay_ms: float | None = None

@@ -6,7 +6,8 @@ with every nested struct inlined, neighbouring fixed-width fields merged into on
 call, and absent fields reduced to the store of a constant; then it is compiled. `decoding`
 and `encoding` write that source, this module holds what they share, and the constructor.
 
-To see what is run: `print(codegen.source_of(ProduceRequest.decoder(9)))`.
+To see what is run: `print(codegen.source_of(ProduceRequest.decoder(9)))`. The same source can be
+written out before anything runs: see `codecs`.
 """
 
 from __future__ import annotations
@@ -58,9 +59,13 @@ class Source:
         """One Struct per layout, shared by all code that uses the layout."""
         return _STRUCTS.setdefault(codes, struct.Struct(f">{codes}"))
 
+    @property
+    def text(self) -> str:
+        return "\n".join(self._lines) + "\n"
+
     def define(self, function_name: str) -> Callable[..., Any]:
         """Compile the lines, which define `function_name`, and return that function."""
-        text = "\n".join(self._lines) + "\n"
+        text = self.text
         exec(compile(text, f"<{function_name}>", "exec"), self.names)  # noqa: S102 - our own text
         function: Callable[..., Any] = self.names[function_name]
         _TEXTS[function] = text

@@ -7,12 +7,12 @@ function turns the complaint into MalformedMessage. The number of elements of an
 compared with the bytes that so many elements need at the least, so what a decoder allocates
 is bounded by what was received.
 
-That bounds memory and not time: a frame of the permitted size may hold tens of millions of
-elements. So requests are read by two other kinds of decoder, which count the elements of the
-whole message where the length of an array is read (`declarations.Pace`). The *bounded* one gives up
-once there are more than one turn of the loop can take, or more bytes, unless they are records,
-which are not copied. The *sliced* one then begins again: it
-is a generator that stops between elements, and refuses more elements than a request may have.
+That bounds memory and not time: a frame of the permitted size may hold tens of millions of elements. So
+requests are read by two other kinds of decoder, which count the elements of the whole message where the
+length of an array is read (`declarations.Pace`). The *bounded* one gives up once there are more than one
+turn of the loop can take, or more bytes, unless they are records, which are not copied. The *sliced* one
+then begins again: it is a generator that stops between elements, and refuses more elements than a request
+may have.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from typing import Any
 from barnabas.core.ids import Uuid
 from barnabas.core.limits import BYTES_MAX, BYTES_PER_TURN_MAX, ELEMENTS_PER_TURN_MAX, STRING_BYTES_MAX
 from barnabas.protocol import primitives
+from barnabas.protocol.codecs import codec_name
 from barnabas.protocol.codegen import Source, default_expression
 from barnabas.protocol.declarations import STEP_MASK, Field, Kind, MessageType, Pace
 from barnabas.protocol.errors import MalformedMessage
@@ -53,6 +54,11 @@ def compile_decoder(cls: MessageType, version: int, pace: Pace) -> Callable[...,
 
     The sliced one takes `elements_max` besides, and is a generator that returns these two.
     """
+    return write_decoder(cls, version, pace).define(codec_name("decode", cls, version, pace))
+
+
+def write_decoder(cls: MessageType, version: int, pace: Pace) -> Source:
+    """Its source."""
     return _DecoderWriter(cls, version, pace).write()
 
 
@@ -68,12 +74,12 @@ class _DecoderWriter:
         self._run: list[tuple[str, str]] = []
         self._after_run: list[str] = []
 
-    def write(self) -> Callable[..., Any]:
+    def write(self) -> Source:
         source = self._source
         source.names.update(NAMES)
-        function = f"decode_{self._cls.__name__}_v{self._version}"
-        parameters = "buffer, position" + (", elements_max" if self._pace is Pace.SLICED else "")
-        with source.block(f"def {function}({parameters}):"):
+        function = codec_name("decode", self._cls, self._version, self._pace)
+        with source.block(f"def {function}({self._signature()}:"):
+            source.lines(("length: int", "count: int"))
             source.line("limit = len(buffer)")
             if self._pace is not Pace.WHOLE:
                 source.line("elements = 0")
@@ -93,7 +99,14 @@ class _DecoderWriter:
             source.line(
                 f"    raise MalformedMessage(f'{self._cls.__name__} has text that is not UTF-8') from None"
             )
-        return source.define(function)
+        return source
+
+    def _signature(self) -> str:
+        name = self._source.refer(self._cls.__name__, self._cls)
+        returned = f"tuple[{name}, int]"
+        if self._pace is not Pace.SLICED:
+            return f"buffer: memoryview, position: int) -> {returned}"
+        return f"buffer: memoryview, position: int, elements_max: int) -> Generator[None, None, {returned}]"
 
     def _struct(self, cls: MessageType) -> str:
         """Write the reading of a whole struct; its name."""
@@ -175,21 +188,23 @@ class _DecoderWriter:
         source = self._source
         element = kind.element
         assert element is not None
-        self._length("i")
-        source.line("if length < 0:")
+        size = source.fresh("size")
+        source.line(f"{size}: int")
+        self._length("i", into=size)
+        source.line(f"if {size} < 0:")
         source.line(f"    {f'{target} = None' if nullable else f'reject_null({what!r})'}")
         least = self._least_size(element)
-        source.line(f"elif length{'' if least == 1 else f' * {least}'} > limit - position:")
-        source.line(f"    reject_length({what!r}, length, position, limit)")
+        source.line(f"elif {size}{'' if least == 1 else f' * {least}'} > limit - position:")
+        source.line(f"    reject_length({what!r}, {size}, position, limit)")
         with source.block("else:"):
-            self._count("length")
+            self._count(size)
             if element.code and element.name != "uuid":
-                source.line(f"{target} = list(unpack_from(f'>{{length}}{element.code}', buffer, position))")
-                source.line(f"position += length * {struct.calcsize(f'>{element.code}')}")
+                source.line(f"{target} = list(unpack_from(f'>{{{size}}}{element.code}', buffer, position))")
+                source.line(f"position += {size} * {struct.calcsize(f'>{element.code}')}")
             else:
                 items = source.fresh("items")
                 source.line(f"{target} = {items} = []")
-                with self._elements("length"):
+                with self._elements(size):
                     if element.message is not None:
                         source.line(f"{items}.append({self._struct(element.message)})")
                     else:
@@ -212,8 +227,9 @@ class _DecoderWriter:
 
     def _tagged_fields(self, cls: MessageType, target: str, tagged: list[Field]) -> None:
         source = self._source
-        tag, end = source.fresh("tag"), source.fresh("tag_end")
-        with self._elements("count"):
+        tag, end, tags = source.fresh("tag"), source.fresh("tag_end"), source.fresh("tags")
+        source.line(f"{tags} = count")
+        with self._elements(tags):
             source.line(f"{tag}, position = read_unsigned_varint(buffer, position)")
             source.line("length, position = read_unsigned_varint(buffer, position)")
             source.line(f"{end} = position + length")
@@ -243,7 +259,8 @@ class _DecoderWriter:
 
     @contextmanager
     def _elements(self, number: str) -> Iterator[None]:
-        """Lines written inside the `with` are run for so many elements."""
+        """Lines written inside the `with` are run for so many elements; they do not assign `number`, which
+        mypyc reads again before each."""
         if self._pace is not Pace.SLICED:
             with self._source.block(f"for _ in range({number}):"):
                 yield
@@ -254,23 +271,23 @@ class _DecoderWriter:
             self._source.line("    yield")
             yield
 
-    def _length(self, code: str, string: str = "") -> None:
-        """Write the reading of `length`; null is -1 whatever the encoding.
+    def _length(self, code: str, string: str = "", into: str = "length") -> None:
+        """Write the reading of a length; null is -1 whatever the encoding.
 
         A compact length has room for more than a `string` (so named in complaints) may have.
         """
         if not self._flexible:
-            self._run.append((code, "length"))
+            self._run.append((code, into))
             self._flush()
             return
-        self._run.append(("B", "length"))
+        self._run.append(("B", into))
         self._flush()
-        self._source.line("if length > 127:")
-        self._source.line("    length, position = read_unsigned_varint(buffer, position - 1)")
+        self._source.line(f"if {into} > 127:")
+        self._source.line(f"    {into}, position = read_unsigned_varint(buffer, position - 1)")
         if string:
-            self._source.line(f"    if length > {STRING_BYTES_MAX + 1}:")
-            self._source.line(f"        reject_length({string!r}, length - 1, position, limit)")
-        self._source.line("length -= 1")
+            self._source.line(f"    if {into} > {STRING_BYTES_MAX + 1}:")
+            self._source.line(f"        reject_length({string!r}, {into} - 1, position, limit)")
+        self._source.line(f"{into} -= 1")
 
     def _flush(self) -> None:
         """Write the pending fixed-width reads as one."""

@@ -19,6 +19,7 @@ from typing import Any
 from barnabas.core.limits import ELEMENTS_PER_TURN_MAX
 from barnabas.core.regions import FileRegion
 from barnabas.protocol import primitives
+from barnabas.protocol.codecs import codec_name
 from barnabas.protocol.codegen import Source, default_expression
 from barnabas.protocol.declarations import FRESH, NO_VERSIONS, STEP_MASK, Field, Kind, MessageType, Pace
 
@@ -40,6 +41,11 @@ NAMES = {
 
 def compile_encoder(cls: MessageType, version: int, pace: Pace) -> Callable[..., Any]:
     """The function `(message, parts, out) -> out`; the sliced one is a generator that returns it."""
+    return write_encoder(cls, version, pace).define(codec_name("encode", cls, version, pace))
+
+
+def write_encoder(cls: MessageType, version: int, pace: Pace) -> Source:
+    """Its source."""
     return _EncoderWriter(cls, version, pace).write()
 
 
@@ -57,11 +63,15 @@ class _EncoderWriter:
         self._null_length = 0 if self._flexible else -1
         self._plus = " + 1" if self._flexible else ""
 
-    def write(self) -> Callable[..., Any]:
+    def write(self) -> Source:
         source = self._source
         source.names.update(NAMES)
-        function = f"encode_{self._cls.__name__}_v{self._version}"
-        with source.block(f"def {function}(message, parts, out):"):
+        function = codec_name("encode", self._cls, self._version, self._pace)
+        message = source.refer(self._cls.__name__, self._cls)
+        returned = "Generator[None, None, bytearray]" if self._pace is Pace.SLICED else "bytearray"
+        with source.block(
+            f"def {function}(message: {message}, parts: list[Part], out: bytearray) -> {returned}:"
+        ):
             if self._pace is Pace.BOUNDED:
                 source.line("elements = 0")
             elif self._pace is Pace.SLICED:
@@ -69,7 +79,7 @@ class _EncoderWriter:
             self._struct(self._cls, "message")
             self._flush()
             source.line("return out")
-        return source.define(function)
+        return source
 
     def _struct(self, cls: MessageType, value: str) -> None:
         """Write a whole struct; a run may stay pending at its end."""
@@ -116,12 +126,13 @@ class _EncoderWriter:
         """Strings, bytes and records: a length and that many bytes."""
         source = self._source
         raw = source.fresh("raw")
-        source.line(f"{raw} = {value}")
+        given = source.fresh("text") if kind.name == "string" else raw
+        source.line(f"{given} = {value}")
         measure = [f"length = len({raw}){self._plus}"]
         if kind.name == "string":
-            measure.insert(0, f"{raw} = {raw}.encode()")
+            measure.insert(0, f"{raw} = {given}.encode()")
         if nullable:
-            source.line(f"if {raw} is None:")
+            source.line(f"if {given} is None:")
             source.line(f"    {raw} = b''")
             source.line(f"    length = {self._null_length}")
             with source.block("else:"):
@@ -148,7 +159,7 @@ class _EncoderWriter:
         source.line(f"{items} = {value}")
         if nullable:
             source.line(f"if {items} is None:")
-            source.line(f"    {items} = ()")
+            source.line(f"    {items} = []")
             source.line(f"    length = {self._null_length}")
             source.line("else:")
             source.line(f"    length = len({items}){self._plus}")

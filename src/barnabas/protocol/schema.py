@@ -14,7 +14,8 @@ is ignorable and refused (UNSUPPORTED_VERSION) if it is not. Version ranges are 
 Kafka writes them: "3+", "0-12", "2".
 
 Nothing but this declaration happens at import. The constructor, and the encoder and decoder
-of each version, are compiled when they are first asked for (see `codegen`).
+of each version, are compiled when they are first asked for (see `codegen`), unless the wheel was built
+with them (see `codecs`).
 
 Two rules of our own. A tagged struct is None until somebody sets it: most answers carry none,
 and building one per partition to say so is dear. Tagged fields that nobody declared are
@@ -28,6 +29,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from barnabas.core.errors import UnsupportedVersion
 from barnabas.core.regions import FileRegion
+from barnabas.protocol.codecs import written_codec
 from barnabas.protocol.declarations import (
     Buffer,
     MessageType,
@@ -77,9 +79,11 @@ class Message(metaclass=MessageType):
     def _decoder(cls, version: int, pace: Pace) -> Callable[..., Any]:
         decoder = cls.__schema__.decoders.get((version, pace))
         if decoder is None:
-            from barnabas.protocol.decoding import compile_decoder  # noqa: PLC0415
+            decoder = written_codec("decode", cls, cls.check_version(version), pace)
+            if decoder is None:
+                from barnabas.protocol.decoding import compile_decoder  # noqa: PLC0415
 
-            decoder = compile_decoder(cls, cls.check_version(version), pace)
+                decoder = compile_decoder(cls, version, pace)
             cls.__schema__.decoders[version, pace] = decoder
         return decoder
 
@@ -106,9 +110,11 @@ class Message(metaclass=MessageType):
     def _encoder(cls, version: int, pace: Pace) -> Callable[..., Any]:
         encoder = cls.__schema__.encoders.get((version, pace))
         if encoder is None:
-            from barnabas.protocol.encoding import compile_encoder  # noqa: PLC0415
+            encoder = written_codec("encode", cls, cls.check_version(version), pace)
+            if encoder is None:
+                from barnabas.protocol.encoding import compile_encoder  # noqa: PLC0415
 
-            encoder = compile_encoder(cls, cls.check_version(version), pace)
+                encoder = compile_encoder(cls, version, pace)
             cls.__schema__.encoders[version, pace] = encoder
         return encoder
 

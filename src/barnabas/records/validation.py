@@ -18,6 +18,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import struct
+from collections.abc import Iterator
 from typing import Final
 
 from crc32c import crc32c
@@ -305,12 +306,7 @@ def _check_keys_and_timestamps(
     latest = now_ms + settings.timestamp_after_max_ms
     untimely: list[tuple[int, str]] = []
     if settings.timestamp_type == CREATE_TIME and not earliest <= lowest <= highest <= latest:
-        faulty = (
-            (index, f"Timestamp {record.timestamp} is out of range [{earliest}, {latest}]")
-            for index, record in enumerate(iterate_records(batch, INFLATED_BATCH_BYTES_MAX))
-            if record.timestamp != NO_TIMESTAMP and not earliest <= record.timestamp <= latest
-        )
-        untimely = list(itertools.islice(faulty, RECORDS_NAMED_MAX))
+        untimely = list(itertools.islice(_untimely(batch, earliest, latest), RECORDS_NAMED_MAX))
     if not keyless and not untimely:
         return
     error: KafkaError = InvalidRecord("Compacted topics do not accept records without a key")
@@ -320,6 +316,12 @@ def _check_keys_and_timestamps(
     faults = dict(untimely) | dict.fromkeys(keyless, "Compacted topics do not accept records without a key")
     error.record_errors = tuple(sorted(faults.items()))
     raise error
+
+
+def _untimely(batch: RecordBatch, earliest: int, latest: int) -> Iterator[tuple[int, str]]:
+    for index, record in enumerate(iterate_records(batch, INFLATED_BATCH_BYTES_MAX)):
+        if record.timestamp != NO_TIMESTAMP and not earliest <= record.timestamp <= latest:
+            yield index, f"Timestamp {record.timestamp} is out of range [{earliest}, {latest}]"
 
 
 def _too_large(size_bytes: int, settings: ValidationSettings) -> MessageTooLarge:

@@ -25,6 +25,7 @@ from barnabas.protocol.messages.metadata import (
 from barnabas.requests.context import RequestContext
 from barnabas.requests.dispatcher import Dispatcher
 from barnabas.requests.registry import Api, ApiTable
+from tests.support.settings import unlimited
 from tests.unit.handlers.support import FakePeer
 
 VERSION = 12
@@ -87,7 +88,7 @@ def frame_of(count: int, first: str = "first") -> bytearray:
 @pytest.fixture
 def dispatcher() -> Dispatcher:
     apis = ApiTable([Api(ApiKey.METADATA, versions=range(14), handle=handle)])
-    broker: Any = SimpleNamespace(quotas=SimpleNamespace(is_limiting=False))
+    broker: Any = SimpleNamespace(quotas=unlimited())
     return Dispatcher(apis, broker, TickingClock(), Metrics())
 
 
