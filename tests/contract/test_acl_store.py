@@ -14,6 +14,7 @@ from barnabas.cluster.acl_store import change_rules, list_patterns, make_acl_pat
 from barnabas.cluster.coordination import Coordination
 from barnabas.cluster.znode_json import MalformedZnode
 from barnabas.core.clock import SystemClock
+from barnabas.node.store_followers import following
 from barnabas.security.acl.audit import Audit
 from barnabas.security.acl.authorizer import AclAuthorizer
 from barnabas.security.acl.bindings import AccessRule, ResourcePattern
@@ -39,11 +40,8 @@ async def eventually(holds: Callable[[], bool]) -> None:
 async def replica(znodes: Coordination) -> AsyncIterator[AclReplica]:
     clock = SystemClock()
     opened = AclReplica(znodes, AclAuthorizer(Audit(clock)), clock)
-    await opened.start()
-    try:
+    async with following(znodes, opened, "access rules"):
         yield opened
-    finally:
-        await opened.close()
 
 
 async def test_no_rule_is_lost_when_many_change_one_resource(store: Store) -> None:
@@ -92,13 +90,13 @@ async def test_a_rule_that_cannot_be_understood_stops_the_start(store: Store) ->
     await znodes.create("/kafka-acl/Topic/orders", b'{"version": 1, "acls": [{"principal": 1}]}')
     clock = SystemClock()
     with pytest.raises(MalformedZnode):
-        await AclReplica(znodes, AclAuthorizer(Audit(clock)), clock).start()
+        await AclReplica(znodes, AclAuthorizer(Audit(clock)), clock).open(lambda: None)
 
 
 async def test_a_change_without_a_note_is_found_in_a_new_session(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("barnabas.cluster.acl_replica.LOOK_AGAIN_S", 0.05)
+    monkeypatch.setattr("barnabas.node.store_followers.LOOK_AGAIN_S", 0.05)
     writer = await store.connect()
     async with replica(await store.connect()) as here:
         await writer.create(

@@ -58,12 +58,14 @@ def authenticate(session: Session[Any], login: Login) -> Conversation:
         raise UnsupportedVersion(f"{session.peer} has no version of SaslHandshake that fits: it has 0")
     handshake = yield Ask(SaslHandshakeRequest(mechanism=login.mechanism), SaslHandshakeResponse, version)
     if handshake.error_code:
-        offered = ", ".join(handshake.mechanisms) or "none"
+        offered = ", ".join(handshake.mechanisms)
         raise error_for(
             handshake.error_code,
-            f"{session.peer} does not take SASL mechanism {login.mechanism} here; it takes {offered}",
+            f"{session.peer} does not take SASL mechanism {login.mechanism} here; it takes {offered}"
+            if offered
+            else f"{session.peer} asks for no login by SASL here",
         )
-    exchange = login.begin()
+    exchange = login.begin(session.peer.host)
     token = next(exchange)
     version = session.version_for(SaslAuthenticateRequest)
     while True:

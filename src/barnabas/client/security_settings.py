@@ -22,6 +22,7 @@ from urllib.parse import unquote, urlsplit
 from barnabas.client.tls_context import TlsSettings, tls_context
 from barnabas.core.errors import InvalidConfig
 from barnabas.security.sasl.client import (
+    GSSAPI,
     MECHANISMS,
     OAUTHBEARER,
     PLAIN,
@@ -56,7 +57,14 @@ SSL_OPTIONS: Final = frozenset(
         "ssl.key.location",
     }
 )
-SASL_OPTIONS: Final = frozenset({"sasl.mechanism", "sasl.jaas.config", "sasl.oauthbearer.token.endpoint.url"})
+SASL_OPTIONS: Final = frozenset(
+    {
+        "sasl.mechanism",
+        "sasl.jaas.config",
+        "sasl.oauthbearer.token.endpoint.url",
+        "sasl.kerberos.service.name",
+    }
+)
 OPTIONS: Final = SSL_OPTIONS | SASL_OPTIONS | {"security.protocol"}
 HARMLESS: Final = frozenset(
     {
@@ -64,6 +72,10 @@ HARMLESS: Final = frozenset(
         "ssl.trustmanager.algorithm",
         "ssl.provider",
         "ssl.secure.random.implementation",
+        "sasl.kerberos.kinit.cmd",
+        "sasl.kerberos.min.time.before.relogin",
+        "sasl.kerberos.ticket.renew.jitter",
+        "sasl.kerberos.ticket.renew.window.factor",
         "sasl.login.connect.timeout.ms",
         "sasl.login.read.timeout.ms",
         "sasl.login.retry.backoff.ms",
@@ -98,6 +110,7 @@ _LOGIN_MODULES: Final = {
     "PlainLoginModule": (PLAIN,),
     "ScramLoginModule": tuple(SCRAM_DIGESTS),
     "OAuthBearerLoginModule": (OAUTHBEARER,),
+    "Krb5LoginModule": (GSSAPI,),
 }
 _OWN_CLASSES: Final = frozenset(
     f"org.apache.kafka.common.security.{name}"
@@ -133,6 +146,7 @@ class SaslSettings:
     mechanism: str
     jaas_config: str | None = field(default=None, repr=False)
     token_url: str | None = None
+    service_name: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,11 +196,16 @@ class SecuritySettings:
             raise InvalidConfig(str(error)) from None
 
 
+def loads_code(name: str, text: str) -> bool:
+    """Whether Kafka would load a class by this setting, other than its own for what is done here anyway."""
+    return name in CODE_OPTIONS and text.strip() not in _OWN_CLASSES
+
+
 def _check_name(name: str, text: str) -> None:
     if not name.startswith(("ssl.", "sasl.", "security.")) or name in OPTIONS | HARMLESS:
         return
     if name in CODE_OPTIONS:
-        if text.strip() in _OWN_CLASSES:
+        if not loads_code(name, text):
             return
         raise InvalidConfig(f"{name} names code to load, and no setting does that here")
     raise InvalidConfig(f"{name} is not a setting of this client")
@@ -197,9 +216,14 @@ def _sasl(given: Mapping[str, str]) -> SaslSettings:
     if mechanism not in MECHANISMS:
         raise InvalidConfig(f"sasl.mechanism is one of {', '.join(MECHANISMS)} here, not {mechanism!r}")
     jaas, url = given.get("sasl.jaas.config"), given.get("sasl.oauthbearer.token.endpoint.url")
+    if jaas is None and "sasl.mechanism" not in given:
+        raise InvalidConfig(
+            f"sasl.mechanism is one of {', '.join(MECHANISMS)}; GSSAPI, which it is unless it is set, needs"
+            " sasl.jaas.config"
+        )
     if jaas is None and mechanism != OAUTHBEARER:
         raise InvalidConfig(f"sasl.mechanism={mechanism} needs sasl.jaas.config")
-    settings = SaslSettings(mechanism, jaas, url)
+    settings = SaslSettings(mechanism, jaas, url, given.get("sasl.kerberos.service.name"))
     if jaas is not None and REFERENCE.fullmatch(jaas.strip()) is None:
         _login_options(settings)
     return settings
@@ -216,10 +240,14 @@ def _login_options(settings: SaslSettings) -> Mapping[str, str]:
     if settings.mechanism not in _LOGIN_MODULES.get(entry.module_name, ()):
         raise InvalidConfig(
             f"sasl.jaas.config: the login module for {settings.mechanism} is"
-            f" {next(name for name, kinds in _LOGIN_MODULES.items() if settings.mechanism in kinds)}, not"
-            f" {entry.module_name}"
+            f" {login_module(settings.mechanism)}, not {entry.module_name}"
         )
     return entry.options
+
+
+def login_module(mechanism: str) -> str | None:
+    """The name of Java's for it, without the package."""
+    return next((name for name, kinds in _LOGIN_MODULES.items() if mechanism in kinds), None)
 
 
 def _login(settings: SaslSettings, token: Callable[[], str] | None) -> Login:
@@ -235,15 +263,29 @@ def _login(settings: SaslSettings, token: Callable[[], str] | None) -> Login:
             if name.startswith("extension_")
         }
         fresh = token or _token_file(settings.token_url)
-        return Login(mechanism, lambda: oauthbearer(fresh(), extensions))
+        return Login(mechanism, lambda _: oauthbearer(fresh(), extensions))
+    if mechanism == GSSAPI:
+        return _kerberos(options, options.get("serviceName") or settings.service_name)
     missing = [name for name in ("username", "password") if not options.get(name)]
     if missing:
         raise InvalidConfig(f"sasl.jaas.config has no {missing[0]}")
     user, password = options["username"], options["password"]
     if mechanism == PLAIN:
-        return Login(mechanism, lambda: plain(user, password))
+        return Login(mechanism, lambda _: plain(user, password))
     by_token = {"tokenauth": "true"} if options.get("tokenauth", "").lower() == "true" else {}
-    return Login(mechanism, lambda: scram(mechanism, user, password, extensions=by_token))
+    return Login(mechanism, lambda _: scram(mechanism, user, password, extensions=by_token))
+
+
+def _kerberos(options: Mapping[str, str], service_name: str | None) -> Login:
+    if not service_name:
+        raise InvalidConfig("sasl.mechanism=GSSAPI needs sasl.kerberos.service.name, such as kafka")
+    try:
+        from barnabas.client.kerberos import initiate  # noqa: PLC0415 - an extra is needed for it
+    except ImportError as error:
+        raise InvalidConfig(
+            f"GSSAPI needs {error.name}: install it with pip install 'barnabas[gssapi]'"
+        ) from None
+    return Login(GSSAPI, lambda host: initiate(options, service_name, host))
 
 
 def _token_file(url: str | None) -> Callable[[], str]:

@@ -15,6 +15,7 @@ from typing import Any, Generic, TypeVar
 
 from barnabas import __version__
 from barnabas.client.frames import SIZE, Allocate, BrokenStream, FrameBuffer, zeroed
+from barnabas.core.endpoints import Endpoint
 from barnabas.core.errors import NetworkException, UnsupportedVersion, error_for
 from barnabas.core.regions import FileRegion
 from barnabas.protocol.api_keys import ApiKey
@@ -50,7 +51,12 @@ P = TypeVar("P", bound=Pending)
 
 class Session(Generic[P]):
     def __init__(
-        self, peer: object, client_id: str | None, *, software: str = "barnabas", allocate: Allocate = zeroed
+        self,
+        peer: Endpoint,
+        client_id: str | None,
+        *,
+        software: str = "barnabas",
+        allocate: Allocate = zeroed,
     ) -> None:
         self.api_versions: Mapping[int, tuple[int, int]] = {}
         """Of each API key that the broker has, its lowest and highest version."""

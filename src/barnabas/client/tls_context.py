@@ -9,11 +9,13 @@ from pathlib import Path
 from typing import Final
 
 from barnabas.core.errors import InvalidConfig
+from barnabas.core.files import read_regular_file
 from barnabas.security.secret_references import resolve
 from barnabas.security.tls.ciphers import suites_of
 from barnabas.security.tls.settings import Store
 
 TLS_VERSIONS: Final = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
+PEM_BYTES_MAX: Final = 16 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +109,7 @@ def _resolved(store: Store) -> Store:
 
 def _read(path: Path) -> str:
     try:
-        return path.read_text(encoding="latin-1")
+        return read_regular_file(path, PEM_BYTES_MAX).decode("latin-1")
     except OSError as error:
         raise InvalidConfig(f"{path} cannot be read: {error.strerror}") from None
 

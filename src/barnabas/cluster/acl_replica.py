@@ -1,8 +1,7 @@
 """This broker's copy of the access rules, which the authorizer decides by.
 
-A broker hears of changes by notes, and that it heard of none proves nothing: it also reads everything again
-after a new session, when a note cannot be understood, and from time to time. All reading goes through one
-lock, so what is taken over is never older than what was.
+A broker hears of changes by notes, and reads everything again when a note cannot be understood, or when it is
+told to. All reading goes through one lock, so what is taken over is never older than what was.
 """
 
 from __future__ import annotations
@@ -23,13 +22,9 @@ from barnabas.cluster.acl_store import (
 )
 from barnabas.cluster.acl_znodes import AclChangeZnode
 from barnabas.cluster.coordination import (
-    ConnectionLoss,
     Coordination,
-    CoordinationError,
     NoNode,
     NotEmpty,
-    SessionState,
-    WatchEvent,
 )
 from barnabas.cluster.store_errors import as_client_errors
 from barnabas.cluster.znode_json import MalformedZnode
@@ -40,46 +35,31 @@ from barnabas.security.acl.bindings import ResourcePattern
 logger = logging.getLogger(__name__)
 
 NOTE_LIFETIME_MS: Final = 15 * 60 * 1_000
-LOOK_AGAIN_S: Final = 300.0
-RETRY_S: Final = 1.0
 
 _PARENTS = ((AclChangeZnode.LITERAL_PARENT, False), (AclChangeZnode.EXTENDED_PARENT, True))
 
 
 class AclReplica:
-    """`start` reads all rules before it returns; `close` ends the watching."""
+    """`open` reads all rules before it returns; `refresh` reads what changed."""
 
     def __init__(self, znodes: Coordination, authorizer: AclAuthorizer, clock: Clock) -> None:
         self.authorizer = authorizer
         self._znodes = znodes
         self._clock = clock
         self._lock = asyncio.Lock()
-        self._look = asyncio.Event()
         self._is_all_unsure = False
         self._seen: frozenset[str] = frozenset()
-        self._session_id = 0
-        self._task: asyncio.Task[None] | None = None
 
-    async def start(self) -> None:
+    async def open(self, look: Callable[[], None]) -> None:
         """Raises MalformedZnode if a rule cannot be understood: it might forbid something."""
-        self._session_id = self._znodes.session_id
-        self._znodes.add_listener(self._on_state)
-        while True:
-            try:
-                await make_acl_paths(self._znodes)
-                await self._heed_notes()
-                await self._read_all()
-            except ConnectionLoss:
-                await asyncio.sleep(RETRY_S)
-            else:
-                break
-        self._task = asyncio.create_task(self._run(), name="acl-replica")
+        await make_acl_paths(self._znodes)
+        await self.refresh(look, everything=True)
 
-    async def close(self) -> None:
-        if self._task is not None:
-            self._task.cancel()
-            with suppress(asyncio.CancelledError):
-                await self._task
+    async def refresh(self, look: Callable[[], None], *, everything: bool) -> None:
+        self._is_all_unsure |= everything
+        await self._heed_notes(look)
+        if self._is_all_unsure:
+            await self._read_all()
 
     async def change(self, pattern: ResourcePattern, change: Callable[[Rules], Rules]) -> tuple[Rules, Rules]:
         """Change the rules of a pattern, for a client; before and after. This broker heeds them at once."""
@@ -88,32 +68,11 @@ class AclReplica:
             await self._read([pattern])
         return outcome
 
-    async def _run(self) -> None:
-        pause_s = LOOK_AGAIN_S
-        while True:
-            try:
-                await asyncio.wait_for(self._look.wait(), pause_s)
-            except TimeoutError:
-                self._is_all_unsure = True
-            self._look.clear()
-            pause_s = LOOK_AGAIN_S
-            try:
-                await self._heed_notes()
-                if self._is_all_unsure:
-                    await self._read_all()
-            except Exception as error:
-                self._is_all_unsure = True
-                if isinstance(error, CoordinationError):
-                    pause_s = RETRY_S
-                    logger.info("access rules are read again in a moment: %r", error)
-                else:
-                    logger.exception("access rules could not be read; what was known of them still holds")
-
-    async def _heed_notes(self) -> None:
+    async def _heed_notes(self, look: Callable[[], None]) -> None:
         named: dict[ResourcePattern, None] = {}
         seen: set[str] = set()
         for parent, is_extended in _PARENTS:
-            names = await self._znodes.children(parent, self._changed)
+            names = await self._znodes.children(parent, lambda _: look())
             paths = [f"{parent}/{name}" for name in names]
             nodes = await self._znodes.get_many(paths)
             for path, node in zip(paths, nodes, strict=True):
@@ -154,13 +113,3 @@ class AclReplica:
                     self.authorizer.replace(pattern, rules)
         if failure is not None:
             raise failure
-
-    def _changed(self, event: WatchEvent) -> None:  # noqa: ARG002 - whatever it was, look
-        self._look.set()
-
-    def _on_state(self, state: SessionState) -> None:
-        """The watches went with the old session, and notes may have come and gone meanwhile."""
-        if state is SessionState.CONNECTED and self._znodes.session_id != self._session_id:
-            self._session_id = self._znodes.session_id
-            self._is_all_unsure = True
-            self._look.set()

@@ -1,7 +1,7 @@
 """Where the settings of users, client ids and addresses are kept: `/config/users/<user>`,
 `/config/users/<user>/clients/<client id>`, `/config/clients/<client id>` and `/config/ips/<address>`.
 
-Names are percent-encoded; `<default>` as it stands is everybody who has nothing of his own.
+Names are percent-encoded; `<default>` as it stands is everybody who has nothing of their own.
 """
 
 from __future__ import annotations

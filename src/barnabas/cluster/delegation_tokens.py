@@ -7,30 +7,27 @@ log in with one is derived when it hears of the token, off the loop.
 from __future__ import annotations
 
 import asyncio
-import hmac
+import hashlib
 import logging
-import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from typing import Final, NamedTuple
 
 from barnabas.cluster.coordination import (
     Coordination,
-    CoordinationError,
     Create,
     Delete,
     NodeExists,
     NoNode,
     Operation,
-    SessionState,
     SetData,
-    WatchEvent,
 )
 from barnabas.cluster.delegation_token_znodes import DelegationTokenZnode, TokenChangeZnode
 from barnabas.cluster.store_errors import as_client_errors
 from barnabas.cluster.znode_json import MalformedZnode
 from barnabas.core.clock import Clock
-from barnabas.core.errors import DelegationTokenNotFound, KafkaError
+from barnabas.core.errors import DelegationTokenNotFound, KafkaError, PolicyViolation
+from barnabas.core.limits import DELEGATION_TOKENS_MAX, DELEGATION_TOKENS_PER_OWNER_MAX
 from barnabas.core.sweeping import sweeping
 from barnabas.security.credentials.delegation_token import (
     DelegationToken,
@@ -43,22 +40,24 @@ from barnabas.security.credentials.scram_credential import (
     ScramCredential,
     ScramMechanism,
     decoy,
+    decoy_salt,
 )
+from barnabas.security.principal import KafkaPrincipal
 
 logger = logging.getLogger(__name__)
 
 NOTE_LIFETIME_MS: Final = 15 * 60 * 1_000
-RETRY_S: Final = 1.0
 _PATHS: Final = ("/delegation_token", DelegationTokenZnode.PARENT, TokenChangeZnode.PARENT)
 
 
 class _Known(NamedTuple):
     token: DelegationToken
+    secret: bytes
     credentials: dict[ScramMechanism, ScramCredential]
 
 
 class DelegationTokens:
-    """`start` reads all of them before it returns."""
+    """`open` reads all of them before it returns."""
 
     def __init__(self, znodes: Coordination, clock: Clock, brokers_secret: str, times: TokenTimes) -> None:
         self.times = times
@@ -66,43 +65,53 @@ class DelegationTokens:
         self._clock = clock
         self._brokers_secret = brokers_secret
         self._known: dict[str, _Known] = {}
+        self._ids: dict[bytes, str] = {}
+        """By a digest of the secret: how long a look-up takes says nothing about the secret itself."""
         self._turn = asyncio.Lock()
-        self._look = asyncio.Event()
-        self._task: asyncio.Task[None] | None = None
-        self._decoy_secret = os.urandom(32)
+        self._adding = asyncio.Lock()
+        self._salt_secret = token_secret(brokers_secret, "salts of all token ids, whether there are or not")
 
-    async def start(self) -> None:
+    async def open(self, look: Callable[[], None]) -> None:
         for path in _PATHS:
             with suppress(NodeExists):
                 await self._znodes.create(path)
-        await self._read()
-        self._znodes.add_listener(self._session_changed)
-        self._task = asyncio.create_task(self._follow(), name="delegation-tokens")
-
-    async def close(self) -> None:
-        if self._task is not None:
-            self._task.cancel()
-            with suppress(asyncio.CancelledError):
-                await self._task
+        await self.refresh(look, everything=True)
 
     def __iter__(self) -> Iterator[DelegationToken]:
         return iter([known.token for known in self._known.values()])
 
     def secret_of(self, token: DelegationToken) -> bytes:
-        return token_secret(self._brokers_secret, token.token_id)
+        known = self._known.get(token.token_id)
+        return token_secret(self._brokers_secret, token.token_id) if known is None else known.secret
 
     def find(self, secret: bytes) -> DelegationToken:
-        found = [each for each in self if hmac.compare_digest(self.secret_of(each), secret)]
-        if not found:
+        token_id = self._ids.get(_digest(secret))
+        if token_id is None:
             raise DelegationTokenNotFound("there is no such token")
-        return found[0]
+        return self._known[token_id].token
 
     def credential(self, mechanism: ScramMechanism, token_id: str) -> KnownCredential:
         """What logs in with a token; a decoy where there is none, or none any more."""
         known = self._known.get(token_id)
         if known is None or known.token.expiry_ms < self._clock.now_ms():
-            return decoy(mechanism, self._decoy_secret, token_id)
+            return decoy(mechanism, self._salt_secret, token_id)
         return KnownCredential(known.credentials[mechanism], known.token.owner, known.token.expiry_ms)
+
+    async def add(self, token: DelegationToken) -> None:
+        """A new one; POLICY_VIOLATION if its owner, or all together, have as many as there may be."""
+        async with self._adding:
+            if self._is_full_for(token.owner):
+                await self.remove_expired()
+                if self._is_full_for(token.owner):
+                    raise PolicyViolation(
+                        f"there are as many delegation tokens as there may be: {DELEGATION_TOKENS_MAX},"
+                        f" or {DELEGATION_TOKENS_PER_OWNER_MAX} of one owner; end those that are not used"
+                    )
+            await self.put(token)
+
+    def _is_full_for(self, owner: KafkaPrincipal) -> bool:
+        of_owner = sum(each.token.owner == owner for each in self._known.values())
+        return of_owner >= DELEGATION_TOKENS_PER_OWNER_MAX or len(self._known) >= DELEGATION_TOKENS_MAX
 
     async def put(self, token: DelegationToken) -> None:
         """Write it, let the others know, and know it here."""
@@ -114,7 +123,7 @@ class DelegationTokens:
 
     async def remove(self, token: DelegationToken) -> None:
         await self._write(token.token_id, Delete(DelegationTokenZnode.path(token.token_id)))
-        self._known.pop(token.token_id, None)
+        self._forget(token.token_id)
 
     async def remove_expired(self) -> None:
         """What is over is of no use to anybody; every broker looks, and one of them is first."""
@@ -130,16 +139,16 @@ class DelegationTokens:
             with as_client_errors():
                 await self._znodes.multi([operation, note])
         except NoNode:
-            self._known.pop(token_id, None)
+            self._forget(token_id)
             raise DelegationTokenNotFound("there is no such token") from None
 
-    async def _read(self) -> None:
+    async def refresh(self, look: Callable[[], None], *, everything: bool) -> None:  # noqa: ARG002 - always
         async with self._turn:
-            notes = await self._znodes.children(TokenChangeZnode.PARENT, self._changed)
+            notes = await self._znodes.children(TokenChangeZnode.PARENT, lambda _: look())
             ids = await self._znodes.children(DelegationTokenZnode.PARENT)
             nodes = await self._znodes.get_many([DelegationTokenZnode.path(each) for each in ids])
             for gone in self._known.keys() - ids:
-                del self._known[gone]
+                self._forget(gone)
             for node in nodes:
                 if node is not None:
                     try:
@@ -153,11 +162,22 @@ class DelegationTokens:
         if known is not None:
             self._known[token.token_id] = known._replace(token=token)
             return
-        password = token_password(self.secret_of(token))
-        credentials = await asyncio.to_thread(
-            lambda: {each: ScramCredential.derive(each, password) for each in ScramMechanism}
-        )
-        self._known[token.token_id] = _Known(token, credentials)
+        secret = token_secret(self._brokers_secret, token.token_id)
+        credentials = await asyncio.to_thread(self._credentials, token.token_id, token_password(secret))
+        self._known[token.token_id] = _Known(token, secret, credentials)
+        self._ids[_digest(secret)] = token.token_id
+
+    def _credentials(self, token_id: str, password: str) -> dict[ScramMechanism, ScramCredential]:
+        """With the salts that a decoy would have."""
+        return {
+            each: ScramCredential.derive(each, password, salt=decoy_salt(each, self._salt_secret, token_id))
+            for each in ScramMechanism
+        }
+
+    def _forget(self, token_id: str) -> None:
+        known = self._known.pop(token_id, None)
+        if known is not None:
+            del self._ids[_digest(known.secret)]
 
     async def _purge(self, names: list[str]) -> None:
         paths = [f"{TokenChangeZnode.PARENT}/{name}" for name in names]
@@ -167,20 +187,6 @@ class DelegationTokens:
                 with suppress(NoNode):
                     await self._znodes.delete(path)
 
-    async def _follow(self) -> None:
-        while True:
-            await self._look.wait()
-            self._look.clear()
-            try:
-                await self._read()
-            except CoordinationError as error:
-                logger.info("delegation tokens are read again soon: %r", error)
-                await asyncio.sleep(RETRY_S)
-                self._look.set()
 
-    def _changed(self, event: WatchEvent) -> None:  # noqa: ARG002 - whatever it was, look
-        self._look.set()
-
-    def _session_changed(self, state: SessionState) -> None:
-        if state is SessionState.CONNECTED:
-            self._look.set()
+def _digest(secret: bytes) -> bytes:
+    return hashlib.sha256(secret).digest()

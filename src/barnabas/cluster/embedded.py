@@ -61,11 +61,19 @@ COMPACT_BYTES_MIN = 4 * 1024 * 1024
 SESSION_TIMEOUT_MS = 18_000
 
 
+def _make_private(directory: Path) -> None:
+    directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+    directory.chmod(0o700)
+
+
 @asynccontextmanager
 async def open_embedded(
     path: Path, clock: Clock, background: Background, *, session_timeout_ms: int = SESSION_TIMEOUT_MS
 ) -> AsyncIterator[EmbeddedSession]:
-    """A session with the store in the directory `path`, which is made if missing and closed in the end."""
+    """A session with the store in the directory `path`, which is made if missing and closed in the end.
+
+    It holds the credentials of users, so nobody else on the machine may look into it."""
+    _make_private(path)
     store = EmbeddedStore.open(RealFiles(), str(path), clock, background)
     try:
         yield store.connect(session_timeout_ms)

@@ -198,11 +198,18 @@ def _read_state(data: bytes) -> tuple[int, int, tuple[int, ...], int, int]:
         fields = from_json(data)
         return (
             int32(fields["leader"]),
-            int32(fields["leader_epoch"]),
+            _leader_epoch(fields["leader_epoch"]),
             broker_ids(fields["isr"]),
             int32(fields["controller_epoch"]),
             _recovery_state(fields.get("leader_recovery_state", 0)),
         )
+
+
+def _leader_epoch(value: Any) -> int:
+    epoch = int32(value)
+    if epoch == INT32_MAX:
+        raise ValueError(f"no epoch follows {epoch}")
+    return epoch
 
 
 def _recovery_state(value: Any) -> int:

@@ -88,10 +88,12 @@ def _zookeeper(config: Derived) -> Iterator[str]:
     credentials = config["zookeeper.auth"]
     if credentials is not None and not re.fullmatch(r"[^:]+:.+", credentials):
         yield "zookeeper.auth must be of the form USER:PASSWORD"
-    if config["zookeeper.set.acl"] and credentials is None:
-        yield "zookeeper.set.acl needs credentials that znodes can belong to; set zookeeper.auth"
-    if config["zookeeper.ssl.client.enable"]:
-        yield "zookeeper.ssl.client.enable is true, but this version speaks to ZooKeeper in the clear only"
+    has_login = config["zookeeper.sasl.client"] and config["java.security.auth.login.config"]
+    if config["zookeeper.set.acl"] and credentials is None and not has_login:
+        yield (
+            "zookeeper.set.acl needs credentials that znodes can belong to; set"
+            " java.security.auth.login.config or zookeeper.auth"
+        )
 
 
 def _security(config: Derived) -> Iterator[str]:
@@ -132,7 +134,8 @@ def _missing_for(row: Key) -> str | None:
         return None if any(each.endswith("SSL") for each in SERVED_SECURITY_PROTOCOLS) else "TLS"
     if row in TOKENS and not row.name.startswith("delegation."):
         return "encryption of settings: passwords are not stored"
-    return "TLS to ZooKeeper" if row.name.startswith("zookeeper.ssl.") else None
+    is_revocation = row.name in ("zookeeper.ssl.crl.enable", "zookeeper.ssl.ocsp.enable")
+    return "look at what was revoked of ZooKeeper's certificates" if is_revocation else None
 
 
 def _is_default(row: Key, text: str) -> bool:

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from barnabas.config.agreement import check_agreement
-from barnabas.config.derived import Derived
+from barnabas.config.derived import Derived, of_listener_alone
 from barnabas.config.keys import Update
 from barnabas.config.rows import BROKER_KEYS
 from barnabas.config.rows.lookup import broker_key, is_secret
@@ -52,6 +52,7 @@ class BrokerConfig:
     socket_connection_setup_timeout_ms: int
     max_connections: int
     max_connections_per_ip: int
+    max_connection_creation_rate: int
     connections_max_idle_ms: int
     connection_failed_authentication_delay_ms: int
 
@@ -208,6 +209,14 @@ class BrokerConfig:
             if "transaction.state.log.min.isr" in self.given
             else max(1, min(wanted, replication_factor))
         )
+
+    def max_connections_of(self, listener_name: str) -> int | None:
+        """What the listener is limited to beside the broker's limit; None where nothing is said."""
+        return of_listener_alone(self.values, listener_name, "max.connections")
+
+    def max_connection_creation_rate_of(self, listener_name: str) -> int | None:
+        """Likewise."""
+        return of_listener_alone(self.values, listener_name, "max.connection.creation.rate")
 
     @property
     def send_buffer_bytes(self) -> int:

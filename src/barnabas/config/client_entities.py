@@ -87,6 +87,17 @@ class ClientEntities:
             if values is not None:
                 self._put(path, values)
 
+    async def reload_all(self) -> None:
+        """Changes may have gone unheard: the same for all that are known, here or in the store."""
+        async with self._turn:
+            found = await self._store.read_entities()
+            for path, values in found.items():
+                self._put(path, values)
+            for path in self._values.keys() - found.keys():
+                left = await self._store.read_entity(path)
+                if left is not None:
+                    self._put(path, left)
+
     def _put(self, path: EntityPath, values: Values) -> None:
         if values == self.get(path):
             return

@@ -13,6 +13,9 @@ from barnabas.config.rows.words import HOUR_MS, MINUTE_MS
 from barnabas.core.endpoints import ListenerEndpoint
 from barnabas.core.errors import InvalidConfig
 
+SECURED = "secure"
+"""In a data directory: the certificates and passwords that `start --secure` has made."""
+
 
 @dataclass(frozen=True, slots=True)
 class Derived:
@@ -72,6 +75,11 @@ def for_listener(
         if own in values:
             return values[own]
     return values.get(prefix + key, values[key])
+
+
+def of_listener_alone(values: Mapping[str, Any], listener_name: str, key: str) -> int | None:
+    """What is set for one listener, beside what holds for all of them; None if nothing is."""
+    return values.get(f"listener.name.{listener_name.lower()}.{key}")
 
 
 def log_directories(values: Mapping[str, Any]) -> tuple[Path, ...]:

@@ -184,20 +184,6 @@ class BrokerDefinition(Definition):
         return self.get(rest) or super().key(rest.partition(".")[2] or rest)
 
 
-def read_properties(text: str) -> dict[str, str]:
-    """The `server.properties` format: `key=value`, `key: value`, `#` and `!` comments, and a
-    backslash that joins lines."""
-    found: dict[str, str] = {}
-    joined = re.sub(r"\\\r?\n[ \t]*", "", text)
-    for line in joined.splitlines():
-        line = line.strip()  # noqa: PLW2901 - the stripped line is the line
-        if not line or line[0] in "#!":
-            continue
-        name, _, value = re.sub(r"\s*[=:\s]\s*", "\0", line, count=1).partition("\0")
-        found[name] = value.strip()
-    return found
-
-
 def _boolean(text: str) -> bool:
     match text.lower():
         case "true":

@@ -1,7 +1,7 @@
 """Log levels as settings of a broker (KIP-412): shown and changed at run time, never stored.
 
-The names are those of the broker's own loggers, which are its modules, and `root`. Levels have
-Kafka's names; Python has no TRACE, which is taken to mean DEBUG.
+The names are those of the broker's own loggers, which are its modules, that of the audit log, and `root`.
+Levels have Kafka's names; Python has no TRACE, which is taken to mean DEBUG.
 """
 
 from __future__ import annotations
@@ -16,6 +16,9 @@ from barnabas.core.errors import InvalidConfig, InvalidRequest
 from barnabas.protocol.config_numbers import ConfigOperation, ConfigSource
 
 ROOT = "root"
+AUDIT = "kafka.authorizer.logger"
+"""Decisions about access go there: as Apache Kafka calls it, so that what is set for it there means the same
+here."""
 
 _LEVELS = {
     "TRACE": logging.DEBUG,
@@ -75,7 +78,7 @@ def _loggers() -> dict[str, logging.Logger]:
         for name, logger in logging.root.manager.loggerDict.items()
         if name.partition(".")[0] == "barnabas" and isinstance(logger, logging.Logger)
     }
-    return {ROOT: logging.getLogger(), **ours}
+    return {ROOT: logging.getLogger(), AUDIT: logging.getLogger(AUDIT), **ours}
 
 
 def _level_name(level: int) -> str:

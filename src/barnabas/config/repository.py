@@ -177,7 +177,7 @@ class ConfigRepository:
 
     async def load_topics(self, names: Iterable[str]) -> None:
         """These topics exist; their settings are those that the store has now."""
-        wanted = list(names)
+        wanted = sorted(names)
         if not wanted:
             return
         async with self._reading:

@@ -33,6 +33,7 @@ from barnabas.quota.token_bucket import TokenBucket
 T = TypeVar("T")
 
 METERS_MAX: Final = 10_000
+INT32_MAX: Final = (1 << 31) - 1
 PERCENT_PER_MS: Final = 0.1
 """A second of the loop in a second is 100 percent."""
 
@@ -66,6 +67,8 @@ class ClientQuotas:
 
     def _put(self, path: EntityPath, values: Values) -> None:
         limits = {key: limit for key, limit in quotas_in(values).items() if key in CLIENT_KEYS}
+        if limits == self._limits.get(path, {}):
+            return  # something else of the entity changed, its credentials say: what is owed is owed
         if limits:
             self._limits[path] = limits
         else:
@@ -96,11 +99,20 @@ class ClientQuotas:
 
     def charge_fetch(self, user: str, client_id: str | None, size_bytes: int) -> int:
         """The same for a consumer that is about to be sent this much. One that is throttled is sent nothing,
-        and nothing is charged."""
+        and nothing is charged.
+
+        A single batch may be larger than `fetch_bytes_max`, and no silence is long enough for it: it is sent
+        as soon as the quota would allow anything at all, and is waited for afterwards."""
         throttle_ms = self._charge(CONSUMER_BYTE_RATE, user, client_id, size_bytes)
         found = self.limit(CONSUMER_BYTE_RATE, user, client_id or "") if throttle_ms else None
-        if found is not None:
-            self._rates[found[1]].record(-size_bytes, self._now_ms())
+        if found is None:
+            return throttle_ms
+        limit, sharers = found
+        rate, now_ms = self._rates[sharers], self._now_ms()
+        rate.record(-size_bytes, now_ms)
+        if size_bytes > self.fetch_bytes_max(user, client_id) and rate.value(now_ms) <= limit:
+            rate.record(size_bytes, now_ms)
+            return 0
         return throttle_ms
 
     def fetch_bytes_max(self, user: str, client_id: str | None) -> float:
@@ -182,5 +194,5 @@ def _remember(meters: dict[Sharers, T], sharers: Sharers, meter: T) -> None:
 
 
 def _whole(wait_ms: float) -> int:
-    """A wait of less than a millisecond is none."""
-    return int(wait_ms + 0.5)
+    """A wait of less than a millisecond is none, and none is longer than an answer has room to say."""
+    return int(min(wait_ms, INT32_MAX) + 0.5)

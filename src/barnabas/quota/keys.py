@@ -81,7 +81,7 @@ def stored_value(key: str, value: float) -> str:
 def quotas_in(values: Mapping[str, str]) -> dict[str, float]:
     """The quotas among what is set for an entity; what is no number above zero limits nothing."""
     found = {}
-    for key in QUOTA_KEYS & values.keys():
+    for key in QUOTA_KEYS.intersection(values):
         try:
             limit = float(values[key])
         except ValueError:

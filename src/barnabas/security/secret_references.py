@@ -2,7 +2,7 @@
 
 A configuration is stored, shown and logged with its references in it. They are resolved in the process
 that connects, at the moment it connects, and the outcome goes nowhere else. A file is either
-lines of `key=value` (Connect's FileConfigProvider), or, with no key, the secret itself.
+one of properties (Connect's FileConfigProvider), or, with no key, the secret itself.
 """
 
 import os
@@ -10,6 +10,8 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, TypeAlias
+
+from barnabas.config.properties import read_properties
 
 Value: TypeAlias = Any
 """Text, numbers, booleans, null, lists and mappings of them."""
@@ -66,8 +68,10 @@ def _look_up(kind: str, rest: str, environment: Mapping[str, str]) -> str:
         raise UnresolvedSecret(f"${{file:{rest}}}: {error.strerror}") from None
     if not key:
         return text.rstrip("\n")
-    for line in text.splitlines():
-        name, equals, value = line.partition("=")
-        if equals and name.strip() == key:
-            return value.strip()
-    raise UnresolvedSecret(f"${{file:{rest}}}: the file has no {key!r}")
+    try:
+        properties = read_properties(text)
+    except ValueError:
+        raise UnresolvedSecret(f"${{file:{rest}}}: the file is not one of properties") from None
+    if key not in properties:
+        raise UnresolvedSecret(f"${{file:{rest}}}: the file has no {key!r}")
+    return properties[key]

@@ -207,13 +207,25 @@ async def test_requests_without_an_answer_have_left_when_the_channel_is_finished
             await arrived.wait()
 
 
-async def test_a_posted_request_is_answered_where_the_answer_arrives() -> None:
+async def test_a_posted_request_is_answered_where_the_answer_arrives(monkeypatch: pytest.MonkeyPatch) -> None:
+    is_arriving = False
+    buffer_updated = Channel.buffer_updated
+
+    def noted(channel: Channel, nbytes: int) -> None:
+        nonlocal is_arriving
+        is_arriving = True
+        buffer_updated(channel, nbytes)
+        is_arriving = False
+
+    monkeypatch.setattr(Channel, "buffer_updated", noted)
     async with scripted_broker({ApiKey.METADATA: echo_topics}) as broker:
         channel = await connect(broker)
         names: list[str | None] = []
+        at_once: list[bool] = []
         done = asyncio.Event()
 
         def answered(answer: MetadataResponse) -> None:
+            at_once.append(is_arriving)
             names.append(answer.topics[0].name)
             if len(names) == 3:
                 done.set()
@@ -230,6 +242,7 @@ async def test_a_posted_request_is_answered_where_the_answer_arrives() -> None:
         async with asyncio.timeout(60):
             await done.wait()
         assert names == ["t0", "t1", "t2"]
+        assert at_once == [True] * 3, "no turn of the loop lies between"
         await channel.finish()
 
 

@@ -29,7 +29,7 @@ def sasl(mechanism: str, jaas: str, **more: str) -> dict[str, str]:
 def first_token(given: dict[str, str]) -> bytes:
     login = SecuritySettings.parse(given).secured().login
     assert login is not None
-    return next(login.begin())
+    return next(login.begin("host"))
 
 
 def test_nothing_said_is_plaintext() -> None:
@@ -60,19 +60,19 @@ def test_a_token_is_read_anew_for_each_authentication(tmp_path: Path) -> None:
         .login
     )
     assert login is not None
-    assert next(login.begin()) == b"n,,\x01auth=Bearer first.token.x\x01cluster=c1\x01\x01"
+    assert next(login.begin("host")) == b"n,,\x01auth=Bearer first.token.x\x01cluster=c1\x01\x01"
     file.write_text("second.token.x")
-    assert b"second.token.x" in next(login.begin())
+    assert b"second.token.x" in next(login.begin("host"))
     file.unlink()
     with pytest.raises(InvalidConfig, match="cannot be read"):
-        login.begin()
+        login.begin("host")
 
 
 def test_a_program_may_hand_tokens_over() -> None:
     settings = SecuritySettings.parse({"security.protocol": "SASL_SSL", "sasl.mechanism": "OAUTHBEARER"})
     login = settings.secured(token=lambda: "a.b.c").login
     assert login is not None
-    assert next(login.begin()) == b"n,,\x01auth=Bearer a.b.c\x01\x01"
+    assert next(login.begin("host")) == b"n,,\x01auth=Bearer a.b.c\x01\x01"
 
 
 @pytest.mark.parametrize("url", ["https://idp.example/token", "file://elsewhere/token", "/etc/token", ""])
@@ -140,7 +140,7 @@ def test_secrets_are_references_until_they_are_used(tmp_path: Path, monkeypatch:
     monkeypatch.setenv("KAFKA_USER", "alice")
     login = settings.secured().login
     assert login is not None
-    assert next(login.begin()) == b'\0alice\0s3c"ret; evil="x', "a value is a value, whatever is in it"
+    assert next(login.begin("host")) == b'\0alice\0s3c"ret; evil="x', "a value is a value, whatever is in it"
     assert "s3c" not in repr(settings) + repr(login)
 
 

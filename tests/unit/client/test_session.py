@@ -9,6 +9,7 @@ import pytest
 
 from barnabas.client.frames import FRAME_BYTES_MAX, BrokenStream, FrameBuffer
 from barnabas.client.session import API_VERSIONS_FIRST_TRIED, JOINED_BYTES_MAX, Pending, Session
+from barnabas.core.endpoints import Endpoint
 from barnabas.core.errors import ClusterAuthorizationFailed, UnsupportedVersion
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.messages.api_versions import ApiVersion, ApiVersionsResponse
@@ -81,7 +82,7 @@ def test_a_frame_of_an_impossible_size_is_the_end(size: int) -> None:
 
 
 def session_with(**versions: tuple[int, int]) -> Session[Pending]:
-    session: Session[Pending] = Session("a:1", "me")
+    session: Session[Pending] = Session(Endpoint("a", 1), "me")
     rows = [
         ApiVersion(api_key=ApiKey[name.upper()], min_version=lowest, max_version=highest)
         for name, (lowest, highest) in versions.items()
@@ -136,7 +137,7 @@ def test_what_is_small_is_written_in_one_piece_and_what_is_large_is_not_copied()
 
 
 def test_an_older_broker_is_asked_for_its_versions_in_its_own() -> None:
-    session: Session[Pending] = Session("a:1", "me")
+    session: Session[Pending] = Session(Endpoint("a", 1), "me")
     row = ApiVersion(api_key=ApiKey.API_VERSIONS, min_version=0, max_version=2)
     refusal = ApiVersionsResponse(error_code=UnsupportedVersion.code, api_keys=[row])
     assert session.settle_versions(API_VERSIONS_FIRST_TRIED, refusal) == 2

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import stat
 import subprocess
 import sys
 from contextlib import suppress
@@ -432,3 +433,13 @@ async def test_a_write_begun_by_a_watch_waits_for_the_compaction(monkeypatch: py
     assert not begun[0].done(), "one at a time: first the compaction"
     await background.run_all()
     assert await begun[0] == ["/b"]
+
+
+@pytest.mark.parametrize("is_there", [False, True])
+async def test_nobody_else_may_look_into_the_store(tmp_path: Path, is_there: bool) -> None:
+    """It holds the credentials of users."""
+    path = tmp_path / "data" / "coordination"
+    if is_there:
+        path.mkdir(mode=0o755, parents=True)
+    async with open_embedded(path, ManualClock(), InlineBackground()):
+        assert stat.S_IMODE(path.stat().st_mode) == 0o700

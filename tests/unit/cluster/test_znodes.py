@@ -9,6 +9,7 @@ import pytest
 from barnabas.cluster.acl_znodes import AclChangeZnode, AclEntry, AclZnode
 from barnabas.cluster.broker_znodes import BrokerIdZnode, BrokerInfo, BrokerSequenceZnode
 from barnabas.cluster.consumer_offsets import ConsumerOffsetZnode
+from barnabas.cluster.delegation_token_znodes import DelegationTokenZnode, TokenChangeZnode
 from barnabas.cluster.notification_znodes import (
     ConfigChangeZnode,
     DeleteTopicsZnode,
@@ -35,6 +36,8 @@ from barnabas.cluster.znodes import (
 )
 from barnabas.core.endpoints import Endpoint, ListenerEndpoint
 from barnabas.core.ids import TopicPartition, Uuid
+from barnabas.security.credentials.delegation_token import DelegationToken
+from barnabas.security.principal import KafkaPrincipal
 
 TOPIC_ID = Uuid(bytes(range(16)))
 
@@ -179,10 +182,13 @@ def test_notes_and_requests_go_round() -> None:
     assert PreferredReplicaElectionZnode.decode(expected) == partitions
     assert LogDirEventZnode.encode(2) == b'{"version":1,"broker":2,"event":1}'
     assert LogDirEventZnode.decode(LogDirEventZnode.encode(2)) == 2
+    assert ConfigChangeZnode.encode("topics/t") == b'{"version":2,"entity_path":"topics/t"}'
     assert ConfigChangeZnode.decode(ConfigChangeZnode.encode("topics/t")) == "topics/t"
     assert ConfigChangeZnode.decode(b'{"version":1,"entity_type":"topics","entity_name":"t"}') == "topics/t"
     moves = {TopicPartition("t", 0): (1, 2)}
-    assert ReassignPartitionsZnode.decode(ReassignPartitionsZnode.encode(moves)) == moves
+    expected = b'{"version":1,"partitions":[{"topic":"t","partition":0,"replicas":[1,2]}]}'
+    assert ReassignPartitionsZnode.encode(moves) == expected
+    assert ReassignPartitionsZnode.decode(expected) == moves
     assert ConsumerOffsetZnode.path("g", "t", 0) == "/consumers/g/offsets/t/0"
 
 
@@ -203,6 +209,25 @@ def test_access_control_lists_go_round() -> None:
     prefixed = AclChangeZnode.encode_prefixed("Topic", "t")
     assert json.loads(prefixed)["resourceType"] == "TOPIC"
     assert AclChangeZnode.decode_prefixed(prefixed) == ("Topic", "t")
+
+
+def test_delegation_tokens_go_round() -> None:
+    alice, bob = KafkaPrincipal.user("alice"), KafkaPrincipal.user("bob one")
+    token = DelegationToken("id", alice, bob, (bob,), issue_ms=1, max_ms=3, expiry_ms=2)
+    data = DelegationTokenZnode.encode(token)
+    assert json.loads(data) == {
+        "version": 3,
+        "owner": "User%3Aalice",
+        "tokenRequester": "User%3Abob%20one",
+        "renewers": ["User%3Abob%20one"],
+        "issueTimestamp": 1,
+        "maxTimestamp": 3,
+        "expiryTimestamp": 2,
+        "tokenId": "id",
+    }
+    assert DelegationTokenZnode.decode(data) == token
+    assert DelegationTokenZnode.path("id") == "/delegation_token/tokens/id"
+    assert TokenChangeZnode.CREATE_PATH == "/delegation_token/token_changes/token_change_"
 
 
 @pytest.mark.parametrize("data", [b"", b"{", b"[]", b"{}", b"null", b"\xff", b'{"version":1}'])

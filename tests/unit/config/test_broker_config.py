@@ -274,7 +274,7 @@ def test_settings_that_disagree_are_refused(properties: dict[str, str], hint: st
         ({"super.users": "User:admin"}, "super.users is given, but no authorizer.class.name"),
         ({"allow.everyone.if.no.acl.found": "true"}, "everybody is allowed everything"),
         ({"password.encoder.secret": "secret"}, "no encryption of settings"),
-        ({"zookeeper.ssl.keystore.location": "client.p12"}, "no TLS to ZooKeeper"),
+        ({"zookeeper.ssl.ocsp.enable": "true"}, "no look at what was revoked"),
     ],
 )
 def test_a_promise_of_security_that_cannot_be_kept_is_refused(properties: dict[str, str], hint: str) -> None:

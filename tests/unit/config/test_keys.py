@@ -1,6 +1,6 @@
 import pytest
 
-from barnabas.config.keys import ConfigType, Definition, Key, at_least, between, one_of, read_properties
+from barnabas.config.keys import ConfigType, Definition, Key, at_least, between, one_of
 from barnabas.core.errors import InvalidConfig
 
 ROWS = Definition(
@@ -57,8 +57,3 @@ def test_an_unknown_key_is_refused_with_what_was_probably_meant() -> None:
 def test_rendering_is_the_mirror_of_parsing(name: str, text: str) -> None:
     row = ROWS.key(name)
     assert row.render(row.parse(text)) == text
-
-
-def test_properties_are_read_as_java_reads_them() -> None:
-    text = "# comment\n! another\n a.b = 1 \nc: two words\nd\te\nlist=x,\\\n   y\n\nempty=\n"
-    assert read_properties(text) == {"a.b": "1", "c": "two words", "d": "e", "list": "x,y", "empty": ""}

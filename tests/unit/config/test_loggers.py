@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from barnabas.config.changes import Change
-from barnabas.config.loggers import change_levels, describe_loggers
+from barnabas.config.loggers import AUDIT, change_levels, describe_loggers
 from barnabas.core.errors import InvalidConfig, InvalidRequest
 from barnabas.protocol.config_numbers import ConfigOperation
 
@@ -33,6 +33,10 @@ def test_a_level_is_set_and_deleted(logger: logging.Logger) -> None:
     change_levels([Change(NAME, ConfigOperation.DELETE)], validate_only=False)
     assert logger.level == logging.NOTSET
     assert level() == "WARN"
+
+
+def test_the_audit_log_is_one_of_them() -> None:
+    assert AUDIT in {entry.name for entry in describe_loggers()}
 
 
 def test_a_trial_changes_nothing(logger: logging.Logger) -> None:

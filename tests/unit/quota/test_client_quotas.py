@@ -165,3 +165,38 @@ async def test_what_is_throttled_is_counted() -> None:
         for key in (PRODUCER_BYTE_RATE, CONTROLLER_MUTATION_RATE)
     }
     assert counted == {PRODUCER_BYTE_RATE: 1, CONTROLLER_MUTATION_RATE: 1}
+
+
+@pytest.mark.parametrize("limit", ["1", "1e-9", "5e-324"])
+async def test_no_wait_is_longer_than_an_answer_has_room_to_say(limit: str) -> None:
+    quotas = Quotas()
+    keys = (PRODUCER_BYTE_RATE, "consumer_byte_rate", "request_percentage", CONTROLLER_MUTATION_RATE)
+    await quotas.set(entity("alice"), **dict.fromkeys(keys, limit))
+    charge = quotas.quotas
+    assert 0 < charge.charge_produce("alice", "app", 100_000_000) < 1 << 31
+    charge.charge_fetch("alice", "app", 100_000_000)
+    assert 0 < charge.charge_fetch("alice", "app", 100_000_000) < 1 << 31
+    assert 0 < charge.charge_time("alice", "app", 100_000.0) <= 1_000
+    assert 0 < charge.charge_mutations("alice", "app", 100_000_000, is_strict=False) < 1 << 31
+    assert 0 < charge.mutation_wait_ms("alice", "app") < 1 << 31
+
+
+async def test_a_batch_that_no_silence_makes_room_for_is_sent_all_the_same() -> None:
+    quotas = Quotas()
+    await quotas.set(entity("alice"), consumer_byte_rate="50000")
+    charge_fetch, batch_bytes = quotas.quotas.charge_fetch, 1_000_000
+    assert quotas.quotas.fetch_bytes_max("alice", "app") < batch_bytes
+    assert charge_fetch("alice", "app", batch_bytes) == 0
+    wait_ms = charge_fetch("alice", "app", batch_bytes)
+    assert wait_ms > 0
+    quotas.clock.advance(wait_ms)
+    assert charge_fetch("alice", "app", 1) == 0
+
+
+async def test_credentials_of_one_do_not_forgive_what_another_owes() -> None:
+    quotas = Quotas()
+    await quotas.set(entity("alice"), controller_mutation_rate="1")
+    quotas.quotas.charge_mutations("alice", "app", 1_000, is_strict=True)
+    owed_ms = quotas.quotas.mutation_wait_ms("alice", "app")
+    await quotas.set(entity("bob"), **{"SCRAM-SHA-256": "salt=1"})
+    assert quotas.quotas.mutation_wait_ms("alice", "app") == owed_ms > 0

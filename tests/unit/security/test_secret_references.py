@@ -36,3 +36,19 @@ def test_resolved_secrets_are_taken_out_of_a_text(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setenv("PGPASSWORD", "hunter22")
     text = redact("FATAL: password hunter22 is wrong", {"password": "${env:PGPASSWORD}"})
     assert text == "FATAL: password [hidden] is wrong"
+
+
+def test_a_file_is_read_as_java_reads_it(tmp_path: Path) -> None:
+    """What begins as a password in a client's properties is the same when it is referred to."""
+    file = tmp_path / "client.properties"
+    file.write_text("# a comment = here\npassword = back\\\\slash\\:\\u00e9 \\\n  and on\nuser: alice\n")
+    assert resolve(f"${{file:{file}:password}}") == "back\\slash:é and on"
+    assert resolve(f"${{file:{file}:user}}") == "alice"
+
+
+def test_a_file_that_is_not_one_of_properties_is_told_without_its_content(tmp_path: Path) -> None:
+    file = tmp_path / "client.properties"
+    file.write_text("password=secret\\uzzzz\n")
+    with pytest.raises(UnresolvedSecret, match="not one of properties") as refused:
+        resolve(f"${{file:{file}:password}}")
+    assert "secret" not in str(refused.value)

@@ -1,9 +1,9 @@
 """Who may do what to a znode, by Kafka's rule.
 
-An insecure cluster lets everybody do everything. In a secure one (`zookeeper.set.acl`) a node belongs to
-the credentials that made it, and all the world may read it, unless it holds secrets: SCRAM
-credentials, brokers' dynamic settings (with encrypted passwords) and delegation tokens. `/consumers` itself
-stays open to all, for old consumers make their own nodes below it.
+An insecure cluster lets everybody do everything. In a secure one (`zookeeper.set.acl`) a node belongs to the
+credentials that made it, and all the world may read it, unless it holds secrets: SCRAM credentials, brokers'
+dynamic settings (with encrypted passwords), delegation tokens, and what tells unknown users from known ones.
+`/consumers` itself stays open to all, for old consumers make their own nodes below it.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from __future__ import annotations
 from enum import Enum
 
 OPEN_PATH = "/consumers"
-SENSITIVE_ROOTS = ("/config/users", "/config/brokers", "/delegation_token/tokens")
+SENSITIVE_ROOTS = ("/config/users", "/config/brokers", "/delegation_token/tokens", "/barnabas/decoy_secret")
 
 
 class Access(Enum):

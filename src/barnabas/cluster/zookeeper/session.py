@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import threading
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
@@ -48,6 +47,7 @@ from barnabas.cluster.zookeeper import wire
 from barnabas.cluster.zookeeper.acls import access_to
 from barnabas.cluster.zookeeper.in_flight import InFlight
 from barnabas.cluster.zookeeper.lease import SessionLease
+from barnabas.cluster.zookeeper.wire import ServerAccess
 from barnabas.config.connect_string import ConnectString
 from barnabas.core.clock import Clock
 
@@ -55,6 +55,7 @@ logger = logging.getLogger(__name__)
 
 SET_WATCHES_BYTES_MAX = 128 * 1024
 CLOSE_TIMEOUT_S = 5.0
+NOBODY = ServerAccess()
 
 
 @asynccontextmanager
@@ -64,18 +65,21 @@ async def open_zookeeper(
     session_timeout_ms: int,
     connection_timeout_ms: int,
     clock: Clock,
-    credentials: str | None = None,
+    access: ServerAccess = NOBODY,
     set_acl: bool = False,
+    make_link: wire.MakeLink = wire.Link,
 ) -> AsyncIterator[ZooKeeperSession]:
     """A session with the ensemble at `connect` (`host:port,host:port/chroot`; the chroot is made).
 
-    `credentials` are `user:password` for the digest scheme; with `set_acl` what is created belongs to them.
+    With `set_acl` what is created belongs to who `access` says that we are.
     Raises ConnectionLoss if no server answers within `connection_timeout_ms`.
     """
     where = ConnectString.parse(connect)
-    if set_acl and credentials is None:
+    if set_acl and access.credentials is None and access.login is None:
         raise BadArguments("nodes can belong to nobody: access control in ZooKeeper needs credentials")
-    session = ZooKeeperSession(where, session_timeout_ms, clock, credentials, is_secure=set_acl)
+    session = ZooKeeperSession(
+        where, session_timeout_ms, clock, access, is_secure=set_acl, make_link=make_link
+    )
     try:
         await session.start(connection_timeout_ms)
         yield session
@@ -91,9 +95,10 @@ class ZooKeeperSession(Coordination):
         where: ConnectString,
         session_timeout_ms: int,
         clock: Clock,
-        credentials: str | None,
+        access: ServerAccess,
         *,
         is_secure: bool,
+        make_link: wire.MakeLink,
     ) -> None:
         self._loop = asyncio.get_running_loop()
         self._where = where
@@ -101,7 +106,7 @@ class ZooKeeperSession(Coordination):
         self._is_secure = is_secure
         self._posted: deque[tuple[Callable[..., None], tuple[Any, ...]]] = deque()
         self._will_run = False
-        self._link = wire.Link(where.hosts, session_timeout_ms, credentials, clock, self._post, self)
+        self._link = make_link(where.hosts, session_timeout_ms, access, clock, self._post, self)
         self._state = SessionState.SUSPENDED
         self._session_id = 0
         self._session_timeout_ms = session_timeout_ms
@@ -145,8 +150,10 @@ class ZooKeeperSession(Coordination):
                 await self._connected.wait()
         except TimeoutError:
             hosts = ",".join(self._where.hosts)
+            refusal = self._link.refusal
+            hint = "is it running?" if refusal is None else refusal
             raise ConnectionLoss(
-                f"no ZooKeeper answers at {hosts} within {connection_timeout_ms:.0f} ms; is it running?"
+                f"no ZooKeeper answers at {hosts} within {connection_timeout_ms:.0f} ms; {hint}"
             ) from None
         if self._chroot:
             await self._make_chroot()
@@ -159,7 +166,7 @@ class ZooKeeperSession(Coordination):
         self._watches.clear()
         self._in_flight.fail_queue(SessionClosed)
         stopped = asyncio.Event()
-        threading.Thread(target=self._stop_link, args=(stopped,), daemon=True).start()
+        self._link.stop(lambda: self._post(stopped.set))
         with suppress(TimeoutError):
             async with asyncio.timeout(CLOSE_TIMEOUT_S):
                 await stopped.wait()
@@ -408,10 +415,6 @@ class ZooKeeperSession(Coordination):
                 call(*arguments)
             except Exception:
                 logger.exception("what ZooKeeper said could not be told")
-
-    def _stop_link(self, stopped: asyncio.Event) -> None:
-        self._link.stop()
-        self._post(stopped.set)
 
 
 def set_watches_requests(zxid: int, kinds: Sequence[Sequence[str]]) -> list[wire.SetWatches]:

@@ -13,9 +13,13 @@ the session, and so the promise to be told, goes on. The session keeps them and 
 from __future__ import annotations
 
 import contextlib
+import itertools
 import logging
 import socket
+import ssl
+import threading
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
 import kazoo.protocol.serialization as jute
@@ -37,7 +41,9 @@ from barnabas.cluster.coordination import (
     Stat,
 )
 from barnabas.cluster.zookeeper.acls import Access
+from barnabas.cluster.zookeeper.digest_md5 import DigestLogin, LoginRefused
 from barnabas.core.clock import Clock
+from barnabas.core.errors import InvalidConfig
 
 SUSPENDED: Any = KazooState.SUSPENDED
 CONNECTED: Any = KazooState.CONNECTED
@@ -103,31 +109,64 @@ class Owner(Protocol):
 Post = Callable[..., None]
 
 
+@dataclass(frozen=True, slots=True)
+class ServerAccess:
+    """Who we are to the server, and how nobody listens."""
+
+    credentials: str | None = field(default=None, repr=False)
+    """`user:password` for the digest scheme."""
+    login: DigestLogin | None = None
+    """For SASL."""
+    make_tls_context: Callable[[], ssl.SSLContext] | None = None
+    """Called for each connection, on kazoo's thread."""
+
+
+class SessionLink(Protocol):
+    """What a session asks of its connection."""
+
+    @property
+    def client_id(self) -> tuple[int, bytes] | None: ...
+    @property
+    def refusal(self) -> str | None: ...
+    def start(self) -> None: ...
+    def send(self, request: Any, asked: Asked) -> None: ...
+    def drop(self) -> None: ...
+    def stop(self, stopped: Callable[[], None]) -> None: ...
+
+
+MakeLink = Callable[[Sequence[str], int, ServerAccess, Clock, Post, Owner], SessionLink]
+
+
 class Link:
-    """A session's connection, made again whenever it breaks."""
+    """A `SessionLink`, which is made again whenever it breaks."""
 
     def __init__(
         self,
         hosts: Sequence[str],
         session_timeout_ms: int,
-        credentials: str | None,
+        access: ServerAccess,
         clock: Clock,
         post: Post,
         owner: Owner,
     ) -> None:
         self._post = post
         self._owner = owner
+        self._told: Any = None
+        self._handler = _NoThreads(access.make_tls_context)
+        credentials = access.credentials
         self._client = KazooClient(
             hosts=",".join(hosts),
             timeout=session_timeout_ms / 1_000,
-            handler=_NoThreads(),
+            handler=self._handler,
             auth_data=None if credentials is None else {("digest", credentials)},
             connection_retry=KazooRetry(
                 max_tries=-1, delay=0.05, backoff=2, max_delay=_RECONNECT_DELAY_S_MAX
             ),
             logger=_logger,
         )
-        self._connection = self._client._connection = _Connection(self._client, clock, post, owner)
+        self._connection = self._client._connection = _Connection(
+            self._client, access.login, clock, post, owner, self._tell_authenticated
+        )
         self._client.add_listener(self._tell_state)
 
     @property
@@ -143,23 +182,46 @@ class Link:
         self._client._call(request, asked)  # below kazoo's own callbacks
 
     def drop(self) -> None:
-        """Give up this connection, whose other end is silent, and make a new one."""
-        connected = self._connection._socket
-        with contextlib.suppress(OSError, AttributeError):
-            connected.shutdown(socket.SHUT_RDWR)
+        """Give up this connection, whose other end is silent, and make a new one.
 
-    def stop(self) -> None:
-        """End the session; blocks until the server knows, or cannot be told."""
+        By the socket's own method: that of a TLS socket would have what is still there read in cipher."""
+        connected = self._connection._socket
+        with contextlib.suppress(OSError, TypeError):
+            socket.socket.shutdown(connected, socket.SHUT_RDWR)
+
+    def stop(self, stopped: Callable[[], None]) -> None:
+        """End the session; `stopped` is called, in another thread, when the server knows or will not."""
+        threading.Thread(target=self._stop, args=(stopped,), daemon=True).start()
+
+    def _stop(self, stopped: Callable[[], None]) -> None:
         with contextlib.suppress(exceptions.KazooException, OSError):
             self._client.stop()
             self._client.close()
+        stopped()
+
+    @property
+    def refusal(self) -> str | None:
+        """Why a server that was reached was of no use, if that is known."""
+        return self._connection.refusal or self._handler.refusal
 
     def _tell_state(self, state: Any) -> None:
-        self._post(self._owner.on_state, state, self._connection.handshake, self._client.last_zxid)
+        """kazoo takes a connection for one before it has logged in; nobody else does."""
+        is_early = state == CONNECTED and self._connection.must_log_in
+        if not is_early and not (state == SUSPENDED and self._told == SUSPENDED):
+            self._told = state
+            self._post(self._owner.on_state, state, self._connection.handshake, self._client.last_zxid)
+
+    def _tell_authenticated(self) -> None:
+        self._tell_state(CONNECTED)
 
 
 class _NoThreads(SequentialThreadingHandler):  # type: ignore[misc]
-    """kazoo's handler without its two queues."""
+    """kazoo's handler without its two queues, and with TLS of our making."""
+
+    def __init__(self, make_tls_context: Callable[[], ssl.SSLContext] | None) -> None:
+        super().__init__()
+        self._make_tls_context = make_tls_context
+        self.refusal: str | None = None
 
     def start(self) -> None:
         self._running = True
@@ -169,7 +231,18 @@ class _NoThreads(SequentialThreadingHandler):  # type: ignore[misc]
 
     def create_connection(self, *arguments: Any, timeout: float, **options: Any) -> Any:
         """kazoo would wait for the whole session timeout, with nothing left to try another server."""
-        return super().create_connection(*arguments, timeout=timeout / 3, **options)
+        if self._make_tls_context is None:
+            return super().create_connection(*arguments, timeout=timeout / 3, **options)
+        plain = socket.create_connection(options["address"], timeout / 3)
+        try:
+            plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            tls = self._make_tls_context().wrap_socket(plain, server_hostname=options["hostname"])
+        except (OSError, InvalidConfig) as error:
+            plain.close()
+            self.refusal = f"no TLS with it: {_detail_of(error)}"
+            raise exceptions.ConnectionDropped(self.refusal) from error
+        self.refusal = None
+        return tls
 
 
 class _Connection(ConnectionHandler):  # type: ignore[misc]
@@ -178,8 +251,23 @@ class _Connection(ConnectionHandler):  # type: ignore[misc]
     kazoo sends and reads one message at a time and waits for the socket twice for each. Here all
     requests that wait leave in one write, and all answers that have arrived are taken by one read."""
 
-    def __init__(self, client: Any, clock: Clock, post: Post, owner: Owner) -> None:
-        super().__init__(client, client._conn_retry.copy(), logger=_logger)
+    def __init__(
+        self,
+        client: Any,
+        login: DigestLogin | None,
+        clock: Clock,
+        post: Post,
+        owner: Owner,
+        authenticated: Callable[[], None],
+    ) -> None:
+        """kazoo asks for SASL where it has options for it."""
+        super().__init__(
+            client, client._conn_retry.copy(), logger=_logger, sasl_options=None if login is None else {}
+        )
+        self._login = login
+        self._authenticated = authenticated
+        self.must_log_in = login is not None
+        self.refusal: str | None = None
         self._now_ms = clock.monotonic_ms
         self._post = post
         self._owner = owner
@@ -188,7 +276,28 @@ class _Connection(ConnectionHandler):  # type: ignore[misc]
 
     def _connect(self, host: str, hostip: str, port: int) -> Any:
         self._received.clear()
+        self.must_log_in = self._login is not None
         return super()._connect(host, hostip, port)
+
+    def _authenticate_with_sasl(self, host: str, timeout: float) -> None:  # noqa: ARG002 - kazoo's
+        """A refusal is as good as a broken connection: kazoo would never connect again."""
+        assert self._login is not None
+        try:
+            exchange = self._login.exchange()
+            token = next(exchange)
+            for xid in itertools.count(1):
+                self._submit(jute.SASL(token), timeout, xid)
+                header, buffer, offset = self._read_header(timeout)
+                if header.err:
+                    raise LoginRefused("it refuses the name or the password")
+                token = exchange.send(jute.SASL.deserialize(buffer, offset)[0])
+        except StopIteration:
+            self.refusal, self.must_log_in = None, False
+            self._authenticated()
+        except LoginRefused as refused:
+            self.refusal = f"no login as {self._login.user}: {refused}"
+            _logger.warning("ZooKeeper: %s", self.refusal)
+            raise exceptions.ConnectionDropped(self.refusal) from None
 
     def _connect_attempt(self, host: str, hostip: str, port: int, retry: KazooRetry) -> Any:
         """An error that nobody foresaw must not end the thread: the broker would be without a session for
@@ -243,7 +352,10 @@ class _Connection(ConnectionHandler):  # type: ignore[misc]
             with self._socket_error_handling():
                 if not self.handler.select([self._socket], [], [], timeout)[0]:
                     raise self.handler.timeout_exception("no answer in time")
-                chunk = self._socket.recv(_READ_BYTES)
+                try:
+                    chunk = self._socket.recv(_READ_BYTES)
+                except (ssl.SSLWantReadError, ssl.SSLWantWriteError):
+                    continue  # half a record, or one that TLS sends for itself
             if not chunk:
                 raise exceptions.ConnectionDropped("the server closed the connection")
             received += chunk
@@ -266,40 +378,40 @@ class _Connection(ConnectionHandler):  # type: ignore[misc]
 class Read:
     """A request that may leave a watch, in the shape that kazoo sends but hiding the watch from it."""
 
-    __slots__ = ("_kind", "_path", "_watched", "type")
+    __slots__ = ("kind", "path", "type", "watched")
 
     def __init__(self, kind: Any, path: str, *, watched: bool) -> None:
-        self._kind = kind
-        self._path = path
-        self._watched = watched
+        self.kind = kind
+        self.path = path
+        self.watched = watched
         self.type = kind.type
 
     def serialize(self) -> bytes:
-        sent: bytes = self._kind(self._path, self._watched).serialize()
+        sent: bytes = self.kind(self.path, self.watched).serialize()
         return sent
 
     def deserialize(self, buffer: bytes, offset: int) -> Any:
-        return self._kind.deserialize(buffer, offset)
+        return self.kind.deserialize(buffer, offset)
 
 
 class SetWatches:
     """Watches that the server is to have again, and to fire now if their node changed since `zxid`."""
 
-    __slots__ = ("_children", "_data", "_exists", "_zxid")
+    __slots__ = ("children", "data", "exists", "zxid")
 
     type = 101
 
     def __init__(
         self, zxid: int, data: Sequence[str], exists: Sequence[str], children: Sequence[str]
     ) -> None:
-        self._zxid = zxid
-        self._data = data
-        self._exists = exists
-        self._children = children
+        self.zxid = zxid
+        self.data = data
+        self.exists = exists
+        self.children = children
 
     def serialize(self) -> bytes:
-        parts = [jute.long_struct.pack(self._zxid)]
-        for paths in (self._data, self._exists, self._children):
+        parts = [jute.long_struct.pack(self.zxid)]
+        for paths in (self.data, self.exists, self.children):
             parts.append(jute.int_struct.pack(len(paths)))
             parts += map(jute.write_string, paths)
         return b"".join(parts)
@@ -351,3 +463,11 @@ def translate(error: Exception, path: str) -> CoordinationError:
 def stat_of(znode_stat: Any) -> Stat:
     """kazoo's tuple has one field more, the version of the ACL."""
     return Stat(*znode_stat[:6], *znode_stat[7:])
+
+
+def _detail_of(error: Exception) -> str:
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return error.verify_message
+    if isinstance(error, InvalidConfig):
+        return error.message
+    return str(getattr(error, "reason", None) or getattr(error, "strerror", None) or error)

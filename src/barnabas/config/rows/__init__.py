@@ -36,6 +36,7 @@ SECTIONS: tuple[tuple[str, tuple[Key, ...]], ...] = (
     ("TLS", security.TLS),
     ("SASL", security.SASL),
     ("Tokens and secrets", security.TOKENS),
+    ("The metrics page", security.HTTP),
     ("Metrics", server.METRICS),
 )
 

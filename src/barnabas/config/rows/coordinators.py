@@ -27,7 +27,7 @@ from barnabas.config.rows.words import (
     STRING,
 )
 
-GROUPS = (
+GROUPS: tuple[Key, ...] = (
     Key("group.min.session.timeout.ms", INT, 6 * SECOND_MS,
         doc="The shortest session timeout that a member may ask for."),
     Key("group.max.session.timeout.ms", INT, 30 * MINUTE_MS,
@@ -67,7 +67,7 @@ GROUPS = (
         doc="Whether a group may move between the two protocols while it is in use."),
 )  # fmt: skip
 
-OFFSETS = (
+OFFSETS: tuple[Key, ...] = (
     Key("offset.metadata.max.bytes", INT, 4 * KIB,
         doc="The longest note that a client may attach to a committed offset."),
     Key("offsets.load.buffer.size", INT, 5 * MIB, at_least(1),
@@ -91,7 +91,7 @@ OFFSETS = (
         doc=NO_EFFECT + "A commit always waits for all in-sync replicas."),
 )  # fmt: skip
 
-TRANSACTIONS = (
+TRANSACTIONS: tuple[Key, ...] = (
     Key("transaction.max.timeout.ms", INT, 15 * MINUTE_MS, at_least(1),
         doc="The longest transaction timeout that a producer may ask for."),
     Key("transactional.id.expiration.ms", INT, 7 * DAY_MS, at_least(1),
@@ -120,7 +120,7 @@ TRANSACTIONS = (
         doc="How often forgotten producers are looked for."),
 )  # fmt: skip
 
-QUOTAS = (
+QUOTAS: tuple[Key, ...] = (
     Key("quota.window.num", INT, 11, at_least(1),
         doc="The windows over which the rates of clients are measured."),
     Key("quota.window.size.seconds", INT, 1, at_least(1),

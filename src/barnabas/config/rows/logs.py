@@ -37,7 +37,7 @@ class GzipLevel:
         return "[1, 9] or -1"
 
 
-DIRECTORIES = (
+DIRECTORIES: tuple[Key, ...] = (
     Key("log.dirs", STRING, None,
         doc="The directories that hold the logs, separated by commas. Unset means `log.dir`."),
     Key("log.dir", STRING, None,
@@ -49,7 +49,7 @@ DIRECTORIES = (
         doc=NO_EFFECT + "A failed directory is reported through ZooKeeper, as often as it takes."),
 )  # fmt: skip
 
-SEGMENTS = (
+SEGMENTS: tuple[Key, ...] = (
     Key("log.segment.bytes", INT, 1 << 30, at_least(14), CLUSTER_WIDE,
         "A segment is rolled before it would grow past this size."),
     Key("log.roll.ms", LONG, None, at_least(1), CLUSTER_WIDE,
@@ -72,7 +72,7 @@ SEGMENTS = (
         doc="How long after start-up the first round of retention, flushing and checkpoints runs."),
 )  # fmt: skip
 
-RETENTION = (
+RETENTION: tuple[Key, ...] = (
     Key("log.retention.ms", LONG, None, at_least(-1), CLUSTER_WIDE,
         "Segments whose records are all older are deleted; -1 keeps them. Wins over minutes and hours."),
     Key("log.retention.minutes", INT, None,
@@ -88,7 +88,7 @@ RETENTION = (
         " both."),
 )  # fmt: skip
 
-FLUSHING = (
+FLUSHING: tuple[Key, ...] = (
     Key("log.flush.interval.messages", LONG, LONG_MAX, at_least(1), CLUSTER_WIDE,
         "Records after which a partition is flushed to disk before it acknowledges more."),
     Key("log.flush.interval.ms", LONG, None, at_least(0), CLUSTER_WIDE,
@@ -101,7 +101,7 @@ FLUSHING = (
         doc="How often the log start offsets are written down."),
 )  # fmt: skip
 
-MESSAGES = (
+MESSAGES: tuple[Key, ...] = (
     Key("message.max.bytes", INT, MIB + 12, at_least(0), CLUSTER_WIDE,
         "The largest batch that a producer may send, after compression."),
     Key("compression.type", STRING, "producer",
@@ -128,7 +128,7 @@ MESSAGES = (
         doc=NO_EFFECT + "Records are stored in the format that Kafka has had since 0.11."),
 )  # fmt: skip
 
-CLEANER = (
+CLEANER: tuple[Key, ...] = (
     Key("log.cleaner.enable", BOOLEAN, True,
         doc="Whether compacted topics are compacted."),
     Key("log.cleaner.threads", INT, 1, at_least(0), CLUSTER_WIDE,

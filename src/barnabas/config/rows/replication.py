@@ -20,7 +20,7 @@ from barnabas.config.rows.words import (
     STRING,
 )
 
-REPLICATION = (
+REPLICATION: tuple[Key, ...] = (
     Key("min.insync.replicas", INT, 1, at_least(1), CLUSTER_WIDE,
         "With acks=all, a write is refused when fewer replicas than this are in sync."),
     Key("replica.lag.time.max.ms", LONG, 30 * SECOND_MS, at_least(1),
@@ -63,7 +63,7 @@ REPLICATION = (
         doc=NO_EFFECT + "Brokers agree on versions by asking each other."),
 )  # fmt: skip
 
-LEADERS = (
+LEADERS: tuple[Key, ...] = (
     Key("auto.leader.rebalance.enable", BOOLEAN, True,
         doc="Whether leadership returns to the preferred replicas by itself."),
     Key("leader.imbalance.per.broker.percentage", INT, 10, at_least(0),
@@ -78,20 +78,28 @@ LEADERS = (
         doc="How long the controller waits for a broker's answer."),
 )  # fmt: skip
 
-ZOOKEEPER = (
+ZOOKEEPER: tuple[Key, ...] = (
     Key("zookeeper.connect", STRING, None,
         doc="The ensemble, HOST:PORT separated by commas, with an optional /chroot at the end, which is made."
         " `local` runs a ZooKeeper beside the broker, in its data directory. Unset means one broker on its"
         " own with the embedded store; Apache Kafka demands a value."),
     Key("zookeeper.auth", PASSWORD, None,
         doc="Credentials for ZooKeeper, USER:PASSWORD, by its digest scheme. Not a key of Apache Kafka, which"
-        " takes them from a JAAS file."),
+        " logs in by SASL: see `java.security.auth.login.config`."),
+    Key("java.security.auth.login.config", STRING, None,
+        doc="A JAAS file, as Apache Kafka is given by the Java property of this name: its section `Client`"
+        " has the name and the password (DigestLoginModule) by which the broker logs in to ZooKeeper,"
+        " `KafkaServer` and `<listener>.KafkaServer` what listeners have no `sasl.jaas.config` for."),
+    Key("zookeeper.sasl.client", BOOLEAN, True,
+        doc="Whether that section is used, as by ZooKeeper's Java property of this name."),
+    Key("zookeeper.sasl.clientconfig", STRING, "Client",
+        doc="The name of that section, as by ZooKeeper's Java property of this name."),
     Key("zookeeper.session.timeout.ms", INT, 18 * SECOND_MS, at_least(1),
         doc="A broker that ZooKeeper has not heard of for this long is taken for dead."),
     Key("zookeeper.connection.timeout.ms", INT, None, at_least(1),
         doc="How long start-up waits for ZooKeeper; unset means the session timeout."),
     Key("zookeeper.set.acl", BOOLEAN, False,
-        doc="Whether znodes belong to the credentials in `zookeeper.auth`: everybody may read them, except"
+        doc="Whether znodes belong to who the broker is to ZooKeeper: everybody may read them, except"
         " secrets, and only brokers may change them."),
     Key("zookeeper.max.in.flight.requests", INT, 10, at_least(1),
         doc=NO_EFFECT + "A hundred requests to ZooKeeper may be unanswered at once."),
@@ -100,19 +108,19 @@ ZOOKEEPER = (
     Key("zookeeper.clientCnxnSocket", STRING, None,
         doc=NO_EFFECT + "It names a Java class."),
     Key("zookeeper.ssl.keystore.location", STRING, None,
-        doc="The broker's key and certificate for ZooKeeper."),
+        doc="The broker's key and certificate for ZooKeeper, PEM or PKCS12."),
     Key("zookeeper.ssl.keystore.password", PASSWORD, None,
         doc="The password of that file."),
     Key("zookeeper.ssl.keystore.type", STRING, None,
         doc="The format of that file."),
     Key("zookeeper.ssl.truststore.location", STRING, None,
-        doc="The certificates that ZooKeeper's certificate is checked against."),
+        doc="The certificates that ZooKeeper's certificate is checked against; unset means the system's."),
     Key("zookeeper.ssl.truststore.password", PASSWORD, None,
         doc="The password of that file."),
     Key("zookeeper.ssl.truststore.type", STRING, None,
         doc="The format of that file."),
     Key("zookeeper.ssl.protocol", STRING, "TLSv1.2",
-        doc="The protocol that negotiation starts from."),
+        doc=NO_EFFECT + "See `zookeeper.ssl.enabled.protocols`."),
     Key("zookeeper.ssl.enabled.protocols", LIST, None,
         doc="The protocols that may be agreed on."),
     Key("zookeeper.ssl.cipher.suites", LIST, None,
@@ -120,7 +128,7 @@ ZOOKEEPER = (
     Key("zookeeper.ssl.endpoint.identification.algorithm", STRING, "HTTPS",
         doc="How ZooKeeper's host name is checked; empty does not check it."),
     Key("zookeeper.ssl.crl.enable", BOOLEAN, False,
-        doc="Whether revocation lists are consulted."),
+        doc="Whether revocation lists are consulted; true is refused."),
     Key("zookeeper.ssl.ocsp.enable", BOOLEAN, False,
-        doc="Whether revocation is asked for online."),
+        doc="Whether revocation is asked for online; true is refused."),
 )  # fmt: skip

@@ -31,7 +31,7 @@ from barnabas.config.rows.words import (
     STRING,
 )
 
-AUTHORIZATION = (
+AUTHORIZATION: tuple[Key, ...] = (
     Key("authorizer.class.name", STRING, "",
         doc="The authorizer; empty allows everything. Kafka's AclAuthorizer names the built-in one."),
     Key("super.users", STRING, "",
@@ -47,7 +47,21 @@ AUTHORIZATION = (
         doc=NO_EFFECT + "It names Java classes."),
 )  # fmt: skip
 
-TLS = (
+HTTP: tuple[Key, ...] = (
+    Key("http.users.file", STRING, None, None, READ_ONLY,
+        "Who may see the metrics page by name and password: a file of lines `name=password`, or, instead of a"
+        " password, what `barnabas user hash` prints. It is read again when it changes. Not a key of Apache"
+        " Kafka.", is_shown_unset=False),
+    Key("http.tokens.file", STRING, None, None, READ_ONLY,
+        "Who may see it by a bearer token: a file of lines `name=token`, or `name=sha256:` and the token's"
+        " digest in hexadecimal. It is read again when it changes. Not a key of Apache Kafka.",
+        is_shown_unset=False),
+    Key("http.open", BOOLEAN, None, None, READ_ONLY,
+        "Whether the metrics page is served without TLS or authentication where other machines reach it. Not"
+        " a key of Apache Kafka.", is_shown_unset=False),
+)  # fmt: skip
+
+TLS: tuple[Key, ...] = (
     Key("ssl.client.auth", STRING, "none", one_of("required", "requested", "none"), READ_ONLY,
         "Whether clients must show a certificate, may show one, or are not asked."),
     Key("ssl.principal.mapping.rules", STRING, "DEFAULT",
@@ -96,9 +110,10 @@ TLS = (
     Key("ssl.engine.factory.class", CLASS, None, None, READ_ONLY, NO_EFFECT + "It names a Java class."),
 )  # fmt: skip
 
-SASL = (
+SASL: tuple[Key, ...] = (
     Key("sasl.enabled.mechanisms", LIST, ("GSSAPI",), None, READ_ONLY,
-        "The mechanisms that clients may authenticate by: PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER."),
+        "The mechanisms that clients may authenticate by: PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER,"
+        " GSSAPI."),
     Key("sasl.mechanism.inter.broker.protocol", STRING, "GSSAPI", None, READ_ONLY,
         "The mechanism between brokers."),
     Key("sasl.jaas.config", PASSWORD, None, None, READ_ONLY,
@@ -140,19 +155,21 @@ SASL = (
     Key("sasl.oauthbearer.header.urlencode", BOOLEAN, False,
         doc="Whether client id and secret are URL-encoded for the token server."),
     Key("sasl.kerberos.principal.to.local.rules", LIST, ("DEFAULT",), None, READ_ONLY,
-        NO_EFFECT + "Kerberos (GSSAPI) is not offered."),
-    Key("sasl.kerberos.service.name", STRING, None, None, READ_ONLY, NO_EFFECT + "Kerberos is not offered."),
+        "Rules that make a user's name of a Kerberos principal; the first that matches decides."),
+    Key("sasl.kerberos.service.name", STRING, None, None, READ_ONLY,
+        "The service that other brokers are, for Kerberos; where a login module names no principal, its keys"
+        " in the keytab are the broker's."),
     Key("sasl.kerberos.kinit.cmd", STRING, "/usr/bin/kinit", None, READ_ONLY,
-        NO_EFFECT + "Kerberos is not offered."),
+        NO_EFFECT + "Tickets are renewed by the Kerberos library."),
     Key("sasl.kerberos.ticket.renew.window.factor", DOUBLE, 0.8, None, READ_ONLY,
-        NO_EFFECT + "Kerberos is not offered."),
+        NO_EFFECT + "Tickets are renewed by the Kerberos library."),
     Key("sasl.kerberos.ticket.renew.jitter", DOUBLE, 0.05, None, READ_ONLY,
-        NO_EFFECT + "Kerberos is not offered."),
+        NO_EFFECT + "Tickets are renewed by the Kerberos library."),
     Key("sasl.kerberos.min.time.before.relogin", LONG, MINUTE_MS, None, READ_ONLY,
-        NO_EFFECT + "Kerberos is not offered."),
+        NO_EFFECT + "Tickets are renewed by the Kerberos library."),
 )  # fmt: skip
 
-TOKENS = (
+TOKENS: tuple[Key, ...] = (
     Key("delegation.token.secret.key", PASSWORD, None,
         doc="The secret that signs delegation tokens, the same on every broker; unset disables tokens."),
     Key("delegation.token.master.key", PASSWORD, None,

@@ -18,7 +18,7 @@ from barnabas.config.rows.words import (
     STRING,
 )
 
-IDENTITY = (
+IDENTITY: tuple[Key, ...] = (
     Key("broker.id", INT, -1, at_least(-1),
         doc="The id of this broker, unique in its cluster. With -1 one is generated at the first start and"
         " kept in meta.properties."),
@@ -31,7 +31,7 @@ IDENTITY = (
         " and consumers may read from a replica in their own."),
 )  # fmt: skip
 
-REQUESTS = (
+REQUESTS: tuple[Key, ...] = (
     Key("num.io.threads", INT, 8, at_least(1), CLUSTER_WIDE,
         NO_EFFECT + "Requests are handled on the one event loop."),
     Key("num.network.threads", INT, 3, at_least(1), CLUSTER_WIDE,
@@ -54,7 +54,7 @@ REQUESTS = (
         doc="The most partitions that one DescribeTopicPartitions answer lists."),
 )  # fmt: skip
 
-TOPICS = (
+TOPICS: tuple[Key, ...] = (
     Key("num.partitions", INT, 1, at_least(1),
         doc="Partitions of a topic that is created without saying how many."),
     Key("default.replication.factor", INT, 1, at_least(1),
@@ -69,7 +69,7 @@ TOPICS = (
         doc=NO_EFFECT + "It names a Java class that judges changes of settings."),
 )  # fmt: skip
 
-SHUTDOWN = (
+SHUTDOWN: tuple[Key, ...] = (
     Key("controlled.shutdown.enable", BOOLEAN, True,
         doc="Whether leadership is handed over to other brokers before this one stops."),
     Key("controlled.shutdown.max.retries", INT, 3, at_least(0),
@@ -78,7 +78,7 @@ SHUTDOWN = (
         doc="The pause between two attempts to hand over."),
 )  # fmt: skip
 
-METRICS = (
+METRICS: tuple[Key, ...] = (
     Key("metrics.num.samples", INT, 2, at_least(1),
         doc=NO_EFFECT + "Metrics are counters, of which whoever reads them takes rates."),
     Key("metrics.sample.window.ms", LONG, 30 * SECOND_MS, at_least(1),

@@ -39,7 +39,7 @@ class ConnectionCounts:
         return "[host]:[count],[host]:[count],..."
 
 
-LISTENERS = (
+LISTENERS: tuple[Key, ...] = (
     Key("listeners", STRING, "PLAINTEXT://127.0.0.1:9092", None, READ_ONLY,
         "Where to listen: NAME://HOST:PORT, several separated by commas. An empty host is every interface,"
         " an IPv6 host stands in brackets, port 0 takes a free one. Apache Kafka listens on every interface"
@@ -62,7 +62,7 @@ LISTENERS = (
         doc="A listener of its own for requests of the controller."),
 )  # fmt: skip
 
-SOCKETS = (
+SOCKETS: tuple[Key, ...] = (
     Key("socket.send.buffer.bytes", INT, 100 * KIB, at_least(-1),
         doc="SO_SNDBUF of client connections, if given; else, or if -1, the operating system adapts it."),
     Key("socket.receive.buffer.bytes", INT, 100 * KIB, at_least(-1),
@@ -77,16 +77,18 @@ SOCKETS = (
         doc=NO_EFFECT + "That time does not grow."),
 )  # fmt: skip
 
-CONNECTIONS = (
+CONNECTIONS: tuple[Key, ...] = (
     Key("max.connections", INT, INT_MAX, at_least(0), CLUSTER_WIDE,
-        "Connections over all listeners; a listener may have its own"
-        " (`listener.name.<name>.max.connections`)."),
+        "Connections over all listeners; a listener may have its own limit beside it"
+        " (`listener.name.<name>.max.connections`). One that only brokers use is exempt."),
     Key("max.connections.per.ip", INT, INT_MAX, at_least(0), CLUSTER_WIDE,
         "Connections from one address; 0 admits only those named in `max.connections.per.ip.overrides`."),
     Key("max.connections.per.ip.overrides", STRING, "", ConnectionCounts(), CLUSTER_WIDE,
         "Other limits for single addresses: HOST:COUNT, separated by commas."),
     Key("max.connection.creation.rate", INT, INT_MAX, at_least(0), CLUSTER_WIDE,
-        NO_EFFECT + "Connections are bounded in number, not in rate."),
+        "New connections a second; above it others wait to be accepted. A listener may have its own rate"
+        " beside it (`listener.name.<name>.max.connection.creation.rate`). One that only brokers use is"
+        " exempt."),
     Key("connections.max.idle.ms", LONG, 10 * MINUTE_MS,
         doc="A connection that was silent for this long is closed; a negative number never does."),
     Key("connection.failed.authentication.delay.ms", INT, 100, at_least(0),

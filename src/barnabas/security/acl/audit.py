@@ -9,23 +9,20 @@ from __future__ import annotations
 
 import json
 import logging
-from typing import Final
 
+from barnabas.config.loggers import AUDIT
 from barnabas.core.clock import Clock
 from barnabas.core.limits import AUDIT_LINES_PER_SECOND_MAX
 from barnabas.security.acl.rules import Decision
 from barnabas.security.acl.vocabulary import Operation, ResourceType
 from barnabas.security.principal import KafkaPrincipal
 
-LOGGER_NAME: Final = "kafka.authorizer.logger"
-"""As Apache Kafka calls it, so that what is set for it there means the same here."""
-
 
 class Audit:
     def __init__(self, clock: Clock, *, lines_per_second: int = AUDIT_LINES_PER_SECOND_MAX) -> None:
         self._clock = clock
         self._lines_per_second = lines_per_second
-        self.logger = logging.getLogger(LOGGER_NAME)
+        self.logger = logging.getLogger(AUDIT)
         self._windows = {logging.INFO: _Window(), logging.DEBUG: _Window()}
 
     def note(

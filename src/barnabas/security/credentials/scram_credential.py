@@ -115,11 +115,19 @@ class KnownCredential(NamedTuple):
     expires_ms: int | None = None
 
 
+def decoy_salt(mechanism: ScramMechanism, secret: bytes, name: str) -> bytes:
+    """Always the same for a name, and for who does not know the secret as good as any."""
+    return mechanism.hmac(secret, name.encode())[:SALT_BYTES]
+
+
 def decoy(mechanism: ScramMechanism, secret: bytes, name: str) -> KnownCredential:
-    """For a user that there is not: always the same salt for a name, and keys that nothing proves."""
-    seed = mechanism.hmac(secret, name.encode())
+    """For a user that there is not: always the same salt for a name, and keys that nothing proves.
+
+    A known user has one salt on all brokers and for good; so must everybody else, or the two could be told
+    apart by asking twice. So the secret is the cluster's, not a process's."""
+    salt = decoy_salt(mechanism, secret, name)
     stored_key, server_key = os.urandom(mechanism.size), os.urandom(mechanism.size)
-    credential = ScramCredential(seed[:SALT_BYTES], stored_key, server_key, ITERATIONS_MIN)
+    credential = ScramCredential(salt, stored_key, server_key, ITERATIONS_MIN)
     return KnownCredential(credential, ANONYMOUS)
 
 

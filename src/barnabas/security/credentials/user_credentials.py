@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import os
 from collections.abc import Mapping
 
 from barnabas.security.credentials.scram_credential import (
@@ -18,9 +17,13 @@ logger = logging.getLogger(__name__)
 
 
 class UserCredentials:
-    def __init__(self) -> None:
+    def __init__(self, decoy_secret: bytes) -> None:
         self._known: dict[tuple[ScramMechanism, str], KnownCredential] = {}
-        self._decoy_secret = os.urandom(32)
+        self._decoy_secret = decoy_secret
+
+    @property
+    def is_empty(self) -> bool:
+        return not self._known
 
     def put(self, name: str, settings: Mapping[str, str]) -> None:
         """What is set for a user now. A credential that cannot be read is none."""

@@ -1,4 +1,4 @@
-"""The client's side of SASL: PLAIN, SCRAM and OAUTHBEARER, without I/O.
+"""The client's side of SASL: PLAIN, SCRAM and OAUTHBEARER, without I/O. GSSAPI is `client.kerberos`.
 
 An authentication is a generator: it yields what is to be sent and is given the broker's answer. It ends
 when the broker has proved what the mechanism lets it prove, and raises SASL_AUTHENTICATION_FAILED when that
@@ -26,8 +26,9 @@ Exchange: TypeAlias = Generator[bytes, bytes, None]
 
 PLAIN: Final = "PLAIN"
 OAUTHBEARER: Final = "OAUTHBEARER"
+GSSAPI: Final = "GSSAPI"
 SCRAM_DIGESTS: Final = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
-MECHANISMS: Final = (PLAIN, *SCRAM_DIGESTS, OAUTHBEARER)
+MECHANISMS: Final = (PLAIN, *SCRAM_DIGESTS, OAUTHBEARER, GSSAPI)
 
 ITERATIONS_MIN: Final = 4_096
 """RFC 5802: a broker that asks for fewer wants the password to be guessed."""
@@ -45,7 +46,8 @@ class Login:
     """How to authenticate, as often as it takes."""
 
     mechanism: str
-    begin: Callable[[], Exchange] = field(repr=False)
+    begin: Callable[[str], Exchange] = field(repr=False)
+    """With the broker at that host."""
 
 
 def plain(user: str, password: str) -> Exchange:

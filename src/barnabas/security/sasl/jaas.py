@@ -1,5 +1,7 @@
 """Java's login configurations, as `sasl.jaas.config` holds them: `module flag key="value" …;`
 
+A file has them in sections: `KafkaServer { … };`
+
 The grammar is what Java's tokenizer makes of it: values are words or quoted with either quote
 (escapes as in C), comments are `//` and `/* */`, and every entry ends with a semicolon. Only the
 words matter here: no module is ever loaded, so that a configuration can run no code.
@@ -23,7 +25,7 @@ _TOKEN = re.compile(
     | "(?P<double> (?:[^"\\\n]|\\.)* )"
     | '(?P<single> (?:[^'\\\n]|\\.)* )'
     | (?P<word> [\w.$+-]+ )
-    | (?P<mark> [=;] )
+    | (?P<mark> [=;{}] )
     """,
     re.VERBOSE | re.DOTALL,
 )
@@ -42,6 +44,11 @@ class JaasEntry:
         """Without the package: `ScramLoginModule`."""
         return self.module.rpartition(".")[2]
 
+    def render(self) -> str:
+        """As `sasl.jaas.config` would hold it, secrets and all."""
+        pairs = (f'{name}="{_escaped(value)}"' for name, value in self.options.items())
+        return " ".join((self.module, self.flag, *pairs)) + ";"
+
 
 @dataclass(frozen=True, slots=True)
 class _Token:
@@ -57,6 +64,26 @@ def parse_jaas(text: str) -> list[JaasEntry]:
     if not entries:
         raise InvalidConfig("a JAAS configuration names a login module")
     return entries
+
+
+def parse_jaas_file(text: str) -> dict[str, list[JaasEntry]]:
+    """The sections of a file: `Name { entries };`"""
+    tokens = _tokens(text)
+    sections: dict[str, list[JaasEntry]] = {}
+    while (token := next(tokens, None)) is not None:
+        name = _word(token, "the name of a section")
+        _expect("{", next(tokens, None), f"after {name}")
+        entries = sections[name] = []
+        while (token := next(tokens, None)) is None or not token.is_mark:
+            entries.append(_entry(_word(token, f"a login module in {name}"), tokens))
+        _expect("}", token, f"at the end of {name}")
+        _expect(";", next(tokens, None), f"after the section {name}")
+    return sections
+
+
+def _expect(mark: str, token: _Token | None, where: str) -> None:
+    if token is None or not token.is_mark or token.text != mark:
+        raise InvalidConfig(f"a JAAS configuration lacks {mark!r} {where}")
 
 
 def _entry(module: str, tokens: Iterator[_Token]) -> JaasEntry:
@@ -95,6 +122,10 @@ def _tokens(text: str) -> Iterator[_Token]:
             continue
         value = match.group(kind) if kind else ""
         yield _Token(_unescaped(value) if kind in ("double", "single") else value, kind == "mark")
+
+
+def _escaped(value: str) -> str:
+    return re.sub(r'(["\\])', r"\\\1", value).replace("\n", r"\n")
 
 
 def _unescaped(value: str) -> str:

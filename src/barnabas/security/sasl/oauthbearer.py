@@ -10,13 +10,15 @@ import re
 from collections.abc import Callable
 
 from barnabas.security.principal import KafkaPrincipal
-from barnabas.security.sasl.outcome import AuthenticationRefused, Challenge, Done, Reason
+from barnabas.security.sasl.outcome import AuthenticationRefused, Challenge, Done, Reason, check_size
 
 NAME = "OAUTHBEARER"
+MESSAGE_BYTES_MAX = 20_480
+"""A token of the greatest length (`bearer_tokens`), and what else a client may say."""
 
 _FIRST = re.compile(
     rb"n,(?:a=(?P<authzid>(?:[^=,\0\x01]|=2C|=3D)+))?,\x01"
-    rb"(?P<pairs>(?:[A-Za-z]+=[\x21-\x7e \t\r\n]+\x01)+)\x01"
+    rb"(?P<pairs>(?:[A-Za-z]+=[\x21-\x7e \t\r\n]+\x01){1,32})\x01"
 )
 _BEARER = re.compile(r"bearer +(?P<token>[-_.A-Za-z0-9]+)", re.IGNORECASE)
 _REFUSED = b'{"status":"invalid_token"}'
@@ -32,6 +34,7 @@ class BearerAuthentication:
     def step(self, token: bytes) -> Challenge | Done:
         if self._refusal is not None:
             raise AuthenticationRefused(self._refusal.reason, _REFUSED.decode())
+        check_size(token, MESSAGE_BYTES_MAX, NAME)
         match = _FIRST.fullmatch(token)
         if match is None:
             raise _malformed()

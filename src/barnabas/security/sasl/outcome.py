@@ -48,5 +48,13 @@ class Done(NamedTuple):
     by_delegation_token: bool = False
 
 
+def check_size(token: bytes, bytes_max: int, mechanism: str) -> None:
+    """Before anything else is done with what somebody sends who is not known yet: reading it costs time."""
+    if len(token) > bytes_max:
+        raise AuthenticationRefused(
+            Reason.TOO_LARGE, f"Invalid SASL/{mechanism} message: it has more than {bytes_max} bytes"
+        )
+
+
 class Authentication(Protocol):
     def step(self, token: bytes) -> Challenge | Done: ...

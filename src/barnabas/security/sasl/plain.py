@@ -11,10 +11,11 @@ import os
 from collections.abc import Mapping
 
 from barnabas.security.principal import KafkaPrincipal
-from barnabas.security.sasl.outcome import AuthenticationRefused, Done, Reason
+from barnabas.security.sasl.outcome import AuthenticationRefused, Done, Reason, check_size
 
 NAME = "PLAIN"
 USER_OPTION = "user_"
+MESSAGE_BYTES_MAX = 8_192
 _PARTS = 3
 
 
@@ -54,6 +55,7 @@ class PlainAuthentication:
         self._users = users
 
     def step(self, token: bytes) -> Done:
+        check_size(token, MESSAGE_BYTES_MAX, NAME)
         try:
             parts = token.decode().split("\0")
         except UnicodeDecodeError:

@@ -21,12 +21,14 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from barnabas.security.credentials.scram_credential import KnownCredential, ScramMechanism
-from barnabas.security.sasl.outcome import AuthenticationRefused, Challenge, Done, Reason
+from barnabas.security.sasl.outcome import AuthenticationRefused, Challenge, Done, Reason, check_size
 
 TOKEN_EXTENSION = "tokenauth"  # noqa: S105 - the name of an extension
 
+MESSAGE_BYTES_MAX = 4_096
+
 _SASL_NAME = r"(?:[^=,\0]|=2C|=3D)+"
-_EXTENSIONS = r"(?:,[A-Za-z]+=[^,\0]+)*"
+_EXTENSIONS = r"(?:,[A-Za-z]+=[^,\0]+){0,16}"
 _FIRST = re.compile(
     rf"(?P<gs2>[ny],(?:a=(?P<authzid>{_SASL_NAME}))?,)"
     rf"(?P<bare>n=(?P<name>{_SASL_NAME}),r=(?P<nonce>[\x21-\x2b\x2d-\x7e]+)(?P<extensions>{_EXTENSIONS}))"
@@ -56,6 +58,7 @@ class ScramAuthentication:
         self._by_token = False
 
     def step(self, token: bytes) -> Challenge | Done:
+        check_size(token, MESSAGE_BYTES_MAX, "SCRAM")
         try:
             message = token.decode()
         except UnicodeDecodeError:

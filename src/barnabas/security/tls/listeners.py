@@ -4,7 +4,8 @@ A context is made of settings and files. When either changes, a new one is made,
 later use it; connections that exist are not touched. What cannot be used changes nothing: the context
 before it stays, and somebody is told.
 
-Files are looked at by time and size, by whoever calls `sweep` from time to time.
+Files are looked at by time and size, by whoever calls `renew` from time to time. What could not be used is
+tried again each time: that a file may be read now, or that a descriptor is free, shows in neither.
 """
 
 from __future__ import annotations
@@ -41,7 +42,8 @@ class TlsListener:
     def __init__(self, endpoint: ListenerEndpoint, values: Mapping[str, Any]) -> None:
         self.endpoint = endpoint
         settings = TlsSettings.of(values, endpoint)
-        self._seen = settings, _stamp_of(settings)
+        self._used = settings, _stamp_of(settings)
+        self._complaint: tuple[object, str] | None = None
         self.current: ListenerContext = make_context(settings)
 
     def check(self, values: Mapping[str, Any]) -> None:
@@ -55,10 +57,18 @@ class TlsListener:
         of no use, which is said once for each state of them."""
         settings = TlsSettings.of(values, self.endpoint)
         seen = settings, _stamp_of(settings)
-        if seen == self._seen:
+        if seen == self._used:
+            self._complaint = None
             return False
-        self._seen = seen
-        self.current = make_context(settings)
+        try:
+            self.current = make_context(settings)
+        except InvalidConfig as error:
+            complaint = seen, error.message
+            if complaint == self._complaint:
+                return False
+            self._complaint = complaint
+            raise
+        self._used, self._complaint = seen, None
         return True
 
 

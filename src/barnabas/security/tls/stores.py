@@ -20,6 +20,7 @@ from cryptography.hazmat.primitives.asymmetric.types import PrivateKeyTypes
 from cryptography.hazmat.primitives.serialization import pkcs12
 
 from barnabas.core.errors import InvalidConfig
+from barnabas.core.files import read_regular_file
 from barnabas.security.tls.settings import Store
 
 STORE_BYTES_MAX = 16 << 20
@@ -94,8 +95,7 @@ def read_trusted(store: Store) -> tuple[x509.Certificate, ...]:
 
 def _content(store: Store, location: Path) -> bytes:
     try:
-        with location.open("rb") as file:
-            data = file.read(STORE_BYTES_MAX + 1)
+        data = read_regular_file(location, STORE_BYTES_MAX + 1)
     except OSError as error:
         raise InvalidConfig(f"{store.prefix}.location: {location} cannot be read: {error.strerror}") from None
     if data.startswith(_JAVA_MAGICS):

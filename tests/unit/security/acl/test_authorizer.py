@@ -7,9 +7,10 @@ import logging
 
 import pytest
 
+from barnabas.config.loggers import AUDIT
 from barnabas.core.clock import ManualClock
 from barnabas.security.acl import authorizer as authorizer_module
-from barnabas.security.acl.audit import LOGGER_NAME, Audit
+from barnabas.security.acl.audit import Audit
 from barnabas.security.acl.authorizer import (
     AclAuthorizer,
     AllowAll,
@@ -78,7 +79,7 @@ def test_denials_are_told_and_permissions_only_when_asked(
     authorizer: AclAuthorizer, caplog: pytest.LogCaptureFixture
 ) -> None:
     authorizer.replace(ORDERS, frozenset({rule(Operation.READ)}))
-    with caplog.at_level(logging.INFO, LOGGER_NAME):
+    with caplog.at_level(logging.INFO, AUDIT):
         may(authorizer, Operation.READ)
         may(authorizer, Operation.WRITE)
         may(authorizer, Operation.WRITE)
@@ -95,7 +96,7 @@ def test_denials_are_told_and_permissions_only_when_asked(
         "rule": "no rule allows it",
     }
     caplog.clear()
-    with caplog.at_level(logging.DEBUG, LOGGER_NAME):
+    with caplog.at_level(logging.DEBUG, AUDIT):
         may(authorizer, Operation.READ)
     (allowed,) = [json.loads(record.getMessage()) for record in caplog.records]
     assert allowed["decision"] == "allowed"
@@ -103,7 +104,7 @@ def test_denials_are_told_and_permissions_only_when_asked(
 
 
 def test_a_name_cannot_forge_a_line(authorizer: AclAuthorizer, caplog: pytest.LogCaptureFixture) -> None:
-    with caplog.at_level(logging.INFO, LOGGER_NAME):
+    with caplog.at_level(logging.INFO, AUDIT):
         authorizer.allows(ALICE, HOST, Operation.READ, ResourceType.GROUP, 'x"\n{"decision": "allowed"}')
     (record,) = caplog.records
     assert "\n" not in record.getMessage()
@@ -113,7 +114,7 @@ def test_a_name_cannot_forge_a_line(authorizer: AclAuthorizer, caplog: pytest.Lo
 def test_lines_are_few_and_the_rest_counted(caplog: pytest.LogCaptureFixture) -> None:
     clock = ManualClock()
     authorizer = AclAuthorizer(Audit(clock, lines_per_second=3))
-    with caplog.at_level(logging.INFO, LOGGER_NAME):
+    with caplog.at_level(logging.INFO, AUDIT):
         for _ in range(10):
             may(authorizer, Operation.WRITE)
         clock.advance(ms=1_001)

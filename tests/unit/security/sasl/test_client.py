@@ -123,4 +123,4 @@ def test_what_is_no_token_is_not_sent_and_not_shown(token: str) -> None:
 
 
 def test_a_login_shows_no_secret() -> None:
-    assert repr(Login("PLAIN", lambda: plain("alice", "s3cret"))) == "Login(mechanism='PLAIN')"
+    assert repr(Login("PLAIN", lambda _: plain("alice", "s3cret"))) == "Login(mechanism='PLAIN')"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from barnabas.core.errors import InvalidConfig
-from barnabas.security.sasl.jaas import JaasEntry, parse_jaas
+from barnabas.security.sasl.jaas import JaasEntry, parse_jaas, parse_jaas_file
 
 PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
 
@@ -84,3 +84,34 @@ def test_no_error_shows_a_value(text: str) -> None:
 
 def test_no_repr_shows_a_value() -> None:
     assert "hunter2" not in repr(parse_jaas('m required password="hunter2";'))
+
+
+def test_a_file_has_sections() -> None:
+    text = """
+        KafkaServer { a.B required key="{};"; c.D optional; };
+        Client { // ZooKeeper's
+            org.apache.zookeeper.server.auth.DigestLoginModule required
+            username="kafka" password="secret";
+        };
+    """
+    sections = parse_jaas_file(text)
+    assert [each.module for each in sections["KafkaServer"]] == ["a.B", "c.D"]
+    (client,) = sections["Client"]
+    assert (client.module_name, client.options["password"]) == ("DigestLoginModule", "secret")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Client",
+        "Client {",
+        "Client { a.B required; }",
+        "Client { a.B required };",
+        "Client { a.B required; ;",
+        "{ a.B required; };",
+        "Client; { a.B required; };",
+    ],
+)
+def test_what_is_not_a_file_of_sections_is_refused(text: str) -> None:
+    with pytest.raises(InvalidConfig):
+        parse_jaas_file(text)

@@ -15,7 +15,7 @@ from joserfc.registry import HeaderParameter
 from barnabas.core.errors import InvalidConfig
 from barnabas.security.principal import KafkaPrincipal
 from barnabas.security.sasl.bearer_tokens import PublicKeys, TokenRules, verify
-from barnabas.security.sasl.oauthbearer import BearerAuthentication
+from barnabas.security.sasl.oauthbearer import MESSAGE_BYTES_MAX, BearerAuthentication
 from barnabas.security.sasl.outcome import AuthenticationRefused, Challenge, Done, Reason
 
 NOW_S = 1_700_000_000
@@ -201,3 +201,25 @@ def test_what_is_not_a_message_is_refused(message: bytes) -> None:
     with pytest.raises(AuthenticationRefused) as refused:
         step(message)
     assert refused.value.reason is Reason.MALFORMED
+
+
+def test_a_message_has_a_bound() -> None:
+    begun = b"n,,\x01auth=Bearer " + token().encode() + b"\x01traceId="
+    longest = begun.ljust(MESSAGE_BYTES_MAX - 2, b"1") + b"\x01\x01"
+    assert isinstance(step(longest), Done)
+    with pytest.raises(AuthenticationRefused) as refused:
+        step(begun + b"1" + longest[len(begun) :])
+    assert refused.value.reason is Reason.TOO_LARGE
+
+
+def test_a_message_says_few_things() -> None:
+    def saying(count: int) -> bytes:
+        return b"n,,\x01auth=Bearer " + token().encode() + b"\x01" + b"a=b\x01" * (count - 1) + b"\x01"
+
+    assert isinstance(step(saying(32)), Done)
+    with pytest.raises(AuthenticationRefused):
+        step(saying(33))
+
+
+def test_a_token_that_is_over_by_a_slow_clock_is_good_for_the_rest_of_the_difference() -> None:
+    assert verify(token({"exp": NOW_S - 29}), KEYS, RULES, NOW_S * 1_000).expires_ms == (NOW_S + 1) * 1_000

@@ -6,7 +6,7 @@ import pytest
 
 from barnabas.security.principal import KafkaPrincipal
 from barnabas.security.sasl.outcome import AuthenticationRefused, Done, Reason
-from barnabas.security.sasl.plain import PlainAuthentication, PlainUsers
+from barnabas.security.sasl.plain import MESSAGE_BYTES_MAX, PlainAuthentication, PlainUsers
 
 USERS = PlainUsers.of_options({"username": "broker", "user_alice": "wonder", "user_bob": "b\u00fcilder"})
 
@@ -59,3 +59,9 @@ def test_no_password_is_shown() -> None:
     shown = repr(USERS) + repr(vars(USERS)) + repr(refusal(b"\0alice\0sesame")) + str(refusal(b"sesame"))
     assert "wonder" not in shown
     assert "sesame" not in shown
+
+
+def test_a_message_has_a_bound() -> None:
+    longest = b"\0alice\0".ljust(MESSAGE_BYTES_MAX, b"x")
+    assert refusal(longest).reason is Reason.BAD_CREDENTIALS
+    assert refusal(longest + b"x").reason is Reason.TOO_LARGE

@@ -16,7 +16,7 @@ from barnabas.security.credentials.scram_credential import (
 )
 from barnabas.security.principal import KafkaPrincipal
 from barnabas.security.sasl.outcome import AuthenticationRefused, Challenge, Done, Reason
-from barnabas.security.sasl.scram import CredentialLookup, ScramAuthentication
+from barnabas.security.sasl.scram import MESSAGE_BYTES_MAX, CredentialLookup, ScramAuthentication
 
 SHA_256, SHA_512 = ScramMechanism.SHA_256, ScramMechanism.SHA_512
 PASSWORDS = {"user": "pencil", "a,b=c": "x"}
@@ -209,3 +209,23 @@ def test_names_with_commas_and_equals_signs() -> None:
     done = server.step(final_for(bare, challenge.token, "x"))
     assert isinstance(done, Done)
     assert done.principal.name == "a,b=c"
+
+
+def test_a_message_has_a_bound() -> None:
+    longest = b"n,,r=abc".replace(b"r=", b"n=user,r=").ljust(MESSAGE_BYTES_MAX, b"x")
+    server = ScramAuthentication(SHA_256, LOOKUP)
+    assert isinstance(server.step(longest), Challenge)
+    for each in (server, ScramAuthentication(SHA_256, LOOKUP)):
+        with pytest.raises(AuthenticationRefused) as refused:
+            each.step(longest + b"x")
+        assert refused.value.reason is Reason.TOO_LARGE
+
+
+@pytest.mark.parametrize("count", [16, 17])
+def test_extensions_are_few(count: int) -> None:
+    message = b"n,,n=user,r=abc" + b",a=b" * count
+    if count <= 16:
+        assert isinstance(ScramAuthentication(SHA_256, LOOKUP).step(message), Challenge)
+    else:
+        with pytest.raises(AuthenticationRefused):
+            ScramAuthentication(SHA_256, LOOKUP).step(message)

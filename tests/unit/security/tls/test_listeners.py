@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from pathlib import Path
 
 import pytest
@@ -12,6 +14,7 @@ from barnabas.config.rows import BROKER_KEYS
 from barnabas.core.clock import ManualClock
 from barnabas.core.endpoints import Endpoint, ListenerEndpoint
 from barnabas.core.metrics import Metrics, render_prometheus
+from barnabas.security.tls import stores
 from barnabas.security.tls.listeners import DAY_MS, TlsListeners
 
 LISTENERS = (
@@ -51,5 +54,53 @@ def test_files_of_no_use_are_complained_of_once(tmp_path: Path, caplog: pytest.L
     assert caplog.text.count("the certificates stay as they were") == 1
     assert listeners.by_name["SSL"].current is before
     pem_file(Path(path), trustme.CA().issue_cert("localhost"))
+    listeners.renew(values)
+    assert listeners.by_name["SSL"].current is not before
+
+
+@pytest.mark.parametrize("fault", [errno.EACCES, errno.EMFILE])
+def test_a_store_that_could_not_be_read_is_read_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, fault: int
+) -> None:
+    """It was given to the broker's user after it was written, or no descriptor was free: neither shows in
+    the time or the size of the file."""
+    path = pem_file(tmp_path / "broker.pem", trustme.CA().issue_cert("localhost"))
+    values = {**BROKER_KEYS.defaults(), "ssl.keystore.location": path}
+    listeners = TlsListeners(LISTENERS, values, ManualClock(), Metrics())
+    before = listeners.by_name["SSL"].current
+    pem_file(Path(path), trustme.CA().issue_cert("localhost"))
+
+    def refuse(*_: object) -> None:
+        raise OSError(fault, os.strerror(fault))
+
+    with monkeypatch.context() as faults:
+        faults.setattr(stores, "read_regular_file", refuse)
+        for _ in range(3):
+            listeners.renew(values)
+    assert caplog.text.count("the certificates stay as they were") == 1
+    assert listeners.by_name["SSL"].current is before
+    listeners.renew(values)
+    renewed = listeners.by_name["SSL"].current
+    assert renewed is not before
+    listeners.renew(values)
+    assert listeners.by_name["SSL"].current is renewed
+
+
+def test_no_descriptor_for_the_key_is_complained_of_and_tried_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = pem_file(tmp_path / "broker.pem", trustme.CA().issue_cert("localhost"))
+    values = {**BROKER_KEYS.defaults(), "ssl.keystore.location": path}
+    listeners = TlsListeners(LISTENERS, values, ManualClock(), Metrics())
+    before = listeners.by_name["SSL"].current
+    pem_file(Path(path), trustme.CA().issue_cert("localhost"))
+
+    def refuse(*_: object) -> None:
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+    with monkeypatch.context() as faults:
+        faults.setattr(os, "memfd_create", refuse, raising=False)
+        listeners.renew(values)
+    assert listeners.by_name["SSL"].current is before
     listeners.renew(values)
     assert listeners.by_name["SSL"].current is not before

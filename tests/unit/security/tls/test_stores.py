@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 from pathlib import Path
@@ -159,3 +160,14 @@ def test_what_keytool_writes_is_read(tmp_path: Path, authority: trustme.CA) -> N
         tls_settings({"ssl.truststore.location": str(trusted), "ssl.truststore.password": "changeit"}).trusted
     )
     assert root == x509.load_pem_x509_certificate(authority.cert_pem.bytes())
+
+
+@pytest.mark.parametrize("kind", ["keystore", "truststore"])
+def test_a_pipe_or_a_device_is_no_store(tmp_path: Path, kind: str) -> None:
+    """Nobody writes to the pipe: whoever waited for it would wait for ever."""
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    for location in (pipe, Path("/dev/zero"), tmp_path):
+        settings = tls_settings({f"ssl.{kind}.location": str(location)})
+        with pytest.raises(InvalidConfig, match="not a regular file"):
+            read_keys(settings.keys) if kind == "keystore" else read_trusted(settings.trusted)

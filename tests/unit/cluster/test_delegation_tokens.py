@@ -1,0 +1,105 @@
+"""A broker's copy of the delegation tokens: how many there may be, and what is shown where there is none."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from barnabas.cluster import delegation_tokens
+from barnabas.cluster.coordination import Coordination
+from barnabas.cluster.decoy_secret import get_or_create_decoy_secret
+from barnabas.cluster.delegation_tokens import DelegationTokens
+from barnabas.cluster.embedded import open_embedded
+from barnabas.core.clock import ManualClock
+from barnabas.core.errors import DelegationTokenNotFound, PolicyViolation
+from barnabas.core.scheduler import InlineBackground
+from barnabas.security.credentials.delegation_token import DelegationToken, TokenTimes, created
+from barnabas.security.credentials.scram_credential import ScramMechanism
+from barnabas.security.principal import KafkaPrincipal
+
+ALICE, BOB = KafkaPrincipal.user("alice"), KafkaPrincipal.user("bob")
+TIMES = TokenTimes(lifetime_ms_max=1_000, renewal_ms=100)
+
+
+@asynccontextmanager
+async def store(path: Path) -> AsyncIterator[Coordination]:
+    async with open_embedded(path, ManualClock(), InlineBackground()) as opened:
+        yield opened
+
+
+async def opened(znodes: Coordination, clock: ManualClock) -> DelegationTokens:
+    tokens = DelegationTokens(znodes, clock, "secret", TIMES)
+    await tokens.open(lambda: None)
+    return tokens
+
+
+def token(name: str, owner: KafkaPrincipal, clock: ManualClock) -> DelegationToken:
+    return created(name, owner, owner, (), 0, clock.now_ms(), TIMES)
+
+
+async def test_an_owner_and_all_together_have_so_many_tokens(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(delegation_tokens, "DELEGATION_TOKENS_PER_OWNER_MAX", 2)
+    monkeypatch.setattr(delegation_tokens, "DELEGATION_TOKENS_MAX", 3)
+    clock = ManualClock()
+    async with store(tmp_path) as znodes:
+        tokens = await opened(znodes, clock)
+        await tokens.add(token("a", ALICE, clock))
+        clock.advance(ms=50)
+        await tokens.add(token("b", ALICE, clock))
+        with pytest.raises(PolicyViolation):
+            await tokens.add(token("c", ALICE, clock))
+        await tokens.add(token("c", BOB, clock))
+        with pytest.raises(PolicyViolation):
+            await tokens.add(token("d", BOB, clock))
+        clock.advance(ms=51)  # the first is over
+        await tokens.add(token("d", ALICE, clock))
+        assert [each.token_id for each in tokens] == ["b", "c", "d"]
+
+
+async def test_a_token_is_found_by_its_secret_while_there_is_one(tmp_path: Path) -> None:
+    clock = ManualClock()
+    async with store(tmp_path) as znodes:
+        tokens = await opened(znodes, clock)
+        made = token("a", ALICE, clock)
+        await tokens.add(made)
+        secret = tokens.secret_of(made)
+        assert tokens.find(secret) == made
+        other = await opened(znodes, clock)
+        assert other.find(secret) == made
+        await tokens.remove(made)
+        await other.refresh(lambda: None, everything=True)
+        for each in (tokens, other):
+            with pytest.raises(DelegationTokenNotFound):
+                each.find(secret)
+
+
+@pytest.mark.parametrize("mechanism", ScramMechanism)
+async def test_the_salt_of_an_id_says_nothing_about_its_token(
+    tmp_path: Path, mechanism: ScramMechanism
+) -> None:
+    """Neither does it change with the token's life, nor is it another on another broker."""
+    clock, salts = ManualClock(), list[bytes]()
+    async with store(tmp_path) as znodes:
+        tokens = await opened(znodes, clock)
+        salts.append(tokens.credential(mechanism, "a").credential.salt)
+        await tokens.add(token("a", ALICE, clock))
+        for each in (tokens, await opened(znodes, clock)):
+            assert each.credential(mechanism, "a").principal == ALICE
+            salts.append(each.credential(mechanism, "a").credential.salt)
+        clock.advance(ms=101)
+        salts.append(tokens.credential(mechanism, "a").credential.salt)
+    assert len(set(salts)) == 1
+
+
+async def test_the_decoy_secret_is_made_once(tmp_path: Path) -> None:
+    secrets = set()
+    for _ in range(2):
+        async with store(tmp_path) as znodes:
+            secrets |= {await get_or_create_decoy_secret(znodes) for _ in range(2)}
+    (secret,) = secrets
+    assert len(secret) == 32
