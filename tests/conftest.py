@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
-from tests.tiers import is_rest
+from barnabas.core.compiled import CODE
+from tests.tiers import SOURCE_ONLY, is_rest
 
 # How long an example takes is the machine's affair, not a test's.
 settings.register_profile("patient", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -47,3 +48,5 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.get_closest_marker("slow") or is_rest(item.nodeid):
             item.add_marker(pytest.mark.rest)
+        if CODE == "compiled" and item.nodeid.startswith(SOURCE_ONLY):
+            item.add_marker(pytest.mark.skip(reason="shown on the source alone"))

@@ -15,6 +15,7 @@ from typing import Protocol
 
 import psutil
 
+import barnabas
 from tests.support.ports import free_port
 from tests.support.process import ServerProcess
 
@@ -59,11 +60,13 @@ class BarnabasBroker:
         port: int | None = None,
         settings: Mapping[str, object] | None = None,
         arguments: Sequence[str] = (),
+        protocol: str = "PLAINTEXT",
     ) -> None:
         self.data_directory = data_directory
         self.port = free_port() if port is None else port
         self._settings = dict(settings or {})
         self._arguments = list(arguments)
+        self._protocol = protocol
         self._process: ServerProcess | None = None
 
     @property
@@ -82,7 +85,12 @@ class BarnabasBroker:
     @property
     def command(self) -> list[str]:
         command = [sys.executable, "-m", "barnabas", "start"]
-        command += ["--listener", f"PLAINTEXT://{self.bootstrap}", "--data-dir", str(self.data_directory)]
+        command += [
+            "--listener",
+            f"{self._protocol}://{self.bootstrap}",
+            "--data-dir",
+            str(self.data_directory),
+        ]
         for key, value in self._settings.items():
             command += ["--set", f"{key}={value}"]
         return command + self._arguments
@@ -94,7 +102,7 @@ class BarnabasBroker:
     def launch(self) -> None:
         """The process is on its way; it may not serve yet."""
         assert self._process is None or not self._process.is_running, "already running"
-        source = str(REPOSITORY / "src")
+        source = str(Path(barnabas.__file__).parents[1])  # the source, or the wheel that is tried
         search_path = os.pathsep.join(filter(None, [source, os.environ.get("PYTHONPATH")]))
         self._process = ServerProcess(
             self.command,

@@ -33,13 +33,20 @@ class ClusterBroker(BarnabasBroker):
         settings: Mapping[str, object],
         arguments: Sequence[str] = (),
         port: int | None = None,
+        protocol: str = "PLAINTEXT",
     ) -> None:
         own: dict[str, object] = {
             "broker.id": broker_id,
             "zookeeper.connect": zookeeper,
             "zookeeper.session.timeout.ms": SESSION_TIMEOUT_MS,
         }
-        super().__init__(data_directory, settings={**own, **settings}, arguments=arguments, port=port)
+        super().__init__(
+            data_directory,
+            settings={**own, **settings},
+            arguments=arguments,
+            port=port,
+            protocol=protocol,
+        )
         self.id = broker_id
 
     @property

@@ -16,6 +16,7 @@ from barnabas.client.channel import Channel
 from barnabas.config.broker_config import BrokerConfig
 from barnabas.core.endpoints import Endpoint
 from barnabas.core.files import Files
+from barnabas.network.sockets import SYSTEM_SOCKETS, Sockets
 from barnabas.node.broker import Broker
 from barnabas.node.lifecycle import BrokerState
 from barnabas.protocol.messages.create_topics import (
@@ -58,13 +59,19 @@ BY_NAME_PRODUCE, BY_NAME_FETCH = 12, 12
 class InProcessBroker:
     """One broker, and one channel to it."""
 
-    def __init__(self, directories: Sequence[Path], files: Files | None = None, **settings: object) -> None:
+    def __init__(
+        self,
+        directories: Sequence[Path],
+        files: Files | None = None,
+        sockets: Sockets = SYSTEM_SOCKETS,
+        **settings: object,
+    ) -> None:
         properties = {
             "listeners": "PLAINTEXT://127.0.0.1:0",
             "log.dirs": ",".join(map(str, directories)),
             **{key.replace("_", "."): str(value) for key, value in settings.items()},
         }
-        self.broker = Broker(BrokerConfig.load(properties), files=files)
+        self.broker = Broker(BrokerConfig.load(properties), files=files, sockets=sockets)
         self.channel: Channel
 
     @property
@@ -149,9 +156,9 @@ def state_of(broker: Broker) -> BrokerState:
 
 @asynccontextmanager
 async def in_process_broker(
-    *directories: Path, files: Files | None = None, **settings: object
+    *directories: Path, files: Files | None = None, sockets: Sockets = SYSTEM_SOCKETS, **settings: object
 ) -> AsyncIterator[InProcessBroker]:
-    started = InProcessBroker(directories, files, **settings)
+    started = InProcessBroker(directories, files, sockets, **settings)
     await started.start()
     try:
         yield started

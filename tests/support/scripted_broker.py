@@ -40,6 +40,9 @@ def _encoded(correlation_id: int, answer: Message, version: int) -> bytes:
         return b"".join(end.value)
 
 
+FRAME_BYTES_MAX = 100 * 1024 * 1024
+
+
 class ScriptedBroker:
     def __init__(self, script: Script, versions: Mapping[ApiKey, tuple[int, int]] | None = None) -> None:
         self.script = script
@@ -62,6 +65,8 @@ class ScriptedBroker:
         try:
             while True:
                 (size,) = struct.unpack(">i", await reader.readexactly(4))
+                if size > FRAME_BYTES_MAX:
+                    break  # as any broker does that is spoken to in TLS and has none
                 if not self._answer(await reader.readexactly(size), writer):
                     break
                 await writer.drain()

@@ -1,4 +1,4 @@
-"""Settings of a broker and of a topic, for a test that has neither."""
+"""Settings of a broker and of a topic, and its quotas, for a test that has none of them."""
 
 from __future__ import annotations
 
@@ -6,7 +6,11 @@ from dataclasses import replace
 from typing import Any
 
 from barnabas.config.broker_config import BrokerConfig
+from barnabas.config.client_entities import ClientEntities
 from barnabas.config.log_config import LogConfig, resolve
+from barnabas.core.clock import ManualClock
+from barnabas.core.metrics import Metrics
+from barnabas.quota.client_quotas import ClientQuotas
 
 
 def broker_config(**settings: object) -> BrokerConfig:
@@ -23,3 +27,9 @@ def broker_config(**settings: object) -> BrokerConfig:
 def log_config(**values: Any) -> LogConfig:
     """Keys with underscores for dots; the others have their defaults."""
     return replace(resolve({}), **values)
+
+
+def unlimited() -> ClientQuotas:
+    """What a broker has where no quota is set."""
+    nothing_is_read: Any = None
+    return ClientQuotas(ClientEntities(nothing_is_read), broker_config(), ManualClock(), Metrics())

@@ -7,6 +7,7 @@ from typing import IO, Any
 import click
 
 from barnabas.core.errors import (
+    DelegationTokenNotFound,
     GroupIdNotFound,
     KafkaError,
     LogDirNotFound,
@@ -32,6 +33,7 @@ Exit codes:
 """
 
 _MISSING = (
+    DelegationTokenNotFound,
     UnknownTopicOrPartition,
     UnknownTopicId,
     ResourceNotFound,

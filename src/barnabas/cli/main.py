@@ -9,6 +9,7 @@ import click
 from barnabas import __version__
 from barnabas.cli.exits import EPILOG
 from barnabas.cli.lazy import LazyGroup
+from barnabas.core.compiled import CODE
 
 COMMANDS = {
     "start": ("barnabas.cli.start:start", "Start a broker, or a cluster of them."),
@@ -21,6 +22,7 @@ COMMANDS = {
     "config": ("barnabas.cli.config:config", "Show and change settings of topics and brokers."),
     "acl": ("barnabas.cli.acl:acl", "Say who may do what: add, list and remove access rules."),
     "quota": ("barnabas.cli.quota:quota", "Show and set quotas of users, client ids and addresses."),
+    "token": ("barnabas.cli.token:token", "Make, list, renew and end delegation tokens."),
     "user": ("barnabas.cli.user:user", "Add, list and delete users that log in by SCRAM."),
     "cluster": (
         "barnabas.cli.cluster:cluster",
@@ -41,7 +43,7 @@ COMMANDS = {
     epilog=EPILOG,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
-@click.version_option(__version__, prog_name="barnabas", message="%(prog)s %(version)s")
+@click.version_option(__version__, prog_name="barnabas", message=f"%(prog)s %(version)s ({CODE})")
 @click.option(
     "--bootstrap",
     envvar="BARNABAS_BOOTSTRAP",

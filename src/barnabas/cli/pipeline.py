@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ import click
 
 from barnabas.cli.exits import Failure, InvalidSettings, NotFound, Unreachable
 from barnabas.cli.output import json_option, print_json, print_table
-from barnabas.cli.pipeline_client import ask, path_of
+from barnabas.cli.pipeline_client import Service, ask, path_of
 from barnabas.cli.pipeline_run import run
 from barnabas.cli.pipeline_spec import (
     beginning,
@@ -23,9 +24,17 @@ from barnabas.cli.pipeline_spec import (
     state_option,
     what_to_install,
 )
-from barnabas.cli.session import Bootstrap, address_option
+from barnabas.cli.session import (
+    Bootstrap,
+    bootstrap_option,
+    given_properties,
+    properties_of,
+    properties_option,
+)
 from barnabas.client.steps import ClusterUnreachable
 from barnabas.core.clock import SystemClock
+from barnabas.core.endpoints import Endpoint
+from barnabas.core.errors import InvalidConfig
 from barnabas.node.log_output import configure_logging
 
 DEFAULT_URL = "http://127.0.0.1:8083"
@@ -33,14 +42,29 @@ DEFAULT_URL = "http://127.0.0.1:8083"
 STOP_PATIENCE_MS = 60_000
 STOP_POLL_S = 0.2
 
-_url = click.option(
-    "--url",
-    envvar="BARNABAS_PIPELINES",
-    default=DEFAULT_URL,
-    show_default=True,
-    metavar="URL",
-    help="Where the pipeline service is.  [env: BARNABAS_PIPELINES]",
-)
+
+def _url(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Adds `--url` and `--command-config`, which become `service`."""
+    with_url = click.option(
+        "--url",
+        "service",
+        envvar="BARNABAS_PIPELINES",
+        default=DEFAULT_URL,
+        show_default=True,
+        metavar="URL",
+        callback=_service,
+        help="Where the pipeline service is.  [env: BARNABAS_PIPELINES]",
+    )
+    return properties_option(with_url(command))
+
+
+def _service(ctx: click.Context, _: click.Parameter, url: str) -> Service:
+    try:
+        return Service.of(url, given_properties(ctx))
+    except InvalidConfig as error:
+        raise InvalidSettings(f"--command-config: {error.message}") from None
+
+
 _name = click.argument("name")
 
 
@@ -73,13 +97,28 @@ def validate(files: tuple[Path, ...]) -> None:
 
 @pipeline.command()
 @click.option("--listen", default="127.0.0.1:8083", show_default=True, metavar="HOST:PORT")
+@click.option(
+    "--config",
+    "config_file",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="Properties that protect the interface: http.users.file, listener.name.rest.ssl.*.",
+)
 @state_option
 @master_option
-@address_option
-def serve(listen: str, state: str, master: str | None, bootstrap: Bootstrap) -> None:
-    """Keep pipelines running, and serve Kafka Connect's REST interface."""
+@bootstrap_option
+def serve(
+    listen: str, config_file: Path | None, state: str, master: str | None, bootstrap: Bootstrap
+) -> None:
+    """Keep pipelines running, and serve Kafka Connect's REST interface.
+
+    Where other machines reach it, it needs TLS and authentication (docs/SECURITY.md).
+    """
     try:
-        from barnabas.pipelines.service.server import AddressTaken  # noqa: PLC0415 - needs more than a broker
+        from barnabas.pipelines.service.server import (  # noqa: PLC0415 - needs more than a broker
+            AddressTaken,
+            OwnCluster,
+        )
         from barnabas.pipelines.service.server import serve as serve_forever  # noqa: PLC0415
     except ImportError:
         raise InvalidSettings(what_to_install()) from None
@@ -91,17 +130,21 @@ def serve(listen: str, state: str, master: str | None, bootstrap: Bootstrap) -> 
     place = str(Path(state).absolute()) if "://" not in state else state
     configure_logging("info")
 
-    def ready(port: int) -> None:
-        click.echo(f"barnabas pipelines listen on http://{host}:{port}")
-
     try:
         asyncio.run(
             serve_forever(
-                bootstrap.addresses, place, host=host, port=int(port_text), master=master, ready=ready
+                OwnCluster(bootstrap.addresses, bootstrap.security),
+                place,
+                endpoint=Endpoint(host.removeprefix("[").removesuffix("]"), int(port_text)),
+                properties=properties_of(config_file) if config_file is not None else {},
+                master=master,
+                ready=lambda url: click.echo(f"barnabas pipelines listen on {url}"),
             )
         )
     except AddressTaken as error:
         raise Failure(str(error)) from None
+    except InvalidConfig as error:
+        raise InvalidSettings(error.message) from None
     except ClusterUnreachable as error:
         raise Unreachable(f"{error}: is a broker running? start one with 'barnabas start'") from None
 
@@ -109,11 +152,11 @@ def serve(listen: str, state: str, master: str | None, bootstrap: Bootstrap) -> 
 @pipeline.command()
 @click.argument("what", metavar="FILE|NAME")
 @_url
-def start(what: str, url: str) -> None:
+def start(what: str, service: Service) -> None:
     """Hand the spec in FILE to the service and start it, or start NAME, which the service knows."""
     file = Path(what)
     if not file.is_file():
-        ask(url, "PUT", path_of(what, "resume"))
+        ask(service, "PUT", path_of(what, "resume"))
         click.echo(f"started {what}")
         return
     spec = load_file(file)[0]
@@ -122,9 +165,9 @@ def start(what: str, url: str) -> None:
         "name": spec.name,
         "pipeline.spec": file.read_text(encoding="utf-8"),
     }
-    is_new = spec.name not in ask(url, "GET", "/connectors")
-    ask(url, "PUT", path_of(spec.name, "config"), config)
-    ask(url, "PUT", path_of(spec.name, "resume"))
+    is_new = spec.name not in ask(service, "GET", "/connectors")
+    ask(service, "PUT", path_of(spec.name, "config"), config)
+    ask(service, "PUT", path_of(spec.name, "resume"))
     click.echo(f"started {spec.name}: it {f'begins {beginning(spec)}' if is_new else 'goes on where it was'}")
 
 
@@ -134,8 +177,8 @@ def _steering(verb: str, done: str, help_text: str, *, method: str = "PUT", quer
     @pipeline.command(name=verb, help=help_text)
     @_name
     @_url
-    def steer(name: str, url: str) -> None:
-        ask(url, method, path_of(name, verb) + query)
+    def steer(name: str, service: Service) -> None:
+        ask(service, method, path_of(name, verb) + query)
         click.echo(f"{done} {name}")
 
 
@@ -154,38 +197,38 @@ _steering(
 @pipeline.command()
 @_name
 @_url
-def delete(name: str, url: str) -> None:
+def delete(name: str, service: Service) -> None:
     """Forget NAME; what it wrote stays."""
-    ask(url, "DELETE", path_of(name))
+    ask(service, "DELETE", path_of(name))
     click.echo(f"deleted {name}")
 
 
 @pipeline.command()
 @_name
 @_url
-def reset(name: str, url: str) -> None:
+def reset(name: str, service: Service) -> None:
     """Let NAME begin again where its spec says; what it wrote stays."""
-    before = ask(url, "GET", path_of(name, "status"))["pipeline"]["state"]
-    ask(url, "PUT", path_of(name, "stop"))
+    before = ask(service, "GET", path_of(name, "status"))["pipeline"]["state"]
+    ask(service, "PUT", path_of(name, "stop"))
     end = SystemClock().now_ms() + STOP_PATIENCE_MS
-    while ask(url, "GET", path_of(name, "status"))["pipeline"]["state"] != "STOPPED":
+    while ask(service, "GET", path_of(name, "status"))["pipeline"]["state"] != "STOPPED":
         if SystemClock().now_ms() > end:
             raise Failure(f"{name} does not stop; its offsets are as they were: try again")
         time.sleep(STOP_POLL_S)
-    ask(url, "DELETE", path_of(name, "offsets"))
+    ask(service, "DELETE", path_of(name, "offsets"))
     if before in ("STOPPED", "PAUSED"):
         click.echo(f"reset {name}: it is stopped, and begins where its spec says")
         return
-    ask(url, "PUT", path_of(name, "resume"))
+    ask(service, "PUT", path_of(name, "resume"))
     click.echo(f"reset {name}: it begins again where its spec says")
 
 
 @pipeline.command(name="list")
 @json_option
 @_url
-def list_(as_json: bool, url: str) -> None:
+def list_(as_json: bool, service: Service) -> None:
     """List the pipelines and how they are."""
-    found: dict[str, Any] = ask(url, "GET", "/connectors?expand=status")
+    found: dict[str, Any] = ask(service, "GET", "/connectors?expand=status")
     if as_json:
         print_json([each["status"] for each in found.values()])
         return
@@ -197,9 +240,9 @@ def list_(as_json: bool, url: str) -> None:
 @_name
 @json_option
 @_url
-def status(name: str, as_json: bool, url: str) -> None:
+def status(name: str, as_json: bool, service: Service) -> None:
     """Say how NAME is."""
-    found = ask(url, "GET", path_of(name, "status"))
+    found = ask(service, "GET", path_of(name, "status"))
     if as_json:
         print_json(found)
         return
@@ -219,16 +262,16 @@ def status(name: str, as_json: bool, url: str) -> None:
 @click.option("--set", "changes", multiple=True, metavar="TOPIC:PARTITION=OFFSET", help="Begin again there.")
 @json_option
 @_url
-def offsets(name: str, reset: bool, changes: tuple[str, ...], as_json: bool, url: str) -> None:
+def offsets(name: str, reset: bool, changes: tuple[str, ...], as_json: bool, service: Service) -> None:
     """Show how far NAME has read, or, when it is stopped, change that."""
     if reset:
-        click.echo(ask(url, "DELETE", path_of(name, "offsets"))["message"])
+        click.echo(ask(service, "DELETE", path_of(name, "offsets"))["message"])
         return
     if changes:
         body = {"offsets": [_offset(text) for text in changes]}
-        click.echo(ask(url, "PATCH", path_of(name, "offsets"), body)["message"])
+        click.echo(ask(service, "PATCH", path_of(name, "offsets"), body)["message"])
         return
-    rows = ask(url, "GET", path_of(name, "offsets"))["offsets"]
+    rows = ask(service, "GET", path_of(name, "offsets"))["offsets"]
     if as_json:
         print_json(rows)
         return

@@ -7,7 +7,7 @@ import signal
 import sys
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +15,7 @@ import click
 
 from barnabas.cli.exits import INTERRUPTED, Failure, InvalidSettings, NotFound, Unreachable
 from barnabas.cli.pipeline_spec import check_master, describe, load_file, master_option, state_option
-from barnabas.cli.session import Bootstrap, address_option
+from barnabas.cli.session import Bootstrap, bootstrap_option, given_file, given_properties
 from barnabas.cli.stages import Stages
 
 if TYPE_CHECKING:
@@ -33,8 +33,10 @@ ENDED = "stopped; it goes on from here when it is run again"
 @master_option
 @click.option("--from-scratch", is_flag=True, help="Begin where the spec says, not where it was.")
 @click.option("--quiet", is_flag=True, help="Print no progress.")
-@address_option
+@bootstrap_option
+@click.pass_context
 def run(
+    ctx: click.Context,
     file: Path,
     state: str,
     master: str | None,
@@ -48,6 +50,7 @@ def run(
     """
     _find_modules_in(file.parent)
     spec, located = load_file(file, runs_here=True)
+    spec = _by_own_settings(spec, ctx)
     if master is not None:
         check_master(master)
     generation = _generation(state, spec.name, is_from_scratch=from_scratch)
@@ -92,12 +95,30 @@ def run(
     sys.exit(INTERRUPTED if ending.is_interrupted else 0)
 
 
+def _by_own_settings(spec: PipelineSpec, ctx: click.Context) -> PipelineSpec:
+    """What `--command-config` says holds for the parts that reach `--bootstrap` and say nothing of it."""
+    from barnabas.pipelines.spec.own_cluster import of_properties, with_client_settings  # noqa: PLC0415
+
+    place = given_file(ctx)
+    return spec if place is None else with_client_settings(spec, of_properties(given_properties(ctx), place))
+
+
+def _descendants(process_id: int) -> Iterator[int]:
+    """The children of a process, each before its own; none where the system has no /proc."""
+    for listed in Path("/proc").glob(f"{process_id}/task/*/children"):
+        with suppress(OSError):
+            for child in map(int, listed.read_text().split()):
+                yield child
+                yield from _descendants(child)
+
+
 class _Ending:
     """SIGINT and SIGTERM ask for an orderly end; whoever asks twice gets one at once.
 
     Until the pipeline runs there is nothing to bring in order: the process leaves there and then, and
-    its JVM with it, which goes when its standard input ends. An exception through Spark's half-open
-    link would only be told by everyone it passes.
+    its JVM and the workers of that with it. Left to themselves they go when their input ends, but not
+    without a traceback each. An exception through Spark's half-open link would only be told by everyone
+    it passes.
     """
 
     def __init__(self, stages: Stages) -> None:
@@ -120,6 +141,9 @@ class _Ending:
 
     def _leave(self, number: int) -> None:
         self._stages.leave()
+        for process_id in reversed(list(_descendants(os.getpid()))):
+            with suppress(ProcessLookupError):
+                os.kill(process_id, signal.SIGKILL)
         os.write(2, f"barnabas: {'interrupted' if number == signal.SIGINT else 'stopped'}\n".encode())
         os._exit(INTERRUPTED if number == signal.SIGINT else 0)
 

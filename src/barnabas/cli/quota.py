@@ -7,10 +7,12 @@ from typing import Any
 
 import click
 
+from barnabas.cli.exits import InvalidSettings
 from barnabas.cli.output import json_option, print_json, print_table
 from barnabas.cli.pairs import parse_pairs
 from barnabas.cli.session import Bootstrap, bootstrap_option, run
 from barnabas.client.client_quotas import Entity, EntityQuotas, alter_quotas, describe_quotas
+from barnabas.security.principal import USER
 
 EVERYBODY = "default"
 
@@ -47,7 +49,9 @@ def list_(
         print_json([{"entity": dict(each.entity), "quotas": dict(each.quotas)} for each in found])
         return
     rows = [
-        (*_names(each), key, f"{value:g}") for each in found for key, value in sorted(each.quotas.items())
+        (*_names(each), key, f"{value:.0f}" if value.is_integer() else str(value))
+        for each in found
+        for key, value in sorted(each.quotas.items())
     ]
     print_table(("user", "client id", "ip", "quota", "value"), sorted(rows))
 
@@ -84,6 +88,9 @@ def set_(
 
 
 def _entity(user: str | None, client_id: str | None, ip: str | None) -> Entity:
+    if user is not None and user.startswith(f"{USER}:"):
+        name = user.removeprefix(f"{USER}:")
+        raise InvalidSettings(f"a quota names the user, {name}; {user} is the principal, for rules")
     named = {"user": user, "client-id": client_id, "ip": ip}
     return {kind: None if name == EVERYBODY else name for kind, name in named.items() if name is not None}
 

@@ -16,11 +16,14 @@ import click
 
 from barnabas.cli.exits import INTERRUPTED, Failure, InvalidSettings
 from barnabas.cli.pairs import parse_pairs
-from barnabas.config.keys import read_properties
+from barnabas.config.derived import SECURED, log_directories
+from barnabas.config.properties import read_properties
 from barnabas.core.endpoints import PORT_MAX, Endpoint
 from barnabas.core.errors import InvalidConfig
+from barnabas.core.extras import install_command
 
 if TYPE_CHECKING:
+    from barnabas.cli.secure import Secured
     from barnabas.config.broker_config import BrokerConfig
 
 _ERRNO = re.compile(r"^\[Errno -?\d+\] ")
@@ -67,6 +70,11 @@ _ERRNO = re.compile(r"^\[Errno -?\d+\] ")
     metavar="KEY=VALUE",
     help="Any key (`barnabas config keys` explains them); may be given often, and wins over all else.",
 )
+@click.option(
+    "--secure",
+    is_flag=True,
+    help="TLS, passwords and access rules, on certificates and users of its own, which are made once.",
+)
 @click.option("--metrics", metavar="HOST:PORT", help="Serve metrics in the Prometheus format there.")
 def start(
     config_file: Path | None,
@@ -77,6 +85,7 @@ def start(
     zookeeper_auth: str | None,
     brokers: int | None,
     settings: tuple[str, ...],
+    secure: bool,
     metrics: str | None,
 ) -> None:
     """Start a broker, or a cluster of them.
@@ -87,6 +96,9 @@ def start(
     With --brokers it runs a process a broker, with its data in ~/.local/share/barnabas-cluster, and a
     ZooKeeper unless --zookeeper names one; starts again what ends unexpectedly; and stops them all in good
     order.
+
+    With --secure it listens on 127.0.0.1:9093 (SASL_SSL), keeps its data in a home of its own
+    (barnabas-secure, barnabas-cluster-secure), and says how to log in.
     """
     properties = {} if config_file is None else _read(config_file)
     if data_dir is not None:
@@ -105,20 +117,54 @@ def start(
     from barnabas.config.broker_config import BrokerConfig  # noqa: PLC0415 - not needed for --help
 
     try:
+        secured = _secured(properties, is_cluster=brokers is not None) if secure else None
+        if secured is not None:
+            properties = secured.properties
+        elif config_file is None:
+            _refuse_to_open(properties)
         if brokers is not None:
-            sys.exit(_run_cluster(properties, brokers, metrics_address))
+            sys.exit(_run_cluster(properties, brokers, metrics_address, secured))
         config = BrokerConfig.load(properties)
     except InvalidConfig as error:
         raise InvalidSettings(error.message) from None
 
-    sys.exit(_run(config, metrics_address))
+    sys.exit(_run(config, metrics_address, secured))
 
 
-def _run_cluster(properties: dict[str, str], brokers: int, metrics_address: Endpoint | None) -> int:
+def _secured(properties: dict[str, str], *, is_cluster: bool) -> Secured:
+    try:
+        from barnabas.cli.secure import Secured  # noqa: PLC0415 - an extra is needed for it
+    except ImportError as error:
+        raise InvalidSettings(
+            f"--secure needs {error.name}: install it with {install_command('security')}"
+        ) from None
+    return Secured.of(properties, is_cluster=is_cluster)
+
+
+def _refuse_to_open(properties: dict[str, str]) -> None:
+    """What was secured is served in the clear only to who says so in a file of their own."""
+    directory = log_directories({name: properties.get(name) for name in ("log.dirs", "log.dir")})[0]
+    if (directory / SECURED).exists():
+        raise InvalidConfig(f"{directory} was made by --secure: start it with --secure")
+
+
+def _run_cluster(
+    properties: dict[str, str], brokers: int, metrics_address: Endpoint | None, secured: Secured | None
+) -> int:
+    from barnabas.config.broker_config import BrokerConfig  # noqa: PLC0415
     from barnabas.node.local_cluster import ClusterFailed, LocalCluster  # noqa: PLC0415
 
+    users = None if secured is None else secured.home.first_users
+    cluster = LocalCluster(properties, brokers, metrics_address, first_users=users)
+
+    def announce(line: str) -> None:
+        click.echo(line)
+        if secured is not None:
+            configs = [BrokerConfig.load(each) for each in cluster.properties.values()]
+            click.echo("\n".join(secured.welcome(configs)))
+
     try:
-        LocalCluster(properties, brokers, metrics_address).run(click.echo, _say)
+        cluster.run(announce, _say)
     except ClusterFailed as error:
         raise Failure(_ERRNO.sub("", str(error))) from None
     return 0
@@ -129,14 +175,19 @@ def _say(name: str, line: str) -> None:
     click.echo(f"[{name}] {line}", err=True)
 
 
-def _run(config: BrokerConfig, metrics_address: Endpoint | None) -> int:
+def _run(config: BrokerConfig, metrics_address: Endpoint | None, secured: Secured | None) -> int:
     # Imported here because only a sound configuration needs the broker.
     from barnabas.cluster.coordination import StoreLocked  # noqa: PLC0415
     from barnabas.node.main import StartupFailed, run  # noqa: PLC0415
 
+    welcome: list[str] = []
     try:
-        return run(config, metrics_address)
+        if secured is not None:
+            welcome = secured.prepare(config)
+        return run(config, metrics_address, welcome)
     except StartupFailed as error:
+        if isinstance(error.__cause__, InvalidConfig):
+            raise InvalidSettings(error.__cause__.message) from None
         message = _ERRNO.sub("", str(error))
         if getattr(error.__cause__, "errno", None) == errno.EADDRINUSE:
             option = "--listener" if message.startswith("cannot listen") else "--metrics"
@@ -156,9 +207,12 @@ def _run(config: BrokerConfig, metrics_address: Endpoint | None) -> int:
 def _read(path: Path) -> dict[str, str]:
     try:
         return read_properties(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError) as error:
-        reason = getattr(error, "strerror", None) or "it is not UTF-8 text"
-        raise InvalidSettings(f"cannot read {path}: {reason}") from None
+    except OSError as error:
+        raise InvalidSettings(f"cannot read {path}: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise InvalidSettings(f"cannot read {path}: it is not UTF-8 text") from None
+    except ValueError as error:
+        raise InvalidSettings(f"cannot read {path}: {error}") from None
 
 
 def _parse_address(text: str) -> Endpoint:

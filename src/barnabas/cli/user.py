@@ -26,9 +26,19 @@ from barnabas.security.credentials.scram_credential import (
     ScramCredential,
     ScramMechanism,
 )
+from barnabas.security.http_access import hashed_password
 
 T = TypeVar("T")
 MECHANISMS = [each.mechanism_name for each in ScramMechanism]
+
+
+_iterations = click.option(
+    "--iterations",
+    type=click.IntRange(ITERATIONS_MIN, ITERATIONS_MAX),
+    default=2 * ITERATIONS_MIN,
+    show_default=True,
+    help="How much work it is to guess a password.",
+)
 
 
 def store_options(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -36,13 +46,13 @@ def store_options(command: Callable[..., Any]) -> Callable[..., Any]:
     command = click.option(
         "--zookeeper",
         metavar="HOST:PORT",
-        help="Change the store itself, where no broker runs yet: ZooKeeper, with an optional /chroot.",
+        help="Use ZooKeeper itself, with an optional /chroot: where no broker runs yet that could be asked.",
     )(command)
     return click.option(
         "--data-dir",
         metavar="DIR",
         type=click.Path(path_type=Path, file_okay=False),
-        help="Likewise, the store in the data directory of a broker that is down.",
+        help="Use the store in this data directory, of a broker that is down or was never started.",
     )(command)
 
 
@@ -60,15 +70,9 @@ def user() -> None:
     type=click.Choice(MECHANISMS),
     default=MECHANISMS[:1],
     show_default=True,
-    help="May be given twice.",
+    help="How the user logs in; may be given twice.",
 )
-@click.option(
-    "--iterations",
-    type=click.IntRange(ITERATIONS_MIN, ITERATIONS_MAX),
-    default=2 * ITERATIONS_MIN,
-    show_default=True,
-    help="How much work it is to guess a password.",
-)
+@_iterations
 @store_options
 @bootstrap_option
 def add(
@@ -79,7 +83,11 @@ def add(
     data_dir: Path | None,
     bootstrap: Bootstrap,
 ) -> None:
-    """Add a user, or change the password of one."""
+    """Add a user, or change the password of one.
+
+    The password is asked for, or read from standard input. A broker is asked to do it; the first user of a
+    cluster, whom no broker could let in, is put into its store by --data-dir or --zookeeper.
+    """
     password = _password()
     config = _store(zookeeper, data_dir)
     wanted = [each for each in ScramMechanism if each.mechanism_name in mechanisms]
@@ -96,6 +104,14 @@ def add(
         for each in wanted:
             _in_store(put_user(config, name, each, ScramCredential.derive(each, password, iterations)))
     click.echo(f"user {name} can log in by {', '.join(mechanisms)}")
+
+
+@user.command(name="hash")
+@click.argument("name")
+@_iterations
+def hash_(name: str, iterations: int) -> None:
+    """Print a line for a file of users (http.users.file) that proves the password without being it."""
+    click.echo(f"{name}={hashed_password(_password(), iterations)}")
 
 
 @user.command(name="list")

@@ -1,4 +1,4 @@
-"""AlterConfigs (33), v0-2. Gaps: only topics and brokers have configs.
+"""AlterConfigs (33), v0-2. Gaps: client metrics have no configs.
 
 The older way: what the request carries replaces everything that was set before.
 """

@@ -1,6 +1,6 @@
-"""CreateDelegationToken (38), v1-3. Gaps: a token for somebody else (v3) is refused.
+"""CreateDelegationToken (38), v1-3. Gaps: none; version 0 is one that Kafka 4 no longer serves.
 
-Version 0 is one that Kafka 4 no longer serves.
+A token may be for somebody else (v3, KIP-373), by who may make tokens for that user. Their number is bounded.
 """
 
 from __future__ import annotations
@@ -8,7 +8,6 @@ from __future__ import annotations
 import base64
 import uuid
 
-from barnabas.core.errors import DelegationTokenAuthorizationFailed
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.messages.create_delegation_token import (
     CreateDelegationTokenRequest,
@@ -16,8 +15,10 @@ from barnabas.protocol.messages.create_delegation_token import (
 )
 from barnabas.requests.context import RequestContext
 from barnabas.requests.registry import Api
-from barnabas.requests.token_requests import tokens_for, user_principal
+from barnabas.requests.token_requests import check_user, tokens_for
+from barnabas.security.acl.vocabulary import Operation, ResourceType
 from barnabas.security.credentials.delegation_token import created
+from barnabas.security.principal import KafkaPrincipal
 
 
 async def handle_create_delegation_token(
@@ -25,15 +26,19 @@ async def handle_create_delegation_token(
 ) -> CreateDelegationTokenResponse:
     tokens = tokens_for(context)
     requester = context.exchange.connection.principal
+    owner = requester
     if request.owner_principal_name:
-        owner = user_principal(request.owner_principal_type or "", request.owner_principal_name)
+        owner = KafkaPrincipal(request.owner_principal_type or "", request.owner_principal_name)
         if owner != requester:
-            raise DelegationTokenAuthorizationFailed("nobody may have tokens made for somebody else")
-    renewers = tuple(user_principal(each.principal_type, each.principal_name) for each in request.renewers)
+            context.require(Operation.CREATE_TOKENS, ResourceType.USER, str(owner))
+            check_user(owner)
+    renewers = tuple(KafkaPrincipal(each.principal_type, each.principal_name) for each in request.renewers)
+    for renewer in renewers:
+        check_user(renewer)
     token_id = base64.urlsafe_b64encode(uuid.uuid4().bytes).rstrip(b"=").decode()
     now_ms = context.broker.clock.now_ms()
-    token = created(token_id, requester, requester, renewers, request.max_lifetime_ms, now_ms, tokens.times)
-    await tokens.put(token)
+    token = created(token_id, owner, requester, renewers, request.max_lifetime_ms, now_ms, tokens.times)
+    await tokens.add(token)
     return CreateDelegationTokenResponse(
         principal_type=token.owner.kind,
         principal_name=token.owner.name,

@@ -10,6 +10,7 @@ from collections import Counter
 
 from barnabas.core.errors import (
     InvalidRequest,
+    TopicAuthorizationFailed,
     TopicDeletionDisabled,
     UnknownTopicId,
 )
@@ -57,11 +58,15 @@ async def handle_delete_topics(request: DeleteTopicsRequest, context: RequestCon
 
 
 def _identity(topic: DeleteTopicState, context: RequestContext) -> object:
-    """The same for a name and for the id of the topic that has it now."""
+    """The same for a name and for the id of the topic that has it now, unless that is a secret."""
     if topic.name is None and topic.topic_id != ZERO_UUID:
         known = context.broker.metadata.topic_by_id(topic.topic_id)
-        return topic.topic_id if known is None else known.name
+        return topic.topic_id if known is None or not _may_know(known.name, context) else known.name
     return topic.name if topic.topic_id == ZERO_UUID else (topic.name, topic.topic_id)
+
+
+def _may_know(name: str, context: RequestContext, *, audited: bool = False) -> bool:
+    return context.allows(Operation.DESCRIBE, ResourceType.TOPIC, name, audited=audited)
 
 
 async def _delete(result: DeletableTopicResult, context: RequestContext, deadline: Deadline) -> None:
@@ -74,7 +79,8 @@ async def _delete(result: DeletableTopicResult, context: RequestContext, deadlin
         topic = broker.metadata.topic_by_id(result.topic_id)
         if topic is None:
             raise UnknownTopicId("this server does not host this topic id")
-        context.require(Operation.DESCRIBE, ResourceType.TOPIC, topic.name)
+        if not _may_know(topic.name, context, audited=True):
+            raise TopicAuthorizationFailed("not authorized: DESCRIBE on the topic of this id")
         result.name = topic.name
     context.require(Operation.DELETE, ResourceType.TOPIC, result.name)
     known = broker.metadata.topic(result.name)

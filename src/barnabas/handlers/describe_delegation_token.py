@@ -1,7 +1,7 @@
 """DescribeDelegationToken (41), v1-3. Gaps: none; version 0 is one that Kafka 4 no longer serves.
 
-The answer holds the tokens' secrets, so everybody sees those that they own, asked for or may renew, and no
-others.
+The answer holds the tokens' secrets: everybody sees those that they own, asked for or may renew, and others
+only by a right to that token or to its owner's tokens (KIP-373).
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from barnabas.protocol.messages.describe_delegation_token import (
 from barnabas.requests.context import RequestContext
 from barnabas.requests.registry import Api
 from barnabas.requests.token_requests import tokens_for
+from barnabas.security.acl.vocabulary import Operation, ResourceType
 from barnabas.security.credentials.delegation_token import DelegationToken
 from barnabas.security.principal import KafkaPrincipal
 
@@ -34,9 +35,16 @@ def handle_describe_delegation_token(
     shown = [
         _described(token, tokens)
         for token in tokens
-        if token.is_known_to(principal) and (owners is None or token.owner in owners)
+        if (owners is None or any(map(token.is_known_to, owners)))
+        and (token.is_known_to(principal) or _may_describe(token, context))
     ]
     return DescribeDelegationTokenResponse(tokens=shown)
+
+
+def _may_describe(token: DelegationToken, context: RequestContext) -> bool:
+    return context.allows(
+        Operation.DESCRIBE, ResourceType.DELEGATION_TOKEN, token.token_id, audited=False
+    ) or context.allows(Operation.DESCRIBE_TOKENS, ResourceType.USER, str(token.owner), audited=False)
 
 
 def _described(token: DelegationToken, tokens: DelegationTokens) -> DescribedDelegationToken:

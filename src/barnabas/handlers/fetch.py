@@ -156,6 +156,7 @@ def _begin(
     replica_id = request.replica_id if replica is None else replica.replica_id
     if replica_id >= 0 and not context.allows(Operation.CLUSTER_ACTION, ResourceType.CLUSTER, CLUSTER_NAME):
         raise TopicAuthorizationFailed("only brokers fetch as replicas")
+    context.is_exempt = replica_id >= 0
     fetch = broker.fetch_sessions.context(
         request.session_id,
         request.session_epoch,

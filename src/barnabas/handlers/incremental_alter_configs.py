@@ -1,4 +1,4 @@
-"""IncrementalAlterConfigs (44), v0-1. Gaps: client metrics and groups have no configs.
+"""IncrementalAlterConfigs (44), v0-1. Gaps: client metrics have no configs.
 
 Single keys are set or deleted, and lists are appended to or subtracted from; what the request
 does not name stays as it is.

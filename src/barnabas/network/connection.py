@@ -404,9 +404,10 @@ class Connection:
         if self._blocked_since_ms != NEVER:
             limit_ms = limits.output_stalled_ms_max
             return _late(now_ms, self._blocked_since_ms, limit_ms, Closed.STALLED_READER)
-        if self._unanswered or self._paused or self._resuming:
+        if self._unanswered or self._resuming:
             return None
-        if self._frame_since_ms != NEVER:
+        # One that is throttled is not read, so that its peer has gone is not seen either: it may be idle.
+        if self._frame_since_ms != NEVER and not self._paused:
             granted_ms = (self._received.end - self._received.start) / FRAME_ARRIVAL_BYTES_PER_MS_MIN
             limit_ms = limits.frame_arrival_ms_max + granted_ms
             return _late(now_ms, self._frame_since_ms, limit_ms, Closed.SLOW_REQUEST)

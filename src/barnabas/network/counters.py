@@ -27,7 +27,9 @@ class Rejected(StrEnum):
     """Why a connection was closed as soon as it was accepted."""
 
     TOTAL = "max_connections"
+    PER_LISTENER = "max_connections_of_the_listener"
     PER_IP = "max_connections_per_ip"
+    RATE = "connection_creation_rate"
 
 
 class HandshakeFailure(StrEnum):

@@ -13,6 +13,7 @@ Nothing is made for a client before its first byte, which also tells whether it 
 from __future__ import annotations
 
 import asyncio
+import errno
 import socket
 import ssl
 from typing import TYPE_CHECKING, Protocol
@@ -99,9 +100,10 @@ class Handshakes:
 
     def close(self) -> None:
         for handshake in tuple(self._under_way):
-            self._leave(handshake)
-            handshake.sock.close()
-            self._owner.forget_handshake(handshake)
+            with sweeping("the end of a handshake", handshake.peer_host):
+                self._leave(handshake)
+                handshake.sock.close()
+                self._owner.forget_handshake(handshake)
 
     def _on_ready(self, handshake: Handshake) -> None:
         if not self._due:
@@ -113,11 +115,12 @@ class Handshakes:
         while self._due:
             handshake = next(iter(self._due))
             del self._due[handshake]
-            try:
-                self._take_step(handshake)
-            except Exception as error:  # noqa: BLE001 - a fault of ours costs this one client
-                self._owner.complaints.error("handshake", "a handshake broke off", cause=error)
-                self._fail(handshake, HandshakeFailure.OTHER)
+            with sweeping("a step of a handshake", handshake.peer_host):
+                try:
+                    self._take_step(handshake)
+                except Exception as error:  # noqa: BLE001 - a fault of ours costs this one client
+                    self._owner.complaints.error("handshake", "a handshake broke off", cause=error)
+                    self._fail(handshake, HandshakeFailure.OTHER)
             if self._owner.clock.monotonic_ms() > until_ms:
                 break
         if self._due:
@@ -144,10 +147,13 @@ class Handshakes:
             self._finish(handshake, sock)
 
     def _wrap(self, handshake: Handshake, sock: socket.socket) -> ssl.SSLSocket:
+        """OSError if the client is gone; the descriptor is closed then, so the loop must not know it."""
         made_by = handshake.made_by = self._under_way[handshake].current
-        # The new object has the descriptor, and the loop knows descriptors only.
+        loop, descriptor = self._owner.loop, sock.fileno()
+        loop.remove_reader(descriptor)
         tls = made_by.context.wrap_socket(sock, server_side=True, do_handshake_on_connect=False)
-        handshake.sock = tls
+        handshake.sock = tls  # the new object has the descriptor
+        loop.add_reader(descriptor, self._on_ready, handshake)
         return tls
 
     def _await_writing(self, handshake: Handshake, *, wanted: bool) -> None:
@@ -187,12 +193,14 @@ class Handshakes:
         self._owner.forget_handshake(handshake)
 
     def _leave(self, handshake: Handshake) -> None:
+        self._due.pop(handshake, None)
+        del self._under_way[handshake]
         descriptor = handshake.sock.fileno()
+        if descriptor < 0:
+            return  # it ended while TLS took it over, and the loop does not know it any more
         self._owner.loop.remove_reader(descriptor)
         if handshake.is_writing:
             self._owner.loop.remove_writer(descriptor)
-        self._due.pop(handshake, None)
-        del self._under_way[handshake]
 
 
 def _refuse_at_once(sock: socket.socket) -> HandshakeFailure | None:
@@ -207,6 +215,8 @@ def _reason_of(error: OSError) -> HandshakeFailure:
     if isinstance(error, ssl.SSLCertVerificationError):
         return HandshakeFailure.BAD_CERTIFICATE
     if not isinstance(error, ssl.SSLError) or isinstance(error, ssl.SSLEOFError | ssl.SSLZeroReturnError):
+        return HandshakeFailure.GONE
+    if error.errno == errno.ENOTCONN:  # what it had sent before it went is not looked at
         return HandshakeFailure.GONE
     reason = error.reason or ""
     if reason == "PEER_DID_NOT_RETURN_A_CERTIFICATE":

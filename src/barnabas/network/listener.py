@@ -21,7 +21,8 @@ from collections.abc import Callable
 
 from barnabas.core.complaints import Complaints
 from barnabas.core.endpoints import Endpoint, ListenerEndpoint
-from barnabas.core.scheduler import Cancellable, Scheduler
+from barnabas.core.scheduler import Cancellable, Timers
+from barnabas.network.sockets import Sockets
 
 ACCEPTS_PER_TURN_MAX = 64
 EXHAUSTED_PAUSE_MS = 500
@@ -46,12 +47,12 @@ class Listener:
     def start(
         self,
         loop: asyncio.AbstractEventLoop,
-        scheduler: Scheduler,
+        timers: Timers,
         complaints: Complaints,
         accepted: Accepted,
     ) -> None:
         self._loop = loop
-        self._scheduler = scheduler
+        self._timers = timers
         self._complaints = complaints
         self._accepted = accepted
         self._resume()
@@ -67,6 +68,7 @@ class Listener:
         self._sockets = []
 
     def _resume(self) -> None:
+        self._retry = None
         self._accepting = True
         for sock in self._sockets:
             self._loop.add_reader(sock.fileno(), self._on_acceptable, sock)
@@ -92,17 +94,27 @@ class Listener:
             if not self._accepting:
                 return
 
+    def rest(self, pause_ms: float) -> None:
+        """Accept nothing for this long; who comes meanwhile waits in the backlog."""
+        self._pause()
+        if self._retry is None and self._sockets:
+            self._retry = self._timers.after(pause_ms, self._resume)
+
     def _wait_for_resources(self, error: OSError) -> None:
         """The backlog stays readable while no descriptor is free: turning round on it would burn a core."""
         self._complaints.warn(
             "accept", "cannot accept on %s: %s; trying again soon", self.name, error.strerror
         )
-        self._pause()
-        self._retry = self._scheduler.after(EXHAUSTED_PAUSE_MS, self._resume)
+        self.rest(EXHAUSTED_PAUSE_MS)
 
 
 def bind(
-    wanted: ListenerEndpoint, *, backlog: int, send_buffer_bytes: int, receive_buffer_bytes: int
+    wanted: ListenerEndpoint,
+    system: Sockets,
+    *,
+    backlog: int,
+    send_buffer_bytes: int,
+    receive_buffer_bytes: int,
 ) -> Listener:
     """Bind and listen, but accept nothing yet. OSError says which address was refused."""
     endpoint = wanted.endpoint
@@ -111,7 +123,7 @@ def bind(
         attempts_left -= 1
         sockets: list[socket.socket] = []
         try:
-            _bind_all(endpoint, sockets, send_buffer_bytes, receive_buffer_bytes)
+            _bind_all(endpoint, system, sockets, send_buffer_bytes, receive_buffer_bytes)
             for sock in sockets:
                 sock.listen(backlog)
         except OSError as error:
@@ -126,14 +138,18 @@ def bind(
 
 
 def _bind_all(
-    endpoint: Endpoint, sockets: list[socket.socket], send_buffer_bytes: int, receive_buffer_bytes: int
+    endpoint: Endpoint,
+    system: Sockets,
+    sockets: list[socket.socket],
+    send_buffer_bytes: int,
+    receive_buffer_bytes: int,
 ) -> None:
     """Append to `sockets` one for each address of the endpoint, all on one port."""
     port = endpoint.port
     absent: OSError | None = None
     for family, host in _addresses(endpoint):
         try:
-            sock = socket.socket(family, socket.SOCK_STREAM)
+            sock = system.open(family, socket.SOCK_STREAM)
         except OSError as error:
             absent = error
             continue
@@ -160,6 +176,17 @@ def _addresses(endpoint: Endpoint) -> list[tuple[socket.AddressFamily, str]]:
         return [(socket.AF_INET, "0.0.0.0")]  # noqa: S104 - no host means every interface
     found = socket.getaddrinfo(host, endpoint.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     return list(dict.fromkeys((family, str(address[0])) for family, _, _, _, address in found))
+
+
+def is_loopback(host: str) -> bool:
+    """Whether nobody from another machine comes to what listens there; no name means every interface."""
+    if not host:
+        return False
+    try:
+        found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
+    except OSError:
+        return False
+    return all(ipaddress.ip_address(str(address[0]).partition("%")[0]).is_loopback for *_, address in found)
 
 
 def _configure(sock: socket.socket, host: str, send_buffer_bytes: int, receive_buffer_bytes: int) -> None:

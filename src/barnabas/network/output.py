@@ -14,7 +14,6 @@ Answers through TLS leave by `tls_output`, which has the same members.
 
 from __future__ import annotations
 
-import os
 import socket
 from collections import deque
 from collections.abc import Sequence
@@ -25,6 +24,7 @@ from barnabas.core.metrics import Counter
 from barnabas.core.regions import FileRegion
 from barnabas.network.exchange import Part
 from barnabas.network.receive_buffer import SIZE, SIZE_BYTES
+from barnabas.network.sockets import SYSTEM_SOCKETS, SendFile
 
 JOINED_BYTES_MAX = 64 * 1024
 """Up to here one copy into one buffer is cheaper than handing the kernel a list."""
@@ -44,13 +44,17 @@ class Output:
         "_files",
         "_queue",
         "_region_sent",
+        "_send_file",
         "_sent_total",
         "_socket",
         "memory_bytes",
     )
 
-    def __init__(self, sock: socket.socket, sent_total: Counter) -> None:
+    def __init__(
+        self, sock: socket.socket, sent_total: Counter, send_file: SendFile = SYSTEM_SOCKETS.send_file
+    ) -> None:
         self._socket = sock
+        self._send_file = send_file
         self._sent_total = sent_total
         self._queue: deque[Part] = deque()
         self._files = 0
@@ -137,7 +141,7 @@ class Output:
         sent = 0
         if left:
             position = region.position + self._region_sent
-            sent = os.sendfile(self._socket.fileno(), region.file.fileno(), position, min(left, share))
+            sent = self._send_file(self._socket.fileno(), region.file.fileno(), position, min(left, share))
             if sent == 0:
                 raise RegionCutShort(f"the file ends {left} bytes before its region")
             self._file_bytes -= sent

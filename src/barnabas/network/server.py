@@ -32,11 +32,14 @@ from barnabas.network.exchange import Dispatch, Gate
 from barnabas.network.handshakes import ContextSource, Handshake, Handshakes
 from barnabas.network.listener import Listener
 from barnabas.network.receive_buffer import LoopBuffers
+from barnabas.network.sockets import SYSTEM_SOCKETS, Sockets
 from barnabas.network.tls_transport import TlsTransport
 from barnabas.network.transport import PlainTransport, Transport
+from barnabas.quota.connection_rates import ConnectionRates
 from barnabas.security.principal import ANONYMOUS, KafkaPrincipal
 
 SWEEP_PERIOD_MS = 1_000.0
+REFUSED_HELD_MAX = 256
 NO_GATES: Mapping[str, Gate] = {}
 NO_TLS: Mapping[str, ContextSource] = {}
 _WORTH_A_LINE = frozenset({Closed.SLOW_REQUEST, Closed.STALLED_READER, Closed.UNAUTHENTICATED})
@@ -51,12 +54,14 @@ class Server:
         metrics: Metrics,
         settings: BrokerConfig | None = None,
         limits: ConnectionLimits | None = None,
+        sockets: Sockets = SYSTEM_SOCKETS,
     ) -> None:
         self.clock = clock
         self.scheduler = scheduler
         self.settings = BrokerConfig.load({}) if settings is None else settings
         self.limits = ConnectionLimits() if limits is None else limits
         self.counters = NetworkCounters(metrics)
+        self._sockets = sockets
         self.complaints = Complaints(logging.getLogger(__name__), clock)
         self.buffers = LoopBuffers()
         self.is_in_turn = False
@@ -65,6 +70,9 @@ class Server:
         self._connections: set[Connection] = set()
         self._handshakes = Handshakes(self)
         self._by_ip: Tally[str] = Tally()
+        self._by_listener: Tally[str] = Tally()
+        self._refused: set[socket.socket] = set()
+        """Connections that are only kept waiting before they are closed."""
         self._accepted_count = 0
         self._sweeping: Cancellable | None = None
         self._emptied: asyncio.Future[None] | None = None
@@ -84,6 +92,7 @@ class Server:
             for endpoint in endpoints:
                 opened = listener.bind(
                     endpoint,
+                    self._sockets,
                     backlog=settings.socket_listen_backlog_size,
                     send_buffer_bytes=settings.send_buffer_bytes,
                     receive_buffer_bytes=settings.receive_buffer_bytes,
@@ -102,13 +111,15 @@ class Server:
         dispatch: Dispatch,
         gates: Mapping[str, Gate] = NO_GATES,
         tls: Mapping[str, ContextSource] = NO_TLS,
+        rates: ConnectionRates | None = None,
     ) -> None:
         """Accept connections, whose frames go to `dispatch`. `gates` and `tls` are those of the listeners
-        that have them, by name."""
+        that have them, by name. Without `rates` connections may come as fast as they like."""
         self.loop = loop
         self.dispatch = dispatch
         self._gates = gates
         self._tls = tls
+        self._rates = rates
         for each in self.listeners:
             protocol = each.security_protocol
             if protocol.startswith("SASL") and each.name not in gates:
@@ -144,6 +155,8 @@ class Server:
             deadline.cancel()
         for connection in self:
             connection.close(Closed.SHUTDOWN)
+        for sock in tuple(self._refused):
+            self._close_refused(sock)
         if self._sweeping is not None:
             self._sweeping.cancel()
             self._sweeping = None
@@ -165,11 +178,12 @@ class Server:
 
     def forget(self, connection: Connection) -> None:
         self._connections.discard(connection)
-        self._forget_host(connection.peer_host)
+        self._forget_peer(connection.listener_name, connection.peer_host)
         if not self._connections:
             self._stop_waiting()
 
-    def _forget_host(self, host: str) -> None:
+    def _forget_peer(self, listener_name: str, host: str) -> None:
+        self._by_listener[listener_name] -= 1
         self._by_ip[host] -= 1
         if self._by_ip[host] <= 0:
             del self._by_ip[host]
@@ -179,22 +193,48 @@ class Server:
             self._emptied.set_result(None)
 
     def _accept(self, arrived_at: Listener, sock: socket.socket, peer_host: str, peer_port: int) -> None:
-        rejected = self._over_limit(peer_host)
+        rejected = self._over_limit(arrived_at.name, peer_host)
         if rejected is not None:
             self.counters.rejected[rejected].value += 1
             self.complaints.warn("rejected", "no connection for %s: %s is reached", peer_host, rejected)
             sock.close()
             return
+        if self._rates is not None and self._is_too_fast(self._rates, arrived_at, sock, peer_host):
+            return
         listener.prepare_accepted(sock)
         self._by_ip[peer_host] += 1
+        self._by_listener[arrived_at.name] += 1
         self.counters.accepted.value += 1
         contexts = self._tls.get(arrived_at.name)
         if contexts is None:
-            transport = PlainTransport(sock, self.loop)
+            transport = PlainTransport(sock, self.loop, self._sockets.send_file)
             self._connect(arrived_at, sock, transport, peer_host, peer_port, ANONYMOUS)
         else:
             began_ms = self.clock.monotonic_ms()
             self._handshakes.begin(Handshake(arrived_at, sock, peer_host, peer_port, began_ms), contexts)
+
+    def _is_too_fast(
+        self, rates: ConnectionRates, arrived_at: Listener, sock: socket.socket, peer_host: str
+    ) -> bool:
+        """Whether a connection is not served because of its address' rate."""
+        pause_ms = rates.pause_ms(arrived_at.name, is_for_brokers=self._is_for_brokers(arrived_at.name))
+        if pause_ms:
+            arrived_at.rest(pause_ms)
+        refusal_ms = rates.refusal_ms(peer_host)
+        if not refusal_ms:
+            return False
+        self.counters.rejected[Rejected.RATE].value += 1
+        self.complaints.warn("rate", "no connection for %s: it makes them too fast", peer_host)
+        if len(self._refused) < REFUSED_HELD_MAX:
+            self._refused.add(sock)
+            self.scheduler.after(refusal_ms, lambda: self._close_refused(sock))
+        else:
+            sock.close()
+        return True
+
+    def _close_refused(self, sock: socket.socket) -> None:
+        self._refused.discard(sock)
+        sock.close()
 
     def take_over(self, handshake: Handshake, tls: ssl.SSLSocket, principal: KafkaPrincipal) -> None:
         transport = TlsTransport(tls, self.loop)
@@ -202,7 +242,7 @@ class Server:
         self._connect(handshake.listener, tls, transport, host, port, principal)
 
     def forget_handshake(self, handshake: Handshake) -> None:
-        self._forget_host(handshake.peer_host)
+        self._forget_peer(handshake.listener.name, handshake.peer_host)
 
     def _connect(
         self,
@@ -213,30 +253,49 @@ class Server:
         peer_port: int,
         principal: KafkaPrincipal,
     ) -> None:
-        local = sock.getsockname()
-        local_host = listener.plain_host(local[0])
-        self._accepted_count += 1
-        connection = Connection(
-            self,
-            transport,
-            connection_id=f"{local_host}:{local[1]}-{peer_host}:{peer_port}-{self._accepted_count}",
-            listener_name=arrived_at.name,
-            security_protocol=arrived_at.security_protocol,
-            peer_host=peer_host,
-            local_host=local_host,
-            local_port=local[1],
-            principal=principal,
-            gate=self._gates.get(arrived_at.name),
-        )
-        self._connections.add(connection)
-        connection.start()
+        """A fault of ours costs this one client, and neither a descriptor nor a place of its address."""
+        connection: Connection | None = None
+        try:
+            local = sock.getsockname()
+            local_host = listener.plain_host(local[0])
+            self._accepted_count += 1
+            connection = Connection(
+                self,
+                transport,
+                connection_id=f"{local_host}:{local[1]}-{peer_host}:{peer_port}-{self._accepted_count}",
+                listener_name=arrived_at.name,
+                security_protocol=arrived_at.security_protocol,
+                peer_host=peer_host,
+                local_host=local_host,
+                local_port=local[1],
+                principal=principal,
+                gate=self._gates.get(arrived_at.name),
+            )
+            self._connections.add(connection)
+            connection.start()
+        except Exception as error:  # noqa: BLE001
+            self.complaints.error("connection", "no connection for %s", peer_host, cause=error)
+            if connection is not None:
+                connection.close(Closed.OWN_FAULT)
+            else:
+                transport.close()
+                self._forget_peer(arrived_at.name, peer_host)
 
-    def _over_limit(self, peer_host: str) -> Rejected | None:
+    def _is_for_brokers(self, listener_name: str) -> bool:
+        """Whether the listener is the brokers' own, so that clients use another."""
+        return listener_name == self.settings.inter_broker_listener.listener_name and len(self.listeners) > 1
+
+    def _over_limit(self, listener_name: str, peer_host: str) -> Rejected | None:
+        """Which limit is reached. Clients in any number leave room for brokers, but for descriptors."""
         settings = self.settings
-        if len(self._connections) + len(self._handshakes) >= min(
-            settings.max_connections, self.limits.connections_max
-        ):
+        total_max = self.limits.connections_max
+        if not self._is_for_brokers(listener_name):
+            total_max = min(total_max, settings.max_connections)
+        if len(self._connections) + len(self._handshakes) >= total_max:
             return Rejected.TOTAL
+        listener_max = settings.max_connections_of(listener_name)
+        if listener_max is not None and self._by_listener[listener_name] >= listener_max:
+            return Rejected.PER_LISTENER
         per_ip_max = settings.max_connections_per_ip_overrides.get(peer_host, settings.max_connections_per_ip)
         if self._by_ip.get(peer_host, 0) >= per_ip_max:
             return Rejected.PER_IP

@@ -15,6 +15,7 @@ from barnabas.core.metrics import Counter
 from barnabas.network.exchange import Part
 from barnabas.network.output import Output
 from barnabas.network.receive_buffer import ByteSource
+from barnabas.network.sockets import SendFile
 
 
 class AnswerOutput(Protocol):
@@ -46,11 +47,12 @@ class Transport(ByteSource, Protocol):
 class PlainTransport:
     """A socket as it is: what a request needs of it are the socket's own methods."""
 
-    __slots__ = ("_loop", "_socket", "close", "descriptor", "recv_into")
+    __slots__ = ("_loop", "_send_file", "_socket", "close", "descriptor", "recv_into")
 
-    def __init__(self, sock: socket.socket, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, sock: socket.socket, loop: asyncio.AbstractEventLoop, send_file: SendFile) -> None:
         self._socket = sock
         self._loop = loop
+        self._send_file = send_file
         self.descriptor = sock.fileno()
         self.recv_into = sock.recv_into
         self.close = sock.close
@@ -62,4 +64,4 @@ class PlainTransport:
         self._loop.remove_reader(self.descriptor)
 
     def make_output(self, sent_total: Counter) -> AnswerOutput:
-        return Output(self._socket, sent_total)
+        return Output(self._socket, sent_total, self._send_file)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 
 from barnabas.cluster.acl_replica import AclReplica
 from barnabas.cluster.coordination import Coordination
@@ -11,6 +11,7 @@ from barnabas.cluster.znode_json import MalformedZnode
 from barnabas.config.broker_config import BrokerConfig
 from barnabas.core.clock import Clock
 from barnabas.core.errors import InvalidConfig, InvalidRequest
+from barnabas.node.store_followers import following
 from barnabas.security.acl.audit import Audit
 from barnabas.security.acl.authorizer import AclAuthorizer, parse_super_users
 
@@ -29,11 +30,10 @@ async def open_acls(
     is_open = config.values["allow.everyone.if.no.acl.found"]
     authorizer = AclAuthorizer(Audit(clock), super_users, is_open_without_rules=is_open)
     acls = AclReplica(znodes, authorizer, clock)
-    try:
-        await acls.start()
-    except MalformedZnode as error:
-        raise InvalidConfig(f"an access rule cannot be read, and it may forbid something: {error}") from error
-    try:
+    async with AsyncExitStack() as exits:
+        try:
+            await exits.enter_async_context(following(znodes, acls, "access rules"))
+        except MalformedZnode as error:
+            reason = f"an access rule cannot be read, and it may forbid something: {error}"
+            raise InvalidConfig(reason) from error
         yield acls
-    finally:
-        await acls.close()

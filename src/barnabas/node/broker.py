@@ -13,9 +13,11 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
+from collections.abc import Mapping
 from contextlib import AsyncExitStack
 from typing import NamedTuple
 
+from barnabas import __version__
 from barnabas.cluster.acl_replica import AclReplica
 from barnabas.cluster.broker_znodes import BrokerInfo
 from barnabas.cluster.config_store import ZnodeConfigStore
@@ -23,11 +25,7 @@ from barnabas.cluster.coordination import Coordination
 from barnabas.cluster.delegation_tokens import DelegationTokens
 from barnabas.cluster.deleted_partitions import DeletedPartitions
 from barnabas.cluster.metadata_cache import MetadataCache
-from barnabas.cluster.registration import (
-    generate_broker_id,
-    get_or_create_cluster_id,
-    make_persistent_paths,
-)
+from barnabas.cluster.registration import make_persistent_paths
 from barnabas.cluster.topics import allocate_producer_ids
 from barnabas.config.agreement import without_effect
 from barnabas.config.broker_config import BrokerConfig
@@ -44,44 +42,46 @@ from barnabas.coordinator.transaction.making import make_transaction_coordinator
 from barnabas.coordinator.transaction.membership import TransactionMembership
 from barnabas.coordinator.transaction.settings import TRANSACTION_VERSION_FEATURE, TransactionSettings
 from barnabas.core.clock import Clock, SystemClock
+from barnabas.core.compiled import CODE
 from barnabas.core.endpoints import Endpoint, ListenerEndpoint
-from barnabas.core.errors import InvalidConfig
 from barnabas.core.files import Files, RealFiles
 from barnabas.core.ids import BrokerId, Randomness
 from barnabas.core.metrics import Metrics
 from barnabas.core.tasks import Tasks
 from barnabas.handlers import APIS
 from barnabas.network.server import Server
+from barnabas.network.sockets import SYSTEM_SOCKETS, Sockets
 from barnabas.node.advertised_endpoints import advertised_endpoints
 from barnabas.node.authorization import open_acls
 from barnabas.node.cluster_member import ClusterMember
-from barnabas.node.coordination_store import open_coordination
+from barnabas.node.coordination_store import OpenCoordination, open_coordination
 from barnabas.node.coordinator_settings import (
     group_runtime_settings,
     offsets_topic,
     transaction_runtime_settings,
     transaction_topic,
 )
-from barnabas.node.identity import GENERATE, Remembered, check_cluster_id, choose_broker_id, remembered
+from barnabas.node.identity import GENERATE, refuse_foreign_directories, settle_identity
 from barnabas.node.lifecycle import BrokerState, Lifecycle
-from barnabas.node.metrics_endpoint import MetricsEndpoint
+from barnabas.node.metrics_endpoint import metrics_page
 from barnabas.node.replication_io import ReplicationTasks
-from barnabas.node.runtime import LoopRunner, LoopScheduler, ThreadBackground, TimerDriver
-from barnabas.node.sasl_listeners import SaslListeners, follow_tokens, follow_users, make_delegation_tokens
+from barnabas.node.runtime import LoopRunner, LoopScheduler, MakeWorkers, ThreadBackground, TimerDriver
+from barnabas.node.sasl_listeners import (
+    SaslListeners,
+    follow_users,
+    make_delegation_tokens,
+    remove_expired_tokens,
+)
+from barnabas.node.store_followers import following
 from barnabas.node.tls_listeners import open_tls
 from barnabas.purgatory.timer import Timer
 from barnabas.quota.client_quotas import ClientQuotas
+from barnabas.quota.connection_rates import ConnectionRates
 from barnabas.replication.leader.fetch_session_cache import FetchSessionCache
 from barnabas.replication.replica_manager import ReplicaManager
 from barnabas.requests.dispatcher import Dispatcher
 from barnabas.requests.services import Services
 from barnabas.security.acl.authorizer import AllowAll
-from barnabas.storage.directory.directory_properties import (
-    MetaProperties,
-    read_meta_properties,
-    write_meta_properties,
-)
-from barnabas.storage.directory.foreign_content import foreign_content
 from barnabas.storage.environment import Environment, LogDirectory
 from barnabas.storage.log.log import Log
 from barnabas.storage.log_manager import LogManager
@@ -116,6 +116,9 @@ class Broker:
         clock: Clock | None = None,
         randomness: Randomness | None = None,
         files: Files | None = None,
+        sockets: Sockets = SYSTEM_SOCKETS,
+        make_workers: MakeWorkers = ThreadBackground,
+        open_store: OpenCoordination | None = None,
     ) -> None:
         self.config = config
         self.broker_id = BrokerId(GENERATE)
@@ -127,6 +130,9 @@ class Broker:
         self._clock = clock or SystemClock()
         self._randomness = randomness or random.SystemRandom()
         self._files = files or RealFiles()
+        self._sockets = sockets
+        self._make_workers = make_workers
+        self._open_store = open_store or open_coordination
         self._exits = AsyncExitStack()
         self._tasks = Tasks()
         self._runner = LoopRunner()
@@ -136,11 +142,13 @@ class Broker:
         """Set when the broker cannot go on (`halt_reason`): whoever runs it has to shut it down."""
         self.halt_reason = ""
         self._member: ClusterMember | None = None
-        self._unusable: dict[str, OSError] = {}
-        """Log directories whose owner cannot be read or written: offline from the start."""
         self.metrics.gauge(
             "kafka_broker_state", "The broker's state, by number.", lambda: self.lifecycle.state
         )
+        self.metrics.gauge(
+            "barnabas_build_info", "What runs: the release, compiled or not.", lambda: 1,
+            version=__version__, code=CODE,
+        )  # fmt: skip
 
     async def startup(self) -> None:
         """Raises StartAbandoned if the broker is told to stop meanwhile."""
@@ -162,12 +170,16 @@ class Broker:
         loop = asyncio.get_running_loop()
         self._scheduler = LoopScheduler(loop)
         self._exits.callback(self._scheduler.close)
-        self._background = ThreadBackground(loop, self.config.background_threads)
+        self._background = self._make_workers(loop, self.config.background_threads)
         self._exits.push_async_callback(self._background.close)
 
-        self._refuse_foreign_directories()
+        page = metrics_page(
+            self._metrics_address, self.config, self.metrics, self.lifecycle, self._clock, self._scheduler
+        )
+        refuse_foreign_directories(self._files, self.config.log_dirs)
         znodes = await self._open_coordination()
-        await self._settle_identity(znodes)
+        identity = await settle_identity(self._files, self.config, znodes, self._randomness)
+        self.broker_id, self.cluster_id = identity.broker_id, identity.cluster_id
         configs = ConfigRepository(ZnodeConfigStore(znodes), self.broker_id, self.config)
         await configs.load()
         acls = await self._exits.enter_async_context(open_acls(self.config, znodes, self._clock))
@@ -176,7 +188,7 @@ class Broker:
         metadata = MetadataCache(self.cluster_id)
         metadata.on_topic_removed.append(lambda topic, _: configs.remove_topic(topic))
         member = self._make_member(znodes, configs, metadata)
-        log_manager = self._open_logs(configs)
+        log_manager = self._open_logs(configs, identity.unusable)
         tls = open_tls(self.config, configs, self._clock, self._scheduler, self.metrics)
         server = self._bind()
         replicas = self._make_replicas(log_manager, metadata, member)
@@ -193,7 +205,7 @@ class Broker:
         )
         dispatcher = Dispatcher(services.apis, services, self._clock, self.metrics)
         self._exits.push_async_callback(dispatcher.close)
-        await self._serve_metrics()
+        await self._exits.enter_async_context(page)
 
         def answer_waiting() -> None:
             coordinators.groups.runtime.answer_waiting()
@@ -202,7 +214,8 @@ class Broker:
         self._exits.push_async_callback(server.stop, deadline_ms=DRAIN_MS_MAX, answer_waiting=answer_waiting)
         self._exits.push_async_callback(member.stop_controller)
         await member.join(services, log_manager)
-        server.start(loop, dispatcher.dispatch, sasl.gates(dispatcher.dispatch), tls=tls)
+        rates = ConnectionRates(configs.clients, self.config, self._clock)
+        server.start(loop, dispatcher.dispatch, sasl.gates(dispatcher.dispatch), tls, rates)
         await member.until_introduced()
         self.lifecycle.move_to(BrokerState.RUNNING)
 
@@ -325,71 +338,31 @@ class Broker:
 
     # The steps of start-up, in their order
 
-    def _refuse_foreign_directories(self) -> None:
-        """Before anything is written: what is not this broker's must stay as it is."""
-        for path in map(str, self.config.log_dirs):
-            try:
-                reason = foreign_content(self._files, path) if self._files.exists(path) else None
-            except OSError:
-                continue  # a directory that cannot be read is offline, as `_read_owners` will find
-            if reason is not None:
-                raise InvalidConfig(f"{reason}; choose another --data-dir (log.dirs)")
-
     async def _open_coordination(self) -> Coordination:
-        store = open_coordination(self.config, self._clock, self._background)
+        store = self._open_store(self.config, self._clock, self._background)
         znodes = await self._exits.enter_async_context(store)
         await make_persistent_paths(znodes)
         return znodes
 
-    async def _settle_identity(self, znodes: Coordination) -> None:
-        found = self._read_owners()
-        known: Remembered = remembered(found)
-        self.cluster_id = await get_or_create_cluster_id(znodes, self._randomness, known.cluster_id)
-        check_cluster_id(self.cluster_id, known.cluster_id)
-        broker_id = choose_broker_id(self.config.broker_id, known.broker_id)
-        if broker_id == GENERATE:
-            if not self.config.broker_id_generation_enable:
-                raise InvalidConfig("broker.id is not set and broker.id.generation.enable is false")
-            broker_id = await generate_broker_id(znodes, self.config.reserved_broker_max_id)
-        self.broker_id = BrokerId(broker_id)
-        properties = MetaProperties(broker_id=broker_id, cluster_id=self.cluster_id)
-        for path, present in found.items():
-            if present is None:
-                try:
-                    write_meta_properties(self._files, path, properties)
-                except OSError as error:
-                    self._unusable[path] = error
-
-    def _read_owners(self) -> dict[str, MetaProperties | None]:
-        """What each usable log directory says of its broker; a directory that is new is made."""
-        self._unusable = {}
-        found = {}
-        for path in map(str, self.config.log_dirs):
-            try:
-                self._files.make_directory(path)
-                found[path] = read_meta_properties(self._files, path)
-            except OSError as error:
-                self._unusable[path] = error
-        return found
-
     async def _open_sasl(self, configs: ConfigRepository, znodes: Coordination) -> SaslListeners:
         tokens = make_delegation_tokens(self.config, znodes, self._clock)
         if tokens is not None:
-            self._exits.push_async_callback(tokens.close)
-            await follow_tokens(tokens, self.config, self._scheduler, self._tasks)
+            await self._exits.enter_async_context(following(znodes, tokens, "delegation tokens"))
+            remove_expired_tokens(tokens, self.config, self._scheduler, self._tasks)
         sasl = SaslListeners(
             self.config,
-            follow_users(configs.clients),
+            await follow_users(configs.clients, znodes, self.config.listeners),
             tokens,
             clock=self._clock,
             scheduler=self._scheduler,
+            background=self._background,
             metrics=self.metrics,
             tasks=self._tasks,
         )
         await sasl.open(self.config.listeners)
         return sasl
 
-    def _open_logs(self, configs: ConfigRepository) -> LogManager:
+    def _open_logs(self, configs: ConfigRepository, unusable: Mapping[str, OSError]) -> LogManager:
         environment = Environment(
             files=self._files,
             clock=self._clock,
@@ -407,7 +380,7 @@ class Broker:
             metrics=self.metrics,
         )
         self._exits.callback(log_manager.abandon)
-        log_manager.open(self._unusable)
+        log_manager.open(unusable)
         log_manager.start()
         return log_manager
 
@@ -442,6 +415,7 @@ class Broker:
             scheduler=self._scheduler,
             metrics=self.metrics,
             settings=self.config,
+            sockets=self._sockets,
         )
         self._exits.callback(server.release)
         self.bound_listeners = [each.bound for each in server.bind(self.config.listeners)]
@@ -506,10 +480,3 @@ class Broker:
         epoch = await member.register(BrokerInfo(self.broker_id, endpoints, self.config.broker_rack))
         self._exits.push_async_callback(member.unregister)
         return epoch
-
-    async def _serve_metrics(self) -> None:
-        if self._metrics_address is None:
-            return
-        endpoint = MetricsEndpoint(self.metrics, lambda: self.lifecycle.state.name)
-        bound = await self._exits.enter_async_context(endpoint.serve(*self._metrics_address))
-        logger.info("metrics on http://%s/metrics", self._metrics_address._replace(port=bound))

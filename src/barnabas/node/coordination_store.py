@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 
 from barnabas.cluster.coordination import Coordination
@@ -13,8 +14,11 @@ from barnabas.core.clock import Clock
 from barnabas.core.errors import InvalidConfig
 from barnabas.core.extras import install_command
 from barnabas.core.scheduler import Background
+from barnabas.node.zookeeper_security import zookeeper_login, zookeeper_tls
 
 COORDINATION_DIRECTORY = "coordination"
+
+OpenCoordination = Callable[[BrokerConfig, Clock, Background], AbstractAsyncContextManager[Coordination]]
 
 
 @asynccontextmanager
@@ -28,18 +32,28 @@ async def open_coordination(
             yield embedded
         return
     try:
-        from barnabas.cluster.zookeeper import open_zookeeper  # noqa: PLC0415 - an optional dependency
+        from barnabas.cluster.zookeeper import (  # noqa: PLC0415 - an optional dependency
+            DigestLogin,
+            ServerAccess,
+            open_zookeeper,
+        )
     except ImportError as error:
         raise InvalidConfig(
             f"zookeeper.connect is set, and the package {error.name} is missing; run"
             f" `{install_command('zookeeper')}`"
         ) from error
+    login = zookeeper_login(config)
+    access = ServerAccess(
+        config.zookeeper_auth,
+        None if login is None else DigestLogin(*login),
+        await asyncio.to_thread(zookeeper_tls, config),
+    )
     async with open_zookeeper(
         config.zookeeper_connect,
         session_timeout_ms=config.zookeeper_session_timeout_ms,
         connection_timeout_ms=config.zookeeper_connection_timeout_ms,
         clock=clock,
-        credentials=config.zookeeper_auth,
+        access=access,
         set_acl=config.zookeeper_set_acl,
     ) as znodes:
         yield znodes

@@ -7,16 +7,83 @@ both, and any disagreement stops the start with a message that says between what
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import TypeVar
+from pathlib import Path
+from typing import NamedTuple, TypeVar
 
+from barnabas.cluster.coordination import Coordination
+from barnabas.cluster.registration import generate_broker_id, get_or_create_cluster_id
+from barnabas.config.broker_config import BrokerConfig
 from barnabas.core.errors import InconsistentClusterId, InvalidConfig
-from barnabas.storage.directory.directory_properties import MetaProperties
+from barnabas.core.files import Files
+from barnabas.core.ids import BrokerId, Randomness
+from barnabas.storage.directory.directory_properties import (
+    MetaProperties,
+    read_meta_properties,
+    write_meta_properties,
+)
+from barnabas.storage.directory.foreign_content import foreign_content
 
 T = TypeVar("T")
 
 GENERATE = -1
+
+
+class Identity(NamedTuple):
+    broker_id: BrokerId
+    cluster_id: str
+    unusable: dict[str, OSError]
+    """Log directories whose owner cannot be read or written: offline from the start."""
+
+
+def refuse_foreign_directories(files: Files, log_dirs: Iterable[Path]) -> None:
+    """Before anything is written: what is not this broker's must stay as it is."""
+    for path in map(str, log_dirs):
+        try:
+            reason = foreign_content(files, path) if files.exists(path) else None
+        except OSError:
+            continue  # a directory that cannot be read is offline, as `settle_identity` will find
+        if reason is not None:
+            raise InvalidConfig(f"{reason}; choose another --data-dir (log.dirs)")
+
+
+async def settle_identity(
+    files: Files, config: BrokerConfig, znodes: Coordination, randomness: Randomness
+) -> Identity:
+    """Agree with the directories and the store, and write down what was agreed where it is not yet."""
+    found, unusable = _read_owners(files, config.log_dirs)
+    known = remembered(found)
+    cluster_id = await get_or_create_cluster_id(znodes, randomness, known.cluster_id)
+    check_cluster_id(cluster_id, known.cluster_id)
+    broker_id = choose_broker_id(config.broker_id, known.broker_id)
+    if broker_id == GENERATE:
+        if not config.broker_id_generation_enable:
+            raise InvalidConfig("broker.id is not set and broker.id.generation.enable is false")
+        broker_id = await generate_broker_id(znodes, config.reserved_broker_max_id)
+    properties = MetaProperties(broker_id=broker_id, cluster_id=cluster_id)
+    for path, present in found.items():
+        if present is None:
+            try:
+                write_meta_properties(files, path, properties)
+            except OSError as error:
+                unusable[path] = error
+    return Identity(BrokerId(broker_id), cluster_id, unusable)
+
+
+def _read_owners(
+    files: Files, log_dirs: Iterable[Path]
+) -> tuple[dict[str, MetaProperties | None], dict[str, OSError]]:
+    """What each usable log directory says of its broker, and those that say nothing; a new one is made."""
+    found: dict[str, MetaProperties | None] = {}
+    unusable: dict[str, OSError] = {}
+    for path in map(str, log_dirs):
+        try:
+            files.make_directory(path)
+            found[path] = read_meta_properties(files, path)
+        except OSError as error:
+            unusable[path] = error
+    return found, unusable
 
 
 @dataclass(frozen=True, slots=True)

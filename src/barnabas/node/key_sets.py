@@ -12,13 +12,13 @@ import ipaddress
 import logging
 import urllib.request
 from collections.abc import Callable, Coroutine
-from pathlib import Path
+from http.client import HTTPException
 from typing import Any
-from urllib.error import URLError
 from urllib.parse import unquote, urlsplit
 
 from barnabas.core.clock import Clock
 from barnabas.core.errors import InvalidConfig
+from barnabas.core.files import read_regular_file
 from barnabas.security.sasl.bearer_tokens import BearerToken, PublicKeys, TokenRules, verify
 from barnabas.security.sasl.outcome import AuthenticationRefused, Reason
 
@@ -66,13 +66,12 @@ def read_key_set(url: str) -> PublicKeys:
     parts = urlsplit(url)
     try:
         if parts.scheme == "file":
-            with Path(unquote(parts.path)).open("rb") as file:
-                text = file.read(KEY_SET_BYTES_MAX + 1)
+            text = read_regular_file(unquote(parts.path), KEY_SET_BYTES_MAX + 1)
         else:
             opener = urllib.request.build_opener(_NoRedirects)
             with opener.open(url, timeout=READ_TIMEOUT_S) as answer:
                 text = answer.read(KEY_SET_BYTES_MAX + 1)
-    except (OSError, URLError, ValueError) as error:
+    except (OSError, HTTPException, ValueError) as error:
         raise InvalidConfig(f"the key set for OAUTHBEARER cannot be read: {error}") from None
     if len(text) > KEY_SET_BYTES_MAX:
         raise InvalidConfig(f"the key set for OAUTHBEARER is larger than {KEY_SET_BYTES_MAX} bytes")

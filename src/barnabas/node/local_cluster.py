@@ -2,11 +2,11 @@
 
 From one set of properties come N: broker ids 1 to N; each listener, advertised listener and metrics port
 counted up by one a broker; a directory `broker-<id>` inside every log directory, by default of a home apart
-from a single broker's. ZooKeeper runs beside
-them in `zookeeper`, unless `zookeeper.connect` names one; sessions then last six seconds, because on one
-machine a broker is silent when it died, and should be missed, and let back in, soon. The internal topics
-get three replicas, of which two must be in sync, or as many as there are brokers: set from the start, since
-a broker that is up first would otherwise make them with itself as the only replica.
+from a single broker's. ZooKeeper runs beside them in `zookeeper`, unless `zookeeper.connect` names one;
+sessions then last six seconds, because on one machine a broker is silent when it died, and should be missed,
+and let back in, soon. The internal topics get three replicas, of which two must be in sync, or as many as
+there are brokers: set from the start, since a broker that is up first would otherwise make them with itself
+as the only replica.
 
 Each broker's properties are written to `broker-<id>.properties` in the data directory, readable by its owner
 alone. So secrets do not show in the process list, and one broker can be started by hand.
@@ -15,22 +15,23 @@ alone. So secrets do not show in the process list, and one broker can be started
 from __future__ import annotations
 
 import asyncio
-import os
 import re
 import signal
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
-from pathlib import Path
 
+from barnabas.cluster.coordination import CoordinationError
 from barnabas.config.agreement import LOCAL_ZOOKEEPER
 from barnabas.config.broker_config import BrokerConfig
 from barnabas.config.derived import default_cluster_directory
-from barnabas.config.keys import read_properties
+from barnabas.config.properties import render_properties
 from barnabas.core.clock import SystemClock
 from barnabas.core.endpoints import Endpoint, ListenerEndpoint
-from barnabas.core.errors import InvalidConfig
+from barnabas.core.errors import InvalidConfig, KafkaError
 from barnabas.node.child_process import Child, ChildEnded, Say
+from barnabas.node.private_files import write_private
+from barnabas.node.stored_users import FirstUsers
 from barnabas.node.supervisor import Member, Stopped, Supervisor
 from barnabas.node.zookeeper_member import ZooKeeperMember, locked
 from barnabas.node.zookeeper_server import CannotRunZooKeeper, ZooKeeperServer, beside
@@ -74,6 +75,7 @@ class LocalCluster:
         brokers: int,
         metrics_address: Endpoint | None = None,
         broker_command: Sequence[str] = BROKER_COMMAND,
+        first_users: FirstUsers | None = None,
     ) -> None:
         if "broker.id" in properties:
             raise InvalidConfig("a cluster numbers its brokers itself, from 1; leave broker.id out")
@@ -98,6 +100,7 @@ class LocalCluster:
         _check_ports([BrokerConfig.load(each) for each in self.properties.values()])
         self._metrics_address = metrics_address
         self._command = broker_command
+        self._first_users = first_users
 
     def run(self, announce: Say, say: Callable[[str, str], None]) -> None:
         """Until a signal comes; a second one kills everything."""
@@ -107,7 +110,7 @@ class LocalCluster:
                 if self.server is not None:
                     stack.enter_context(locked(self.server))
                 asyncio.run(self._serve(announce, say))
-        except (ChildEnded, CannotRunZooKeeper, OSError) as error:
+        except (ChildEnded, CannotRunZooKeeper, CoordinationError, KafkaError, OSError) as error:
             raise ClusterFailed(str(error)) from error
 
     def _refuse_the_home_of_one_broker(self) -> None:
@@ -126,7 +129,12 @@ class LocalCluster:
         for signum in (signal.SIGTERM, signal.SIGINT):
             asyncio.get_running_loop().add_signal_handler(signum, supervisor.request_stop)
         try:
-            await supervisor.start()
+            *before, last = supervisor.stages
+            for stage in before:
+                await supervisor.start_stage(stage)
+            if self._first_users is not None:
+                await self._first_users.put(BrokerConfig.load(self.properties[1]))
+            await supervisor.start_stage(last)
             announce(self.ready_line(brokers))
             await supervisor.wait_stopping()
         except Stopped:
@@ -144,10 +152,9 @@ class LocalCluster:
 
     def _member(self, number: int) -> BrokerMember:
         path = self.directory / f"broker-{number}.properties"
-        inexpressible = write_properties(path, self.properties[number])
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_private(path, render_properties(self.properties[number]))
         command = [*self._command, "--config", str(path)]
-        for name, value in inexpressible.items():
-            command += ["--set", f"{name}={value}"]
         if self._metrics_address is not None:
             command += ["--metrics", str(_counted(self._metrics_address, number))]
         return BrokerMember(number, command)
@@ -175,22 +182,6 @@ def internal_topics(brokers: int) -> dict[str, str]:
         "transaction.state.log.replication.factor": str(replicas),
         "transaction.state.log.min.isr": str(max(1, replicas - 1)),
     }
-
-
-def write_properties(path: Path, properties: Mapping[str, str]) -> dict[str, str]:
-    """Write what such a file can say; returns the rest."""
-    lines = {name: f"{name}={value}\n" for name, value in properties.items()}
-    rest = {name: properties[name] for name, line in lines.items() if not _says(line, name, properties[name])}
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with os.fdopen(
-        os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8"
-    ) as file:
-        file.writelines(line for name, line in lines.items() if name not in rest)
-    return rest
-
-
-def _says(line: str, name: str, value: str) -> bool:
-    return read_properties(line + "end=1\n") == {name: value, "end": "1"}
 
 
 def _moved(listener: ListenerEndpoint, number: int) -> ListenerEndpoint:

@@ -10,6 +10,8 @@ import logging
 import sys
 from datetime import UTC, datetime
 
+from barnabas.config.loggers import AUDIT as AUDIT_LOGGER
+
 
 class LineFormatter(logging.Formatter):
     def formatTime(self, record: logging.LogRecord, datefmt: str | None = None) -> str:  # noqa: ARG002, N802
@@ -24,10 +26,11 @@ class LineFormatter(logging.Formatter):
 def configure_logging(level: str) -> None:
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(LineFormatter("%(asctime)s %(levelname)-5s %(part)s  %(message)s"))
-    root = logging.getLogger("barnabas")
-    root.handlers = [handler]
-    root.setLevel(level.upper())
-    root.propagate = False
+    for name in ("barnabas", AUDIT_LOGGER):
+        logger = logging.getLogger(name)
+        logger.handlers = [handler]
+        logger.setLevel(level.upper())
+        logger.propagate = False
     # What nobody prints need not be collected for every line.
     logging.logThreads = False
     logging.logProcesses = False

@@ -12,7 +12,7 @@ import gc
 import logging
 import resource
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
 
 from barnabas.cluster.coordination import CoordinationError, StoreLocked
@@ -40,23 +40,28 @@ class BrokerHalted(StartupFailed):
     """It came up, and could not go on."""
 
 
-def run(config: BrokerConfig, metrics_address: Endpoint | None = None, log_level: str = "info") -> int:
-    """Serve until a signal comes; returns the exit code."""
+def run(
+    config: BrokerConfig,
+    metrics_address: Endpoint | None = None,
+    welcome: Sequence[str] = (),
+    log_level: str = "info",
+) -> int:
+    """Serve until a signal comes; returns the exit code. `welcome` is said after the ready line."""
     configure_logging(log_level)
     raise_open_files_limit()
     with asyncio.Runner(loop_factory=loop_factory()) as runner:
-        runner.run(serve(config, metrics_address))
+        runner.run(serve(config, metrics_address, welcome))
     return 0
 
 
-async def serve(config: BrokerConfig, metrics_address: Endpoint | None) -> None:
+async def serve(config: BrokerConfig, metrics_address: Endpoint | None, welcome: Sequence[str] = ()) -> None:
     stopped = asyncio.Event()
     loop = asyncio.get_running_loop()
     for signum in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(signum, _stop, loop, signum, stopped)
     async with AsyncExitStack() as stack:
         config = await start_zookeeper(config, stack)
-        await serve_broker(Broker(config, metrics_address=metrics_address), stopped)
+        await serve_broker(Broker(config, metrics_address=metrics_address), stopped, welcome)
 
 
 async def start_zookeeper(config: BrokerConfig, stack: AsyncExitStack) -> BrokerConfig:
@@ -75,7 +80,7 @@ async def start_zookeeper(config: BrokerConfig, stack: AsyncExitStack) -> Broker
     return config.with_changes({"zookeeper.connect": server.connect})
 
 
-async def serve_broker(broker: Broker, stopped: asyncio.Event) -> None:
+async def serve_broker(broker: Broker, stopped: asyncio.Event, welcome: Sequence[str] = ()) -> None:
     stopping = asyncio.create_task(_shut_down_when(stopped, broker))
     collect_seldom()
     try:
@@ -90,7 +95,7 @@ async def serve_broker(broker: Broker, stopped: asyncio.Event) -> None:
             raise  # the message needs the directory that the user named
         raise StartupFailed(str(error)) from error
     settle_memory()
-    print(ready_line(broker), flush=True)  # noqa: T201 - scripts wait for this line
+    print("\n".join((ready_line(broker), *welcome)), flush=True)  # noqa: T201 - scripts wait for this line
     halting = asyncio.create_task(_stop_when_halted(broker, stopped))
     await stopping
     halting.cancel()

@@ -46,11 +46,13 @@ class Peers:
         )
 
     async def _secured(self) -> Secured:
-        settings = inter_broker_settings(self._config)
-        if settings.protocol is SecurityProtocol.PLAINTEXT:
+        if self._config.inter_broker_listener.security_protocol == SecurityProtocol.PLAINTEXT.name:
             return PLAINTEXT
-        # Stores are opened with passwords, which takes its time.
-        return await asyncio.get_running_loop().run_in_executor(None, settings.secured)
+        # Files are read, and stores are opened with passwords, which takes its time.
+        return await asyncio.get_running_loop().run_in_executor(None, self._read_security)
+
+    def _read_security(self) -> Secured:
+        return inter_broker_settings(self._config).secured()
 
     async def send(self, broker_id: int, request: Message, response_class: type[Response]) -> Response:
         """The answer of a live broker; BROKER_NOT_AVAILABLE if it is not one."""

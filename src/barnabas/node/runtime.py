@@ -9,10 +9,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Coroutine
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from barnabas.core.clock import Clock
-from barnabas.core.scheduler import Cancellable
+from barnabas.core.scheduler import Background, Cancellable
 from barnabas.core.sweeping import sweeping
 from barnabas.purgatory.timer import Timer
 
@@ -93,8 +93,18 @@ class LoopRunner:
         return LoopTask(work)
 
 
+class Workers(Background, Protocol):
+    """A background that its owner resizes and closes."""
+
+    def resize(self, threads: int) -> None: ...
+    async def close(self) -> None: ...
+
+
+MakeWorkers = Callable[[asyncio.AbstractEventLoop, int], Workers]
+
+
 class ThreadBackground:
-    """`core.scheduler.Background` on a thread pool. System calls in it release the GIL."""
+    """`Workers` on a thread pool. System calls in it release the GIL."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, threads: int) -> None:
         self._loop = loop

@@ -5,10 +5,12 @@ All of it is made before a port is taken: a broker that cannot check what client
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Callable, Iterable, Mapping
 
 from barnabas.cluster.coordination import Coordination
+from barnabas.cluster.decoy_secret import get_or_create_decoy_secret
 from barnabas.cluster.delegation_tokens import DelegationTokens
 from barnabas.config.broker_config import BrokerConfig
 from barnabas.config.client_entities import USERS, ClientEntities, EntityPath, Values
@@ -17,22 +19,25 @@ from barnabas.core.clock import Clock
 from barnabas.core.endpoints import ListenerEndpoint
 from barnabas.core.errors import InvalidConfig
 from barnabas.core.metrics import Metrics
-from barnabas.core.scheduler import Scheduler
+from barnabas.core.scheduler import Background, Scheduler
 from barnabas.core.tasks import Tasks
 from barnabas.network.exchange import Dispatch
+from barnabas.node.login_modules import login_entry
 from barnabas.requests.authentication import Mechanism, SaslGate
 from barnabas.security.credentials.delegation_token import TokenTimes
 from barnabas.security.credentials.scram_credential import ScramMechanism
 from barnabas.security.credentials.user_credentials import UserCredentials
-from barnabas.security.sasl import oauthbearer, plain
-from barnabas.security.sasl.jaas import parse_jaas
+from barnabas.security.sasl import gssapi, oauthbearer, plain
+from barnabas.security.sasl.gssapi import GssapiAuthentication
+from barnabas.security.sasl.kerberos_names import KerberosNames
 from barnabas.security.sasl.outcome import Authentication
 from barnabas.security.sasl.plain import PlainAuthentication, PlainUsers
 from barnabas.security.sasl.scram import CredentialLookup, ScramAuthentication
+from barnabas.security.secret_references import has_reference
 
 logger = logging.getLogger(__name__)
 
-OFFERED = (plain.NAME, *(each.mechanism_name for each in ScramMechanism), oauthbearer.NAME)
+OFFERED = (plain.NAME, *(each.mechanism_name for each in ScramMechanism), oauthbearer.NAME, gssapi.NAME)
 _OWN_CALLBACKS = frozenset(
     {"PlainServerCallbackHandler", "ScramServerCallbackHandler", "OAuthBearerValidatorCallbackHandler"}
 )
@@ -50,20 +55,26 @@ class SaslListeners:
         *,
         clock: Clock,
         scheduler: Scheduler,
+        background: Background,
         metrics: Metrics,
         tasks: Tasks,
     ) -> None:
         self._config = config
         self._clock = clock
         self._scheduler = scheduler
+        self._background = background
         self._metrics = metrics
         self._tasks = tasks
         self.tokens = tokens
+        self._users = users
         self._lookup = CredentialLookup(users.find, users.nobody if tokens is None else tokens.credential)
         self._mechanisms: dict[str, Mapping[str, Mechanism]] = {}
 
     async def open(self, listeners: Iterable[ListenerEndpoint]) -> None:
         """INVALID_CONFIG if one of them could not check what clients show."""
+        for key, text in self._config.given.items():
+            if key.endswith("sasl.jaas.config") and has_reference(text):
+                raise InvalidConfig(f"{key}: a broker follows no references; write there what is meant")
         for listener in listeners:
             if listener.security_protocol.startswith("SASL_"):
                 name = listener.listener_name
@@ -73,6 +84,12 @@ class SaslListeners:
                 self._mechanisms[name] = {each: await self._mechanism(name, each) for each in enabled}
                 if listener.security_protocol == "SASL_PLAINTEXT" and plain.NAME in enabled:
                     logger.warning("passwords of PLAIN cross the network in the clear on %s", listener)
+                if self._users.is_empty and all(map(ScramMechanism.named, enabled)):
+                    logger.warning(
+                        "nobody can log in on %s: there are no users; `barnabas user add NAME` adds one,"
+                        " with --data-dir while the broker is down, or with --zookeeper",
+                        listener,
+                    )
 
     def gates(self, dispatch: Dispatch) -> dict[str, SaslGate]:
         values = self._config.values
@@ -85,6 +102,7 @@ class SaslListeners:
                 refusal_delay_ms=self._config.connection_failed_authentication_delay_ms,
                 clock=self._clock,
                 scheduler=self._scheduler,
+                background=self._background,
                 metrics=self._metrics,
             )
             for name, mechanisms in self._mechanisms.items()
@@ -98,17 +116,20 @@ class SaslListeners:
                 " here: without it, others would be let in than were meant; remove the key to do without"
             )
         session_ms_max = for_listener(self._config.values, listener, "connections.max.reauth.ms", name)
-        return Mechanism(await self._start(listener, name), session_ms_max)
+        start = await self._start(listener, name)
+        return Mechanism(start, session_ms_max, blocks=name == gssapi.NAME)
 
     async def _start(self, listener: str, name: str) -> Start:
         if name == plain.NAME:
-            users = self._plain_users(listener)
+            users = await asyncio.to_thread(self._plain_users, listener)
             return lambda: PlainAuthentication(users)
         scram = ScramMechanism.named(name)
         if scram is not None:
             return lambda: ScramAuthentication(scram, self._lookup)
         if name == oauthbearer.NAME:
             return await self._oauthbearer(listener)
+        if name == gssapi.NAME:
+            return await asyncio.to_thread(self._gssapi, listener)
         raise InvalidConfig(
             f"sasl.enabled.mechanisms of {listener} names {name}, which is not offered here;"
             f" there are {', '.join(OFFERED)}"
@@ -116,20 +137,34 @@ class SaslListeners:
 
     def _plain_users(self, listener: str) -> PlainUsers:
         where = f"listener.name.{listener.lower()}.plain.sasl.jaas.config"
-        text = for_listener(self._config.values, listener, "sasl.jaas.config", plain.NAME)
-        if text is None:
+        entry = login_entry(self._config, listener, plain.NAME)
+        if entry is None:
             raise InvalidConfig(f'PLAIN on {listener} needs its users: {where}=… user_NAME="password";')
-        users = PlainUsers.of_options(
-            {
-                name: value
-                for entry in parse_jaas(text)
-                if entry.module_name == "PlainLoginModule"
-                for name, value in entry.options.items()
-            }
-        )
+        users = PlainUsers.of_options(entry.options)
         if not users:
             raise InvalidConfig(f'{where} names no user of PlainLoginModule: user_NAME="password"')
         return users
+
+    def _gssapi(self, listener: str) -> Start:
+        """Reads the keytab."""
+        values = self._config.values
+        entry = login_entry(self._config, listener, gssapi.NAME)
+        if entry is None:
+            raise InvalidConfig(
+                f"GSSAPI, which is Kafka's default for sasl.enabled.mechanisms, needs the broker's key on"
+                f" {listener}: listener.name.{listener.lower()}.gssapi.sasl.jaas.config="
+                "com.sun.security.auth.module.Krb5LoginModule required useKeyTab=true keyTab=… principal=…;"
+                f" or name other mechanisms; there are {', '.join(OFFERED)}"
+            )
+        try:
+            from barnabas.node.kerberos import Acceptor  # noqa: PLC0415 - an extra
+        except ImportError as error:
+            raise InvalidConfig(
+                f"GSSAPI on {listener} needs the extra: pip install 'barnabas[gssapi]' ({error})"
+            ) from None
+        acceptor = Acceptor(entry.options, values["sasl.kerberos.service.name"], self._clock)
+        names = KerberosNames(values["sasl.kerberos.principal.to.local.rules"], acceptor.realm)
+        return lambda: GssapiAuthentication(acceptor.context(), names)
 
     async def _oauthbearer(self, listener: str) -> Start:
         try:
@@ -165,9 +200,12 @@ class SaslListeners:
         return lambda: BearerAuthentication(verifier.verify)
 
 
-def follow_users(clients: ClientEntities) -> UserCredentials:
+async def follow_users(
+    clients: ClientEntities, znodes: Coordination, listeners: Iterable[ListenerEndpoint]
+) -> UserCredentials:
     """The credentials of all users, now and after every change."""
-    users = UserCredentials()
+    is_asked = any(each.security_protocol.startswith("SASL_") for each in listeners)
+    users = UserCredentials(await get_or_create_decoy_secret(znodes) if is_asked else b"")
 
     def changed(path: EntityPath, values: Values) -> None:
         if len(path) == 1 and path[0].type == USERS and path[0].name is not None:
@@ -189,11 +227,9 @@ def make_delegation_tokens(
     return DelegationTokens(znodes, clock, secret, times)
 
 
-async def follow_tokens(
+def remove_expired_tokens(
     tokens: DelegationTokens, config: BrokerConfig, scheduler: Scheduler, tasks: Tasks
 ) -> None:
-    """Know all tokens, now and after every change, and remove those that are over."""
-    await tokens.start()
     scheduler.every(
         config.values["delegation.token.expiry.check.interval.ms"],
         lambda: tasks.start(tokens.remove_expired()),

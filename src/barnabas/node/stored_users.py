@@ -6,6 +6,10 @@ only while that broker is down.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, field
+
 from barnabas.cluster.config_store import ZnodeConfigStore
 from barnabas.cluster.registration import make_persistent_paths
 from barnabas.config.broker_config import BrokerConfig
@@ -14,7 +18,37 @@ from barnabas.core.clock import SystemClock
 from barnabas.core.errors import ResourceNotFound
 from barnabas.core.scheduler import InlineBackground
 from barnabas.node.coordination_store import open_coordination
-from barnabas.security.credentials.scram_credential import ScramCredential, ScramMechanism
+from barnabas.security.credentials.scram_credential import (
+    ITERATIONS_MIN,
+    ScramCredential,
+    ScramMechanism,
+)
+
+ITERATIONS = 2 * ITERATIONS_MIN
+
+
+@dataclass(frozen=True, slots=True)
+class FirstUsers:
+    """Users that are there before the first broker: whoever has a password already keeps it, unless it is
+    one that is replaced."""
+
+    mechanism: ScramMechanism
+    passwords: Mapping[str, str] = field(repr=False)
+    replaces: AbstractSet[str]
+
+    async def put(self, config: BrokerConfig) -> None:
+        async with open_coordination(config, SystemClock(), InlineBackground()) as znodes:
+            await make_persistent_paths(znodes)
+            for name in self.passwords:
+                await self._put(ZnodeConfigStore(znodes), name)
+
+    async def _put(self, store: ZnodeConfigStore, name: str) -> None:
+        key = self.mechanism.mechanism_name
+        known = await store.read_entity(user(name)) or {}
+        if name in self.replaces or key not in known:
+            password = self.passwords[name]
+            credential = ScramCredential.derive(self.mechanism, password, ITERATIONS)  # nobody waits yet
+            await store.change_entity(user(name), lambda values: {**values, key: credential.encode()})
 
 
 async def put_user(

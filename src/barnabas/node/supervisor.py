@@ -141,16 +141,20 @@ class Supervisor:
     async def start(self) -> None:
         """Raises ChildEnded or OSError if a member does not come up, Stopped if asked to stop meanwhile."""
         for stage in self.stages:
-            for keeper in stage:
-                keeper.start()
-            ready = asyncio.create_task(_all_ready(stage))
-            asked = asyncio.create_task(self.wait_stopping())
-            await asyncio.wait((ready, asked), return_when=asyncio.FIRST_COMPLETED)
-            asked.cancel()
-            if not ready.done():
-                ready.cancel()
-                raise Stopped
-            ready.result()
+            await self.start_stage(stage)
+
+    async def start_stage(self, stage: Sequence[Keeper]) -> None:
+        """Likewise, one of `stages`; those before it are up."""
+        for keeper in stage:
+            keeper.start()
+        ready = asyncio.create_task(_all_ready(stage))
+        asked = asyncio.create_task(self.wait_stopping())
+        await asyncio.wait((ready, asked), return_when=asyncio.FIRST_COMPLETED)
+        asked.cancel()
+        if not ready.done():
+            ready.cancel()
+            raise Stopped
+        ready.result()
 
     async def wait_stopping(self) -> None:
         await self._stopping.wait()

@@ -1,11 +1,10 @@
 """The ZooKeeper that PySpark brings along, as a command line: what to run, on which files, and is it up?
 
 PySpark ships ZooKeeper's jars with those of Spark, so a machine that can run the pipelines has a whole
-ZooKeeper already and needs nothing but Java. Of some three hundred jars a server takes a handful, and
-starts in a third of a second with those alone instead of two with all. The logging library is not among
-them: it would cost a second of every start. What can go wrong before the first
-connection (no Java, no jars, the port taken, the directory not writable) is checked here instead and
-said in a sentence.
+ZooKeeper already and needs nothing but Java. Of some three hundred jars a server takes a handful, and starts
+in a third of a second with those alone instead of two with all. The logging library is not among them: it
+would cost a second of every start. What can go wrong before the first connection (no Java, no jars, the port
+taken, the directory not writable) is checked here instead and said in a sentence.
 
 Only a standalone server is made, bound to the loopback interface unless told otherwise. Whoever wants an
 ensemble runs one of ZooKeeper's own and names it in `zookeeper.connect`.

@@ -235,6 +235,7 @@ ACCESS: dict[ApiKey, tuple[Check, ...]] = {
     ApiKey.CONSUMER_GROUP_HEARTBEAT: (
         _group(Operation.READ),
         Check((Right(Operation.DESCRIBE, _TOPIC),), Denied.REQUEST, "each topic subscribed to by name"),
+        Check((Right(Operation.DESCRIBE, _TOPIC),), Denied.LEFT_OUT, "each topic that a pattern matches"),
     ),
     ApiKey.CONSUMER_GROUP_DESCRIBE: (
         _each(Operation.DESCRIBE, _GROUP, "each group"),

@@ -15,15 +15,17 @@ mechanism and as the same principal; from the end of its session on nothing else
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping
 from enum import Enum
+from functools import partial
 from math import inf
 from typing import Any, NamedTuple
 
 from barnabas.core.clock import Clock
 from barnabas.core.errors import KafkaError, SaslAuthenticationFailed, UnsupportedSaslMechanism
 from barnabas.core.metrics import Metrics
-from barnabas.core.scheduler import Scheduler
+from barnabas.core.scheduler import Background, Scheduler
 from barnabas.core.transitions import Transitions
 from barnabas.network.exchange import Dispatch, Exchange, ExchangeConnection, Part
 from barnabas.protocol.api_keys import ApiKey
@@ -32,7 +34,9 @@ from barnabas.protocol.headers import RequestHeader, encode_response, read_reque
 from barnabas.protocol.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
 from barnabas.protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 from barnabas.security.principal import KafkaPrincipal
-from barnabas.security.sasl.outcome import Authentication, AuthenticationRefused, Done, Reason
+from barnabas.security.sasl.outcome import Authentication, AuthenticationRefused, Challenge, Done, Reason
+
+logger = logging.getLogger(__name__)
 
 HANDSHAKE_VERSIONS = range(2)
 AUTHENTICATE_VERSIONS = range(3)
@@ -66,6 +70,8 @@ class Mechanism(NamedTuple):
     start: Callable[[], Authentication]
     session_ms_max: int
     """0 where a session does not end by itself."""
+    blocks: bool = False
+    """Whether a step may wait for a disk, so that it belongs on no loop."""
 
 
 class SaslGate:
@@ -81,6 +87,7 @@ class SaslGate:
         refusal_delay_ms: int,
         clock: Clock,
         scheduler: Scheduler,
+        background: Background,
         metrics: Metrics,
     ) -> None:
         self.listener_name = listener_name
@@ -90,6 +97,7 @@ class SaslGate:
         self.refusal_delay_ms = refusal_delay_ms
         self.clock = clock
         self.scheduler = scheduler
+        self.background = background
         self._metrics = metrics
 
     def admit(self, connection: ExchangeConnection) -> Dispatch:
@@ -210,12 +218,40 @@ class SaslSession:
     def _step(self, exchange: Exchange, token: bytes, header: RequestHeader | None) -> None:
         """`header` is the request's; a bare token has none, and is answered with one."""
         assert self._authentication is not None
+        take_step = partial(self._authentication.step, token)
+        if self._gate.mechanisms[self._mechanism].blocks:
+            exchange.hold()
+            self._gate.background.submit(
+                take_step,
+                lambda outcome: self._stepped(exchange, outcome, header),
+                lambda error: self._step_failed(exchange, error, header),
+            )
+            return
         try:
-            outcome = self._authentication.step(token)
+            outcome = take_step()
+        except AuthenticationRefused as refusal:
+            self._step_refused(exchange, refusal, header)
+        else:
+            self._stepped(exchange, outcome, header)
+
+    def _step_failed(self, exchange: Exchange, error: BaseException, header: RequestHeader | None) -> None:
+        if isinstance(error, AuthenticationRefused):
+            self._step_refused(exchange, error, header)
+        else:
+            logger.error("a step of %s failed", self._mechanism, exc_info=error)
+            self._close(exchange, Reason.MALFORMED)
+
+    def _step_refused(
+        self, exchange: Exchange, refusal: AuthenticationRefused, header: RequestHeader | None
+    ) -> None:
+        error = SaslAuthenticationFailed(refusal.message)
+        self._refuse(exchange, refusal.reason, None if header is None else _failure(error, header))
+
+    def _stepped(self, exchange: Exchange, outcome: Challenge | Done, header: RequestHeader | None) -> None:
+        try:
             session_ms = self._complete(exchange, outcome) if isinstance(outcome, Done) else 0
         except AuthenticationRefused as refusal:
-            error = SaslAuthenticationFailed(refusal.message)
-            self._refuse(exchange, refusal.reason, None if header is None else _failure(error, header))
+            self._step_refused(exchange, refusal, header)
             return
         if header is None:
             exchange.respond([outcome.token])
@@ -233,7 +269,12 @@ class SaslSession:
         clock = self._gate.clock
         limits = []
         if done.expires_ms is not None:
-            limits.append(max(0, done.expires_ms - clock.now_ms()))
+            left_ms = done.expires_ms - clock.now_ms()
+            if left_ms <= 0:
+                raise AuthenticationRefused(
+                    Reason.EXPIRED_TOKEN, "Authentication failed: the token has expired"
+                )
+            limits.append(left_ms)
         if session_ms_max := self._gate.mechanisms[self._mechanism].session_ms_max:
             limits.append(session_ms_max)
         session_ms = min(limits, default=0)

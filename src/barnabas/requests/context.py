@@ -44,6 +44,7 @@ class RequestContext:
         "converted",
         "correlation_id",
         "exchange",
+        "is_exempt",
         "keeps_records",
         "local_end_ms",
         "request",
@@ -73,13 +74,19 @@ class RequestContext:
         self.keeps_records = False
         self.throttle_ms = 0
         """How long the client is not to be read from once it is answered."""
+        self.is_exempt = False
+        """A broker asks, for the sake of the cluster: no quota counts."""
         self.converted: dict[int, Any] | None = None
         self._finisher = finisher
         self._turn_ms = started_ms
 
     def caller(self) -> Caller:
         """Who asks, as the group coordinator notes it down: a client's address the Java way."""
-        return Caller(self.client_id or "", f"/{self.exchange.connection.peer_host}", self.api_version)
+        host = f"/{self.exchange.connection.peer_host}"
+        return Caller(self.client_id or "", host, self.api_version, self._may_describe)
+
+    def _may_describe(self, topic: str) -> bool:
+        return self.allows(Operation.DESCRIBE, ResourceType.TOPIC, topic, audited=False)
 
     def topic_name(self, topic_id: Uuid) -> str | None:
         """The name of the topic that has this id now; None if there is none. Newer requests name topics by

@@ -152,7 +152,7 @@ class Binding:
     def _throttle(self, context: RequestContext, response: Any) -> None:
         """Charge the client for the time that its request took, and read no more of it while it is above a
         quota. The answer says for how long; it leaves at once (KIP-219)."""
-        if self.api.is_between_brokers:
+        if self.api.is_between_brokers or context.is_exempt:
             return
         connection = context.exchange.connection
         spent_ms = (context.local_end_ms or self._now_ms()) - context.started_ms

@@ -30,7 +30,6 @@ def tokens_for(context: RequestContext) -> DelegationTokens:
     return context.broker.tokens
 
 
-def user_principal(kind: str, name: str) -> KafkaPrincipal:
-    if kind != USER or not name:
+def check_user(principal: KafkaPrincipal) -> None:
+    if principal.kind != USER or not principal.name:
         raise InvalidPrincipalType(f"a renewer or owner of a token is a {USER}")
-    return KafkaPrincipal(kind, name)

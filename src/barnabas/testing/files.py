@@ -46,7 +46,7 @@ class _Content:
             [len(old), len(now), chance.randint(min(len(old), len(now)), max(len(old), len(now)))]
         )
         after = bytearray(old[:size].ljust(size, b"\0"))
-        for page in self.written_pages:
+        for page in sorted(self.written_pages):
             start = page * PAGE_BYTES
             end = min(start + PAGE_BYTES, size, len(now))
             fate = chance.random()
@@ -213,7 +213,7 @@ class PowerCutFiles:
         ]
         directories = [
             Entry(path.rpartition("/")[2], 0, True)
-            for path in list(self._directories)
+            for path in sorted(self._directories)
             if path and _parent(path) == directory
         ]
         return [*files, *directories]
@@ -238,7 +238,7 @@ class PowerCutFiles:
         def apply(files: dict[str, _Content], directories: set[str]) -> None:
             for path in [p for p in list(files) if p == old or p.startswith(f"{old}/")]:
                 files[new + path[len(old) :]] = files.pop(path)
-            for path in [p for p in directories if p == old or p.startswith(f"{old}/")]:
+            for path in [p for p in sorted(directories) if p == old or p.startswith(f"{old}/")]:
                 directories.discard(path)
                 directories.add(new + path[len(old) :])
 
@@ -270,7 +270,7 @@ class PowerCutFiles:
         def apply(files: dict[str, _Content], directories: set[str]) -> None:
             for name in [p for p in files if p.startswith(f"{path}/")]:
                 del files[name]
-            for name in [p for p in directories if p == path or p.startswith(f"{path}/")]:
+            for name in [p for p in sorted(directories) if p == path or p.startswith(f"{path}/")]:
                 directories.discard(name)
 
         self._change(_parent(path), apply)

@@ -21,7 +21,7 @@ pytestmark = pytest.mark.usefixtures("bystander")
 CORRUPT_MESSAGE, MESSAGE_TOO_LARGE, INVALID_REQUIRED_ACKS, INVALID_RECORD = 2, 10, 21, 87
 UNKNOWN_SERVER_ERROR = -1
 CONTROL = 0x20
-ZSTD = 4
+SNAPPY, ZSTD = 2, 4
 GOOD = batch([b"a", b"b"])
 IDEMPOTENT: dict[str, Any] = {"producer_id": 7, "producer_epoch": 0}
 
@@ -129,6 +129,23 @@ def test_a_decompression_bomb_is_stopped_at_the_cap(
     assert error in ({CORRUPT_MESSAGE, MESSAGE_TOO_LARGE, INVALID_RECORD} if configs else {0, INVALID_RECORD})
     assert connection.latest_offset(topic) == (0 if error else 1)
     assert resident_bytes(broker) - before_bytes < 300 << 20
+
+
+def test_a_block_that_claims_gigabytes_takes_no_memory(
+    broker: Broker, connection: WireConnection, new_topic: TopicFactory
+) -> None:
+    """CVE-2023-34455: a block of snappy says how large it becomes, bare or framed as Java does it."""
+    if broker.name == "kafka":
+        pytest.skip("what Apache Kafka does is its library's affair")
+    topic = new_topic(cleanup_policy="compact")
+    claim = b"\xff\xff\xff\xff\x07" + bytes(20)
+    framed = b"\x82SNAPPY\0" + struct.pack(">iii", 1, 1, 0x7FFF_FFFF)
+    before_bytes = resident_bytes(broker)
+    for block in (claim, framed + claim, framed[:-4] + struct.pack(">i", len(claim)) + claim):
+        bad = batch([b"a"], records=block, attributes=SNAPPY)
+        assert connection.produce(topic, bad)[0] in {CORRUPT_MESSAGE, INVALID_RECORD}
+    assert connection.latest_offset(topic) == 0
+    assert resident_bytes(broker) - before_bytes < 100 << 20
 
 
 def test_a_record_without_a_key_is_refused_by_a_compacted_topic(

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from barnabas.network.sockets import Sockets
 from barnabas.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from barnabas.testing.broker import run_broker
 from tests.support.in_process import in_process_broker
@@ -46,16 +47,14 @@ def test_an_answer_that_waits_holds_back_those_behind_it(connection: WireConnect
     assert [connection.receive()[0], connection.receive()[0]] == [waits, quick]
 
 
-async def test_fetched_records_leave_by_sendfile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_fetched_records_leave_by_sendfile(tmp_path: Path) -> None:
     sent: list[int] = []
-    sendfile = os.sendfile
 
     def counted(out: int, source: int, offset: int, count: int) -> int:
-        sent.append(sendfile(out, source, offset, count))
+        sent.append(os.sendfile(out, source, offset, count))
         return sent[-1]
 
-    monkeypatch.setattr(os, "sendfile", counted)
-    async with in_process_broker(tmp_path) as broker:
+    async with in_process_broker(tmp_path, sockets=Sockets(send_file=counted)) as broker:
         assert await broker.create_topic("topic") == 0
         values = [bytes([n]) * 100_000 for n in range(5)]
         for value in values:

@@ -93,6 +93,7 @@ READ_BY_COMPONENTS: Mapping[str, Read] = {
     "max.connections": lambda at: at.server.settings.max_connections,
     "max.connections.per.ip": lambda at: at.server.settings.max_connections_per_ip,
     "max.connections.per.ip.overrides": lambda at: at.server.settings.max_connections_per_ip_overrides,
+    "max.connection.creation.rate": lambda at: at.server._rates._settings.max_connection_creation_rate,
     "background.threads": lambda at: at.background._pool._max_workers,
     "log.cleaner.threads": lambda at: at.logs.cleaner._settings.log_cleaner_threads,
     "log.cleaner.io.max.bytes.per.second": lambda at: at.logs.cleaner._throttle.delay_ms_for(1 << 20),

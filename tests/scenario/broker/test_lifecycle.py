@@ -28,6 +28,7 @@ from barnabas.core.errors import NotCoordinator
 from barnabas.core.metrics import render_prometheus
 from barnabas.core.scheduler import InlineBackground
 from barnabas.network.server import Server
+from barnabas.node import identity
 from barnabas.node.broker import Broker
 from barnabas.node.cluster_member import ClusterMember
 from barnabas.node.coordination_store import COORDINATION_DIRECTORY
@@ -77,8 +78,8 @@ async def test_parts_start_in_order_and_stop_in_reverse(
     order: list[str] = []
     up = [
         (wiring, "open_coordination", "coordination store"),
-        (wiring, "get_or_create_cluster_id", "cluster id"),
-        (wiring, "generate_broker_id", "broker id"),
+        (identity, "get_or_create_cluster_id", "cluster id"),
+        (identity, "generate_broker_id", "broker id"),
         (ConfigRepository, "load", "dynamic settings"),
         (LogManager, "open", "logs"),
         (Server, "bind", "sockets bound"),
@@ -128,7 +129,7 @@ async def test_parts_of_a_member_of_a_cluster_start_in_order_and_stop_in_reverse
     order: list[str] = []
     up = [
         (wiring, "open_coordination", "coordination store"),
-        (wiring, "get_or_create_cluster_id", "cluster id"),
+        (identity, "get_or_create_cluster_id", "cluster id"),
         (ConfigRepository, "load", "dynamic settings"),
         (LogManager, "open", "logs"),
         (Server, "bind", "sockets bound"),
@@ -228,7 +229,9 @@ async def is_preparing(each: InProcessBroker) -> bool:
     return answer.groups[0].group_state == "PreparingRebalance"
 
 
-async def test_starting_again_does_nothing_and_starting_while_stopping_is_an_error(tmp_path: Path) -> None:
+async def test_starting_again_does_nothing_and_starting_while_stopping_is_an_error(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     each = InProcessBroker([tmp_path])
     starting = asyncio.ensure_future(each.broker.startup())
     await asyncio.sleep(0)
@@ -242,8 +245,17 @@ async def test_starting_again_does_nothing_and_starting_while_stopping_is_an_err
     await each.broker.startup()
     assert each.broker.bound_listeners == [listener]
 
+    handing_over: list[str] = []
+    hand_over = ClusterMember.shut_down_controlled
+
+    async def look_and_hand_over(member: ClusterMember) -> None:
+        handing_over.append(state_in_metrics(each.broker))
+        await hand_over(member)
+
+    monkeypatch.setattr(ClusterMember, "shut_down_controlled", look_and_hand_over)
     stopping = asyncio.ensure_future(each.broker.shutdown())
     await asyncio.sleep(0)
+    assert handing_over == ["kafka_broker_state 6"]
     assert state_in_metrics(each.broker) == "kafka_broker_state 7"
     with pytest.raises(RuntimeError, match="shutting down"):
         await each.broker.startup()
@@ -302,22 +314,22 @@ async def test_every_log_directory_remembers_its_broker(tmp_path: Path) -> None:
         assert f"broker.id={broker_id}" in (directory / "meta.properties").read_text()
 
 
-def start(*arguments: str) -> str:
+def start(*arguments: str, code: int = 1) -> str:
     """`barnabas start` must fail; what it says."""
     done = subprocess.run(
         [sys.executable, "-m", "barnabas", "start", "--listener", "PLAINTEXT://127.0.0.1:0", *arguments],
         capture_output=True, text=True, cwd=REPOSITORY / "src", check=False, timeout=60,
     )  # fmt: skip
-    assert done.returncode == 1, done.stderr
+    assert done.returncode == code, done.stderr
     assert done.stdout == "", "no ready line"
-    assert "Traceback" not in done.stderr
+    assert done.stderr.count("\n") == 1, done.stderr
     return done.stderr
 
 
 async def test_data_of_another_broker_or_cluster_is_refused_in_words(tmp_path: Path) -> None:
     async with in_process_broker(tmp_path, broker_id=3):
         pass
-    said = await asyncio.to_thread(start, "--data-dir", str(tmp_path), "--broker-id", "4")
+    said = await asyncio.to_thread(start, "--data-dir", str(tmp_path), "--broker-id", "4", code=2)
     assert "broker.id is 4, but the log directories were written by broker 3" in said
     remembered = tmp_path / "meta.properties"
     lines = remembered.read_text().splitlines()

@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from barnabas import __version__
+from barnabas.core.compiled import CODE
 from tests.support.broker import BarnabasBroker, running
 from tests.support.ports import free_port
 from tests.support.wire import (
@@ -77,6 +79,7 @@ def test_every_api_has_its_rate_and_its_times(endpoint: Endpoint, connection: Wi
     seen = endpoint.samples()
     assert seen["kafka_requests_total", 'api="Produce",version="7"'] >= 3
     assert seen["kafka_requests_total", 'api="CreateTopics",version="2"'] >= 1
+    assert seen["barnabas_build_info", f'code="{CODE}",version="{__version__}"'] == 1
     for name in ("queue", "local", "total"):
         assert seen[f"kafka_request_{name}_time_ms_count", 'api="Produce"'] >= 3
         assert seen[f"kafka_request_{name}_time_ms_count", 'api="Fetch"'] == 2

@@ -21,6 +21,7 @@ from barnabas.controller.config_notifications import ConfigNotifications
 from barnabas.controller.controller import KafkaController
 from barnabas.controller.term import Term
 from barnabas.network.server import Server
+from barnabas.node import identity
 from barnabas.node.broker import Broker, StartAbandoned
 from barnabas.node.cluster_member import ClusterMember
 from barnabas.node.lifecycle import BrokerState
@@ -31,7 +32,7 @@ from tests.support.in_process import InProcessBroker
 
 MEMBER: list[tuple[object, str]] = [
     (wiring, "make_persistent_paths"),
-    (wiring, "get_or_create_cluster_id"),
+    (identity, "get_or_create_cluster_id"),
     (ConfigRepository, "load"),
     (LogManager, "open"),
     (Server, "bind"),
@@ -40,7 +41,7 @@ MEMBER: list[tuple[object, str]] = [
     (wiring, "make_group_coordinator"),
     (wiring, "make_transaction_coordinator"),
     (wiring, "Dispatcher"),
-    (Broker, "_serve_metrics"),
+    (wiring, "metrics_page"),
     (Server, "start"),
     (ClusterMember, "join"),
     (ConfigNotifications, "start"),

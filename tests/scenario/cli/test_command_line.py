@@ -215,6 +215,11 @@ def test_quotas_are_set_shown_and_taken_away(barnabas: Barnabas) -> None:
         {"entity": {"user": "eve", "client-id": None}, "quotas": {"consumer_byte_rate": 7.0}},
     ]
     assert "12.5" in barnabas("quota", "list")
+    barnabas("quota", "set", "--user", "eve", "producer_byte_rate=12345678")
+    assert "12345678\n" in barnabas("quota", "list", "--user", "eve")
+    barnabas("quota", "set", "--user", "eve", "--delete", "producer_byte_rate")
+    told = barnabas("quota", "set", "--user", "User:eve", "producer_byte_rate=1", code=2)
+    assert "a quota names the user, eve" in told
     barnabas(*set_, "default", "--delete", "consumer_byte_rate")
     barnabas(*set_, "app", "--delete", "producer_byte_rate", "--delete", "request_percentage")
     assert json.loads(barnabas("quota", "list", "--json")) == []

@@ -8,7 +8,7 @@ import gc
 import os
 import socket
 import struct
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -101,6 +101,13 @@ class Served:
     scheduler: ManualScheduler
     port: int
 
+    def on(self, listener_name: str) -> Served:
+        """The same server, for who comes to another listener."""
+        (found,) = [each for each in self.server.listeners if each.name == listener_name]
+        other = Served(self.server, self.clock, self.scheduler, found.bound.endpoint.port)
+        other._clients = self._clients
+        return other
+
     async def connect(self, host: str = "127.0.0.1", *, receive_buffer_bytes: int | None = None) -> Client:
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         sock = socket.socket(family, socket.SOCK_STREAM)
@@ -138,9 +145,11 @@ async def serving(
     protocol: str = "PLAINTEXT",
     gate: Gate | None = None,
     tls: ContextSource | None = None,
+    also: Sequence[str] = (),
     **settings: Any,
 ) -> AsyncIterator[Served]:
-    """`settings` are keys, with underscores for dots, and limits of connections."""
+    """`settings` are keys, with underscores for dots, and limits of connections; `also` are further
+    listeners."""
     clock = ManualClock()
     names = [each.name for each in fields(ConnectionLimits) if each.name in settings]
     limits = ConnectionLimits(**{name: settings.pop(name) for name in names})
@@ -152,7 +161,9 @@ async def serving(
         settings=broker_config(**settings),
         limits=limits,
     )
-    (listener,) = server.bind([ListenerEndpoint("TEST", Endpoint(host, 0), protocol)])
+    endpoints = [ListenerEndpoint("TEST", Endpoint(host, 0), protocol)]
+    endpoints += [ListenerEndpoint(name, Endpoint(host, 0), "PLAINTEXT") for name in also]
+    listener = server.bind(endpoints)[0]
     gates = {} if gate is None else {"TEST": gate}
     served = Served(server, clock, scheduler, listener.bound.endpoint.port)
     try:

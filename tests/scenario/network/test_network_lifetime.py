@@ -24,7 +24,9 @@ from barnabas.core.clock import ManualClock
 from barnabas.core.endpoints import Endpoint, ListenerEndpoint
 from barnabas.core.metrics import Metrics, render_prometheus
 from barnabas.core.scheduler import ManualScheduler
+from barnabas.network.connection import Connection
 from barnabas.network.counters import Rejected
+from barnabas.network.exchange import Exchange
 from barnabas.network.server import Server
 from barnabas.security.principal import ANONYMOUS
 
@@ -99,6 +101,30 @@ async def test_the_total_cap_counts_all_addresses() -> None:
         assert served.server.counters.rejected[Rejected.TOTAL].value == 1
 
 
+async def test_clients_in_any_number_leave_room_for_brokers() -> None:
+    async with serving(echo, also=["PLAINTEXT"], max_connections=1) as served:
+        client, broker = await served.connect(), await served.on("PLAINTEXT").connect()
+        for each in (client, broker):
+            await each.send(b"x")
+            assert await each.receive() == b"re:x"
+        assert await (await served.connect()).sees_the_end()
+
+
+async def test_a_listener_has_a_cap_of_its_own() -> None:
+    async with serving(echo, also=["OTHER"], listener_name_test_max_connections=1) as served:
+        first = await served.connect()
+        for each in (first, await served.on("OTHER").connect(), await served.on("OTHER").connect()):
+            await each.send(b"x")
+            assert await each.receive() == b"re:x"
+        assert await (await served.connect()).sees_the_end()
+        assert served.server.counters.rejected[Rejected.PER_LISTENER].value == 1
+        first.close()
+        await until(lambda: len(served.server) == 2)
+        again = await served.connect()
+        await again.send(b"y")
+        assert await again.receive() == b"re:y"
+
+
 async def test_an_idle_connection_is_closed_and_a_busy_one_is_not() -> None:
     async with serving(echo, connections_max_idle_ms=1_000) as served:
         idle, busy = await served.connect(), await served.connect()
@@ -111,6 +137,26 @@ async def test_an_idle_connection_is_closed_and_a_busy_one_is_not() -> None:
         assert await idle.sees_the_end()
         await busy.send(b"y")
         assert await busy.receive() == b"re:y"
+        assert served.closed("idle") == 1
+
+
+async def test_a_peer_that_went_while_it_was_throttled_is_forgotten_as_idle() -> None:
+    def throttled(exchange: Exchange, frame: memoryview) -> None:
+        exchange.connection.throttle(1_000_000_000)
+        echo(exchange, frame)
+
+    async with serving(throttled, connections_max_idle_ms=1_000) as served:
+        client = await served.connect()
+        await client.send(b"x")
+        assert await client.receive() == b"re:x"
+        client.close()
+        await turns()
+        served.clock.advance(ms=900)
+        served.server.sweep()
+        assert len(served.server) == 1
+        served.clock.advance(ms=200)
+        served.server.sweep()
+        assert len(served.server) == 0
         assert served.closed("idle") == 1
 
 
@@ -359,3 +405,21 @@ async def test_a_connection_that_ends_within_a_large_request_gives_its_buffer_ba
         client.close()
         await until(lambda: len(served.server) == 0)
         assert served.server.buffers._free_bytes > 0
+
+
+@pytest.mark.parametrize("fails_in", ["__init__", "start"])
+async def test_a_connection_that_cannot_be_made_leaves_nothing_behind(
+    monkeypatch: pytest.MonkeyPatch, fails_in: str
+) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise RuntimeError
+
+    with no_descriptor_leaks():
+        async with serving(echo, max_connections_per_ip=1) as served:
+            with monkeypatch.context() as patched:
+                patched.setattr(Connection, fails_in, fail)
+                for _ in range(3):
+                    assert await (await served.connect()).sees_the_end()
+            client = await served.connect()
+            await client.send(b"x")
+            assert await client.receive() == b"re:x"

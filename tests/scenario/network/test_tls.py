@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import os
+import socket
 import ssl
 import struct
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 import pytest
 import trustme
@@ -17,6 +18,7 @@ from tests.scenario.network.tls_support import blocking_client, client_context, 
 from barnabas.core.limits import HANDSHAKE_MS_MAX, LOG_LINES_PER_SECOND_MAX
 from barnabas.core.regions import FileRegion
 from barnabas.network import handshakes
+from barnabas.network.connection import Connection
 from barnabas.network.exchange import Exchange
 from barnabas.security.principal import ANONYMOUS
 
@@ -264,6 +266,43 @@ async def test_a_port_scan_leaves_nothing_behind(tmp_path: Path, caplog: pytest.
             assert 1 <= caplog.text.count("it went away during the handshake") <= LOG_LINES_PER_SECOND_MAX
 
 
+async def test_a_client_that_is_gone_before_its_greeting_is_read(tmp_path: Path) -> None:
+    """What it had sent is still there to be seen, and Python's TLS closes the descriptor over it."""
+    with no_descriptor_leaks():
+        async with serving_tls(echo, tmp_path) as tls:
+            for _ in range(4):
+                gone = socket.create_connection(("127.0.0.1", tls.served.port))
+                gone.sendall(b"\x16\x03\x01\x02\x00\x01" + bytes(100))
+                gone.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+                gone.close()  # resets it, before the server has had a turn
+            await until(lambda: tls.failures("gone") == 4)
+            assert len(tls.served.server._handshakes) == 0
+            assert tls.served.server._by_ip == {}
+            honest = await asyncio.to_thread(blocking_client, tls.served.port, client_context(tls.authority))
+            honest.close()
+
+
+async def test_a_fault_of_one_handshake_does_not_stop_the_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fail = handshakes.Handshakes._fail
+
+    def fail_badly(self: handshakes.Handshakes, *arguments: Any) -> None:
+        fail(self, *arguments)
+        raise RuntimeError("a fault")
+
+    async with serving_tls(echo, tmp_path) as tls:
+        monkeypatch.setattr(handshakes.Handshakes, "_fail", fail_badly)
+        for _ in range(3):
+            stranger = socket.create_connection(("127.0.0.1", tls.served.port))
+            stranger.sendall(b"not TLS")
+            stranger.close()
+        honest = await tls.connect()
+        await honest.send(b"x")
+        assert await honest.receive() == b"re:x"
+        assert tls.failures("not_tls") == 3
+
+
 async def test_a_handshake_has_a_deadline(tmp_path: Path) -> None:
     async with serving_tls(echo, tmp_path) as tls:
         silent, slow = await tls.served.connect(), await tls.served.connect()
@@ -334,3 +373,19 @@ async def test_a_listener_that_promises_more_than_it_has_does_not_start() -> Non
         with pytest.raises(ValueError, match=r"nobody would authenticate|nothing would be encrypted"):
             async with serving(echo, protocol=protocol):
                 pass
+
+
+async def test_a_connection_that_cannot_be_made_leaves_nothing_behind(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise RuntimeError
+
+    async with serving_tls(echo, tmp_path, max_connections_per_ip=1) as tls:
+        with monkeypatch.context() as patched:
+            patched.setattr(Connection, "__init__", fail)
+            for _ in range(3):
+                assert await (await tls.connect()).sees_the_end()
+        client = await tls.connect()
+        await client.send(b"x")
+        assert await client.receive() == b"re:x"

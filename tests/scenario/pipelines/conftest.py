@@ -5,18 +5,21 @@ from __future__ import annotations
 import asyncio
 import random
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 import pytest
-import uvicorn
 
 from barnabas.client.cluster_client import ClusterClient
 from barnabas.client.groups import Groups
 from barnabas.core.clock import SystemClock
 from barnabas.core.endpoints import Endpoint
+from barnabas.network.http_server import HttpServer, bind_http
+from barnabas.pipelines.service.asgi import answer_by
 from barnabas.pipelines.service.rest import Rest
+from barnabas.pipelines.service.rest_settings import rest_security
 from barnabas.pipelines.service.server import LoopTimers
 from barnabas.pipelines.service.service import PipelineService
 from barnabas.pipelines.service.store import PipelineStore
@@ -50,7 +53,13 @@ class ScriptedDrivers:
 class RunningService(threading.Thread):
     """The service on a thread of its own, as `serve` puts it together, but for the drivers."""
 
-    def __init__(self, bootstrap: str, state: Path, worker_id: str = "worker:1") -> None:
+    def __init__(
+        self,
+        bootstrap: str,
+        state: Path,
+        worker_id: str = "worker:1",
+        properties: Mapping[str, str] | None = None,
+    ) -> None:
         super().__init__(daemon=True)
         self.worker_id = worker_id
         self.bootstrap = bootstrap
@@ -58,17 +67,20 @@ class RunningService(threading.Thread):
         self.ready = threading.Event()
         self.url = ""
         self._state = state
-        self._server: uvicorn.Server | None = None
+        self._properties = dict(properties or {})
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._stopped = asyncio.Event()
 
     def run(self) -> None:
         asyncio.run(self._serve())
 
     def finish(self) -> None:
-        assert self._server is not None
-        self._server.should_exit = True
+        assert self._loop is not None
+        self._loop.call_soon_threadsafe(self._stopped.set)
         self.join()
 
     async def _serve(self) -> None:
+        self._loop = asyncio.get_running_loop()
         clock = SystemClock()
         cluster = ClusterClient([Endpoint.parse(self.bootstrap)], clock=clock, randomness=random.Random(1))
         async with cluster:
@@ -83,25 +95,25 @@ class RunningService(threading.Thread):
             )
             await service.open()
             following = asyncio.create_task(service.follow())
-            config = uvicorn.Config(
-                Rest(service, "cluster").application(), port=0, log_level="warning", lifespan="off"
-            )
-            self._server = uvicorn.Server(config)
-            serving = asyncio.create_task(self._server._serve())
-            while not self._server.started:  # noqa: ASYNC110 - uvicorn has no event to wait for
-                await asyncio.sleep(0.01)
-            port = self._server.servers[0].sockets[0].getsockname()[1]
-            self.url = f"http://127.0.0.1:{port}"
-            self.ready.set()
-            await serving
+            endpoint = Endpoint("127.0.0.1", 0)
+            security = rest_security(self._properties, endpoint, clock)
+            application = Rest(service, "cluster").application()
+            server = HttpServer(partial(answer_by, application), security, clock, LoopTimers())
+            listener = bind_http(endpoint)
+            async with server.serve(listener):
+                self.url = f"{security.scheme}://{listener.bound.endpoint}"
+                self.ready.set()
+                await self._stopped.wait()
             following.cancel()
             await asyncio.gather(following, return_exceptions=True)
             await service.close()
 
 
 @contextmanager
-def running_service(bootstrap: str, state: Path, worker_id: str = "worker:1") -> Iterator[RunningService]:
-    service = RunningService(bootstrap, state, worker_id)
+def running_service(
+    bootstrap: str, state: Path, worker_id: str = "worker:1", properties: Mapping[str, str] | None = None
+) -> Iterator[RunningService]:
+    service = RunningService(bootstrap, state, worker_id, properties)
     service.start()
     assert service.ready.wait(60)
     try:

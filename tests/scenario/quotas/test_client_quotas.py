@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import struct
 import time
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -12,6 +13,7 @@ from confluent_kafka import Consumer, Producer
 
 from barnabas.client.channel import Channel
 from barnabas.core.errors import ThrottlingQuotaExceeded
+from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.messages.alter_client_quotas import (
     AlterClientQuotasRequest,
     AlterClientQuotasResponse,
@@ -22,6 +24,7 @@ from barnabas.protocol.messages.alter_client_quotas import (
 from barnabas.protocol.messages.fetch import FetchResponse
 from barnabas.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from barnabas.protocol.messages.produce import ProduceResponse
+from barnabas.protocol.messages.write_txn_markers import WriteTxnMarkersRequest, WriteTxnMarkersResponse
 from tests.support.in_process import (
     BY_NAME_FETCH,
     BY_NAME_PRODUCE,
@@ -106,6 +109,55 @@ async def test_changes_to_topics_are_refused_above_their_quota(broker: InProcess
     assert await broker.create_topic("many", 11) == 0
     assert await broker.create_topic("more", 5) == 0
     assert await broker.create_topic("too-many", 1) == ThrottlingQuotaExceeded.code
+
+
+async def test_brokers_are_not_throttled_when_they_replicate_or_end_transactions(
+    broker: InProcessBroker,
+) -> None:
+    everybody = [EntityData(entity_type="user", entity_name=None)]
+    ops = [OpData(key="request_percentage", value=1e-6)]
+    request = AlterClientQuotasRequest(entries=[EntryData(entity=everybody, ops=ops)])
+    assert (await broker.ask(request, AlterClientQuotasResponse)).entries[0].error_code == 0
+    consumer = fetch_request("topic", 0, max_wait_ms=0)
+    assert (await broker.ask(consumer, FetchResponse, BY_NAME_FETCH)).throttle_time_ms > 0
+    follower = fetch_request("topic", 0, max_wait_ms=0)
+    follower.replica_id = 2
+    assert (await broker.ask(follower, FetchResponse, BY_NAME_FETCH)).throttle_time_ms == 0
+    begun = time.monotonic()
+    for _ in range(20):
+        await broker.ask(WriteTxnMarkersRequest(markers=[]), WriteTxnMarkersResponse)
+    assert time.monotonic() - begun < 19.0, "each would be followed by a second in which nothing is read"
+
+
+async def is_served(broker: InProcessBroker) -> bool:
+    """Whether a new connection is answered; one that is not is closed in the end."""
+    reader, writer = await asyncio.open_connection(*broker.address)
+    try:
+        writer.write(struct.pack(">ihhih", 10, ApiKey.API_VERSIONS, 0, 1, -1))
+        return await reader.read(1) != b""
+    except ConnectionError:
+        return False
+    finally:
+        writer.close()
+
+
+async def test_an_address_above_its_rate_is_not_served_and_others_are(broker: InProcessBroker) -> None:
+    request = AlterClientQuotasRequest(
+        entries=[
+            EntryData(
+                entity=[EntityData(entity_type="ip", entity_name="127.0.0.1")],
+                ops=[OpData(key="connection_creation_rate", value=1.0)],
+            )
+        ]
+    )
+    answer = await broker.ask(request, AlterClientQuotasResponse)
+    assert [entry.error_code for entry in answer.entries] == [0]
+    async with asyncio.timeout(60):
+        served = [await is_served(broker) for _ in range(10)]
+        assert served == [True] * 10, "a burst is allowed"
+        attempts = await asyncio.gather(*(is_served(broker) for _ in range(3)))
+        assert not all(attempts)
+        await broker.metadata("topic")
 
 
 @pytest.mark.rest

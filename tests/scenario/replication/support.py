@@ -12,7 +12,7 @@ import random
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
-from types import MappingProxyType, SimpleNamespace
+from types import MappingProxyType
 from typing import Any, TypeVar, cast
 
 from barnabas.client.channel import Channel
@@ -47,7 +47,7 @@ from barnabas.security.acl.authorizer import AllowAll
 from barnabas.storage.environment import Environment, LogDirectory
 from barnabas.storage.log.log import Log
 from barnabas.storage.log_manager import LogManager
-from tests.support.settings import broker_config, log_config
+from tests.support.settings import broker_config, log_config, unlimited
 
 Response = TypeVar("Response", bound=Message)
 
@@ -196,7 +196,7 @@ class Member:
             ),
             topics=cast("Any", None),
             configs=cast("Any", self.configs),
-            quotas=cast("Any", SimpleNamespace(is_limiting=False)),
+            quotas=unlimited(),
             producer_ids=cast("Any", None),
             groups=cast("Any", None),
             transactions=cast("Any", None),

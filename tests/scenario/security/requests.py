@@ -6,6 +6,7 @@ or made has a longer name.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -79,6 +80,8 @@ class Case(NamedTuple):
     build: Callable[[World], Message]
     version_max: int | None = None
     is_repeatable: bool = True
+    hidden: Callable[[World], Any] | None = None
+    """What is left out of the answer, if that is not the resource's name."""
 
 
 def _produce(attributes: int, transactional_id: str | None) -> Callable[[World], Message]:
@@ -213,6 +216,16 @@ def heartbeat_of(group: str, topics: list[str]) -> Message:
         subscribed_topic_names=topics,
         topic_partitions=[],
     )
+
+
+_GROUP_NUMBERS = itertools.count()
+
+
+def _heartbeat_by_pattern() -> Message:
+    """In a group of its own: a group remembers what a pattern matched."""
+    request = heartbeat_of(f"{GROUP}.pattern{next(_GROUP_NUMBERS)}", [])
+    request.subscribed_topic_regex = f"{TOPIC}.*"  # type: ignore[attr-defined]
+    return request
 
 
 def _creation() -> create_acls.AclCreation:
@@ -484,7 +497,10 @@ CASES: dict[ApiKey, list[Case]] = {
     ]
     * 2,
     ApiKey.LIST_TRANSACTIONS: [Case(lambda _: list_transactions.ListTransactionsRequest())],
-    ApiKey.CONSUMER_GROUP_HEARTBEAT: [Case(lambda _: heartbeat_of(f"{GROUP}.new", [TOPIC]))] * 2,
+    ApiKey.CONSUMER_GROUP_HEARTBEAT: [
+        *[Case(lambda _: heartbeat_of(f"{GROUP}.new", [TOPIC]))] * 2,
+        Case(lambda _: _heartbeat_by_pattern(), hidden=lambda world: world.topic_id),
+    ],
     ApiKey.CONSUMER_GROUP_DESCRIBE: [
         Case(lambda _: consumer_group_describe.ConsumerGroupDescribeRequest(group_ids=[f"{GROUP}.consumer"]))
     ]

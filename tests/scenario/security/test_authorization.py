@@ -10,6 +10,7 @@ import pytest
 
 from barnabas.client.channel import Channel
 from barnabas.core.errors import name_of
+from barnabas.network.sockets import SYSTEM_SOCKETS
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
 from barnabas.protocol.messages.describe_acls import DescribeAclsRequest, DescribeAclsResponse
@@ -48,7 +49,7 @@ class Callers:
 
 @pytest.fixture
 async def callers(tmp_path: Path) -> AsyncIterator[Callers]:
-    broker = InProcessBroker([tmp_path], None, **SETTINGS)
+    broker = InProcessBroker([tmp_path], None, SYSTEM_SOCKETS, **SETTINGS)
     await broker.broker.startup()
     try:
         async with (
@@ -137,7 +138,7 @@ async def test_rules_outlive_a_restart_and_hold_from_the_first_request(
 ) -> None:
     await callers.grant(READ)
     await callers.broker.broker.shutdown()
-    again = InProcessBroker([tmp_path], None, **SETTINGS)
+    again = InProcessBroker([tmp_path], None, SYSTEM_SOCKETS, **SETTINGS)
     await again.broker.startup()
     try:
         async with connected(CALLER_HOST, again.address) as caller:

@@ -13,6 +13,7 @@ from barnabas.client.security_settings import SecuritySettings
 from barnabas.core.endpoints import Endpoint
 from barnabas.core.errors import (
     DelegationTokenAuthDisabled,
+    DelegationTokenAuthorizationFailed,
     DelegationTokenNotFound,
     DelegationTokenOwnerMismatch,
     DelegationTokenRequestNotAllowed,
@@ -26,6 +27,7 @@ from barnabas.protocol.messages.create_delegation_token import (
     CreateDelegationTokenResponse,
 )
 from barnabas.protocol.messages.describe_delegation_token import (
+    DescribeDelegationTokenOwner,
     DescribeDelegationTokenRequest,
     DescribeDelegationTokenResponse,
 )
@@ -37,7 +39,10 @@ from barnabas.protocol.messages.renew_delegation_token import (
     RenewDelegationTokenRequest,
     RenewDelegationTokenResponse,
 )
+from barnabas.security.acl.vocabulary import Operation, ResourceType
 from barnabas.testing.broker import RunningBroker, run_broker
+from tests.scenario.security.callers import AUTHORIZER, rule
+from tests.scenario.security.callers import create as create_rules
 from tests.scenario.security.sasl_broker import ADMIN, ADMIN_PASSWORD, sasl_broker
 
 SECRET = "the brokers' own secret"
@@ -46,7 +51,12 @@ DAY_MS = 24 * 60 * 60 * 1_000
 
 @pytest.fixture(scope="module")
 def broker() -> Iterator[RunningBroker]:
-    with sasl_broker({"delegation.token.secret.key": SECRET}) as broker:
+    settings = {
+        "delegation.token.secret.key": SECRET,
+        "authorizer.class.name": AUTHORIZER,
+        "super.users": f"User:{ADMIN}",
+    }
+    with sasl_broker(settings) as broker:
         yield broker
 
 
@@ -71,16 +81,21 @@ async def logged_in(
         channel.close()
 
 
-async def create(channel: Channel, *renewers: str, kind: str = "User") -> CreateDelegationTokenResponse:
+async def create(
+    channel: Channel, *renewers: str, kind: str = "User", owner: str | None = None
+) -> CreateDelegationTokenResponse:
     request = CreateDelegationTokenRequest(
+        owner_principal_type=owner and "User",
+        owner_principal_name=owner,
         renewers=[CreatableRenewers(principal_type=kind, principal_name=name) for name in renewers],
         max_lifetime_ms=-1,
     )
     return await channel.send(request, CreateDelegationTokenResponse)
 
 
-async def described(channel: Channel) -> set[str]:
-    request = DescribeDelegationTokenRequest(owners=None)
+async def described(channel: Channel, *owners: str) -> set[str]:
+    named = [DescribeDelegationTokenOwner(principal_type="User", principal_name=each) for each in owners]
+    request = DescribeDelegationTokenRequest(owners=named or None)
     answer = await channel.send(request, DescribeDelegationTokenResponse)
     return {token.token_id for token in answer.tokens}
 
@@ -121,6 +136,45 @@ async def test_tokens_are_renewed_and_ended_by_those_who_may(broker: RunningBrok
         assert (await expire(bob, shared.hmac, -1)).error_code == 0
         assert (await expire(bob, shared.hmac, -1)).error_code == DelegationTokenNotFound.code
         assert await described(bob) == set()
+
+
+async def test_a_token_for_somebody_else_is_made_by_who_may(broker: RunningBroker) -> None:
+    """KIP-373."""
+    async with logged_in(broker) as admin, logged_in(broker, "bob", "builder") as bob:
+        refused = await create(bob, owner=ADMIN)
+        assert refused.error_code == DelegationTokenAuthorizationFailed.code
+        token = await create(admin, owner="bob")
+        assert (token.error_code, token.principal_name, token.token_requester_principal_name) == (
+            0,
+            "bob",
+            ADMIN,
+        )
+        assert token.token_id in await described(bob)
+        password = base64.b64encode(token.hmac).decode()
+        async with logged_in(broker, token.token_id, password, by_token=True):
+            pass
+        assert (await expire(bob, token.hmac, -1)).error_code == 0
+        await allow(admin, Operation.CREATE_TOKENS, ResourceType.USER, "User:carol")
+        assert (await create(bob, owner="carol")).error_code == 0
+        assert (await create(bob, owner=ADMIN)).error_code == DelegationTokenAuthorizationFailed.code
+
+
+async def test_tokens_of_others_are_seen_by_who_may(broker: RunningBroker) -> None:
+    async with logged_in(broker) as admin, logged_in(broker, "bob", "builder") as bob:
+        first, second = await create(admin, owner="dave"), await create(admin, owner="erin")
+        seen = {first.token_id, second.token_id}
+        assert not await described(bob) & seen
+        await allow(admin, Operation.DESCRIBE, ResourceType.DELEGATION_TOKEN, first.token_id)
+        assert await described(bob) & seen == {first.token_id}
+        await allow(admin, Operation.DESCRIBE_TOKENS, ResourceType.USER, "User:erin")
+        assert await described(bob) & seen == seen
+        assert await described(bob, "erin") == {second.token_id}
+
+
+async def allow(admin: Channel, operation: Operation, resource_type: ResourceType, name: str) -> None:
+    """Bob, from everywhere."""
+    bound = rule(operation, resource_type, name, host="*", principal="User:bob")
+    assert await create_rules(admin, [bound]) == [0]
 
 
 async def test_a_renewer_is_a_user(broker: RunningBroker) -> None:

@@ -25,7 +25,7 @@ from joserfc import jwt
 from joserfc.jwk import RSAKey
 from kafka import KafkaConsumer, KafkaProducer
 
-from barnabas.testing.broker import RunningBroker
+from barnabas.testing.broker import RunningBroker, run_broker
 from tests.scenario.security.sasl_broker import SETTINGS, confluent, python, sasl_broker
 
 TIMEOUT_S = 60.0
@@ -145,6 +145,15 @@ def test_sessions_are_prolonged_while_producing() -> None:
     assert sent > 10
     assert "kafka_successful_reauthentication_total" in metrics
     assert "kafka_expired_connections_killed_total" not in metrics
+
+
+def test_users_stand_in_a_jaas_file(tmp_path: Path) -> None:
+    key = "listener.name.sasl_plaintext.plain.sasl.jaas.config"
+    (tmp_path / "jaas").write_text(f"KafkaServer {{ {SETTINGS[key]} }};")
+    settings = {name: value for name, value in SETTINGS.items() if name != key}
+    with run_broker({**settings, "java.security.auth.login.config": str(tmp_path / "jaas")}) as broker:
+        admin = AdminClient(confluent(broker, "PLAIN", "bob", "builder"))
+        assert admin.list_topics(timeout=TIMEOUT_S).brokers
 
 
 def test_sasl_inside_tls(tmp_path: Path) -> None:

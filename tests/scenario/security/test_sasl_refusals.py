@@ -5,9 +5,12 @@ from __future__ import annotations
 import random
 import struct
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
+from barnabas.cli.main import cli
 from barnabas.core.errors import InvalidConfig
 from barnabas.testing.broker import RunningBroker, run_broker
 from tests.scenario.security.sasl_broker import SETTINGS, sasl_broker
@@ -97,6 +100,21 @@ def test_a_proof_with_another_nonce(broker: RunningBroker) -> None:
         assert is_closed(wire)
 
 
+def test_an_unknown_user_has_the_same_salt_after_a_restart(tmp_path: Path) -> None:
+    """As a known one has: otherwise who asks twice knows who there is."""
+    salts = set()
+    for _ in range(2):
+        with sasl_broker(data_dir=tmp_path) as broker, connect(broker) as wire:
+            shake_hands(wire, "SCRAM-SHA-256")
+            first = b"n,,n=nobody,r=abc"
+            reader = wire.ask(SASL_AUTHENTICATE, 1, struct.pack(">i", len(first)) + first)
+            assert (reader.number("h"), reader.string()) == (0, "")
+            challenge = reader.byte_string()
+            assert challenge is not None
+            salts.add(challenge.split(b",")[1])
+    assert len(salts) == 1
+
+
 def test_bare_tokens_of_old_clients(broker: RunningBroker) -> None:
     with connect(broker) as wire:
         assert shake_hands(wire, version=0) == 0
@@ -160,7 +178,7 @@ def _correlation_ids(received: bytes) -> list[bytes]:
 @pytest.mark.parametrize(
     ("settings", "hint"),
     [
-        ({"sasl.enabled.mechanisms": "PLAIN,GSSAPI"}, "GSSAPI, which is not offered"),
+        ({"sasl.enabled.mechanisms": "PLAIN,GSSAPI"}, "GSSAPI, which is Kafka's default"),
         ({"listener.name.sasl_plaintext.plain.sasl.jaas.config": "a.PlainLoginModule required;"}, "no user"),
         ({"sasl.enabled.mechanisms": "PLAIN,OAUTHBEARER"}, "no keys that could verify"),
         (
@@ -182,9 +200,33 @@ def _correlation_ids(received: bytes) -> list[bytes]:
             {"listener.name.sasl_plaintext.plain.sasl.server.callback.handler.class": "com.example.Ldap"},
             "cannot run",
         ),
+        (
+            {
+                "listener.name.sasl_plaintext.plain.sasl.jaas.config": (
+                    'a.PlainLoginModule required user_bob="${env:NOT_THERE}";'
+                )
+            },
+            "a broker follows no references",
+        ),
     ],
 )
 def test_a_broker_that_could_not_check_does_not_start(settings: dict[str, str], hint: str) -> None:
     """CVE-2026-33557: no token is believed without keys that verify it."""
     with pytest.raises(InvalidConfig, match=hint), run_broker({**SETTINGS, **settings}):
         pass
+
+
+def test_a_broker_whom_nobody_could_talk_to_says_so(caplog: pytest.LogCaptureFixture, tmp_path: Path) -> None:
+    mechanism = "SCRAM-SHA-256"
+    settings = {
+        "listeners": SETTINGS["listeners"],
+        "sasl.enabled.mechanisms": mechanism,
+        "sasl.mechanism.inter.broker.protocol": mechanism,
+    }
+    with run_broker(settings, data_dir=tmp_path):
+        assert "nobody can log in on SASL_PLAINTEXT" in caplog.text
+    caplog.clear()
+    added = CliRunner().invoke(cli, ["user", "add", "bob", "--data-dir", str(tmp_path)], input="builder\n")
+    assert added.exit_code == 0, added.output
+    with run_broker(settings, data_dir=tmp_path):
+        assert "nobody can log in" not in caplog.text

@@ -152,7 +152,6 @@ def test_a_broker_brings_its_own_zookeeper(run: Run, tmp_path: Path) -> None:
 
 
 def test_three_brokers_take_one_command(run: Run, tmp_path: Path) -> None:
-    pytest.importorskip("barnabas.controller.controller", reason="brokers cannot form a cluster yet")
     arguments = ["--data-dir", str(tmp_path), "--listener", "PLAINTEXT://127.0.0.1:0"]
     process = run(["start", "--brokers", "3", *arguments])
     line = process.wait_ready(120)

@@ -27,7 +27,7 @@ from barnabas.cluster.coordination import (
     WatchEvent,
 )
 from barnabas.cluster.registration import Registration, make_persistent_paths
-from barnabas.cluster.zookeeper import ZooKeeperSession, open_zookeeper, wire
+from barnabas.cluster.zookeeper import ServerAccess, ZooKeeperSession, open_zookeeper, wire
 from barnabas.core.clock import SystemClock
 from barnabas.core.endpoints import Endpoint, ListenerEndpoint
 from barnabas.node.runtime import LoopScheduler
@@ -428,9 +428,9 @@ async def test_more_than_fits_in_flight_waits_in_order(zookeeper: str) -> None:
 
 async def test_what_credentials_made_is_theirs_to_change(zookeeper: str) -> None:
     async with (
-        opened(zookeeper, credentials="kafka:secret", set_acl=True) as owner,
-        opened(zookeeper, credentials="kafka:secret") as colleague,
-        opened(zookeeper, credentials="kafka:guessed") as stranger,
+        opened(zookeeper, access=ServerAccess("kafka:secret"), set_acl=True) as owner,
+        opened(zookeeper, access=ServerAccess("kafka:secret")) as colleague,
+        opened(zookeeper, access=ServerAccess("kafka:guessed")) as stranger,
         opened(zookeeper) as nobody,
     ):
         await make_persistent_paths(owner.session)

@@ -18,6 +18,7 @@ from barnabas.cli.exits import Failure, failure_for
 from barnabas.cli.main import COMMANDS, cli
 from barnabas.cluster.coordination import StoreLocked
 from barnabas.config.broker_config import BrokerConfig
+from barnabas.core.compiled import CODE
 from barnabas.core.errors import InvalidConfig, NotController, TopicAlreadyExists, UnknownTopicOrPartition
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.messages.metadata import (
@@ -42,7 +43,7 @@ def python(code: str) -> str:
 
 
 def test_the_version_is_the_packages() -> None:
-    assert invoke("--version").output == f"barnabas {__version__}\n"
+    assert invoke("--version").output == f"barnabas {__version__} ({CODE})\n"
 
 
 def test_help_names_every_command_and_exit_code() -> None:
@@ -82,7 +83,7 @@ def started(monkeypatch: pytest.MonkeyPatch) -> list[tuple[BrokerConfig, tuple[s
     calls: list[tuple[BrokerConfig, tuple[str, int] | None]] = []
     stand_in = ModuleType("barnabas.node.main")
 
-    def run(config: BrokerConfig, metrics_address: tuple[str, int] | None) -> int:
+    def run(config: BrokerConfig, metrics_address: tuple[str, int] | None, _: object) -> int:
         calls.append((config, metrics_address))
         return 7
 
@@ -139,7 +140,7 @@ def test_a_start_that_fails_is_one_line_and_code_1(
     tmp_path: Path,
 ) -> None:
     def fail(error: Exception) -> Result:
-        def run(config: BrokerConfig, metrics_address: tuple[str, int] | None) -> int:
+        def run(config: BrokerConfig, metrics_address: tuple[str, int] | None, _: object) -> int:
             raise error
 
         monkeypatch.setattr(sys.modules["barnabas.node.main"], "run", run)
@@ -153,6 +154,12 @@ def test_a_start_that_fails_is_one_line_and_code_1(
     assert result.stderr == (
         f"barnabas: another broker is running on {tmp_path}; stop it, or choose another --data-dir\n"
     )
+
+    refused = OSError("INVALID_CONFIG: GSSAPI is not offered here")
+    refused.__cause__ = InvalidConfig("GSSAPI is not offered here")
+    result = fail(refused)
+    assert result.exit_code == 2
+    assert result.stderr == "barnabas: GSSAPI is not offered here\n"
 
 
 def test_an_unreachable_broker_is_one_line_and_code_3() -> None:

@@ -6,6 +6,7 @@ import pytest
 
 from barnabas.config.log_config import LogConfig
 from barnabas.controller.topic_rules import TopicSpec
+from barnabas.core.clock import ManualClock
 from barnabas.core.errors import (
     InvalidConfig,
     InvalidPartitions,
@@ -14,6 +15,7 @@ from barnabas.core.errors import (
     InvalidRequest,
     InvalidTopicException,
     TopicAlreadyExists,
+    TopicAuthorizationFailed,
     TopicDeletionDisabled,
     UnknownServerError,
     UnknownTopicId,
@@ -35,6 +37,8 @@ from barnabas.protocol.messages.create_topics import (
     CreateTopicsRequest,
 )
 from barnabas.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
+from barnabas.security.acl.audit import Audit
+from barnabas.security.acl.authorizer import AclAuthorizer
 from tests.unit.handlers.support import Broker
 
 
@@ -228,3 +232,14 @@ async def test_each_topic_grows_by_itself(broker: Broker, version: int) -> None:
     known = broker.metadata.topic("a")
     assert known is not None
     assert len(known.partitions) == 3
+
+
+async def test_the_name_behind_an_id_is_told_only_to_those_who_may_know_it(broker: Broker) -> None:
+    created = await broker.topics.create_topic(TopicSpec("secret"))
+    broker.services.authorizer = AclAuthorizer(Audit(ManualClock()))
+    states = [DeleteTopicState(topic_id=created.topic_id), DeleteTopicState(name="secret")]
+    answer = await broker.ask(DELETE_TOPICS, DeleteTopicsRequest(topics=states, timeout_ms=10_000))
+    by_id, by_name = answer.responses
+    assert (by_id.name, by_id.error_code) == (None, TopicAuthorizationFailed.code)
+    assert "secret" not in by_id.error_message
+    assert by_name.error_code == TopicAuthorizationFailed.code, "not even that the two are the same"

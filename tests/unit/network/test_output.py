@@ -72,15 +72,15 @@ def numbered(opened: Reluctant | MemoryFile) -> int:
     return len(OPEN) - 1
 
 
-@pytest.fixture(autouse=True)
-def sendfile_from_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    def sendfile(out: int, source: int, position: int, count: int) -> int:
-        sock, file = OPEN[out], OPEN[source]
-        assert isinstance(sock, Reluctant)
-        assert isinstance(file, MemoryFile)
-        return sock.take_of(file, position, count)
+def send_from_memory(out: int, source: int, position: int, count: int) -> int:
+    sock, file = OPEN[out], OPEN[source]
+    assert isinstance(sock, Reluctant)
+    assert isinstance(file, MemoryFile)
+    return sock.take_of(file, position, count)
 
-    monkeypatch.setattr(os, "sendfile", sendfile)
+
+@pytest.fixture(autouse=True)
+def nothing_is_open() -> None:
     OPEN.clear()
 
 
@@ -106,7 +106,7 @@ def test_any_reluctance_delivers_the_same_bytes(
 ) -> None:
     sock = Reluctant(takes)
     sent = Counter()
-    output = Output(sock, sent)
+    output = Output(sock, sent, send_from_memory)
     expected = b""
     for parts in answers:
         body = b"".join(part.read() if isinstance(part, FileRegion) else part for part in parts)
@@ -121,7 +121,7 @@ def test_any_reluctance_delivers_the_same_bytes(
 
 
 def test_only_memory_counts() -> None:
-    output = Output(Reluctant([0]), Counter())
+    output = Output(Reluctant([0]), Counter(), send_from_memory)
     output.put([bytes(10), FileRegion(MemoryFile(CONTENT), 0, 100_000)])
     assert output.flush() is False
     assert output.memory_bytes == 14
@@ -135,7 +135,7 @@ def test_only_memory_counts() -> None:
 
 def test_a_turn_sends_its_share_and_no_more() -> None:
     sock = Reluctant([1 << 30])
-    output = Output(sock, Counter())
+    output = Output(sock, Counter(), send_from_memory)
     output.put([bytes(1 << 20)] * 8)
     for _ in range(8):
         output.put([bytes(JOINED_BYTES_MAX * 10)])
@@ -149,7 +149,7 @@ def test_a_turn_sends_its_share_and_no_more() -> None:
 
 @pytest.mark.parametrize("size", [3, JOINED_BYTES_MAX])
 def test_a_region_beyond_the_end_of_its_file_is_noticed(size: int) -> None:
-    output = Output(Reluctant([1 << 30]), Counter())
+    output = Output(Reluctant([1 << 30]), Counter(), send_from_memory)
     output.put([FileRegion(MemoryFile(bytes(size)), 0, size + 1)])
     with pytest.raises(RegionCutShort):
         output.flush()
@@ -158,7 +158,7 @@ def test_a_region_beyond_the_end_of_its_file_is_noticed(size: int) -> None:
 @pytest.mark.parametrize(("size", "sends"), [(1_000, 1), (JOINED_BYTES_MAX, 3)])
 def test_a_small_piece_of_a_file_leaves_with_the_rest_of_its_frame(size: int, sends: int) -> None:
     sock = Counted([1 << 30])
-    output = Output(sock, Counter())
+    output = Output(sock, Counter(), send_from_memory)
     output.put([b"before", FileRegion(MemoryFile(CONTENT), 0, size), b"after"])
     assert output.flush()
     assert sock.calls == sends

@@ -46,7 +46,7 @@ def test_the_listeners_own_login_module_wins() -> None:
     settings = inter_broker_settings(config("SASL_PLAINTEXT", given))
     login = settings.secured().login
     assert login is not None
-    assert next(login.begin()) == b"\0broker\0s3cret"
+    assert next(login.begin("host")) == b"\0broker\0s3cret"
     assert "s3cret" not in repr(settings)
 
 

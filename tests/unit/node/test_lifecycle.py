@@ -8,6 +8,7 @@ def test_a_life_from_start_to_stop() -> None:
     life = Lifecycle()
     assert life.begin_startup()
     life.move_to(BrokerState.RUNNING)
+    life.move_to(BrokerState.PENDING_CONTROLLED_SHUTDOWN)
     assert life.begin_shutdown()
     life.move_to(BrokerState.NOT_RUNNING)
     assert life.begin_startup()
@@ -24,6 +25,10 @@ def test_starting_twice_does_nothing() -> None:
 def test_starting_while_shutting_down_is_an_error() -> None:
     life = Lifecycle()
     life.begin_startup()
+    life.move_to(BrokerState.RUNNING)
+    life.move_to(BrokerState.PENDING_CONTROLLED_SHUTDOWN)
+    with pytest.raises(RuntimeError, match="shutting down"):
+        life.begin_startup()
     life.begin_shutdown()
     with pytest.raises(RuntimeError, match="shutting down"):
         life.begin_startup()
@@ -37,6 +42,23 @@ def test_shutdown_runs_once() -> None:
     assert not life.begin_shutdown()
 
 
-def test_a_state_cannot_be_skipped() -> None:
+NOT_RUNNING, STARTING, RUNNING, PENDING, SHUTTING_DOWN = BrokerState
+CHANGES = {
+    (NOT_RUNNING, STARTING),
+    (STARTING, RUNNING),
+    (RUNNING, PENDING),
+    *((former, SHUTTING_DOWN) for former in (STARTING, RUNNING, PENDING)),
+    (SHUTTING_DOWN, NOT_RUNNING),
+}
+
+
+@pytest.mark.parametrize("former", BrokerState)
+@pytest.mark.parametrize("later", BrokerState)
+def test_a_state_cannot_be_skipped(former: BrokerState, later: BrokerState) -> None:
+    life = Lifecycle()
+    life.state = former
+    if (former, later) in CHANGES:
+        life.move_to(later)
+        return
     with pytest.raises(IllegalTransition):
-        Lifecycle().move_to(BrokerState.RUNNING)
+        life.move_to(later)

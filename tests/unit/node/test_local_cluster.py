@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import stat
 from pathlib import Path
 
 import pytest
 
 from barnabas.config.broker_config import BrokerConfig
-from barnabas.config.keys import read_properties
 from barnabas.core.errors import InvalidConfig
-from barnabas.node.local_cluster import ClusterFailed, LocalCluster, internal_topics, write_properties
+from barnabas.node.local_cluster import ClusterFailed, LocalCluster, internal_topics
 
 
 def cluster(properties: dict[str, str], brokers: int = 3) -> LocalCluster:
@@ -93,17 +91,6 @@ def test_a_zookeeper_that_was_named_is_used() -> None:
     assert made.server is None
     assert made.properties[3]["zookeeper.connect"] == "a:2181,b:2181/kafka"
     assert "zookeeper.session.timeout.ms" not in made.properties[3]
-
-
-def test_the_properties_file_is_its_owners_and_says_what_it_can(tmp_path: Path) -> None:
-    path = tmp_path / "data" / "broker-1.properties"
-    rest = write_properties(
-        path,
-        {"plain": "a=b:c", "list": "x,y", "empty": "", "two.lines": "a\nb", "slash": "a\\", "padded": " a"},
-    )
-    assert read_properties(path.read_text()) == {"plain": "a=b:c", "list": "x,y", "empty": ""}
-    assert rest == {"two.lines": "a\nb", "slash": "a\\", "padded": " a"}
-    assert stat.S_IMODE(path.stat().st_mode) == 0o600
 
 
 def test_a_cluster_and_a_single_broker_have_homes_of_their_own(

@@ -22,7 +22,7 @@ from tests.unit.storage.support import produce
 from tests.unit.storage.test_log_manager import Broker, partition
 
 import barnabas
-from barnabas.cluster.coordination import Coordination
+from barnabas.cluster.coordination import Coordination, SessionState
 from barnabas.cluster.delegation_tokens import DelegationTokens
 from barnabas.cluster.isr_store import CHECK_INTERVAL_MS, ZnodeIsrStore
 from barnabas.cluster.metadata_cache import MetadataCache, PartitionMetadata
@@ -42,6 +42,7 @@ from barnabas.node import key_sets
 from barnabas.node.controller_channels import ControllerChannels
 from barnabas.node.key_sets import TokenVerifier
 from barnabas.node.runtime import LoopRunner, LoopScheduler, TimerDriver
+from barnabas.node.store_followers import following
 from barnabas.node.supervisor import Keeper
 from barnabas.purgatory.timer import Timer
 from barnabas.purgatory.timing_wheel import TimerTask
@@ -528,6 +529,46 @@ async def test_a_token_that_cannot_be_removed_keeps_none_of_the_others() -> None
     await tokens.remove_expired()
     assert removed == ["a", "b", "c"]
     assert [token.token_id for token in tokens] == ["a"]
+
+
+class CopyThatFails:
+    """The second time it is read."""
+
+    def __init__(self) -> None:
+        self.reads: list[bool] = []
+        self.look: Callable[[], None] = lambda: None
+        self.is_read_again = asyncio.Event()
+
+    async def open(self, look: Callable[[], None]) -> None:
+        self.look = look
+
+    async def refresh(self, look: Callable[[], None], *, everything: bool) -> None:
+        self.reads.append(everything)
+        if len(self.reads) == 1:
+            look()
+            raise Broken
+        self.is_read_again.set()
+
+
+async def test_what_could_not_be_read_of_the_store_is_read_again_as_a_whole() -> None:
+    copy, znodes = CopyThatFails(), SimpleNamespace(session_id=1, add_listener=lambda _: None)
+    async with asyncio.timeout(20), following(cast("Coordination", znodes), copy, "something"):
+        copy.look()
+        await copy.is_read_again.wait()
+    assert copy.reads == [False, True]
+
+
+async def test_everything_is_read_again_in_a_new_session() -> None:
+    listeners = list[Callable[[SessionState], None]]()
+    copy, znodes = CopyThatFails(), SimpleNamespace(session_id=1, add_listener=listeners.append)
+    copy.reads.append(True)
+    async with asyncio.timeout(20), following(cast("Coordination", znodes), copy, "something"):
+        listeners[0](SessionState.CONNECTED)
+        await asyncio.sleep(0)
+        znodes.session_id = 2
+        listeners[0](SessionState.CONNECTED)
+        await copy.is_read_again.wait()
+    assert copy.reads == [True, True]
 
 
 async def test_keys_that_cannot_be_read_are_read_again(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,13 +11,13 @@ import pytest
 
 from barnabas.core.clock import ManualClock
 from barnabas.core.metrics import Metrics, render_prometheus
-from barnabas.core.scheduler import ManualScheduler
+from barnabas.core.scheduler import InlineBackground, ManualScheduler
 from barnabas.network.exchange import Exchange
 from barnabas.protocol.messages.sasl_authenticate import SaslAuthenticateResponse
 from barnabas.protocol.messages.sasl_handshake import SaslHandshakeResponse
 from barnabas.requests.authentication import Mechanism, SaslGate
 from barnabas.security.principal import ANONYMOUS, KafkaPrincipal
-from barnabas.security.sasl.outcome import Challenge, Done
+from barnabas.security.sasl.outcome import AuthenticationRefused, Challenge, Done, Reason
 from barnabas.security.sasl.plain import PlainAuthentication, PlainUsers
 
 API_VERSIONS, HANDSHAKE, AUTHENTICATE, METADATA, PRODUCE = 18, 17, 36, 3, 0
@@ -83,6 +83,21 @@ class ByToken:
         return Challenge(b"c")
 
 
+class Later:
+    """A background whose work is done when the test says so."""
+
+    def __init__(self) -> None:
+        self.work: list[Callable[[], None]] = []
+
+    def submit(self, work: Any, then: Any, failed: Any) -> None:
+        self.work.append(lambda: InlineBackground().submit(work, then, failed))
+
+    def do(self) -> None:
+        (work,) = self.work
+        self.work.clear()
+        work()
+
+
 class Listener:
     def __init__(
         self, session_ms_max: int = 0, token_expires_ms: int | None = None, delay_ms: int = 100
@@ -90,18 +105,21 @@ class Listener:
         self.clock = ManualClock()
         self.scheduler = ManualScheduler(self.clock)
         self.metrics = Metrics()
+        self.background = Later()
         self.served: list[bytes] = []
         self.gate = SaslGate(
             "SASL_PLAINTEXT",
             {
                 "PLAIN": Mechanism(lambda: PlainAuthentication(USERS), session_ms_max),
                 "TOKEN": Mechanism(lambda: ByToken(token_expires_ms), session_ms_max),
+                "SLOW": Mechanism(lambda: ByToken(None), session_ms_max, blocks=True),
             },
             self._serve,
             frame_bytes_max=FRAME_BYTES_MAX,
             refusal_delay_ms=delay_ms,
             clock=self.clock,
             scheduler=self.scheduler,
+            background=self.background,
             metrics=self.metrics,
         )
         self.connection = Connection()
@@ -212,9 +230,39 @@ def test_a_mechanism_that_is_not_offered() -> None:
     assert listener.connection.answers == []
     listener.wait(100)
     answer = decoded(SaslHandshakeResponse, listener.connection.answers[0], 1)
-    assert (answer.error_code, answer.mechanisms) == (33, ["PLAIN", "TOKEN"])
+    assert (answer.error_code, answer.mechanisms) == (33, ["PLAIN", "TOKEN", "SLOW"])
     assert listener.connection.closed
     assert 'mechanism="none",reason="unknown_mechanism"} 1' in listener.failures()
+
+
+def test_a_step_that_blocks_is_taken_elsewhere_and_nothing_else_meanwhile() -> None:
+    listener = Listener()
+    listener.shake_hands("SLOW")
+    for token in (b"x", b"alice"):
+        before = len(listener.connection.answers)
+        listener.send(authenticate(token))
+        listener.send(header(METADATA, 1))
+        assert len(listener.connection.answers) == before
+        listener.background.do()
+        assert decoded(SaslAuthenticateResponse, listener.connection.answers[-1], 1).error_code == 0
+    assert listener.connection.principal.name == "alice"
+    listener.send(header(METADATA, 1))
+    assert listener.served == [header(METADATA, 1)]
+
+
+@pytest.mark.parametrize("error", [AuthenticationRefused(Reason.BAD_CREDENTIALS, "no"), RuntimeError("ours")])
+def test_a_step_that_fails_elsewhere_serves_nobody(error: Exception) -> None:
+    class Failing:
+        def step(self, token: bytes) -> Done:
+            raise error
+
+    listener = Listener(delay_ms=0)
+    listener.gate.mechanisms = {"SLOW": Mechanism(Failing, 0, blocks=True)}
+    listener.shake_hands("SLOW")
+    listener.send(authenticate(b"x"))
+    listener.background.do()
+    assert listener.connection.closed
+    assert listener.connection.principal == ANONYMOUS
 
 
 def test_a_refusal_waits_and_then_closes() -> None:
@@ -272,7 +320,7 @@ def test_a_session_that_is_over_serves_nothing_but_a_handshake() -> None:
 
 @pytest.mark.parametrize(
     ("session_ms_max", "expires_in_ms", "lifetime_ms"),
-    [(0, 30_000, 30_000), (10_000, 30_000, 10_000), (60_000, 30_000, 30_000), (0, -5, 0), (0, None, 0)],
+    [(0, 30_000, 30_000), (10_000, 30_000, 10_000), (60_000, 30_000, 30_000), (0, None, 0)],
 )
 def test_what_was_shown_bounds_the_session(
     session_ms_max: int, expires_in_ms: int | None, lifetime_ms: int
@@ -285,6 +333,17 @@ def test_what_was_shown_bounds_the_session(
     listener.wait(lifetime_ms)
     listener.send(header(METADATA, 1))
     assert listener.connection.closed == (expires_in_ms is not None)
+
+
+@pytest.mark.parametrize("expires_in_ms", [0, -5])
+def test_what_is_over_when_it_is_proved_begins_no_session(expires_in_ms: int) -> None:
+    """A session of 0 ms would be one without an end, for the client."""
+    listener = Listener(0, ManualClock().now_ms() + expires_in_ms, delay_ms=0)
+    listener.shake_hands("TOKEN")
+    listener.show(b"alice")
+    assert listener.show(b"alice").error_code == 58
+    assert listener.connection.principal == ANONYMOUS
+    assert 'reason="expired_token"} 1' in listener.failures()
 
 
 @pytest.mark.parametrize("mechanism", ["TOKEN", "OTHER"])

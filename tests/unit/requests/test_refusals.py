@@ -22,6 +22,7 @@ from barnabas.requests.dispatcher import Dispatcher
 from barnabas.requests.refusals import refusal
 from barnabas.requests.registry import Api, ApiTable
 from barnabas.security.acl.authorizer import AllowAll
+from tests.support.settings import unlimited
 from tests.unit.requests.test_dispatcher_slices import FakeExchange
 
 NUMBER, NAME = 7, "x"
@@ -66,7 +67,7 @@ def answered(api: Api, version: int) -> Any:
     table = ApiTable([replace(api, handle=refuse)])
     dispatcher = Dispatcher(
         table,
-        cast("Any", SimpleNamespace(quotas=SimpleNamespace(is_limiting=False), authorizer=AllowAll())),
+        cast("Any", SimpleNamespace(quotas=unlimited(), authorizer=AllowAll())),
         ManualClock(),
         Metrics(),
     )

@@ -96,6 +96,11 @@ def test_a_checkpoint_is_a_version_a_count_and_lines(tmp_path: Path) -> None:
     assert Path(path).read_text() == "0\n2\na 0 5\nb 12 0\n"
     assert checkpoints.read_offsets(FILES, path) == offsets
     assert not Path(path + ".tmp").exists()
+    assert (checkpoints.RECOVERY_POINTS, checkpoints.HIGH_WATERMARKS, checkpoints.LOG_START_OFFSETS) == (
+        "recovery-point-offset-checkpoint",
+        "replication-offset-checkpoint",
+        "log-start-offset-checkpoint",
+    )
 
 
 @pytest.mark.parametrize("text", ["1\n0\n", "x\n0\n", "0\n2\na 0 1\n", "0\n1\na 0\n", "0\n1\na zero 1\n"])

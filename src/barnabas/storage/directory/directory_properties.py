@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 
-from barnabas.config.keys import read_properties
+from barnabas.config.properties import read_properties
 from barnabas.core.errors import KafkaStorageError
 from barnabas.core.files import Files
 from barnabas.core.ids import Uuid
@@ -44,8 +44,8 @@ def read_meta_properties(files: Files, log_directory: str) -> MetaProperties | N
     path = f"{log_directory}/{META_PROPERTIES}"
     if not files.exists(path):
         return None
-    found = read_properties(files.read(path).decode("utf-8", "replace"))
     try:
+        found = read_properties(files.read(path).decode("utf-8", "replace"))
         version = int(found.get("version", "0"))
         broker_id = found.get("broker.id", found.get("node.id"))
         directory_id = found.get("directory.id")

@@ -20,8 +20,11 @@ from barnabas.core.files import Files
 from barnabas.storage import checkpoints, names
 from barnabas.storage.directory.directory_properties import META_PROPERTIES
 
-BESIDE_THE_LOGS: Final = frozenset({"coordination", "zookeeper", "lost+found", names.CLUSTER_METADATA})
-"""Sub-directories that are not logs: both coordination stores, the file system's own, KRaft's metadata."""
+BESIDE_THE_LOGS: Final = frozenset(
+    {"coordination", "zookeeper", "secure", "lost+found", names.CLUSTER_METADATA}
+)
+"""Sub-directories that are not logs: both coordination stores, the certificates and passwords of `--secure`,
+the file system's own, KRaft's metadata."""
 
 KAFKAS_FILES: Final = frozenset(
     {

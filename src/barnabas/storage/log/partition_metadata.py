@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from functools import lru_cache
 
-from barnabas.config.keys import read_properties
+from barnabas.config.properties import read_properties
 from barnabas.core.files import Files
 from barnabas.core.ids import Uuid
 from barnabas.storage.names import PARTITION_METADATA

@@ -1,0 +1,162 @@
+"""The small HTTP server on a real socket: what clients may do to it, and what they may not."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from barnabas.config.rows import BROKER_KEYS
+from barnabas.core.clock import SystemClock
+from barnabas.core.endpoints import Endpoint
+from barnabas.core.metrics import Metrics
+from barnabas.network.http_messages import BODY_BYTES_MAX, HttpResponse
+from barnabas.network.http_server import (
+    CONNECTIONS_PER_HOST_MAX,
+    DEADLINES,
+    Deadlines,
+    HttpRequest,
+    HttpServer,
+    bind_http,
+)
+from barnabas.node.runtime import LoopScheduler
+from barnabas.security.http_security import http_security
+
+IMPATIENT = Deadlines(head=0.1, body=0.1)
+GET = b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"
+Answer = Callable[[HttpRequest], Awaitable[HttpResponse]]
+
+
+async def echo(request: HttpRequest) -> HttpResponse:
+    return HttpResponse(200, request.user.encode() + b" " + request.body)
+
+
+@asynccontextmanager
+async def served(
+    answer: Answer = echo, deadlines: Deadlines = DEADLINES, users: Path | None = None
+) -> AsyncIterator[int]:
+    values = {**BROKER_KEYS.defaults(), "http.users.file": users}
+    endpoint = Endpoint("127.0.0.1", 0)
+    security = http_security(values, "page", endpoint, SystemClock(), Metrics(), is_local=True)
+    server = HttpServer(answer, security, SystemClock(), LoopScheduler(asyncio.get_running_loop()), deadlines)
+    listener = bind_http(endpoint)
+    async with server.serve(listener):
+        yield listener.bound.endpoint.port
+
+
+async def ask(port: int, request: bytes) -> bytes:
+    """What comes back until the server closes."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    writer.write(request)
+    async with asyncio.timeout(60):
+        answer = await reader.read()
+    writer.close()
+    return answer
+
+
+async def ask_or_be_cut_off(port: int, request: bytes) -> bytes:
+    try:
+        return await ask(port, request)
+    except ConnectionError:  # closed before it had read everything
+        return b""
+
+
+async def test_a_body_comes_by_its_length_or_in_chunks() -> None:
+    async with served() as port:
+        whole = await ask(port, b"POST / HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 5\r\n\r\nhello")
+        assert whole.startswith(b"HTTP/1.1 200 OK\r\n")
+        assert whole.endswith(b"\r\n\r\nANONYMOUS hello")
+        chunked = b"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\nExpect: 100-continue\r\n\r\n"
+        parts = await ask(port, chunked + b"3\r\nhel\r\n2\r\nlo\r\n0\r\n\r\n")
+        assert parts.startswith(b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\n")
+        assert parts.endswith(b"ANONYMOUS hello")
+
+
+@pytest.mark.parametrize(
+    ("request_bytes", "status"),
+    [
+        (b"nonsense\r\n\r\n", 400),
+        (b"GET / HTTP/1.1\r\nX: " + b"x" * 20_000 + b"\r\n\r\n", 431),
+        (b"POST / HTTP/1.1\r\nContent-Length: %d\r\n\r\n" % (BODY_BYTES_MAX + 1), 413),
+        (b"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n", 400),
+        (b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\nOrigin: http://elsewhere.test\r\n\r\n", 403),
+        (b"GET / HTTP/1.1\r\nHost: elsewhere.test\r\n\r\n", 403),
+        (b"GET / HTTP/1.1\r\nHost: localhost:80\r\nOrigin: http://localhost:80\r\n\r\n", 200),
+    ],
+)
+async def test_what_is_refused_hears_so(request_bytes: bytes, status: int) -> None:
+    async with served() as port:
+        answer = await ask(port, request_bytes)
+    assert answer.startswith(b"HTTP/1.1 %d " % status)
+
+
+async def test_many_chunks_are_one_body_that_is_bounded() -> None:
+    size = 1 << 20
+    chunk = b"%x\r\n" % size + bytes(size) + b"\r\n"
+    request = b"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n" + chunk * (BODY_BYTES_MAX // size + 1)
+    async with served(deadlines=Deadlines(linger=60)) as port:
+        assert (await ask(port, request)).startswith(b"HTTP/1.1 413 ")
+
+
+@pytest.mark.parametrize("beginning", [b"", b"GET / HT", b"POST / HTTP/1.1\r\nContent-Length: 9\r\n\r\nhal"])
+async def test_who_is_slow_is_closed(beginning: bytes) -> None:
+    async with served(deadlines=IMPATIENT) as port:
+        assert await ask_or_be_cut_off(port, beginning) == b""
+
+
+async def test_who_does_not_take_an_answer_is_closed(caplog: pytest.LogCaptureFixture) -> None:
+    async def large(_: HttpRequest) -> HttpResponse:
+        return HttpResponse(200, bytes(64 << 20))
+
+    async with served(large, Deadlines(answer=0.1)) as port:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port, limit=1)
+        writer.write(GET)
+        async with asyncio.timeout(60):
+            while "its time is up" not in caplog.text:  # noqa: ASYNC110 - the log has no event to wait for
+                await asyncio.sleep(0.01)
+        with pytest.raises((ConnectionError, asyncio.IncompleteReadError)):
+            await reader.readexactly(64 << 20)
+        writer.close()
+
+
+async def test_one_address_has_only_so_many_connections() -> None:
+    async with served() as port:
+        held = [await asyncio.open_connection("127.0.0.1", port) for _ in range(CONNECTIONS_PER_HOST_MAX)]
+        for _, writer in held:
+            writer.write(b"GET / HT")
+        assert await ask_or_be_cut_off(port, GET) == b""
+        held[0][1].write(b"TP/1.1\r\n\r\n")
+        assert (await held[0][0].read()).startswith(b"HTTP/1.1 200 ")
+        for _, writer in held:
+            writer.close()
+
+
+async def test_nothing_of_a_body_is_read_before_its_sender_is_known(tmp_path: Path) -> None:
+    users = tmp_path / "users"
+    users.write_text("alice=secret\n")
+    async with served(users=users) as port:
+        refused = await ask(
+            port, b"POST / HTTP/1.1\r\nContent-Length: 5\r\nExpect: 100-continue\r\n\r\nhello"
+        )
+        assert refused.startswith(b"HTTP/1.1 401 ")
+        assert b"www-authenticate: Basic" in refused
+        for shown, status in (("alice:secret", 200), ("alice:wrong", 401), ("bob:secret", 401)):
+            authorization = b"Authorization: Basic " + base64.b64encode(shown.encode())
+            answer = await ask(port, b"GET / HTTP/1.1\r\n" + authorization + b"\r\n\r\n")
+            assert answer.startswith(b"HTTP/1.1 %d " % status), shown
+
+
+async def test_a_request_that_fails_leaves_the_server_alone(caplog: pytest.LogCaptureFixture) -> None:
+    async def fail(_: HttpRequest) -> HttpResponse:
+        raise RuntimeError("not foreseen")
+
+    async with served(fail) as port:
+        for _ in range(2):
+            answer = await ask(port, GET)
+            assert answer.startswith(b"HTTP/1.1 500 ")
+            assert b"not foreseen" not in answer
+    assert "not foreseen" in caplog.text

@@ -1,0 +1,152 @@
+"""The REST interface of a service that protects it: who gets in, how the command line does, who does not."""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import httpx
+import pytest
+import trustme
+from click.testing import CliRunner, Result
+
+from barnabas.cli.main import cli
+from barnabas.testing.broker import run_broker
+from tests.scenario.pipelines.conftest import RunningService, running_service
+
+SPEC = (
+    "name: copy\nsource: {type: topic, topics: orders, schema: id BIGINT}\nsink: {type: topic, topic: out}\n"
+)
+CONFIG = {"connector.class": "FilesSink", "topics": "clicks", "path": "out", "value.schema": "id BIGINT"}
+
+
+@dataclass
+class Secured:
+    service: RunningService
+    authority: trustme.CA
+    directory: Path
+
+    def http(self, certificate: str | None = None) -> httpx.Client:
+        context = ssl.create_default_context()
+        self.authority.configure_trust(context)
+        if certificate is not None:
+            context.load_cert_chain(self.directory / certificate)
+        return httpx.Client(base_url=self.service.url, verify=context, timeout=60)
+
+    def command(
+        self, *words: str, properties: Mapping[str, str], environment: Mapping[str, str] | None = None
+    ) -> Result:
+        file = self.directory / "client.properties"
+        lines = {"ssl.truststore.location": str(self.directory / "ca.pem"), **properties}
+        file.write_text("".join(f"{name}={value}\n" for name, value in lines.items()))
+        words = ("pipeline", *words, "--url", self.service.url, "--command-config", str(file))
+        return CliRunner().invoke(cli, words, env=environment)
+
+
+@pytest.fixture(scope="module")
+def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
+    directory = tmp_path_factory.mktemp("rest")
+    authority = trustme.CA()
+    for name in ("server", "client"):
+        issued = authority.issue_cert("127.0.0.1", common_name=name)
+        issued.private_key_and_cert_chain_pem.write_to_path(str(directory / f"{name}.pem"))
+    authority.cert_pem.write_to_path(str(directory / "ca.pem"))
+    (directory / "users").write_text("alice=alice-secret\n")
+    (directory / "tokens").write_text("deployer=t0ken\n")
+    properties = {
+        "listener.name.rest.ssl.keystore.location": str(directory / "server.pem"),
+        "listener.name.rest.ssl.truststore.location": str(directory / "ca.pem"),
+        "listener.name.rest.ssl.client.auth": "requested",
+        "http.users.file": str(directory / "users"),
+        "http.tokens.file": str(directory / "tokens"),
+    }
+    with (
+        run_broker() as broker,
+        running_service(broker.bootstrap, directory, properties=properties) as service,
+    ):
+        yield Secured(service, authority, directory)
+
+
+def test_who_is_not_known_changes_and_sees_nothing(secured: Secured) -> None:
+    with secured.http() as http:
+        for method, path in (("GET", "/"), ("GET", "/connectors"), ("GET", "/metrics"), ("GET", "/nothing")):
+            assert http.request(method, path).status_code == 401, path
+        created = http.post("/connectors", json={"name": "lake", "config": CONFIG}, auth=("alice", "wrong"))
+        assert created.status_code == 401
+        assert "alice" not in created.text
+        assert http.get("/connectors", auth=("alice", "alice-secret")).json() == []
+        assert http.get("/connectors", headers={"Authorization": "Bearer t0ken"}).status_code == 200
+    with secured.http("client.pem") as http:
+        assert http.get("/connectors").status_code == 200
+
+
+def test_a_configuration_names_no_file_and_no_code(secured: Secured) -> None:
+    settings = (
+        {"value.schema": "${file:/etc/passwd}"},
+        {"kafka": {"ssl.truststore.location": "/etc/passwd"}},
+        {"kafka": {"sasl.oauthbearer.token.endpoint.url": "file:///etc/passwd"}},
+        {"kafka": {"sasl.login.callback.handler.class": "com.example.Handler"}},
+        {"spark.jars": "http://elsewhere.test/x.jar"},
+        {"connector.class": "Pipeline", "pipeline.spec": SPEC.replace("orders", "'\\x24{file:/etc/passwd}'")},
+    )
+    with secured.http() as http:
+        for each in settings:
+            config = each if "pipeline.spec" in each else {**CONFIG, **each}
+            refused = http.put("/connectors/x/config", json=config, auth=("alice", "alice-secret"))
+            assert refused.status_code == 400, each
+        assert http.get("/connectors", auth=("alice", "alice-secret")).json() == []
+
+
+def test_the_command_line_gets_in(secured: Secured) -> None:
+    spec = secured.directory / "copy.yaml"
+    spec.write_text(SPEC)
+    alice = {"http.user": "alice", "http.password": "${env:REST_PASSWORD}"}
+    right = {"REST_PASSWORD": "alice-secret"}
+    started = secured.command("start", str(spec), properties=alice, environment=right)
+    assert started.output == "started copy: it begins at the earliest offsets\n"
+    assert "copy" in secured.command("list", properties={"http.token": "t0ken"}).output
+    certificate = str(secured.directory / "client.pem")
+    assert "copy" in secured.command("list", properties={"ssl.keystore.location": certificate}).output
+    refused = secured.command("list", properties=alice, environment={"REST_PASSWORD": "wrong-secret"})
+    assert refused.exit_code == 1
+    assert "authentication is required; --command-config has http.user" in refused.output
+    assert "wrong-secret" not in refused.output
+    missing = secured.command("list", properties=alice)
+    assert "${env:REST_PASSWORD}: there is no such environment variable" in missing.output
+    secured.command("delete", "copy", properties=alice, environment=right)
+
+
+@pytest.mark.parametrize(
+    ("settings", "missing"),
+    [
+        ("", "without TLS"),
+        ("http.users.file={users}", "without TLS"),
+        ("listener.name.rest.ssl.keystore.location={keys}", "without authentication"),
+    ],
+)
+def test_a_service_is_not_started_where_everybody_reaches_it(
+    secured: Secured, tmp_path: Path, settings: str, missing: str
+) -> None:
+    file = tmp_path / "service.properties"
+    file.write_text(settings.format(users=secured.directory / "users", keys=secured.directory / "server.pem"))
+    nobody = ("--bootstrap", "127.0.0.1:1", "--state", str(tmp_path))
+    done = CliRunner().invoke(
+        cli, ["pipeline", "serve", "--listen", "0.0.0.0:0", "--config", str(file), *nobody]
+    )
+    assert done.exit_code != 0
+    assert f"would be served {missing}" in done.output
+    for setting in ("listener.name.rest.ssl.keystore.location", "http.users.file", "http.open=true"):
+        assert setting in done.output
+
+
+def test_an_open_service_is_warned_of(tmp_path: Path) -> None:
+    file = tmp_path / "service.properties"
+    file.write_text("http.open=true\n")
+    nobody = ("--bootstrap", "127.0.0.1:1", "--state", str(tmp_path))
+    done = CliRunner().invoke(
+        cli, ["pipeline", "serve", "--listen", "0.0.0.0:0", "--config", str(file), *nobody]
+    )
+    assert "is a broker running?" in done.output, "it got beyond its own address"
+    assert "can be reached from other machines by everybody" in done.output

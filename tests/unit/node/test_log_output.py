@@ -1,0 +1,36 @@
+"""What a broker writes to standard error."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+
+import pytest
+
+from barnabas.config.loggers import AUDIT
+from barnabas.node.log_output import configure_logging
+
+NAMES = ("barnabas", AUDIT)
+
+
+@pytest.fixture(autouse=True)
+def _as_before() -> Iterator[None]:
+    loggers = [logging.getLogger(name) for name in NAMES]
+    before = [(each.handlers, each.level, each.propagate) for each in loggers]
+    switches = (logging.logThreads, logging.logProcesses, logging.logMultiprocessing)
+    yield
+    for each, (handlers, level, propagate) in zip(loggers, before, strict=True):
+        each.handlers, each.propagate = handlers, propagate
+        each.setLevel(level)
+    logging.logThreads, logging.logProcesses, logging.logMultiprocessing = switches
+
+
+@pytest.mark.parametrize("name", ["barnabas.storage.log", AUDIT])
+def test_lines_of_the_broker_and_of_the_audit_are_written(
+    name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    configure_logging("info")
+    logging.getLogger(name).info("something happened")
+    logging.getLogger(name).debug("in detail")
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.endswith(f"INFO  {name.removeprefix('barnabas.')}  something happened")
