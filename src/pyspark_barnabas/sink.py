@@ -6,14 +6,13 @@ this batch an epoch of its own. Tasks add their partitions to the transaction an
 with the one producer id. The driver then commits the source's offsets, with the batch's name in
 their metadata, in the same transaction, and ends it.
 
-**The crash windows.** Before EndTxn reached the coordinator nothing is visible: Spark runs the batch
-again, InitProducerId aborts the remains. After EndTxn the batch is done, whether or not the driver
-heard of it: InitProducerId waits for the completion, and then the batch's name, (query id, batch id),
-stands in the group's offset metadata (and, for longer, in `markerTopic`: see `markers`), so the tasks of
-the batch that is run again write nothing. A
-zombie driver, and the zombie tasks of any earlier attempt at a batch, have an older epoch and are
-refused by every broker. A transaction that outlives its timeout is aborted by the coordinator, which
-also bumps the epoch: the commit is refused and the batch is run again.
+**The crash windows.** Before EndTxn reached the coordinator nothing is visible: Spark runs the batch again,
+InitProducerId aborts the remains. After EndTxn the batch is done, whether or not the driver heard of it:
+InitProducerId waits for the completion, and then the batch's name, (query id, batch id), stands in the
+group's offset metadata (and, for longer, in `markerTopic`: see `markers`), so the tasks of the batch that is
+run again write nothing. A zombie driver, and the zombie tasks of any earlier attempt at a batch, have an
+older epoch and are refused by every broker. A transaction that outlives its timeout is aborted by the
+coordinator, which also bumps the epoch: the commit is refused and the batch is run again.
 
 **One producer id, many tasks.** A broker checks a producer's sequence numbers per partition, so the id
 may be shared as long as each output partition has one writer: `exactly_once` arranges the rows so.

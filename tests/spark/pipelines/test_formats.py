@@ -1,4 +1,4 @@
-"""Avro and Protobuf with Confluent's framing and a registry over real HTTP; CSV and text."""
+"""Avro and Protobuf with Confluent's framing and a registry over real HTTP; CSV, text and raw bytes."""
 
 from __future__ import annotations
 
@@ -125,3 +125,19 @@ def test_csv_is_read_and_text_is_written_and_topics_are_made(
         "sink": {"type": "topic", "topic": out, "format": "text"},
     })  # fmt: skip
     assert [each.value for each in consume(bootstrap, out)] == [b"1:a b:k", b"2:c:k"]
+
+
+def test_raw_values_are_copied_as_they_are(
+    run_spec: RunSpec, bootstrap: str, new_topic: TopicFactory
+) -> None:
+    source, out = new_topic(), new_topic()
+    values = [b"\x00\xff{no text", b"", b"plain"]
+    produce(bootstrap, source, values, key=b"\xfe")
+    run_spec({
+        "name": "raw",
+        "source": {"type": "topic", "topics": source, "format": "raw"},
+        "sink": {"type": "topic", "topic": out, "format": "raw"},
+    })  # fmt: skip
+    found = consume(bootstrap, out)
+    assert [each.value for each in found] == values
+    assert {each.key for each in found} == {b"\xfe"}

@@ -85,7 +85,7 @@ def test_secrets_travel_as_references_and_show_up_nowhere(monkeypatch: pytest.Mo
     assert "PASSWORD" not in repr(config)
     login = config.security.secured().login
     assert login is not None
-    assert next(login.begin()) == b"\0a\0s3cret"
+    assert next(login.begin("host")) == b"\0a\0s3cret"
     assert "s3cret" not in repr(login)
 
 

@@ -5,26 +5,36 @@ from __future__ import annotations
 import asyncio
 import random
 import signal
-import socket
 import uuid
-from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager
-
-import uvicorn
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager, closing
+from functools import partial
+from typing import NamedTuple
 
 from barnabas.client.cluster_client import ClusterClient
 from barnabas.client.groups import Groups
+from barnabas.client.security_settings import SecuritySettings
 from barnabas.core.clock import SystemClock
 from barnabas.core.endpoints import Endpoint
 from barnabas.core.scheduler import Cancellable
 from barnabas.core.sweeping import sweeping
+from barnabas.network.http_server import HttpServer, bind_http
+from barnabas.network.listener import Listener
+from barnabas.pipelines.service.allowances import Allowances
+from barnabas.pipelines.service.asgi import answer_by
 from barnabas.pipelines.service.drivers import DriverProcesses
 from barnabas.pipelines.service.rest import Rest
+from barnabas.pipelines.service.rest_settings import rest_security
 from barnabas.pipelines.service.service import PipelineService
 from barnabas.pipelines.service.store import PipelineStore
 from barnabas.pipelines.service.supervisor import Supervisor
 
-BACKLOG = 128
+
+class OwnCluster(NamedTuple):
+    """Where the service keeps its pipelines, and how it gets there."""
+
+    addresses: tuple[Endpoint, ...]
+    security: SecuritySettings = SecuritySettings()
 
 
 class LoopTimers:
@@ -40,12 +50,18 @@ class LoopTimers:
 
 @asynccontextmanager
 async def open_service(
-    bootstrap: Sequence[Endpoint], state_location: str, *, master: str | None, worker_id: str
+    own: OwnCluster, state_location: str, *, master: str | None, worker_id: str, allowances: Allowances
 ) -> AsyncIterator[tuple[PipelineService, str]]:
     """The service with its drivers, and the id of its cluster."""
     clock = SystemClock()
-    addresses = ",".join(map(str, bootstrap))
-    cluster = ClusterClient(bootstrap, clock=clock, randomness=random.SystemRandom(), client_id="pipelines")
+    addresses = ",".join(map(str, own.addresses))
+    cluster = ClusterClient(
+        own.addresses,
+        clock=clock,
+        randomness=random.SystemRandom(),
+        client_id="pipelines",
+        security=own.security.secured(),
+    )
     async with cluster:
         await cluster.refresh(())
         drivers = DriverProcesses(addresses, state_location, master)
@@ -57,6 +73,7 @@ async def open_service(
             state_location,
             worker_id,
             clock,
+            allowances,
         )
         tasks: list[asyncio.Task[None]] = []
         try:
@@ -76,58 +93,43 @@ class AddressTaken(Exception):
     """Somebody else listens there; the message is for a person."""
 
 
-def _listen(host: str, port: int) -> socket.socket:
+def _listen(endpoint: Endpoint) -> Listener:
     try:
-        family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
-        listener = socket.socket(family, socket.SOCK_STREAM)
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listener.bind((host, port))
-        # Two sockets may be bound to the same address until one of them listens.
-        listener.listen(BACKLOG)
+        return bind_http(endpoint)
     except OSError as error:
-        raise AddressTaken(
-            f"cannot listen on {host}:{port}: {error.strerror}; is a pipeline service running there already?"
-        ) from None
-    return listener
-
-
-class _Server(uvicorn.Server):
-    """Says when it listens."""
-
-    def __init__(self, config: uvicorn.Config, ready: Callable[[int], None]) -> None:
-        super().__init__(config)
-        self._ready = ready
-
-    async def startup(self, sockets: list[object] | None = None) -> None:  # type: ignore[override]
-        await super().startup(sockets)  # type: ignore[arg-type]
-        if self.started:
-            self._ready(self.servers[0].sockets[0].getsockname()[1])
+        raise AddressTaken(f"{error.strerror}; is a pipeline service running there already?") from None
 
 
 async def serve(
-    bootstrap: Sequence[Endpoint],
+    cluster: OwnCluster,
     state_location: str,
     *,
-    host: str,
-    port: int,
+    endpoint: Endpoint,
+    properties: Mapping[str, str],
     master: str | None,
-    ready: Callable[[int], None],
+    ready: Callable[[str], None],
 ) -> None:
     """Serve until SIGINT or SIGTERM; pipelines go on where they were when it is started again.
 
-    The address comes first: a service that cannot have it must not take the pipelines from one that has.
+    The address comes first: a service that cannot have it, or not as its `properties` have it, must not take
+    the pipelines from one that has. `ready` is told the URL.
     """
-    listener = _listen(host, port)
-    worker_id = f"{host}:{listener.getsockname()[1]}"
-    async with open_service(bootstrap, state_location, master=master, worker_id=worker_id) as (
-        service,
-        cluster_id,
-    ):
-        application = Rest(service, cluster_id).application()
-        server = _Server(
-            uvicorn.Config(application, host=host, port=port, log_level="warning", lifespan="off"), ready
+    clock = SystemClock()
+    security = rest_security(properties, endpoint, clock)
+    allowances = Allowances.of(properties)
+    listener = _listen(endpoint)
+    stopped = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    with closing(listener):
+        worker_id = str(listener.bound.endpoint)
+        opening = open_service(
+            cluster, state_location, master=master, worker_id=worker_id, allowances=allowances
         )
-        loop = asyncio.get_running_loop()
-        for number in (signal.SIGINT, signal.SIGTERM):
-            loop.add_signal_handler(number, lambda: setattr(server, "should_exit", True))
-        await server._serve([listener])
+        async with opening as (service, cluster_id):
+            application = Rest(service, cluster_id).application()
+            server = HttpServer(partial(answer_by, application), security, clock, LoopTimers())
+            for number in (signal.SIGINT, signal.SIGTERM):
+                loop.add_signal_handler(number, stopped.set)
+            async with server.serve(listener):
+                ready(f"{security.scheme}://{listener.bound.endpoint}")
+                await stopped.wait()

@@ -24,6 +24,7 @@ from barnabas.core.ids import TopicPartition
 from barnabas.core.sweeping import sweeping
 from barnabas.core.tasks import Tasks
 from barnabas.pipelines.progress import partition_offsets
+from barnabas.pipelines.service.allowances import NOTHING_ALLOWED, Allowances
 from barnabas.pipelines.service.checkpoints import committed_offsets, last_generation, remove_generations
 from barnabas.pipelines.service.connect_offsets import offset_row, place_and_offset
 from barnabas.pipelines.service.errors import AWAY, ServiceError
@@ -65,8 +66,10 @@ class PipelineService:
         state_location: str,
         worker_id: str,
         clock: Clock,
+        allowances: Allowances = NOTHING_ALLOWED,
     ) -> None:
         self.supervisor = supervisor
+        self._allowances = allowances
         self.worker_id = worker_id
         self.leadership = Leadership(store, worker_id, clock)
         self._store = store
@@ -284,13 +287,12 @@ class PipelineService:
         flat = {key: value if isinstance(value, str) else json.dumps(value) for key, value in config.items()}
         flat["name"] = name
         try:
-            spec_of_config(name, flat)
+            spec = spec_of_config(name, flat)
         except InvalidSpec as error:
-            count = len(error.problems)
-            raise ServiceError(
-                400,
-                f"Connector configuration is invalid and contains the following {count} error(s):\n{error}",
-            ) from None
+            raise _invalid(len(error.problems), str(error)) from None
+        complaints = list(self._allowances.complaints(spec))
+        if complaints:
+            raise _invalid(len(complaints), "\n".join(complaints))
         return flat
 
     async def _change(self, stored: Stored) -> Stored:
@@ -331,6 +333,12 @@ class PipelineService:
                 f" PUT /connectors/{name}/stop",
             )
         return stored
+
+
+def _invalid(count: int, text: str) -> ServiceError:
+    return ServiceError(
+        400, f"Connector configuration is invalid and contains the following {count} error(s):\n{text}"
+    )
 
 
 def _effective(stored: Stored) -> PipelineSpec:

@@ -15,7 +15,7 @@ from enum import Enum
 from typing import Protocol
 
 from barnabas.core.clock import Clock
-from barnabas.core.scheduler import Cancellable
+from barnabas.core.scheduler import Cancellable, Timers
 from barnabas.core.transitions import Transitions
 from barnabas.pipelines.progress import Progress
 from barnabas.pipelines.service.store import Target
@@ -60,10 +60,6 @@ TRANSITIONS = Transitions(
 )
 
 _RESTING = {Target.PAUSED: State.PAUSED, Target.STOPPED: State.STOPPED}
-
-
-class Timers(Protocol):
-    def after(self, delay_ms: float, task: Callable[[], None]) -> Cancellable: ...
 
 
 class Observer(Protocol):

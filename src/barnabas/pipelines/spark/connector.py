@@ -15,6 +15,7 @@ import pyspark_barnabas
 from barnabas.client.security_settings import SECRETS
 from barnabas.pipelines.spark.run import PipelineFailed, Run
 from barnabas.pipelines.spec.model import Engine, Part
+from barnabas.pipelines.spec.own_cluster import own_client_settings
 from barnabas.security.secret_references import resolve
 from pyspark_barnabas.cluster import Cluster
 from pyspark_barnabas.options import OptionError, Options, cluster_config
@@ -117,3 +118,9 @@ def client_options(part: Part, *, engine: str = Engine.PYTHON.value) -> dict[str
         f"kafka.{name}": value if name in SECRETS and engine != Engine.JVM.value else resolve(value)
         for name, value in named.items()
     }
+
+
+def own_options(run: Run) -> dict[str, str]:
+    """To the pipeline's own cluster, for what is no part's."""
+    settings = own_client_settings(run.spec)
+    return {"kafka.bootstrap.servers": run.bootstrap, **client_options(Part("topic", {"kafka": settings}))}

@@ -1,8 +1,8 @@
 """Are the brokers, topics and files of a spec there? Asked before Spark starts, and answered at once.
 
 Spark's own way to find out takes minutes of silence. Whoever runs a pipeline asks here first: a person
-gets a line in a second, a driver hands the line to its supervisor, who tries again later. Brokers that
-want TLS or passwords are only knocked at.
+gets a line in a second, a driver hands the line to its supervisor, who tries again later. Each cluster is
+asked by the client settings of the part that needs it.
 """
 
 from __future__ import annotations
@@ -13,21 +13,23 @@ import os
 import random
 import re
 import threading
-from collections.abc import Coroutine, Iterator
+from collections.abc import Coroutine, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from barnabas.client.cluster_client import ClusterClient
+from barnabas.client.security_settings import SECRETS, SecuritySettings
 from barnabas.client.steps import ClusterUnreachable
 from barnabas.core.clock import SystemClock
 from barnabas.core.endpoints import Endpoint
 from barnabas.core.errors import KafkaError, UnknownTopicOrPartition
 from barnabas.pipelines.spark.run import Unavailable
+from barnabas.pipelines.spec.client_settings import PROTOCOL, plain_names
 from barnabas.pipelines.spec.model import Engine, Part, PipelineSpec
+from barnabas.pipelines.spec.own_cluster import own_client_settings
 from barnabas.security.secret_references import resolve
 
 PATIENCE_S = 10.0
-PLAINTEXT = "PLAINTEXT"
 _BEYOND_A_PATH = re.compile(r"[*?\[{\\]|^[A-Za-z][A-Za-z0-9+.-]*:")
 UNKNOWN_TOPIC = UnknownTopicOrPartition.code
 
@@ -48,7 +50,7 @@ class _Need(NamedTuple):
     path: tuple[str | int, ...]
     """Of the part in the spec."""
     bootstrap: str
-    is_plain: bool
+    settings: tuple[tuple[str, str], ...]
     topics: tuple[str, ...]
 
 
@@ -58,9 +60,9 @@ def needs_broker(spec: PipelineSpec) -> bool:
 
 def check_topics(spec: PipelineSpec, bootstrap: str) -> None:
     """Raises BrokerMissing or TopicMissing."""
-    by_cluster: dict[tuple[str, bool], list[_Need]] = {}
+    by_cluster: dict[object, list[_Need]] = {}
     for need in _needs(spec, bootstrap):
-        by_cluster.setdefault((need.bootstrap, need.is_plain), []).append(need)
+        by_cluster.setdefault((need.bootstrap, need.settings), []).append(need)
     for needs in by_cluster.values():
         run_apart(_check(needs))
 
@@ -109,17 +111,19 @@ def _needs(spec: PipelineSpec, bootstrap: str) -> Iterator[_Need]:
     for path, part in _parts(spec):
         is_from_files = spec.engine is Engine.SEGMENTS and part.get("manifest")
         if part.type == "topic" and not is_from_files:
-            yield _need(path, part, bootstrap)
+            need = _need(path, part, bootstrap)
+            if spec.engine is not Engine.JVM or not any(name == PROTOCOL for name, _ in need.settings):
+                yield need  # Java's client has ways to log in that this one does not know
     if spec.errors.dead_letter_topic:
-        yield _Need(("errors",), bootstrap, True, ())
+        yield _Need(("errors",), bootstrap, tuple(own_client_settings(spec).items()), ())
 
 
 def _need(path: tuple[str | int, ...], part: Part, bootstrap: str) -> _Need:
     given = resolve(part.get("bootstrap") or bootstrap)
-    settings = {name.removeprefix("kafka."): each for name, each in (part.get("kafka") or {}).items()}
+    settings = plain_names(part.get("kafka") or {})
     topics = tuple(resolve(part.get("topics") or ())) if path[-1] == "source" else ()
     place = given if isinstance(given, str) else ",".join(given)
-    return _Need(path, place, settings.get("security.protocol", PLAINTEXT) == PLAINTEXT, topics)
+    return _Need(path, place, tuple(sorted(settings.items())), topics)
 
 
 async def _check(needs: list[_Need]) -> None:
@@ -127,11 +131,7 @@ async def _check(needs: list[_Need]) -> None:
     addresses = [Endpoint.parse(each.strip()) for each in first.bootstrap.split(",")]
     try:
         async with asyncio.timeout(PATIENCE_S):
-            if not first.is_plain:
-                await _knock(addresses)
-                return
-            cluster = ClusterClient(addresses, clock=SystemClock(), randomness=random.SystemRandom())
-            async with cluster:
+            async with client_of(addresses, dict(first.settings)) as cluster:
                 await cluster.refresh(())
                 for need in needs:
                     await _check_topics(cluster, need)
@@ -140,20 +140,18 @@ async def _check(needs: list[_Need]) -> None:
     except TimeoutError:
         raise BrokerMissing(f"{first.bootstrap} does not answer within {PATIENCE_S:.0f} seconds") from None
     except KafkaError as error:
-        raise BrokerMissing(f"{first.bootstrap} cannot be asked for its topics: {error.message}") from None
+        raise Unavailable(f"{first.bootstrap} cannot be asked for its topics: {error.message}") from None
 
 
-async def _knock(addresses: list[Endpoint]) -> None:
-    reasons = []
-    for address in addresses:
-        try:
-            _, writer = await asyncio.open_connection(address.host, address.port)
-        except OSError as error:
-            reasons.append(f"{address}: {error.strerror or error}")
-        else:
-            writer.close()
-            return
-    raise ClusterUnreachable(reasons)
+def client_of(addresses: list[Endpoint], settings: Mapping[str, str]) -> ClusterClient:
+    """By Kafka's client settings, of which those about security count; InvalidConfig says what is wrong."""
+    plain = {name: text if name in SECRETS else resolve(text) for name, text in settings.items()}
+    return ClusterClient(
+        addresses,
+        clock=SystemClock(),
+        randomness=random.SystemRandom(),
+        security=SecuritySettings.parse(plain).secured(),
+    )
 
 
 async def _check_topics(cluster: ClusterClient, need: _Need) -> None:

@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 
 LOCAL = "local[*]"
 LOOPBACK = "127.0.0.1"
+HIDDEN_NAMES = "(?i)secret|password|passwd|token|access[.]?key|credential|jaas|keystore[.]key"
+"""Of settings and options whose values Spark does not show. Its own pattern lacks some of Kafka's; the engine
+`jvm` is given what references stand for, as Java's client follows none."""
 QUIET = Path(__file__).with_name("log4j2.properties")
 
 
@@ -86,6 +89,8 @@ def session_defaults(master: str | None) -> dict[str, str]:
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.streaming.metricsEnabled": "false",
         "spark.sql.python.filterPushdown.enabled": "false",
+        "spark.redaction.regex": HIDDEN_NAMES,
+        "spark.sql.redaction.options.regex": f"{HIDDEN_NAMES}|url",
     }
     if chosen.startswith("local"):
         defaults |= {

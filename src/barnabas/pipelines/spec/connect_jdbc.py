@@ -1,7 +1,7 @@
 """Configurations of the JDBC connectors that Connect's users have, in the words of ours.
 
 Confluent's sink and source have some forty settings. Those that our options know under another name
-are aliases there (`sinks.rows`, `sources.rows`); here are those that need a thought: names made of
+are aliases there (`sink_options`, `source_options`); here are those that need a thought: names made of
 topics, modes that mean a column, settings that ask for what is not done here. Of the latter each is
 named with its reason, all in one answer. A setting that only tunes (retries, sizes of batches) has
 nothing to tune here and is passed over.

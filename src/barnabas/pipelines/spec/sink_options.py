@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from barnabas.pipelines.spec.client_settings import client_settings_complaint
 from barnabas.pipelines.spec.format_options import ENCODE, format_complaints
 from barnabas.pipelines.spec.options import REQUIRED, Kind, Option, Plugin, Value
 from barnabas.pipelines.spec.texts import database_complaint
@@ -24,7 +25,7 @@ TOPIC = Plugin(
         Option("compression", Kind.CHOICE, None, "Codec of the batches.",
                choices=("none", "gzip", "snappy", "lz4", "zstd"),
                aliases=("producer.override.compression.type",)),
-        Option("kafka", Kind.MAP, None, "Client settings, handed on as `kafka.<name>`."),
+        Option("kafka", Kind.MAP, None, "Client settings, handed on as `kafka.<name>`; secrets are references.", check=client_settings_complaint),
         *ENCODE,
     ),
     primary="topic", connect_class="TopicSink", check=format_complaints,

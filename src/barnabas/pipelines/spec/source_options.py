@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from barnabas.pipelines.spec.client_settings import client_settings_complaint
 from barnabas.pipelines.spec.format_options import DECODE, decode_complaints
 from barnabas.pipelines.spec.options import REQUIRED, Kind, Option, Plugin, Value
 from barnabas.pipelines.spec.texts import (
@@ -61,7 +62,7 @@ TOPIC = Plugin(
         Option("watermark", Kind.TEXT, None, "`<column> <delay>`: how late rows of this source may come.",
                check=watermark_complaint),
         Option("manifest", Kind.TEXT, None, "With engine segments: what `barnabas log manifest` wrote, a file or its directory."),
-        Option("kafka", Kind.MAP, None, "Client settings, handed on as `kafka.<name>`."),
+        Option("kafka", Kind.MAP, None, "Client settings, handed on as `kafka.<name>`; secrets are references.", check=client_settings_complaint),
         *DECODE,
     ),
     primary="topics", connect_class="TopicSource", check=_topic_complaints,

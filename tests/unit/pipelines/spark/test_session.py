@@ -1,10 +1,12 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 
 import pytest
 
+from barnabas.client.security_settings import SECRETS
 from barnabas.pipelines.spark import session
 
 
@@ -38,3 +40,11 @@ def test_a_machine_without_java_is_told_what_to_install(monkeypatch: pytest.Monk
 
 def test_what_keeps_sparks_logger_quiet_is_there() -> None:
     assert session.QUIET.is_file()
+
+
+def test_spark_shows_no_secret_among_options() -> None:
+    defaults = session.session_defaults("yarn")
+    for pattern in (defaults["spark.redaction.regex"], defaults["spark.sql.redaction.options.regex"]):
+        for name in SECRETS:
+            assert re.search(pattern, f"kafka.{name}"), name
+        assert not re.search(pattern, "kafka.bootstrap.servers")

@@ -17,7 +17,7 @@ from typing import NamedTuple
 from pyspark.sql import DataFrame
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
-from barnabas.pipelines.spark.connector import client_options
+from barnabas.pipelines.spark.connector import client_options, own_options
 from barnabas.pipelines.spark.run import Run
 from barnabas.pipelines.spark.topics import ensure_topics
 from barnabas.pipelines.spec.model import Delivery, Part
@@ -51,7 +51,7 @@ def stream_records(outputs: list[Records], part: Part, run: Run) -> DataStreamWr
 def stream_letters(letters: DataFrame, run: Run) -> DataStreamWriter:
     """Dead letters of a pipeline whose sink is no topic: a query with its own progress."""
     outputs = [Records(letters, run.spec.errors.dead_letter_topic)]
-    options = {"kafka.bootstrap.servers": run.bootstrap}
+    options = own_options(run)
     union, chosen = _joined(outputs, options, run, f"{run.spec.group_id}-dead-letters")
     return union.writeStream.format("barnabas").options(**chosen)
 
@@ -59,7 +59,7 @@ def stream_letters(letters: DataFrame, run: Run) -> DataStreamWriter:
 def write_letters(letters: DataFrame, run: Run, query_id: str, number: int) -> None:
     """Dead letters that no query will see, at once; `number` grows from one time to the next."""
     outputs = [Records(letters, run.spec.errors.dead_letter_topic)]
-    options = {"kafka.bootstrap.servers": run.bootstrap}
+    options = own_options(run)
     union, chosen = _joined(outputs, options, run, f"{run.spec.group_id}-quarantine")
     if run.spec.delivery is Delivery.EXACTLY_ONCE:
         chosen |= {"queryId": query_id, "batchId": str(number)}
