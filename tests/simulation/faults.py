@@ -1,0 +1,192 @@
+"""What breaks, and when: a list that the seed draws, and that can be read, shortened and played again.
+
+Each seed turns kinds of faults on and off (swarm testing: what is rare together is frequent alone) and draws
+how often they come. A power cut takes what was acknowledged and not synced, as it does from Apache Kafka; so
+it comes when nothing else is broken and its partitions have other replicas in sync.
+"""
+
+from __future__ import annotations
+
+import errno
+import random
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from tests.simulation.loop import SimulatedLoop
+from tests.simulation.machine import Machine
+from tests.simulation.network import Network
+from tests.simulation.store import HOST as STORE
+from tests.simulation.store import Store
+
+CALM_S = 12.0
+"""Before and after a power cut: longer than it takes to leave the ISR and to come back."""
+
+
+class Fault(NamedTuple):
+    at_s: float
+    kind: str
+    machine: int
+    lasts_s: float
+    detail: int = 0
+
+    def __str__(self) -> str:
+        return f"{self.kind} of {self.machine} at {self.at_s} for {self.lasts_s} ({self.detail})"
+
+
+class Surroundings(NamedTuple):
+    """What can be broken."""
+
+    loop: SimulatedLoop
+    network: Network
+    store: Store
+    machines: Sequence[Machine]
+
+    def machine(self, number: int) -> Machine:
+        return self.machines[number - 1]
+
+    def others(self, number: int) -> list[str]:
+        return [each.host for each in self.machines if each.number != number]
+
+
+def _kill(around: Surroundings, fault: Fault) -> None:
+    machine = around.machine(fault.machine)
+    machine.kill()
+    around.loop.later(fault.lasts_s, machine.start)
+
+
+def _power(around: Surroundings, fault: Fault) -> None:
+    machine = around.machine(fault.machine)
+    machine.cut_power()
+    around.loop.later(fault.lasts_s, machine.start)
+
+
+def _stop(around: Surroundings, fault: Fault) -> None:
+    around.machine(fault.machine).stop()
+
+
+def _pause(around: Surroundings, fault: Fault) -> None:
+    machine = around.machine(fault.machine)
+    machine.pause()
+    around.loop.later(fault.lasts_s, machine.resume)
+
+
+def _cut(around: Surroundings, fault: Fault) -> None:
+    """From one machine to another, or to the store; both ways unless the detail is odd."""
+    there = (*around.others(fault.machine), STORE)[fault.detail // 2 % 3]
+    _cut_off(around, fault, [there], one_way=fault.detail % 2 == 1)
+
+
+def _isolate(around: Surroundings, fault: Fault) -> None:
+    """From the other brokers, and from the store too if the detail says so; clients still come through."""
+    there = [*around.others(fault.machine), *([STORE] if fault.detail % 2 else [])]
+    _cut_off(around, fault, there, one_way=False)
+
+
+def _cut_off(around: Surroundings, fault: Fault, there: Sequence[str], *, one_way: bool) -> None:
+    here = around.machine(fault.machine).host
+    ways = [(here, host) for host in there] + ([] if one_way else [(host, here) for host in there])
+    how = " (it hears, but is not heard)" if one_way else ""
+    around.network.trace.tell(f"broker {fault.machine} is cut off from {', '.join(there)}{how}")
+    for way in ways:
+        around.network.cut(*way)
+
+    def heal() -> None:
+        around.network.trace.tell(f"broker {fault.machine} is heard again by {', '.join(there)}")
+        for way in ways:
+            around.network.heal(*way)
+
+    around.loop.later(fault.lasts_s, heal)
+
+
+def _reset(around: Surroundings, fault: Fault) -> None:
+    share = 0.1 + fault.detail % 9 / 10
+    around.network.trace.tell(f"connections break, each with a chance of {share:.1f}")
+    around.network.reset_some(share)
+
+
+def _slow_network(around: Surroundings, fault: Fault) -> None:
+    machine = around.machine(fault.machine)
+    added_s = (0.05, 0.3, 1.5)[fault.detail % 3]
+    around.network.trace.tell(f"the network of {machine} is slow: up to {added_s} s more")
+    around.network.slow[machine.host] = added_s
+    around.loop.later(fault.lasts_s, around.network.slow.pop, machine.host, None)
+
+
+def _slow_disk(around: Surroundings, fault: Fault) -> None:
+    machine = around.machine(fault.machine)
+    usual_s = machine.sync_s
+    machine.sync_s = (0.2, 1.0, 4.0)[fault.detail % 3]
+    around.network.trace.tell(f"the disk of {machine} is slow: up to {machine.sync_s} s")
+
+    def mend() -> None:
+        machine.sync_s = usual_s
+
+    around.loop.later(fault.lasts_s, mend)
+
+
+def _disk(around: Surroundings, fault: Fault) -> None:
+    machine = around.machine(fault.machine)
+    machine.fail_disk((errno.EIO, errno.ENOSPC)[fault.detail % 2])
+    around.loop.later(fault.lasts_s, machine.mend_disk)
+
+
+def _store(around: Surroundings, fault: Fault) -> None:
+    around.network.trace.tell(f"the store is away for {fault.lasts_s} s")
+    around.store.restart(fault.lasts_s)
+
+
+def _expire(around: Surroundings, fault: Fault) -> None:
+    sessions = around.store.session_ids
+    if sessions:
+        session = sessions[fault.detail % len(sessions)]
+        around.network.trace.tell(f"the store is made to end session {session:#x}")
+        around.store.expire(session)
+
+
+def _clock(around: Surroundings, fault: Fault) -> None:
+    machine = around.machine(fault.machine)
+    machine.clock.skew_ms += (fault.detail % 7 - 3) * 1_700
+    around.network.trace.tell(f"the clock of {machine} is {machine.clock.skew_ms} ms off")
+
+
+KINDS: dict[str, Callable[[Surroundings, Fault], None]] = {
+    "kill": _kill,
+    "power cut": _power,
+    "stop": _stop,
+    "pause": _pause,
+    "cut": _cut,
+    "isolation": _isolate,
+    "reset": _reset,
+    "slow network": _slow_network,
+    "slow disk": _slow_disk,
+    "disk failure": _disk,
+    "store away": _store,
+    "session end": _expire,
+    "clock": _clock,
+}
+
+
+def draw(seed: int, begins_s: float, ends_s: float, machines: int) -> list[Fault]:
+    chance = random.Random(f"{seed} faults")
+    kinds = [kind for kind in KINDS if chance.random() < 0.4] or [chance.choice(list(KINDS))]
+    gap_s = chance.choice((2.0, 4.0, 8.0))
+    lasts_s = chance.choice((2.0, 8.0, 20.0))
+    faults: list[Fault] = []
+    at_s, quiet_s = begins_s, begins_s
+    while True:
+        at_s = round(at_s + chance.uniform(0, 2 * gap_s), 3)
+        kind = chance.choice(kinds)
+        fault = Fault(
+            at_s,
+            kind,
+            chance.randint(1, machines),
+            round(chance.uniform(0.2, lasts_s), 3),
+            chance.randrange(64),
+        )
+        if kind == "power cut":
+            fault = fault._replace(at_s=max(at_s, round(quiet_s + CALM_S, 3)))
+            at_s = fault.at_s + fault.lasts_s + CALM_S
+        if fault.at_s + fault.lasts_s >= ends_s:
+            return faults
+        quiet_s = max(quiet_s, fault.at_s + fault.lasts_s)
+        faults.append(fault)

@@ -1,0 +1,106 @@
+"""What must never be, and what must be at last.
+
+The history of what clients did and saw goes to the checker of the chaos tests. Here is what only a world
+that is seen whole can tell: whether replicas are the same byte for byte, whether committed readers ever saw
+what was not committed, and whether everything is served again in bounded time after the last fault.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from barnabas.records.batch import RecordBatch
+from barnabas.testing.files import PowerCutFiles
+from tests.chaos.checker import complaints_about
+from tests.chaos.history import History, Outcome, Place, Reading
+from tests.simulation.machine import Machine
+
+LENGTH_AT = 8
+OVERHEAD_BYTES = 12
+DATA = "data"
+
+
+def batches(files: PowerCutFiles, topic: str, partition: int) -> dict[int, bytes]:
+    """Every whole batch of a replica by its base offset."""
+    directory = f"{DATA}/{topic}-{partition}"
+    if not files.exists(directory):
+        return {}
+    found: dict[int, bytes] = {}
+    for name in sorted(entry.name for entry in files.list(directory) if entry.name.endswith(".log")):
+        data = files.read(f"{directory}/{name}")
+        position = 0
+        while position + OVERHEAD_BYTES <= len(data):
+            size = OVERHEAD_BYTES + int.from_bytes(
+                data[position + LENGTH_AT : position + OVERHEAD_BYTES], "big"
+            )
+            batch = data[position : position + size]
+            if len(batch) < size:
+                break
+            found[int.from_bytes(batch[:LENGTH_AT], "big")] = batch
+            position += size
+    return found
+
+
+def differing_replicas(machines: Sequence[Machine], topic: str, partition: int) -> Iterator[str]:
+    logs = {machine.number: batches(machine.files, topic, partition) for machine in machines}
+    reference = logs[machines[0].number]
+    for number, log in logs.items():
+        for offset in sorted(reference.keys() | log.keys()):
+            if reference.get(offset) != log.get(offset):
+                yield (
+                    f"replicas differ: {topic}-{partition}@{offset} is {_describe(reference.get(offset))} on"
+                    f" broker {machines[0].number} and {_describe(log.get(offset))} on broker {number}"
+                )
+                break
+
+
+def epochs(machine: Machine, topic: str, partition: int) -> dict[Place, int]:
+    """The leader epoch of every record."""
+    found = {}
+    for data in batches(machine.files, topic, partition).values():
+        view = RecordBatch(memoryview(bytearray(data)))
+        for offset in range(view.base_offset, view.next_offset):
+            found[Place(topic, partition, offset)] = view.leader_epoch
+    return found
+
+
+def uncommitted_reads(readings: Sequence[Reading], history: History) -> Iterator[str]:
+    """Of readers that asked for committed records only."""
+    refused = {each.name for each in history.transactions if each.outcome is Outcome.REFUSED}
+    for reading in readings:
+        final = dict(history.final_committed.get((reading.topic, reading.partition), ()))
+        last = -1
+        for offset, value in reading.seen:
+            where = f"{reading.topic}-{reading.partition}@{offset}"
+            if value.transaction in refused:
+                yield f"aborted read: {reading.consumer} saw {value} at {where}"
+            elif final.get(offset) != value:
+                there = final.get(offset)
+                yield f"read too early: {reading.consumer} saw {value} at {where}, where {there} is"
+            if offset <= last:
+                yield f"backward: {reading.consumer} read {where} after {last}"
+            last = offset
+        missing = [each for each in final if reading.seen and reading.seen[0][0] <= each <= last]
+        for offset in sorted(set(missing) - {offset for offset, _ in reading.seen}):
+            yield f"skipped: {reading.consumer} did not get {reading.topic}-{reading.partition}@{offset}"
+
+
+def verdict(
+    history: History,
+    committed_readings: Sequence[Reading],
+    machines: Sequence[Machine],
+    topics: dict[str, int],
+) -> list[str]:
+    complaints = complaints_about(history)
+    complaints += uncommitted_reads(committed_readings, history)
+    for topic, partitions in topics.items():
+        for partition in range(partitions):
+            complaints += differing_replicas(machines, topic, partition)
+    return complaints
+
+
+def _describe(batch: bytes | None) -> str:
+    if batch is None:
+        return "missing"
+    view = RecordBatch(memoryview(bytearray(batch)))
+    return f"a batch of epoch {view.leader_epoch} with {view.record_count} records"
