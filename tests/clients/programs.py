@@ -136,7 +136,14 @@ class Outcome:
     unavailable: str = ""
 
 
-def run(program: Program, bootstrap: str, prefix: str, timeouts_ms: Mapping[str, int]) -> Outcome:
+def run(
+    program: Program,
+    bootstrap: str,
+    prefix: str,
+    timeouts_ms: Mapping[str, int],
+    properties: Path | None = None,
+) -> Outcome:
+    """`properties` are those of Java's clients, for programs that know how to be secured."""
     command = [*program.command, bootstrap, prefix]
     command += [f"{feature}={timeout}" for feature, timeout in timeouts_ms.items()]
     directory = program.kit.directory()
@@ -145,6 +152,7 @@ def run(program: Program, bootstrap: str, prefix: str, timeouts_ms: Mapping[str,
         done = subprocess.run(
             [str(directory / command[0]) if (directory / command[0]).exists() else command[0], *command[1:]],
             cwd=directory,
+            env={**os.environ, **({"CLIENT_PROPERTIES": str(properties)} if properties else {})},
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,

@@ -42,10 +42,14 @@ func main() {
 }
 
 func client(run *harness.Run, options ...kgo.Opt) (*kgo.Client, error) {
+	security, err := secured()
+	if err != nil {
+		return nil, err
+	}
 	options = append([]kgo.Opt{
 		kgo.SeedBrokers(run.Bootstrap), kgo.RecordPartitioner(kgo.ManualPartitioner()),
 	}, options...)
-	return kgo.NewClient(options...)
+	return kgo.NewClient(append(security, options...)...)
 }
 
 func newTopic(ctx context.Context, run *harness.Run, name string, partitions int32,
@@ -322,10 +326,14 @@ func transactionOffsets(ctx context.Context, run *harness.Run) error {
 		return err
 	}
 	name := run.Topic("transaction-offsets")
-	session, err := kgo.NewGroupTransactSession(kgo.SeedBrokers(run.Bootstrap), kgo.TransactionalID(name),
-		kgo.ConsumerGroup(name), kgo.ConsumeTopics(topic), kgo.TransactionTimeout(20*time.Second),
-		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()), kgo.RequireStableFetchOffsets(),
-		kgo.FetchIsolationLevel(kgo.ReadCommitted()))
+	security, err := secured()
+	if err != nil {
+		return err
+	}
+	session, err := kgo.NewGroupTransactSession(append(security, kgo.SeedBrokers(run.Bootstrap),
+		kgo.TransactionalID(name), kgo.ConsumerGroup(name), kgo.ConsumeTopics(topic),
+		kgo.TransactionTimeout(20*time.Second), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()),
+		kgo.RequireStableFetchOffsets(), kgo.FetchIsolationLevel(kgo.ReadCommitted()))...)
 	if err != nil {
 		return err
 	}

@@ -1,3 +1,6 @@
+import java.io.FileInputStream;
+import java.io.IOException;
+import java.io.InputStream;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.Collections;
@@ -38,6 +41,14 @@ final class Clients {
 
     private Properties properties(String... pairs) {
         Properties properties = new Properties();
+        String file = System.getenv("CLIENT_PROPERTIES");
+        if (file != null) {
+            try (InputStream text = new FileInputStream(file)) {
+                properties.load(text);
+            } catch (IOException error) {
+                throw new IllegalStateException(error);
+            }
+        }
         properties.put("bootstrap.servers", bootstrap);
         for (int i = 0; i < pairs.length; i += 2) {
             properties.put(pairs[i], pairs[i + 1]);
