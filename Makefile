@@ -4,9 +4,13 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 CHAOS_SECONDS ?= 600
 CHAOS_BROKERS ?= 3
+CHAOS_OPTIONS ?=
+SECONDS ?= 60
+SEED ?= 1
 PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: help run cluster demo test test-all test-clients test-differential chaos kill-matrix check diagrams coverage
+.PHONY: help run cluster demo test test-all test-clients test-differential chaos kill-matrix check diagrams codecs coverage
+.PHONY: simulate simulate-bugs wheel test-compiled
 .PHONY: bench bench-quick bench-cluster bench-cluster-quick bench-partitions bench-spark release-check clean
 help:              ## show this
 	@grep -hE '^[a-z-]+: .*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 16
@@ -55,8 +59,14 @@ test-clients: $(VENV)/.dev ## every client and tool against the broker, write do
 test-differential: $(VENV)/.dev ## compare every answer with Apache Kafka's (needs Java and Maven)
 	$(BIN)/python -m pytest -q --tb=line -r N tests/differential
 
-chaos: $(VENV)/.dev ## break a cluster under load for CHAOS_SECONDS (600) and check what clients saw
-	PYTHONPATH=src $(BIN)/python -m tests.chaos.run --seconds $(CHAOS_SECONDS) --brokers $(CHAOS_BROKERS)
+chaos: $(VENV)/.dev ## break a cluster under load for CHAOS_SECONDS (600) and check what clients saw; CHAOS_OPTIONS=--secure
+	PYTHONPATH=src $(BIN)/python -m tests.chaos.run --seconds $(CHAOS_SECONDS) --brokers $(CHAOS_BROKERS) $(CHAOS_OPTIONS)
+
+simulate: $(VENV)/.dev ## whole brokers in a simulated world for SECONDS (60) from SEED (1): docs/SIMULATION.md
+	PYTHONPATH=src $(BIN)/python -m tests.simulation.run --seconds $(SECONDS) --seed $(SEED)
+
+simulate-bugs: $(VENV)/.dev ## plant bugs one by one, and see after how many seeds the simulator finds each
+	PYTHONPATH=src $(BIN)/python -m tests.simulation.bugs
 
 kill-matrix: $(VENV)/.dev ## kill drivers, executors and brokers under a pipeline on Spark, on Barnabas and on Apache Kafka
 	$(BIN)/python -m pytest -v tests/spark/kill_matrix --broker barnabas
@@ -69,6 +79,9 @@ check: $(VENV)/.dev ## ruff, mypy --strict over src and tests, import-linter
 diagrams: $(VENV)/.dev ## draw what docs/ARCHITECTURE.md and docs/SECURITY.md show of the code
 	PYTHONPATH=src $(BIN)/python tools/draw_architecture.py
 	PYTHONPATH=src $(BIN)/python tools/render_security.py
+
+codecs: $(VENV)/.run ## write the codecs of the hot APIs into build/codecs, to be read
+	PYTHONPATH=src $(BIN)/python -m barnabas.protocol.writing build/codecs
 
 coverage: $(VENV)/.dev ## how much of each package the unit and contract tests run
 	$(BIN)/python -m pytest -q -n 2 tests/unit tests/contract --cov --cov-report=
@@ -95,6 +108,14 @@ bench-partitions: $(VENV)/.dev ## ten thousand partitions on three brokers: crea
 $(VENV)/.release: pyproject.toml constraints.txt | $(BIN)/python
 	$(PIP) -e '.[release]'
 	touch $@
+
+wheel: $(VENV)/.release ## build the compiled wheel of this platform into dist (needs a C compiler; some minutes)
+	rm -f dist/*-cp3*.whl
+	HATCH_BUILD_HOOK_ENABLE_CUSTOM=true $(BIN)/python -m build --wheel
+
+test-compiled: $(VENV)/.dev wheel ## run the unit and contract tests on the compiled wheel
+	rm -rf build/wheel && $(BIN)/python -m zipfile -e dist/*-cp3*.whl build/wheel
+	PYTHONPATH=build/wheel $(BIN)/python -m pytest -n 2 --dist loadfile -o pythonpath="build/wheel ." tests/unit tests/contract
 
 release-check: $(VENV)/.release ## build sdist and wheel, check both, run the wheel in an environment of its own
 	$(BIN)/python tools/release_check.py

@@ -20,6 +20,14 @@ def named(program: Path) -> list[tuple[str, str]]:
     return [(str(node.module), alias.name) for node in ours for alias in node.names]
 
 
+def test_every_example_is_run_by_a_test() -> None:
+    folder = REPOSITORY / "tests" / "spark" / "pipelines"
+    tests = "".join((folder / name).read_text("utf-8") for name in ("test_examples.py", "test_demo.py"))
+    examples = [path for path in (REPOSITORY / "examples").iterdir() if path.suffix in (".py", ".yaml")]
+    assert len(examples) > 5
+    assert {path.name for path in examples if f'"{path.name}"' not in tests} == set()
+
+
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda path: f"{path.parent.name}/{path.name}")
 def test_what_is_imported_is_there(program: Path) -> None:
     for name, what in named(program):
