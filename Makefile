@@ -7,7 +7,10 @@ CHAOS_BROKERS ?= 3
 CHAOS_OPTIONS ?=
 SECONDS ?= 60
 SEED ?= 1
-PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
+# An editable install is not compiled, and needs nothing to compile with.
+PIP    := BARNABAS_COMPILE=0 $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
+# The source as it is, or compiled once that has been done: tools/compiled_tree.py.
+RUN    := PYTHONPATH="$$($(BIN)/python tools/compiled_tree.py $(VENV)/compiled)" $(BIN)/barnabas
 
 .PHONY: help run cluster demo test test-all test-clients test-differential chaos kill-matrix check diagrams codecs coverage
 .PHONY: simulate simulate-bugs wheel test-compiled
@@ -32,7 +35,7 @@ $(VENV)/.dev: pyproject.toml constraints.txt | $(BIN)/python
 run: $(VENV)/.run  ## start a broker on 127.0.0.1:9092
 	@ls src/barnabas/__pycache__ >/dev/null 2>&1 || echo "compiling the sources, once: some seconds …"
 	@$(BIN)/python -m compileall -q src
-	$(BIN)/barnabas start
+	@$(RUN) start
 
 $(VENV)/.spark: pyproject.toml constraints.txt | $(BIN)/python
 	@echo "installing Spark into $(VENV): 400 MB, two minutes or more the first time …"
@@ -42,7 +45,7 @@ $(VENV)/.spark: pyproject.toml constraints.txt | $(BIN)/python
 cluster: $(VENV)/.spark ## start three brokers and a ZooKeeper on 127.0.0.1 (needs Java 17)
 	@ls src/barnabas/__pycache__ >/dev/null 2>&1 || echo "compiling the sources, once: some seconds …"
 	@$(BIN)/python -m compileall -q src
-	$(BIN)/barnabas start --brokers 3
+	@$(RUN) start --brokers 3
 
 demo: $(VENV)/.spark ## a clickstream through two pipelines on Spark (needs Java 17); DEMO_SECONDS=60
 	$(BIN)/python examples/demo.py
@@ -109,15 +112,15 @@ $(VENV)/.release: pyproject.toml constraints.txt | $(BIN)/python
 	$(PIP) -e '.[release]'
 	touch $@
 
-wheel: $(VENV)/.release ## build the compiled wheel of this platform into dist (needs a C compiler; some minutes)
+wheel: $(VENV)/.release ## build the compiled wheel of this platform into dist (needs a C compiler; a minute or two)
 	rm -f dist/*-cp3*.whl
-	HATCH_BUILD_HOOK_ENABLE_CUSTOM=true $(BIN)/python -m build --wheel
+	BARNABAS_COMPILE=1 $(BIN)/python -m build --wheel
 
 test-compiled: $(VENV)/.dev wheel ## run the unit and contract tests on the compiled wheel
 	rm -rf build/wheel && $(BIN)/python -m zipfile -e dist/*-cp3*.whl build/wheel
 	PYTHONPATH=build/wheel $(BIN)/python -m pytest -n 2 --dist loadfile -o pythonpath="build/wheel ." tests/unit tests/contract
 
-release-check: $(VENV)/.release ## build sdist and wheel, check both, run the wheel in an environment of its own
+release-check: $(VENV)/.release ## build sdist and both wheels, check them, run each wheel in an environment of its own
 	$(BIN)/python tools/release_check.py
 
 clean:             ## remove everything that was made here

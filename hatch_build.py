@@ -1,11 +1,14 @@
 """The wheel of one platform: the same source, with its hot modules compiled by mypyc.
 
-    make wheel          or          HATCH_BUILD_HOOK_ENABLE_CUSTOM=true pip wheel --no-deps .
+    pip install .                   compiles where a C compiler is, and otherwise installs the source as it is
+    BARNABAS_COMPILE=0 pip install .                    does not try
+    BARNABAS_COMPILE=1 pip install .                    fails where it cannot (`make wheel`)
 
-Without that variable nothing of this runs, and the wheel is the same on every platform. With it, a copy of
-the source is made, the codecs of the hot APIs are written out in it (`barnabas.protocol.writing`), and the
-modules that pyproject.toml lists are compiled. The wheel has both: what is compiled is imported instead of
-the file beside it, which stays for readers and tracebacks.
+A copy of the source is made, the codecs of the hot APIs are written out in it (`barnabas.protocol.writing`),
+and the modules that pyproject.toml lists are compiled. The wheel has both: what is compiled is imported
+instead of the file beside it, which stays for readers and tracebacks. Whatever fails on the way costs the
+speed and not the installation: one line says why, and the wheel is the one that is the same everywhere.
+An editable install is the source and never compiled.
 """
 
 from __future__ import annotations
@@ -14,30 +17,71 @@ import os
 import shutil
 import subprocess
 import sys
-from contextlib import chdir
+import sysconfig
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
+SWITCH = "BARNABAS_COMPILE"
+REQUIREMENTS = ["mypy>=2.4", "setuptools>=75"]
 OPTIMIZE = "1"
 """The C compiler's level, as measured (bench/RESULTS.md); what is compiled mostly calls the interpreter."""
 
 
 class CompiledWheel(BuildHookInterface):  # type: ignore[type-arg]
+    def dependencies(self) -> list[str]:
+        """What the build needs besides: nothing where it is not going to compile."""
+        return REQUIREMENTS if is_demanded() or obstacle() is None else []
+
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
         if version == "editable":
             return
+        why_not = obstacle()
+        if why_not is None or is_demanded():
+            try:
+                self._compile(build_data)
+            except (OSError, subprocess.SubprocessError) as error:
+                if is_demanded():
+                    raise
+                why_not = f"{error}; {SWITCH}=1 shows where it fails"
+            else:
+                return
+        self.app.display_warning(f"barnabas is installed as pure Python, not compiled: {why_not}")
+
+    def _compile(self, build_data: dict[str, Any]) -> None:
         tree = Path(self.root) / "build" / "compiled"
         shutil.rmtree(tree, ignore_errors=True)
         shutil.copytree(Path(self.root) / "src", tree, ignore=shutil.ignore_patterns("__pycache__"))
         codecs = tree / "barnabas" / "protocol" / "codecs"
-        run_in(tree, "barnabas.protocol.writing", str(codecs))
-        compile_modules(tree, files_of(tree / "barnabas", self.config["modules"]))
+        run_in(tree, "-m", "barnabas.protocol.writing", str(codecs))
+        modules = files_of(tree / "barnabas", self.config["modules"])
+        # In a process of its own: mypyc ends the one that it runs in when it cannot do something.
+        run_in(tree, str(Path(__file__).resolve()), *(str(module.relative_to(tree)) for module in modules))
         for built in [*tree.rglob("*.so"), *codecs.glob("[a-z]*.py")]:
             build_data["force_include"][str(built)] = str(built.relative_to(tree))
         build_data["pure_python"] = False
         build_data["infer_tag"] = True
+
+
+def is_demanded() -> bool:
+    return os.environ.get(SWITCH, "") not in {"", "0"}
+
+
+def obstacle() -> str | None:
+    """Why nothing can be compiled here."""
+    if os.environ.get(SWITCH) == "0":
+        return f"{SWITCH} is 0"
+    if sys.implementation.name != "cpython" or os.name != "posix":
+        return "only CPython on POSIX systems is compiled for"
+    compiler = (os.environ.get("CC") or sysconfig.get_config_var("CC") or "cc").split()[0]
+    if shutil.which(compiler) is None:
+        return f"there is no C compiler ({compiler})"
+    if not (Path(sysconfig.get_path("include")) / "Python.h").exists():
+        return "the header files of Python are missing (a package like python3-dev has them)"
+    return None
 
 
 def files_of(package: Path, patterns: list[str]) -> list[Path]:
@@ -54,24 +98,41 @@ def files_of(package: Path, patterns: list[str]) -> list[Path]:
     return sorted(files)
 
 
-def run_in(tree: Path, module: str, *arguments: str) -> None:
-    environment = os.environ | {"PYTHONPATH": str(tree)}
-    subprocess.run([sys.executable, "-m", module, *arguments], env=environment, check=True)  # noqa: S603
+def run_in(tree: Path, *arguments: str) -> None:
+    path = [str(tree), *filter(None, [os.environ.get("PYTHONPATH")])]  # pip's build environment is in it
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(path)}
+    subprocess.run([sys.executable, *arguments], cwd=tree, env=environment, check=True)  # noqa: S603
 
 
-def compile_modules(tree: Path, modules: list[Path]) -> None:
-    """Puts each module's library beside it."""
+def compile_modules(modules: Sequence[str]) -> None:
+    """Puts each module's library beside it. Paths are relative to the tree, which is where we are."""
     from mypyc.build import mypycify  # noqa: PLC0415
     from setuptools import Distribution  # noqa: PLC0415
     from setuptools.command.build_ext import build_ext  # noqa: PLC0415
 
-    with chdir(tree):
-        # Types are checked by `make check`; here they are only read, whatever else is installed.
-        checked = ["--config-file=", "--ignore-missing-imports", "--python-version=3.11"]
-        names = [str(module.relative_to(tree)) for module in modules]
-        extensions = mypycify([*checked, *names], opt_level=OPTIMIZE, debug_level="0", multi_file=True)
-        command = build_ext(Distribution({"name": "barnabas", "ext_modules": extensions}))
-        command.build_lib = "."
-        command.parallel = os.cpu_count()
-        command.ensure_finalized()
-        command.run()
+    class BuildInParallel(build_ext):  # type: ignore[misc]
+        """All modules are one library for setuptools, which would compile its files one after the other."""
+
+        def build_extensions(self) -> None:
+            compile_some = self.compiler.compile
+
+            def compile_all(sources: list[str], **options: Any) -> list[str]:
+                largest_first = sorted(sources, key=os.path.getsize, reverse=True)
+                with ThreadPoolExecutor(os.cpu_count()) as threads:
+                    built = list(threads.map(lambda source: compile_some([source], **options), largest_first))
+                return [name for names in built for name in names]
+
+            self.compiler.compile = compile_all
+            super().build_extensions()
+
+    # Types are checked by `make check`; here they are only read, whatever else is installed.
+    checked = ["--config-file=", "--ignore-missing-imports", "--python-version=3.11"]
+    extensions = mypycify([*checked, *modules], opt_level=OPTIMIZE, debug_level="0", multi_file=True)
+    command = BuildInParallel(Distribution({"name": "barnabas", "ext_modules": extensions}))
+    command.build_lib = "."
+    command.ensure_finalized()
+    command.run()
+
+
+if __name__ == "__main__":
+    compile_modules(sys.argv[1:])

@@ -1,8 +1,10 @@
 """`make release-check`: what would be published, built and tried before anybody publishes it.
 
-The sdist and the wheel are built (the wheel from the sdist, as an index's users get it), their metadata and
-long description are checked, and the wheel is installed into an environment of its own, where the broker
-must start, serve a record and stop, and what `--help` cites must be there.
+The sdist and both wheels are built (the wheels from the sdist, as an index's users get it): the pure one,
+which runs everywhere, and the compiled one of this platform. Their metadata and long description are
+checked, and each wheel is installed into an environment of its own, where the broker must start, serve a
+record and stop, say which code runs, and have what `--help` cites. An installation must not fail where the
+compiler is missing or does not work: the wheel is the pure one then.
 """
 
 from __future__ import annotations
@@ -16,6 +18,11 @@ from pathlib import Path
 from zipfile import ZipFile
 
 REPOSITORY = Path(__file__).resolve().parents[1]
+BUILD = (sys.executable, "-m", "build")
+WHEELS = {"0": "pure Python", "1": "compiled"}
+"""What `barnabas --version` says, by BARNABAS_COMPILE (hatch_build.py)."""
+WITHOUT_COMPILER = ("no-such-compiler", "false")
+"""As CC: one that is missing, and one that fails."""
 SHIPPED = ("barnabas/docs/CONFIG.md", "barnabas/docs/pipeline.schema.json", "barnabas/py.typed")
 
 TRY_IT = """
@@ -32,30 +39,42 @@ print("the wheel serves")
 
 def main() -> None:
     with tempfile.TemporaryDirectory(prefix="barnabas-release-") as scratch:
-        built = Path(scratch) / "dist"
-        run(sys.executable, "-m", "build", "--outdir", str(built), str(REPOSITORY))
-        archives = sorted(map(str, built.iterdir()))
-        run(sys.executable, "-m", "twine", "check", "--strict", *archives)
-        (wheel,) = built.glob("*.whl")
-        missing = set(SHIPPED) - set(ZipFile(wheel).namelist())
-        if missing:
-            sys.exit(f"the wheel lacks {', '.join(sorted(missing))}")
-        try_wheel(wheel, Path(scratch) / "environment")
+        for switch, code in WHEELS.items():
+            built = Path(scratch) / switch
+            run(*BUILD, "--outdir", str(built), str(REPOSITORY), BARNABAS_COMPILE=switch)
+            archives = sorted(map(str, built.iterdir()))
+            run(sys.executable, "-m", "twine", "check", "--strict", *archives)
+            (wheel,) = built.glob("*.whl")
+            missing = set(SHIPPED) - set(ZipFile(wheel).namelist())
+            if missing:
+                sys.exit(f"{wheel.name} lacks {', '.join(sorted(missing))}")
+            try_wheel(wheel, Path(scratch) / f"environment-{switch}", code)
+        for compiler in WITHOUT_COMPILER:
+            built = Path(scratch) / compiler
+            run(*BUILD, "--wheel", "--outdir", str(built), str(REPOSITORY), CC=compiler)
+            if not [*built.glob("*-none-any.whl")]:
+                sys.exit(f"with the compiler {compiler} there is no pure wheel")
 
 
-def try_wheel(wheel: Path, environment: Path) -> None:
+def try_wheel(wheel: Path, environment: Path, code: str) -> None:
     venv.create(environment, with_pip=True)
     python = str(environment / "bin" / "python")
     constraints = str(REPOSITORY / "constraints.txt")
     run(python, "-m", "pip", "install", "--quiet", "-c", constraints, str(wheel), cwd=environment)
-    run(str(environment / "bin" / "barnabas"), "--version", cwd=environment)
+    version = run(str(environment / "bin" / "barnabas"), "--version", cwd=environment)
+    if f"({code})" not in version:
+        sys.exit(f"{wheel.name} is to be {code}, and says {version.strip()}")
     run(python, "-c", TRY_IT, cwd=environment)
 
 
-def run(*command: str, cwd: Path = REPOSITORY) -> None:
+def run(*command: str, cwd: Path = REPOSITORY, **variables: str) -> str:
+    """What the command printed, which is also shown."""
     # The wheel is to be tried, not the source that this script lies beside.
-    clean = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
-    subprocess.run(command, cwd=cwd, env=clean, check=True)  # noqa: S603 - commands of our own
+    clean = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"} | variables
+    done = subprocess.run(command, cwd=cwd, env=clean, stdout=subprocess.PIPE, text=True, check=False)  # noqa: S603 - commands of our own
+    sys.stdout.write(done.stdout)
+    done.check_returncode()
+    return done.stdout
 
 
 if __name__ == "__main__":
