@@ -1,8 +1,10 @@
 """A rate over the last few windows of time, measured as Kafka measures it.
 
-The amounts of the last `samples` windows are kept, and divided by the time that they cover. A rate that has
-not been measured for long counts as if it had been silent before: the time is never less than all windows
-but one, so a burst after a pause is allowed within one set of windows.
+The amounts of the last `samples` windows are kept, and divided by the time that they cover. A sample that
+reaches into that time is kept whole, with all the time since it began: were it dropped by its beginning, what
+was sent near its end would be forgotten too early, and the rate would be seen to jump. A rate that has not
+been measured for long counts as if it had been silent before: the time is never less than all windows but
+one, so a burst after a pause is allowed within one set of windows.
 """
 
 from __future__ import annotations
@@ -19,14 +21,16 @@ class SampledRate:
         self._samples_max = samples_max
         self._window_ms = window_ms
         self._samples: deque[list[float]] = deque()
-        """[when its window began, what was recorded in it]"""
+        """[when its window began, what was recorded in it, when that was for the last time]"""
         self.total = 0.0
 
     def record(self, amount: float, now_ms: float) -> None:
         samples = self._samples
         if not samples or now_ms - samples[-1][0] >= self._window_ms:
-            samples.append([now_ms, 0.0])
-        samples[-1][1] += amount
+            samples.append([now_ms, 0.0, now_ms])
+        current = samples[-1]
+        current[1] += amount
+        current[2] = now_ms
         self.total += amount
 
     def value(self, now_ms: float) -> float:
@@ -37,7 +41,7 @@ class SampledRate:
         """The time that the samples stand for."""
         elapsed_ms = now_ms - self._samples[0][0] if self._samples else 0.0
         missing = self._samples_max - 1 - int(elapsed_ms // self._window_ms)
-        return max(elapsed_ms + max(missing, 0) * self._window_ms, self._window_ms)
+        return max(elapsed_ms + max(missing, 0) * self._window_ms, 1.0)
 
     def throttle_ms(self, limit: float, now_ms: float) -> float:
         """How long to be silent until the rate is `limit`; 0 if it is not above."""
@@ -46,7 +50,7 @@ class SampledRate:
 
     def _drop_old(self, now_ms: float) -> None:
         samples, lifetime_ms = self._samples, self._samples_max * self._window_ms
-        while samples and now_ms - samples[0][0] >= lifetime_ms:
+        while samples and now_ms - samples[0][2] >= lifetime_ms:
             self.total -= samples.popleft()[1]
         if not samples:
             self.total = 0.0

@@ -40,6 +40,16 @@ def test_what_is_older_than_the_windows_is_forgotten() -> None:
     assert old.total == 0
 
 
+def test_a_sample_that_reaches_into_the_windows_is_kept_whole() -> None:
+    """With the time since it began: neither its amount nor its time may be forgotten alone."""
+    long = rate()
+    long.record(6_000, 0)
+    long.record(6_000, 900)
+    assert long.value(11_000) == pytest.approx(12_000 / 11)
+    assert long.value(11_899) == pytest.approx(12_000 / 11.899)
+    assert long.value(11_900) == 0
+
+
 def test_after_the_throttle_time_the_rate_is_the_limit() -> None:
     fast = rate()
     for now_ms in range(0, 20_000, 100):
@@ -58,6 +68,24 @@ def test_who_keeps_the_throttle_times_keeps_the_limit(limit: int) -> None:
         sent += 500
         now_ms += 1 + metered.throttle_ms(limit, now_ms)
     assert sent / now_ms * 1_000 == pytest.approx(limit, rel=0.1)
+
+
+@pytest.mark.parametrize("amount", [10, 50, 100])
+@pytest.mark.parametrize("round_trip_ms", [1, 5])
+def test_who_comes_again_when_told_gets_the_limit(amount: int, round_trip_ms: int) -> None:
+    """As a consumer does: what is above the limit is not sent, and does not count."""
+    limit, warm_ms, end_ms = 1_000, 12_000, 312_000
+    metered = rate()
+    now_ms = sent = 0.0
+    while now_ms < end_ms:
+        metered.record(amount, now_ms)
+        throttle_ms = round(metered.throttle_ms(limit, now_ms))
+        if throttle_ms:
+            metered.record(-amount, now_ms)
+        elif now_ms >= warm_ms:  # the burst at first is over
+            sent += amount
+        now_ms += round_trip_ms + throttle_ms
+    assert sent / (now_ms - warm_ms) * 1_000 == pytest.approx(limit, rel=0.05)
 
 
 def test_a_bucket_is_full_at_first_and_may_be_overdrawn_once() -> None:
