@@ -65,7 +65,9 @@ def fetch_frame(offset: int, max_bytes: int) -> bytes:
 
 
 def create_topic(port: int) -> None:
-    topic = create_topics.CreatableTopic(name=TOPIC, num_partitions=1, replication_factor=1)
+    """Without retention: the records have a timestamp of their own, and are older than any."""
+    kept = create_topics.CreatableTopicConfig(name="retention.ms", value="-1")
+    topic = create_topics.CreatableTopic(name=TOPIC, num_partitions=1, replication_factor=1, configs=[kept])
     frame = frame_of(
         ApiKey.CREATE_TOPICS, 5, create_topics.CreateTopicsRequest(topics=[topic], timeout_ms=10_000)
     )

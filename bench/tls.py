@@ -1,10 +1,12 @@
-"""What TLS costs the broker: its own CPU for produce and fetch, in the clear and encrypted, side by side.
+"""What TLS costs the broker: rates, latencies and its own CPU of produce and fetch, plain and encrypted.
 
 Starts one broker of this working tree with both listeners, so that nothing but the listener differs, and
-alternates between them; with `--kafka` one of Apache Kafka's, too, in the same rounds. The load is bytes made
-before, sent by this process. On a machine that does other things only the CPU times can be compared.
+alternates between them; with `--kafka` one of Apache Kafka's, too, in the same rounds, and the ratio. The
+load is bytes made before, sent by this process, whose own TLS is in the rates. Answers are looked at, so that
+no errors are measured in place of records. On a machine that does other things only CPU times compare.
 
-    python bench/tls.py --seconds 3 --rounds 3 --kafka
+    python bench/tls.py --kafka                           # ten minutes
+    python bench/tls.py --kafka --seconds 0.5 --rounds 1  # whether it runs at all
 """
 
 from __future__ import annotations
@@ -20,8 +22,9 @@ import time
 from collections import defaultdict
 from collections.abc import Sequence
 from contextlib import ExitStack
+from io import IOBase
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import psutil
 import trustme
@@ -39,7 +42,14 @@ from tests.peers.kafka import KafkaBroker
 from tests.support.broker import BarnabasBroker, Broker
 from tests.support.ports import free_port
 
+from barnabas.protocol.api_keys import ApiKey
+from barnabas.protocol.headers import read_response_header
+from barnabas.protocol.messages.produce import ProduceResponse
+
 SIZE = struct.Struct(">i")
+PRODUCE_VERSION = 9
+LOAD_BYTES_MAX = 300_000_000
+"""Of one load: pages that were never used cost more than others, so a long log is not a fair one."""
 
 
 def connect(port: int, context: ssl.SSLContext | None) -> socket.socket:
@@ -56,30 +66,57 @@ class Load(NamedTuple):
     """Of the answers, from one to the next."""
 
 
-def load(sock: socket.socket, frame: bytes, depth: int, seconds: float) -> Load:
-    """With `depth` requests in flight."""
+class Work(NamedTuple):
+    name: str
+    frame: bytes
+    depth: int
+    """Requests in flight."""
+    answer_bytes_min: int
+    """What an answer with records has at least."""
+
+
+def load(sock: socket.socket, work: Work, seconds: float) -> Load:
+    """Until the time is over, or as much has been moved as a disk is to be asked for."""
     stream = sock.makefile("rb", buffering=1 << 20)
     requests = moved = 0
     begun = last = time.perf_counter()
     gaps: list[float] = []
-    for _ in range(depth):
-        sock.sendall(frame)
+    for _ in range(work.depth):
+        sock.sendall(work.frame)
     while True:
-        (size,) = SIZE.unpack(stream.read(4))
-        stream.read(size)
+        moved += len(work.frame) + read_answer(stream, work)
         requests += 1
-        moved += size + len(frame)
         now = time.perf_counter()
         gaps.append(now - last)
         last = now
-        if (took := now - begun) > seconds:
+        if (took := now - begun) > seconds or moved > LOAD_BYTES_MAX:
             break
-        sock.sendall(frame)
-    for _ in range(depth - 1):
-        (size,) = SIZE.unpack(stream.read(4))
-        stream.read(size)
+        sock.sendall(work.frame)
+    for _ in range(work.depth - 1):
+        read_answer(stream, work)
     stream.close()
     return Load(requests, moved, took, statistics.median(gaps))
+
+
+def read_answer(stream: IOBase, work: Work) -> int:
+    (size,) = SIZE.unpack(stream.read(SIZE.size))
+    stream.read(size)
+    assert size >= work.answer_bytes_min, f"{work.name} was answered with {size} bytes only"
+    return int(size)
+
+
+def produce_once(port: int) -> None:
+    """So that there is something to fetch, and it is seen that produce requests are taken."""
+    with connect(port, None) as sock, sock.makefile("rb") as stream:
+        for records in (1, 1_000, 1_000):
+            sock.sendall(produce_frame(records, 100 if records == 1 else 1_000))
+            (size,) = SIZE.unpack(stream.read(SIZE.size))
+            frame = memoryview(stream.read(size))
+            _, position = read_response_header(frame, ApiKey.PRODUCE, PRODUCE_VERSION)
+            answer: Any = ProduceResponse.decoder(PRODUCE_VERSION)(frame, position)[0]
+            (topic,) = answer.responses
+            (partition,) = topic.partition_responses
+            assert partition.error_code == 0, f"produce was answered with error {partition.error_code}"
 
 
 def handshakes(port: int, context: ssl.SSLContext, seconds: float) -> int:
@@ -122,8 +159,8 @@ def apache_kafka(scratch: Path, key_store: Path, context: ssl.SSLContext) -> Sub
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--seconds", type=float, default=3.0)
-    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--seconds", type=float, default=5.0)
+    parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--kafka", action="store_true", help="Apache Kafka, too (needs Java and Maven)")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as text, ExitStack() as stack:
@@ -142,50 +179,70 @@ def main() -> None:
             each.broker.start()
             stack.callback(each.broker.kill)
             create_topic(each.broker.port)
-        measure(subjects, arguments)
+            produce_once(each.broker.port)
+        samples = Samples()
+        for turn in range(arguments.rounds + 1):
+            counts = turn > 0  # the first is to warm up
+            measure_loads(subjects, arguments.seconds, samples if counts else Samples())
+            measure_handshakes(subjects, arguments.seconds, samples if counts else Samples())
+        samples.show([each.broker.name for each in subjects])
 
 
-def measure(subjects: Sequence[Subject], arguments: argparse.Namespace) -> None:
-    rows = {
-        "produce 1 x 100 B": (produce_frame(1, 100), 1),
-        "produce 1000 x 1 KB": (produce_frame(1000, 1_000), 2),
-        "fetch 1 x 100 B": (fetch_frame(0, 150), 1),
-        "fetch 1 MB": (fetch_frame(0, 1 << 20), 2),
-    }
-    results = defaultdict(list)
-    for turn in range(arguments.rounds + 1):
-        for row, (frame, depth) in rows.items():
-            for broker, listeners in subjects:
-                for listener, (port, context) in listeners.items():
-                    sock = connect(port, context)
+class Samples:
+    """What was measured, by the row and the figure that it belongs to."""
+
+    def __init__(self) -> None:
+        self._found: dict[tuple[str, str], dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
+
+    def add(self, row: str, figure: str, subject: str, value: float) -> None:
+        self._found[row, figure][subject].append(value)
+
+    def show(self, subjects: Sequence[str]) -> None:
+        print(f"{'':36} {'':16} " + " ".join(f"{name:>26}" for name in subjects))
+        for (row, figure), by_subject in self._found.items():
+            medians = [statistics.median(by_subject[name]) for name in subjects]
+            shown = " ".join(
+                f"{median:10.1f} ({min(by_subject[name]):.1f}-{max(by_subject[name]):.1f})".rjust(26)
+                for name, median in zip(subjects, medians, strict=True)
+            )
+            ratio = f"   ratio {medians[0] / medians[1]:.2f}" if len(medians) > 1 and medians[1] else ""
+            print(f"{row:36} {figure:16} {shown}{ratio}")
+
+
+def measure_loads(subjects: Sequence[Subject], seconds: float, samples: Samples) -> None:
+    works = (
+        Work("produce 1 x 100 B", produce_frame(1, 100), 1, 0),
+        Work("produce 1000 x 1 KB", produce_frame(1000, 1_000), 2, 0),
+        Work("fetch 1 x 100 B", fetch_frame(0, 150), 1, 150),
+        Work("fetch 1 MB", fetch_frame(0, 1 << 20), 2, 1 << 20),
+    )
+    for work in works:
+        for broker, listeners in subjects:
+            for listener, (port, context) in listeners.items():
+                with connect(port, context) as sock:
                     before = cpu_s(broker)
-                    found = load(sock, frame, depth, arguments.seconds)
+                    found = load(sock, work, seconds)
                     spent_s = cpu_s(broker) - before
-                    sock.close()
-                    cost = spent_s * 1e6 / found.requests, spent_s * 1e9 / found.moved_bytes
-                    rate = found.moved_bytes / found.took_s / 1e6
-                    if turn:  # the first does not count
-                        results[row, listener, broker.name].append((*cost, rate, found.median_s * 1e6))
-    for (row, listener, name), rounds in results.items():
-        per_request, per_gb, rate, median = (
-            statistics.median(column) for column in zip(*rounds, strict=True)
-        )
-        shown = f"{per_request:8.1f} us of CPU  {per_gb:6.2f} CPU s/GB"
-        print(f"{row:20} {listener:10} {name:9} {shown}  {rate:8.1f} MB/s  p50 {median:8.0f} us")
+                row = f"{work.name}, {listener}"
+                samples.add(row, "MB/s", broker.name, found.moved_bytes / found.took_s / 1e6)
+                samples.add(row, "p50 us", broker.name, found.median_s * 1e6)
+                samples.add(row, "CPU us/request", broker.name, spent_s * 1e6 / found.requests)
+                samples.add(row, "CPU s/GB", broker.name, spent_s * 1e9 / found.moved_bytes)
+
+
+def measure_handshakes(subjects: Sequence[Subject], seconds: float, samples: Samples) -> None:
     for broker, listeners in subjects:
         port, context = listeners["SSL"]
         assert context is not None
-        handshakes(port, context, arguments.seconds)
         before = cpu_s(broker)
-        count = handshakes(port, context, arguments.seconds)
-        each_us = (cpu_s(broker) - before) * 1e6 / count
-        rate = count / arguments.seconds
-        print(f"handshakes {broker.name}: {rate:.0f} a second, {each_us:.0f} us of CPU each")
+        count = handshakes(port, context, seconds)
+        samples.add("handshakes", "a second", broker.name, count / seconds)
+        samples.add("handshakes", "CPU us", broker.name, (cpu_s(broker) - before) * 1e6 / count)
 
 
 def cpu_s(broker: Broker) -> float:
     times = psutil.Process(broker.pid).cpu_times()
-    return times.user + times.system
+    return float(times.user + times.system)
 
 
 if __name__ == "__main__":
