@@ -175,7 +175,8 @@ def _publish(directory: Path) -> None:
         if path.exists():
             raw = json.loads(path.read_text())
             text += "\n" + render(raw["samples"], raw["about"], raw["run"])
-    (directory / "RESULTS.md").write_text(text + (directory / "behind.md").read_text())
+    by_hand = [(directory / name).read_text() for name in ("security.md", "behind.md")]
+    (directory / "RESULTS.md").write_text(text + "".join(by_hand))
 
 
 def _ratios(samples: Samples) -> list[tuple[str, float]]:
