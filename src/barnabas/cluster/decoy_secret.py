@@ -1,7 +1,7 @@
 """What the salts of unknown users are made of: one secret of the whole cluster, in the store.
 
 Every broker must answer for an unknown user as it would for a known one, with one salt for ever
-(`security.credentials.scram_credential.decoy`). Who knows the secret can tell who has a SCRAM credential,
+(`security.credentials.decoys`). Who knows the secret can tell who has a SCRAM credential,
 and nothing else.
 """
 

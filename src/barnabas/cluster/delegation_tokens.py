@@ -29,6 +29,7 @@ from barnabas.core.clock import Clock
 from barnabas.core.errors import DelegationTokenNotFound, KafkaError, PolicyViolation
 from barnabas.core.limits import DELEGATION_TOKENS_MAX, DELEGATION_TOKENS_PER_OWNER_MAX
 from barnabas.core.sweeping import sweeping
+from barnabas.security.credentials.decoys import Decoys, decoy_salt
 from barnabas.security.credentials.delegation_token import (
     DelegationToken,
     TokenTimes,
@@ -39,8 +40,6 @@ from barnabas.security.credentials.scram_credential import (
     KnownCredential,
     ScramCredential,
     ScramMechanism,
-    decoy,
-    decoy_salt,
 )
 from barnabas.security.principal import KafkaPrincipal
 
@@ -70,6 +69,7 @@ class DelegationTokens:
         self._turn = asyncio.Lock()
         self._adding = asyncio.Lock()
         self._salt_secret = token_secret(brokers_secret, "salts of all token ids, whether there are or not")
+        self._decoys = Decoys(self._salt_secret)
 
     async def open(self, look: Callable[[], None]) -> None:
         for path in _PATHS:
@@ -94,7 +94,7 @@ class DelegationTokens:
         """What logs in with a token; a decoy where there is none, or none any more."""
         known = self._known.get(token_id)
         if known is None or known.token.expiry_ms < self._clock.now_ms():
-            return decoy(mechanism, self._salt_secret, token_id)
+            return self._decoys.of(mechanism, token_id)
         return KnownCredential(known.credentials[mechanism], known.token.owner, known.token.expiry_ms)
 
     async def add(self, token: DelegationToken) -> None:

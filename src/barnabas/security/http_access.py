@@ -23,7 +23,8 @@ from typing import Any, Generic, TypeVar
 from barnabas.config.derived import for_listener
 from barnabas.config.properties import read_properties
 from barnabas.core.errors import InvalidConfig
-from barnabas.security.credentials.scram_credential import ScramCredential, ScramMechanism, decoy
+from barnabas.security.credentials.decoys import Decoys
+from barnabas.security.credentials.scram_credential import ScramCredential, ScramMechanism
 from barnabas.security.principal import ANONYMOUS
 
 logger = logging.getLogger(__name__)
@@ -44,7 +45,8 @@ class HttpAccess:
         self._users = None if users is None else _File(users, _credential)
         self._tokens = None if tokens is None else _File(tokens, _token_digest)
         self._by_certificate = by_certificate
-        self._decoy_secret = os.urandom(32)
+        self._decoys = Decoys(os.urandom(32))
+        self._users_of_decoys: Mapping[str, ScramCredential] = {}
 
     @classmethod
     def of(cls, values: Mapping[str, Any], listener_name: str, *, by_certificate: bool) -> HttpAccess:
@@ -86,10 +88,19 @@ class HttpAccess:
             name, colon, password = base64.b64decode(shown, validate=True).decode().partition(":")
         except ValueError:  # neither Base64 nor UTF-8
             return None
-        known = users.get(name) or decoy(_MECHANISM, self._decoy_secret, name).credential
+        known = users.get(name) or self._decoy(users, name)
         given = ScramCredential.derive(_MECHANISM, password, known.iterations, known.salt)
         is_right = hmac.compare_digest(given.stored_key, known.stored_key)
         return name if is_right and colon and name in users else None
+
+    def _decoy(self, users: Mapping[str, ScramCredential], name: str) -> ScramCredential:
+        """To check takes as long as for somebody that there is."""
+        if users is not self._users_of_decoys:
+            decoys = Decoys(os.urandom(32))
+            for credential in users.values():
+                decoys.add(_MECHANISM, credential)
+            self._decoys, self._users_of_decoys = decoys, users
+        return self._decoys.of(_MECHANISM, name).credential
 
 
 def hashed_password(password: str, iterations: int) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import random
 import struct
 from collections.abc import Iterator
@@ -9,11 +10,17 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
+from confluent_kafka.admin import (
+    AdminClient,
+    ScramCredentialInfo,
+    ScramMechanism,
+    UserScramCredentialUpsertion,
+)
 
 from barnabas.cli.main import cli
 from barnabas.core.errors import InvalidConfig
 from barnabas.testing.broker import RunningBroker, run_broker
-from tests.scenario.security.sasl_broker import SETTINGS, sasl_broker
+from tests.scenario.security.sasl_broker import SETTINGS, confluent, sasl_broker
 from tests.support.wire import API_VERSIONS, METADATA, Reader, WireConnection, framed, request_header, string
 
 SASL_HANDSHAKE, SASL_AUTHENTICATE = 17, 36
@@ -100,19 +107,41 @@ def test_a_proof_with_another_nonce(broker: RunningBroker) -> None:
         assert is_closed(wire)
 
 
+def challenge_for(broker: RunningBroker, user: bytes) -> tuple[bytes, bytes]:
+    """The salt and the iterations."""
+    with connect(broker) as wire:
+        shake_hands(wire, "SCRAM-SHA-256")
+        first = b"n,,n=" + user + b",r=abc"
+        reader = wire.ask(SASL_AUTHENTICATE, 1, struct.pack(">i", len(first)) + first)
+        assert (reader.number("h"), reader.string()) == (0, "")
+        challenge = reader.byte_string()
+        assert challenge is not None
+        _, salt, iterations = challenge.split(b",")
+        return base64.b64decode(salt[2:]), iterations
+
+
 def test_an_unknown_user_has_the_same_salt_after_a_restart(tmp_path: Path) -> None:
     """As a known one has: otherwise who asks twice knows who there is."""
-    salts = set()
+    seen = set()
     for _ in range(2):
-        with sasl_broker(data_dir=tmp_path) as broker, connect(broker) as wire:
-            shake_hands(wire, "SCRAM-SHA-256")
-            first = b"n,,n=nobody,r=abc"
-            reader = wire.ask(SASL_AUTHENTICATE, 1, struct.pack(">i", len(first)) + first)
-            assert (reader.number("h"), reader.string()) == (0, "")
-            challenge = reader.byte_string()
-            assert challenge is not None
-            salts.add(challenge.split(b",")[1])
-    assert len(salts) == 1
+        with sasl_broker(data_dir=tmp_path) as broker:
+            seen.add(challenge_for(broker, b"nobody"))
+    assert len(seen) == 1
+
+
+@pytest.mark.parametrize("iterations", [5_000, 8_192])
+def test_an_unknown_user_looks_like_those_that_there_are(tmp_path: Path, iterations: int) -> None:
+    """Not only by the salt: tools differ in how long a salt they make, administrators in iterations."""
+    with sasl_broker(data_dir=tmp_path) as broker:
+        change = UserScramCredentialUpsertion(
+            "carol", ScramCredentialInfo(ScramMechanism.SCRAM_SHA_256, iterations), b"secret"
+        )
+        admin = AdminClient(confluent(broker))  # which lives until the answer is there
+        admin.alter_user_scram_credentials([change])["carol"].result(60)
+        salt, shown = challenge_for(broker, b"carol")
+        assert shown == b"i=%d" % iterations
+        others = [challenge_for(broker, b"nobody-%d" % number) for number in range(5)]
+        assert {(len(each), shown) for each, shown in others} == {(len(salt), shown)}
 
 
 def test_bare_tokens_of_old_clients(broker: RunningBroker) -> None:

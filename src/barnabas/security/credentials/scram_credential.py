@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import NamedTuple
 
-from barnabas.security.principal import ANONYMOUS, KafkaPrincipal
+from barnabas.security.principal import KafkaPrincipal
 
 ITERATIONS_MIN = 4_096
 ITERATIONS_MAX = 16_384
@@ -113,22 +113,6 @@ class KnownCredential(NamedTuple):
     credential: ScramCredential
     principal: KafkaPrincipal
     expires_ms: int | None = None
-
-
-def decoy_salt(mechanism: ScramMechanism, secret: bytes, name: str) -> bytes:
-    """Always the same for a name, and for who does not know the secret as good as any."""
-    return mechanism.hmac(secret, name.encode())[:SALT_BYTES]
-
-
-def decoy(mechanism: ScramMechanism, secret: bytes, name: str) -> KnownCredential:
-    """For a user that there is not: always the same salt for a name, and keys that nothing proves.
-
-    A known user has one salt on all brokers and for good; so must everybody else, or the two could be told
-    apart by asking twice. So the secret is the cluster's, not a process's."""
-    salt = decoy_salt(mechanism, secret, name)
-    stored_key, server_key = os.urandom(mechanism.size), os.urandom(mechanism.size)
-    credential = ScramCredential(salt, stored_key, server_key, ITERATIONS_MIN)
-    return KnownCredential(credential, ANONYMOUS)
 
 
 def _base64(raw: bytes) -> str:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 
+from barnabas.security.credentials.decoys import Decoys
 from barnabas.security.credentials.scram_credential import (
     KnownCredential,
     ScramCredential,
     ScramMechanism,
-    decoy,
 )
 from barnabas.security.principal import KafkaPrincipal
 
@@ -19,7 +19,7 @@ logger = logging.getLogger(__name__)
 class UserCredentials:
     def __init__(self, decoy_secret: bytes) -> None:
         self._known: dict[tuple[ScramMechanism, str], KnownCredential] = {}
-        self._decoy_secret = decoy_secret
+        self._decoys = Decoys(decoy_secret)
 
     @property
     def is_empty(self) -> bool:
@@ -28,7 +28,9 @@ class UserCredentials:
     def put(self, name: str, settings: Mapping[str, str]) -> None:
         """What is set for a user now. A credential that cannot be read is none."""
         for mechanism in ScramMechanism:
-            self._known.pop((mechanism, name), None)
+            before = self._known.pop((mechanism, name), None)
+            if before is not None:
+                self._decoys.remove(mechanism, before.credential)
             text = settings.get(mechanism.mechanism_name)
             if text is None:
                 continue
@@ -43,11 +45,12 @@ class UserCredentials:
                 )
             else:
                 self._known[mechanism, name] = KnownCredential(credential, KafkaPrincipal.user(name))
+                self._decoys.add(mechanism, credential)
 
     def find(self, mechanism: ScramMechanism, name: str) -> KnownCredential:
         """A decoy for who has none."""
-        return self._known.get((mechanism, name)) or decoy(mechanism, self._decoy_secret, name)
+        return self._known.get((mechanism, name)) or self._decoys.of(mechanism, name)
 
     def nobody(self, mechanism: ScramMechanism, name: str) -> KnownCredential:
         """As if nobody had one."""
-        return decoy(mechanism, self._decoy_secret, name)
+        return self._decoys.of(mechanism, name)

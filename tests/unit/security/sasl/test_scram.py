@@ -8,11 +8,11 @@ from collections.abc import Callable
 import pytest
 from scramp import ScramClient
 
+from barnabas.security.credentials.decoys import Decoys
 from barnabas.security.credentials.scram_credential import (
     KnownCredential,
     ScramCredential,
     ScramMechanism,
-    decoy,
 )
 from barnabas.security.principal import KafkaPrincipal
 from barnabas.security.sasl.outcome import AuthenticationRefused, Challenge, Done, Reason
@@ -29,7 +29,7 @@ def find(
 ) -> Callable[[ScramMechanism, str], KnownCredential]:
     def lookup(mechanism: ScramMechanism, name: str) -> KnownCredential:
         if name not in passwords:
-            return decoy(mechanism, b"secret", name)
+            return Decoys(b"secret").of(mechanism, name)
         credential = ScramCredential.derive(mechanism, passwords[name])
         return KnownCredential(credential, KafkaPrincipal.user(name), expires_ms)
 
