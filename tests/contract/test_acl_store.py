@@ -14,6 +14,7 @@ from barnabas.cluster.acl_store import change_rules, list_patterns, make_acl_pat
 from barnabas.cluster.coordination import Coordination
 from barnabas.cluster.znode_json import MalformedZnode
 from barnabas.core.clock import SystemClock
+from barnabas.node.runtime import LoopRunner
 from barnabas.node.store_followers import following
 from barnabas.security.acl.audit import Audit
 from barnabas.security.acl.authorizer import AclAuthorizer
@@ -39,7 +40,7 @@ async def eventually(holds: Callable[[], bool]) -> None:
 @asynccontextmanager
 async def replica(znodes: Coordination) -> AsyncIterator[AclReplica]:
     clock = SystemClock()
-    opened = AclReplica(znodes, AclAuthorizer(Audit(clock)), clock)
+    opened = AclReplica(znodes, AclAuthorizer(Audit(clock)), clock, LoopRunner())
     async with following(znodes, opened, "access rules"):
         yield opened
 
@@ -90,7 +91,7 @@ async def test_a_rule_that_cannot_be_understood_stops_the_start(store: Store) ->
     await znodes.create("/kafka-acl/Topic/orders", b'{"version": 1, "acls": [{"principal": 1}]}')
     clock = SystemClock()
     with pytest.raises(MalformedZnode):
-        await AclReplica(znodes, AclAuthorizer(Audit(clock)), clock).open(lambda: None)
+        await AclReplica(znodes, AclAuthorizer(Audit(clock)), clock, LoopRunner()).open(lambda: None)
 
 
 async def test_a_change_without_a_note_is_found_in_a_new_session(

@@ -294,6 +294,17 @@ async def test_parents_are_made_on_request(znodes: Coordination) -> None:
         await znodes.create("/a/b/d", make_parents=True)
 
 
+async def test_paths_are_made_where_there_are_none(znodes: Coordination) -> None:
+    await znodes.create("/a/b", b"kept", make_parents=True)
+    await znodes.make_paths(["/a/b", "/a/c/d", "/a/c", "/e/f/g"])
+    await znodes.make_paths(["/e/f/g"])
+    assert (await znodes.get("/a/b"))[0] == b"kept"
+    for path in ("/a/c/d", "/e/f/g"):
+        assert (await znodes.get(path))[0] == b""
+    with pytest.raises(BadArguments):
+        await znodes.make_paths(["/fine", "//"])
+
+
 async def test_concurrent_creations_may_make_the_same_parents(znodes: Coordination) -> None:
     await asyncio.gather(*(znodes.create(f"/a/b/{n}", make_parents=True) for n in range(10)))
     assert len(await znodes.children("/a/b")) == 10

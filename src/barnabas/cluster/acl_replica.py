@@ -6,7 +6,6 @@ told to. All reading goes through one lock, so what is taken over is never older
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import Callable, Iterable
 from contextlib import suppress
@@ -21,14 +20,11 @@ from barnabas.cluster.acl_store import (
     read_rules,
 )
 from barnabas.cluster.acl_znodes import AclChangeZnode
-from barnabas.cluster.coordination import (
-    Coordination,
-    NoNode,
-    NotEmpty,
-)
+from barnabas.cluster.coordination import Coordination, NoNode, NotEmpty
 from barnabas.cluster.store_errors import as_client_errors
 from barnabas.cluster.znode_json import MalformedZnode
 from barnabas.core.clock import Clock
+from barnabas.core.waiting import Lock, Runner
 from barnabas.security.acl.authorizer import AclAuthorizer
 from barnabas.security.acl.bindings import ResourcePattern
 
@@ -42,11 +38,11 @@ _PARENTS = ((AclChangeZnode.LITERAL_PARENT, False), (AclChangeZnode.EXTENDED_PAR
 class AclReplica:
     """`open` reads all rules before it returns; `refresh` reads what changed."""
 
-    def __init__(self, znodes: Coordination, authorizer: AclAuthorizer, clock: Clock) -> None:
+    def __init__(self, znodes: Coordination, authorizer: AclAuthorizer, clock: Clock, runner: Runner) -> None:
         self.authorizer = authorizer
         self._znodes = znodes
         self._clock = clock
-        self._lock = asyncio.Lock()
+        self._lock = Lock(runner)
         self._is_all_unsure = False
         self._seen: frozenset[str] = frozenset()
 

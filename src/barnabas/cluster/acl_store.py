@@ -7,7 +7,6 @@ note that tells brokers to look is written in the same transaction: there is no 
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from barnabas.cluster.acl_znodes import AclChangeZnode, AclEntry, AclZnode
@@ -37,21 +36,16 @@ async def make_acl_paths(znodes: Coordination) -> None:
     """The nodes under which rules and notes are made."""
     paths = [AclChangeZnode.LITERAL_PARENT, AclChangeZnode.EXTENDED_PARENT]
     paths += [_type_path(kind, prefixed) for kind in _kinds() for prefixed in (False, True)]
-    for outcome in await asyncio.gather(
-        *(znodes.create(path, make_parents=True) for path in paths), return_exceptions=True
-    ):
-        if isinstance(outcome, BaseException) and not isinstance(outcome, NodeExists):
-            raise outcome
+    await znodes.make_paths(paths)
 
 
 async def list_patterns(znodes: Coordination) -> list[ResourcePattern]:
     """All that have a node."""
-    places = [(kind, prefixed) for kind in _kinds() for prefixed in (False, True)]
-    found = await asyncio.gather(*(_children(znodes, _type_path(*place)) for place in places))
     return [
         ResourcePattern(kind, name, PatternType.PREFIXED if prefixed else PatternType.LITERAL)
-        for (kind, prefixed), names in zip(places, found, strict=True)
-        for name in names
+        for kind in _kinds()
+        for prefixed in (False, True)
+        for name in await _children(znodes, _type_path(kind, prefixed))
     ]
 
 

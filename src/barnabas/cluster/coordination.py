@@ -27,7 +27,7 @@ Two implementations pass one contract suite: `embedded` and ZooKeeper.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import Enum
 from typing import NamedTuple, Protocol
 
@@ -201,6 +201,10 @@ class Coordination(Protocol):
         make_parents: bool = False,
     ) -> str:
         """The path of the node made, which differs from `path` if it is sequential."""
+        ...
+
+    async def make_paths(self, paths: Iterable[str]) -> None:
+        """Make those of these nodes, and of their parents, that do not exist; asked for all at once."""
         ...
 
     async def get(self, path: str, watch: Watch | None = None) -> tuple[bytes, Stat]: ...

@@ -6,7 +6,6 @@ log in with one is derived when it hears of the token, off the loop.
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
 import logging
 from collections.abc import Callable, Iterator
@@ -17,7 +16,6 @@ from barnabas.cluster.coordination import (
     Coordination,
     Create,
     Delete,
-    NodeExists,
     NoNode,
     Operation,
     SetData,
@@ -28,7 +26,9 @@ from barnabas.cluster.znode_json import MalformedZnode
 from barnabas.core.clock import Clock
 from barnabas.core.errors import DelegationTokenNotFound, KafkaError, PolicyViolation
 from barnabas.core.limits import DELEGATION_TOKENS_MAX, DELEGATION_TOKENS_PER_OWNER_MAX
+from barnabas.core.scheduler import Background
 from barnabas.core.sweeping import sweeping
+from barnabas.core.waiting import Lock, Runner, elsewhere
 from barnabas.security.credentials.decoys import Decoys, decoy_salt
 from barnabas.security.credentials.delegation_token import (
     DelegationToken,
@@ -46,7 +46,6 @@ from barnabas.security.principal import KafkaPrincipal
 logger = logging.getLogger(__name__)
 
 NOTE_LIFETIME_MS: Final = 15 * 60 * 1_000
-_PATHS: Final = ("/delegation_token", DelegationTokenZnode.PARENT, TokenChangeZnode.PARENT)
 
 
 class _Known(NamedTuple):
@@ -58,7 +57,15 @@ class _Known(NamedTuple):
 class DelegationTokens:
     """`open` reads all of them before it returns."""
 
-    def __init__(self, znodes: Coordination, clock: Clock, brokers_secret: str, times: TokenTimes) -> None:
+    def __init__(
+        self,
+        znodes: Coordination,
+        clock: Clock,
+        brokers_secret: str,
+        times: TokenTimes,
+        background: Background,
+        runner: Runner,
+    ) -> None:
         self.times = times
         self._znodes = znodes
         self._clock = clock
@@ -66,15 +73,15 @@ class DelegationTokens:
         self._known: dict[str, _Known] = {}
         self._ids: dict[bytes, str] = {}
         """By a digest of the secret: how long a look-up takes says nothing about the secret itself."""
-        self._turn = asyncio.Lock()
-        self._adding = asyncio.Lock()
+        self._background = background
+        self._runner = runner
+        self._turn = Lock(runner)
+        self._adding = Lock(runner)
         self._salt_secret = token_secret(brokers_secret, "salts of all token ids, whether there are or not")
         self._decoys = Decoys(self._salt_secret)
 
     async def open(self, look: Callable[[], None]) -> None:
-        for path in _PATHS:
-            with suppress(NodeExists):
-                await self._znodes.create(path)
+        await self._znodes.make_paths((DelegationTokenZnode.PARENT, TokenChangeZnode.PARENT))
         await self.refresh(look, everything=True)
 
     def __iter__(self) -> Iterator[DelegationToken]:
@@ -163,7 +170,9 @@ class DelegationTokens:
             self._known[token.token_id] = known._replace(token=token)
             return
         secret = token_secret(self._brokers_secret, token.token_id)
-        credentials = await asyncio.to_thread(self._credentials, token.token_id, token_password(secret))
+        credentials = await elsewhere(
+            lambda: self._credentials(token.token_id, token_password(secret)), self._background, self._runner
+        )
         self._known[token.token_id] = _Known(token, secret, credentials)
         self._ids[_digest(secret)] = token.token_id
 

@@ -15,7 +15,6 @@ wait for a broker that is down, the store hears of each topic once at a time.
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import Collection, Mapping, Sequence
 
@@ -24,6 +23,7 @@ from barnabas.cluster.notification_znodes import DeleteTopicsZnode
 from barnabas.cluster.znode_json import MalformedZnode
 from barnabas.cluster.znodes import TopicInfo, TopicZnode
 from barnabas.core.ids import ZERO_UUID, TopicPartition, Uuid
+from barnabas.core.waiting import Lock, Runner, turn_over
 
 logger = logging.getLogger(__name__)
 
@@ -42,12 +42,13 @@ class _Question:
 
 
 class DeletedPartitions:
-    def __init__(self, znodes: Coordination, *, is_deletion_enabled: bool) -> None:
+    def __init__(self, znodes: Coordination, runner: Runner, *, is_deletion_enabled: bool) -> None:
         self._znodes = znodes
         self._is_deletion_enabled = is_deletion_enabled
         """Where topics cannot be deleted, the controller takes marks of deletion away again."""
         self._next = _Question()
-        self._asking = asyncio.Lock()
+        self._runner = runner
+        self._asking = Lock(runner)
 
     async def find(self, partitions: Collection[TopicPartition]) -> frozenset[TopicPartition]:
         """Those of the partitions that are known to be gone."""
@@ -67,7 +68,7 @@ class DeletedPartitions:
         question.names.update(names)
         async with self._asking:
             if question.stored is None:
-                await asyncio.sleep(0)  # whoever asks in this turn asks with us
+                await turn_over(self._runner)  # whoever asks in this turn asks with us
                 self._next = _Question()
                 try:
                     question.stored = await self._read(sorted(question.names))

@@ -19,7 +19,7 @@ import asyncio
 import errno
 import logging
 import math
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
@@ -136,7 +136,8 @@ class EmbeddedStore:
         outcome: Transaction | CoordinationError
         try:
             if make_parents:
-                operations = [*self._missing_parents(operations[0].path), *operations]
+                check_path(operations[0].path, sequential=True)
+                operations = [*self.missing([parent_of(operations[0].path)]), *operations]
             outcome = self._tree.prepare(operations, session_id, self._clock.now_ms())
         except CoordinationError as error:
             outcome = error
@@ -168,14 +169,17 @@ class EmbeddedStore:
         if self._failure is not None:
             raise StoreFailed(str(self._failure))
 
-    def _missing_parents(self, path: str) -> list[Create]:
-        check_path(path, sequential=True)
-        missing: list[Create] = []
-        parent = parent_of(path)
-        while not self._tree.will_exist(parent):
-            missing.append(Create(parent))
-            parent = parent_of(parent)
-        return missing[::-1]
+    def missing(self, paths: Iterable[str]) -> list[Create]:
+        """What makes those of these nodes, and of their parents, that do not exist."""
+        made: dict[str, Create] = {}
+        for path in paths:
+            check_path(path)
+            missing, above = [], path
+            while above not in made and not self._tree.will_exist(above):
+                missing.append(above)
+                above = parent_of(above)
+            made.update((each, Create(each)) for each in reversed(missing))
+        return list(made.values())
 
     def _write(self) -> None:
         batch, self._queue = self._queue, []
@@ -311,6 +315,9 @@ class EmbeddedSession(Coordination):
         made = results[-1]
         assert isinstance(made, str)
         return made
+
+    async def make_paths(self, paths: Iterable[str]) -> None:
+        await self._submit(self._store.missing(paths))
 
     async def set(self, path: str, data: bytes, version: int = ANY_VERSION) -> Stat:
         (stat,) = await self._submit([SetData(path, data, version)])

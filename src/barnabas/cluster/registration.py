@@ -10,7 +10,6 @@ only when it outlives that.
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from typing import Final
 
@@ -29,6 +28,7 @@ from barnabas.core.clock import Clock
 from barnabas.core.errors import DuplicateBrokerRegistration
 from barnabas.core.ids import BrokerId, Randomness, Uuid
 from barnabas.core.scheduler import Scheduler
+from barnabas.core.waiting import Runner, Signal
 
 logger = logging.getLogger(__name__)
 
@@ -36,12 +36,8 @@ CONNECTION_RETRY_MS: Final = 100
 
 
 async def make_persistent_paths(znodes: Coordination) -> None:
-    """Make the nodes that every broker expects, in one go where none exists."""
-    for outcome in await asyncio.gather(
-        *(znodes.create(path, make_parents=True) for path in PERSISTENT_PATHS), return_exceptions=True
-    ):
-        if isinstance(outcome, BaseException) and not isinstance(outcome, NodeExists):
-            raise outcome
+    """Make the nodes that every broker expects."""
+    await znodes.make_paths(PERSISTENT_PATHS)
 
 
 async def get_or_create_cluster_id(
@@ -80,10 +76,11 @@ async def generate_broker_id(znodes: Coordination, reserved_broker_max_id: int) 
 class Registration:
     """One broker's presence in the cluster, over all its sessions."""
 
-    def __init__(self, znodes: Coordination, clock: Clock, scheduler: Scheduler) -> None:
+    def __init__(self, znodes: Coordination, clock: Clock, scheduler: Scheduler, runner: Runner) -> None:
         self._znodes = znodes
         self._clock = clock
         self._scheduler = scheduler
+        self._runner = runner
         self._own_sessions: set[int] = set()
 
     async def register(self, broker: BrokerInfo) -> BrokerInfo:
@@ -113,7 +110,7 @@ class Registration:
             except ConnectionLoss:
                 if self._clock.monotonic_ms() >= deadline_ms:
                     raise
-                await self._pause(CONNECTION_RETRY_MS)
+                await Signal(self._runner).wait_at_most(CONNECTION_RETRY_MS, self._scheduler)
 
     async def unregister(self, broker_id: int) -> None:
         """Leave, if the presence is this session's."""
@@ -144,7 +141,7 @@ class Registration:
         return stat
 
     async def _wait_until_gone(self, path: str, deadline_ms: float) -> None:
-        changed = asyncio.Event()
+        changed = Signal(self._runner)
         if await self._znodes.exists(path, lambda _: changed.set()) is None:
             return
         left_ms = deadline_ms - self._clock.monotonic_ms()
@@ -155,17 +152,7 @@ class Registration:
             self._znodes.session_timeout_ms / 1_000,
             left_ms / 1_000,
         )
-        await self._wait(changed, left_ms)
-        if changed.is_set():
-            waited_ms = left_ms - (deadline_ms - self._clock.monotonic_ms())
+        await changed.wait_at_most(max(0.0, left_ms), self._scheduler)
+        waited_ms = left_ms - (deadline_ms - self._clock.monotonic_ms())
+        if waited_ms < left_ms:
             logger.info("%s was given up after %.1f s", path, waited_ms / 1_000)
-
-    async def _pause(self, delay_ms: float) -> None:
-        await self._wait(asyncio.Event(), delay_ms)
-
-    async def _wait(self, event: asyncio.Event, delay_ms: float) -> None:
-        timer = self._scheduler.after(max(0.0, delay_ms), event.set)
-        try:
-            await event.wait()
-        finally:
-            timer.cancel()

@@ -8,9 +8,10 @@ leaves the credentials beside it alone, also if somebody else changes those at t
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Iterator, Mapping
 from typing import Final, NamedTuple, Protocol
+
+from barnabas.core.waiting import Lock, Runner
 
 USERS: Final = "users"
 CLIENTS: Final = "clients"
@@ -53,11 +54,11 @@ class ClientEntityStore(Protocol):
 class ClientEntities:
     """Loaded at start, changed through here or by the notes of other brokers."""
 
-    def __init__(self, store: ClientEntityStore) -> None:
+    def __init__(self, store: ClientEntityStore, runner: Runner) -> None:
         self._store = store
         self._values: dict[EntityPath, Values] = {}
         self._listeners: list[EntityListener] = []
-        self._turn = asyncio.Lock()
+        self._turn = Lock(runner)
         """Held by whoever reads or writes, so that an older reading never replaces a newer one."""
 
     async def load(self) -> None:

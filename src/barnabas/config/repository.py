@@ -11,7 +11,6 @@ another matter where they decide what is deleted: until somebody mends them noth
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
@@ -43,6 +42,7 @@ from barnabas.config.rows.topics import TOPIC_KEYS
 from barnabas.config.store import BROKERS, DEFAULT_ENTITY, GROUPS, TOPICS, ConfigStore, Overrides
 from barnabas.core.errors import InvalidConfig, InvalidRequest, UnknownTopicOrPartition
 from barnabas.core.ids import BrokerId, check_topic_name
+from barnabas.core.waiting import Lock, Runner
 from barnabas.protocol.config_numbers import ResourceType
 
 logger = logging.getLogger(__name__)
@@ -80,9 +80,11 @@ class ConfigResource(NamedTuple):
 class ConfigRepository:
     """`broker_config` is what the broker was started with, and from then on what is in force."""
 
-    def __init__(self, store: ConfigStore, broker_id: BrokerId, broker_config: BrokerConfig) -> None:
+    def __init__(
+        self, store: ConfigStore, broker_id: BrokerId, broker_config: BrokerConfig, runner: Runner
+    ) -> None:
         self._store = store
-        self.clients = ClientEntities(store)
+        self.clients = ClientEntities(store, runner)
         self._broker_id = broker_id
         self.broker_config = broker_config
         self._layers = BrokerLayers(BROKER_KEYS, broker_config.given)
@@ -93,9 +95,9 @@ class ConfigRepository:
         self._topic_listeners: list[TopicListener] = []
         self._broker_listeners: list[BrokerListener] = []
         self._broker_checks: list[BrokerCheck] = []
-        self.changing = asyncio.Lock()
+        self.changing = Lock(runner)
         """Held by whoever changes topics or settings: one change at a time."""
-        self._reading = asyncio.Lock()
+        self._reading = Lock(runner)
         """Held by whoever reads the store, so that an older reading never replaces a newer one."""
 
     async def load(self) -> None:

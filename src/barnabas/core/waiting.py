@@ -7,10 +7,11 @@ are: the server's runs on asyncio (`node.runtime`), a simulator's on time of its
 
 from __future__ import annotations
 
-from collections.abc import Coroutine, Generator, Iterable
+from collections import deque
+from collections.abc import Callable, Coroutine, Generator, Iterable
 from typing import Any, Protocol, TypeVar
 
-from barnabas.core.scheduler import Scheduler
+from barnabas.core.scheduler import Background, Scheduler
 
 T = TypeVar("T")
 
@@ -19,6 +20,7 @@ class Future(Protocol[T]):
     """What somebody else will say; awaited by one."""
 
     def done(self) -> bool: ...
+    def cancelled(self) -> bool: ...
     def set_result(self, result: T, /) -> None: ...
     def set_exception(self, error: BaseException, /) -> None: ...
     def __await__(self) -> Generator[Any, Any, T]: ...
@@ -59,6 +61,69 @@ class Signal:
             await self.wait()
         finally:
             timer.cancel()
+
+
+class Lock:
+    """Held by one at a time, in the order of those who asked: `async with lock`."""
+
+    def __init__(self, runner: Runner) -> None:
+        self._runner = runner
+        self._is_held = False
+        self._waiting: deque[Future[None]] = deque()
+
+    async def __aenter__(self) -> None:
+        if not self._is_held:
+            self._is_held = True
+            return
+        turn: Future[None] = self._runner.future()
+        self._waiting.append(turn)
+        try:
+            await turn
+        except BaseException:
+            if not turn.cancelled():  # it was handed on to whoever was given up at the same time
+                self._hand_on()
+            raise
+
+    async def __aexit__(self, *_: object) -> None:
+        self._hand_on()
+
+    def _hand_on(self) -> None:
+        while self._waiting:
+            turn = self._waiting.popleft()
+            if not turn.done():
+                turn.set_result(None)
+                return
+        self._is_held = False
+
+
+async def turn_over(runner: Runner) -> None:
+    """Until everybody has run who could run when this was called."""
+    over = Signal(runner)
+
+    async def run() -> None:
+        over.set()
+
+    task = runner.start(run())
+    try:
+        await over.wait()
+    finally:
+        await task.stop()
+
+
+async def elsewhere(work: Callable[[], T], background: Background, runner: Runner) -> T:
+    """The outcome of what blocks, or computes for long: it is done off the loop."""
+    outcome: Future[T] = runner.future()
+
+    def done(result: T) -> None:
+        if not outcome.done():
+            outcome.set_result(result)
+
+    def failed(error: BaseException) -> None:
+        if not outcome.done():
+            outcome.set_exception(error)
+
+    background.submit(work, done, failed)
+    return await outcome
 
 
 async def within(

@@ -11,6 +11,7 @@ from barnabas.cluster.znode_json import MalformedZnode
 from barnabas.config.broker_config import BrokerConfig
 from barnabas.core.clock import Clock
 from barnabas.core.errors import InvalidConfig, InvalidRequest
+from barnabas.core.waiting import Runner
 from barnabas.node.store_followers import following
 from barnabas.security.acl.audit import Audit
 from barnabas.security.acl.authorizer import AclAuthorizer, parse_super_users
@@ -18,7 +19,7 @@ from barnabas.security.acl.authorizer import AclAuthorizer, parse_super_users
 
 @asynccontextmanager
 async def open_acls(
-    config: BrokerConfig, znodes: Coordination, clock: Clock
+    config: BrokerConfig, znodes: Coordination, clock: Clock, runner: Runner
 ) -> AsyncIterator[AclReplica | None]:
     if not config.authorizer_class_name:
         yield None
@@ -29,7 +30,7 @@ async def open_acls(
         raise InvalidConfig(f"super.users: {error.message}") from error
     is_open = config.values["allow.everyone.if.no.acl.found"]
     authorizer = AclAuthorizer(Audit(clock), super_users, is_open_without_rules=is_open)
-    acls = AclReplica(znodes, authorizer, clock)
+    acls = AclReplica(znodes, authorizer, clock, runner)
     async with AsyncExitStack() as exits:
         try:
             await exits.enter_async_context(following(znodes, acls, "access rules"))

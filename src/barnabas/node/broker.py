@@ -180,9 +180,11 @@ class Broker:
         znodes = await self._open_coordination()
         identity = await settle_identity(self._files, self.config, znodes, self._randomness)
         self.broker_id, self.cluster_id = identity.broker_id, identity.cluster_id
-        configs = ConfigRepository(ZnodeConfigStore(znodes), self.broker_id, self.config)
+        configs = ConfigRepository(ZnodeConfigStore(znodes), self.broker_id, self.config, self._runner)
         await configs.load()
-        acls = await self._exits.enter_async_context(open_acls(self.config, znodes, self._clock))
+        acls = await self._exits.enter_async_context(
+            open_acls(self.config, znodes, self._clock, self._runner)
+        )
 
         sasl = await self._open_sasl(configs, znodes)
         metadata = MetadataCache(self.cluster_id)
@@ -227,7 +229,7 @@ class Broker:
         member: ClusterMember,
         replicas: ReplicaManager,
     ) -> Coordinators:
-        deleted = DeletedPartitions(znodes, is_deletion_enabled=self.config.delete_topic_enable)
+        deleted = DeletedPartitions(znodes, self._runner, is_deletion_enabled=self.config.delete_topic_enable)
         groups = make_group_coordinator(
             GroupSettings.of(self.config, configs),
             group_runtime_settings(self.config),
@@ -345,7 +347,7 @@ class Broker:
         return znodes
 
     async def _open_sasl(self, configs: ConfigRepository, znodes: Coordination) -> SaslListeners:
-        tokens = make_delegation_tokens(self.config, znodes, self._clock)
+        tokens = make_delegation_tokens(self.config, znodes, self._clock, self._background, self._runner)
         if tokens is not None:
             await self._exits.enter_async_context(following(znodes, tokens, "delegation tokens"))
             remove_expired_tokens(tokens, self.config, self._scheduler, self._tasks)

@@ -101,7 +101,7 @@ class ClusterMember:
             is_alone=config.owns_store,
         )
         self._config_notifications = ConfigNotifications(znodes, configs, clock, scheduler, runner)
-        self._registration = Registration(znodes, clock, scheduler)
+        self._registration = Registration(znodes, clock, scheduler, runner)
         self._present: BrokerInfo | None = None
         self._session_id = self._registered_in = znodes.session_id
         self._tasks = Tasks()

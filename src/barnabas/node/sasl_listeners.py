@@ -21,6 +21,7 @@ from barnabas.core.errors import InvalidConfig
 from barnabas.core.metrics import Metrics
 from barnabas.core.scheduler import Background, Scheduler
 from barnabas.core.tasks import Tasks
+from barnabas.core.waiting import Runner
 from barnabas.network.exchange import Dispatch
 from barnabas.node.login_modules import login_entry
 from barnabas.requests.authentication import Mechanism, SaslGate
@@ -216,7 +217,7 @@ async def follow_users(
 
 
 def make_delegation_tokens(
-    config: BrokerConfig, znodes: Coordination, clock: Clock
+    config: BrokerConfig, znodes: Coordination, clock: Clock, background: Background, runner: Runner
 ) -> DelegationTokens | None:
     """None where no secret is set, so that there are none."""
     values = config.values
@@ -224,7 +225,7 @@ def make_delegation_tokens(
     if not secret:
         return None
     times = TokenTimes(values["delegation.token.max.lifetime.ms"], values["delegation.token.expiry.time.ms"])
-    return DelegationTokens(znodes, clock, secret, times)
+    return DelegationTokens(znodes, clock, secret, times, background, runner)
 
 
 def remove_expired_tokens(

@@ -30,7 +30,7 @@ from barnabas.cluster.registration import Registration, make_persistent_paths
 from barnabas.cluster.zookeeper import ServerAccess, ZooKeeperSession, open_zookeeper, wire
 from barnabas.core.clock import SystemClock
 from barnabas.core.endpoints import Endpoint, ListenerEndpoint
-from barnabas.node.runtime import LoopScheduler
+from barnabas.node.runtime import LoopRunner, LoopScheduler
 from tests.support.ports import free_port
 from tests.support.proxy import Proxy, proxied
 from tests.support.zookeeper import ZooKeeper, running_zookeeper
@@ -213,7 +213,7 @@ async def test_the_lost_answer_to_a_registration_does_not_wedge_it(zookeeper_ser
     async with pair(zookeeper_server) as both:
         await make_persistent_paths(both.near)
         scheduler = LoopScheduler(asyncio.get_running_loop())
-        registration = Registration(both.far.session, SystemClock(), scheduler)
+        registration = Registration(both.far.session, SystemClock(), scheduler, LoopRunner())
         broker = BrokerInfo(7, (ListenerEndpoint("PLAINTEXT", Endpoint("localhost", 9092)),), None)
         both.proxy.lose_replies()
         registering = asyncio.create_task(registration.register(broker))

@@ -16,6 +16,7 @@ from barnabas.cluster.embedded import open_embedded
 from barnabas.core.clock import ManualClock
 from barnabas.core.errors import DelegationTokenNotFound, PolicyViolation
 from barnabas.core.scheduler import InlineBackground
+from barnabas.node.runtime import LoopRunner
 from barnabas.security.credentials.delegation_token import DelegationToken, TokenTimes, created
 from barnabas.security.credentials.scram_credential import ScramMechanism
 from barnabas.security.principal import KafkaPrincipal
@@ -31,7 +32,7 @@ async def store(path: Path) -> AsyncIterator[Coordination]:
 
 
 async def opened(znodes: Coordination, clock: ManualClock) -> DelegationTokens:
-    tokens = DelegationTokens(znodes, clock, "secret", TIMES)
+    tokens = DelegationTokens(znodes, clock, "secret", TIMES, InlineBackground(), LoopRunner())
     await tokens.open(lambda: None)
     return tokens
 

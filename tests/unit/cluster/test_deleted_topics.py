@@ -17,6 +17,7 @@ from barnabas.cluster.znodes import TopicZnode
 from barnabas.core.clock import ManualClock
 from barnabas.core.ids import ZERO_UUID, Uuid
 from barnabas.core.scheduler import InlineBackground
+from barnabas.node.runtime import LoopRunner
 
 FIRST_ID, SECOND_ID = Uuid.parse("AAAAAAAAAAAAAAAAAAAAAQ"), Uuid.parse("AAAAAAAAAAAAAAAAAAAAAg")
 
@@ -31,7 +32,9 @@ async def znodes(tmp_path: Path) -> AsyncIterator[Coordination]:
 async def ids(
     znodes: Coordination, *names: str, is_deletion_enabled: bool = True
 ) -> Mapping[str, Uuid | None]:
-    return await DeletedPartitions(znodes, is_deletion_enabled=is_deletion_enabled).find_topics(names)
+    return await DeletedPartitions(znodes, LoopRunner(), is_deletion_enabled=is_deletion_enabled).find_topics(
+        names
+    )
 
 
 async def test_a_topic_is_gone_with_its_node_and_another_has_another_id(znodes: Coordination) -> None:

@@ -26,6 +26,7 @@ from barnabas.core.clock import ManualClock
 from barnabas.core.endpoints import Endpoint, ListenerEndpoint
 from barnabas.core.ids import TopicPartition
 from barnabas.core.scheduler import InlineBackground, ManualScheduler
+from barnabas.node.runtime import LoopRunner
 
 ZERO = TopicPartition("topic", 0)
 STATE = PartitionState(leader=1, leader_epoch=4, isr=(1, 2, 3), controller_epoch=9)
@@ -82,7 +83,7 @@ async def test_a_state_that_somebody_else_has_written_is_left_alone(znodes: Coor
 async def test_who_joins_must_be_registered_as_it_was(znodes: Coordination) -> None:
     """Otherwise its disk may have lost since what it had then (KIP-903)."""
     rig = Rig(znodes)
-    registration = Registration(znodes, rig.clock, rig.scheduler)
+    registration = Registration(znodes, rig.clock, rig.scheduler, LoopRunner())
     joined = STATE._replace(isr=(1, 2))
     with pytest.raises(IneligibleReplica):
         await rig.store.write(ZERO, joined, Joining(2, 1))

@@ -21,6 +21,7 @@ from barnabas.core.endpoints import Endpoint, ListenerEndpoint
 from barnabas.core.errors import DuplicateBrokerRegistration
 from barnabas.core.ids import Uuid
 from barnabas.core.scheduler import ManualScheduler
+from barnabas.node.runtime import LoopRunner
 
 BROKER = BrokerInfo(1, (ListenerEndpoint("PLAINTEXT", Endpoint("localhost", 9092)),))
 
@@ -35,7 +36,7 @@ async def registration(
     znodes: EmbeddedSession, clock: ManualClock, scheduler: ManualScheduler
 ) -> Registration:
     await make_persistent_paths(znodes)
-    return Registration(znodes, clock, scheduler)
+    return Registration(znodes, clock, scheduler, LoopRunner())
 
 
 async def settle() -> None:
@@ -113,7 +114,7 @@ async def test_a_lost_reply_does_not_wedge_the_registration(
 ) -> None:
     await make_persistent_paths(znodes)
     lossy = LosingReplies(znodes, losses=1)
-    registration = Registration(lossy, clock, scheduler)  # type: ignore[arg-type]
+    registration = Registration(lossy, clock, scheduler, LoopRunner())  # type: ignore[arg-type]
     task = asyncio.create_task(registration.register(BROKER))
     await settle()
     assert not task.done()
@@ -193,7 +194,7 @@ async def test_a_registration_of_a_session_that_is_gone_is_made_again(
 ) -> None:
     """Its epoch would be taken for one of the session that came after it."""
     await make_persistent_paths(znodes)
-    registration = Registration(LosingSessions(znodes), clock, scheduler)  # type: ignore[arg-type]
+    registration = Registration(LosingSessions(znodes), clock, scheduler, LoopRunner())  # type: ignore[arg-type]
     registered = await asyncio.wait_for(registration.register(BROKER), 5)
     _, stat = await znodes.get("/brokers/ids/1")
     assert (registered.epoch, stat.ephemeral_owner) == (stat.czxid, znodes.session_id)
@@ -204,7 +205,7 @@ async def test_a_registration_whose_answer_was_lost_is_not_made_again(
 ) -> None:
     """The controller has seen it by then: another epoch would be a broker that was gone in between."""
     await make_persistent_paths(znodes)
-    registration = Registration(LosingReplies(znodes, losses=1), clock, scheduler)  # type: ignore[arg-type]
+    registration = Registration(LosingReplies(znodes, losses=1), clock, scheduler, LoopRunner())  # type: ignore[arg-type]
     task = asyncio.create_task(registration.register(BROKER))
     await settle()
     _, first = await znodes.get("/brokers/ids/1")

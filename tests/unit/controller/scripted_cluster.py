@@ -209,7 +209,10 @@ class Member:
         self.session: EmbeddedSession = cluster.store.connect()
         self.metrics = Metrics()
         self.configs = ConfigRepository(
-            ZnodeConfigStore(self.session), BrokerId(broker_id), BrokerConfig.load(cluster.static)
+            ZnodeConfigStore(self.session),
+            BrokerId(broker_id),
+            BrokerConfig.load(cluster.static),
+            LoopRunner(),
         )
         self.controller = KafkaController(
             self.session,
@@ -267,7 +270,7 @@ class Cluster:
 
     async def register(self, member: Member) -> None:
         endpoint = ListenerEndpoint("PLAINTEXT", Endpoint("192.0.2.1", 9_000 + member.id))
-        registration = Registration(member.session, self.clock, self.scheduler)
+        registration = Registration(member.session, self.clock, self.scheduler, LoopRunner())
         present = await registration.register(BrokerInfo(member.id, (endpoint,)))
         self.brokers[member.id].epoch = present.epoch
 

@@ -255,6 +255,7 @@ class Admin:
             ZnodeConfigStore(self.znodes),
             BROKER_ID,
             BrokerConfig(self.static, {**BROKER_KEYS.defaults(), **BROKER_KEYS.parse(self.static)}),
+            self.runner,
         )
         await self.configs.load()
         self.metadata = MetadataCache("the-cluster")
@@ -286,7 +287,7 @@ class Admin:
             is_alone=True,
         )
         endpoint = ListenerEndpoint("PLAINTEXT", Endpoint("192.0.2.9", 9092))
-        registration = Registration(self.znodes, self.clock, self.scheduler)
+        registration = Registration(self.znodes, self.clock, self.scheduler, self.runner)
         await registration.register(BrokerInfo(BROKER_ID, (endpoint,), "rack-a"))
 
     async def _connect(self, broker: BrokerInfo) -> OwnBroker:

@@ -35,7 +35,7 @@ class Broker:
     def __init__(self, store: EmbeddedStore, broker_id: int, clock: ManualClock) -> None:
         self.znodes = store.connect()
         self.configs = ConfigRepository(
-            ZnodeConfigStore(self.znodes), BrokerId(broker_id), BrokerConfig.load({})
+            ZnodeConfigStore(self.znodes), BrokerId(broker_id), BrokerConfig.load({}), LoopRunner()
         )
         self.notifications = ConfigNotifications(
             self.znodes, self.configs, clock, ManualScheduler(clock), LoopRunner()

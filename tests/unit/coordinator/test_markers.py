@@ -32,6 +32,7 @@ from barnabas.core.errors import (
 )
 from barnabas.core.ids import NO_LEADER, BrokerId, TopicPartition, Uuid
 from barnabas.core.scheduler import InlineBackground
+from barnabas.node.runtime import LoopRunner
 from barnabas.protocol.messages.write_txn_markers import (
     WritableTxnMarkerPartitionResult,
     WritableTxnMarkerResult,
@@ -85,7 +86,7 @@ async def znodes(tmp_path: Path) -> AsyncIterator[Coordination]:
 def coordinator_markers(
     znodes: Coordination, error: KafkaError, *, is_deletion_enabled: bool = True
 ) -> ClusterMarkers:
-    deleted = DeletedPartitions(znodes, is_deletion_enabled=is_deletion_enabled)
+    deleted = DeletedPartitions(znodes, LoopRunner(), is_deletion_enabled=is_deletion_enabled)
     return here({HERE: error, THERE: error}, deleted.find)
 
 
@@ -175,7 +176,7 @@ async def test_questions_that_come_meanwhile_are_asked_together(znodes: Coordina
             asked.append(len(paths))
             return await znodes.get_many(paths)
 
-    deleted = DeletedPartitions(cast("Coordination", Counting()), is_deletion_enabled=True)
+    deleted = DeletedPartitions(cast("Coordination", Counting()), LoopRunner(), is_deletion_enabled=True)
     answers = await asyncio.gather(*(deleted.find([HERE, THERE]) for _ in range(100)))
     assert set(answers) == {frozenset({THERE})}
     assert asked == [1, 1], "one topic: its node and its mark, once"

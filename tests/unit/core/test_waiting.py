@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import pytest
 
 from barnabas.core.clock import ManualClock
-from barnabas.core.scheduler import ManualScheduler
-from barnabas.core.waiting import Signal, gather, within
+from barnabas.core.scheduler import InlineBackground, ManualScheduler
+from barnabas.core.waiting import Lock, Signal, elsewhere, gather, turn_over, within
 from barnabas.node.runtime import LoopRunner
 
 RUNNER = LoopRunner()
@@ -132,3 +133,70 @@ async def test_whoever_is_cancelled_takes_its_works_along() -> None:
     with pytest.raises(asyncio.CancelledError):
         await waiting
     assert ended == [True, True]
+
+
+async def test_a_lock_is_held_by_one_at_a_time_in_the_order_of_asking() -> None:
+    lock, inside, order = Lock(RUNNER), [0], list[int]()
+
+    async def hold(place: int) -> None:
+        async with lock:
+            inside[0] += 1
+            await asyncio.sleep(0)
+            assert inside == [1]
+            order.append(place)
+            inside[0] -= 1
+
+    await asyncio.gather(*map(hold, range(5)))
+    assert order == [0, 1, 2, 3, 4]
+    await hold(5)
+
+
+@pytest.mark.parametrize("is_released_first", [False, True])
+async def test_whoever_is_cancelled_while_it_waits_keeps_the_lock_from_nobody(
+    is_released_first: bool,
+) -> None:
+    lock = Lock(RUNNER)
+
+    async def hold() -> None:
+        async with lock:
+            pass
+
+    async with lock:
+        waiting = [asyncio.ensure_future(hold()) for _ in range(3)]
+        await turn_over(RUNNER)
+        if not is_released_first:
+            waiting[0].cancel()
+    waiting[0].cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await waiting[0]
+    await asyncio.wait_for(asyncio.gather(*waiting[1:], hold()), 5)
+
+
+async def test_when_a_turn_is_over_everybody_has_run_who_could() -> None:
+    ran = []
+
+    async def run() -> None:
+        ran.append(True)
+
+    others = [asyncio.ensure_future(run()) for _ in range(3)]
+    await turn_over(RUNNER)
+    assert len(ran) == len(others)
+
+
+async def test_what_is_done_elsewhere_comes_back_or_its_error() -> None:
+    def fail() -> None:
+        raise ValueError("no")
+
+    assert await elsewhere(lambda: 7, InlineBackground(), RUNNER) == 7
+    with pytest.raises(ValueError, match="no"):
+        await elsewhere(fail, InlineBackground(), RUNNER)
+
+
+async def test_what_comes_back_when_nobody_waits_any_more_is_dropped() -> None:
+    class Later:
+        def submit(self, work: Any, then: Any, failed: Any) -> None:
+            asyncio.get_running_loop().call_later(0.01, then, None)
+
+    with pytest.raises(TimeoutError):
+        await asyncio.wait_for(elsewhere(lambda: None, Later(), RUNNER), 0)
+    await asyncio.sleep(0.02)

@@ -43,7 +43,7 @@ async def member(znodes: EmbeddedSession) -> AsyncIterator[ClusterMember]:
         ME,
         BrokerConfig.load({}),
         znodes,
-        ConfigRepository(ZnodeConfigStore(znodes), ME, BrokerConfig.load({})),
+        ConfigRepository(ZnodeConfigStore(znodes), ME, BrokerConfig.load({}), LoopRunner()),
         MetadataCache("cluster"),
         clock=clock,
         scheduler=ManualScheduler(clock),

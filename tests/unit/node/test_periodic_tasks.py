@@ -35,7 +35,7 @@ from barnabas.coordinator.transaction.shard import TransactionShard
 from barnabas.core.clock import ManualClock, SystemClock
 from barnabas.core.ids import BrokerId, TopicPartition, Uuid
 from barnabas.core.metrics import Metrics, render_prometheus
-from barnabas.core.scheduler import ManualScheduler
+from barnabas.core.scheduler import InlineBackground, ManualScheduler
 from barnabas.network.handshakes import Handshakes
 from barnabas.network.server import Server
 from barnabas.node import key_sets
@@ -512,7 +512,12 @@ def test_a_figure_that_cannot_be_read_leaves_the_others() -> None:
 async def test_a_token_that_cannot_be_removed_keeps_none_of_the_others() -> None:
     clock, removed = ManualClock(), list[str]()
     tokens = DelegationTokens(
-        cast("Coordination", SimpleNamespace()), clock, "secret", TokenTimes(1_000, 100)
+        cast("Coordination", SimpleNamespace()),
+        clock,
+        "secret",
+        TokenTimes(1_000, 100),
+        InlineBackground(),
+        LoopRunner(),
     )
     alice = KafkaPrincipal.user("alice")
     for name in ("a", "b", "c"):

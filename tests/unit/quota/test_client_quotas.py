@@ -19,6 +19,7 @@ from barnabas.config.client_entities import (
 from barnabas.core.clock import ManualClock
 from barnabas.core.errors import ThrottlingQuotaExceeded
 from barnabas.core.metrics import Metrics
+from barnabas.node.runtime import LoopRunner
 from barnabas.quota import client_quotas
 from barnabas.quota.client_quotas import ClientQuotas
 from barnabas.quota.keys import CONTROLLER_MUTATION_RATE, PRODUCER_BYTE_RATE
@@ -42,7 +43,7 @@ class Store:
 class Quotas:
     def __init__(self, settings: Mapping[str, str] | None = None) -> None:
         self.clock = ManualClock()
-        self.clients = ClientEntities(Store())
+        self.clients = ClientEntities(Store(), LoopRunner())
         self.metrics = Metrics()
         self.quotas = ClientQuotas(self.clients, BrokerConfig.load(settings or {}), self.clock, self.metrics)
 

@@ -8,6 +8,7 @@ from tests.unit.quota.test_client_quotas import Store
 from barnabas.config.broker_config import BrokerConfig
 from barnabas.config.client_entities import IPS, ClientEntities, EntityPart
 from barnabas.core.clock import ManualClock
+from barnabas.node.runtime import LoopRunner
 from barnabas.quota import connection_rates
 from barnabas.quota.connection_rates import ConnectionRates
 
@@ -15,7 +16,7 @@ from barnabas.quota.connection_rates import ConnectionRates
 class Rates:
     def __init__(self, **settings: str) -> None:
         self.clock = ManualClock()
-        self.clients = ClientEntities(Store())
+        self.clients = ClientEntities(Store(), LoopRunner())
         given = {key.replace("_", "."): value for key, value in settings.items()}
         self.rates = ConnectionRates(self.clients, BrokerConfig.load(given), self.clock)
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from typing import Any
 
@@ -194,6 +194,16 @@ class ZooKeeperSession(Coordination):
             raise made
         return self._own(made)
 
+    async def make_paths(self, paths: Iterable[str]) -> None:
+        asked = [
+            future
+            for path in paths
+            for future in (*self._ask_for_parents(path), self._ask(self._request(Create(path)), path))
+        ]
+        for outcome in await asyncio.gather(*asked, return_exceptions=True):
+            if isinstance(outcome, BaseException) and not isinstance(outcome, NodeExists):
+                raise outcome
+
     async def set(self, path: str, data: bytes, version: int = ANY_VERSION) -> Stat:
         return wire.stat_of(await self._ask(self._request(SetData(path, data, version)), path))
 
@@ -243,6 +253,13 @@ class ZooKeeperSession(Coordination):
         return found
 
     async def exists(self, path: str, watch: Watch | None = None) -> Stat | None:
+        stat = await self._ask_for_stat(path, watch)
+        return None if stat is None else wire.stat_of(stat)
+
+    async def watch_many(self, watches: Mapping[str, Watch]) -> None:
+        await asyncio.gather(*(self._ask_for_stat(path, watch) for path, watch in watches.items()))
+
+    def _ask_for_stat(self, path: str, watch: Watch | None) -> asyncio.Future[Any]:
         check_path(path)
         request = wire.read_stat(self._whole(path), watched=watch is not None)
 
@@ -252,11 +269,7 @@ class ZooKeeperSession(Coordination):
             if stat is None:
                 self._awaited.add(path)
 
-        stat = await self._ask(request, path, None if watch is None else enter)
-        return None if stat is None else wire.stat_of(stat)
-
-    async def watch_many(self, watches: Mapping[str, Watch]) -> None:
-        await asyncio.gather(*(self.exists(path, watch) for path, watch in watches.items()))
+        return self._ask(request, path, None if watch is None else enter)
 
     async def children(self, path: str, watch: Watch | None = None) -> list[str]:
         check_path(path)
