@@ -16,7 +16,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from barnabas.coordinator.decision import Decision, Waiter
+from barnabas.coordinator.decision import Answers, Decision, Waiter, deliver
 from barnabas.coordinator.timers import ShardTimers
 from barnabas.coordinator.transaction.cluster_markers import ClusterMarkers
 from barnabas.coordinator.transaction.markers import MarkerErrors, TransactionMarker
@@ -50,7 +50,7 @@ class Completions:
         self._find = find
         self._complete = complete
         self._telling: dict[str, TransactionMetadata] = {}
-        self._waiting: dict[str, list[Callable[[], None]]] = {}
+        self._waiting: dict[str, list[Waiter[None]]] = {}
 
     def start(self, transactional_id: str) -> None:
         """The Prepare record is replicated."""
@@ -76,27 +76,25 @@ class Completions:
         again = partial(self.start_later, transactional_id, retry_ms)
         return Waiter(self.start, lambda _: again()), transactional_id
 
-    def wait(self, transactional_id: str, then: Callable[[], None]) -> None:
-        """Call `then` when the transaction is complete, or when it takes too long."""
-        self._waiting.setdefault(transactional_id, []).append(then)
-
-        def give_up() -> Decision[None]:
-            self.completed(transactional_id)
-            return Decision()
-
+    def wait(self, transactional_id: str, waiter: Waiter[None]) -> None:
+        """It is answered when the transaction is complete, or when that takes too long."""
+        self._waiting.setdefault(transactional_id, []).append(waiter)
         key = ("wait", transactional_id)
         if not self._timers.is_scheduled(key):
-            self._timers.schedule(key, WAIT_MS_MAX, give_up)
+            self._timers.schedule(
+                key, WAIT_MS_MAX, lambda: Decision(answers=self._waited_for(transactional_id))
+            )
 
-    def completed(self, transactional_id: str) -> None:
-        self._timers.cancel(("wait", transactional_id))
-        for then in self._waiting.pop(transactional_id, ()):
-            then()
-
-    def close(self) -> None:
+    def close(self) -> Answers:
+        """To all who still wait."""
         self._telling.clear()
-        for transactional_id in [*self._waiting]:
-            self.completed(transactional_id)
+        return [
+            answer for transactional_id in [*self._waiting] for answer in self._waited_for(transactional_id)
+        ]
+
+    def _waited_for(self, transactional_id: str) -> Answers:
+        self._timers.cancel(("wait", transactional_id))
+        return [(waiter, None) for waiter in self._waiting.pop(transactional_id, ())]
 
     def _tell(self, metadata: TransactionMetadata, partitions: set[TopicPartition], retry_ms: float) -> None:
         marker = TransactionMarker(
@@ -139,7 +137,7 @@ class Completions:
             )
             present = self._find(transactional_id)
             if present is None or present.state not in PREPARED:
-                self.completed(transactional_id)
+                deliver(self._waited_for(transactional_id))
 
     def _tell_again(
         self, metadata: TransactionMetadata, left: set[TopicPartition], retry_ms: float

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from typing import TypeVar
 
-from barnabas.coordinator.decision import Decision
+from barnabas.coordinator.decision import Decision, Waiter
 from barnabas.coordinator.routing import partition_of
 from barnabas.coordinator.runtime import CoordinatorRuntime
 from barnabas.coordinator.transaction.rules import ProducerIdAndEpoch
@@ -93,7 +93,7 @@ class TransactionCoordinator:
 class _Adding:
     """Partitions on their way into a transaction: tried once, and once more when the last one is complete."""
 
-    __slots__ = ("_answer", "_coordinator", "_id", "_is_waiting", "_partitions", "_producer", "_version")
+    __slots__ = ("_answer", "_coordinator", "_id", "_partitions", "_producer", "_version")
 
     def __init__(
         self,
@@ -110,7 +110,6 @@ class _Adding:
         self._partitions = partitions
         self._version = client_transaction_version
         self._answer = answer
-        self._is_waiting = False
 
     def begin(self) -> None:
         self._coordinator.run(self._id, self._add, self._added, self._refused)
@@ -122,21 +121,15 @@ class _Adding:
         self._answer(None)
 
     def _refused(self, error: KafkaError) -> None:
-        if isinstance(error, ConcurrentTransactions):
-            self._coordinator.run(self._id, self._wait, self._finish, self._wait_refused)
-        else:
+        if not isinstance(error, ConcurrentTransactions):
             self._finish(error)
+            return
+        waiter = Waiter(self._add_again, self._finish)
+        self._coordinator.run(
+            self._id, lambda shard: shard.await_completion(self._id, waiter), waiter.respond, waiter.refuse
+        )
 
-    def _wait(self, shard: TransactionShard) -> Decision[None]:
-        self._is_waiting = True
-        return shard.await_completion(self._id, self._add_again)
-
-    def _wait_refused(self, error: KafkaError) -> None:
-        """Whoever waits is answered by the completion, however long replication takes."""
-        if not self._is_waiting:
-            self._finish(error)
-
-    def _add_again(self) -> None:
+    def _add_again(self, _: None) -> None:
         self._coordinator.run(self._id, self._add, self._added, self._finish)
 
     def _finish(self, error: KafkaError | None) -> None:

@@ -106,8 +106,8 @@ class TransactionShard:
         after = with_partitions(metadata, partitions, self._clock.now_ms(), client_transaction_version)
         return Decision(True, [self._record(after)], room_bytes=PREPARE_ROOM_BYTES)
 
-    def await_completion(self, transactional_id: str, then: Callable[[], None]) -> Decision[None]:
-        self._completions.wait(transactional_id, then)
+    def await_completion(self, transactional_id: str, waiter: Waiter[None]) -> Decision[None]:
+        self._completions.wait(transactional_id, waiter)
         return Decision()
 
     def verify(
@@ -249,5 +249,4 @@ class TransactionShard:
         self._sweep(self.remove_expired)
 
     def unloaded(self) -> Answers:
-        self._completions.close()
-        return NO_ANSWERS
+        return self._completions.close()
