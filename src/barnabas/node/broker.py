@@ -83,7 +83,6 @@ from barnabas.requests.dispatcher import Dispatcher
 from barnabas.requests.services import Services
 from barnabas.security.acl.authorizer import AllowAll
 from barnabas.storage.environment import Environment, LogDirectory
-from barnabas.storage.log.log import Log
 from barnabas.storage.log_manager import LogManager
 
 logger = logging.getLogger(__name__)
@@ -377,8 +376,6 @@ class Broker:
             self.config,
             environment,
             configs.topic_config,
-            on_flushed=self._flushed,
-            on_directory_failed=self._directory_failed,
             metrics=self.metrics,
         )
         self._exits.callback(log_manager.abandon)
@@ -391,24 +388,15 @@ class Broker:
         log_manager.cleaner.reconfigure()
         self._background.resize(self.config.background_threads)
 
-    def _flushed(self, log: Log) -> None:
-        if self._replicas is not None:
-            self._replicas.flushed(log)
-
-    def _directory_failed(self, directory: LogDirectory) -> None:
-        """Partitions of a lost disk have no leader any more; all others live on.
-
-        While the broker starts, nobody leads anything yet, and the loading of topics looks for itself."""
-        if self._replicas is not None:
-            offline = self._replicas.local.directory_failed(directory)
-            if self._member is not None:
-                self._member.log_directory_failed(offline)
-            if not self._replicas.log_manager.live_directories:
-                self.halt_reason = (
-                    f"no log directory is left; the last was {directory.path}: {directory.failure}"
-                )
-                logger.critical("the broker stops: %s", self.halt_reason)
-                self.halted.set()
+    def _directory_failed(
+        self, directory: LogDirectory, replicas: ReplicaManager, member: ClusterMember
+    ) -> None:
+        """Partitions of a lost disk have no leader any more; all others live on."""
+        member.log_directory_failed(replicas.local.directory_failed(directory))
+        if not replicas.log_manager.live_directories:
+            self.halt_reason = f"no log directory is left; the last was {directory.path}: {directory.failure}"
+            logger.critical("the broker stops: %s", self.halt_reason)
+            self.halted.set()
 
     def _bind(self) -> Server:
         """Take the ports now, so that a conflict stops the start before anything else happens."""
@@ -469,6 +457,7 @@ class Broker:
         # Twice, if the start comes so far: after the registration the logs are closed after the replicas.
         self._exits.callback(replicas.close)
         replicas.start()
+        log_manager.on_directory_failed.append(lambda each: self._directory_failed(each, replicas, member))
         self._replicas = replicas
         return replicas
 

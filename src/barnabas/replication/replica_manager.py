@@ -116,6 +116,7 @@ class ReplicaManager:
         self.become_leader_or_follower = self._orders.lead_and_follow
         self.stop_replicas = self._orders.stop
         self.mover = LogDirMover(log_manager, self.table.partitions, scheduler, background)
+        log_manager.on_flushed.append(self.flushed)
         register_replica_metrics(metrics, self.table.partitions, log_manager, self.fetchers)
 
     def start(self) -> None:

@@ -61,16 +61,17 @@ class LogManager:
         environment: Environment,
         config_of: Callable[[str], LogConfig],
         *,
-        on_flushed: Callable[[Log], None] = lambda _: None,
-        on_directory_failed: Callable[[LogDirectory], None] = lambda _: None,
         metrics: Metrics | None = None,
     ) -> None:
         self.directories: list[LogDirectory] = []
         self.had_clean_shutdown: dict[str, bool] = {}
+        self.on_flushed: list[Callable[[Log], None]] = []
+        """Are told of every log that has been flushed."""
+        self.on_directory_failed: list[Callable[[LogDirectory], None]] = []
+        """Are told of a directory that went offline, when its logs are gone."""
         self._settings = settings
         self._environment = environment
         self._config_of = config_of
-        self._on_directory_failed = on_directory_failed
         self._logs: dict[TopicPartition, Log] = {}
         self.damaged: dict[TopicPartition, DamagedLog] = {}
         """Out of service until somebody repairs, replaces or deletes them."""
@@ -80,7 +81,7 @@ class LogManager:
         """What is left of it for the next turn."""
         self._futures = FutureLogs(environment)
         self._checkpoints = DirectoryCheckpoints(environment, self._logs, self.damaged)
-        self._group_commit = GroupCommit(environment.background, on_flushed, environment.scheduler)
+        self._group_commit = GroupCommit(environment.background, self._flushed, environment.scheduler)
         self.cleaner = LogCleaner(
             settings,
             environment,
@@ -343,6 +344,10 @@ class LogManager:
         self._checkpoints.write_soon(checkpoints.LOG_START_OFFSETS, [log.log_directory])
         return log
 
+    def _flushed(self, log: Log) -> None:
+        for tell in self.on_flushed:
+            tell(log)
+
     def _directory_failed(self, directory: LogDirectory) -> None:
         gone = [log for log in self._logs.values() if log.log_directory is directory]
         for log in gone:
@@ -353,7 +358,8 @@ class LogManager:
         for future in self.futures():
             if future.log_directory is directory:
                 self.drop_future(future.topic_partition)
-        self._on_directory_failed(directory)
+        for tell in self.on_directory_failed:
+            tell(directory)
 
     # -- from time to time --------------------------------------------------------------------
 

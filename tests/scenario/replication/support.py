@@ -45,7 +45,6 @@ from barnabas.requests.dispatcher import Dispatcher
 from barnabas.requests.services import Services
 from barnabas.security.acl.authorizer import AllowAll
 from barnabas.storage.environment import Environment, LogDirectory
-from barnabas.storage.log.log import Log
 from barnabas.storage.log_manager import LogManager
 from tests.support.settings import broker_config, log_config, unlimited
 
@@ -154,9 +153,8 @@ class Member:
             broker_config(log_dirs=self.directory),
             environment,
             lambda _: self.config,
-            on_flushed=self._flushed,
-            on_directory_failed=self._directory_failed,
         )
+        self.logs.on_directory_failed.append(self._directory_failed)
         self.logs.open()
         timer = Timer(self.clock)
         self._driver = TimerDriver(loop, self.clock, timer)
@@ -220,9 +218,6 @@ class Member:
     @property
     def registered_epoch(self) -> int | None:
         return self.epoch if self.is_registered else None
-
-    def _flushed(self, log: Log) -> None:
-        self.replicas.flushed(log)
 
     def _directory_failed(self, directory: LogDirectory) -> None:
         self.replicas.local.directory_failed(directory)

@@ -29,7 +29,6 @@ from barnabas.replication.partition import Partition
 from barnabas.replication.replica_manager import ReplicaManager
 from barnabas.storage.environment import Environment, LogDirectory
 from barnabas.storage.log.append import AppendInfo
-from barnabas.storage.log.log import Log
 from barnabas.storage.log_manager import LogManager
 from tests.support.settings import broker_config, log_config
 from tests.unit.storage.support import NOW_MS, batch
@@ -82,9 +81,8 @@ class Replicas(ReplicaManager):
             broker_config(log_dirs=",".join(roots)),
             environment,
             lambda _: self.config,
-            on_flushed=self._flushed,
-            on_directory_failed=self._failed,
         )
+        logs.on_directory_failed.append(self._failed)
         super().__init__(
             ME,
             logs,
@@ -103,9 +101,6 @@ class Replicas(ReplicaManager):
         logs.open()
         self.answered: list[list[PartitionRead]] = []
         """What `ask` came to, once for each answer."""
-
-    def _flushed(self, log: Log) -> None:
-        self.flushed(log)
 
     def _failed(self, directory: LogDirectory) -> None:
         self.local.directory_failed(directory)

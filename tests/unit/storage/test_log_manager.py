@@ -51,9 +51,9 @@ class Broker:
             ),
             environment,
             lambda _: self.config,
-            on_flushed=self.flushed.append,
-            on_directory_failed=self.note_failure,
         )
+        manager.on_flushed.append(self.flushed.append)
+        manager.on_directory_failed.append(self.note_failure)
         manager.open()
         manager.start()
         return manager
