@@ -1,8 +1,8 @@
 """One connection to one broker under asyncio: requests out, answers in, any number in flight.
 
-The protocol is `session`'s; here are the socket, the clock and those who wait. When an answer does not
-come in time the channel closes, because whatever follows would wait behind the missing one. A closed
-channel stays closed; everyone still waiting gets NETWORK_EXCEPTION, which is retriable.
+The protocol is `session`'s, here is the socket, and those who wait, and until when, are in `waiting`. When an
+answer does not come in time the channel closes, because whatever follows would wait behind the missing one.
+A closed channel stays closed; everyone still waiting gets NETWORK_EXCEPTION, which is retriable.
 
 `send` is awaited. `post` hands the answer to a function as it arrives, with no turn of the loop
 between: a follower lives by it.
@@ -31,7 +31,7 @@ from barnabas.client.opening import (
 from barnabas.client.reasons import reason, unreachable
 from barnabas.client.security_settings import PLAINTEXT, Secured
 from barnabas.client.session import Session
-from barnabas.client.waiting import Awaited, Held, Posted
+from barnabas.client.waiting import Awaited, Deadlines, Held, Posted
 from barnabas.core.endpoints import Endpoint
 from barnabas.core.errors import KafkaError, RequestTimedOut
 from barnabas.protocol.api_keys import ApiKey
@@ -62,8 +62,7 @@ class Channel(asyncio.BufferedProtocol):
         self._request_timeout_ms = request_timeout_ms
         self._transport: asyncio.Transport | None = None
         self._closed_because: str | None = None
-        self._deadline: asyncio.TimerHandle | None = None
-        """Looks at the requests that wait; not one for each of them."""
+        self._deadlines = Deadlines(self._session.pending, self._time_out)
         self._is_paused = False
         self._is_writable = asyncio.Event()
         self._is_writable.set()
@@ -208,15 +207,7 @@ class Channel(asyncio.BufferedProtocol):
     ) -> None:
         self._check_open()
         self._write(self._session.ask(request, response_class, version, pending))
-        loop = asyncio.get_running_loop()
-        delay_s = timeout_ms / 1_000
-        pending.timeout_ms = timeout_ms
-        pending.deadline_s = loop.time() + delay_s
-        deadline = self._deadline
-        if deadline is None or pending.deadline_s < deadline.when():
-            if deadline is not None:
-                deadline.cancel()
-            self._deadline = loop.call_later(delay_s, self._look_at_deadlines)
+        self._deadlines.set(pending, timeout_ms)
 
     def _write(self, parts: list[Buffer]) -> None:
         assert self._transport is not None
@@ -261,9 +252,7 @@ class Channel(asyncio.BufferedProtocol):
 
     def _give_up(self, because: str) -> None:
         self._closed_because = because
-        if self._deadline is not None:
-            self._deadline.cancel()
-            self._deadline = None
+        self._deadlines.cancel()
         if self._authenticates_again is not None:
             self._authenticates_again.cancel()
         pending = [*self._session.pending, *(each.pending for each in self._held or ())]
@@ -272,19 +261,12 @@ class Channel(asyncio.BufferedProtocol):
         for request in pending:
             request.failed(self._session.lost(because))
 
-    def _look_at_deadlines(self) -> None:
-        self._deadline = None
-        pending = self._session.pending
-        if not pending:
-            return
-        loop = asyncio.get_running_loop()
-        first = min(pending, key=lambda each: each.deadline_s)
-        if first.deadline_s > loop.time():
-            self._deadline = loop.call_at(first.deadline_s, self._look_at_deadlines)
-            return
-        pending.remove(first)
-        message = f"{self.address} did not answer {first.api_key.camel_name} within {first.timeout_ms:.0f} ms"
-        first.failed(RequestTimedOut(message))
+    def _time_out(self, request: Posted) -> None:
+        self._session.pending.remove(request)
+        message = (
+            f"{self.address} did not answer {request.api_key.camel_name} within {request.timeout_ms:.0f} ms"
+        )
+        request.failed(RequestTimedOut(message))
         self.close(message)
 
     # -- what the loop calls ---------------------------------------------------------------------

@@ -1,8 +1,9 @@
-"""Requests of a channel that wait for their answers, and who is told."""
+"""Requests of a channel that wait for their answers: who is told, and until when."""
 
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple
@@ -52,3 +53,36 @@ class Held(NamedTuple):
     version: int
     pending: Posted
     timeout_ms: float
+
+
+class Deadlines:
+    """One timer for all open requests of a channel: at the first deadline it looks which have passed."""
+
+    def __init__(self, pending: deque[Posted], passed: Callable[[Posted], None]) -> None:
+        self._pending = pending
+        self._passed = passed
+        self._timer: asyncio.TimerHandle | None = None
+
+    def set(self, request: Posted, timeout_ms: float) -> None:
+        loop = asyncio.get_running_loop()
+        request.timeout_ms = timeout_ms
+        request.deadline_s = loop.time() + timeout_ms / 1_000
+        if self._timer is None or request.deadline_s < self._timer.when():
+            self.cancel()
+            self._timer = loop.call_at(request.deadline_s, self._look)
+
+    def cancel(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _look(self) -> None:
+        self._timer = None
+        if not self._pending:
+            return
+        loop = asyncio.get_running_loop()
+        first = min(self._pending, key=lambda each: each.deadline_s)
+        if first.deadline_s > loop.time():
+            self._timer = loop.call_at(first.deadline_s, self._look)
+        else:
+            self._passed(first)
