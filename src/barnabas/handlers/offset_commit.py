@@ -11,9 +11,6 @@ from barnabas.core.errors import (
     KafkaError,
     MessageTooLarge,
     RecordListTooLarge,
-    TopicAuthorizationFailed,
-    UnknownTopicId,
-    UnknownTopicOrPartition,
 )
 from barnabas.core.limits import DECISION_ELEMENTS_MAX
 from barnabas.protocol.api_keys import ApiKey
@@ -26,9 +23,9 @@ from barnabas.protocol.messages.offset_commit import (
     OffsetCommitResponseTopic,
 )
 from barnabas.requests.context import RequestContext
+from barnabas.requests.offset_topics import merge, sort_out
 from barnabas.requests.registry import Api
 from barnabas.requests.stored_offsets import commit_stored_offsets
-from barnabas.security.acl.vocabulary import Operation, ResourceType
 
 VERSION_WITH_TOPIC_IDS = 10
 
@@ -37,35 +34,15 @@ def handle_offset_commit(request: OffsetCommitRequest, context: RequestContext) 
     if context.api_version == 0:
         context.answer_with(commit_stored_offsets(request, context))
         return
-    metadata = context.broker.metadata
     by_id = context.api_version >= VERSION_WITH_TOPIC_IDS
-    valid: list[OffsetCommitRequestTopic] = []
-    refused: list[OffsetCommitResponseTopic] = []
-    for topic in request.topics:
-        known = metadata.topic_by_id(topic.topic_id) if by_id else metadata.topic(topic.name)
-        name = known.name if by_id and known is not None else topic.name
-        if (known is not None or not by_id) and not context.allows(Operation.READ, ResourceType.TOPIC, name):
-            refused.append(_refused(topic, topic.partitions, TopicAuthorizationFailed.code))
-            continue
-        if known is None:
-            code = UnknownTopicId.code if by_id else UnknownTopicOrPartition.code
-            refused.append(_refused(topic, topic.partitions, code))
-            continue
-        topic.name = known.name
-        count = len(known.partitions)
-        missing = [each for each in topic.partitions if not 0 <= each.partition_index < count]
-        if missing:
-            refused.append(_refused(topic, missing, UnknownTopicOrPartition.code))
-            topic.partitions = [each for each in topic.partitions if 0 <= each.partition_index < count]
-        if topic.partitions or not missing:
-            valid.append(topic)
+    valid, refused = sort_out(request.topics, context, _refused, by_id=by_id, keeps_empty=True)
     if not valid and refused:
         context.respond(OffsetCommitResponse(topics=refused))
         return
     request.topics = valid
 
     def respond(response: OffsetCommitResponse) -> None:
-        _merge(response.topics, refused)
+        merge(response.topics, refused, lambda topic: (topic.name, topic.topic_id))
         context.respond(response)
 
     caller = context.caller()
@@ -100,17 +77,6 @@ def _refused(
             for each in partitions
         ],
     )
-
-
-def _merge(topics: list[OffsetCommitResponseTopic], refused: list[OffsetCommitResponseTopic]) -> None:
-    """A topic of which some partitions were refused is answered once."""
-    known = {(topic.name, topic.topic_id): topic for topic in topics}
-    for topic in refused:
-        same = known.get((topic.name, topic.topic_id))
-        if same is None:
-            topics.append(topic)
-        else:
-            same.partitions.extend(topic.partitions)
 
 
 OFFSET_COMMIT = Api(

@@ -15,6 +15,7 @@ from barnabas.protocol.messages.offset_delete import (
     OffsetDeleteResponseTopic,
 )
 from barnabas.requests.context import RequestContext
+from barnabas.requests.offset_topics import merge
 from barnabas.requests.registry import Api
 from barnabas.security.acl.vocabulary import Operation, ResourceType
 
@@ -41,7 +42,7 @@ def handle_offset_delete(request: OffsetDeleteRequest, context: RequestContext) 
     request.topics = known
 
     def respond(response: OffsetDeleteResponse) -> None:
-        _merge(response.topics, refused)
+        merge(response.topics, refused, lambda topic: topic.name)
         context.respond(response)
 
     context.broker.groups.run(
@@ -59,17 +60,6 @@ def _refused(
             for each in partitions
         ],
     )
-
-
-def _merge(topics: list[OffsetDeleteResponseTopic], refused: list[OffsetDeleteResponseTopic]) -> None:
-    """A topic of which some partitions were refused is answered once."""
-    known = {topic.name: topic for topic in topics}
-    for topic in refused:
-        same = known.get(topic.name)
-        if same is None:
-            topics.append(topic)
-        else:
-            same.partitions.extend(topic.partitions)
 
 
 OFFSET_DELETE = Api(

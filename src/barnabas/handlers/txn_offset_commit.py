@@ -22,9 +22,6 @@ from barnabas.core.errors import (
     CoordinatorNotAvailable,
     InvalidGroupId,
     KafkaError,
-    TopicAuthorizationFailed,
-    UnknownTopicId,
-    UnknownTopicOrPartition,
 )
 from barnabas.core.ids import TopicPartition
 from barnabas.core.limits import DECISION_ELEMENTS_MAX
@@ -39,8 +36,8 @@ from barnabas.protocol.messages.txn_offset_commit import (
     TxnOffsetCommitResponseTopic,
 )
 from barnabas.requests.context import RequestContext
+from barnabas.requests.offset_topics import merge, sort_out
 from barnabas.requests.registry import Api
-from barnabas.security.acl.vocabulary import Operation, ResourceType
 
 VERSION_WITH_LOADING = 2
 VERSION_WITH_ABORTABLE = 4
@@ -49,11 +46,12 @@ VERSION_WITH_TOPIC_IDS = 6
 
 
 def handle_txn_offset_commit(request: TxnOffsetCommitRequest, context: RequestContext) -> None:
-    request.topics, refused = _sorted_out(request.topics, context)
-    known = request.topics
+    by_id = context.api_version >= VERSION_WITH_TOPIC_IDS
+    known, refused = sort_out(request.topics, context, _refused, by_id=by_id, keeps_empty=False)
+    request.topics = known
 
     def respond(response: TxnOffsetCommitResponse) -> None:
-        _merge(response.topics, refused)
+        merge(response.topics, refused, lambda topic: (topic.name, topic.topic_id))
         context.respond(response)
 
     def refuse(error: KafkaError) -> None:
@@ -66,47 +64,6 @@ def handle_txn_offset_commit(request: TxnOffsetCommitRequest, context: RequestCo
         refuse(InvalidGroupId("a group id has at least one character"))
     else:
         _commit(request, context, respond, refuse)
-
-
-def _sorted_out(
-    topics: list[TxnOffsetCommitRequestTopic], context: RequestContext
-) -> tuple[list[TxnOffsetCommitRequestTopic], list[TxnOffsetCommitResponseTopic]]:
-    """What exists, and the answer to what does not. A topic of which nothing is asked is in neither."""
-    metadata = context.broker.metadata
-    by_id = context.api_version >= VERSION_WITH_TOPIC_IDS
-    known: list[TxnOffsetCommitRequestTopic] = []
-    refused: list[TxnOffsetCommitResponseTopic] = []
-    for topic in topics:
-        found = metadata.topic_by_id(topic.topic_id) if by_id else metadata.topic(topic.name)
-        name = found.name if by_id and found is not None else topic.name
-        if (found is not None or not by_id) and not context.allows(Operation.READ, ResourceType.TOPIC, name):
-            refused.append(_refused(topic, topic.partitions, TopicAuthorizationFailed.code))
-            continue
-        if found is None:
-            if topic.partitions:
-                code = UnknownTopicId.code if by_id else UnknownTopicOrPartition.code
-                refused.append(_refused(topic, topic.partitions, code))
-            continue
-        topic.name = found.name
-        count = len(found.partitions)
-        missing = [each for each in topic.partitions if not 0 <= each.partition_index < count]
-        if missing:
-            refused.append(_refused(topic, missing, UnknownTopicOrPartition.code))
-            topic.partitions = [each for each in topic.partitions if 0 <= each.partition_index < count]
-        if topic.partitions:
-            known.append(topic)
-    return known, refused
-
-
-def _merge(topics: list[TxnOffsetCommitResponseTopic], refused: list[TxnOffsetCommitResponseTopic]) -> None:
-    """A topic of which some partitions were refused is answered once."""
-    known = {(topic.name, topic.topic_id): topic for topic in topics}
-    for topic in refused:
-        same = known.get((topic.name, topic.topic_id))
-        if same is None:
-            topics.append(topic)
-        else:
-            same.partitions.extend(topic.partitions)
 
 
 def _commit(
