@@ -26,7 +26,6 @@ from typing import NamedTuple
 
 from barnabas.cluster.coordination import (
     ANY_VERSION,
-    ConnectionLoss,
     Coordination,
     CoordinationError,
     Create,
@@ -34,8 +33,6 @@ from barnabas.cluster.coordination import (
     NoNode,
     Operation,
     Result,
-    SessionClosed,
-    SessionExpired,
     SessionState,
     SetData,
     Stat,
@@ -47,6 +44,7 @@ from barnabas.cluster.coordination import (
     parent_of,
 )
 from barnabas.cluster.journal import Journal, encode_snapshot, encode_transaction, open_journal
+from barnabas.cluster.session_status import SessionStatus
 from barnabas.cluster.tree import Transaction, Tree, Znode, events_of
 from barnabas.cluster.watches import Watches
 from barnabas.core.clock import Clock
@@ -271,9 +269,8 @@ class EmbeddedSession(Coordination):
         self._store = store
         self._session_id = session_id
         self._session_timeout_ms = session_timeout_ms
-        self._state = SessionState.CONNECTED
+        self._status = SessionStatus(SessionState.CONNECTED)
         self._lease_expires_ms = math.inf
-        self._listeners: list[StateListener] = []
         self._last_write: asyncio.Future[list[Result]] | None = None
         self.watches = Watches()
 
@@ -291,7 +288,7 @@ class EmbeddedSession(Coordination):
 
     @property
     def state(self) -> SessionState:
-        return self._state
+        return self._status.state
 
     @property
     def lease_expires_ms(self) -> float:
@@ -299,7 +296,7 @@ class EmbeddedSession(Coordination):
         return self._lease_expires_ms
 
     def add_listener(self, listener: StateListener) -> None:
-        self._listeners.append(listener)
+        self._status.add_listener(listener)
 
     async def create(
         self,
@@ -364,10 +361,10 @@ class EmbeddedSession(Coordination):
         return sorted(znode.children or ())
 
     async def close(self) -> None:
-        if self._state is SessionState.CLOSED:
+        if self._status.state is SessionState.CLOSED:
             return
-        lost = self._state is SessionState.LOST
-        self._become(SessionState.CLOSED)
+        lost = self._status.state is SessionState.LOST
+        self._status.become(SessionState.CLOSED)
         self.watches.clear()
         self._store.forget(self)
         if not lost:
@@ -382,31 +379,25 @@ class EmbeddedSession(Coordination):
 
     def renew(self) -> None:
         """After LOST: go on in a new session."""
-        assert self._state is SessionState.LOST
+        assert self._status.state is SessionState.LOST
         self._session_id = self._store.new_session_id()
         self._lease_expires_ms = math.inf
-        self._become(SessionState.CONNECTED)
+        self._status.become(SessionState.CONNECTED)
 
     def suspend(self) -> None:
         """Behave as if the store could not be reached."""
-        self._become(SessionState.SUSPENDED)
+        self._status.become(SessionState.SUSPENDED)
 
     def resume(self) -> None:
-        assert self._state is SessionState.SUSPENDED
-        self._become(SessionState.CONNECTED)
+        assert self._status.state is SessionState.SUSPENDED
+        self._status.become(SessionState.CONNECTED)
 
     def lose(self) -> None:
         self.watches.clear()
-        self._become(SessionState.LOST)
-
-    def _become(self, state: SessionState) -> None:
-        if state is not self._state:
-            self._state = state
-            for listener in tuple(self._listeners):
-                listener(state)
+        self._status.become(SessionState.LOST)
 
     async def _submit(self, operations: Sequence[Operation], *, make_parents: bool = False) -> list[Result]:
-        self._check_state()
+        self._status.check_connected()
         future = self._last_write = self._store.submit(
             operations, self._session_id, make_parents=make_parents
         )
@@ -419,19 +410,8 @@ class EmbeddedSession(Coordination):
 
     async def _in_order(self) -> None:
         """A read waits for what its session has begun to write."""
-        self._check_state()
+        self._status.check_connected()
         last = self._last_write
         if last is not None and not last.done():
             await asyncio.wait((last,))
-            self._check_state()
-
-    def _check_state(self) -> None:
-        match self._state:
-            case SessionState.LOST:
-                raise SessionExpired
-            case SessionState.CLOSED:
-                raise SessionClosed
-            case SessionState.SUSPENDED:
-                raise ConnectionLoss
-            case SessionState.CONNECTED:
-                pass
+            self._status.check_connected()

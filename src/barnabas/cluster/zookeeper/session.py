@@ -42,6 +42,7 @@ from barnabas.cluster.coordination import (
     check_path,
     parent_of,
 )
+from barnabas.cluster.session_status import SessionStatus
 from barnabas.cluster.watches import Watches
 from barnabas.cluster.zookeeper import wire
 from barnabas.cluster.zookeeper.acls import access_to
@@ -107,12 +108,11 @@ class ZooKeeperSession(Coordination):
         self._posted: deque[tuple[Callable[..., None], tuple[Any, ...]]] = deque()
         self._will_run = False
         self._link = make_link(where.hosts, session_timeout_ms, access, clock, self._post, self)
-        self._state = SessionState.SUSPENDED
+        self._status = SessionStatus(SessionState.SUSPENDED)
         self._session_id = 0
         self._session_timeout_ms = session_timeout_ms
         self._in_flight = InFlight(self._loop, self._link.send, self._post)
         self._lease = SessionLease(self._loop, clock, self._ask_for_life, self._link.drop)
-        self._listeners: list[StateListener] = []
         self._connected = asyncio.Event()
         self._watches = Watches()
         self._awaited: set[str] = set()
@@ -130,7 +130,7 @@ class ZooKeeperSession(Coordination):
 
     @property
     def state(self) -> SessionState:
-        return self._state
+        return self._status.state
 
     @property
     def lease_expires_ms(self) -> float:
@@ -141,7 +141,7 @@ class ZooKeeperSession(Coordination):
         return self._link.client_id
 
     def add_listener(self, listener: StateListener) -> None:
-        self._listeners.append(listener)
+        self._status.add_listener(listener)
 
     async def start(self, connection_timeout_ms: float) -> None:
         self._link.start()
@@ -159,9 +159,9 @@ class ZooKeeperSession(Coordination):
             await self._make_chroot()
 
     async def close(self) -> None:
-        if self._state is SessionState.CLOSED:
+        if self._status.state is SessionState.CLOSED:
             return
-        self._become(SessionState.CLOSED)
+        self._status.become(SessionState.CLOSED)
         self._lease.end()
         self._watches.clear()
         self._in_flight.fail_queue(SessionClosed)
@@ -282,7 +282,7 @@ class ZooKeeperSession(Coordination):
     # What the wire tells
 
     def on_state(self, state: Any, handshake: wire.Handshake | None, last_zxid: int) -> None:
-        if self._state is SessionState.CLOSED:
+        if self._status.state is SessionState.CLOSED:
             return
         if state == wire.CONNECTED:
             assert handshake is not None
@@ -293,17 +293,17 @@ class ZooKeeperSession(Coordination):
             logger.warning("no connection to ZooKeeper; session 0x%x may expire", self._session_id)
             self._lease.pause()
             self._in_flight.fail(ConnectionLoss)
-            self._become(SessionState.SUSPENDED)
+            self._status.become(SessionState.SUSPENDED)
         else:
             logger.warning("session 0x%x with ZooKeeper has expired", self._session_id)
             self._lease.end()
             self._in_flight.fail(SessionExpired)
             self._watches.clear()
             self._awaited.clear()
-            self._become(SessionState.LOST)
+            self._status.become(SessionState.LOST)
 
     def on_event(self, event_type: int, path: str) -> None:
-        if self._state is SessionState.CLOSED:
+        if self._status.state is SessionState.CLOSED:
             return
         kind = wire.EVENT_TYPES.get(event_type)
         if kind is not None:
@@ -323,36 +323,19 @@ class ZooKeeperSession(Coordination):
         if not is_new:
             self._set_watches_again()
         self._lease.begin(handshake.sent_ms, handshake.session_timeout_ms)
-        self._become(SessionState.CONNECTED)
+        self._status.become(SessionState.CONNECTED)
         self._connected.set()
-
-    def _become(self, state: SessionState) -> None:
-        if state is not self._state:
-            self._state = state
-            for listener in tuple(self._listeners):
-                listener(state)
 
     # Asking
 
     def _ask(
         self, request: Any, path: str, effect: Callable[[Any], None] | None = None
     ) -> asyncio.Future[Any]:
-        self._check_state()
+        self._status.check_connected()
         return self._in_flight.ask(request, path, effect)
 
     def _ask_for_life(self, answered: Callable[[], None]) -> None:
         self._in_flight.ask(wire.read_stat(self._chroot or "/"), "/", lambda _: answered(), is_urgent=True)
-
-    def _check_state(self) -> None:
-        match self._state:
-            case SessionState.LOST:
-                raise SessionExpired
-            case SessionState.CLOSED:
-                raise SessionClosed
-            case SessionState.SUSPENDED:
-                raise ConnectionLoss
-            case SessionState.CONNECTED:
-                pass
 
     def _request(self, operation: Operation) -> Any:
         """Checked here where the server would answer otherwise because of the chroot."""
