@@ -1,9 +1,9 @@
 """All logs of the broker, in all its log directories.
 
-It opens them at start (`directory_opening`), puts a new log into the directory with the fewest, runs what
-happens from time to time (retention, compaction, flushes, `directory_checkpoints`, expired producers) and
-closes everything in order. A directory whose disk fails goes offline with its logs; the others live on. A
-damaged log is out of service alone (`damaged_log`). A log may move to another directory (`future_logs`).
+It opens them at start (`directory_opening`), puts a new log into the directory with the fewest and closes
+everything in order. What happens from time to time is `log_maintenance`, and compaction the `cleaner`'s. A
+directory whose disk fails goes offline with its logs; the others live on. A damaged log is out of service
+alone (`damaged_log`). A log may move to another directory (`future_logs`).
 
 A deleted log is renamed at once, so that its name is free again, and its files go later.
 """
@@ -19,10 +19,7 @@ from barnabas.config.log_config import LogConfig
 from barnabas.core.errors import KafkaStorageError
 from barnabas.core.files import Held
 from barnabas.core.ids import TopicPartition, Uuid, check_topic_name
-from barnabas.core.limits import TURN_MS_MAX
 from barnabas.core.metrics import Metrics
-from barnabas.core.scheduler import Cancellable
-from barnabas.core.sweeping import sweeping
 from barnabas.storage import checkpoints
 from barnabas.storage.cleaner.log_cleaner import LogCleaner
 from barnabas.storage.directory.damaged_log import DamagedLog
@@ -37,8 +34,8 @@ from barnabas.storage.environment import Environment, LogDirectory
 from barnabas.storage.log.group_commit import GroupCommit
 from barnabas.storage.log.log import Log
 from barnabas.storage.log.log_loader import open_log
-from barnabas.storage.log.retention import delete_old_segments
 from barnabas.storage.log.truncation import truncate_fully_and_start_at, truncate_to
+from barnabas.storage.log_maintenance import LogMaintenance
 from barnabas.storage.names import DELETE_DIRECTORY, STRAY_DIRECTORY
 from barnabas.storage.removal import remove_later
 
@@ -76,9 +73,6 @@ class LogManager:
         self.damaged: dict[TopicPartition, DamagedLog] = {}
         """Out of service until somebody repairs, replaces or deletes them."""
         self._locks: list[Held] = []
-        self._timers: list[Cancellable] = []
-        self._retention: Cancellable | None = None
-        """What is left of it for the next turn."""
         self._futures = FutureLogs(environment)
         self._checkpoints = DirectoryCheckpoints(environment, self._logs, self.damaged)
         self._group_commit = GroupCommit(environment.background, self._flushed, environment.scheduler)
@@ -88,6 +82,15 @@ class LogManager:
             self.logs,
             self._checkpoints.write_cleaned_soon,
             metrics or Metrics(),
+        )
+        self.maintenance = LogMaintenance(
+            settings,
+            environment,
+            self._logs,
+            self.directories,
+            self.cleaner,
+            self._checkpoints,
+            self._group_commit,
         )
 
     # -- finding ------------------------------------------------------------------------------
@@ -361,81 +364,16 @@ class LogManager:
         for tell in self.on_directory_failed:
             tell(directory)
 
-    # -- from time to time --------------------------------------------------------------------
+    # -- running and the end --------------------------------------------------------------------
 
     def start(self) -> None:
-        settings, every = self._settings, self._environment.scheduler.every
-        for period_ms, task in (
-            (settings.log_retention_check_interval_ms, self.apply_retention),
-            (settings.log_flush_scheduler_interval_ms, self.flush_dirty_logs),
-            (settings.log_flush_offset_checkpoint_interval_ms, self.checkpoint_recovery_points),
-            (settings.log_flush_start_offset_checkpoint_interval_ms, self.checkpoint_log_start_offsets),
-            (settings.replica_high_watermark_checkpoint_interval_ms, self.checkpoint_high_watermarks),
-            (settings.producer_id_expiration_check_interval_ms, self.remove_expired_producers),
-        ):
-            self._timers.append(every(period_ms, task, delay_ms=settings.log_initial_task_delay_ms))
+        """Begin what happens from time to time."""
+        self.maintenance.start()
         self.cleaner.start()
-
-    def apply_retention(self) -> None:
-        """Delete old segments of every log, and close the files of those that no longer grow.
-
-        A thousand logs whose time has come together take a third of a second: in turns, so that nobody waits
-        for all of them.
-        """
-        self._stop_retention()
-        self._retain(self.logs())
-
-    def _stop_retention(self) -> None:
-        if self._retention is not None:
-            self._retention.cancel()
-
-    def _retain(self, logs: Iterator[Log]) -> None:
-        monotonic_ms = self._environment.clock.monotonic_ms
-        end_ms = monotonic_ms() + TURN_MS_MAX
-        for log in logs:
-            if self._logs.get(log.topic_partition) is not log:
-                continue  # it went in a turn between
-            if self.cleaner.is_cleaning(log):
-                continue  # the segments being rewritten must stay; the cleaner comes back to this
-            with sweeping("retention of", log.topic_partition):
-                delete_old_segments(log)
-                log.segments.release_idle()
-            if monotonic_ms() > end_ms:
-                self._retention = self._environment.scheduler.after(0, lambda: self._retain(logs))
-                return
-
-    def flush_dirty_logs(self) -> None:
-        """Flush the logs whose `flush.ms` has passed."""
-        now_ms = self._environment.clock.now_ms()
-        for log in self.logs():
-            if log.unflushed_messages and now_ms - log.flush_state.last_flush_ms >= log.config.flush_ms:
-                with sweeping("the flush of", log.topic_partition):
-                    self._group_commit.request(log)
-
-    def remove_expired_producers(self) -> None:
-        for log in self.logs():
-            with sweeping("the expiry of producers in", log.topic_partition):
-                log.remove_expired_producers()
-
-    def checkpoint_recovery_points(self) -> None:
-        """Recovery points, and the epoch files that lag behind."""
-        for log in self.logs():
-            if log.leader_epochs.is_dirty:
-                with sweeping("the leader epochs of", log.topic_partition):
-                    log.write_epochs_soon()
-        self._checkpoints.write_soon(checkpoints.RECOVERY_POINTS, self.live_directories)
-
-    def checkpoint_log_start_offsets(self) -> None:
-        self._checkpoints.write_soon(checkpoints.LOG_START_OFFSETS, self.live_directories)
-
-    def checkpoint_high_watermarks(self) -> None:
-        self._checkpoints.write_soon(checkpoints.HIGH_WATERMARKS, self.live_directories)
-
-    # -- the end ------------------------------------------------------------------------------
 
     def close(self, broker_epoch: int = -1) -> None:
         """Flush and close every log, write the checkpoints and the marker of a clean shutdown."""
-        self._stop_timers()
+        self._stop()
         for directory in self.live_directories:
             with offline_on_error(directory):
                 close_logs(
@@ -446,17 +384,9 @@ class LogManager:
                 write_clean_shutdown(self._environment.files, directory.path, broker_epoch)
         self.abandon()
 
-    def _stop_timers(self) -> None:
-        """A checkpoint of no logs at all must not replace the last good one."""
-        self.cleaner.stop()
-        self._stop_retention()
-        for timer in self._timers:
-            timer.cancel()
-        self._timers.clear()
-
     def abandon(self) -> None:
         """Let go of everything without writing: what a crash does, but for the locks."""
-        self._stop_timers()
+        self._stop()
         for log in self.logs():
             log.release()
         self._logs.clear()
@@ -465,3 +395,7 @@ class LogManager:
         for lock in self._locks:
             lock.release()
         self._locks.clear()
+
+    def _stop(self) -> None:
+        self.cleaner.stop()
+        self.maintenance.stop()

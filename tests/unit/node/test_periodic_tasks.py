@@ -52,12 +52,11 @@ from barnabas.security.credentials.delegation_token import TokenTimes, created
 from barnabas.security.principal import KafkaPrincipal
 from barnabas.security.sasl.bearer_tokens import PublicKeys, TokenRules
 from barnabas.security.tls.listeners import TlsListeners
-from barnabas.storage import log_manager
+from barnabas.storage import log_maintenance
 from barnabas.storage.cleaner import log_cleaner
 from barnabas.storage.cleaner.cleanable import log_to_clean
 from barnabas.storage.directory.directory_checkpoints import DirectoryCheckpoints
 from barnabas.storage.log.log import Log
-from barnabas.storage.log_manager import LogManager
 
 PERIODIC = {
     "coordinator/group/lost_topics.py",
@@ -68,7 +67,7 @@ PERIODIC = {
     "node/sasl_listeners.py",
     "replication/replica_manager.py",
     "storage/cleaner/log_cleaner.py",
-    "storage/log_manager.py",
+    "storage/log_maintenance.py",
 }
 
 
@@ -176,7 +175,7 @@ async def test_the_timer_is_driven_on_when_a_task_or_the_timer_itself_fails(
 
 
 TASKS = {
-    "apply_retention": (log_manager, "delete_old_segments"),
+    "apply_retention": (log_maintenance, "delete_old_segments"),
     "remove_expired_producers": (Log, "remove_expired_producers"),
     "checkpoint_recovery_points": (Log, "write_epochs_soon"),
 }
@@ -194,7 +193,7 @@ def test_a_log_that_fails_keeps_no_other_from_its_turn(
         monkeypatch.setattr(type(log.leader_epochs), "is_dirty", True, raising=False)
     seen: list[Log] = []
     monkeypatch.setattr(owner, name, first_time(getattr(owner, name), seen))
-    getattr(manager, task)()
+    getattr(manager.maintenance, task)()
     assert {each.topic_partition.partition for each in seen} == {0, 1, 2}
     manager.abandon()
 
@@ -205,8 +204,8 @@ def test_a_flush_that_fails_keeps_no_other_from_its_turn(tmp_path: Path) -> None
     for number in range(3):
         produce(manager.get_or_create(partition(number)))
     seen: list[Log] = []
-    manager._group_commit = cast("Any", SimpleNamespace(request=first_time(lambda _: None, seen)))
-    manager.flush_dirty_logs()
+    manager.maintenance._group_commit = cast("Any", SimpleNamespace(request=first_time(lambda _: None, seen)))
+    manager.maintenance.flush_dirty_logs()
     assert len(seen) == 3
     manager.abandon()
 
@@ -226,19 +225,18 @@ def test_a_directory_that_fails_keeps_no_other_from_its_checkpoints(
         first_time(lambda _, directory, name: (directory.path, name), planned),
     )
     monkeypatch.setattr(DirectoryCheckpoints, "_submit", lambda _, directory, write: written.append(write))
-    getattr(manager, task)()
+    getattr(manager.maintenance, task)()
     assert len(planned) == 2
     assert [Path(path).name for path, _ in written] == ["b"]
     manager.abandon()
 
 
-def test_every_task_of_the_log_manager_is_among_these(tmp_path: Path) -> None:
+def test_every_task_of_the_maintenance_of_logs_is_among_these(tmp_path: Path) -> None:
     asked: list[str] = []
-    manager: LogManager = Broker(str(tmp_path)).start()
+    maintenance = Broker(str(tmp_path)).start().maintenance
     scheduler = SimpleNamespace(every=lambda _, task, delay_ms=0: asked.append(task.__name__))
-    manager._environment = cast("Any", SimpleNamespace(scheduler=scheduler))
-    manager.cleaner.start = lambda: None  # type: ignore[method-assign]
-    LogManager.start(manager)
+    maintenance._environment = cast("Any", SimpleNamespace(scheduler=scheduler))
+    maintenance.start()
     assert set(asked) == {
         *TASKS,
         "flush_dirty_logs",

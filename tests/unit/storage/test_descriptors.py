@@ -55,7 +55,7 @@ class Story:
             yield self.write
             if number % 3 == 2:
                 yield self.abort
-        yield manager.flush_dirty_logs
+        yield manager.maintenance.flush_dirty_logs
         yield lambda: self.log.read(0, 100, upper_offset=self.log.log_end_offset)
         yield lambda: aborted_transactions(self.log, 0, self.log.log_end_offset)
         yield lambda: manager.truncate_to({ZERO: 9})
@@ -66,8 +66,8 @@ class Story:
         yield lambda: produce(manager.get_or_create(ONE))
         yield self.write
         yield self.abort
-        yield manager.checkpoint_recovery_points
-        yield manager.apply_retention
+        yield manager.maintenance.checkpoint_recovery_points
+        yield manager.maintenance.apply_retention
 
     @property
     def log(self) -> Log:
@@ -150,7 +150,7 @@ def test_a_log_that_cannot_be_opened_at_once_is_opened_later(number: int, is_cle
         story.manager.close()
     else:
         story.log.flush()
-        story.manager.checkpoint_log_start_offsets()
+        story.manager.maintenance.checkpoint_log_start_offsets()
         story.manager.abandon()
     story.shortage.left = number
     try:

@@ -15,7 +15,7 @@ from barnabas.core.errors import InconsistentTopicId, InvalidTopicException, Kaf
 from barnabas.core.files import Files, RealFiles
 from barnabas.core.ids import TopicPartition, Uuid
 from barnabas.core.scheduler import InlineBackground, ManualScheduler
-from barnabas.storage import log_manager
+from barnabas.storage import log_maintenance
 from barnabas.storage.checkpoints import HIGH_WATERMARKS, LOG_START_OFFSETS, RECOVERY_POINTS
 from barnabas.storage.environment import Environment, LogDirectory
 from barnabas.storage.log.log import Log
@@ -115,7 +115,7 @@ def test_an_unclean_shutdown_is_recovered_in_threads(tmp_path: Path) -> None:
         for _ in range(10):
             produce(log, number + 1)
         expected[number] = offsets(read_batches(log))
-    manager.checkpoint_recovery_points()
+    manager.maintenance.checkpoint_recovery_points()
     manager.abandon()
     manager = broker.start()
     assert manager.had_clean_shutdown == {str(tmp_path): False}
@@ -326,7 +326,7 @@ def test_truncation_records_the_recovery_point_at_once(tmp_path: Path) -> None:
     produce(log, 5)
     produce(log, 5)
     log.flush()
-    manager.checkpoint_recovery_points()
+    manager.maintenance.checkpoint_recovery_points()
     manager.truncate_to({partition(0): 5, partition(8): 1})
     assert (tmp_path / RECOVERY_POINTS).read_text() == "0\n1\ntopic 0 5\n"
     manager.truncate_fully_and_start_at(partition(0), 70)
@@ -379,7 +379,7 @@ def test_a_cut_is_on_disk_before_something_takes_the_place_of_what_is_gone(seed:
     for _ in range(6):
         produce(log, 2, epoch=1)
     log.flush()
-    manager.checkpoint_recovery_points()
+    manager.maintenance.checkpoint_recovery_points()
     manager.truncate_to({partition(0): 4})
     produce(log, 2, epoch=2)
     files.cut_power()
@@ -427,7 +427,7 @@ def test_a_broker_survives_power_cuts(seed: int) -> None:
                 produce(log, chance.randint(1, 3))
             synced[number] = log.recovery_point
         if chance.random() < 0.5:
-            manager.checkpoint_recovery_points()
+            manager.maintenance.checkpoint_recovery_points()
         if chance.random() < 0.3:
             manager.close()
         files.cut_power()
@@ -460,7 +460,7 @@ def test_a_namesake_does_not_start_where_the_deleted_log_did(tmp_path: Path) -> 
         produce(log)
     log.advance_high_watermark(5)
     log.maybe_increment_log_start_offset(5, "a test")
-    manager.checkpoint_log_start_offsets()
+    manager.maintenance.checkpoint_log_start_offsets()
     assert namesake_after_a_crash(manager, broker) == [(0, 0), (1, 1)]
 
 
@@ -623,14 +623,14 @@ def test_the_retention_of_many_logs_takes_turns(tmp_path: Path, monkeypatch: pyt
         seen.append(log.topic_partition.partition)
         broker.clock.advance(ms=3)
 
-    monkeypatch.setattr(log_manager, "delete_old_segments", slow)
-    manager.apply_retention()
+    monkeypatch.setattr(log_maintenance, "delete_old_segments", slow)
+    manager.maintenance.apply_retention()
     assert seen == [0, 1]
     manager.delete(partition(3))
     for _ in range(10):
         broker.scheduler.run_due()
     assert seen == [0, 1, 2, 4, 5, 6, 7, 8, 9], "each once, and none that is gone"
-    manager.apply_retention()
+    manager.maintenance.apply_retention()
     manager.abandon()
     broker.scheduler.run_due()
     assert len(seen) == 11, "and none after the end"

@@ -219,7 +219,7 @@ def test_retention_deletes_old_segments_of_a_compacted_topic_that_asks_for_both(
     broker.clock.advance(60_000)
     put(log, ("new", "1"), timestamp=broker.clock.now_ms())
     log.advance_high_watermark(log.log_end_offset)
-    broker.manager.apply_retention()
+    broker.manager.maintenance.apply_retention()
     assert [key for _, key, _ in pairs(log)] == ["new"]
     assert log.log_start_offset == 3
 
@@ -301,7 +301,7 @@ def test_a_change_of_its_settings_ends_a_run_and_the_next_obeys_them(tmp_path: P
 def test_retention_waits_for_a_run(tmp_path: Path) -> None:
     broker, background, log = held_run(tmp_path)
     log.maybe_increment_log_start_offset(3, "test")
-    broker.manager.apply_retention()
+    broker.manager.maintenance.apply_retention()
     assert len(log.segments) == 2
     background.run()
     assert len(log.segments) == 1, "the cleaner has made up for it"

@@ -1,0 +1,128 @@
+"""What happens to all logs from time to time: retention, flushes, checkpoints, expired producers.
+
+Each log is looked at for itself: what goes wrong with one keeps none of the others from its turn.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from barnabas.config.broker_config import BrokerConfig
+from barnabas.core.ids import TopicPartition
+from barnabas.core.limits import TURN_MS_MAX
+from barnabas.core.scheduler import Cancellable
+from barnabas.core.sweeping import sweeping
+from barnabas.storage import checkpoints
+from barnabas.storage.cleaner.log_cleaner import LogCleaner
+from barnabas.storage.directory.directory_checkpoints import DirectoryCheckpoints
+from barnabas.storage.environment import Environment, LogDirectory
+from barnabas.storage.log.group_commit import GroupCommit
+from barnabas.storage.log.log import Log
+from barnabas.storage.log.retention import delete_old_segments
+
+
+class LogMaintenance:
+    """Owned by the log manager, whose logs and directories these are."""
+
+    def __init__(
+        self,
+        settings: BrokerConfig,
+        environment: Environment,
+        logs: Mapping[TopicPartition, Log],
+        directories: Sequence[LogDirectory],
+        cleaner: LogCleaner,
+        directory_checkpoints: DirectoryCheckpoints,
+        group_commit: GroupCommit,
+    ) -> None:
+        self._settings = settings
+        self._environment = environment
+        self._logs = logs
+        self._directories = directories
+        self._cleaner = cleaner
+        self._checkpoints = directory_checkpoints
+        self._group_commit = group_commit
+        self._timers: list[Cancellable] = []
+        self._retention: Cancellable | None = None
+        """What is left of it for the next turn."""
+
+    def start(self) -> None:
+        settings, every = self._settings, self._environment.scheduler.every
+        for period_ms, task in (
+            (settings.log_retention_check_interval_ms, self.apply_retention),
+            (settings.log_flush_scheduler_interval_ms, self.flush_dirty_logs),
+            (settings.log_flush_offset_checkpoint_interval_ms, self.checkpoint_recovery_points),
+            (settings.log_flush_start_offset_checkpoint_interval_ms, self.checkpoint_log_start_offsets),
+            (settings.replica_high_watermark_checkpoint_interval_ms, self.checkpoint_high_watermarks),
+            (settings.producer_id_expiration_check_interval_ms, self.remove_expired_producers),
+        ):
+            self._timers.append(every(period_ms, task, delay_ms=settings.log_initial_task_delay_ms))
+
+    def stop(self) -> None:
+        """A checkpoint of no logs at all must not replace the last good one."""
+        self._stop_retention()
+        for timer in self._timers:
+            timer.cancel()
+        self._timers.clear()
+
+    def apply_retention(self) -> None:
+        """Delete old segments of every log, and close the files of those that no longer grow.
+
+        A thousand logs whose time has come together take a third of a second: in turns, so that nobody waits
+        for all of them.
+        """
+        self._stop_retention()
+        self._retain(self._all_logs())
+
+    def _stop_retention(self) -> None:
+        if self._retention is not None:
+            self._retention.cancel()
+
+    def _retain(self, logs: Iterator[Log]) -> None:
+        monotonic_ms = self._environment.clock.monotonic_ms
+        end_ms = monotonic_ms() + TURN_MS_MAX
+        for log in logs:
+            if self._logs.get(log.topic_partition) is not log:
+                continue  # it went in a turn between
+            if self._cleaner.is_cleaning(log):
+                continue  # the segments being rewritten must stay; the cleaner comes back to this
+            with sweeping("retention of", log.topic_partition):
+                delete_old_segments(log)
+                log.segments.release_idle()
+            if monotonic_ms() > end_ms:
+                self._retention = self._environment.scheduler.after(0, lambda: self._retain(logs))
+                return
+
+    def flush_dirty_logs(self) -> None:
+        """Flush the logs whose `flush.ms` has passed."""
+        now_ms = self._environment.clock.now_ms()
+        for log in self._all_logs():
+            if log.unflushed_messages and now_ms - log.flush_state.last_flush_ms >= log.config.flush_ms:
+                with sweeping("the flush of", log.topic_partition):
+                    self._group_commit.request(log)
+
+    def remove_expired_producers(self) -> None:
+        for log in self._all_logs():
+            with sweeping("the expiry of producers in", log.topic_partition):
+                log.remove_expired_producers()
+
+    def checkpoint_recovery_points(self) -> None:
+        """Recovery points, and the epoch files that lag behind."""
+        for log in self._all_logs():
+            if log.leader_epochs.is_dirty:
+                with sweeping("the leader epochs of", log.topic_partition):
+                    log.write_epochs_soon()
+        self._write_soon(checkpoints.RECOVERY_POINTS)
+
+    def checkpoint_log_start_offsets(self) -> None:
+        self._write_soon(checkpoints.LOG_START_OFFSETS)
+
+    def checkpoint_high_watermarks(self) -> None:
+        self._write_soon(checkpoints.HIGH_WATERMARKS)
+
+    def _write_soon(self, checkpoint: str) -> None:
+        live = [directory for directory in self._directories if directory.failure is None]
+        self._checkpoints.write_soon(checkpoint, live)
+
+    def _all_logs(self) -> Iterator[Log]:
+        """Those of this moment; some may go while they are looked at."""
+        return iter(list(self._logs.values()))
