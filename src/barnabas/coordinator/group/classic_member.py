@@ -1,4 +1,4 @@
-"""A member of a classic group: what it said when it joined, and the request of its that waits."""
+"""A member of a classic group: what it said when it joined, and its request that waits."""
 
 from __future__ import annotations
 
