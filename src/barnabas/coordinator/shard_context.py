@@ -1,8 +1,8 @@
 """A shard of a coordinator, and what the runtime knows about it.
 
-LOADING -> ACTIVE        everything is replayed: requests are served
-LOADING -> FAILED        it could not be; the load is tried again, later and later
-ACTIVE  -> CLOSED        the partition is led elsewhere, or is to be loaded again
+It is LOADING until everything is replayed, and then ACTIVE: requests are served. One that could not be loaded
+is FAILED, and is tried again, later and later. It is CLOSED when the partition is led elsewhere, and when
+memory may differ from the log: then it is loaded again.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from barnabas.coordinator.timers import ShardTimers
 from barnabas.core.errors import CoordinatorLoadInProgress, NotCoordinator
 from barnabas.core.ids import TopicPartition
 from barnabas.core.sweeping import sweeping
+from barnabas.core.transitions import Transitions
 from barnabas.records.batch import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 from barnabas.records.compression import Codec
 
@@ -48,6 +49,16 @@ class ShardState(Enum):
     CLOSED = "closed"
 
 
+TRANSITIONS = Transitions(
+    {
+        ShardState.LOADING: frozenset({ShardState.LOADING, ShardState.FAILED, ShardState.CLOSED}),
+        ShardState.ACTIVE: frozenset({ShardState.LOADING}),
+        ShardState.FAILED: frozenset({ShardState.LOADING}),
+        ShardState.CLOSED: frozenset(ShardState),
+    }
+)
+
+
 class ShardContext(Generic[S]):
     __slots__ = ("_waiting", "leader_epoch", "shard", "state", "timers", "topic_partition", "written_to")
 
@@ -63,17 +74,17 @@ class ShardContext(Generic[S]):
 
     def begin(self, shard: S, timers: ShardTimers) -> None:
         """Load from nothing: what a load that failed has left must not be seen."""
-        self.state = ShardState.LOADING
+        self._move_to(ShardState.LOADING)
         self.shard = shard
         self.timers = timers
 
     def loaded(self, end_offset: int) -> None:
         self.written_to = end_offset
         self.shard.loaded()
-        self.state = ShardState.ACTIVE
+        self._move_to(ShardState.ACTIVE)
 
     def load_failed(self) -> None:
-        self.state = ShardState.FAILED
+        self._move_to(ShardState.FAILED)
         self.timers.close()
 
     def wrote(self, end_offset: int) -> None:
@@ -81,10 +92,14 @@ class ShardContext(Generic[S]):
 
     def close(self) -> None:
         was_active = self.state is ShardState.ACTIVE
-        self.state = ShardState.CLOSED
+        self._move_to(ShardState.CLOSED)
         self.timers.close()
         if was_active:
             deliver(self.shard.unloaded())
+
+    def _move_to(self, target: ShardState) -> None:
+        TRANSITIONS.check(self.state, target)
+        self.state = target
 
     def when_loaded(self, told: Callable[[], None]) -> None:
         """Call `told` once the shard is loaded, before any request."""
