@@ -131,6 +131,8 @@ class History:
     """The leader epochs of what is in `final`, of partitions where they are asked for."""
     producers: dict[Place, Producer] = field(default_factory=dict)
     """Who wrote what is in `final`, as the log has it, of partitions where it is asked for."""
+    pipelining: set[str] = field(default_factory=set)
+    """Producers whose clients have several requests in flight."""
     copied: dict[str, tuple[str, str]] = field(default_factory=dict)
     """Name of a copying pipeline to its input and output topics: exactly once from one to the other."""
     lives: list[Life] = field(default_factory=list)

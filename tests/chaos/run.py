@@ -28,7 +28,7 @@ from confluent_kafka import Consumer, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from barnabas.core.endpoints import Endpoint
-from tests.chaos.checker import complaints_about
+from tests.chaos.checker import complaints_about, sent_again
 from tests.chaos.direct_writing import DirectWriting
 from tests.chaos.history import History, Outcome, Place, Producer
 from tests.chaos.insisting import insist
@@ -58,6 +58,9 @@ DISK_MIB_PER_MINUTE = 32
 SEGMENT_BYTES = 4 << 20
 """Small, so that segments are rolled. A broker that was killed reads all that was not flushed, which is
 done when a segment is rolled: with the default of a gigabyte that is the whole run."""
+IN_FLIGHT = (5, 1)
+"""Of each writer: what a client with one request at a time finds written twice, a broker wrote twice
+(`checker.sent_again`)."""
 QUIET_S = 3.0
 CANNOT_RUN = 2
 SETTLE_TIMEOUT_S = 240.0
@@ -206,7 +209,10 @@ def _torment(scene: Scene, security: Security | None, options: argparse.Namespac
         security.let_the_client_do_everything(cluster.bootstrap)
     _make_topics(reach)
     history = History(copied={"copiers": (SOURCE, TARGET)})
-    writers: list[Worker] = [Writing(f"writer-{n}", reach, SOURCE, PARTITIONS, history) for n in range(2)] + [
+    writers: list[Worker] = [
+        Writing(f"writer-{n}", reach, SOURCE, PARTITIONS, history, in_flight=in_flight)
+        for n, in_flight in enumerate(IN_FLIGHT)
+    ] + [
         DirectWriting(f"direct-{each.id}", reach, Endpoint(each.host, each.port), SINGLE, PARTITIONS, history)
         for each in cluster.brokers
     ]
@@ -373,6 +379,8 @@ def _tell(history: History) -> None:
         sum(life.is_over for life in history.lives),
         sum(len(life.groups) for life in history.lives if life.is_over),
     )
+    if again := sent_again(history):
+        logger.info("%d values were sent again by their client under a new epoch", len(again))
 
 
 @contextlib.contextmanager

@@ -88,8 +88,12 @@ class Worker:
 class Writing(Worker):
     """Writes numbered values to the partitions of a topic, in turn."""
 
-    def __init__(self, name: str, reach: Reach, topic: str, partitions: int, history: History) -> None:
+    def __init__(
+        self, name: str, reach: Reach, topic: str, partitions: int, history: History, *, in_flight: int
+    ) -> None:
         super().__init__(name)
+        if in_flight > 1:
+            history.pipelining.add(name)
         self._topic = topic
         self._partitions = partitions
         self._history = history
@@ -100,6 +104,7 @@ class Writing(Worker):
                 "enable.idempotence": True,
                 "acks": "all",
                 "linger.ms": 2,
+                "max.in.flight.requests.per.connection": in_flight,
                 "message.timeout.ms": 120_000,
                 "socket.timeout.ms": 10_000,
                 "log_level": 0,

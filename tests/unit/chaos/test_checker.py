@@ -162,22 +162,51 @@ def test_what_nobody_promised_may_be_there_or_not() -> None:
     assert complaints_about(unsure) == []
 
 
+def _send_again(of: History, *, epochs: tuple[int, int], copies: int) -> None:
+    """The first two values are in the log a second time, and copied as often as `copies` says."""
+    for topics in (of.final, of.final_committed):
+        topics["in", 0] += [(3, ONE), (4, TWO)]
+        topics["out", 0] += [(2 + number, Value("p", number, "t1")) for number in range(2)] * (copies - 1)
+    of.producers |= {
+        Place("in", 0, offset): Producer(7, epochs[offset > 2]) for offset, _ in of.final["in", 0]
+    }
+
+
+def test_what_a_client_with_several_requests_in_flight_wrote_anew_under_the_next_epoch_is_its_own_doing() -> (
+    None
+):
+    found = history()
+    found.pipelining = {"p"}
+    _send_again(found, epochs=(0, 1), copies=2)
+    assert complaints_about(found) == []
+
+
 @pytest.mark.parametrize(
-    ("epochs", "said"),
+    ("pipelining", "epochs", "copies", "kinds"),
     [
-        ((0, 0), "written by producer 7 in epoch 0, 7 in epoch 0"),
-        ((0, 1), "written by producer 7 in epoch 0, 7 in epoch 1: the client did it"),
+        ({"p"}, (0, 0), 2, {"duplicated", "reordered"}),
+        ({"p"}, (1, 0), 2, {"duplicated", "reordered"}),
+        (set(), (0, 1), 2, {"duplicated", "reordered"}),
+        ({"p"}, (0, 1), 3, {"duplicated", "copied twice"}),
+        ({"p"}, (0, 1), 1, {"not copied"}),
     ],
 )
-def test_of_a_duplicate_it_is_told_whether_its_client_sent_it_anew(
-    epochs: tuple[int, int], said: str
+def test_whatever_else_is_there_twice_is_not(
+    pipelining: set[str], epochs: tuple[int, int], copies: int, kinds: set[str]
 ) -> None:
     found = history()
+    found.pipelining = pipelining
+    _send_again(found, epochs=epochs, copies=copies)
+    assert {each.split(":")[0] for each in complaints_about(found)} == kinds
+
+
+def test_of_a_duplicate_it_is_told_who_wrote_it() -> None:
+    found = history()
     _duplicate(found)
-    for offset, epoch in zip((2, 3), epochs, strict=True):
-        found.producers[Place("in", 0, offset)] = Producer(7, epoch)
+    for offset in (2, 3):
+        found.producers[Place("in", 0, offset)] = Producer(7, 0)
     (complaint,) = [each for each in complaints_about(found) if each.startswith("duplicated: ")]
-    assert complaint.endswith(said)
+    assert complaint.endswith("written by producer 7 in epoch 0, 7 in epoch 0")
 
 
 def test_who_wrote_is_read_from_the_log(tmp_path: Path) -> None:
