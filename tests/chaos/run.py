@@ -16,6 +16,7 @@ import logging
 import math
 import os
 import random
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -131,7 +132,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--fault", action="append", help="only faults whose name contains this")
     parser.add_argument("--loopback", action="store_true", help="no namespaces: no cut links, no full disks")
     parser.add_argument("--secure", action="store_true", help="SASL inside TLS on all listeners, and rules")
-    parser.add_argument("--keep", type=Path, help="a directory to run in, kept afterwards")
+    parser.add_argument(
+        "--keep",
+        type=Path,
+        help="a directory to run in, kept afterwards; the logs of brokers only if there were complaints",
+    )
     parser.add_argument("--inside", help=argparse.SUPPRESS)
     options = parser.parse_args(arguments)
     options.seed = random.SystemRandom().randrange(1 << 16) if options.seed is None else options.seed
@@ -190,6 +195,10 @@ def _run(options: argparse.Namespace, place: Lab | None) -> int:
             raise
         if complaints:
             logger.info("the brokers said:\n%s", cluster.output_text())
+            if options.keep:
+                # The disks are memory, and go with the run.
+                for disk in disks:
+                    shutil.copytree(disk, directory / "kept" / disk.name, dirs_exist_ok=True)
         # Last, behind the brokers' logs: whoever cuts the output keeps its end.
         for complaint in complaints[:50]:
             logger.error("%s", complaint)
