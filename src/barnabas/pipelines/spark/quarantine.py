@@ -3,9 +3,9 @@
 Records that cannot be read are told apart by decoding; a record that can be read and then breaks
 a transform (a function of the user's that raises) fails its whole micro-batch, and would for
 ever. With tolerance `all` and a dead-letter topic, the failed batch's records are tried by
-themselves, in halves and halves of halves, without writing anything, until those that fail are
-found. They are noted beside the checkpoint and become dead letters when the batch is run again:
-same batch, same offsets, so that what exactly-once promises still holds.
+themselves, without writing anything, until those that fail are found (`poison`). They are noted
+beside the checkpoint and become dead letters when the batch is run again: same batch, same
+offsets, so that what exactly-once promises still holds.
 
 Beside a sink that is no topic, dead letters have a query of their own, which may have passed these
 records by before anyone knew of them. There they are written at once, before they are noted, in a
@@ -18,19 +18,29 @@ nothing is noted.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import threading
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING
 
 from pyspark.errors import PySparkException
 from pyspark.sql import functions as F  # noqa: N812 - the name that Spark's users know
 
-from barnabas.core.spark_journal import source_offsets
-from barnabas.pipelines.progress import partition_offsets
 from barnabas.pipelines.spark.dead_letters import dead_letters
+from barnabas.pipelines.spark.failed_batch import failed_ranges
 from barnabas.pipelines.spark.formats.decoding import place_of_row
 from barnabas.pipelines.spark.notes import read_note, write_note
+from barnabas.pipelines.spark.poison import (
+    POISON_MAX,
+    CannotTry,
+    Range,
+    TooMuchPoison,
+    Trial,
+    is_of_transforms,
+    poison,
+    spans,
+    within,
+)
 from barnabas.pipelines.spark.reasons import reason_of
 from barnabas.pipelines.spark.run import Run
 from barnabas.pipelines.spark.sinks.records import write_letters
@@ -40,19 +50,9 @@ from barnabas.pipelines.spec.model import Part, Tolerance
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-POISON_MAX = 50
-"""More than this in one micro-batch is no accident: the pipeline fails."""
 
-
-class Range(NamedTuple):
-    topic: str
-    partition: int
-    begin: int
-    end: int
-
-
-class TooMuchPoison(Exception):
-    """More records of a batch fail than can be an accident."""
+class _Stopped(Exception):
+    """The pipeline is to stop: nothing more is tried."""
 
 
 def can_quarantine(run: Run) -> bool:
@@ -69,23 +69,36 @@ def with_quarantine(run: Run) -> Run:
     return replace(run, quarantine={} if text is None else json.loads(text))
 
 
-def quarantine_more(run: Run, transform: Callable[[DataFrame], DataFrame]) -> bool:
-    """Find what breaks the batch that failed last, and note it; says whether there was anything."""
+def quarantine_more(
+    run: Run, transform: Callable[[DataFrame], DataFrame], stopped: threading.Event | None = None
+) -> bool:
+    """Find what breaks the batch that failed last, and note it; says whether there was anything new.
+
+    What is noted already is not tried again, and all that is noted of one batch counts: so a batch that
+    fails for a reason that trials do not show is run again a bounded number of times.
+    """
     if not can_quarantine(run):
         return False
-    ranges, failure = _failed_ranges(run), partial(_failure, run=run, transform=transform)
+
+    def attempt(part: Sequence[Range]) -> Trial | None:
+        if stopped is not None and stopped.is_set():
+            raise _Stopped
+        return _failure(part, run, transform)
+
+    ranges = failed_ranges(run)
+    room = POISON_MAX - len(within(run.quarantine, ranges))
     try:
-        if not ranges or failure([]) is not None:
+        if not ranges or attempt([]) is not None:
             return False
-        found = poison(ranges, failure)
-    except TooMuchPoison:
+        found = poison(ranges, attempt, room)
+    except (TooMuchPoison, CannotTry, _Stopped):
         return False
-    if not found:
+    new = {record: reason for record, reason in found.items() if record not in run.quarantine}
+    if not new:
         return False
     if has_letters_apart(run):
-        _write_letters(run, found)
-    noted = json.dumps({**run.quarantine, **found})
-    write_note(run, run.checkpoint("quarantine"), noted)
+        _write_letters(run, new)
+    write_note(run, run.checkpoint("quarantine"), json.dumps({**run.quarantine, **new}))
     return True
 
 
@@ -109,58 +122,7 @@ def _write_letters(run: Run, found: Mapping[str, str]) -> None:
     write_letters(dead_letters(bad, run), run, str(about["id"]), len(run.quarantine))
 
 
-def spans(records: Iterable[str]) -> list[Range]:
-    """Of each partition the range that all of its records are in."""
-    found: dict[tuple[str, int], Range] = {}
-    for record in records:
-        topic, number, at = record.rsplit("/", 2)
-        partition, offset = int(number), int(at)
-        known = found.get((topic, partition), Range(topic, partition, offset, offset + 1))
-        found[topic, partition] = known._replace(
-            begin=min(known.begin, offset), end=max(known.end, offset + 1)
-        )
-    return list(found.values())
-
-
-def poison(ranges: Sequence[Range], failure: Callable[[Sequence[Range]], str | None]) -> dict[str, str]:
-    """The records that fail by themselves, with why; `failure` tries ranges and says what went wrong."""
-    found: dict[str, str] = {}
-
-    def search(part: list[Range]) -> None:
-        reason = failure(part)
-        if reason is None:
-            return
-        size = sum(each.end - each.begin for each in part)
-        if size <= 1:
-            if len(found) == POISON_MAX:
-                raise TooMuchPoison
-            found[place(part[0].topic, part[0].partition, part[0].begin)] = reason
-            return
-        for half in halves(part, size):
-            search(half)
-
-    search([each for each in ranges if each.end > each.begin])
-    return found
-
-
-def halves(ranges: Sequence[Range], size: int) -> tuple[list[Range], list[Range]]:
-    """Two parts of about the same number of offsets, neither of them empty."""
-    left: list[Range] = []
-    right: list[Range] = []
-    room = size // 2
-    for each in ranges:
-        cut = each.begin + min(room, each.end - each.begin)
-        room -= cut - each.begin
-        left += [each._replace(end=cut)] if cut > each.begin else []
-        right += [each._replace(begin=cut)] if cut < each.end else []
-    return left, right
-
-
-def place(topic: str, partition: int, offset: int) -> str:
-    return f"{topic}/{partition}/{offset}"
-
-
-def _failure(ranges: Sequence[Range], run: Run, transform: Callable[[DataFrame], DataFrame]) -> str | None:
+def _failure(ranges: Sequence[Range], run: Run, transform: Callable[[DataFrame], DataFrame]) -> Trial | None:
     """Runs ranges of records through the transforms and throws the outcome away."""
     try:
         rows = read(_source_of(ranges, run), run, streaming=False).good
@@ -168,7 +130,7 @@ def _failure(ranges: Sequence[Range], run: Run, transform: Callable[[DataFrame],
             rows = rows.where(F.lit(False))
         transform(rows).write.format("noop").mode("overwrite").save()
     except PySparkException as error:
-        return reason_of(error, run.spec)
+        return Trial(reason_of(error, run.spec), is_of_transforms(str(error)))
     return None
 
 
@@ -188,33 +150,3 @@ def _bounds(ranges: Sequence[Range]) -> tuple[str, str | None]:
         begin.setdefault(each.topic, {})[str(each.partition)] = each.begin
         end.setdefault(each.topic, {})[str(each.partition)] = each.end
     return json.dumps(begin), json.dumps(end)
-
-
-def _failed_ranges(run: Run) -> list[Range]:
-    """What the batch that was begun last and not finished reads."""
-    begun, done = _batches(run, "offsets"), _batches(run, "commits")
-    if not begun or begun[-1] in done:
-        return []
-    end = partition_offsets(_journal(run, begun[-1]))
-    begin = partition_offsets(_journal(run, begun[-1] - 1)) if begun[-1] > 0 else {}
-    return [
-        Range(topic, partition, begin.get(topic, {}).get(partition, 0), offset)
-        for topic, partitions in end.items()
-        for partition, offset in partitions.items()
-    ]
-
-
-def _batches(run: Run, kind: str) -> list[int]:
-    """Spark's own file systems are asked, since the checkpoint may lie on any of them."""
-    jvm: Any = run.spark._jvm
-    path = jvm.org.apache.hadoop.fs.Path(f"{run.checkpoint()}/{kind}")
-    files = path.getFileSystem(run.spark.sparkContext._jsc.hadoopConfiguration())
-    if not files.exists(path):
-        return []
-    names = [str(status.getPath().getName()) for status in files.listStatus(path)]
-    return sorted(int(name) for name in names if name.isdecimal())
-
-
-def _journal(run: Run, batch_id: int) -> dict[str, Any]:
-    text = read_note(run, f"{run.checkpoint()}/offsets/{batch_id}")
-    return next(filter(partition_offsets, source_offsets(text or "")), {})

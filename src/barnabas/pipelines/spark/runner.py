@@ -25,6 +25,7 @@ from pyspark.sql.streaming.listener import (
     StreamingQueryListener,
 )
 
+from barnabas.core.clock import SystemClock
 from barnabas.pipelines.progress import Progress, progress_of
 from barnabas.pipelines.spark.dead_letters import dead_letters
 from barnabas.pipelines.spark.quarantine import (
@@ -35,6 +36,7 @@ from barnabas.pipelines.spark.quarantine import (
 )
 from barnabas.pipelines.spark.reasons import reason_of
 from barnabas.pipelines.spark.run import PipelineFailed, PipelineInvalid, Rows, Run, Unavailable
+from barnabas.pipelines.spark.silence import Silence
 from barnabas.pipelines.spark.sinks.records import stream_letters
 from barnabas.pipelines.spark.sinks.writers import WRITERS
 from barnabas.pipelines.spark.sources.readers import READERS
@@ -66,6 +68,8 @@ class RunningPipeline:
         self.run = run
         self._queries = tuple(queries)
         self._watch = watch
+        clock = SystemClock()
+        self._silences = [Silence(clock, partial(_is_job_running, run.spark, query)) for query in queries]
 
     @property
     def query(self) -> StreamingQuery:
@@ -96,6 +100,8 @@ class RunningPipeline:
                 self._watch.check()
                 if stopped is not None and stopped.is_set():
                     break
+                for query, silence in zip(self._queries, self._silences, strict=True):
+                    silence.look(str(query.status["message"]), self._watch.batch_id)
                 for query in self._queries:
                     if not query.isActive and query.exception() is not None:
                         query.awaitTermination()
@@ -115,7 +121,8 @@ class _Watch(StreamingQueryListener):
         self._spec = spec
         self._on_progress = on_progress
         self._complaint: str | None = None
-        self._batch_id = -1
+        self.batch_id = -1
+        """The last that is done."""
         self._lock = threading.Lock()
 
     def check(self) -> None:
@@ -133,9 +140,9 @@ class _Watch(StreamingQueryListener):
         """Listeners hear of a batch some time after it; whoever comes second with a report is ignored."""
         progress = progress_of(self._spec.name, report)
         with self._lock:
-            if progress.batch_id <= self._batch_id:
+            if progress.batch_id <= self.batch_id:
                 return
-            self._batch_id = progress.batch_id
+            self.batch_id = progress.batch_id
         if progress.error_ratio > self._spec.errors.max_error_ratio:
             self._complaint = (
                 f"batch {progress.batch_id}: {progress.errors} of {progress.records} records are bad,"
@@ -148,6 +155,13 @@ class _Watch(StreamingQueryListener):
 
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802 - Spark's name
         pass
+
+
+def _is_job_running(spark: SparkSession, query: StreamingQuery) -> bool:
+    """A query's jobs are known by its run."""
+    tracker = spark.sparkContext.statusTracker()
+    jobs = [tracker.getJobInfo(each) for each in tracker.getJobIdsForGroup(str(query.runId))]
+    return any(job is not None and job.status == "RUNNING" for job in jobs)
 
 
 def start_pipeline(
@@ -219,7 +233,8 @@ def run_pipeline(
         try:
             started.wait(stopped)
         except PipelineFailed:
-            if not quarantine_more(started.run, partial(_transformed, run=started.run, functions=functions)):
+            transform = partial(_transformed, run=started.run, functions=functions)
+            if not quarantine_more(started.run, transform, stopped):
                 raise
         else:
             return

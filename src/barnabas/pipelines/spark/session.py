@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from barnabas.core.extras import install_command
+from barnabas.pipelines.spark.silence import WORKER_SILENCE_S_MAX
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -26,6 +27,8 @@ LOOPBACK = "127.0.0.1"
 HIDDEN_NAMES = "(?i)secret|password|passwd|token|access[.]?key|credential|jaas|keystore[.]key"
 """Of settings and options whose values Spark does not show. Its own pattern lacks some of Kafka's; the engine
 `jvm` is given what references stand for, as Java's client follows none."""
+STOP_S_MAX = 120
+"""How long a query that is told to stop may take, interrupted."""
 QUIET = Path(__file__).with_name("log4j2.properties")
 
 
@@ -89,6 +92,9 @@ def session_defaults(master: str | None) -> dict[str, str]:
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.streaming.metricsEnabled": "false",
         "spark.sql.python.filterPushdown.enabled": "false",
+        "spark.python.worker.idleTimeoutSeconds": str(WORKER_SILENCE_S_MAX),
+        "spark.python.worker.killOnIdleTimeout": "true",
+        "spark.sql.streaming.stopTimeout": f"{STOP_S_MAX}s",
         "spark.redaction.regex": HIDDEN_NAMES,
         "spark.sql.redaction.options.regex": f"{HIDDEN_NAMES}|url",
     }

@@ -1,56 +1,89 @@
+"""A failed micro-batch is searched a bounded number of times, and by trials that may stop."""
+
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import pytest
 
 pytest.importorskip("pyspark", reason="PySpark is not installed")
 
-from barnabas.pipelines.spark.quarantine import POISON_MAX, Range, TooMuchPoison, halves, poison, spans
+from barnabas.pipelines.spark import quarantine
+from barnabas.pipelines.spark.poison import POISON_MAX, Range, Trial
+from barnabas.pipelines.spark.quarantine import quarantine_more
+from barnabas.pipelines.spark.run import Run
+from barnabas.pipelines.spec.validation import load_document
+
+SPEC = {
+    "name": "p",
+    "source": {"type": "topic", "topics": "t", "schema": "n INT"},
+    "sink": {"type": "topic", "topic": "out"},
+    "errors": {"tolerance": "all", "dead_letter_topic": "dead"},
+}
+Search = Callable[..., bool]
 
 
-class Batch:
-    """Offsets that fail, and how often anything was tried."""
+class Trials:
+    """Of the records 0 to 100 of one partition; what was noted in the end."""
 
-    def __init__(self, *bad: tuple[int, int]) -> None:
-        self.bad = set(bad)
-        self.tries = 0
+    def __init__(self) -> None:
+        self.bad: set[int] = set()
+        self.noted: dict[str, str] = {}
+        self.on_try: Callable[[], None] = lambda: None
 
-    def failure(self, ranges: Sequence[Range]) -> str | None:
-        self.tries += 1
-        hit = any((each.partition, at) in self.bad for each in ranges for at in range(each.begin, each.end))
-        return "boom" if hit else None
+    def failure(self, ranges: Sequence[Range], *_: Any) -> Trial | None:
+        self.on_try()
+        hit = any(each.begin <= at < each.end for each in ranges for at in self.bad)
+        return Trial("boom", is_of_transforms=True) if hit else None
 
-
-def test_the_records_that_fail_are_found_in_a_few_tries() -> None:
-    batch = Batch((0, 123), (1, 7))
-    found = poison([Range("t", 0, 100, 600), Range("t", 1, 0, 500)], batch.failure)
-    assert found == {"t/0/123": "boom", "t/1/7": "boom"}
-    assert batch.tries < 50
+    def note(self, _: Run, __: str, text: str) -> None:
+        self.noted = json.loads(text)
 
 
-def test_a_batch_that_passes_by_itself_has_no_poison() -> None:
-    batch = Batch()
-    assert poison([Range("t", 0, 0, 1_000)], batch.failure) == {}
-    assert batch.tries == 1
+@pytest.fixture
+def trials(monkeypatch: pytest.MonkeyPatch) -> Trials:
+    made = Trials()
+    monkeypatch.setattr(quarantine, "failed_ranges", lambda _: [Range("t", 0, 0, 100)])
+    monkeypatch.setattr(quarantine, "_failure", made.failure)
+    monkeypatch.setattr(quarantine, "write_note", made.note)
+    return made
 
 
-def test_many_failures_are_no_accident() -> None:
-    everything = Batch(*((0, at) for at in range(1_000)))
-    with pytest.raises(TooMuchPoison):
-        poison([Range("t", 0, 0, 1_000)], everything.failure)
-    assert everything.tries < 4 * POISON_MAX
+def search(quarantined: Mapping[str, str], stopped: threading.Event | None = None) -> bool:
+    spark: Any = None
+    run = Run(spark, load_document(SPEC), "localhost:9092", "state", quarantine=quarantined)
+    return quarantine_more(run, lambda rows: rows, stopped)
 
 
-def test_halves_share_all_and_are_never_empty() -> None:
-    ranges = [Range("t", 0, 5, 6), Range("t", 1, 10, 11), Range("u", 0, 0, 7)]
-    left, right = halves(ranges, 9)
-    assert sum(each.end - each.begin for each in left) == 4
-    assert left == [Range("t", 0, 5, 6), Range("t", 1, 10, 11), Range("u", 0, 0, 2)]
-    assert right == [Range("u", 0, 2, 7)]
-    assert halves([Range("t", 0, 0, 2)], 2) == ([Range("t", 0, 0, 1)], [Range("t", 0, 1, 2)])
+def test_what_breaks_the_batch_is_noted_beside_what_was_noted_before(trials: Trials) -> None:
+    trials.bad = {7, 8}
+    assert search({"t/0/3": "old"})
+    assert trials.noted == {"t/0/3": "old", "t/0/7": "boom", "t/0/8": "boom"}
 
 
-def test_records_of_a_partition_are_spanned() -> None:
-    found = spans(["a/0/7", "a/1/3", "a/0/2", "b/c/0/5"])
-    assert found == [Range("a", 0, 2, 8), Range("a", 1, 3, 4), Range("b/c", 0, 5, 6)]
+def test_a_batch_that_fails_by_what_is_noted_already_is_not_run_again(trials: Trials) -> None:
+    trials.bad = {7}
+    assert not search({"t/0/7": "boom"})
+
+
+def test_a_batch_that_passes_its_trials_is_not_run_again(trials: Trials) -> None:
+    assert not search({})
+
+
+def test_all_that_is_noted_of_one_batch_counts(trials: Trials) -> None:
+    """Or a batch that is broken by another record each time would be run again for ever."""
+    trials.bad = {99}
+    before = {f"t/0/{at}": "boom" for at in range(POISON_MAX)}
+    assert not search(before)
+    assert search({f"t/1/{at}": "boom" for at in range(POISON_MAX)})
+
+
+def test_a_pipeline_that_is_to_stop_tries_nothing_more(trials: Trials) -> None:
+    trials.bad = {7}
+    stopped = threading.Event()
+    trials.on_try = stopped.set
+    assert not search({}, stopped)
+    assert trials.noted == {}
