@@ -148,6 +148,9 @@ def serve_network_send(listening: socket.socket) -> None:
         def read_at(self, position: int, length: int) -> bytes:
             return os.pread(self._descriptor, length, position)
 
+        def read_now(self, position: int, length: int) -> bytes:
+            return self.read_at(position, length)
+
     def dispatch_of(descriptor: int) -> Callable[..., None]:
         file = File(descriptor)
         return lambda exchange, _frame: exchange.respond((FileRegion(file, 0, REGION_BYTES),))

@@ -85,6 +85,12 @@ class Files(Protocol):
     def lock(self, path: str) -> Held: ...
 
 
+_NOT_WAITING: int = getattr(os, "RWF_NOWAIT", 0)
+"""Read what is in the page cache, on systems that tell."""
+_CANNOT_SAY = frozenset({errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL})
+"""A file system that does not."""
+
+
 class RealFile:
     """A descriptor that closes with its last reference, so a region keeps its file open."""
 
@@ -108,6 +114,22 @@ class RealFile:
             position += len(found)
             missing -= len(found)
         return b"".join(parts)
+
+    def read_now(self, position: int, length: int) -> bytes | bytearray | None:
+        if not _NOT_WAITING:
+            return self.read_at(position, length)
+        found = bytearray(length)
+        try:
+            count = os.preadv(self._fd, [found], position, _NOT_WAITING)
+        except BlockingIOError:
+            return None
+        except OSError as error:
+            if error.errno not in _CANNOT_SAY:
+                raise
+            return self.read_at(position, length)
+        if count == length:
+            return found
+        return None if position + count < os.fstat(self._fd).st_size else found[:count]
 
     def write_at(self, position: int, data: bytes | bytearray | memoryview) -> int:
         return os.pwrite(self._fd, data, position)

@@ -10,6 +10,18 @@ REQUESTS_IN_FLIGHT_MAX = 64
 RECEIVE_CHUNK_BYTES = 256 * 1024
 """What one connection may take from its socket before others have their turn."""
 
+WRITTEN_ELSEWHERE_BYTES_MIN = 256 * 1024
+"""From so many bytes of records on a thread writes them: to write fewer takes less than to hand them over."""
+
+WRITES_PER_DIRECTORY_MAX = 2
+"""Such writes at a time to one log directory: a disk that hangs must not take all threads."""
+
+UNWRITTEN_BYTES_MAX = 16 * 1024 * 1024
+"""Of such appends to one log directory, in memory: past this their connections wait."""
+
+DISK_READERS_MAX = 4
+"""Threads that read for answers what is not in the page cache."""
+
 OUTPUT_BUFFERED_BYTES_MAX = 128 * 1024 * 1024
 """Answers queued for a reader that does not read; past this the connection is closed."""
 

@@ -8,6 +8,7 @@ small thread pool, tests implement them by hand, the simulator by its seed.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable
 from typing import Protocol, TypeVar
 
@@ -49,6 +50,52 @@ class Background(Protocol):
     ) -> None:
         """Call `work` elsewhere; afterwards exactly one of `then` and `failed` here."""
         ...
+
+
+class BoundedBackground:
+    """At most so many works at a time of another background, the rest in line. Work for which there is no
+    thread has failed."""
+
+    def __init__(self, background: Background, works_max: int) -> None:
+        self._background = background
+        self._free = works_max
+        self._line: deque[Callable[[], None]] = deque()
+
+    def submit(
+        self,
+        work: Callable[[], T],
+        then: Callable[[T], None],
+        failed: Callable[[BaseException], None],
+    ) -> None:
+        if self._free:
+            self._begin(work, then, failed)
+        else:
+            self._line.append(lambda: self._begin(work, then, failed))
+
+    def _begin(
+        self,
+        work: Callable[[], T],
+        then: Callable[[T], None],
+        failed: Callable[[BaseException], None],
+    ) -> None:
+        def done(result: T) -> None:
+            self._next()
+            then(result)
+
+        def did_not(error: BaseException) -> None:
+            self._next()
+            failed(error)
+
+        self._free -= 1
+        try:
+            self._background.submit(work, done, did_not)
+        except RuntimeError as error:
+            did_not(error)
+
+    def _next(self) -> None:
+        self._free += 1
+        if self._line:
+            self._line.popleft()()
 
 
 class InlineBackground:

@@ -7,7 +7,8 @@ Each partition gets its own answer, its own error included. With acks=0 nobody r
 so an error can only be told by closing the connection: the producer then looks for a new leader.
 
 A request with a transactional id takes a detour first (`_admit_transactional`), which costs the
-others one comparison.
+others one comparison. Large records, and those that come behind some, are written by a thread
+(`_AppendElsewhere`): the answer waits for it, and nobody else does.
 """
 
 from __future__ import annotations
@@ -38,7 +39,8 @@ from barnabas.core.errors import (
     UnknownTopicOrPartition,
     UnsupportedCompressionType,
 )
-from barnabas.core.ids import INTERNAL_TOPICS
+from barnabas.core.ids import INTERNAL_TOPICS, NO_EPOCH
+from barnabas.core.limits import UNWRITTEN_BYTES_MAX
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.messages.produce import (
     BatchIndexAndErrorMessage,
@@ -60,6 +62,8 @@ from barnabas.requests.failures import as_kafka_error
 from barnabas.requests.leader_hints import add_leader_hints
 from barnabas.requests.registry import Api
 from barnabas.security.acl.vocabulary import Operation, ResourceType
+from barnabas.storage.log.append import AppendInfo
+from barnabas.storage.log.append_elsewhere import when_written
 
 VERSION_WITH_BATCHES = 3
 CONVERTED_INLINE_BYTES_MAX = 16 * 1024
@@ -95,13 +99,17 @@ _BEFORE_THE_LOG = (
 class _Outcome:
     """What came of the appends of one request, before anybody is told."""
 
-    __slots__ = ("failed", "pending", "response", "touched")
+    __slots__ = ("failed", "is_complete", "pending", "response", "touched", "unwritten")
 
     def __init__(self) -> None:
         self.response = ProduceResponse(responses=[])
         self.touched: list[Partition] = []
         self.pending: list[PendingAck] = []
         self.failed = False
+        self.unwritten = 0
+        """Appends that a thread writes."""
+        self.is_complete = False
+        """All others are done."""
 
 
 def handle_produce(request: ProduceRequest, context: RequestContext) -> None:
@@ -204,7 +212,7 @@ def _append_and_answer(request: ProduceRequest, context: RequestContext, admissi
             admission,
             outcome,
         )
-        _answer_for(outcome, request, context)
+        _complete(outcome, request, context)
     else:
         context.answer_in_slices(
             _append_and_answer_in_slices(request, context, admission, outcome),
@@ -216,7 +224,14 @@ def _append_and_answer_in_slices(
     request: ProduceRequest, context: RequestContext, admission: Admission | None, outcome: _Outcome
 ) -> Generator[None, None, None]:
     yield from _append_all(request, context, admission, outcome)
-    _answer_for(outcome, request, context)
+    _complete(outcome, request, context)
+
+
+def _complete(outcome: _Outcome, request: ProduceRequest, context: RequestContext) -> None:
+    """All appends are done, or begun."""
+    outcome.is_complete = True
+    if not outcome.unwritten:
+        _answer_for(outcome, request, context)
 
 
 def _answer_for(outcome: _Outcome, request: ProduceRequest, context: RequestContext) -> None:
@@ -292,6 +307,9 @@ def _append(
             raise InvalidRecord("a produce request has one record batch per partition, this one has none")
         assert isinstance(records, memoryview)
         partition = context.broker.replicas.partition(topic, data.index)
+        if partition.log.is_to_be_written_elsewhere(len(records)):
+            _AppendElsewhere(data, topic, partition, answers, request, context, admission, outcome).wait()
+            return
         if admission is not None:
             admission.check(partition.topic_partition, records)
         if context.api_version < 7:
@@ -301,17 +319,110 @@ def _append(
         outcome.failed = True
         answers.append(_refused(data, error, topic, context.broker.replicas))
         return
+    answer = _accepted(data, info)
+    answers.append(answer)
+    outcome.touched.append(partition)
     end_offset = info.last_offset + 1
-    answer = PartitionProduceResponse(
+    if required_acks and not partition.is_acknowledged(end_offset, required_acks):
+        outcome.pending.append(PendingAck(partition, end_offset, answer))
+
+
+class _AppendElsewhere:
+    """An append that has its turn when what came before it is written, and whose write is a thread's. The
+    connection is read on meanwhile, unless too much is unwritten already."""
+
+    __slots__ = (
+        "_admission", "_answers", "_context", "_data", "_home", "_leader_epoch", "_outcome", "_partition",
+        "_request", "_size_bytes", "_slot", "_topic",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        data: PartitionProduceData,
+        topic: str,
+        partition: Partition,
+        answers: list[PartitionProduceResponse],
+        request: ProduceRequest,
+        context: RequestContext,
+        admission: Admission | None,
+        outcome: _Outcome,
+    ) -> None:
+        assert isinstance(data.records, memoryview)
+        self._data = data
+        self._topic = topic
+        self._partition = partition
+        self._answers = answers
+        self._request = request
+        self._context = context
+        self._admission = admission
+        self._outcome = outcome
+        self._home = partition.log.log_directory
+        self._leader_epoch = NO_EPOCH
+        self._size_bytes = len(data.records)
+        self._slot = len(answers)
+
+    def wait(self) -> None:
+        """Get in line, which may be empty."""
+        context, data, home = self._context, self._data, self._home
+        self._answers.append(PartitionProduceResponse(index=data.index))
+        self._outcome.unwritten += 1
+        home.unwritten_bytes += self._size_bytes
+        if not context.keeps_records:
+            assert isinstance(data.records, memoryview)
+            data.records = context.exchange.lend_piece(data.records)
+        if home.unwritten_bytes > UNWRITTEN_BYTES_MAX:
+            context.exchange.hold()
+        when_written(self._partition.log, self._begin)
+
+    def _begin(self) -> None:
+        """Much may have changed in the line: the partition is looked for anew."""
+        data, context = self._data, self._context
+        records = data.records
+        assert isinstance(records, memoryview)
+        try:
+            self._partition = partition = context.broker.replicas.partition(self._topic, data.index)
+            if self._admission is not None:
+                self._admission.check(partition.topic_partition, records)
+            if context.api_version < 7:
+                records = _from_old_producer(data, records, context, partition)
+            self._leader_epoch = partition.leadership.leader_epoch
+            partition.append_elsewhere(records, self._request.acks, self._written)
+        except Exception as error:  # noqa: BLE001 - each partition has its own answer
+            self._refuse(error)
+
+    def _written(self, result: AppendInfo | KafkaError) -> None:
+        if isinstance(result, KafkaError):
+            self._refuse(result)
+            return
+        outcome, partition = self._outcome, self._partition
+        answer = _accepted(self._data, result)
+        outcome.touched.append(partition)
+        if self._request.acks:  # leadership may have gone since, whatever was asked for
+            outcome.pending.append(PendingAck(partition, result.last_offset + 1, answer, self._leader_epoch))
+        self._end(answer)
+
+    def _refuse(self, error: Exception) -> None:
+        self._outcome.failed = True
+        self._end(_refused(self._data, error, self._topic, self._context.broker.replicas))
+
+    def _end(self, answer: PartitionProduceResponse) -> None:
+        outcome = self._outcome
+        self._answers[self._slot] = answer
+        self._home.unwritten_bytes -= self._size_bytes
+        outcome.unwritten -= 1
+        if not outcome.unwritten:
+            self._context.exchange.give_back()
+            if outcome.is_complete:
+                _answer_for(outcome, self._request, self._context)
+
+
+def _accepted(data: PartitionProduceData, info: AppendInfo) -> PartitionProduceResponse:
+    return PartitionProduceResponse(
         index=data.index,
         base_offset=info.first_offset,
         log_append_time_ms=info.log_append_time_ms,
         log_start_offset=info.log_start_offset,
     )
-    answers.append(answer)
-    outcome.touched.append(partition)
-    if required_acks and not partition.is_acknowledged(end_offset, required_acks):
-        outcome.pending.append(PendingAck(partition, end_offset, answer))
 
 
 def _authorized(topic: str | None, context: RequestContext) -> str:

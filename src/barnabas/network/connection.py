@@ -36,12 +36,12 @@ from barnabas.core.limits import (
     REQUESTS_PER_TURN_MAX,
     TURN_MS_MAX,
 )
-from barnabas.core.scheduler import Scheduler
+from barnabas.core.scheduler import Background, Scheduler
 from barnabas.network.connection_limits import ConnectionLimits
 from barnabas.network.counters import Closed, NetworkCounters
 from barnabas.network.exchange import Dispatch, Exchange, Gate
 from barnabas.network.output import JOINED_BYTES_MAX, RegionCutShort
-from barnabas.network.receive_buffer import SIZE, SIZE_BYTES, LoopBuffers, ReceiveBuffer
+from barnabas.network.receive_buffer import SIZE, SIZE_BYTES, Loan, LoopBuffers, ReceiveBuffer
 from barnabas.network.transport import Transport
 from barnabas.security.principal import ANONYMOUS, KafkaPrincipal
 
@@ -64,6 +64,8 @@ class ConnectionOwner(Protocol):
     counters: NetworkCounters
     complaints: Complaints
     buffers: LoopBuffers
+    disk_readers: Background
+    """Bring in what answers need and the page cache has not."""
     dispatch: Dispatch
     is_in_turn: bool
     answered_in_turn: dict[Connection, None]
@@ -310,6 +312,10 @@ class Connection:
         """The frame that is being dispatched, for longer than this turn."""
         return self._received.keep(frame)
 
+    def lend(self) -> Loan | None:
+        """The same until it is given back; None if it has to be copied."""
+        return self._received.lend()
+
     def throttle(self, delay_ms: float) -> None:
         """Take no further request for this long; answers still leave."""
         self._stops += 1
@@ -320,10 +326,11 @@ class Connection:
         self._unpause()
 
     def _flush(self) -> None:
-        """Send what can be sent; arrange for the rest. While blocked, the loop calls when there is room."""
+        """Send what can be sent; arrange for the rest. While blocked, the loop calls when there is room, or a
+        thread when what comes next has been read from the disk."""
         if self._blocked_since_ms == NEVER and not self._try_send():
             self._blocked_since_ms = self._monotonic_ms()
-            self._owner.loop.add_writer(self._descriptor, self._on_writable)
+            self._wait_to_send()
         if self._output.memory_bytes > self._owner.limits.output_bytes_max:
             self._reject_stalled()
 
@@ -347,12 +354,33 @@ class Connection:
             self._end(self._closing)
         return done
 
+    def _wait_to_send(self) -> None:
+        away = self._output.away
+        if away is None:
+            self._owner.loop.add_writer(self._descriptor, self._on_writable)
+        else:
+            self._owner.disk_readers.submit(away.bring_in, self._brought_in, self._brought_in)
+
+    def _brought_in(self, _: object) -> None:
+        """What was on the disk is in memory. If reading it failed, so does sending it, and that is told."""
+        if not self.closed:
+            self._send_more()
+            if self._blocked_since_ms != NEVER:
+                self._wait_to_send()
+
     def _on_writable(self) -> None:
+        self._send_more()
+        if self._blocked_since_ms == NEVER:
+            self._owner.loop.remove_writer(self._descriptor)
+        elif self._output.away is not None:
+            self._owner.loop.remove_writer(self._descriptor)
+            self._wait_to_send()
+
+    def _send_more(self) -> None:
         sent_before = self._owner.counters.sent.value
         if self._try_send():
             if not self.closed:
                 self._blocked_since_ms = NEVER
-                self._owner.loop.remove_writer(self._descriptor)
                 self._unpause()
         elif self._owner.counters.sent.value != sent_before:
             self._active_ms = self._blocked_since_ms = self._monotonic_ms()

@@ -18,6 +18,12 @@ from barnabas.security.principal import KafkaPrincipal
 Part = bytes | bytearray | memoryview | FileRegion
 
 
+class Loan(Protocol):
+    """A frame that stays where it was received, for a while."""
+
+    def give_back(self) -> None: ...
+
+
 class ExchangeConnection(Protocol):
     """What handlers see of the connection on which a request came."""
 
@@ -52,6 +58,7 @@ class AnswerSink(ExchangeConnection, Protocol):
     def answered(self, exchange: Exchange) -> None: ...
     def hold(self) -> None: ...
     def keep(self, frame: memoryview) -> memoryview: ...
+    def lend(self) -> Loan | None: ...
     def refuse(self, reason: str) -> None: ...
 
 
@@ -73,7 +80,7 @@ class Gate(Protocol):
 
 
 class Exchange:
-    __slots__ = ("close_reason", "connection", "held", "kept", "parts", "received_ms")
+    __slots__ = ("close_reason", "connection", "held", "kept", "loan", "parts", "received_ms")
 
     def __init__(self, connection: AnswerSink, received_ms: float) -> None:
         self.connection = connection
@@ -81,6 +88,7 @@ class Exchange:
         self.parts: Sequence[Part] | None = None
         self.held = False
         self.kept = False
+        self.loan: Loan | None = None
         self.close_reason: str | None = None
 
     def respond(self, parts: Sequence[Part]) -> None:
@@ -121,3 +129,18 @@ class Exchange:
     def keep_piece(self, piece: memoryview) -> memoryview:
         """The same for a piece of it, such as the records of one partition."""
         return piece if self.kept else self.connection.keep(piece)
+
+    def lend_piece(self, piece: memoryview) -> memoryview:
+        """The same until `give_back`, of a frame that is being dispatched: a buffer that is given back need
+        not be made again."""
+        if self.kept:
+            return piece
+        if self.loan is None:
+            self.loan = self.connection.lend()
+        return self.connection.keep(piece) if self.loan is None else piece
+
+    def give_back(self) -> None:
+        """Nobody reads what was lent any more."""
+        loan, self.loan = self.loan, None
+        if loan is not None:
+            loan.give_back()

@@ -5,7 +5,8 @@ Memory goes by `send` (small parts joined into one) or `sendmsg`, pieces of file
 MSG_MORE so that it shares a packet with the data. A frame with a small piece is the exception:
 to read that and send once is cheaper than three system calls, and the peer wakes up once.
 What the socket does not take stays here and is offered again when it is writable; who registers
-for that is the connection.
+for that is the connection. So is what a disk would have to be waited for: it is `away`, and the
+connection has it brought in.
 
 Only memory counts against the limits. A queued region costs an open file and nothing else.
 
@@ -18,6 +19,7 @@ import socket
 from collections import deque
 from collections.abc import Sequence
 from itertools import islice
+from typing import NamedTuple
 
 from barnabas.core.limits import OUTPUT_CONGESTED_BYTES, SEND_PER_TURN_BYTES_MAX
 from barnabas.core.metrics import Counter
@@ -38,6 +40,18 @@ class RegionCutShort(Exception):
     """The file ends before the region does: the size that was announced cannot be kept."""
 
 
+class Away(NamedTuple):
+    """What is to be sent next is on a disk and not in memory. It is looked for once: a system that never
+    says that something is at hand is served all the same."""
+
+    region: FileRegion
+    begin: int
+    length: int
+
+    def bring_in(self) -> None:
+        self.region.bring_in(self.begin, self.length)
+
+
 class Output:
     __slots__ = (
         "_file_bytes",
@@ -47,6 +61,7 @@ class Output:
         "_send_file",
         "_sent_total",
         "_socket",
+        "away",
         "memory_bytes",
     )
 
@@ -60,6 +75,7 @@ class Output:
         self._files = 0
         self._file_bytes = 0
         self._region_sent = 0
+        self.away: Away | None = None
         self.memory_bytes = 0
 
     @property
@@ -86,11 +102,16 @@ class Output:
 
     def flush(self) -> bool:
         """Send what the socket takes now, within one turn's share; True when nothing is left."""
-        queue = self._queue
-        if self._files and self.memory_bytes + self._file_bytes <= JOINED_BYTES_MAX:
-            self._read_regions()
+        brought_in = None
+        if self.away is not None:
+            brought_in, self.away = self.away.region, None
+        if self._files:
+            is_small = self.memory_bytes + self._file_bytes <= JOINED_BYTES_MAX
+            if is_small and not self._read_regions(brought_in):
+                return False
         if self._files or self.memory_bytes > JOINED_BYTES_MAX:
-            return self._drain()
+            return self._drain(brought_in)
+        queue = self._queue
         if not queue:
             return True
         joined = b"".join(queue)  # type: ignore[arg-type]  # there is no region among them
@@ -106,28 +127,36 @@ class Output:
             return False
         return True
 
-    def _read_regions(self) -> None:
-        """Bring what is queued of files into memory."""
-        queue = self._queue
-        for _ in range(len(queue)):
-            part = queue.popleft()
+    def _read_regions(self, brought_in: FileRegion | None) -> bool:
+        """Bring what is queued of files into memory; False if one of them is away."""
+        found: list[Part] = []
+        begun = self._region_sent
+        for part in self._queue:
             if isinstance(part, FileRegion):
-                begun = self._region_sent
-                data = part.file.read_at(part.position + begun, part.length - begun)
-                if len(data) < part.length - begun:
-                    raise RegionCutShort(f"the file has {len(data)} of {part.length - begun} bytes")
-                self._region_sent = 0
-                self.memory_bytes += len(data)
-                queue.append(data)
+                wanted = part.length - begun
+                read = part.file.read_at if part is brought_in else part.file.read_now
+                data = read(part.position + begun, wanted)
+                if data is None:
+                    self.away = Away(part, begun, wanted)
+                    return False
+                if len(data) < wanted:
+                    raise RegionCutShort(f"the file has {len(data)} of {wanted} bytes")
+                begun = 0
+                found.append(data)
             else:
-                queue.append(part)
-        self._files = self._file_bytes = 0
+                found.append(part)
+        self._queue = deque(found)
+        self.memory_bytes += self._file_bytes
+        self._files = self._file_bytes = self._region_sent = 0
+        return True
 
-    def _drain(self) -> bool:
+    def _drain(self, brought_in: FileRegion | None) -> bool:
         queue = self._queue
         share = SEND_PER_TURN_BYTES_MAX
         while queue and share > 0:
             head = queue[0]
+            if isinstance(head, FileRegion) and head is not brought_in and self._is_away(head, share):
+                return False
             try:
                 sent = self._send_region(head, share) if isinstance(head, FileRegion) else self._send_memory()
             except (BlockingIOError, InterruptedError):
@@ -135,6 +164,14 @@ class Output:
             share -= sent
             self._sent_total.value += sent
         return not queue
+
+    def _is_away(self, region: FileRegion, share: int) -> bool:
+        begun = self._region_sent
+        wanted = min(region.length - begun, share)
+        if wanted == 0 or region.is_at_hand(begun, wanted):
+            return False
+        self.away = Away(region, begun, wanted)
+        return True
 
     def _send_region(self, region: FileRegion, share: int) -> int:
         left = region.length - self._region_sent
@@ -176,4 +213,5 @@ class Output:
     def discard(self) -> None:
         """Let go of everything, the files too."""
         self._queue.clear()
+        self.away = None
         self._files = self._file_bytes = self._region_sent = self.memory_bytes = 0

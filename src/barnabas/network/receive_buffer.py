@@ -12,7 +12,8 @@ Three places, chosen so that small requests are never copied and large ones hard
    much as receiving into them. A connection whose last frame was large starts in one.
 
 A frame that cannot be dealt with in the turn in which it is dispatched is *kept*: its large
-buffer is then not reused, or it is copied out of the chunk.
+buffer is then not reused, or it is copied out of the chunk. Or it is *lent*: its large buffer is
+reused once it has been given back.
 
 Invariant: no allocation exceeds the bytes received by a factor of more than `GROWTH`
 (rounded up to whole chunks); the declared length of a frame only ever lowers it.
@@ -39,7 +40,7 @@ MAPPED_BYTES_MIN = 1024 * 1024
 """From here on a buffer is a mapping of its own: its pages come one by one as bytes are received, and it
 grows where it is. To clear and to copy a hundred megabytes would keep everybody waiting."""
 
-RECEIVED_AT_ONCE_MAX = 1024 * 1024
+RECEIVED_AT_ONCE_MAX = 256 * 1024
 """What one turn takes from a socket into a large buffer."""
 
 
@@ -88,6 +89,24 @@ def _mapped(size: int) -> mmap.mmap:
     return mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
 
 
+class Loan:
+    """A large buffer that holds frames which somebody still reads."""
+
+    __slots__ = ("_buffers", "_view", "count", "is_left")
+
+    def __init__(self, buffers: LoopBuffers, view: memoryview) -> None:
+        self._buffers = buffers
+        self._view = view
+        self.count = 0
+        self.is_left = False
+        """No more is received into it: it is free with the last frame that is given back."""
+
+    def give_back(self) -> None:
+        self.count -= 1
+        if self.is_left and self.count == 0:
+            self._buffers.give_back(self._view)
+
+
 class ReceiveBuffer:
     """`view[start:end]` is what has come and has not been dispatched.
 
@@ -95,13 +114,14 @@ class ReceiveBuffer:
     the window is never in the chunk.
     """
 
-    __slots__ = ("_buffers", "_expected", "_kept", "_large", "end", "start", "view")
+    __slots__ = ("_buffers", "_expected", "_kept", "_large", "_loan", "end", "start", "view")
 
     def __init__(self, buffers: LoopBuffers) -> None:
         self._buffers = buffers
         self._expected = 0
         self._large = False
         self._kept = False
+        self._loan: Loan | None = None
         self.view = buffers.chunk
         self.start = 0
         self.end = 0
@@ -149,7 +169,7 @@ class ReceiveBuffer:
     def _stretch(self, capacity: int) -> bool:
         """Make the buffer larger where it is, if it can be."""
         mapping = self.view.obj
-        if not isinstance(mapping, mmap.mmap) or self.start or self._kept:
+        if not isinstance(mapping, mmap.mmap) or self.start or self._kept or self._loan is not None:
             return False
         self.view.release()
         try:
@@ -196,6 +216,18 @@ class ReceiveBuffer:
         self._kept = True
         return frame
 
+    def lend(self) -> Loan | None:
+        """The frame that is being dispatched stays where it is until it is given back; None if it cannot."""
+        if self.view is self._buffers.chunk:
+            return None
+        loan = self._loan
+        if loan is None:
+            loan = Loan(self._buffers, self.view)
+            if self._large:
+                self._loan = loan
+        loan.count += 1
+        return loan
+
     def release(self) -> None:
         """The connection is gone."""
         self._leave_large()
@@ -204,7 +236,11 @@ class ReceiveBuffer:
     def _leave_large(self) -> None:
         if self._large:
             self._large = False
+            loan, self._loan = self._loan, None
             if not self._kept:
-                self._buffers.give_back(self.view)
+                if loan is None or loan.count == 0:
+                    self._buffers.give_back(self.view)
+                else:
+                    loan.is_left = True
             self._kept = False
             self.view = self._buffers.chunk

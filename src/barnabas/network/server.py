@@ -21,8 +21,9 @@ from barnabas.config.broker_config import BrokerConfig
 from barnabas.core.clock import Clock
 from barnabas.core.complaints import Complaints
 from barnabas.core.endpoints import ListenerEndpoint
+from barnabas.core.limits import DISK_READERS_MAX
 from barnabas.core.metrics import Metrics
-from barnabas.core.scheduler import Cancellable, Scheduler
+from barnabas.core.scheduler import Background, BoundedBackground, Cancellable, InlineBackground, Scheduler
 from barnabas.core.sweeping import sweeping
 from barnabas.network import listener
 from barnabas.network.connection import Connection
@@ -55,7 +56,9 @@ class Server:
         settings: BrokerConfig | None = None,
         limits: ConnectionLimits | None = None,
         sockets: Sockets = SYSTEM_SOCKETS,
+        background: Background | None = None,
     ) -> None:
+        """Without a background what is not in the page cache is read where it is sent."""
         self.clock = clock
         self.scheduler = scheduler
         self.settings = BrokerConfig.load({}) if settings is None else settings
@@ -64,6 +67,7 @@ class Server:
         self._sockets = sockets
         self.complaints = Complaints(logging.getLogger(__name__), clock)
         self.buffers = LoopBuffers()
+        self.disk_readers: Background = BoundedBackground(background or InlineBackground(), DISK_READERS_MAX)
         self.is_in_turn = False
         self.answered_in_turn: dict[Connection, None] = {}
         self.listeners: list[Listener] = []

@@ -15,7 +15,7 @@ from barnabas.core.limits import OUTPUT_CONGESTED_BYTES, SEND_PER_TURN_BYTES_MAX
 from barnabas.core.metrics import Counter
 from barnabas.core.regions import FileRegion
 from barnabas.network.exchange import Part
-from barnabas.network.output import QUEUED_PARTS_MAX, RegionCutShort
+from barnabas.network.output import QUEUED_PARTS_MAX, Away, RegionCutShort
 from barnabas.network.receive_buffer import SIZE, SIZE_BYTES
 
 PIECE_BYTES = 64 * 1024
@@ -23,7 +23,7 @@ PIECE_BYTES = 64 * 1024
 
 
 class TlsOutput:
-    __slots__ = ("_piece", "_queue", "_region_read", "_sent_total", "_tls", "memory_bytes")
+    __slots__ = ("_piece", "_queue", "_region_read", "_sent_total", "_tls", "away", "memory_bytes")
 
     def __init__(self, tls: ssl.SSLSocket, sent_total: Counter) -> None:
         self._tls = tls
@@ -31,6 +31,7 @@ class TlsOutput:
         self._queue: deque[Part] = deque()
         self._piece: bytes | bytearray | memoryview = b""
         self._region_read = 0
+        self.away: Away | None = None
         self.memory_bytes = 0
 
     @property
@@ -53,12 +54,17 @@ class TlsOutput:
 
     def flush(self) -> bool:
         """Send what the socket takes now, within one turn's share; True when nothing is left."""
+        brought_in = None
+        if self.away is not None:
+            brought_in, self.away = self.away.region, None
         share = SEND_PER_TURN_BYTES_MAX
         while share > 0:
             if not self._piece:
                 if not self._queue:
                     return True
-                self._piece = self._next_piece()
+                self._piece = self._next_piece(brought_in)
+                if not self._piece and self.away is not None:
+                    return False
                 continue
             try:
                 sent = self._tls.send(self._piece)
@@ -70,13 +76,17 @@ class TlsOutput:
             share -= sent
         return self.empty
 
-    def _next_piece(self) -> bytes | bytearray | memoryview:
+    def _next_piece(self, brought_in: FileRegion | None) -> bytes | bytearray | memoryview:
+        """As much as is at hand: nothing if what comes next is away."""
         queue, room = self._queue, PIECE_BYTES
         taken: list[bytes | bytearray | memoryview] = []
+        some: bytes | bytearray | memoryview | None
         while queue and room > 0:
             head = queue[0]
             if isinstance(head, FileRegion):
-                some: bytes | bytearray | memoryview = self._read(head, room)
+                some = self._read(head, room, brought_in)
+                if some is None:
+                    break
             elif len(head) > room:
                 view = memoryview(head)
                 some, queue[0] = view[:room], view[room:]
@@ -87,10 +97,14 @@ class TlsOutput:
             room -= len(some)
         return taken[0] if len(taken) == 1 else b"".join(taken)
 
-    def _read(self, region: FileRegion, room: int) -> bytes:
+    def _read(self, region: FileRegion, room: int, brought_in: FileRegion | None) -> bytes | bytearray | None:
         begun = self._region_read
         wanted = min(room, region.length - begun)
-        data = region.file.read_at(region.position + begun, wanted)
+        read = region.file.read_at if region is brought_in else region.file.read_now
+        data = read(region.position + begun, wanted)
+        if data is None:
+            self.away = Away(region, begun, min(region.length - begun, SEND_PER_TURN_BYTES_MAX))
+            return None
         if len(data) < wanted:
             raise RegionCutShort(f"the file has {len(data)} of {wanted} bytes")
         self.memory_bytes += wanted
@@ -104,4 +118,5 @@ class TlsOutput:
         """Let go of everything, the files too."""
         self._queue.clear()
         self._piece = b""
+        self.away = None
         self._region_read = self.memory_bytes = 0

@@ -13,7 +13,7 @@ from typing import Protocol
 
 from barnabas.core.metrics import Counter
 from barnabas.network.exchange import Part
-from barnabas.network.output import Output
+from barnabas.network.output import Away, Output
 from barnabas.network.receive_buffer import ByteSource
 from barnabas.network.sockets import SendFile
 
@@ -22,6 +22,7 @@ class AnswerOutput(Protocol):
     """Answers on their way into the socket; `output` tells what the members mean."""
 
     memory_bytes: int
+    away: Away | None
 
     @property
     def empty(self) -> bool: ...

@@ -406,6 +406,7 @@ class Broker:
             metrics=self.metrics,
             settings=self.config,
             sockets=self._sockets,
+            background=self._background,
         )
         self._exits.callback(server.release)
         self.bound_listeners = [each.bound for each in server.bind(self.config.listeners)]

@@ -111,6 +111,8 @@ class LogDirMover:
             self._go_on_later(move)
         elif not move.is_synced:
             self._sync(move, future)
+        elif old.writing is not None:
+            self._go_on_later(move)  # what is being written has to come along
         else:
             del self._moves[move.key]
             move.partition.replace_log(self._log_manager.promote_future(move.key))

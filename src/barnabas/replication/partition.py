@@ -50,8 +50,10 @@ from barnabas.replication.leader.remote_replica import NO_BROKER_EPOCH, RemoteRe
 from barnabas.replication.leadership import LeaderAndIsr, Leadership, PendingIsr
 from barnabas.replication.topic_metrics import TopicMetrics
 from barnabas.storage.log.append import AppendInfo
+from barnabas.storage.log.append_elsewhere import append_elsewhere
 from barnabas.storage.log.log import Log
 from barnabas.storage.log.truncation import truncate_fully_and_start_at
+from barnabas.storage.log.write_elsewhere import Outcome
 from barnabas.storage.producers.append_checks import AppendOrigin
 
 logger = logging.getLogger(__name__)
@@ -130,6 +132,7 @@ class Partition:
 
     def become_leader(self, state: LeaderAndIsr) -> bool:
         """Lead from here on; True if that is new."""
+        self.log.settle()  # what was appended under the former epoch belongs to it
         log, leadership = self.log, self.leadership
         is_new_epoch = leadership.take(state)
         self.followers = followers_of(
@@ -150,6 +153,7 @@ class Partition:
     def become_follower(self, state: LeaderAndIsr) -> bool:
         """Follow another broker, or nobody while there is no leader; True if the leader or its
         epoch is new."""
+        self.log.settle()
         is_new = self.leadership.take(state)
         self.followers = {}
         self.leader_epoch_start_offset = NO_OFFSET
@@ -310,19 +314,38 @@ class Partition:
     def append(
         self, records: memoryview, required_acks: int, origin: AppendOrigin = AppendOrigin.CLIENT
     ) -> AppendInfo:
-        leadership = self.leadership
-        leadership.check_current()
+        self._check_may_append(required_acks)
+        leader_epoch = self.leadership.leader_epoch
+        info = self.log.append_as_leader(records, leader_epoch=leader_epoch, origin=origin)
+        self._appended(info)
+        return info
+
+    def append_elsewhere(
+        self, records: memoryview, required_acks: int, report: Callable[[Outcome], None]
+    ) -> None:
+        """The same with the write in a thread: `report` hears when it is over."""
+        self._check_may_append(required_acks)
+
+        def written(outcome: Outcome) -> None:
+            if isinstance(outcome, AppendInfo):
+                self._appended(outcome)
+            report(outcome)
+
+        append_elsewhere(self.log, records, self.leadership.leader_epoch, written)
+
+    def _check_may_append(self, required_acks: int) -> None:
+        self.leadership.check_current()
         if required_acks == ACKS_ALL and not self.has_enough_replicas:
             raise NotEnoughReplicas(
-                f"{self.topic_partition} has {len(leadership.isr)} in-sync replicas, "
+                f"{self.topic_partition} has {len(self.leadership.isr)} in-sync replicas, "
                 f"min.insync.replicas asks for {self.log.config.min_insync_replicas}"
             )
-        info = self.log.append_as_leader(records, leader_epoch=leadership.leader_epoch, origin=origin)
+
+    def _appended(self, info: AppendInfo) -> None:
         self.maybe_advance_high_watermark()
         metrics = self.metrics
         metrics.messages_in.value += info.record_count
         metrics.bytes_in.value += info.size_bytes
-        return info
 
     def append_as_follower(self, records: memoryview, leader_epoch: int) -> AppendInfo:
         """Copy what the leader has written, unless its time has passed."""

@@ -11,7 +11,8 @@ from barnabas.config.broker_config import BrokerConfig
 from barnabas.core.clock import Clock
 from barnabas.core.files import Files
 from barnabas.core.ids import Randomness
-from barnabas.core.scheduler import Background, Scheduler
+from barnabas.core.limits import WRITES_PER_DIRECTORY_MAX, WRITTEN_ELSEWHERE_BYTES_MIN
+from barnabas.core.scheduler import Background, BoundedBackground, Scheduler
 from barnabas.storage.failures import Reach, reach_of
 
 _log = logging.getLogger(__name__)
@@ -29,6 +30,8 @@ class LogDirectory:
     checkpoints_planned: int = 0
     checkpoints_written: dict[str, int] = field(default_factory=dict)
     """The newest version of each checkpoint file that is on disk."""
+    unwritten_bytes: int = 0
+    """Of large appends that are being written, or wait for that."""
 
     def fail(self, error: BaseException) -> None:
         """Something could not be done: the directory goes offline if it is the disk that failed."""
@@ -55,3 +58,14 @@ class Environment:
     scheduler: Scheduler
     background: Background
     settings: BrokerConfig = field(default_factory=lambda: BrokerConfig.load({}))
+    written_elsewhere_bytes_min: int = WRITTEN_ELSEWHERE_BYTES_MIN
+    _writers: dict[str, BoundedBackground] = field(default_factory=dict)
+
+    def writers(self, directory: LogDirectory) -> Background:
+        """The threads that write to this directory: few, so that a disk that hangs does not take them all."""
+        found = self._writers.get(directory.path)
+        if found is None:
+            found = self._writers[directory.path] = BoundedBackground(
+                self.background, WRITES_PER_DIRECTORY_MAX
+            )
+        return found

@@ -88,6 +88,9 @@ class _MemoryFile:
         self._files.check("read", self._path, self._life)
         return bytes(self._content.now[position : position + length])
 
+    def read_now(self, position: int, length: int) -> bytes:
+        return self.read_at(position, length)
+
     def write_at(self, position: int, data: bytes | bytearray | memoryview) -> int:
         self._files.check("write", self._path, self._life)
         taken = bytes(data)

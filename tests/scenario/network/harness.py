@@ -17,7 +17,7 @@ from tests.support.settings import broker_config
 from barnabas.core.clock import ManualClock
 from barnabas.core.endpoints import Endpoint, ListenerEndpoint
 from barnabas.core.metrics import Metrics
-from barnabas.core.scheduler import ManualScheduler
+from barnabas.core.scheduler import Background, ManualScheduler
 from barnabas.network.connection_limits import ConnectionLimits
 from barnabas.network.exchange import Exchange, Gate
 from barnabas.network.handshakes import ContextSource
@@ -146,6 +146,7 @@ async def serving(
     gate: Gate | None = None,
     tls: ContextSource | None = None,
     also: Sequence[str] = (),
+    background: Background | None = None,
     **settings: Any,
 ) -> AsyncIterator[Served]:
     """`settings` are keys, with underscores for dots, and limits of connections; `also` are further
@@ -160,6 +161,7 @@ async def serving(
         metrics=Metrics(),
         settings=broker_config(**settings),
         limits=limits,
+        background=background,
     )
     endpoints = [ListenerEndpoint("TEST", Endpoint(host, 0), protocol)]
     endpoints += [ListenerEndpoint(name, Endpoint(host, 0), "PLAINTEXT") for name in also]

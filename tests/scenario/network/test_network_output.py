@@ -1,8 +1,10 @@
 """Answers on their way out: file regions, slow readers, readers that never read, peers that vanish."""
 
+import asyncio
 import hashlib
 import os
 import socket
+import threading
 from pathlib import Path
 
 import pytest
@@ -11,6 +13,7 @@ from tests.scenario.network.harness import Later, framed, serving, turns, until
 from barnabas.core.regions import FileRegion
 from barnabas.network.exchange import Exchange
 from barnabas.network.output import Output
+from barnabas.node.runtime import ThreadBackground
 
 
 class File:
@@ -23,8 +26,28 @@ class File:
     def read_at(self, position: int, length: int) -> bytes:
         return os.pread(self._file.fileno(), length, position)
 
+    def read_now(self, position: int, length: int) -> bytes:
+        return self.read_at(position, length)
+
     def close(self) -> None:
         self._file.close()
+
+
+class FileOnASlowDisk(File):
+    """Of which nothing is in memory, and a disk that waits for the test's word."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path)
+        self.is_read = False
+        self.may_read = threading.Event()
+
+    def read_at(self, position: int, length: int) -> bytes:
+        assert self.may_read.wait(30), "the test never let the disk go on"
+        self.is_read = True
+        return super().read_at(position, length)
+
+    def read_now(self, position: int, length: int) -> bytes | None:  # type: ignore[override]
+        return super().read_at(position, length) if self.is_read else None
 
 
 def file_of(path: Path, size: int) -> File:
@@ -288,3 +311,35 @@ async def test_answers_that_the_turn_of_another_connection_brings_leave_in_one_s
         await until(lambda: len(waiting.exchanges) == 4)
         waiting.answer(3)
         assert await producer.receive() == b"re:d"
+
+
+@pytest.mark.parametrize("size", [1_000, 1_000_000])
+@pytest.mark.parametrize("is_gone", [False, True])
+async def test_a_disk_that_is_waited_for_stops_its_own_reader_only(
+    tmp_path: Path, size: int, *, is_gone: bool
+) -> None:
+    (tmp_path / "log").write_bytes(content := os.urandom(size))
+    file = FileOnASlowDisk(tmp_path / "log")
+
+    def dispatch(exchange: Exchange, frame: memoryview) -> None:
+        exchange.respond([FileRegion(file, 0, size)] if bytes(frame) == b"fetch" else [bytes(frame)])
+
+    threads = ThreadBackground(asyncio.get_running_loop(), 2)
+    async with serving(dispatch, background=threads) as served:
+        reader, other = await served.connect(), await served.connect()
+        await reader.send(b"fetch", b"behind it")
+        for number in range(5):
+            await other.send(b"%d" % number)
+            assert await other.receive() == b"%d" % number
+        if is_gone:
+            reader.reset()
+            await until(lambda: len(served.server) == 1)
+            file.may_read.set()
+            await threads.close()
+        else:
+            file.may_read.set()
+            assert [await reader.receive(), await reader.receive()] == [content, b"behind it"]
+        await other.send(b"still")
+        assert await other.receive() == b"still"
+    await threads.close()
+    file.close()

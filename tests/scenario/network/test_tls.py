@@ -39,6 +39,9 @@ class WholeFile:
     def read_at(self, position: int, length: int) -> bytes:
         return os.pread(self._file.fileno(), length, position)
 
+    def read_now(self, position: int, length: int) -> bytes:
+        return self.read_at(position, length)
+
 
 async def test_requests_are_answered_in_order(tmp_path: Path) -> None:
     async with serving_tls(echo, tmp_path) as tls:

@@ -70,3 +70,16 @@ def test_a_directory_is_locked_once_even_within_one_process(tmp_path: Path) -> N
         RealFiles().lock(str(tmp_path / ".." / tmp_path.name / ".lock"))
     held.release()
     RealFiles().lock(path).release()
+
+
+def test_what_is_in_memory_is_read_without_waiting(tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"0123456789")
+    file = RealFiles().open(str(tmp_path / "file"))
+    assert file.read_now(2, 3) == b"234"
+    assert file.read_now(8, 5) == b"89", "the end of the file is no reason to wait"
+    assert file.read_now(99, 1) == b""
+    os.fsync(file.fileno())
+    os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+    assert file.read_now(2, 3) in (None, b"234"), "what the system has kept is its own business"
+    assert file.read_at(2, 3) == b"234"
+    assert file.read_now(2, 3) == b"234"

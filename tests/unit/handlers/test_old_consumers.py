@@ -35,6 +35,9 @@ class Recorded:
         self.read_bytes += len(found)
         return found
 
+    def read_now(self, position: int, length: int) -> bytes:
+        return self.read_at(position, length)
+
 
 def converted(file: Recorded, length: int) -> PartitionData:
     partition = SimpleNamespace(

@@ -66,6 +66,9 @@ class MemoryFile:
     def read_at(self, position: int, length: int) -> bytes:
         return self.content[position : position + length]
 
+    def read_now(self, position: int, length: int) -> bytes:
+        return self.read_at(position, length)
+
 
 def numbered(opened: Reluctant | MemoryFile) -> int:
     OPEN.append(opened)
@@ -162,3 +165,57 @@ def test_a_small_piece_of_a_file_leaves_with_the_rest_of_its_frame(size: int, se
     output.put([b"before", FileRegion(MemoryFile(CONTENT), 0, size), b"after"])
     assert output.flush()
     assert sock.calls == sends
+
+
+class ColdFile(MemoryFile):
+    """Of which nothing is in memory before it was read."""
+
+    def __init__(self, content: bytes) -> None:
+        super().__init__(content)
+        self.in_memory: set[int] = set()
+
+    def read_at(self, position: int, length: int) -> bytes:
+        self.in_memory.update(range(position, position + length))
+        return super().read_at(position, length)
+
+    def read_now(self, position: int, length: int) -> bytes | None:  # type: ignore[override]
+        wanted = set(range(position, min(position + length, len(self.content))))
+        return self.content[position : position + length] if wanted <= self.in_memory else None
+
+
+@pytest.mark.parametrize("length", [100, 150_000])
+def test_what_is_on_the_disk_alone_is_brought_in_first(length: int) -> None:
+    sock = Reluctant([1_000_000])
+    output = Output(sock, Counter(), send_from_memory)
+    file = ColdFile(CONTENT)
+    output.put([b"head", FileRegion(file, 1_000, length), b"tail"])
+    assert not output.flush()
+    away = output.away
+    assert away is not None
+    assert not sock.arrived.endswith(b"tail"), "nobody waited for the disk"
+    away.bring_in()
+    assert output.flush()
+    assert output.away is None
+    assert sock.arrived == struct.pack(">i", length + 8) + b"head" + CONTENT[1_000 : 1_000 + length] + b"tail"
+
+
+def test_a_system_that_never_has_it_at_hand_is_served() -> None:
+    sock = Reluctant([1_000_000])
+    output = Output(sock, Counter(), send_from_memory)
+
+    class NeverAtHand(MemoryFile):
+        def read_now(self, position: int, length: int) -> None:  # type: ignore[override]
+            return None
+
+    output.put([FileRegion(NeverAtHand(CONTENT), 0, 150_000), FileRegion(NeverAtHand(CONTENT), 0, 150_000)])
+    flushes = 0
+    while not output.flush():
+        flushes += 1
+        assert flushes < 10
+    assert sock.arrived[4:] == 2 * CONTENT[:150_000]
+
+
+def test_reading_in_reads_on_for_the_next_answer() -> None:
+    file = ColdFile(CONTENT)
+    FileRegion(file, 0, 10_000).bring_in(0, 10_000)
+    assert file.read_now(10_000, 1) is not None

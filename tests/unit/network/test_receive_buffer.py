@@ -12,6 +12,7 @@ from barnabas.network.receive_buffer import (
     GROWTH,
     LARGE_BYTES,
     MAPPED_BYTES_MIN,
+    Loan,
     LoopBuffers,
     ReceiveBuffer,
 )
@@ -211,3 +212,52 @@ def test_a_very_large_buffer_grows_where_it_is() -> None:
 
     assert read_all(buffers, sock, watch=watch) == [payload]
     assert len(places) == 1
+
+
+def lent_frame(buffers: LoopBuffers, received: ReceiveBuffer, payload: bytes) -> tuple[memoryview, Loan]:
+    """A large frame, of which the turn is over."""
+    received._expected = len(payload) + 4
+    if (large := buffers.reuse(received._expected)) is None:
+        large = buffers.take(received._expected)
+    buffers.give_back(large)
+    received.receive(Pieces(framed(payload), []))
+    frame, loan = received.view[received.start + 4 : received.end], received.lend()
+    received.settle(received.end, len(payload) + 4)
+    assert loan is not None
+    return frame, loan
+
+
+def test_a_lent_frame_stays_until_it_is_given_back() -> None:
+    buffers = LoopBuffers()
+    received = ReceiveBuffer(buffers)
+    first, loan = lent_frame(buffers, received, b"1" * 500_000)
+    second, other = lent_frame(buffers, received, b"2" * 500_000)
+    assert first.obj is not second.obj
+    assert (bytes(first[:1]), bytes(second[:1])) == (b"1", b"2")
+    loan.give_back()
+    third, _ = lent_frame(buffers, received, b"3" * 500_000)
+    assert third.obj is first.obj, "what is given back is used again"
+    assert bytes(second[:1]) == b"2"
+    other.give_back()
+
+
+def test_a_buffer_with_two_lent_frames_is_free_with_the_second() -> None:
+    buffers = LoopBuffers()
+    received = ReceiveBuffer(buffers)
+    received._expected = 400_008
+    buffers.give_back(buffers.take(400_008))
+    received.receive(Pieces(framed(b"1" * 200_000) + framed(b"2" * 200_000), []))
+    loans = [received.lend(), received.lend()]
+    received.settle(received.end, 200_004)
+    assert buffers.reuse(400_008) is None
+    for loan in loans:
+        assert loan is not None
+        assert buffers.reuse(400_008) is None
+        loan.give_back()
+    assert buffers.reuse(400_008) is not None
+
+
+def test_a_frame_in_the_chunk_cannot_be_lent() -> None:
+    received = ReceiveBuffer(LoopBuffers())
+    received.receive(Pieces(framed(b"small"), []))
+    assert received.lend() is None

@@ -39,6 +39,9 @@ class BytesFile:
     def read_at(self, position: int, length: int) -> bytes:
         return self.content[position : position + length]
 
+    def read_now(self, position: int, length: int) -> bytes:
+        return self.read_at(position, length)
+
 
 def test_every_field_has_its_default() -> None:
     message = Outer()

@@ -64,6 +64,9 @@ class Connection:
     def keep(self, frame: memoryview) -> memoryview:
         return frame
 
+    def lend(self) -> None:
+        return None
+
     def refuse(self, reason: str) -> None:
         self.is_held = False
         self.closed, self.reason = True, reason

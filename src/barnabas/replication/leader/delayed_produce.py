@@ -33,9 +33,12 @@ class PendingAck:
 
     __slots__ = ("answer", "end_offset", "is_done", "leader_epoch", "partition")
 
-    def __init__(self, partition: Partition, end_offset: int, answer: Any) -> None:
+    def __init__(
+        self, partition: Partition, end_offset: int, answer: Any, leader_epoch: int | None = None
+    ) -> None:
+        """The epoch is that of the append, and the present one unless told."""
         self.partition = partition
-        self.leader_epoch = partition.leadership.leader_epoch
+        self.leader_epoch = partition.leadership.leader_epoch if leader_epoch is None else leader_epoch
         self.end_offset = end_offset
         self.answer = answer
         self.is_done = False

@@ -7,7 +7,7 @@ keeps its own state; here stands in which order they change. What a log does rar
 
 An append is all or nothing: checked first, written in one system call, recorded last. When
 the write fails, the directory goes offline and nothing here has changed. Offsets are never
-used twice.
+used twice. A large one is written by a thread (`append_elsewhere`), in the same three steps.
 
 What a leader has written is taken, however large: `segment.bytes` may be smaller today than when it was
 written. A follower's piece is divided between batches, and a batch that is larger than a segment may be
@@ -17,19 +17,21 @@ gets one of its own.
 from __future__ import annotations
 
 import logging
+from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from barnabas.config.log_config import LogConfig
 from barnabas.core.errors import (
     InconsistentTopicId,
+    KafkaError,
     KafkaStorageError,
     OffsetOutOfRange,
     RecordListTooLarge,
 )
 from barnabas.core.ids import NO_OFFSET, TopicPartition, Uuid
 from barnabas.records.batch import RecordBatch
-from barnabas.records.validation import assign_offsets, validate_produce
+from barnabas.records.validation import ValidatedRecords, assign_offsets, validate_produce
 from barnabas.storage.environment import Environment, LogDirectory
 from barnabas.storage.log import reading
 from barnabas.storage.log.append import AppendInfo, divided, replicated_batches, trusted_records
@@ -40,6 +42,7 @@ from barnabas.storage.log.partition_metadata import render_topic_id
 from barnabas.storage.log.reading import FetchData
 from barnabas.storage.log.segments import Segments, new_segment
 from barnabas.storage.log.watermarks import Watermarks
+from barnabas.storage.log.write_elsewhere import WriteElsewhere
 from barnabas.storage.names import PARTITION_METADATA
 from barnabas.storage.producers.append_checks import AppendOrigin
 from barnabas.storage.producers.producer_entry import ProducerEntry
@@ -85,6 +88,10 @@ class Log:
         self._validation = config.validation_settings()
         self._roll_after_ms = config.roll_after_ms
         self._request_flush: Callable[[Log], None] | None = None
+        self.writing: WriteElsewhere | None = None
+        """A large append whose bytes are not in the file yet; the log does not know of it yet."""
+        self.waiting: deque[Callable[[], None]] = deque()
+        """Who wants to append when that is written, in line."""
 
     @property
     def directory(self) -> str:
@@ -122,36 +129,97 @@ class Log:
         origin: AppendOrigin = AppendOrigin.CLIENT,
     ) -> AppendInfo:
         """Give the records their offsets and write them. Offsets and epoch are patched into `records`."""
+        if self.writing is not None:
+            self.settle()
         now_ms = self._clock.now_ms()
+        accepted = self.accept(records, leader_epoch, origin, now_ms)
+        if isinstance(accepted, AppendInfo):
+            return accepted
+        base_offset = self.watermarks.log_end_offset
+        self._write(
+            accepted.batches,
+            accepted.buffer,
+            accepted.max_timestamp,
+            accepted.offset_of_max_timestamp,
+            now_ms,
+        )
+        return self._append_info(accepted, base_offset)
+
+    def accept(
+        self, records: bytearray | memoryview, leader_epoch: int, origin: AppendOrigin, now_ms: int
+    ) -> ValidatedRecords | AppendInfo:
+        """The records as they are to be written, or what is known of them if they were here before."""
         if origin is AppendOrigin.CLIENT:
             validated = validate_produce(records, settings=self._validation, now_ms=now_ms)
         else:
             validated = trusted_records(records, self._validation, now_ms)
-        batches, watermarks = validated.batches, self.watermarks
-        duplicate = self.producers.check(batches, origin)
+        duplicate = self.producers.check(validated.batches, origin)
         if duplicate is not None:
-            return AppendInfo.of_duplicate(duplicate, watermarks.log_start_offset)
+            return AppendInfo.of_duplicate(duplicate, self.watermarks.log_start_offset)
         size_bytes = len(validated.buffer)
         if size_bytes > self.config.segment_bytes:
             raise RecordListTooLarge(
                 f"{size_bytes} bytes of records do not fit into a segment of {self.config.segment_bytes}"
             )
-        base_offset = watermarks.log_end_offset
-        assign_offsets(validated, base_offset, leader_epoch)
-        self._write(
-            batches, validated.buffer, validated.max_timestamp, validated.offset_of_max_timestamp, now_ms
-        )
+        assign_offsets(validated, self.watermarks.log_end_offset, leader_epoch)
+        return validated
+
+    def _append_info(self, appended: ValidatedRecords, base_offset: int) -> AppendInfo:
+        watermarks = self.watermarks
         return AppendInfo(
             base_offset,
             watermarks.log_end_offset - 1,
             watermarks.log_start_offset,
-            validated.log_append_time,
-            validated.record_count,
-            size_bytes,
+            appended.log_append_time,
+            appended.record_count,
+            len(appended.buffer),
         )
+
+    # -- appending, with the write elsewhere (`append_elsewhere`) -------------------------------
+
+    def is_to_be_written_elsewhere(self, size_bytes: int) -> bool:
+        """Whether an append of this size is for a thread: it is large, or comes behind a large one."""
+        return (
+            size_bytes >= self.environment.written_elsewhere_bytes_min
+            or self.writing is not None
+            or len(self.waiting) > 0
+        )
+
+    def settle(self) -> None:
+        """Have the write that is under way done, by us if no thread has begun it: what follows finds the log
+        as it would be if everything had been written at once. Who appended hears of it later."""
+        writing = self.writing
+        if writing is None:
+            return
+        writing.perform()
+        self.writing = None
+        try:
+            writing.outcome = self._take_note(writing)
+        except KafkaError as error:
+            writing.outcome = error
+
+    def _take_note(self, writing: WriteElsewhere) -> AppendInfo:
+        segment, validated, error = writing.segment, writing.validated, writing.error
+        if self.is_closed or self.log_directory.failure is not None:
+            raise self._offline()
+        if error is not None:
+            segment.cut_after_failure()
+            self.fail(error)
+            raise KafkaStorageError(f"appending to {self.topic_partition}: {error}") from error
+        segment.appended(
+            len(validated.buffer),
+            validated.batches,
+            validated.max_timestamp,
+            validated.offset_of_max_timestamp,
+        )
+        self._appended(segment, validated.batches)
+        return self._append_info(validated, writing.base_offset)
+
+    # -- appending what the leader wrote -------------------------------------------------------
 
     def append_as_follower(self, records: bytes | bytearray | memoryview) -> AppendInfo:
         """Write what the leader wrote: its offsets, its epochs. A partial batch at the end is left out."""
+        self.settle()
         batches, watermarks = replicated_batches(records), self.watermarks
         if not batches:
             return AppendInfo(NO_OFFSET, NO_OFFSET, watermarks.log_start_offset)
@@ -182,17 +250,29 @@ class Log:
         offset_of_max_timestamp: int,
         now_ms: int,
     ) -> None:
+        segment = self.segment_for(batches, len(data), max_timestamp, now_ms)
+        try:
+            segment.append(data, batches, max_timestamp, offset_of_max_timestamp)
+        except OSError as error:
+            segment.cut_after_failure()
+            self.fail(error)
+            raise KafkaStorageError(f"appending to {self.topic_partition}: {error}") from error
+        self._appended(segment, batches)
+
+    def segment_for(
+        self, batches: list[RecordBatch], size_bytes: int, max_timestamp: int, now_ms: int
+    ) -> Segment:
+        """Where the batches are to be written."""
         if self.is_closed or self.log_directory.failure is not None:
             raise self._offline()
         if self.flush_state.unsynced_cut is not None:
             self.sync_cut()
         last, config = batches[-1], self.config
-        next_offset = last.base_offset + last.last_offset_delta + 1
         segment = self.segments.active
         if segment.should_roll(
-            len(data),
+            size_bytes,
             max_timestamp,
-            next_offset - 1,
+            last.base_offset + last.last_offset_delta,
             now_ms,
             config.segment_bytes,
             self._roll_after_ms,
@@ -202,13 +282,12 @@ class Log:
         if last.is_control or len(batches) > 1:
             with self.guarded("reading the transaction index"):
                 segment.transaction_index.load()
-        try:
-            segment.append(data, batches, max_timestamp, offset_of_max_timestamp)
-        except OSError as error:
-            segment.cut_after_failure()
-            self.fail(error)
-            raise KafkaStorageError(f"appending to {self.topic_partition}: {error}") from error
-        # The batches are in the file: whatever else is known of the log must say so from here on.
+        return segment
+
+    def _appended(self, segment: Segment, batches: list[RecordBatch]) -> None:
+        """The batches are in the file: whatever else is known of the log must say so from here on."""
+        last = batches[-1]
+        next_offset = last.base_offset + last.last_offset_delta + 1
         previous_end_offset = self.watermarks.log_end_offset
         self.watermarks.appended(next_offset)
         epochs, producers = self.leader_epochs, self.producers
@@ -220,7 +299,7 @@ class Log:
                 with self.guarded("writing the transaction index"):
                     record_aborted(segment, producers, completed)
                 producers.complete(completed)
-        if next_offset - self.flush_state.recovery_point >= config.flush_messages:
+        if next_offset - self.flush_state.recovery_point >= self.config.flush_messages:
             self.flush_state.became_due(previous_end_offset)
             self._flush_soon()
 
@@ -324,6 +403,7 @@ class Log:
 
     def roll(self, base_offset: int | None = None) -> Segment:
         """Close the active segment and start a new one; an empty one is kept as it is."""
+        self.settle()
         end_offset = self.watermarks.log_end_offset
         base_offset = end_offset if base_offset is None else max(base_offset, end_offset)
         active = self.segments.active
@@ -439,6 +519,7 @@ class Log:
 
     def plan_close(self) -> FlushWork | None:
         """What is left to be synced; None for a log that is as the last clean shutdown left it."""
+        self.settle()
         if self.is_closed or self.log_directory.failure is not None:
             return None
         end_offset = self.log_end_offset

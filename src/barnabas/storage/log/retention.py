@@ -33,6 +33,8 @@ def delete_old_segments(log: Log) -> int:
         if not gone:
             return deleted
         if len(gone) == len(log.segments):
+            if log.writing is not None:
+                return deleted  # more is coming, and into a segment that must not go
             log.roll()
         following = log.segments.following(gone[-1])
         assert following is not None

@@ -17,6 +17,7 @@ from barnabas.storage.producers.producer_state import ProducerState
 
 def truncate_to(log: Log, offset: int, *, is_sync_deferred: bool = False) -> bool:
     """Remove the records from `offset` on; True when there were any."""
+    log.settle()
     if offset >= log.log_end_offset:
         log.leader_epochs.truncate_from_end(log.log_end_offset)
         return False
@@ -46,6 +47,7 @@ def truncate_to(log: Log, offset: int, *, is_sync_deferred: bool = False) -> boo
 
 def truncate_fully_and_start_at(log: Log, offset: int, log_start_offset: int | None = None) -> None:
     """Throw everything away; the next append gets `offset`."""
+    log.settle()
     files = log.environment.files
     log.leader_epochs.clear()
     with log.guarded("truncating"):

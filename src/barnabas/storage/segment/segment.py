@@ -131,15 +131,24 @@ class Segment:
         """Write the batches, whose bytes are `data`, behind what is there, in one system call.
 
         A write that fails or is short leaves the segment as it was."""
+        if self._max_timestamp is None:
+            self.look_up_max_timestamp()
+        written = (self._file or self.file).write_at(self.size_bytes, data)
+        if written != len(data):
+            explain_short_write(self.file, self.size_bytes, data, written, self.path(LOG))
+        self.appended(len(data), batches, max_timestamp, offset_of_max_timestamp)
+
+    def look_up_max_timestamp(self) -> None:
+        """Before anything is written: it may read the file, and fail."""
+        if self._max_timestamp is None:
+            self._load_max_timestamp()
+
+    def appended(
+        self, length: int, batches: list[RecordBatch], max_timestamp: int, offset_of_max_timestamp: int
+    ) -> None:
+        """The batches are in the file, behind what was there: from here on they are a part of the segment."""
         position = self.size_bytes
-        length = len(data)
-        known_max = self._max_timestamp
-        if known_max is None:
-            # Looked up before anything is written: it reads the file and may fail.
-            known_max = self.max_timestamp
-        written = (self._file or self.file).write_at(position, data)
-        if written != length:
-            self._explain_short_write(position, data, written)
+        known_max = self.max_timestamp
         if max_timestamp > known_max:
             self._max_timestamp = known_max = max_timestamp
             self._offset_of_max_timestamp = offset_of_max_timestamp
@@ -166,11 +175,6 @@ class Segment:
             self.file.truncate(self.size_bytes)
         except OSError as error:
             _log.warning("%s cannot be cut back: %s", self.path(LOG), error)
-
-    def _explain_short_write(self, position: int, data: bytes | bytearray | memoryview, written: int) -> None:
-        """A disk that fills up takes a part, and only at the next write says why."""
-        self.file.write_at(position + written, memoryview(data)[written:])
-        raise OSError(errno.EIO, f"{written} of {len(data)} bytes written", self.path(LOG))
 
     def extend(self, data: bytes) -> None:
         """Write more of the file; the indexes are the caller's business."""
@@ -458,3 +462,18 @@ class Segment:
 
     def __repr__(self) -> str:
         return f"Segment(base_offset={self.base_offset}, size_bytes={self.size_bytes})"
+
+
+def write_whole(file: DataFile, position: int, data: bytes | bytearray | memoryview, path: str) -> None:
+    """All of `data`, in one system call, or an OSError. It may run in any thread."""
+    written = file.write_at(position, data)
+    if written != len(data):
+        explain_short_write(file, position, data, written, path)
+
+
+def explain_short_write(
+    file: DataFile, position: int, data: bytes | bytearray | memoryview, written: int, path: str
+) -> None:
+    """A disk that fills up takes a part, and only at the next write says why."""
+    file.write_at(position + written, memoryview(data)[written:])
+    raise OSError(errno.EIO, f"{written} of {len(data)} bytes written", path)
