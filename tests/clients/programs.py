@@ -142,8 +142,10 @@ def run(
     prefix: str,
     timeouts_ms: Mapping[str, int],
     properties: Path | None = None,
+    environment: Mapping[str, str] | None = None,
 ) -> Outcome:
-    """`properties` are those of Java's clients, for programs that know how to be secured."""
+    """`properties` are those of Java's clients, for programs that know how to be secured; `environment` is
+    what a program is told besides."""
     command = [*program.command, bootstrap, prefix]
     command += [f"{feature}={timeout}" for feature, timeout in timeouts_ms.items()]
     directory = program.kit.directory()
@@ -152,7 +154,11 @@ def run(
         done = subprocess.run(
             [str(directory / command[0]) if (directory / command[0]).exists() else command[0], *command[1:]],
             cwd=directory,
-            env={**os.environ, **({"CLIENT_PROPERTIES": str(properties)} if properties else {})},
+            env={
+                **os.environ,
+                **(environment or {}),
+                **({"CLIENT_PROPERTIES": str(properties)} if properties else {}),
+            },
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,

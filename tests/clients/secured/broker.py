@@ -69,6 +69,17 @@ class Secured:
     def certificate(self) -> str:
         return str(self.directory / "user.pem")
 
+    @property
+    def token_file(self) -> Path:
+        return self.directory / "token"
+
+    def java_environment(self, login: str) -> dict[str, str]:
+        """A JVM reads a token from no file that it was not told of when it began."""
+        if login != BEARER:
+            return {}
+        allowed = "org.apache.kafka.sasl.oauthbearer.allowed.urls"
+        return {"JDK_JAVA_OPTIONS": f"-D{allowed}={self.token_file.as_uri()}"}
+
     def bootstrap(self, login: str) -> str:
         by_tls, by_sasl = self.running.bootstrap.split(",")
         return by_tls if login == TLS else by_sasl
@@ -117,9 +128,13 @@ class Secured:
         if login == TLS:
             lines += [f"ssl.keystore.location={self.certificate}", "ssl.keystore.type=PEM"]
         elif login == BEARER:
-            token = self.directory / "token"
-            token.write_text(self.token()[0])
-            lines += [f"sasl.mechanism={login}", f"sasl.oauthbearer.token.endpoint.url={token.as_uri()}"]
+            self.token_file.write_text(self.token()[0])
+            lines += [
+                f"sasl.mechanism={login}",
+                f"sasl.oauthbearer.token.endpoint.url={self.token_file.as_uri()}",
+                f"sasl.jaas.config={JAAS}.oauthbearer.OAuthBearerLoginModule required;",
+                f"sasl.login.callback.handler.class={JAAS}.oauthbearer.OAuthBearerLoginCallbackHandler",
+            ]
         else:
             module = "plain.PlainLoginModule" if login == PLAIN else "scram.ScramLoginModule"
             lines += [

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.clients.programs import PROGRAMS, Program, ProgramUnavailable, run
-from tests.clients.secured.broker import BEARER, LOGINS, PREFIX, Secured
+from tests.clients.secured.broker import LOGINS, PREFIX, Secured
 
 SHOWN = ("connect", "create-topic", "idempotence", "group", "transaction", "transaction-offsets")
 PATIENCE_MS = 60_000
@@ -18,9 +18,7 @@ CASES = [
     )
     for program in (JAVA, FRANZ_GO)
     for login in LOGINS
-    if (program, login) != (JAVA, BEARER)
 ]
-"""Java's client reads tokens from no file that the JVM was not told of."""
 
 
 @pytest.mark.timeout(BUILD_AND_RUN_TIMEOUT_S)
@@ -34,6 +32,7 @@ def test_a_client_of_another_language(secured: Secured, program: Program, login:
             prefix,
             dict.fromkeys(SHOWN, PATIENCE_MS),
             secured.properties(login),
+            secured.java_environment(login),
         )
     except ProgramUnavailable as reason:
         pytest.skip(f"{program.client} cannot be run here: {reason}")
