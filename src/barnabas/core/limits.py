@@ -99,3 +99,7 @@ DELEGATION_TOKENS_MAX = 2_000
 
 DELEGATION_TOKENS_PER_OWNER_MAX = 500
 """So that one owner leaves room for the others."""
+
+NAME_CHARS_REMEMBERED_MAX = 256
+"""Names that a client chose are kept in caches and log lines up to this length. Those of topics end before;
+the largest that the protocol carries, in each place of a cache, would be gigabytes."""

@@ -6,11 +6,13 @@ quota of a user is shared by all client ids of the user, one of a client id by a
 nobody.
 
 Client ids are free for everyone to invent, so what is remembered is bounded: the meters that were used
-longest ago are forgotten first.
+longest ago are forgotten first, and a long id is remembered by its digest. Each kind of quota has meters of
+its own: where only one of them is set for each client id, inventing ids makes nobody forget another.
 """
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterator
 from typing import Final, TypeVar
 
@@ -18,6 +20,7 @@ from barnabas.config.broker_config import BrokerConfig
 from barnabas.config.client_entities import CLIENTS, USERS, ClientEntities, EntityPart, EntityPath, Values
 from barnabas.core.clock import Clock
 from barnabas.core.errors import ThrottlingQuotaExceeded
+from barnabas.core.limits import NAME_CHARS_REMEMBERED_MAX
 from barnabas.core.metrics import Metrics
 from barnabas.quota.keys import (
     CLIENT_KEYS,
@@ -52,7 +55,7 @@ class ClientQuotas:
         self._limits: dict[EntityPath, dict[str, float]] = {}
         self._found: dict[Sharers, tuple[float, Sharers] | None] = {}
         """What `limit` found, until a quota changes."""
-        self._rates: dict[Sharers, SampledRate] = {}
+        self._rates: dict[str, dict[Sharers, SampledRate]] = {key: {} for key in CLIENT_KEYS}
         self._buckets: dict[Sharers, TokenBucket] = {}
         self._throttled = {
             key: metrics.counter(
@@ -82,14 +85,17 @@ class ClientQuotas:
         who = (key, user, client_id)
         if who in self._found:
             return self._found[who]
-        found = None
+        found = self._find(key, user, client_id)
+        if len(client_id) <= NAME_CHARS_REMEMBERED_MAX:
+            _remember(self._found, who, found)
+        return found
+
+    def _find(self, key: str, user: str, client_id: str) -> tuple[float, Sharers] | None:
         for path, sharers in _levels(key, user, client_id):
             limits = self._limits.get(path)
             if limits is not None and key in limits:
-                found = limits[key], sharers
-                break
-        _remember(self._found, who, found)
-        return found
+                return limits[key], sharers
+        return None
 
     # --- what is used of them ---
 
@@ -108,7 +114,7 @@ class ClientQuotas:
         if found is None:
             return throttle_ms
         limit, sharers = found
-        rate, now_ms = self._rates[sharers], self._now_ms()
+        rate, now_ms = self._rates[CONSUMER_BYTE_RATE][sharers], self._now_ms()
         rate.record(-size_bytes, now_ms)
         if size_bytes > self.fetch_bytes_max(user, client_id) and rate.value(now_ms) <= limit:
             rate.record(size_bytes, now_ms)
@@ -163,11 +169,12 @@ class ClientQuotas:
         if found is None:
             return 0
         limit, sharers = found
-        rate = self._rates.pop(sharers, None)
+        rates = self._rates[key]
+        rate = rates.pop(sharers, None)
         if rate is None:
             settings = self._settings
             rate = SampledRate(settings.quota_window_num, settings.quota_window_size_seconds * 1_000)
-        _remember(self._rates, sharers, rate)
+        _remember(rates, sharers, rate)
         now_ms = self._now_ms()
         rate.record(amount, now_ms)
         throttle_ms = _whole(rate.throttle_ms(limit, now_ms))
@@ -177,13 +184,20 @@ class ClientQuotas:
 
 
 def _levels(key: str, user: str, client_id: str) -> Iterator[tuple[EntityPath, Sharers]]:
+    client = _in_short(client_id)
     for of_user in (user, None):
         users = EntityPart(USERS, of_user)
         for of_client in (client_id, None):
-            yield (users, EntityPart(CLIENTS, of_client)), (key, user, client_id)
+            yield (users, EntityPart(CLIENTS, of_client)), (key, user, client)
         yield (users,), (key, user, None)
     for of_client in (client_id, None):
-        yield (EntityPart(CLIENTS, of_client),), (key, None, client_id)
+        yield (EntityPart(CLIENTS, of_client),), (key, None, client)
+
+
+def _in_short(client_id: str) -> str:
+    if len(client_id) <= NAME_CHARS_REMEMBERED_MAX:
+        return client_id
+    return hashlib.sha256(client_id.encode()).hexdigest()
 
 
 def _remember(meters: dict[Sharers, T], sharers: Sharers, meter: T) -> None:

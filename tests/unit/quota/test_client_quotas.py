@@ -152,8 +152,33 @@ async def test_invented_client_ids_do_not_fill_the_memory(monkeypatch: pytest.Mo
     for number in range(500):
         world.quotas.charge_produce("alice", f"client-{number}", 10)
         world.quotas.charge_mutations("alice", f"client-{number}", 1, is_strict=True)
-    sizes = [len(meters) for meters in (world.quotas._rates, world.quotas._buckets, world.quotas._found)]
+    rates = world.quotas._rates[PRODUCER_BYTE_RATE]
+    sizes = [len(meters) for meters in (rates, world.quotas._buckets, world.quotas._found)]
     assert sizes == [100, 100, 100]
+
+
+async def test_long_client_ids_are_told_apart_and_not_kept() -> None:
+    world = Quotas()
+    await world.set(entity(client=None), producer_byte_rate="1000")
+    long = ["x" * 32_000 + end for end in ("1", "2")]
+    assert world.quotas.charge_produce("alice", long[0], 11_000) > 0
+    assert world.quotas.charge_produce("alice", long[0], 0) > 0
+    assert world.quotas.charge_produce("alice", long[1], 100) == 0
+    known = [*world.quotas._rates[PRODUCER_BYTE_RATE], *world.quotas._found]
+    assert max(len(part or "") for sharers in known for part in sharers) < 300
+    await world.set(entity(client=long[1]), producer_byte_rate="5")
+    assert world.quotas.charge_produce("alice", long[1], 100) > 0, "its own quota is found"
+
+
+async def test_who_invents_client_ids_is_not_forgiven_another_quota(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(client_quotas, "METERS_MAX", 100)
+    world = Quotas()
+    await world.set(entity("alice"), producer_byte_rate="1000")
+    await world.set(entity("alice", None), request_percentage="50")
+    assert world.quotas.charge_produce("alice", "app", 20_000) == 10_000
+    for number in range(200):
+        world.quotas.charge_time("alice", f"client-{number}", 1)
+    assert world.quotas.charge_produce("alice", "app", 0) == 10_000
 
 
 async def test_what_is_throttled_is_counted() -> None:

@@ -1,8 +1,8 @@
 """One line for each decision, on a logger of its own: who, from where, what, on what, and which rule.
 
-A line is a JSON object, so that no name, which a client may have chosen, can end it or forge a field.
-Denials are logged at INFO, permissions at DEBUG. Nothing is formatted unless the level is on, and a second
-has so many lines of each kind: the first line after some were left out says how many.
+A line is a JSON object, so that no name, which a client may have chosen, can end it or forge a field; a long
+name is cut. Denials are logged at INFO, permissions at DEBUG. Nothing is formatted unless the level is on,
+and a second has so many lines of each kind: the first line after some were left out says how many.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import logging
 
 from barnabas.config.loggers import AUDIT
 from barnabas.core.clock import Clock
-from barnabas.core.limits import AUDIT_LINES_PER_SECOND_MAX
+from barnabas.core.limits import AUDIT_LINES_PER_SECOND_MAX, NAME_CHARS_REMEMBERED_MAX
 from barnabas.security.acl.rules import Decision
 from barnabas.security.acl.vocabulary import Operation, ResourceType
 from barnabas.security.principal import KafkaPrincipal
@@ -42,16 +42,23 @@ class Audit:
             return
         line: dict[str, object] = {
             "decision": "allowed" if decision.is_allowed else "denied",
-            "principal": str(principal),
+            "principal": _cut(str(principal)),
             "host": host,
             "operation": operation.name,
             "resource_type": resource_type.name,
-            "resource": name,
+            "resource": _cut(name),
             "rule": str(decision.because),
         }
         if left_out:
             line["left_out"] = left_out
         self.logger.log(level, "%s", json.dumps(line))
+
+
+def _cut(name: str) -> str:
+    length = len(name)
+    if length <= NAME_CHARS_REMEMBERED_MAX:
+        return name
+    return f"{name[:NAME_CHARS_REMEMBERED_MAX]}… ({length} characters)"
 
 
 class _Window:

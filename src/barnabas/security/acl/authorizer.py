@@ -2,7 +2,7 @@
 
 A decision is remembered under all that it depends on, so a request like an earlier one costs a look-up,
 however many rules there are. Any change of the rules forgets all decisions. What clients can name has no
-end, so at a bound everything is forgotten too.
+end, so at a bound everything is forgotten too, and names that are too long are decided upon each time.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import logging
 from collections.abc import Iterable, Iterator
 from typing import Final, Protocol
 
+from barnabas.core.limits import NAME_CHARS_REMEMBERED_MAX
 from barnabas.security.acl.audit import Audit
 from barnabas.security.acl.bindings import AccessRule, AclBinding, AclFilter, ResourcePattern
 from barnabas.security.acl.rules import AclRules, Decision
@@ -105,7 +106,9 @@ class AclAuthorizer:
         key = (principal, host, operation, resource_type, name)
         decision = self._decisions.get(key)
         if decision is None:
-            decision = self._remember(key, self._decide(principal, host, operation, resource_type, name))
+            decision = self._decide(principal, host, operation, resource_type, name)
+            if len(name) + len(principal.name) <= NAME_CHARS_REMEMBERED_MAX:
+                self._remember(key, decision)
         is_allowed = decision.is_allowed
         if audited and (not is_allowed or self._shows(logging.DEBUG)):
             self._audit.note(principal, host, operation, resource_type, name, decision)
@@ -117,7 +120,8 @@ class AclAuthorizer:
         key = (principal, host, operation, resource_type)
         decision = self._decisions.get(key)
         if decision is None:
-            decision = self._remember(key, self._decide_anywhere(*key))
+            decision = self._decide_anywhere(*key)
+            self._remember(key, decision)
         self._audit.note(principal, host, operation, resource_type, "any", decision)
         return decision.is_allowed
 
@@ -168,11 +172,10 @@ class AclAuthorizer:
             is_open_without_rules=self._is_open_without_rules,
         )
 
-    def _remember(self, key: object, decision: Decision) -> Decision:
+    def _remember(self, key: object, decision: Decision) -> None:
         if len(self._decisions) >= DECISIONS_REMEMBERED_MAX:
             self._decisions = {}
         self._decisions[key] = decision
-        return decision
 
 
 def authorized_operations(

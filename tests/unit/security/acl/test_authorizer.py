@@ -67,6 +67,25 @@ def test_what_is_remembered_has_a_bound(authorizer: AclAuthorizer, monkeypatch: 
         assert len(authorizer._decisions) <= 10
 
 
+def test_long_names_are_decided_upon_and_not_remembered(
+    authorizer: AclAuthorizer, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Strangers choose them: 65,536 of the longest would be two gigabytes, and their lines fill a disk."""
+    caplog.set_level(logging.INFO, AUDIT)
+    for number in range(3):
+        name = f"{number}" + "n" * 32_000
+        assert not authorizer.allows(ALICE, HOST, Operation.READ, ResourceType.GROUP, name)
+        assert not authorizer.allows(KafkaPrincipal.user(name), HOST, Operation.READ, ResourceType.GROUP, "g")
+    assert authorizer._decisions == {}
+    assert len(caplog.records) == 6
+    for line in map(json.loads, caplog.messages):
+        assert len(line["resource"]) + len(line["principal"]) < 600
+        assert "… (3200" in line["resource"] + line["principal"]
+    everything = ResourcePattern(ResourceType.GROUP, "*")
+    authorizer.replace(everything, frozenset({rule(Operation.READ)}))
+    assert authorizer.allows(ALICE, HOST, Operation.READ, ResourceType.GROUP, "n" * 32_000)
+
+
 def test_authorized_operations_are_bits(authorizer: AclAuthorizer) -> None:
     authorizer.replace(ORDERS, frozenset({rule(Operation.READ)}))
     bits = authorized_operations(authorizer, ALICE, HOST, ResourceType.TOPIC, "orders")
