@@ -3,11 +3,14 @@
 A client keeps only the addresses that brokers tell it, and those are wrong as soon as the
 broker sits behind a container's port mapping or a proxy. So unless `advertised.listeners`
 says otherwise, a broker answers with the address on which the client has just reached it.
-Other brokers are found under what they registered for the same listener.
+A listener that was given a name is told by its name, as Apache Kafka does: a certificate and
+a ticket of Kerberos are for names. Other brokers are found under what they registered for the
+same listener.
 """
 
 from __future__ import annotations
 
+import ipaddress
 from typing import NamedTuple
 
 from barnabas.core.endpoints import Endpoint
@@ -46,4 +49,16 @@ def _own_endpoint(broker: Services, connection: ExchangeConnection) -> Endpoint:
     advertised = broker.settings.advertised_listeners.get(connection.listener_name)
     if advertised is not None:
         return advertised.endpoint
+    registered = broker.metadata.endpoint(broker.broker_id, connection.listener_name)
+    if registered is not None and _is_name(registered.host):
+        return registered
     return Endpoint(connection.local_host.removeprefix(_MAPPED_IPV4), connection.local_port)
+
+
+def _is_name(host: str) -> bool:
+    """Neither an address nor nothing, which means every address."""
+    try:
+        ipaddress.ip_address(host.removeprefix("[").removesuffix("]"))
+    except ValueError:
+        return bool(host)
+    return False

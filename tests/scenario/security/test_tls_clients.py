@@ -19,6 +19,7 @@ from confluent_kafka import Consumer, KafkaException, Producer
 from confluent_kafka.admin import AdminClient
 from kafka import KafkaConsumer, KafkaProducer
 
+from barnabas.testing.broker import run_broker
 from tests.support.broker import BarnabasBroker
 
 EVENTUALLY_S = 60.0
@@ -159,6 +160,28 @@ def refusal(cluster: Cluster, settings: dict[str, Any]) -> str:
     with pytest.raises(KafkaException):
         AdminClient(settings).list_topics(timeout=5)
     return cluster.broker.output_text()[before:]
+
+
+def test_a_listener_with_a_name_is_told_by_its_name(tmp_path: Path) -> None:
+    """Clients check the broker's certificate against what they were told, and this one has no address."""
+    authority = trustme.CA()
+    authority.cert_pem.write_to_path(str(tmp_path / "ca.pem"))
+    own = authority.issue_cert("localhost")
+    own.private_key_and_cert_chain_pem.write_to_path(str(tmp_path / "broker.pem"))
+    settings = {"listeners": "SSL://localhost:0", "ssl.keystore.location": str(tmp_path / "broker.pem")}
+    with run_broker(settings) as broker:
+        assert broker.bootstrap.startswith("localhost:")
+        producer = Producer(
+            {
+                "bootstrap.servers": broker.bootstrap,
+                "security.protocol": "SSL",
+                "ssl.ca.location": str(tmp_path / "ca.pem"),
+                "ssl.endpoint.identification.algorithm": "https",
+                "log_level": 0,
+            }
+        )
+        producer.produce("named", b"x")
+        assert producer.flush(EVENTUALLY_S) == 0
 
 
 def test_who_shows_no_certificate_is_refused(cluster: Cluster) -> None:

@@ -46,9 +46,10 @@ LISTENERS: tuple[Key, ...] = (
         " by default; this broker keeps to the loopback until told otherwise. Apache Kafka can change"
         " it while it runs; here it holds from the next start."),
     Key("advertised.listeners", STRING, None, None, READ_ONLY,
-        "The addresses that clients are told. A listener that is not named here is advertised with the"
-        " address on which the client arrived, which is right for containers and proxies too. Apache"
-        " Kafka can change it while it runs; here it holds from the next start."),
+        "The addresses that clients are told. A listener that is not named here is advertised with its own"
+        " name, if `listeners` gives it one, and otherwise with the address on which the client arrived,"
+        " which is right for containers and proxies too. Apache Kafka can change it while it runs; here it"
+        " holds from the next start."),
     Key("listener.security.protocol.map", STRING,
         ",".join(f"{name}:{name}" for name in SECURITY_PROTOCOLS), None, READ_ONLY,
         "The security protocol of each listener name: NAME:PROTOCOL, separated by commas. Apache Kafka can"
