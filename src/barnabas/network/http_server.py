@@ -3,7 +3,7 @@
 A connection has one request. Everything about it is bounded: how many there are, in all and of one address;
 the bytes of the head and of the body; the time of the handshake, of either and of the answer. Nothing of
 a body is read before its sender is known. Handshakes are made one at a time with pauses between them, as they
-cost the loop that others need too.
+cost the loop that others need too. Who is let in, and who is not, is a line in the audit log.
 
 A page in somebody's browser can send requests to an address of that person's own machine. One that names
 another origin is refused, and on loopback one that was sent to another host's name.
@@ -20,7 +20,7 @@ import ssl
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable
 from http import HTTPStatus
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 from urllib.parse import urlsplit
 
 from barnabas.core.clock import Clock
@@ -42,17 +42,25 @@ from barnabas.network.http_messages import (
 )
 from barnabas.network.listener import Listener, bind, prepare_accepted
 from barnabas.network.sockets import SYSTEM_SOCKETS
+from barnabas.security.acl.audit import Audit
 from barnabas.security.http_security import HttpSecurity
-from barnabas.security.principal import ANONYMOUS
+from barnabas.security.principal import ANONYMOUS, KafkaPrincipal
+
+if TYPE_CHECKING:  # what makes contexts needs a library that most do without
+    from barnabas.security.tls.context import ListenerContext
 
 logger = logging.getLogger(__name__)
 
 BACKLOG: Final = 128
 CONNECTIONS_MAX: Final = 128
 CONNECTIONS_PER_HOST_MAX: Final = 32
+CHUNKS_MAX: Final = 4_096
+"""Of one body: each takes some work, and the smallest has a byte."""
 HANDSHAKE_PAUSE_MS: Final = 20.0
 REFUSAL_PAUSE_S: Final = 0.1
 """Before somebody hears that a password is wrong."""
+NAMELESS: Final = "certificate"
+"""Who has shown a certificate of which no rule makes a name."""
 
 
 class Deadlines(NamedTuple):
@@ -100,6 +108,7 @@ class HttpServer:
         self._timers = timers
         self._deadlines = deadlines
         self._complaints = Complaints(logger, clock)
+        self._audit = Audit(clock)
         self._connections = Tasks()
         self._by_host: Counter[str] = Counter()
 
@@ -134,9 +143,10 @@ class HttpServer:
         except TimeoutError:
             self._complaints.warn("slow", "a connection of %s is closed: its time is up", host)
         except (OSError, EOFError) as error:
-            # A client that is not there any more, or does not speak TLS as it should.
             if isinstance(error, ssl.SSLError):
                 self._complaints.warn("tls", "no TLS with %s: %s", host, error.reason or "it is refused")
+            else:
+                self._complaints.warn("gone", "%s went away before its request was served", host)
         finally:
             self._by_host[host] -= 1
             if not self._by_host[host]:
@@ -161,7 +171,8 @@ class HttpServer:
             sock.close()
             raise
         transport.set_write_buffer_limits(high=0)  # what is sent has left before the connection is closed
-        connection = _Connection(reader, asyncio.StreamWriter(transport, protocol, reader, loop))
+        writer = asyncio.StreamWriter(transport, protocol, reader, loop)
+        connection = _Connection(reader, writer, None if made is None else _certified(made, writer))
         try:
             yield connection
         finally:
@@ -200,33 +211,54 @@ class HttpServer:
                 await connection.take_the_rest()
 
     async def _authenticated(self, head: RequestHead, connection: _Connection, host: str) -> str:
-        _check_origin(head, is_local=self._security.is_local)
+        try:
+            _check_origin(head, is_local=self._security.is_local)
+            authorization = head.header(b"authorization")
+        except RequestRefused as refused:
+            self._note(head, ANONYMOUS.name, host, refused.message, is_allowed=False)
+            raise
         access = self._security.access
-        authorization = head.header(b"authorization")
         if access.is_open:
+            self._note(head, ANONYMOUS.name, host, "it is open", is_allowed=True)
             return ANONYMOUS.name
         shown = None if authorization is None else authorization.decode("latin-1")
-        user = await asyncio.to_thread(access.accept, shown, has_certificate=connection.has_certificate)
+        user = await asyncio.to_thread(access.accept, shown, certificate_of=connection.certificate_of)
         if user is not None:
+            how = "by a certificate" if user == connection.certificate_of else "by what it has shown"
+            self._note(head, user, host, how, is_allowed=True)
             return user
+        why = "no credentials" if shown is None else "wrong credentials"
+        self._note(head, ANONYMOUS.name, host, why, is_allowed=False)
         if shown is not None:
             self._complaints.warn("credentials", "a request of %s is refused: wrong credentials", host)
             await asyncio.sleep(REFUSAL_PAUSE_S)
         asked = tuple((b"www-authenticate", each.encode()) for each in access.schemes)
         raise RequestRefused(HTTPStatus.UNAUTHORIZED, "authentication is required", asked)
 
+    def _note(self, head: RequestHead, user: str, host: str, because: str, *, is_allowed: bool) -> None:
+        """Without the query, which may be anything."""
+        principal, path = KafkaPrincipal.user(user), head.path.decode("latin-1")
+        self._audit.note_http(principal, host, head.method, path, because, is_allowed=is_allowed)
+
+
+def _certified(made: ListenerContext, writer: asyncio.StreamWriter) -> str | None:
+    """Whose certificate the client has shown; the handshake ends if that is not a good one."""
+    shown = writer.get_extra_info("ssl_object").getpeercert(binary_form=True)
+    if shown is None:
+        return None
+    principal = made.principal(shown)
+    return NAMELESS if principal is None else principal.name
+
 
 class _Connection:
-    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    def __init__(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, certificate_of: str | None
+    ) -> None:
         self._reader = reader
         self._writer = writer
         self._has_more = False
+        self.certificate_of = certificate_of
         self.is_broken = False
-
-    @property
-    def has_certificate(self) -> bool:
-        """Whether the client has shown one; the handshake ends if that is not a good one."""
-        return bool(self._writer.get_extra_info("peercert"))
 
     async def head(self) -> RequestHead:
         self._has_more = True
@@ -248,8 +280,14 @@ class _Connection:
 
     async def _chunks(self) -> bytes:
         found = bytearray()
+        chunks = 0
         while size := parse_chunk_bytes(await self._line()):
             bounded(len(found) + size)
+            chunks += 1
+            if chunks > CHUNKS_MAX:
+                raise RequestRefused(
+                    HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"a body has at most {CHUNKS_MAX} chunks"
+                )
             found += await self._reader.readexactly(size)
             if await self._reader.readexactly(2) != b"\r\n":
                 raise RequestRefused(HTTPStatus.BAD_REQUEST, "a chunk is malformed")

@@ -69,12 +69,13 @@ class HttpAccess:
         found = [] if self._users is None else ['Basic realm="barnabas", charset="UTF-8"']
         return found if self._tokens is None else [*found, 'Bearer realm="barnabas"']
 
-    def accept(self, authorization: str | None, *, has_certificate: bool) -> str | None:
-        """The name of whoever that is; None for nobody that is known."""
+    def accept(self, authorization: str | None, *, certificate_of: str | None) -> str | None:
+        """The name of whoever that is; None for nobody that is known. A certificate that was shown has been
+        checked."""
         if self.is_open:
             return ANONYMOUS.name
-        if has_certificate and self._by_certificate:
-            return "certificate"
+        if certificate_of is not None and self._by_certificate:
+            return certificate_of
         scheme, _, shown = (authorization or "").partition(" ")
         match scheme.lower():
             case "basic" if self._users is not None:

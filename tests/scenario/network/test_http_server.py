@@ -4,18 +4,25 @@ from __future__ import annotations
 
 import asyncio
 import base64
-from collections.abc import AsyncIterator, Awaitable, Callable
+import json
+import logging
+import ssl
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
+import trustme
 
+from barnabas.config.loggers import AUDIT
 from barnabas.config.rows import BROKER_KEYS
-from barnabas.core.clock import SystemClock
+from barnabas.core.clock import Clock, ManualClock, SystemClock
 from barnabas.core.endpoints import Endpoint
+from barnabas.core.limits import AUDIT_LINES_PER_SECOND_MAX, LOG_LINES_PER_SECOND_MAX
 from barnabas.core.metrics import Metrics
 from barnabas.network.http_messages import BODY_BYTES_MAX, HttpResponse
 from barnabas.network.http_server import (
+    CHUNKS_MAX,
     CONNECTIONS_PER_HOST_MAX,
     DEADLINES,
     Deadlines,
@@ -37,12 +44,16 @@ async def echo(request: HttpRequest) -> HttpResponse:
 
 @asynccontextmanager
 async def served(
-    answer: Answer = echo, deadlines: Deadlines = DEADLINES, users: Path | None = None
+    answer: Answer = echo,
+    deadlines: Deadlines = DEADLINES,
+    users: Path | None = None,
+    clock: Clock | None = None,
+    settings: Mapping[str, str] | None = None,
 ) -> AsyncIterator[int]:
-    values = {**BROKER_KEYS.defaults(), "http.users.file": users}
-    endpoint = Endpoint("127.0.0.1", 0)
-    security = http_security(values, "page", endpoint, SystemClock(), Metrics(), is_local=True)
-    server = HttpServer(answer, security, SystemClock(), LoopScheduler(asyncio.get_running_loop()), deadlines)
+    values = {**BROKER_KEYS.defaults(), "http.users.file": users, **(settings or {})}
+    endpoint, clock = Endpoint("127.0.0.1", 0), clock or SystemClock()
+    security = http_security(values, "page", endpoint, clock, Metrics(), is_local=True)
+    server = HttpServer(answer, security, clock, LoopScheduler(asyncio.get_running_loop()), deadlines)
     listener = bind_http(endpoint)
     async with server.serve(listener):
         yield listener.bound.endpoint.port
@@ -148,6 +159,123 @@ async def test_nothing_of_a_body_is_read_before_its_sender_is_known(tmp_path: Pa
             authorization = b"Authorization: Basic " + base64.b64encode(shown.encode())
             answer = await ask(port, b"GET / HTTP/1.1\r\n" + authorization + b"\r\n\r\n")
             assert answer.startswith(b"HTTP/1.1 %d " % status), shown
+
+
+async def test_each_decision_is_a_line_of_the_audit_log(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Denials by default, permissions where they are wanted; no secret, and no query, which may hold one."""
+    users = tmp_path / "users"
+    users.write_text("alice=secret\n")
+    caplog.set_level(logging.DEBUG, AUDIT)
+    async with served(users=users) as port:
+        await ask(port, b"GET /metrics?token=hidden HTTP/1.1\r\n\r\n")
+        for shown in ("alice:hidden", "alice:secret"):
+            authorization = b"Authorization: Basic " + base64.b64encode(shown.encode())
+            await ask(port, b"PUT /connectors/x HTTP/1.1\r\n" + authorization + b"\r\n\r\n")
+        await ask(port, b"GET / HTTP/1.1\r\nOrigin: http://elsewhere.test\r\n\r\n")
+        await ask(port, b"GET /" + b"x" * 9_000 + b" HTTP/1.1\r\n\r\n")
+    records = [record for record in caplog.records if record.name == AUDIT]
+    lines = [json.loads(record.message) for record in records]
+    common = {"host": "127.0.0.1", "resource_type": "HTTP"}
+    assert lines[:4] == [
+        {
+            "decision": "denied",
+            "principal": "User:ANONYMOUS",
+            "operation": "GET",
+            "resource": "/metrics",
+            "rule": "no credentials",
+            **common,
+        },
+        {
+            "decision": "denied",
+            "principal": "User:ANONYMOUS",
+            "operation": "PUT",
+            "resource": "/connectors/x",
+            "rule": "wrong credentials",
+            **common,
+        },
+        {
+            "decision": "allowed",
+            "principal": "User:alice",
+            "operation": "PUT",
+            "resource": "/connectors/x",
+            "rule": "by what it has shown",
+            **common,
+        },
+        {
+            "decision": "denied",
+            "principal": "User:ANONYMOUS",
+            "operation": "GET",
+            "resource": "/",
+            "rule": "a page of another origin may not ask here",
+            **common,
+        },
+    ]
+    assert [record.levelno for record in records[:4]] == [20, 20, 10, 20]
+    assert len(lines[4]["resource"]) < 300
+    assert "hidden" not in caplog.text
+    assert "secret" not in caplog.text
+
+
+async def test_a_certificate_has_a_name_in_the_audit_log(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    authority = trustme.CA()
+    for name in ("server", "client"):
+        issued = authority.issue_cert("127.0.0.1", common_name=name, organization_name="Acme")
+        issued.private_key_and_cert_chain_pem.write_to_path(str(tmp_path / f"{name}.pem"))
+    authority.cert_pem.write_to_path(str(tmp_path / "ca.pem"))
+    settings = {
+        "listener.name.page.ssl.keystore.location": str(tmp_path / "server.pem"),
+        "listener.name.page.ssl.truststore.location": str(tmp_path / "ca.pem"),
+        "listener.name.page.ssl.client.auth": "required",
+    }
+    context = ssl.create_default_context()
+    authority.configure_trust(context)
+    context.load_cert_chain(tmp_path / "client.pem")
+    caplog.set_level(logging.DEBUG, AUDIT)
+    async with served(settings=settings) as port, asyncio.timeout(60):
+        reader, writer = await asyncio.open_connection("127.0.0.1", port, ssl=context)
+        writer.write(GET)
+        answer = await reader.read()
+        writer.close()
+    (line,) = [json.loads(record.message) for record in caplog.records if record.name == AUDIT]
+    assert (line["decision"], line["rule"]) == ("allowed", "by a certificate")
+    assert line["principal"].startswith("User:CN=client,")
+    assert answer.startswith(b"HTTP/1.1 200 ")
+    assert b"CN=client," in answer
+
+
+async def test_denials_are_few_lines(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    users, clock = tmp_path / "users", ManualClock()
+    users.write_text("alice=secret\n")
+    caplog.set_level(logging.INFO, AUDIT)
+    async with served(users=users, clock=clock) as port:
+        for _ in range(AUDIT_LINES_PER_SECOND_MAX + 5):
+            await ask(port, GET)
+        clock.advance(ms=1_000)
+        await ask(port, GET)
+    lines = [json.loads(record.message) for record in caplog.records if record.name == AUDIT]
+    assert len(lines) == AUDIT_LINES_PER_SECOND_MAX + 1
+    assert lines[-1]["left_out"] == 5
+
+
+async def test_a_body_has_only_so_many_chunks() -> None:
+    """A byte each, they would keep the loop busy for a minute."""
+    request = b"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n" + b"1\r\nx\r\n" * (CHUNKS_MAX + 1)
+    async with served(deadlines=Deadlines(linger=60)) as port:
+        assert (await ask(port, request + b"0\r\n\r\n")).startswith(b"HTTP/1.1 413 ")
+
+
+async def test_who_comes_and_goes_is_one_line(caplog: pytest.LogCaptureFixture) -> None:
+    async with served() as port:
+        for _ in range(3):
+            _, writer = await asyncio.open_connection("127.0.0.1", port)
+            writer.close()
+            await writer.wait_closed()
+        assert (await ask(port, GET)).startswith(b"HTTP/1.1 200 ")
+    assert 1 <= caplog.text.count("went away before its request was served") <= LOG_LINES_PER_SECOND_MAX
 
 
 async def test_a_request_that_fails_leaves_the_server_alone(caplog: pytest.LogCaptureFixture) -> None:

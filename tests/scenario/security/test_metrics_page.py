@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import json
 import ssl
 import subprocess
 import sys
@@ -23,6 +24,7 @@ REFUSED = (urllib.error.URLError, ConnectionError)
 
 @dataclass
 class Page:
+    broker: BarnabasBroker
     port: int
     authority: trustme.CA
     users: Path
@@ -61,9 +63,13 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
         "http.users.file": directory / "users",
         "http.tokens.file": directory / "tokens",
     }
-    broker = BarnabasBroker(directory / "data", settings=settings, arguments=["--metrics", f"0.0.0.0:{port}"])
+    broker = BarnabasBroker(
+        directory / "data",
+        settings=settings,
+        arguments=["--metrics", f"0.0.0.0:{port}"],
+    )
     with running(broker):
-        yield Page(port, authority, directory / "users", directory / "client.pem")
+        yield Page(broker, port, authority, directory / "users", directory / "client.pem")
 
 
 def basic(name: str, password: str) -> str:
@@ -79,11 +85,24 @@ def test_the_page_is_for_those_who_are_known(page: Page) -> None:
     assert page.status("Bearer wrong") == 401
 
 
+def test_who_is_refused_is_in_the_audit_log(page: Page) -> None:
+    assert page.status("Bearer wr0ng") == 401
+    said = page.broker.output_text()
+    lines = [line[line.index("{") :] for line in said.splitlines() if '"resource_type": "HTTP"' in line]
+    found = [json.loads(line) for line in lines]
+    assert ("denied", "/metrics", "wrong credentials") in {
+        (line["decision"], line["resource"], line["rule"]) for line in found
+    }
+    assert "wr0ng" not in said
+
+
 def test_a_certificate_of_another_authority_is_no_certificate(page: Page, tmp_path: Path) -> None:
     stranger = trustme.CA().issue_cert("127.0.0.1", common_name="client")
     stranger.private_key_and_cert_chain_pem.write_to_path(str(tmp_path / "stranger.pem"))
     with pytest.raises(REFUSED):
-        Page(page.port, page.authority, page.users, tmp_path / "stranger.pem").status(with_certificate=True)
+        Page(page.broker, page.port, page.authority, page.users, tmp_path / "stranger.pem").status(
+            with_certificate=True
+        )
 
 
 def test_a_client_without_tls_is_closed_without_an_answer(page: Page) -> None:

@@ -33,8 +33,8 @@ def tokens(tmp_path: Path) -> Path:
 
 def test_passwords_plain_and_hashed(users: Path) -> None:
     access = HttpAccess(users, None)
-    assert access.accept(basic("alice", "se:cret=1"), has_certificate=False) == "alice"
-    assert access.accept(basic("bob", "hidden"), has_certificate=False) == "bob"
+    assert access.accept(basic("alice", "se:cret=1"), certificate_of=None) == "alice"
+    assert access.accept(basic("bob", "hidden"), certificate_of=None) == "bob"
     wrong = (
         basic("alice", "hidden"),
         basic("bob", "se:cret=1"),
@@ -48,13 +48,13 @@ def test_passwords_plain_and_hashed(users: Path) -> None:
         None,
     )
     for each in wrong:
-        assert access.accept(each, has_certificate=True) is None, each
+        assert access.accept(each, certificate_of="CN=carol") is None, each
 
 
 def test_tokens_plain_and_hashed(tokens: Path) -> None:
     access = HttpAccess(None, tokens)
-    assert access.accept("Bearer t0ken", has_certificate=False) == "scraper"
-    assert access.accept("bearer second", has_certificate=False) == "other"
+    assert access.accept("Bearer t0ken", certificate_of=None) == "scraper"
+    assert access.accept("bearer second", certificate_of=None) == "other"
     digest = hashlib.sha256(b"second").hexdigest()
     for wrong in (
         "Bearer",
@@ -63,18 +63,18 @@ def test_tokens_plain_and_hashed(tokens: Path) -> None:
         f"Bearer {digest}",
         basic("scraper", "t0ken"),
     ):
-        assert access.accept(wrong, has_certificate=False) is None, wrong
+        assert access.accept(wrong, certificate_of=None) is None, wrong
 
 
 def test_a_certificate_counts_only_where_it_is_asked_for(tokens: Path) -> None:
-    assert HttpAccess(None, tokens, by_certificate=True).accept(None, has_certificate=True) == "certificate"
-    assert HttpAccess(None, None, by_certificate=True).accept(None, has_certificate=False) is None
-    assert HttpAccess(None, tokens).accept(None, has_certificate=True) is None
+    assert HttpAccess(None, tokens, by_certificate=True).accept(None, certificate_of="CN=carol") == "CN=carol"
+    assert HttpAccess(None, None, by_certificate=True).accept(None, certificate_of=None) is None
+    assert HttpAccess(None, tokens).accept(None, certificate_of="CN=carol") is None
 
 
 def test_only_what_asks_for_nothing_is_open(users: Path) -> None:
     assert HttpAccess(None, None).is_open
-    assert HttpAccess(None, None).accept(None, has_certificate=False) == "ANONYMOUS"
+    assert HttpAccess(None, None).accept(None, certificate_of=None) == "ANONYMOUS"
     assert not HttpAccess(users, None).is_open
     assert not HttpAccess(None, None, by_certificate=True).is_open
 
@@ -85,10 +85,10 @@ def test_a_file_is_read_again_and_a_useless_one_changes_nothing(
     access = HttpAccess(users, None)
     users.write_text("alice=changed\n")
     os.utime(users, ns=(1, 1))
-    assert access.accept(basic("alice", "se:cret=1"), has_certificate=False) is None
-    assert access.accept(basic("alice", "changed"), has_certificate=False) == "alice"
+    assert access.accept(basic("alice", "se:cret=1"), certificate_of=None) is None
+    assert access.accept(basic("alice", "changed"), certificate_of=None) == "alice"
     users.write_text("alice=scram-sha-256:salt=s3cr3t\n")
-    assert access.accept(basic("alice", "changed"), has_certificate=False) == "alice"
+    assert access.accept(basic("alice", "changed"), certificate_of=None) == "alice"
     assert "alice" in caplog.text
     assert "s3cr3t" not in caplog.text
 

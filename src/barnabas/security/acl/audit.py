@@ -34,24 +34,52 @@ class Audit:
         name: str,
         decision: Decision,
     ) -> None:
-        level = logging.DEBUG if decision.is_allowed else logging.INFO
-        if not self.logger.isEnabledFor(level):
-            return
+        if self._shows(decision.is_allowed):
+            because = str(decision.because)
+            self._write(
+                decision.is_allowed, principal, host, operation.name, resource_type.name, name, because
+            )
+
+    def note_http(
+        self, principal: KafkaPrincipal, host: str, method: str, path: str, because: str, *, is_allowed: bool
+    ) -> None:
+        """Of who asked for a path over HTTP; `because` says how somebody is known, or why not."""
+        if self._shows(is_allowed):
+            self._write(is_allowed, principal, host, method, "HTTP", path, because)
+
+    def _shows(self, is_allowed: bool) -> bool:
+        return self.logger.isEnabledFor(_level(is_allowed))
+
+    def _write(
+        self,
+        is_allowed: bool,
+        principal: KafkaPrincipal,
+        host: str,
+        operation: str,
+        resource_type: str,
+        name: str,
+        because: str,
+    ) -> None:
+        level = _level(is_allowed)
         left_out = self._windows[level].enter(self._clock.monotonic_ms(), self._lines_per_second)
         if left_out is None:
             return
         line: dict[str, object] = {
-            "decision": "allowed" if decision.is_allowed else "denied",
+            "decision": "allowed" if is_allowed else "denied",
             "principal": _cut(str(principal)),
             "host": host,
-            "operation": operation.name,
-            "resource_type": resource_type.name,
+            "operation": operation,
+            "resource_type": resource_type,
             "resource": _cut(name),
-            "rule": str(decision.because),
+            "rule": because,
         }
         if left_out:
             line["left_out"] = left_out
         self.logger.log(level, "%s", json.dumps(line))
+
+
+def _level(is_allowed: bool) -> int:
+    return logging.DEBUG if is_allowed else logging.INFO
 
 
 def _cut(name: str) -> str:
