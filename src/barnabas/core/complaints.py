@@ -33,6 +33,10 @@ class Complaints:
         self._lines_per_second = lines_per_second
         self._windows: dict[str, _Window] = {}
 
+    def info(self, kind: str, message: str, *arguments: object) -> None:
+        """For what may be a fault or a habit: a probe that connects and leaves."""
+        self._write(logging.INFO, kind, message, arguments, None)
+
     def warn(self, kind: str, message: str, *arguments: object) -> None:
         self._write(logging.WARNING, kind, message, arguments, None)
 

@@ -77,10 +77,10 @@ class ConnectionOwner(Protocol):
 class Connection:
     __slots__ = (
         "_active_ms", "_authenticate_by_ms", "_blocked_since_ms", "_closing", "_corked", "_descriptor",
-        "_dispatch", "_draining_since_ms", "_frame_bytes_max", "_frame_since_ms", "_monotonic_ms", "_output",
-        "_owner", "_paused", "_polled", "_received", "_received_total", "_resuming", "_stops", "_transport",
-        "_unanswered", "closed", "connection_id", "listener_name", "local_host", "local_port", "peer_host",
-        "principal", "security_protocol", "session",
+        "_dispatch", "_draining_since_ms", "_frame_bytes_max", "_frame_since_ms", "_has_spoken",
+        "_monotonic_ms", "_output", "_owner", "_paused", "_polled", "_received", "_received_total",
+        "_resuming", "_stops", "_transport", "_unanswered", "closed", "connection_id", "listener_name",
+        "local_host", "local_port", "peer_host", "principal", "security_protocol", "session",
     )  # fmt: skip
 
     def __init__(
@@ -119,6 +119,7 @@ class Connection:
         self._paused = False
         self._polled = False
         self._resuming = False
+        self._has_spoken = False
         self._closing: Closed | None = None
         self._active_ms = self._monotonic_ms()
         self._frame_since_ms = NEVER
@@ -150,11 +151,14 @@ class Connection:
         except (BlockingIOError, InterruptedError):
             return
         except OSError:
+            self._note_silence()
             self._end(Closed.BY_PEER)
             return
         if count == 0:
+            self._note_silence()
             self.drain(Closed.BY_PEER)
             return
+        self._has_spoken = True
         self._received_total.value += count
         self._active_ms = self._monotonic_ms()
         self._serve()
@@ -490,6 +494,11 @@ class Connection:
         self._transport.close()
         self._owner.counters.closed[reason].value += 1
         self._owner.forget(self)
+
+    def _note_silence(self) -> None:
+        """Somebody looks for open ports, or whether this one is."""
+        if not self._has_spoken:
+            self._owner.complaints.info("silent", "%s came and went without a word", self.connection_id)
 
     def _take_unread(self) -> None:
         """Closing a socket with unread input resets it, and a reset may overtake the last answer."""

@@ -16,6 +16,7 @@ import asyncio
 import errno
 import socket
 import ssl
+from contextlib import suppress
 from typing import TYPE_CHECKING, Protocol
 
 from barnabas.core.clock import Clock
@@ -31,6 +32,9 @@ if TYPE_CHECKING:  # what makes contexts needs a library that a broker without T
 
 _HANDSHAKE_RECORD = 0x16
 """The first byte of a client that speaks TLS."""
+
+DISCARDED_READS_MAX = 16
+DISCARDED_BYTES = 4_096
 
 _NOTHING_AGREED = frozenset({"NO_SHARED_CIPHER", "UNSUPPORTED_PROTOCOL", "VERSION_TOO_LOW"})
 
@@ -189,6 +193,8 @@ class Handshakes:
             reason.in_words,
             "" if error is None else f" ({_detail_of(error)})",
         )
+        if reason is HandshakeFailure.NOT_TLS:
+            _take_unread(handshake.sock)
         handshake.sock.close()
         self._owner.forget_handshake(handshake)
 
@@ -209,6 +215,15 @@ def _refuse_at_once(sock: socket.socket) -> HandshakeFailure | None:
     if not first:
         return HandshakeFailure.GONE
     return None if first[0] == _HANDSHAKE_RECORD else HandshakeFailure.NOT_TLS
+
+
+def _take_unread(sock: socket.socket) -> None:
+    """Closing a socket with unread input resets it: whoever speaks something else would hear of a broken
+    connection, and not that nobody listens to that."""
+    with suppress(OSError):
+        for _ in range(DISCARDED_READS_MAX):
+            if not sock.recv(DISCARDED_BYTES):
+                return
 
 
 def _reason_of(error: OSError) -> HandshakeFailure:

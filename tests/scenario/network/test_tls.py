@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import socket
 import ssl
@@ -12,7 +13,16 @@ from typing import Any, Self
 
 import pytest
 import trustme
-from tests.scenario.network.harness import Later, echo, framed, no_descriptor_leaks, serving, turns, until
+from tests.scenario.network.harness import (
+    EVENTUALLY_S,
+    Later,
+    echo,
+    framed,
+    no_descriptor_leaks,
+    serving,
+    turns,
+    until,
+)
 from tests.scenario.network.tls_support import blocking_client, client_context, serving_tls
 
 from barnabas.core.limits import HANDSHAKE_MS_MAX, LOG_LINES_PER_SECOND_MAX
@@ -243,6 +253,17 @@ async def test_a_plaintext_client_gets_a_clean_close_and_one_line(
         assert 1 <= caplog.text.count("it does not speak TLS") <= LOG_LINES_PER_SECOND_MAX
 
 
+async def test_a_plaintext_client_is_not_reset(tmp_path: Path) -> None:
+    """What it has said is read, though nobody wants it: it sees an end, and no broken connection."""
+    async with serving_tls(echo, tmp_path) as tls:
+        for data in (b"GET / HTTP/1.1\r\n" + b"x: y\r\n" * 500, framed(b"x" * 30)):
+            reader, writer = await asyncio.open_connection("127.0.0.1", tls.served.port)
+            writer.write(data)
+            async with asyncio.timeout(EVENTUALLY_S):
+                assert await reader.read() == b""
+            writer.close()
+
+
 async def test_noise_that_begins_like_tls(tmp_path: Path) -> None:
     async with serving_tls(echo, tmp_path) as tls:
         for data in (
@@ -361,6 +382,24 @@ async def test_a_server_that_stops_ends_handshakes(tmp_path: Path) -> None:
             await until(lambda: len(tls.served.server._handshakes) == 1)
             await tls.served.server.stop()
             assert await silent.sees_the_end()
+
+
+async def test_a_port_scan_of_a_plaintext_port_is_a_line(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    with no_descriptor_leaks():
+        async with serving(echo) as served:
+            for index in range(50):
+                client = await served.connect()
+                client.reset() if index % 2 else client.close()
+            await until(lambda: served.closed("by_peer") == 50)
+            lines = caplog.text.count("came and went without a word")
+            assert 1 <= lines <= LOG_LINES_PER_SECOND_MAX
+            honest = await served.connect()
+            await honest.send(b"x")
+            assert await honest.receive() == b"re:x"
+            honest.close()
+            await until(lambda: served.closed("by_peer") == 51)
+            assert caplog.text.count("came and went without a word") == lines
 
 
 async def test_a_tls_client_on_a_plaintext_port(caplog: pytest.LogCaptureFixture) -> None:
