@@ -29,7 +29,7 @@ from barnabas.coordinator.group.offset_records import (
     unpack,
 )
 from barnabas.coordinator.group.offset_store import OffsetStore
-from barnabas.coordinator.group.registry import GroupRegistry
+from barnabas.coordinator.group.registry import Group, GroupRegistry
 from barnabas.core.errors import (
     GroupIdNotFound,
     GroupSubscribedToTopic,
@@ -113,14 +113,11 @@ class OffsetRequests:
         return Decision(OffsetCommitResponse(topics=topics), records)
 
     def _check_commit(self, request: OffsetCommitRequest, caller: Caller) -> None:
-        group = self._registry.groups.get(request.group_id)
         generation_id = request.generation_id_or_member_epoch
+        knows_group_errors = caller.api_version >= VERSION_WITH_GROUP_ERRORS
+        group = self._committing_group(request.group_id, generation_id, knows_group_errors=knows_group_errors)
         if group is None:
-            if generation_id < 0:
-                return
-            if caller.api_version >= VERSION_WITH_GROUP_ERRORS:
-                raise GroupIdNotFound(f"there is no group {request.group_id}")
-            raise IllegalGeneration(f"there is no group {request.group_id}")
+            return
         if isinstance(group, ConsumerGroup):
             check_consumer_commit(group, request.member_id, generation_id, api_version=caller.api_version)
             return
@@ -160,19 +157,16 @@ class OffsetRequests:
         return Decision(TxnOffsetCommitResponse(topics=topics), records)
 
     def _check_transactional_commit(self, request: TxnOffsetCommitRequest, api_version: int) -> None:
-        group = self._registry.groups.get(request.group_id)
         generation_id = request.generation_id_or_member_epoch
+        knows_group_errors = api_version >= TXN_VERSION_WITH_GROUP_ERRORS
+        group = self._committing_group(request.group_id, generation_id, knows_group_errors=knows_group_errors)
         if group is None:
-            if generation_id < 0:
-                return
-            if api_version >= TXN_VERSION_WITH_GROUP_ERRORS:
-                raise GroupIdNotFound(f"there is no group {request.group_id}")
-            raise IllegalGeneration(f"there is no group {request.group_id}")
+            return
         if isinstance(group, ConsumerGroup):
             try:
                 check_consumer_commit(group, request.member_id, generation_id)
             except StaleMemberEpoch as error:
-                if api_version >= TXN_VERSION_WITH_GROUP_ERRORS:
+                if knows_group_errors:
                     raise
                 raise IllegalGeneration(error.message) from None
             return
@@ -183,6 +177,16 @@ class OffsetRequests:
             generation_id,
             is_transactional=True,
         )
+
+    def _committing_group(
+        self, group_id: str, generation_id: int, *, knows_group_errors: bool
+    ) -> Group | None:
+        """None for whoever commits without being a member of any."""
+        group = self._registry.groups.get(group_id)
+        if group is None and generation_id >= 0:
+            missing = f"there is no group {group_id}"
+            raise GroupIdNotFound(missing) if knows_group_errors else IllegalGeneration(missing)
+        return group
 
     # Fetching
 

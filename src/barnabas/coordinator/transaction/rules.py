@@ -58,15 +58,7 @@ def check_owner(metadata: TransactionMetadata | None, producer: ProducerIdAndEpo
     if metadata.state in PREPARED and producer == (metadata.next_producer_id, 0):
         # It was promised this id for the time after the completion.
         raise ConcurrentTransactions("the last transaction is still being completed")
-    if metadata.producer_id != producer.producer_id:
-        raise InvalidProducerIdMapping(
-            f"the transactional id belongs to producer {metadata.producer_id}, not {producer.producer_id}"
-        )
-    if metadata.producer_epoch != producer.producer_epoch:
-        raise ProducerFenced(
-            f"producer {producer.producer_id} is at epoch {metadata.producer_epoch}, "
-            f"not {producer.producer_epoch}"
-        )
+    _check_newest(metadata, producer)
     if metadata.state in PREPARED:
         raise ConcurrentTransactions("the last transaction is still being completed")
     if metadata.producer_epoch == EPOCH_MAX:
@@ -156,7 +148,7 @@ def end(
         if not is_repeated:
             check_owner(metadata, producer)
     else:
-        _check_end_without_bump(metadata, producer)
+        _check_newest(metadata, producer)
         is_repeated = metadata.state in (COMPLETE_COMMIT, COMPLETE_ABORT)
     if metadata.state in PREPARED:
         if (metadata.state is PREPARE_COMMIT) != is_commit:
@@ -194,7 +186,8 @@ def _is_repeated_end(metadata: TransactionMetadata, producer: ProducerIdAndEpoch
     )
 
 
-def _check_end_without_bump(metadata: TransactionMetadata, producer: ProducerIdAndEpoch) -> None:
+def _check_newest(metadata: TransactionMetadata, producer: ProducerIdAndEpoch) -> None:
+    """It owns the transactional id, and nobody came after it."""
     if metadata.producer_id != producer.producer_id:
         raise InvalidProducerIdMapping(
             f"the transactional id belongs to producer {metadata.producer_id}, not {producer.producer_id}"

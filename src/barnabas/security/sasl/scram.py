@@ -119,10 +119,5 @@ class ScramAuthentication:
         return AuthenticationRefused(Reason.MALFORMED, "Invalid SASL/SCRAM message")
 
 
-def sasl_name(name: str) -> str:
-    """As it is sent: a comma and an equals sign have another meaning there."""
-    return name.replace("=", "=3D").replace(",", "=2C")
-
-
 def _plain(sent: str) -> str:
     return sent.replace("=2C", ",").replace("=3D", "=")
