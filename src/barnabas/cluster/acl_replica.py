@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable
-from contextlib import suppress
-from typing import Final
 
 from barnabas.cluster.acl_store import (
     Rules,
@@ -20,7 +18,8 @@ from barnabas.cluster.acl_store import (
     read_rules,
 )
 from barnabas.cluster.acl_znodes import AclChangeZnode
-from barnabas.cluster.coordination import Coordination, NoNode, NotEmpty
+from barnabas.cluster.change_notes import remove_old_notes
+from barnabas.cluster.coordination import Coordination, Stat
 from barnabas.cluster.store_errors import as_client_errors
 from barnabas.cluster.znode_json import MalformedZnode
 from barnabas.core.clock import Clock
@@ -29,8 +28,6 @@ from barnabas.security.acl.authorizer import AclAuthorizer
 from barnabas.security.acl.bindings import ResourcePattern
 
 logger = logging.getLogger(__name__)
-
-NOTE_LIFETIME_MS: Final = 15 * 60 * 1_000
 
 _PARENTS = ((AclChangeZnode.LITERAL_PARENT, False), (AclChangeZnode.EXTENDED_PARENT, True))
 
@@ -66,28 +63,23 @@ class AclReplica:
 
     async def _heed_notes(self, look: Callable[[], None]) -> None:
         named: dict[ResourcePattern, None] = {}
-        seen: set[str] = set()
+        notes: dict[str, tuple[bytes, Stat] | None] = {}
         for parent, is_extended in _PARENTS:
             names = await self._znodes.children(parent, lambda _: look())
             paths = [f"{parent}/{name}" for name in names]
-            nodes = await self._znodes.get_many(paths)
-            for path, node in zip(paths, nodes, strict=True):
-                if node is None:
+            found = dict(zip(paths, await self._znodes.get_many(paths), strict=True))
+            notes |= found
+            for path, node in found.items():
+                if node is None or path in self._seen:
                     continue
-                if node[1].ctime_ms < self._clock.now_ms() - NOTE_LIFETIME_MS:
-                    with suppress(NoNode, NotEmpty):  # every broker removes old notes
-                        await self._znodes.delete(path)
-                elif path in self._seen:
-                    seen.add(path)
-                    continue
-                seen.add(path)
                 try:
                     named[named_by_note(node[0], extended=is_extended)] = None
                 except MalformedZnode as error:
                     logger.warning("%s: %s", path, error)
                     self._is_all_unsure = True
         await self._read(named)
-        self._seen = frozenset(seen)
+        self._seen = frozenset(notes)
+        await remove_old_notes(self._znodes, notes, self._clock)
 
     async def _read_all(self) -> None:
         self._is_all_unsure = False

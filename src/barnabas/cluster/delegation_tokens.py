@@ -10,8 +10,9 @@ import hashlib
 import logging
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
+from barnabas.cluster.change_notes import remove_old_notes
 from barnabas.cluster.coordination import (
     Coordination,
     Create,
@@ -44,8 +45,6 @@ from barnabas.security.credentials.scram_credential import (
 from barnabas.security.principal import KafkaPrincipal
 
 logger = logging.getLogger(__name__)
-
-NOTE_LIFETIME_MS: Final = 15 * 60 * 1_000
 
 
 class _Known(NamedTuple):
@@ -162,7 +161,9 @@ class DelegationTokens:
                         await self._take(DelegationTokenZnode.decode(node[0]))
                     except MalformedZnode as error:
                         logger.warning("a delegation token is ignored: %s", error)
-            await self._purge(notes)
+            paths = [f"{TokenChangeZnode.PARENT}/{name}" for name in notes]
+            found = dict(zip(paths, await self._znodes.get_many(paths), strict=True))
+            await remove_old_notes(self._znodes, found, self._clock)
 
     async def _take(self, token: DelegationToken) -> None:
         known = self._known.get(token.token_id)
@@ -187,14 +188,6 @@ class DelegationTokens:
         known = self._known.pop(token_id, None)
         if known is not None:
             del self._ids[_digest(known.secret)]
-
-    async def _purge(self, names: list[str]) -> None:
-        paths = [f"{TokenChangeZnode.PARENT}/{name}" for name in names]
-        oldest_ms = self._clock.now_ms() - NOTE_LIFETIME_MS
-        for path, node in zip(paths, await self._znodes.get_many(paths), strict=True):
-            if node is not None and node[1].ctime_ms < oldest_ms:
-                with suppress(NoNode):
-                    await self._znodes.delete(path)
 
 
 def _digest(secret: bytes) -> bytes:

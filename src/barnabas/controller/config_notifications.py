@@ -10,15 +10,9 @@ from __future__ import annotations
 import logging
 from typing import Final
 
+from barnabas.cluster.change_notes import remove_old_notes
 from barnabas.cluster.client_entity_znodes import entity_path_of
-from barnabas.cluster.coordination import (
-    BadArguments,
-    Coordination,
-    CoordinationError,
-    NoNode,
-    NotEmpty,
-    WatchEvent,
-)
+from barnabas.cluster.coordination import BadArguments, Coordination, CoordinationError, WatchEvent
 from barnabas.cluster.notification_znodes import ConfigChangeZnode
 from barnabas.cluster.znode_json import MalformedZnode
 from barnabas.cluster.znodes import desanitize
@@ -29,8 +23,6 @@ from barnabas.core.scheduler import Scheduler
 from barnabas.core.waiting import Runner, Task
 
 logger = logging.getLogger(__name__)
-
-NOTE_LIFETIME_MS: Final = 15 * 60 * 1_000
 
 _NO_NUMBER: Final = -1
 
@@ -114,10 +106,7 @@ class ConfigNotifications:
             await self._patience.until_answered(self._configs.clients.reload_all)
             self._is_unsure = False
         self._seen = frozenset(paths)
-        oldest_ms = self._clock.now_ms() - NOTE_LIFETIME_MS
-        await self._purge(
-            [path for path, node in found.items() if node is not None and node[1].ctime_ms < oldest_ms]
-        )
+        await remove_old_notes(self._znodes, found, self._clock)
 
     async def _reload(self, entity_path: str) -> None:
         client_entity = entity_path_of(entity_path)
@@ -141,15 +130,6 @@ class ConfigNotifications:
             logger.exception(
                 "the settings of %s could not be taken over; other notes are heeded", entity_path
             )
-
-    async def _purge(self, paths: list[str]) -> None:
-        for path in paths:
-            try:
-                await self._znodes.delete(path)
-            except NoNode:
-                continue  # every broker removes old notes
-            except NotEmpty:
-                logger.debug("%s is no note: it has nodes of its own", path)
 
     def _changed(self, event: WatchEvent) -> None:  # noqa: ARG002 - whatever it was, look
         self._look()

@@ -9,8 +9,10 @@ from pathlib import Path
 import pytest
 
 from barnabas.cluster import delegation_tokens
+from barnabas.cluster.change_notes import NOTE_LIFETIME_MS
 from barnabas.cluster.coordination import Coordination
 from barnabas.cluster.decoy_secret import get_or_create_decoy_secret
+from barnabas.cluster.delegation_token_znodes import TokenChangeZnode
 from barnabas.cluster.delegation_tokens import DelegationTokens
 from barnabas.cluster.embedded import open_embedded
 from barnabas.core.clock import ManualClock
@@ -104,3 +106,18 @@ async def test_the_decoy_secret_is_made_once(tmp_path: Path) -> None:
             secrets |= {await get_or_create_decoy_secret(znodes) for _ in range(2)}
     (secret,) = secrets
     assert len(secret) == 32
+
+
+async def test_old_notes_are_removed_and_what_is_no_note_stays(tmp_path: Path) -> None:
+    """The store has a clock of its own: what is written to it now is old for a broker that lives later."""
+    clock = ManualClock()
+    async with store(tmp_path) as znodes:
+        tokens = await opened(znodes, clock)
+        await tokens.add(token("a", ALICE, clock))
+        await znodes.create(f"{TokenChangeZnode.PARENT}/by-hand/deeper", make_parents=True)
+        await tokens.refresh(lambda: None, everything=True)
+        assert len(await znodes.children(TokenChangeZnode.PARENT)) == 2
+        clock.advance(ms=NOTE_LIFETIME_MS + 1)
+        await tokens.refresh(lambda: None, everything=True)
+        assert await znodes.children(TokenChangeZnode.PARENT) == ["by-hand"]
+        assert [each.token_id for each in tokens] == ["a"]

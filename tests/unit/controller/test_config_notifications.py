@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from barnabas.cluster.change_notes import NOTE_LIFETIME_MS
 from barnabas.cluster.config_store import ZnodeConfigStore
 from barnabas.cluster.embedded import EmbeddedStore
 from barnabas.cluster.notification_znodes import ConfigChangeZnode
@@ -17,7 +18,7 @@ from barnabas.config.broker_config import BrokerConfig
 from barnabas.config.changes import Change
 from barnabas.config.client_entities import CLIENTS, USERS, EntityPart, EntityPath, Values, ValuesChange, user
 from barnabas.config.repository import ConfigRepository, ConfigResource
-from barnabas.controller.config_notifications import NOTE_LIFETIME_MS, ConfigNotifications
+from barnabas.controller.config_notifications import ConfigNotifications
 from barnabas.core.clock import ManualClock
 from barnabas.core.errors import UnknownTopicOrPartition
 from barnabas.core.files import RealFiles
