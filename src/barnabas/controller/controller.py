@@ -38,6 +38,7 @@ from barnabas.config.broker_config import BrokerConfig
 from barnabas.config.log_config import LogConfig
 from barnabas.config.repository import ConfigRepository
 from barnabas.controller.broker_channels import BrokerChannels, StartSender
+from barnabas.controller.controller_metrics import register_controller_metrics
 from barnabas.controller.delivery import all_over
 from barnabas.controller.election import Controllership, become_controller
 from barnabas.controller.events import Event, EventQueue, Process
@@ -97,7 +98,7 @@ class KafkaController:
         self.events = EventQueue(self._process, clock, runner, metrics)
         configs.on_topic_change(self._topic_config_changed)
         configs.on_broker_change(self._broker_config_changed)
-        self._register_metrics()
+        register_controller_metrics(metrics, lambda: self._term)
 
     @property
     def is_active(self) -> bool:
@@ -425,39 +426,6 @@ class KafkaController:
         self._rebalance = self._scheduler.after(
             delay_ms, lambda: self._put_for(term, "leader rebalance", rebalance, "rebalance")
         )
-
-    def _register_metrics(self) -> None:
-        def figure(name: str, doc: str, read: Callable[[Term], float]) -> None:
-            self._metrics.gauge(
-                f"kafka_controller_{name}", doc, lambda: 0 if self._term is None else read(self._term)
-            )
-
-        figure("active_controller_count", "1 on the controller, 0 elsewhere.", lambda _: 1)
-        figure(
-            "offline_partitions_count",
-            "Partitions without a leader.",
-            lambda term: term.context.offline_partition_count(),
-        )
-        figure(
-            "preferred_replica_imbalance_count",
-            "Partitions that are not led by their preferred replica.",
-            lambda term: term.context.preferred_replica_imbalance_count(),
-        )
-        figure("global_topic_count", "Topics of the cluster.", lambda term: len(term.context.assignments))
-        figure(
-            "global_partition_count", "Partitions of the cluster.", lambda term: len(term.context.leadership)
-        )
-        figure(
-            "topics_to_delete_count",
-            "Topics that are being deleted.",
-            lambda term: len(term.context.topics_to_be_deleted),
-        )
-        figure(
-            "topics_ineligible_to_delete_count",
-            "Topics whose deletion waits for something.",
-            lambda term: len(term.context.topics_ineligible_for_deletion),
-        )
-        figure("active_broker_count", "Live brokers.", lambda term: len(term.context.brokers))
 
 
 def _named(data: bytes) -> BrokerId:
