@@ -332,7 +332,7 @@ class _AppendElsewhere:
     connection is read on meanwhile, unless too much is unwritten already."""
 
     __slots__ = (
-        "_admission", "_answers", "_context", "_data", "_home", "_leader_epoch", "_outcome", "_partition",
+        "_admission", "_answers", "_context", "_data", "_leader_epoch", "_log", "_outcome", "_partition",
         "_request", "_size_bytes", "_slot", "_topic",
     )  # fmt: skip
 
@@ -356,14 +356,14 @@ class _AppendElsewhere:
         self._context = context
         self._admission = admission
         self._outcome = outcome
-        self._home = partition.log.log_directory
+        self._log = partition.log
         self._leader_epoch = NO_EPOCH
         self._size_bytes = len(data.records)
         self._slot = len(answers)
 
     def wait(self) -> None:
         """Get in line, which may be empty."""
-        context, data, home = self._context, self._data, self._home
+        context, data, home = self._context, self._data, self._log.log_directory
         self._answers.append(PartitionProduceResponse(index=data.index))
         self._outcome.unwritten += 1
         home.unwritten_bytes += self._size_bytes
@@ -372,15 +372,18 @@ class _AppendElsewhere:
             data.records = context.exchange.lend_piece(data.records)
         if home.unwritten_bytes > UNWRITTEN_BYTES_MAX:
             context.exchange.hold()
-        when_written(self._partition.log, self._begin)
+        when_written(self._log, self._begin)
 
     def _begin(self) -> None:
-        """Much may have changed in the line: the partition is looked for anew."""
+        """Much may have changed in the line: the partition is looked for anew. A log that has taken the place
+        of the one that was waited for is another directory's or another topic's: it has a line of its own."""
         data, context = self._data, self._context
         records = data.records
         assert isinstance(records, memoryview)
         try:
             self._partition = partition = context.broker.replicas.partition(self._topic, data.index)
+            if partition.log is not self._log:
+                raise NotLeaderOrFollower(f"the log of {partition.topic_partition} is not the one it was")
             if self._admission is not None:
                 self._admission.check(partition.topic_partition, records)
             if context.api_version < 7:
@@ -408,7 +411,7 @@ class _AppendElsewhere:
     def _end(self, answer: PartitionProduceResponse) -> None:
         outcome = self._outcome
         self._answers[self._slot] = answer
-        self._home.unwritten_bytes -= self._size_bytes
+        self._log.log_directory.unwritten_bytes -= self._size_bytes
         outcome.unwritten -= 1
         if not outcome.unwritten:
             self._context.exchange.give_back()

@@ -111,9 +111,12 @@ class LogDirMover:
             self._go_on_later(move)
         elif not move.is_synced:
             self._sync(move, future)
-        elif old.writing is not None:
-            self._go_on_later(move)  # what is being written has to come along
         else:
+            # What is being written comes along at once: by the next turn something else would be. Who waits
+            # behind it is told to try again.
+            old.settle()
+            while self._copy_slice(old, future):
+                pass
             del self._moves[move.key]
             move.partition.replace_log(self._log_manager.promote_future(move.key))
             logger.info("%s is now in %s", move.key, move.partition.log.log_directory.path)

@@ -11,8 +11,9 @@ from pathlib import Path
 import pytest
 
 from barnabas.client.channel import Channel
-from barnabas.core.errors import KafkaStorageError
+from barnabas.core.errors import KafkaStorageError, NotLeaderOrFollower
 from barnabas.core.limits import UNWRITTEN_BYTES_MAX, WRITTEN_ELSEWHERE_BYTES_MIN
+from barnabas.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
 from barnabas.protocol.messages.produce import ProduceResponse
 from barnabas.testing.files import PowerCutFiles
 from tests.support.in_process import BY_NAME_PRODUCE, InProcessBroker, in_process_broker, produce_request
@@ -127,6 +128,21 @@ async def test_a_write_that_fails_is_told_and_takes_the_disk_offline(
     disk.error = OSError(errno.EIO, "Input/output error")
     disk.may_write.set()
     assert [outcome(await each) for each in waiting] == [(KafkaStorageError.code, -1)] * 2
+
+
+async def test_who_waited_for_a_log_that_is_gone_does_not_write_to_its_successor(
+    broker: InProcessBroker, disk: SlowLog, channel: Channel
+) -> None:
+    large, behind = send(channel, LARGE), send(channel, b"of the former topic")
+    await disk.begun.wait()
+    deletion = DeleteTopicsRequest(topic_names=["slow"], timeout_ms=10_000)
+    deleted = asyncio.ensure_future(broker.ask(deletion, DeleteTopicsResponse, version_max=5))
+    asyncio.get_running_loop().call_later(0.1, disk.may_write.set)
+    assert (await deleted).responses[0].error_code == 0
+    assert await broker.create_topic("slow") == 0
+    await large
+    assert outcome(await behind) == (NotLeaderOrFollower.code, -1)
+    assert await broker.read_all("slow") == []
 
 
 async def test_a_producer_without_acks_is_written_too(

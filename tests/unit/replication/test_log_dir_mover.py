@@ -11,9 +11,13 @@ import pytest
 from barnabas.core.scheduler import InlineBackground
 from barnabas.replication import log_dir_mover
 from barnabas.replication.log_dir_mover import LogDirMover
+from barnabas.storage.log.append import AppendInfo
+from barnabas.storage.log.append_elsewhere import append_elsewhere
 from barnabas.storage.log.log import Log
+from barnabas.storage.log.write_elsewhere import Outcome
 from barnabas.testing.files import PowerCutFiles
-from tests.unit.storage.support import produce, read_batches
+from tests.support.background import ManualBackground
+from tests.unit.storage.support import batch, produce, read_batches
 from tests.unit.storage.test_log_manager import Broker, partition
 
 ZERO = partition(0)
@@ -67,4 +71,27 @@ def test_a_truncation_during_the_copying_starts_it_over(monkeypatch: pytest.Monk
     assert followed.log.log_directory.path == "/new"
     assert [bytes(batch.view()) for batch in read_batches(followed.log)] == expected
     assert followed.log.leader_epochs.entries == [(1, 0), (2, 10)]
+    manager.abandon()
+
+
+def test_what_a_thread_is_writing_comes_along() -> None:
+    manager = Broker("/old", "/new", files=PowerCutFiles()).start()
+    log = manager.get_or_create(ZERO, directory="/old")
+    produce(log, 2)
+    disk = ManualBackground()
+    log.environment.background = disk
+    outcomes: list[Outcome] = []
+    append_elsewhere(log, batch([b"large"]), 0, outcomes.append)
+    followed = cast("Any", Followed(log))
+    steps = Steps()
+    mover = LogDirMover(manager, {ZERO: followed}, steps, InlineBackground())
+    mover.move(ZERO, "/new")
+    while steps.tasks:
+        steps.run_one()
+    assert followed.log.log_directory.path == "/new"
+    assert followed.log.log_end_offset == 3
+    disk.run_one()
+    (info,) = outcomes
+    assert isinstance(info, AppendInfo)
+    assert info.first_offset == 2
     manager.abandon()
