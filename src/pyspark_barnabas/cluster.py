@@ -14,7 +14,6 @@ import logging
 import random
 import time
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any, Final, Self, TypeVar
 
@@ -23,12 +22,13 @@ import numpy as np
 from barnabas.client.blocking import Connection
 from barnabas.client.cluster_state import READ_UNCOMMITTED, ClusterState
 from barnabas.client.retries import UNKNOWN_TOPIC_TIMEOUT_MS, Retries
-from barnabas.client.security_settings import Secured, SecuritySettings
+from barnabas.client.security_settings import Secured
 from barnabas.client.steps import ANY_BROKER, Pause, Step, Steps, raise_for, run_blocking
 from barnabas.core.clock import Clock, SystemClock
 from barnabas.core.endpoints import Endpoint
 from barnabas.core.errors import KafkaError, LeaderNotAvailable, NetworkException, UnknownTopicOrPartition
 from barnabas.core.ids import TopicPartition
+from pyspark_barnabas.cluster_config import ClusterConfig
 
 T = TypeVar("T")
 
@@ -42,21 +42,6 @@ _log = logging.getLogger(__name__)
 
 class NoBrokerAnswers(ConnectionError):
     """Nobody is at the addresses that were given."""
-
-
-@dataclass(frozen=True, slots=True)
-class ClusterConfig:
-    """What it takes to reach a cluster; it travels to the executors."""
-
-    bootstrap: tuple[Endpoint, ...]
-    client_id: str = "pyspark-barnabas"
-    request_timeout_ms: float = 30_000
-    retry_timeout_ms: float = 60_000
-    security: SecuritySettings = field(default_factory=SecuritySettings)
-
-    @property
-    def servers(self) -> str:
-        return ",".join(map(str, self.bootstrap))
 
 
 class Cluster:

@@ -33,7 +33,8 @@ from barnabas.records.batch import (
     TRANSACTIONAL_FLAG,
     RecordBatch,
 )
-from pyspark_barnabas.cluster import Cluster, ClusterConfig
+from pyspark_barnabas.cluster import Cluster
+from pyspark_barnabas.cluster_config import ClusterConfig
 from pyspark_barnabas.encode import Producer
 from pyspark_barnabas.fetch import FetchOptions, OffsetRange, read_batches
 from pyspark_barnabas.lanes import Written

@@ -23,8 +23,8 @@ from barnabas.core.endpoints import Endpoint
 from barnabas.core.errors import InvalidConfig
 from barnabas.core.ids import TopicPartition
 from barnabas.records.compression import CODEC_BY_NAME, Codec
-from pyspark_barnabas.cluster import ClusterConfig
-from pyspark_barnabas.schema import DEFAULT_COLUMNS, SPARK_TYPES
+from pyspark_barnabas.cluster_config import ClusterConfig
+from pyspark_barnabas.columns import DEFAULT_COLUMNS, SPARK_TYPES
 
 READ_OPTIONS: Final = (
     "subscribe",

@@ -10,7 +10,8 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from pyspark_barnabas import offsets, planning
 from pyspark_barnabas import options as parse
-from pyspark_barnabas.cluster import Cluster, ClusterConfig
+from pyspark_barnabas.cluster import Cluster
+from pyspark_barnabas.cluster_config import ClusterConfig
 from pyspark_barnabas.fetch import FetchOptions, OffsetRange, read_range
 from pyspark_barnabas.options import FETCH_BYTES, OptionError, Options
 

@@ -1,6 +1,7 @@
 """What Spark sees: one data source that makes readers and writers out of options.
 
-Options are checked here, on the driver, before anything runs.
+Options are checked here, on the driver, before anything runs. Spark asks each question in a process that was
+started for it, so each answer imports only what it needs: hence the imports inside.
 """
 
 from __future__ import annotations
@@ -15,14 +16,8 @@ from pyspark.sql.datasource import (
 from pyspark.sql.types import StructType
 
 from pyspark_barnabas import options as parse
+from pyspark_barnabas.columns import spark_schema
 from pyspark_barnabas.options import OptionError, Options
-from pyspark_barnabas.reader import BatchReader
-from pyspark_barnabas.schema import spark_schema
-from pyspark_barnabas.segment_stream import SegmentStreamReader
-from pyspark_barnabas.segments import SegmentReader
-from pyspark_barnabas.sink import ExactlyOnceBatchWriter, ExactlyOnceStreamWriter
-from pyspark_barnabas.stream_reader import StreamReader
-from pyspark_barnabas.writer import BatchWriter, StreamWriter
 
 
 class BarnabasDataSource(DataSource):
@@ -35,23 +30,47 @@ class BarnabasDataSource(DataSource):
 
     def reader(self, schema: StructType) -> DataSourceReader:  # noqa: ARG002
         options = Options(self.options)
-        return SegmentReader(options) if _engine(options) == "segments" else BatchReader(options)
+        if _engine(options) == "segments":
+            from pyspark_barnabas.segments import SegmentReader  # noqa: PLC0415
+
+            return SegmentReader(options)
+        from pyspark_barnabas.reader import BatchReader  # noqa: PLC0415
+
+        return BatchReader(options)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802, ARG002 - Spark's name
         options = Options(self.options)
-        return SegmentStreamReader(options) if _engine(options) == "segments" else StreamReader(options)
+        if _engine(options) == "segments":
+            from pyspark_barnabas.segment_stream import SegmentStreamReader  # noqa: PLC0415
+
+            return SegmentStreamReader(options)
+        from pyspark_barnabas.stream_reader import StreamReader  # noqa: PLC0415
+
+        return StreamReader(options)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         if overwrite:
             raise OptionError("a topic cannot be overwritten: use mode append")
         options = Options(self.options)
-        return (ExactlyOnceBatchWriter if _is_exactly_once(options) else BatchWriter)(options, schema)
+        if _is_exactly_once(options):
+            from pyspark_barnabas.sink import ExactlyOnceBatchWriter  # noqa: PLC0415
+
+            return ExactlyOnceBatchWriter(options, schema)
+        from pyspark_barnabas.writer import BatchWriter  # noqa: PLC0415
+
+        return BatchWriter(options, schema)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802
         if overwrite:
             raise OptionError("a topic is append-only: use output mode append, or update with foreachBatch")
         options = Options(self.options)
-        return (ExactlyOnceStreamWriter if _is_exactly_once(options) else StreamWriter)(options, schema)
+        if _is_exactly_once(options):
+            from pyspark_barnabas.sink import ExactlyOnceStreamWriter  # noqa: PLC0415
+
+            return ExactlyOnceStreamWriter(options, schema)
+        from pyspark_barnabas.writer import StreamWriter  # noqa: PLC0415
+
+        return StreamWriter(options, schema)
 
 
 def _engine(options: Options) -> str:

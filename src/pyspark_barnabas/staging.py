@@ -14,7 +14,8 @@ from typing import Final
 
 from barnabas.client import transaction_steps as transactions
 from barnabas.core.ids import TopicPartition
-from pyspark_barnabas.cluster import Cluster, ClusterConfig
+from pyspark_barnabas.cluster import Cluster
+from pyspark_barnabas.cluster_config import ClusterConfig
 from pyspark_barnabas.encode import Producer
 from pyspark_barnabas.lanes import Lane, Written
 from pyspark_barnabas.producer import BatchSender

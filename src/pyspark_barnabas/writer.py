@@ -19,7 +19,8 @@ from pyspark.sql.types import StructType
 from barnabas.client.transaction_steps import idempotent_producer
 from barnabas.core.ids import TopicPartition
 from pyspark_barnabas import options as parse
-from pyspark_barnabas.cluster import Cluster, ClusterConfig
+from pyspark_barnabas.cluster import Cluster
+from pyspark_barnabas.cluster_config import ClusterConfig
 from pyspark_barnabas.encode import Producer
 from pyspark_barnabas.lanes import Lane
 from pyspark_barnabas.options import BATCH_BYTES, Options

@@ -19,7 +19,8 @@ from barnabas.client import transaction_steps as transactions
 from barnabas.core.endpoints import Endpoint
 from barnabas.core.errors import InvalidProducerEpoch, ProducerFenced
 from pyspark_barnabas import exactly_once, exactly_once_batch_writer
-from pyspark_barnabas.cluster import Cluster, ClusterConfig
+from pyspark_barnabas.cluster import Cluster
+from pyspark_barnabas.cluster_config import ClusterConfig
 from tests.spark.faulty import POINTS, FaultySource
 from tests.support.fixtures import TopicFactory
 

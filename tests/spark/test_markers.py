@@ -33,7 +33,8 @@ def test_a_driver_that_died_in_its_commit_holds_no_other_pipeline_up(
     require_spark()
     from barnabas.client import transaction_steps as transactions
     from barnabas.core.endpoints import Endpoint
-    from pyspark_barnabas.cluster import Cluster, ClusterConfig
+    from pyspark_barnabas.cluster import Cluster
+    from pyspark_barnabas.cluster_config import ClusterConfig
     from pyspark_barnabas.markers import last_kept
 
     topic = new_topic(cleanup_policy="compact")

@@ -2,7 +2,8 @@
 
 A session costs some five seconds to start, so every test shares it; what a test leaves running in
 it is stopped by the fixture that hands it out. Workers find the packages by PYTHONPATH, as on a
-cluster where they are not installed.
+cluster where they are not installed. Its JVM and its workers start as those of pipelines do, but for
+the compiler: what a test runs is not worth being compiled twice.
 """
 
 from __future__ import annotations
@@ -33,7 +34,11 @@ SETTINGS: Mapping[str, str] = {
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.driver.host": "127.0.0.1",
     "spark.ui.showConsoleProgress": "false",
+    # A worker that is stuck fails its test with a reason, before the test's own time is over.
+    "spark.python.worker.idleTimeoutSeconds": "600",
+    "spark.python.worker.killOnIdleTimeout": "true",
 }
+BRIEF_JVM = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
 
 
 def require_spark() -> None:
@@ -48,11 +53,16 @@ def require_spark() -> None:
 def spark_session(directory: Path, *, master: str = "local[2]", **settings: str) -> Iterator[SparkSession]:
     """A session that keeps its scratch files in `directory`; `a_b=…` becomes `a.b=…`."""
     require_spark()
+    import pyspark
     from pyspark.sql import SparkSession
+
+    from barnabas.pipelines.spark.class_sharing import sharing_options
+    from barnabas.pipelines.spark.session import is_one_process, use_unzipped_home
 
     paths = [str(REPOSITORY / "src"), str(REPOSITORY), os.environ.get("PYTHONPATH", "")]
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, paths))
     os.environ["PYSPARK_PYTHON"] = sys.executable
+    use_unzipped_home()
     builder = SparkSession.builder.master(master).appName("barnabas-tests")
     chosen = {
         **SETTINGS,
@@ -63,6 +73,10 @@ def spark_session(directory: Path, *, master: str = "local[2]", **settings: str)
     jars = _jars()
     if jars:
         chosen["spark.driver.extraClassPath"] = jars
+    if is_one_process(master):
+        chosen.setdefault("spark.python.daemon.module", "pyspark_barnabas.daemon")
+    shared = sharing_options(chosen, pyspark.__version__)
+    chosen.setdefault("spark.driver.extraJavaOptions", f"{BRIEF_JVM} {shared}".strip())
     for key, value in chosen.items():
         builder = builder.config(key, value)
     with warnings.catch_warnings():

@@ -31,7 +31,8 @@ from barnabas.core.ids import TopicPartition
 from barnabas.testing.broker import run_broker
 from pyspark_barnabas import copying, rows
 from pyspark_barnabas.batch_names import BATCH_ID, QUERY_ID
-from pyspark_barnabas.cluster import Cluster, ClusterConfig
+from pyspark_barnabas.cluster import Cluster
+from pyspark_barnabas.cluster_config import ClusterConfig
 from pyspark_barnabas.copying import RowsNotFound
 from pyspark_barnabas.fetch import FetchOptions, OffsetRange, read_range
 from pyspark_barnabas.lanes import Stretch

@@ -15,7 +15,8 @@ from barnabas.client import transaction_steps as txn
 from barnabas.core.endpoints import Endpoint
 from barnabas.core.ids import TopicPartition
 from pyspark_barnabas.claims import Claims
-from pyspark_barnabas.cluster import Cluster, ClusterConfig
+from pyspark_barnabas.cluster import Cluster
+from pyspark_barnabas.cluster_config import ClusterConfig
 from tests.support.topics import produce
 
 STEPS = ("begin", "open_partitions", "add_partitions", "is_current")

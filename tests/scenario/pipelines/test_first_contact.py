@@ -13,7 +13,8 @@ pytest.importorskip("pyspark", reason="PySpark is not installed")
 from barnabas.core.endpoints import Endpoint
 from barnabas.core.errors import NetworkException
 from barnabas.testing.broker import run_broker
-from pyspark_barnabas.cluster import Cluster, ClusterConfig, NoBrokerAnswers
+from pyspark_barnabas.cluster import Cluster, NoBrokerAnswers
+from pyspark_barnabas.cluster_config import ClusterConfig
 from pyspark_barnabas.options import Options
 from pyspark_barnabas.reader import BatchReader
 from pyspark_barnabas.stream_reader import StreamReader

@@ -11,7 +11,8 @@ from barnabas.client import transaction_steps as txn
 from barnabas.core.endpoints import Endpoint
 from barnabas.core.ids import TopicPartition
 from barnabas.records.compression import Codec
-from pyspark_barnabas.cluster import Cluster, ClusterConfig
+from pyspark_barnabas.cluster import Cluster
+from pyspark_barnabas.cluster_config import ClusterConfig
 from pyspark_barnabas.encode import Producer
 from pyspark_barnabas.lanes import Lane
 from pyspark_barnabas.producer import BatchSender

@@ -16,8 +16,9 @@ from barnabas.records.batch import RecordBatch, iterate_batches
 from barnabas.records.builder import NewRecord, build_batch
 from barnabas.records.compression import Codec
 from barnabas.records.record import iterate_records
+from pyspark_barnabas.columns import SPARK_TYPES
 from pyspark_barnabas.decode import Place, decode_batches
-from pyspark_barnabas.schema import SPARK_TYPES, arrow_schema
+from pyspark_barnabas.schema import arrow_schema
 
 PLACE = Place("events", 3, tuple(SPARK_TYPES))
 CODECS = list(Codec)

@@ -17,7 +17,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from barnabas.core.extras import install_command
+from barnabas.pipelines.spark.class_sharing import sharing_options
 from barnabas.pipelines.spark.silence import WORKER_SILENCE_S_MAX
+from barnabas.pipelines.spark.spark_home import unzipped_home
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -29,6 +31,13 @@ HIDDEN_NAMES = "(?i)secret|password|passwd|token|access[.]?key|credential|jaas|k
 `jvm` is given what references stand for, as Java's client follows none."""
 STOP_S_MAX = 120
 """How long a query that is told to stop may take, interrupted."""
+FEW_RECOMPILATIONS = (
+    "-XX:+UseSerialGC -XX:Tier4InvocationThreshold=50000 -XX:Tier4MinInvocationThreshold=6000"
+    " -XX:Tier4CompileThreshold=150000 -XX:Tier4BackEdgeThreshold=400000"
+)
+"""A JVM that begins compiles its code a second time, for speed, when it has run some thousand times: on the
+way to the first micro-batch that is two fifths of its CPU, nearly all of it in vain. Ten times that often, it
+is code that a pipeline runs all day. One thread collects the garbage of a heap of a gigabyte well enough."""
 QUIET = Path(__file__).with_name("log4j2.properties")
 
 
@@ -48,6 +57,7 @@ def open_session(master: str | None, conf: Mapping[str, str], *, name: str) -> S
     quiet_loggers()
     settings = {**session_defaults(master), **conf}
     _prepare_environment(settings)
+    settings.setdefault("spark.driver.extraJavaOptions", java_options(settings))
     builder = SparkSession.builder.appName(name)
     for key, value in settings.items():
         builder = builder.config(key, value)
@@ -81,6 +91,7 @@ def _prepare_environment(settings: Mapping[str, str]) -> None:
         os.environ["PYSPARK_PYTHON"] = settings["spark.pyspark.python"]
     if settings["spark.master"].startswith("local"):
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+        use_unzipped_home()
         # Otherwise Spark looks for the machine's name, and complains when it is a loopback address.
         os.environ.setdefault("SPARK_LOCAL_IP", LOOPBACK)
 
@@ -106,6 +117,29 @@ def session_defaults(master: str | None) -> dict[str, str]:
             "spark.driver.memory": "1g",
             "spark.driver.bindAddress": LOOPBACK,
             "spark.driver.host": LOOPBACK,
-            "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={QUIET.as_uri()}",
         }
+    if is_one_process(chosen):
+        # Where the package is: executors of a cluster may get it with their first task only.
+        defaults["spark.python.daemon.module"] = "pyspark_barnabas.daemon"
     return defaults
+
+
+def is_one_process(master: str) -> bool:
+    """Whether executors are the driver itself."""
+    return master == "local" or master.startswith("local[")
+
+
+def use_unzipped_home() -> None:
+    """Unless a Spark is named that is not the installed one."""
+    if "SPARK_HOME" not in os.environ and (home := unzipped_home()) is not None:
+        os.environ["SPARK_HOME"] = str(home)
+
+
+def java_options(settings: Mapping[str, str]) -> str:
+    """For a driver's JVM that lives here: quiet, and started from what earlier ones have left."""
+    if not settings["spark.master"].startswith("local"):
+        return ""
+    import pyspark  # noqa: PLC0415 - as above
+
+    quiet = f"-Dlog4j2.configurationFile={QUIET.as_uri()}"
+    return f"{quiet} {FEW_RECOMPILATIONS} {sharing_options(settings, pyspark.__version__)}".strip()

@@ -1,0 +1,54 @@
+"""The daemon that forks the workers of tasks."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("pyspark", reason="PySpark is not installed")
+
+from pyspark_barnabas import daemon
+
+CHECK = """
+import os, sys
+from pyspark_barnabas import daemon
+alone = daemon.preload()
+sys.stdout.write(f"{alone} {[name for name in daemon.NEEDED if name not in sys.modules]}")
+"""
+
+
+def run(program: str) -> str:
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    return done.stdout
+
+
+def test_what_workers_need_is_imported_and_no_thread_is_started() -> None:
+    """Or a worker could be forked while some other thread holds a lock, which nobody would ever release."""
+    assert run(CHECK) == "True []"
+
+
+def test_a_thread_is_noticed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    waiting = "import threading; threading.Thread(target=threading.Event().wait, daemon=True).start()\n"
+    telling = "from pyspark_barnabas import daemon; import sys; sys.stdout.write(str(daemon.is_alone()))"
+    assert (run(telling), run(waiting + telling)) == ("True", "False")
+    monkeypatch.setattr(daemon, "THREADS", tmp_path / "nowhere")
+    assert not daemon.is_alone(), "it is not known"
+
+
+def test_with_a_thread_it_becomes_sparks_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    began: list[list[str]] = []
+
+    def execv(_: str, words: list[str]) -> None:
+        began.append(words)
+        raise SystemExit
+
+    monkeypatch.setattr(os, "execv", execv)
+    monkeypatch.setattr(daemon, "preload", lambda: False)
+    monkeypatch.setattr(sys, "argv", ["daemon", "pyspark.worker"])
+    with pytest.raises(SystemExit):
+        daemon.main()
+    assert began == [[sys.executable, "-m", "pyspark.daemon", "pyspark.worker"]]
