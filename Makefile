@@ -116,9 +116,9 @@ wheel: $(VENV)/.release ## build the compiled wheel of this platform into dist (
 	rm -f dist/*-cp3*.whl
 	BARNABAS_COMPILE=1 $(BIN)/python -m build --wheel
 
-test-compiled: $(VENV)/.dev wheel ## run the unit and contract tests on the compiled wheel
+test-compiled: $(VENV)/.dev wheel ## run the unit and contract tests, and the scenarios of one broker, on the compiled wheel
 	rm -rf build/wheel && $(BIN)/python -m zipfile -e dist/*-cp3*.whl build/wheel
-	PYTHONPATH=build/wheel $(BIN)/python -m pytest -n 2 --dist loadfile -o pythonpath="build/wheel ." tests/unit tests/contract
+	PYTHONPATH=build/wheel $(BIN)/python -m pytest -n 2 --dist loadfile -o pythonpath="build/wheel ." tests/unit tests/contract tests/scenario/broker tests/scenario/network
 
 release-check: $(VENV)/.release ## build sdist and both wheels, check them, run each wheel in an environment of its own
 	$(BIN)/python tools/release_check.py

@@ -43,31 +43,31 @@ def frame_of(key: ApiKey, version: int, message: Message) -> bytes:
     return struct.pack(">i", len(body)) + body
 
 
-def produce_frame(records: int, value_bytes: int, acks: int = -1) -> bytes:
+def produce_frame(records: int, value_bytes: int, acks: int = -1, topic: str = TOPIC) -> bytes:
     batch = build_batch([(None, b"v" * value_bytes, (), 1_700_000_000_000)] * records)
     data = produce.TopicProduceData(
-        name=TOPIC, partition_data=[produce.PartitionProduceData(index=0, records=bytes(batch))]
+        name=topic, partition_data=[produce.PartitionProduceData(index=0, records=bytes(batch))]
     )
     request = produce.ProduceRequest(acks=acks, timeout_ms=30_000, topic_data=[data])
     return frame_of(ApiKey.PRODUCE, 9, request)
 
 
-def fetch_frame(offset: int, max_bytes: int) -> bytes:
+def fetch_frame(offset: int, max_bytes: int, topic: str = TOPIC) -> bytes:
     ask = fetch.FetchPartition(partition=0, fetch_offset=offset, partition_max_bytes=max_bytes)
     request = fetch.FetchRequest(
         max_wait_ms=500,
         min_bytes=1,
         max_bytes=max_bytes,
         session_epoch=-1,
-        topics=[fetch.FetchTopic(topic=TOPIC, partitions=[ask])],
+        topics=[fetch.FetchTopic(topic=topic, partitions=[ask])],
     )
     return frame_of(ApiKey.FETCH, 12, request)
 
 
-def create_topic(port: int) -> None:
+def create_topic(port: int, name: str = TOPIC) -> None:
     """Without retention: the records have a timestamp of their own, and are older than any."""
     kept = create_topics.CreatableTopicConfig(name="retention.ms", value="-1")
-    topic = create_topics.CreatableTopic(name=TOPIC, num_partitions=1, replication_factor=1, configs=[kept])
+    topic = create_topics.CreatableTopic(name=name, num_partitions=1, replication_factor=1, configs=[kept])
     frame = frame_of(
         ApiKey.CREATE_TOPICS, 5, create_topics.CreateTopicsRequest(topics=[topic], timeout_ms=10_000)
     )

@@ -30,7 +30,9 @@ class Reach(Enum):
 
 def reach_of(error: BaseException) -> Reach:
     """What the error, or the one that it was made from, is a failure of."""
-    for each in (error, error.__cause__):
+    # Compiled code does not note what an error was raised from, only what was being handled.
+    made_from = error.__context__ if error.__cause__ is None else error.__cause__
+    for each in (error, made_from):
         if isinstance(each, GarbledLog):
             return Reach.LOG
         if isinstance(each, OSError) and each.errno in _PASSING:
