@@ -21,6 +21,7 @@ from urllib.parse import unquote, urlsplit
 
 from barnabas.client.tls_context import TlsSettings, tls_context
 from barnabas.core.errors import InvalidConfig
+from barnabas.core.files import read_regular_file
 from barnabas.security.sasl.client import (
     GSSAPI,
     MECHANISMS,
@@ -303,8 +304,7 @@ def _token_file(url: str | None) -> Callable[[], str]:
 
     def read() -> str:
         try:
-            with path.open("rb") as file:
-                return file.read(_TOKEN_BYTES_MAX).decode("ascii", errors="replace").strip()
+            return read_regular_file(path, _TOKEN_BYTES_MAX).decode("ascii", errors="replace").strip()
         except OSError as error:
             raise InvalidConfig(f"the token in {path} cannot be read: {error.strerror}") from None
 

@@ -23,6 +23,7 @@ from typing import Any, Generic, TypeVar
 from barnabas.config.derived import for_listener
 from barnabas.config.properties import read_properties
 from barnabas.core.errors import InvalidConfig
+from barnabas.core.files import read_regular_file
 from barnabas.security.credentials.decoys import Decoys
 from barnabas.security.credentials.scram_credential import ScramCredential, ScramMechanism
 from barnabas.security.principal import ANONYMOUS
@@ -158,8 +159,7 @@ class _File(Generic[T]):
 
     def _read(self) -> dict[str, T]:
         try:
-            with self._path.open("rb") as file:
-                data = file.read(FILE_BYTES_MAX + 1)
+            data = read_regular_file(self._path, FILE_BYTES_MAX + 1)
             found = read_properties(data.decode())
         except OSError as error:
             raise InvalidConfig(f"{self._path} cannot be read: {error.strerror}") from None

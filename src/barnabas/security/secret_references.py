@@ -8,10 +8,12 @@ one of properties (Connect's FileConfigProvider), or, with no key, the secret it
 import os
 import re
 from collections.abc import Mapping
-from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from barnabas.config.properties import read_properties
+from barnabas.core.files import read_regular_file
+
+FILE_BYTES_MAX: Final = 1 << 20
 
 Value: TypeAlias = Any
 """Text, numbers, booleans, null, lists and mappings of them."""
@@ -63,9 +65,14 @@ def _look_up(kind: str, rest: str, environment: Mapping[str, str]) -> str:
         return environment[rest]
     path, _, key = rest.partition(":")
     try:
-        text = Path(path).read_text(encoding="utf-8")
+        data = read_regular_file(path, FILE_BYTES_MAX + 1)
+        text = data.decode()
     except OSError as error:
         raise UnresolvedSecret(f"${{file:{rest}}}: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise UnresolvedSecret(f"${{file:{rest}}}: the file is not text in UTF-8") from None
+    if len(data) > FILE_BYTES_MAX:
+        raise UnresolvedSecret(f"${{file:{rest}}}: the file has more than {FILE_BYTES_MAX} bytes")
     if not key:
         return text.rstrip("\n")
     try:

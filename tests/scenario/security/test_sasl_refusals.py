@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import base64
+import hashlib
+import hmac
 import random
 import struct
 from collections.abc import Iterator
@@ -93,18 +95,35 @@ def test_no_large_frame_before_authentication(broker: RunningBroker, size: int) 
         assert is_closed(wire)
 
 
-def test_a_proof_with_another_nonce(broker: RunningBroker) -> None:
-    """CVE-2024-56128."""
-    with connect(broker) as wire:
-        shake_hands(wire, "SCRAM-SHA-256")
-        token = b"n,,n=bob,r=abc"
-        reader = wire.ask(SASL_AUTHENTICATE, 1, struct.pack(">i", len(token)) + token)
-        assert (reader.number("h"), reader.string()) == (0, "")
-        challenge = reader.byte_string()
-        assert challenge is not None
-        assert challenge.startswith(b"r=abc")
-        assert show(wire, b"c=biws,r=abc,p=" + b"A" * 43 + b"=")[0] == AUTHENTICATION_FAILED
-        assert is_closed(wire)
+@pytest.mark.parametrize("nonce", ["right", "own", "longer"])
+def test_a_proof_with_another_nonce(tmp_path: Path, nonce: str) -> None:
+    """CVE-2024-56128. The proof is right, as it covers what the client itself says the nonce is."""
+    with sasl_broker({"connection.failed.authentication.delay.ms": "0"}, data_dir=tmp_path) as broker:
+        add_scram_user(broker, "carol", 4_096)
+        with connect(broker) as wire:
+            shake_hands(wire, "SCRAM-SHA-256")
+            token = b"n,,n=carol,r=abc"
+            reader = wire.ask(SASL_AUTHENTICATE, 1, struct.pack(">i", len(token)) + token)
+            assert (reader.number("h"), reader.string()) == (0, "")
+            challenge = reader.byte_string()
+            assert challenge is not None
+            both, salt, _ = challenge.split(b",")
+            bare = b"c=biws," + {"right": both, "own": b"r=abc", "longer": both + b"x"}[nonce]
+            salted = hashlib.pbkdf2_hmac("sha256", b"secret", base64.b64decode(salt[2:]), 4_096)
+            client_key = hmac.digest(salted, b"Client Key", "sha256")
+            stored_key = hashlib.sha256(client_key).digest()
+            signature = hmac.digest(stored_key, b"n=carol,r=abc," + challenge + b"," + bare, "sha256")
+            proof = bytes(x ^ y for x, y in zip(client_key, signature, strict=True))
+            error, _ = show(wire, bare + b",p=" + base64.b64encode(proof))
+            assert error == (0 if nonce == "right" else AUTHENTICATION_FAILED)
+            assert nonce == "right" or is_closed(wire)
+
+
+def add_scram_user(broker: RunningBroker, name: str, iterations: int) -> None:
+    mechanism = ScramCredentialInfo(ScramMechanism.SCRAM_SHA_256, iterations)
+    admin = AdminClient(confluent(broker))  # which lives until the answer is there
+    change = UserScramCredentialUpsertion(name, mechanism, b"secret")
+    admin.alter_user_scram_credentials([change])[name].result(60)
 
 
 def challenge_for(broker: RunningBroker, user: bytes) -> tuple[bytes, bytes]:
@@ -133,11 +152,7 @@ def test_an_unknown_user_has_the_same_salt_after_a_restart(tmp_path: Path) -> No
 def test_an_unknown_user_looks_like_those_that_there_are(tmp_path: Path, iterations: int) -> None:
     """Not only by the salt: tools differ in how long a salt they make, administrators in iterations."""
     with sasl_broker(data_dir=tmp_path) as broker:
-        change = UserScramCredentialUpsertion(
-            "carol", ScramCredentialInfo(ScramMechanism.SCRAM_SHA_256, iterations), b"secret"
-        )
-        admin = AdminClient(confluent(broker))  # which lives until the answer is there
-        admin.alter_user_scram_credentials([change])["carol"].result(60)
+        add_scram_user(broker, "carol", iterations)
         salt, shown = challenge_for(broker, b"carol")
         assert shown == b"i=%d" % iterations
         others = [challenge_for(broker, b"nobody-%d" % number) for number in range(5)]

@@ -21,7 +21,7 @@ from barnabas.core.scheduler import InlineBackground
 from barnabas.node.runtime import LoopRunner
 from barnabas.security.credentials.delegation_token import DelegationToken, TokenTimes, created
 from barnabas.security.credentials.scram_credential import ScramMechanism
-from barnabas.security.principal import KafkaPrincipal
+from barnabas.security.principal import ANONYMOUS, KafkaPrincipal
 
 ALICE, BOB = KafkaPrincipal.user("alice"), KafkaPrincipal.user("bob")
 TIMES = TokenTimes(lifetime_ms_max=1_000, renewal_ms=100)
@@ -94,8 +94,12 @@ async def test_the_salt_of_an_id_says_nothing_about_its_token(
         for each in (tokens, await opened(znodes, clock)):
             assert each.credential(mechanism, "a").principal == ALICE
             salts.append(each.credential(mechanism, "a").credential.salt)
+        keys = tokens.credential(mechanism, "a").credential.stored_key
         clock.advance(ms=101)
-        salts.append(tokens.credential(mechanism, "a").credential.salt)
+        over = tokens.credential(mechanism, "a")
+        assert over.principal == ANONYMOUS, "nobody logs in with it any more"
+        assert over.credential.stored_key != keys
+        salts.append(over.credential.salt)
     assert len(set(salts)) == 1
 
 

@@ -38,7 +38,7 @@ from barnabas.core.metrics import Metrics, render_prometheus
 from barnabas.core.scheduler import InlineBackground, ManualScheduler
 from barnabas.network.handshakes import Handshakes
 from barnabas.network.server import Server
-from barnabas.node import key_sets
+from barnabas.node import key_sets, store_followers
 from barnabas.node.controller_channels import ControllerChannels
 from barnabas.node.key_sets import TokenVerifier
 from barnabas.node.runtime import LoopRunner, LoopScheduler, TimerDriver
@@ -572,6 +572,16 @@ async def test_everything_is_read_again_in_a_new_session() -> None:
         listeners[0](SessionState.CONNECTED)
         await copy.is_read_again.wait()
     assert copy.reads == [True, True]
+
+
+async def test_everything_is_read_again_though_no_watch_has_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A watch that was lost tells nothing: rules that were taken back would be believed for ever."""
+    monkeypatch.setattr(store_followers, "LOOK_AGAIN_S", 0.01)
+    copy, znodes = CopyThatFails(), SimpleNamespace(session_id=1, add_listener=lambda _: None)
+    copy.reads.append(False)
+    async with asyncio.timeout(20), following(cast("Coordination", znodes), copy, "something"):
+        await copy.is_read_again.wait()
+    assert copy.reads[:2] == [False, True]
 
 
 async def test_keys_that_cannot_be_read_are_read_again(monkeypatch: pytest.MonkeyPatch) -> None:

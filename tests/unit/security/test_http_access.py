@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from barnabas.core.errors import InvalidConfig
+from barnabas.security.credentials.scram_credential import ScramCredential, ScramMechanism
 from barnabas.security.http_access import HttpAccess, hashed_password
 
 
@@ -49,6 +50,29 @@ def test_passwords_plain_and_hashed(users: Path) -> None:
     )
     for each in wrong:
         assert access.accept(each, certificate_of="CN=carol") is None, each
+
+
+def test_a_pipe_is_no_file_of_users(tmp_path: Path) -> None:
+    """Nobody writes to it: whoever waited for it would wait for ever."""
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(InvalidConfig, match="not a regular file"):
+        HttpAccess(tmp_path / "pipe", None)
+
+
+def test_an_unknown_user_takes_as_many_iterations(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Otherwise the time that an answer takes tells who there is."""
+    users, derive, taken = tmp_path / "users", ScramCredential.derive, list[int]()
+    users.write_text(f"alice={hashed_password('hidden', 12_000)}\n")
+    access = HttpAccess(users, None)
+
+    def noted(mechanism: ScramMechanism, password: str, iterations: int, salt: bytes) -> ScramCredential:
+        taken.append(iterations)
+        return derive(mechanism, password, iterations, salt)
+
+    monkeypatch.setattr(ScramCredential, "derive", noted)
+    for name in ("alice", "bob", "carol"):
+        assert access.accept(basic(name, "wrong"), certificate_of=None) is None
+    assert taken == [12_000] * 3
 
 
 def test_tokens_plain_and_hashed(tokens: Path) -> None:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -23,6 +24,16 @@ def test_references_are_resolved_wherever_they_stand(tmp_path: Path) -> None:
 def test_a_reference_that_leads_nowhere_is_named(reference: str) -> None:
     with pytest.raises(UnresolvedSecret, match=reference.split(":")[1].strip("}")):
         resolve(reference, {})
+
+
+def test_what_is_no_file_of_secrets_is_refused(tmp_path: Path) -> None:
+    """Nobody writes to the pipe: whoever waited for it would wait for ever. And a device has no end."""
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "large").write_bytes(b"x" * ((1 << 20) + 1))
+    (tmp_path / "binary").write_bytes(b"\xff\xfe")
+    for path in (tmp_path / "pipe", Path("/dev/zero"), tmp_path / "large", tmp_path / "binary"):
+        with pytest.raises(UnresolvedSecret):
+            resolve(f"${{file:{path}}}", {})
 
 
 def test_a_file_without_the_key_is_told_without_its_content(tmp_path: Path) -> None:

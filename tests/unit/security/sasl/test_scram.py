@@ -132,6 +132,43 @@ def test_a_proof_of_another_exchange_is_worth_nothing() -> None:
         replayed.step(final)
 
 
+def signed(credential: ScramCredential, salted: bytes, messages: str, bare: str) -> bytes:
+    """A final message whose proof is right, whatever it says."""
+    client_key = SHA_256.hmac(salted, b"Client Key")
+    signature = SHA_256.hmac(credential.stored_key, f"{messages},{bare}".encode())
+    proof = bytes(a ^ b for a, b in zip(client_key, signature, strict=True))
+    return f"{bare},p={base64.b64encode(proof).decode()}".encode()
+
+
+@pytest.mark.parametrize(
+    ("binding", "nonce", "is_taken"),
+    [
+        ("biws", "{nonce}", True),
+        ("biws", "abc", False),
+        ("biws", "{nonce}x", False),
+        ("biws", "another", False),
+        ("eSws", "{nonce}", False),
+    ],
+)
+def test_a_right_proof_over_another_nonce_or_binding(binding: str, nonce: str, is_taken: bool) -> None:
+    """CVE-2024-56128: the proof covers what the client says, so it says nothing about what it should say."""
+    salt = b"salt" * 4
+    credential = ScramCredential.derive(SHA_256, "pencil", 4096, salt)
+    known = KnownCredential(credential, KafkaPrincipal.user("user"))
+    server = ScramAuthentication(SHA_256, CredentialLookup(lambda *_: known, lambda *_: known))
+    challenge = server.step(b"n,,n=user,r=abc").token.decode()
+    shown = challenge.split(",")[0].removeprefix("r=")
+    bare = f"c={binding},r={nonce.format(nonce=shown)}"
+    salted = SHA_256.salted_password("pencil", salt, 4096)
+    final = signed(credential, salted, f"n=user,r=abc,{challenge}", bare)
+    if is_taken:
+        assert isinstance(server.step(final), Done)
+    else:
+        with pytest.raises(AuthenticationRefused) as refused:
+            server.step(final)
+        assert refused.value.reason is Reason.BAD_CREDENTIALS
+
+
 @pytest.mark.parametrize(
     "message",
     [
