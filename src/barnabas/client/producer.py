@@ -27,7 +27,7 @@ from barnabas.core.errors import (
     LeaderNotAvailable,
     error_for,
 )
-from barnabas.core.ids import ZERO_UUID
+from barnabas.core.ids import ACKS_ALL, ZERO_UUID
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.messages.produce import (
     PartitionProduceData,
@@ -41,7 +41,6 @@ from barnabas.records.builder import BatchBuilder
 from barnabas.records.compression import Codec
 from barnabas.records.record import Header
 
-ACKS_ALL = -1
 BATCH_BYTES = 256 * 1024
 VERSION_WITHOUT_TOPIC_IDS = 12
 

@@ -15,10 +15,8 @@ from collections.abc import Callable, Iterable, Iterator
 
 from barnabas.cluster.broker_znodes import BrokerInfo
 from barnabas.core.endpoints import Endpoint
-from barnabas.core.ids import INTERNAL_TOPICS, NO_LEADER, ZERO_UUID, BrokerId, TopicPartition, Uuid
+from barnabas.core.ids import INTERNAL_TOPICS, NO_EPOCH, NO_LEADER, ZERO_UUID, BrokerId, TopicPartition, Uuid
 from barnabas.core.sweeping import sweeping
-
-NO_LEADER_EPOCH = -1
 
 
 class PartitionMetadata:
@@ -32,7 +30,7 @@ class PartitionMetadata:
         replicas: tuple[int, ...],
         *,
         leader: int = NO_LEADER,
-        leader_epoch: int = NO_LEADER_EPOCH,
+        leader_epoch: int = NO_EPOCH,
         isr: tuple[int, ...] = (),
         offline: tuple[int, ...] = (),
         controller_epoch: int = 0,

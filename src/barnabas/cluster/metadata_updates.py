@@ -11,6 +11,7 @@ from collections.abc import Iterator
 
 from barnabas.cluster.broker_znodes import BrokerInfo
 from barnabas.cluster.metadata_cache import MetadataCache, PartitionMetadata
+from barnabas.config.rows.sockets import SECURITY_PROTOCOLS
 from barnabas.core.endpoints import Endpoint, ListenerEndpoint
 from barnabas.core.ids import ZERO_UUID, Uuid
 from barnabas.protocol.messages.update_metadata import (
@@ -20,9 +21,6 @@ from barnabas.protocol.messages.update_metadata import (
 )
 
 LEADER_DURING_DELETE = -2
-
-SECURITY_PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
-"""By their numbers on the wire."""
 
 
 def apply_update(metadata: MetadataCache, request: UpdateMetadataRequest) -> list[str]:

@@ -10,13 +10,9 @@ from barnabas.config.derived import Derived, for_listener, retention_ms
 from barnabas.config.keys import Key
 from barnabas.config.listeners import check_distinct_ports
 from barnabas.config.rows.lookup import broker_key
-from barnabas.config.rows.security import TLS, TOKENS
+from barnabas.config.rows.security import TOKENS
 from barnabas.config.rows.words import NO_EFFECT
 from barnabas.core.errors import InvalidConfig
-
-SERVED_SECURITY_PROTOCOLS = frozenset({"PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"})
-"""What the network can do. A listener that asks for more is refused: serving it in the clear under
-a name that promises otherwise would be worse than not starting."""
 
 AUTHORIZERS = (
     "kafka.security.authorizer.AclAuthorizer",
@@ -97,12 +93,6 @@ def _zookeeper(config: Derived) -> Iterator[str]:
 
 
 def _security(config: Derived) -> Iterator[str]:
-    for listener in config.listeners:
-        if listener.security_protocol not in SERVED_SECURITY_PROTOCOLS:
-            yield (
-                f"the listener {listener} asks for {listener.security_protocol}, which this version does not"
-                f" have; it has {', '.join(sorted(SERVED_SECURITY_PROTOCOLS))}"
-            )
     authorizer = config["authorizer.class.name"]
     if authorizer and authorizer not in AUTHORIZERS:
         yield (
@@ -130,8 +120,6 @@ def _unserved(config: Derived) -> Iterator[str]:
 
 def _missing_for(row: Key) -> str | None:
     """What the key is about, unless that is served."""
-    if row in TLS:
-        return None if any(each.endswith("SSL") for each in SERVED_SECURITY_PROTOCOLS) else "TLS"
     if row in TOKENS and not row.name.startswith("delegation."):
         return "encryption of settings: passwords are not stored"
     is_revocation = row.name in ("zookeeper.ssl.crl.enable", "zookeeper.ssl.ocsp.enable")

@@ -26,8 +26,6 @@ from barnabas.core.ids import NO_EPOCH, NO_LEADER, TopicPartition, Uuid
 EPOCH_DURING_DELETE: Final = -2
 """Tells a replica that its topic goes away, whatever the epoch was."""
 
-LEADER_DURING_DELETE: Final = -2
-
 
 class ControllerContext:
     """The fields have the names of Apache Kafka's."""

@@ -30,8 +30,9 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Protocol
 
 from barnabas.cluster.broker_znodes import BrokerInfo
+from barnabas.cluster.metadata_updates import LEADER_DURING_DELETE
 from barnabas.cluster.znodes import PartitionState
-from barnabas.controller.context import LEADER_DURING_DELETE, ControllerContext
+from barnabas.controller.context import ControllerContext
 from barnabas.controller.delivery import Delivery
 from barnabas.controller.replica_states import ReplicaStatus
 from barnabas.core.ids import NO_LEADER, ZERO_UUID, BrokerId, TopicPartition

@@ -10,7 +10,6 @@ import pytest
 
 import barnabas
 from barnabas.client.security_settings import HARMLESS
-from barnabas.config import agreement
 from barnabas.config.agreement import without_effect
 from barnabas.config.broker_config import BrokerConfig
 from barnabas.config.derived import for_listener, retention_ms
@@ -21,7 +20,6 @@ from barnabas.config.rows import BROKER_KEYS
 from barnabas.config.rows.lookup import is_secret
 from barnabas.config.rows.refused import refusal
 from barnabas.config.rows.security import AUTHORIZATION, SASL, TLS, TOKENS
-from barnabas.config.rows.sockets import SECURITY_PROTOCOLS
 from barnabas.config.rows.topics import TOPIC_KEYS, broker_default
 from barnabas.config.rows.words import NO_EFFECT
 from barnabas.core.endpoints import Endpoint, ListenerEndpoint
@@ -43,12 +41,6 @@ PYTHON_TYPES = {
 
 def list_free(value: object) -> object:
     return tuple(value) if isinstance(value, list) else value
-
-
-@pytest.fixture
-def all_protocols(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As if the network could do TLS and SASL: the rules about listeners hold for those too."""
-    monkeypatch.setattr(agreement, "SERVED_SECURITY_PROTOCOLS", frozenset(SECURITY_PROTOCOLS))
 
 
 def complaint(**properties: str) -> str:
@@ -192,7 +184,6 @@ def test_no_key_is_both_known_and_refused() -> None:
     assert [name for name in BROKER_KEYS if refusal(name)] == []
 
 
-@pytest.mark.usefixtures("all_protocols")
 def test_listeners_take_ipv6_free_ports_and_every_interface() -> None:
     config = load({"listeners": "PLAINTEXT://[::1]:0, ssl://:9093"})
     assert config.listeners == (
@@ -202,7 +193,6 @@ def test_listeners_take_ipv6_free_ports_and_every_interface() -> None:
     assert str(config.listeners[0]) == "PLAINTEXT://[::1]:0"
 
 
-@pytest.mark.usefixtures("all_protocols")
 def test_a_listener_name_of_ones_own_has_the_protocol_of_the_map() -> None:
     config = load(
         {
@@ -259,7 +249,6 @@ def test_a_listener_name_of_ones_own_has_the_protocol_of_the_map() -> None:
         ({"log.dirs": "a,a"}, "twice"),
     ],
 )
-@pytest.mark.usefixtures("all_protocols")
 def test_settings_that_disagree_are_refused(properties: dict[str, str], hint: str | None) -> None:
     if hint is None:
         load(properties)
@@ -344,7 +333,6 @@ def test_keys_without_effect_are_named_for_a_warning() -> None:
     assert without_effect(config.given) == ["num.io.threads"], "one is at its default, one has an effect"
 
 
-@pytest.mark.usefixtures("all_protocols")
 def test_a_listener_may_have_its_own_settings() -> None:
     config = load(
         {

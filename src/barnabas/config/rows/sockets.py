@@ -18,6 +18,7 @@ from barnabas.config.rows.words import (
 )
 
 SECURITY_PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+"""By their numbers on the wire."""
 
 
 def connection_overrides(text: str) -> dict[str, int]:
