@@ -16,7 +16,8 @@ falls behind with thousands of partitions does not flood the controller.
 from __future__ import annotations
 
 import logging
-from typing import NamedTuple
+from collections.abc import Callable, Coroutine
+from typing import Any, NamedTuple
 
 from barnabas.cluster.broker_znodes import BrokerIdZnode
 from barnabas.cluster.coordination import BadVersion, ConnectionLoss, Coordination, CoordinationError
@@ -26,7 +27,7 @@ from barnabas.core.clock import Clock
 from barnabas.core.ids import TopicPartition
 from barnabas.core.scheduler import Cancellable, Scheduler
 from barnabas.core.sweeping import complain
-from barnabas.core.tasks import Tasks
+from barnabas.core.waiting import Runner, Signal
 
 logger = logging.getLogger(__name__)
 
@@ -42,13 +43,18 @@ class IneligibleReplica(Exception):
     """The follower is no longer registered as it was when it caught up. This attempt wrote nothing."""
 
 
+Start = Callable[[Coroutine[Any, Any, None]], object]
+"""Begins a task that nobody awaits."""
+
 CHECK_INTERVAL_MS = 200
 QUIET_MS = 300
 DELAY_MS_MAX = 3_000
 
 
 class ZnodeIsrStore:
-    def __init__(self, znodes: Coordination, clock: Clock, scheduler: Scheduler) -> None:
+    def __init__(
+        self, znodes: Coordination, clock: Clock, scheduler: Scheduler, runner: Runner, start: Start
+    ) -> None:
         self._znodes = znodes
         self._now_ms = clock.monotonic_ms
         self._scheduler = scheduler
@@ -56,7 +62,9 @@ class ZnodeIsrStore:
         self._last_change_ms = self._last_note_ms = clock.monotonic_ms()
         self._is_started = False
         self._checking: Cancellable | None = None
-        self._tasks = Tasks()
+        self._start_task = start
+        self._notes_under_way = 0
+        self._note_over = Signal(runner)
 
     def start(self) -> None:
         self._is_started = True
@@ -68,7 +76,8 @@ class ZnodeIsrStore:
         if self._checking is not None:
             self._checking.cancel()
             self._checking = None
-        await self._tasks.finished()
+        while self._notes_under_way:
+            await self._note_over.wait()
         if self._changed:
             await self._tell_controller(self._take_changed())
 
@@ -107,7 +116,15 @@ class ZnodeIsrStore:
         if now_ms - self._last_change_ms < QUIET_MS and now_ms - self._last_note_ms < DELAY_MS_MAX:
             self._check_later()
         else:
-            self._tasks.start(self._tell_controller(self._take_changed()))
+            self._notes_under_way += 1
+            self._start_task(self._leave_note(self._take_changed()))
+
+    async def _leave_note(self, changed: set[TopicPartition]) -> None:
+        try:
+            await self._tell_controller(changed)
+        finally:
+            self._notes_under_way -= 1
+            self._note_over.set()
 
     def _take_changed(self) -> set[TopicPartition]:
         changed, self._changed = self._changed, set()

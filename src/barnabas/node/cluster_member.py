@@ -75,7 +75,8 @@ class ClusterMember:
         self._randomness = randomness
         self._own_broker: OwnBroker | None = None
         self.peers = Peers(broker_id, metadata, config)
-        self.isr_store = ZnodeIsrStore(znodes, clock, scheduler)
+        self._tasks = Tasks()
+        self.isr_store = ZnodeIsrStore(znodes, clock, scheduler, runner, self._tasks.start)
         self._channels = ControllerChannels(self._connect_as_controller, clock, scheduler)
         self.controller = KafkaController(
             znodes,
@@ -104,7 +105,6 @@ class ClusterMember:
         self._registration = Registration(znodes, clock, scheduler, runner)
         self._present: BrokerInfo | None = None
         self._session_id = self._registered_in = znodes.session_id
-        self._tasks = Tasks()
 
     # Presence
 

@@ -26,6 +26,7 @@ from barnabas.core.clock import ManualClock
 from barnabas.core.endpoints import Endpoint, ListenerEndpoint
 from barnabas.core.ids import TopicPartition
 from barnabas.core.scheduler import InlineBackground, ManualScheduler
+from barnabas.core.tasks import Tasks
 from barnabas.node.runtime import LoopRunner
 
 ZERO = TopicPartition("topic", 0)
@@ -45,7 +46,8 @@ class Rig:
     def __init__(self, znodes: Coordination) -> None:
         self.clock = ManualClock()
         self.scheduler = ManualScheduler(self.clock)
-        self.store = ZnodeIsrStore(znodes, self.clock, self.scheduler)
+        self.tasks = Tasks()
+        self.store = ZnodeIsrStore(znodes, self.clock, self.scheduler, LoopRunner(), self.tasks.start)
         self.znodes = znodes
         self.store.start()
 
@@ -53,7 +55,7 @@ class Rig:
         for _ in range(int(ms // CHECK_INTERVAL_MS)):
             self.clock.advance(CHECK_INTERVAL_MS)
             self.scheduler.run_due()
-            await self.store._tasks.finished()
+            await self.tasks.finished()
 
     async def notes(self) -> list[set[TopicPartition]]:
         names = await self.znodes.children(IsrChangeZnode.PARENT)
@@ -154,6 +156,15 @@ async def test_nobody_wakes_up_while_there_is_nothing_to_tell(znodes: Coordinati
 async def test_what_was_not_told_is_told_at_the_end(znodes: Coordination) -> None:
     rig = Rig(znodes)
     await rig.store.write(ZERO, STATE._replace(isr=(1, 2)))
+    await rig.store.close()
+    assert await rig.notes() == [{ZERO}]
+
+
+async def test_the_end_waits_for_the_note_that_is_under_way(znodes: Coordination) -> None:
+    rig = Rig(znodes)
+    await rig.store.write(ZERO, STATE._replace(isr=(1, 2)))
+    rig.clock.advance(DELAY_MS_MAX)
+    rig.scheduler.run_due()
     await rig.store.close()
     assert await rig.notes() == [{ZERO}]
 

@@ -36,6 +36,7 @@ from barnabas.core.clock import ManualClock, SystemClock
 from barnabas.core.ids import BrokerId, TopicPartition, Uuid
 from barnabas.core.metrics import Metrics, render_prometheus
 from barnabas.core.scheduler import InlineBackground, ManualScheduler
+from barnabas.core.tasks import Tasks
 from barnabas.network.handshakes import Handshakes
 from barnabas.network.server import Server
 from barnabas.node import key_sets, store_followers
@@ -332,13 +333,14 @@ async def test_a_note_that_the_controller_did_not_get_is_left_again() -> None:
 
     clock = ManualClock()
     scheduler = ManualScheduler(clock)
-    store = ZnodeIsrStore(cast("Coordination", Znodes()), clock, scheduler)
+    tasks = Tasks()
+    store = ZnodeIsrStore(cast("Coordination", Znodes()), clock, scheduler, LoopRunner(), tasks.start)
     store._changed.add(A)
     store.start()
     for _ in range(60):
         clock.advance(CHECK_INTERVAL_MS)
         scheduler.run_due()
-        await store._tasks.finished()
+        await tasks.finished()
     assert len(made) == 2
     await store.close()
 
