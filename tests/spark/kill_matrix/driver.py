@@ -10,24 +10,26 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import pyspark
 from pyspark.sql import SparkSession
 
+from barnabas.pipelines.spark.class_sharing import sharing_options
+from barnabas.pipelines.spark.session import use_unzipped_home
 from pyspark_barnabas import exactly_once
 from tests.spark.kill_matrix.hooks import CatchableSource
-from tests.support.spark import SETTINGS
-
-SHORT_LIVED = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-"""A JVM that lives for seconds spends more on compiling well than it gains."""
+from tests.support.spark import BRIEF_JVM, SETTINGS
 
 
 def main(given: dict[str, Any]) -> None:
     directory = Path(given["directory"])
+    if given["master"].startswith("local"):
+        use_unzipped_home()
     builder = SparkSession.builder.master(given["master"]).appName("kill-matrix")
     settings = {
         **SETTINGS,
         "spark.driver.memory": "512m",
-        "spark.driver.extraJavaOptions": SHORT_LIVED,
-        "spark.executor.extraJavaOptions": SHORT_LIVED,
+        "spark.driver.extraJavaOptions": f"{BRIEF_JVM} {sharing_options(SETTINGS, pyspark.__version__)}",
+        "spark.executor.extraJavaOptions": BRIEF_JVM,
         "spark.sql.codegen.wholeStage": "false",
         "spark.sql.warehouse.dir": str(directory / "warehouse"),
         "spark.local.dir": str(directory / "local"),
