@@ -14,7 +14,7 @@ RUN    := PYTHONPATH="$$($(BIN)/python tools/compiled_tree.py $(VENV)/compiled)"
 
 .PHONY: help run cluster demo test test-all test-clients test-differential chaos kill-matrix check diagrams codecs coverage
 .PHONY: simulate simulate-bugs wheel test-compiled
-.PHONY: bench bench-quick bench-cluster bench-cluster-quick bench-partitions bench-spark release-check clean
+.PHONY: bench bench-quick bench-cluster bench-cluster-quick bench-partitions bench-headline bench-growth bench-spark release-check clean
 help:              ## show this
 	@grep -hE '^[a-z-]+: .*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 16
 
@@ -101,6 +101,12 @@ bench-cluster: $(VENV)/.dev ## three brokers beside three of Apache Kafka's, wri
 
 bench-cluster-quick: $(VENV)/.dev ## the same, one small round, printed only
 	PYTHONPATH=src:. $(BIN)/python bench/cluster.py --quick
+
+bench-headline: $(VENV)/.dev ## the table of "two million writes a second", beside three brokers of Apache Kafka, printed
+	PYTHONPATH=src:. $(BIN)/python bench/headline.py --rounds 2
+
+bench-growth: $(VENV)/.dev ## what should not grow with size, at two sizes, beside Apache Kafka, printed (25 GB of disk)
+	PYTHONPATH=src:. $(BIN)/python bench/growth.py
 
 bench-spark: $(VENV)/.dev ## format("barnabas") beside Spark's JVM connector (needs Java and Maven), write bench/RESULTS.md
 	PYTHONPATH=src:. $(BIN)/python bench/spark_source.py

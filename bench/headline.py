@@ -1,0 +1,185 @@
+"""The well-known table behind "two million writes a second on three cheap machines", for three brokers here.
+
+    python bench/headline.py                              # ours beside Apache Kafka's (needs Java and Maven)
+    python bench/headline.py --quick --subjects barnabas  # small, to see that it runs
+
+One producer without replication; with three replicas, asynchronous (acks=1) and synchronous (acks=all); three
+producers; one consumer and three; a producer and a consumer at once; sizes of records from 10 B to 100 KB;
+end-to-end latency; and, with `--memory-times N`, a log that is N times the memory of the machine. Records
+have 100 bytes and six partitions, as there. Clients are processes of librdkafka.
+
+All brokers, clients and ZooKeeper share one machine here, where the original had one for each: so beside
+rates stands what a megabyte cost the brokers in CPU, which is what a machine of their own would be asked for.
+"""
+
+from __future__ import annotations
+
+import argparse
+import multiprocessing
+import os
+import sys
+import time
+from collections.abc import Callable
+from multiprocessing.connection import Connection
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from cluster import SESSION_TIMEOUT_MS, started
+from cluster_works import percentile, spending
+from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer, TopicPartition
+from run import compile_sources
+from tests.support.clusters import AnyCluster
+from works import MEGABYTE, Spent, pour
+
+PARTITIONS = 6
+RECORD_BYTES = 100
+SIZES = (10, 100, 1_000, 10_000, 100_000)
+TIMEOUT_S = 600.0
+
+
+class Scale:
+    def __init__(self, *, is_quick: bool) -> None:
+        self.records = 60_000 if is_quick else 5_000_000
+        self.bytes_of_a_size = 6 * MEGABYTE if is_quick else 1_000 * MEGABYTE
+        self.paced_records_s = 500
+        self.paced_s = 2.0 if is_quick else 20.0
+
+
+def produce(bootstrap: str, topic: str, acks: str, size: int, count: int) -> None:
+    sender = Producer({"bootstrap.servers": bootstrap, "acks": acks, "linger.ms": 5})
+    pour(sender, topic, bytes(size), count, partitions=PARTITIONS, timeout_s=TIMEOUT_S)
+
+
+def consume(bootstrap: str, topic: str, count: int) -> None:
+    """So many records of all partitions, from the beginning."""
+    receiver = Consumer({"bootstrap.servers": bootstrap, "group.id": f"headline-{os.getpid()}"})
+    receiver.assign([TopicPartition(topic, number, OFFSET_BEGINNING) for number in range(PARTITIONS)])
+    deadline = time.monotonic() + TIMEOUT_S
+    while count > 0:
+        assert time.monotonic() < deadline, f"{count} records are missing"
+        count -= sum(1 for message in receiver.consume(10_000, 1.0) if message.error() is None)
+    receiver.close()
+
+
+def at_once(*works: tuple[Callable[..., None], tuple[object, ...]]) -> None:
+    """Each in a process of its own, all done on return."""
+    processes = [multiprocessing.Process(target=work, args=arguments) for work, arguments in works]
+    for process in processes:
+        process.start()
+    for process in processes:
+        process.join()
+        assert process.exitcode == 0, "a client gave up"
+
+
+def show(name: str, subject: str, records: int, moved_bytes: int, spent: Spent) -> None:
+    megabytes = moved_bytes / MEGABYTE
+    print(
+        f"| {name} | {subject} | {records / spent.wall_s:,.0f} | {megabytes / spent.wall_s:,.1f} "
+        f"| {1e3 * spent.cpu_s / megabytes:,.2f} |",
+        flush=True,
+    )
+
+
+def throughput(cluster: AnyCluster, scale: Scale) -> None:
+    count, bootstrap = scale.records, cluster.bootstrap
+    producers = (
+        ("one producer, no replication", "alone", 1, "1", 1),
+        ("one producer, three replicas, asynchronous", "asynchronous", 3, "1", 1),
+        ("one producer, three replicas, synchronous", "synchronous", 3, "all", 1),
+        ("three producers, three replicas, asynchronous", "three", 3, "1", 3),
+    )
+    for name, topic, replicas, acks, times in producers:
+        cluster.create_topic(topic, PARTITIONS, replication_factor=replicas)
+        with spending(cluster) as spent:
+            at_once(*[(produce, (bootstrap, topic, acks, RECORD_BYTES, count))] * times)
+        show(name, cluster.name, times * count, times * count * RECORD_BYTES, spent)
+    for name, times in (("one consumer", 1), ("three consumers", 3)):
+        with spending(cluster) as spent:
+            at_once(*[(consume, (bootstrap, "asynchronous", count))] * times)
+        show(name, cluster.name, times * count, times * count * RECORD_BYTES, spent)
+    cluster.create_topic("both", PARTITIONS)
+    with spending(cluster) as spent:
+        at_once(
+            (produce, (bootstrap, "both", "1", RECORD_BYTES, count)), (consume, (bootstrap, "both", count))
+        )
+    show("a producer and a consumer at once", cluster.name, count, count * RECORD_BYTES, spent)
+
+
+def sizes(cluster: AnyCluster, scale: Scale) -> None:
+    for size in SIZES:
+        count = min(scale.bytes_of_a_size // size, scale.records)
+        cluster.create_topic(f"size-{size}", PARTITIONS)
+        with spending(cluster) as spent:
+            at_once((produce, (cluster.bootstrap, f"size-{size}", "1", size, count)))
+        show(f"records of {size:,} B", cluster.name, count, count * size, spent)
+
+
+def latency(cluster: AnyCluster, scale: Scale) -> None:
+    """From `produce` to `poll` in another process, with acks=all; the clock is the machine's."""
+    cluster.create_topic("latency", PARTITIONS)
+    count = int(scale.paced_records_s * scale.paced_s)
+    ours, theirs = multiprocessing.Pipe()
+    receiver = multiprocessing.Process(target=_receive, args=(cluster.bootstrap, count, theirs))
+    receiver.start()
+    assert ours.recv() == "ready"
+    sender = Producer({"bootstrap.servers": cluster.bootstrap, "acks": "all", "linger.ms": 0})
+    begun = time.perf_counter()
+    for number in range(count):
+        while time.perf_counter() < begun + number / scale.paced_records_s:
+            sender.poll(0.0005)
+        sender.produce("latency", str(time.time()).encode(), partition=number % PARTITIONS)
+    assert sender.flush(TIMEOUT_S) == 0
+    found: list[float] = sorted(ours.recv())
+    receiver.join()
+    shown = ", ".join(f"p{percent:g} {percentile(found, percent):,.2f} ms" for percent in (50, 99, 99.9))
+    print(f"| end to end, three replicas, synchronous | {cluster.name} | {shown} | | |", flush=True)
+
+
+def _receive(bootstrap: str, count: int, tell: Connection) -> None:
+    receiver = Consumer({"bootstrap.servers": bootstrap, "group.id": "latency", "fetch.min.bytes": 1})
+    receiver.assign([TopicPartition("latency", number, OFFSET_BEGINNING) for number in range(PARTITIONS)])
+    receiver.poll(1.0)
+    tell.send("ready")
+    latencies_ms: list[float] = []
+    while len(latencies_ms) < count:
+        message = receiver.poll(10.0)
+        assert message is not None, "records are missing"
+        value = message.value()
+        if message.error() is None and value is not None:
+            latencies_ms.append((time.time() - float(value)) * 1e3)
+    tell.send(latencies_ms[count // 10 :])
+    receiver.close()
+
+
+def beyond_memory(cluster: AnyCluster, memory_times: float) -> None:
+    memory_bytes = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    count = int(memory_times * memory_bytes) // 1_000
+    cluster.create_topic("beyond", PARTITIONS, replication_factor=1)
+    with spending(cluster) as spent:
+        at_once((produce, (cluster.bootstrap, "beyond", "1", 1_000, count)))
+    show(f"a log of {memory_times:g} times the memory, 1 KB", cluster.name, count, count * 1_000, spent)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="small, one round")
+    parser.add_argument("--subjects", default="barnabas,kafka", help="comma-separated, in turn")
+    parser.add_argument("--rounds", type=int, default=1)
+    parser.add_argument("--memory-times", type=float, default=0.0, help="also a log of so much memory")
+    options = parser.parse_args()
+    compile_sources()
+    scale = Scale(is_quick=options.quick)
+    print("| what | subject | records/s | MB/s | broker CPU, ms/MB |\n|---|---|---|---|---|")
+    for _ in range(options.rounds):
+        for subject in options.subjects.split(","):
+            with started(subject, SESSION_TIMEOUT_MS) as cluster:
+                throughput(cluster, scale)
+                sizes(cluster, scale)
+                latency(cluster, scale)
+                if options.memory_times:
+                    beyond_memory(cluster, options.memory_times)
+
+
+if __name__ == "__main__":
+    main()
