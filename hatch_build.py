@@ -46,7 +46,8 @@ class CompiledWheel(BuildHookInterface):  # type: ignore[type-arg]
             except (OSError, subprocess.SubprocessError) as error:
                 if is_demanded():
                     raise
-                why_not = f"{error}; {SWITCH}=1 shows where it fails"
+                told = "the compiler failed" if isinstance(error, subprocess.SubprocessError) else str(error)
+                why_not = f"{told} ({SWITCH}=1 makes that an error, and shows it)"
             else:
                 return
         self.app.display_warning(f"barnabas is installed as pure Python, not compiled: {why_not}")
