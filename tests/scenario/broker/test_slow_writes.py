@@ -14,7 +14,7 @@ from barnabas.client.channel import Channel
 from barnabas.core.errors import KafkaStorageError, NotLeaderOrFollower
 from barnabas.core.limits import UNWRITTEN_BYTES_MAX, WRITTEN_ELSEWHERE_BYTES_MIN
 from barnabas.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
-from barnabas.protocol.messages.produce import ProduceResponse
+from barnabas.protocol.messages.produce import ProduceRequest, ProduceResponse
 from barnabas.testing.files import PowerCutFiles
 from tests.support.in_process import BY_NAME_PRODUCE, InProcessBroker, in_process_broker, produce_request
 
@@ -118,6 +118,23 @@ async def test_what_comes_behind_a_large_append_does_not_overtake_it(
     written = await broker.read_all("slow")
     for (_, offset), value in zip(answers, (LARGE, b"small", LARGE, b"last"), strict=True):
         assert written[offset] == value
+
+
+async def test_a_request_for_several_partitions_is_answered_when_all_are_written(
+    broker: InProcessBroker, disk: SlowLog, channel: Channel
+) -> None:
+    small, large = produce_request("quick", b"small"), produce_request("slow", LARGE)
+    request = ProduceRequest(acks=-1, timeout_ms=30_000, topic_data=[*large.topic_data, *small.topic_data])
+    both = asyncio.ensure_future(channel.send(request, ProduceResponse, version_max=BY_NAME_PRODUCE))
+    await disk.begun.wait()
+    assert await broker.read_all("quick") == [b"small"], "what is small is there at once"
+    assert not both.done()
+    disk.may_write.set()
+    answers = {each.name: each.partition_responses[0] for each in (await both).responses}
+    assert {name: (each.error_code, each.base_offset) for name, each in answers.items()} == {
+        "slow": (0, 1),
+        "quick": (0, 0),
+    }
 
 
 async def test_a_write_that_fails_is_told_and_takes_the_disk_offline(
