@@ -134,10 +134,15 @@ class BatchSender:
             return
         group = {each.place: each for each in self._in_flight[connection].pop(0)}
         for place, base_offset, refusal in _results(answer):
+            batch = group.pop(place, None)
+            if batch is None:
+                continue
             if refusal is None:
-                self._acknowledged(group[place], base_offset)
+                self._acknowledged(batch, base_offset)
             else:
-                self._fail([group[place]], refusal)
+                self._fail([batch], refusal)
+        # What an answer says nothing of may have been written or not, as where there is no answer.
+        self._fail([*group.values()], NetworkException("the answer leaves a partition out"))
 
     def _lose(self, connection: Connection, error: KafkaError) -> None:
         """Nobody knows which of its requests arrived; sequence numbers make sending again safe."""
