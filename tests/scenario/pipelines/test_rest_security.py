@@ -6,6 +6,7 @@ import ssl
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from urllib.parse import quote
 
 import httpx
 import pytest
@@ -97,6 +98,29 @@ def test_a_configuration_names_no_file_and_no_code(secured: Secured) -> None:
             refused = http.put("/connectors/x/config", json=config, auth=("alice", "alice-secret"))
             assert refused.status_code == 400, each
         assert http.get("/connectors", auth=("alice", "alice-secret")).json() == []
+
+
+@pytest.mark.parametrize(
+    "name", ["..", ".", "../../x", "a/b", "a\r\nSet-Cookie: x=1", "a\0b", "", " ", "x" * 201, "a%2f..%2fb"]
+)
+def test_no_name_leads_elsewhere(secured: Secured, name: str) -> None:
+    """A pipeline's name becomes a directory, and a header of the answer."""
+    with secured.http() as http:
+        known = {"Authorization": "Bearer t0ken"}
+        answer = http.post("/connectors", json={"name": name, "config": CONFIG}, headers=known)
+        assert answer.status_code == 400
+        assert "set-cookie" not in answer.headers
+        path = "/connectors/" + quote(name, safe="").replace(".", "%2e") + "/config"
+        assert http.put(path, json=CONFIG, headers=known).status_code in (400, 404, 405)
+        assert name not in http.get("/connectors", headers=known).json()
+
+
+def test_a_body_that_is_too_deep_is_refused(secured: Secured, caplog: pytest.LogCaptureFixture) -> None:
+    with secured.http() as http:
+        body = '{"name": ' + "[" * 100_000 + "]" * 100_000 + "}"
+        answer = http.post("/connectors", content=body, headers={"Authorization": "Bearer t0ken"})
+        assert (answer.status_code, answer.json()["error_code"]) == (400, 400)
+    assert "Traceback" not in caplog.text
 
 
 def test_the_command_line_gets_in(secured: Secured) -> None:

@@ -31,6 +31,8 @@ def last_generation(state_location: str, name: str) -> int:
 def remove_generations(state_location: str, name: str, last: int) -> None:
     """Remove the checkpoints of a pipeline that is deleted, up to its last generation, if they are here."""
     home = Path(state_location) / name
+    if home.resolve().parent != Path(state_location).resolve():
+        return  # what lies elsewhere is not the pipeline's
     for number in _numbers(home):
         if number <= last:
             shutil.rmtree(home / str(number))

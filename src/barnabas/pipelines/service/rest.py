@@ -209,6 +209,8 @@ async def _body(request: Request) -> dict[str, Any]:
         found = json.loads(await request.body())
     except ValueError as error:
         raise ServiceError(400, f"The body is not JSON: {error}") from None
+    except RecursionError:
+        raise ServiceError(400, "The body is JSON that is too deep") from None
     if not isinstance(found, dict):
         raise ServiceError(422, "The body is JSON, but not an object")
     return found

@@ -34,7 +34,9 @@ from barnabas.pipelines.spec.whole_spec import complaints_about_whole, master_co
 from barnabas.pipelines.spec.yaml_source import Located, Path
 from barnabas.security.secret_references import has_reference
 
-NAME = re.compile(r"[A-Za-z0-9._-]{1,200}")
+NAME = re.compile(r"(?!\.{1,2}$)[A-Za-z0-9._-]{1,200}")
+"""A directory is made of it, which must be one below the others: neither `.` nor `..`."""
+
 SYNONYMS = {
     "kafka": "topic", "barnabas": "topic", "topics": "topic",
     "postgres": "jdbc", "postgresql": "jdbc", "database": "jdbc", "table": "jdbc",
