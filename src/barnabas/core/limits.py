@@ -40,6 +40,10 @@ OUTPUT_STALLED_MS_MAX = 300_000
 AUTHENTICATION_MS_MAX = 30_000
 """A peer that has to authenticate and has not done so is closed after this."""
 
+UNAUTHENTICATED_FRAME_BYTES_MAX = 128 * 1024
+"""A request of a peer that has not authenticated: the largest message of any mechanism, and its header. This
+is the memory that strangers can take, for each of their connections."""
+
 HANDSHAKE_MS_MAX = 10_000
 """A TLS handshake that is not over by then is given up."""
 

@@ -18,6 +18,7 @@ from barnabas.config.derived import for_listener
 from barnabas.core.clock import Clock
 from barnabas.core.endpoints import ListenerEndpoint
 from barnabas.core.errors import InvalidConfig
+from barnabas.core.limits import UNAUTHENTICATED_FRAME_BYTES_MAX
 from barnabas.core.metrics import Metrics
 from barnabas.core.scheduler import Background, Scheduler
 from barnabas.core.tasks import Tasks
@@ -99,7 +100,10 @@ class SaslListeners:
                 name,
                 mechanisms,
                 dispatch,
-                frame_bytes_max=for_listener(values, name, "sasl.server.max.receive.size"),
+                frame_bytes_max=min(
+                    for_listener(values, name, "sasl.server.max.receive.size"),
+                    UNAUTHENTICATED_FRAME_BYTES_MAX,
+                ),
                 refusal_delay_ms=self._config.connection_failed_authentication_delay_ms,
                 clock=self._clock,
                 scheduler=self._scheduler,

@@ -3,7 +3,8 @@
 Until it has authenticated, a peer may ask for versions, name a mechanism (SaslHandshake), and answer
 challenges (SaslAuthenticate; after a handshake of version 0, as bare tokens). Anything else closes the
 connection, unread: no other request of an unauthenticated peer is even decoded. Frames are bounded by
-`sasl.server.max.receive.size`, and the network closes who takes too long.
+`sasl.server.max.receive.size`, or by what any mechanism can need, if that is less, and the network
+closes who takes too long.
 
 A refusal is answered after a pause (`connection.failed.authentication.delay.ms`), in which the connection
 takes no request, and then the connection is closed.

@@ -124,6 +124,36 @@ async def until_known(channel: Channel, count: int, host: str = CALLER_HOST) -> 
             await asyncio.sleep(0.02)
 
 
+def describe(topic: str, host: str = CALLER_HOST) -> DescribeAclsRequest:
+    """Of all rules for the topic by its own name, and for a host."""
+    return DescribeAclsRequest(
+        resource_type_filter=ResourceType.TOPIC,
+        resource_name_filter=topic,
+        pattern_type_filter=PatternType.LITERAL,
+        principal_filter=None,
+        host_filter=host,
+        operation=Operation.ANY,
+        permission_type=Permission.ANY,
+    )
+
+
+async def delete(channel: Channel, binding: AclBinding) -> None:
+    """That one, which is there."""
+    pattern, own = binding
+    wanted = DeleteAclsFilter(
+        resource_type_filter=pattern.resource_type,
+        resource_name_filter=pattern.name,
+        pattern_type_filter=pattern.pattern_type,
+        principal_filter=own.principal,
+        host_filter=own.host,
+        operation=own.operation,
+        permission_type=own.permission,
+    )
+    answer = await channel.send(DeleteAclsRequest(filters=[wanted]), DeleteAclsResponse)
+    (result,) = answer.filter_results
+    assert (result.error_code, len(result.matching_acls)) == (0, 1)
+
+
 async def delete_all(channel: Channel, host: str = CALLER_HOST) -> int:
     """All rules for a host; how many there were."""
     everything = DeleteAclsFilter(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -13,10 +14,11 @@ from barnabas.core.errors import name_of
 from barnabas.network.sockets import SYSTEM_SOCKETS
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
-from barnabas.protocol.messages.describe_acls import DescribeAclsRequest, DescribeAclsResponse
+from barnabas.protocol.messages.describe_acls import DescribeAclsResponse
 from barnabas.protocol.messages.fetch import FetchResponse
 from barnabas.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from barnabas.protocol.messages.produce import ProduceResponse
+from barnabas.security.acl.bindings import AclBinding
 from barnabas.security.acl.vocabulary import CLUSTER_NAME, Operation, PatternType, Permission, ResourceType
 from tests.scenario.security.callers import (
     ADMIN_HOST,
@@ -25,7 +27,9 @@ from tests.scenario.security.callers import (
     SETTINGS,
     connected,
     create,
+    delete,
     delete_all,
+    describe,
     rule,
 )
 from tests.scenario.security.requests import CASES, TOPIC, TRANSACTION, World, fetch_as
@@ -109,6 +113,28 @@ async def test_a_right_that_is_taken_back_ends_with_the_next_fetch_of_a_session(
     assert name_of(answer.responses[0].partitions[0].error_code) == "TOPIC_AUTHORIZATION_FAILED"
 
 
+async def test_no_rule_is_lost_when_many_connections_change_one_resource(callers: Callers) -> None:
+    """CVE-2024-27309: half of the rules are taken back while others come, each by a connection of its own."""
+    address = callers.broker.address
+
+    def of(number: int) -> AclBinding:
+        return rule(Operation.READ, ResourceType.TOPIC, TOPIC, principal=f"User:u{number}")
+
+    async def change(number: int, *, removes: bool) -> None:
+        async with connected(ADMIN_HOST, address) as admin:
+            if removes:
+                await delete(admin, of(number))
+            else:
+                assert set(await create(admin, [of(number)])) == {0}
+
+    await callers.grant(*map(of, range(10)))
+    changes = [change(number, removes=number < 10) for number in (*range(0, 10, 2), *range(10, 20))]
+    await asyncio.gather(*changes)
+    found = await callers.admin.send(describe(TOPIC), DescribeAclsResponse)
+    names = {each.principal for resource in found.resources for each in resource.acls}
+    assert names == {f"User:u{number}" for number in (*range(1, 10, 2), *range(10, 20))}
+
+
 async def test_a_name_without_rights_does_not_show_whether_it_exists(callers: Callers) -> None:
     await callers.grant()
     answers = []
@@ -146,15 +172,7 @@ async def test_rules_outlive_a_restart_and_hold_from_the_first_request(
             assert await produced(caller, 1, None) == "TOPIC_AUTHORIZATION_FAILED"
         async with connected(ADMIN_HOST, again.address) as admin:
             listed = await admin.send(
-                DescribeAclsRequest(
-                    resource_type_filter=2,
-                    resource_name_filter=TOPIC,
-                    pattern_type_filter=2,
-                    principal_filter=None,
-                    host_filter=CALLER_HOST,
-                    operation=1,
-                    permission_type=1,
-                ),
+                describe(TOPIC),
                 DescribeAclsResponse,
             )
             (resource,) = listed.resources

@@ -86,7 +86,7 @@ def test_a_wrong_user_and_a_wrong_password_hear_the_same(broker: RunningBroker) 
     assert heard == {(AUTHENTICATION_FAILED, "Authentication failed: Invalid username or password")}
 
 
-@pytest.mark.parametrize("size", [524_289, 100_000_000, 0x7FFFFFFF, -1])
+@pytest.mark.parametrize("size", [131_073, 524_289, 100_000_000, 0x7FFFFFFF, -1])
 def test_no_large_frame_before_authentication(broker: RunningBroker, size: int) -> None:
     """CVE-2022-34917: no memory for a size that a stranger declares."""
     with connect(broker) as wire:

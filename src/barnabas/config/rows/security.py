@@ -123,7 +123,8 @@ SASL: tuple[Key, ...] = (
     Key("sasl.jaas.config", PASSWORD, None, None, READ_ONLY,
         "Users and passwords in Java's JAAS form, usually one per listener and mechanism."),
     Key("sasl.server.max.receive.size", INT, 512 * KIB, at_least(1),
-        doc="The largest message of an authentication exchange."),
+        doc="The largest message of an authentication exchange; at most 128 KiB count, which is more than any"
+        " mechanism needs."),
     Key("sasl.server.callback.handler.class", CLASS, None, doc=NO_EFFECT + "It names a Java class."),
     Key("sasl.client.callback.handler.class", CLASS, None, doc=NO_EFFECT + "It names a Java class."),
     Key("sasl.login.class", CLASS, None, doc=NO_EFFECT + "It names a Java class."),
