@@ -11,6 +11,7 @@ const socketFactory = require('kafkajs/src/network/socketFactory')
 const snappy = require('kafkajs-snappy')
 const lz4 = require('lz4-napi')
 const { ZstdCodec } = require('zstd-codec')
+const { secured } = require('./security')
 
 const READ_COMMITTED = 1
 
@@ -33,6 +34,9 @@ const settings = bootstrap => ({
   logLevel: logLevel.NOTHING,
   connectionTimeout: 10000,
   retry: { initialRetryTime: 50, retries: 8 },
+  // Before its session ends; ten seconds, by default, are more than a session of the tests has.
+  reauthenticationThreshold: 500,
+  ...secured(),
 })
 
 const openKafka = bootstrap => new Kafka(settings(bootstrap))

@@ -12,11 +12,12 @@ PATIENCE_MS = 60_000
 BUILD_AND_RUN_TIMEOUT_S = 2_400
 JAVA = next(program for program in PROGRAMS if program.language == "Java" and not program.long)
 FRANZ_GO = next(program for program in PROGRAMS if program.client == "franz-go")
+KAFKAJS = next(program for program in PROGRAMS if program.client == "kafkajs")
 CASES = [
     pytest.param(
         program, login, id=f"{program.name}-{login}", marks=[pytest.mark.java] if program is JAVA else []
     )
-    for program in (JAVA, FRANZ_GO)
+    for program in (JAVA, FRANZ_GO, KAFKAJS)
     for login in LOGINS
 ]
 
