@@ -138,7 +138,7 @@ class SaslSession:
         self._authentication: Authentication | None = None
         self._principal: KafkaPrincipal | None = None
         self._ends_ms = inf
-        self._handshake_ms = -inf
+        self._prolonging_ms = -inf
         self.by_delegation_token = False
 
     def dispatch(self, exchange: Exchange, frame: memoryview) -> None:
@@ -157,7 +157,7 @@ class SaslSession:
         now_ms = self._gate.clock.monotonic_ms()
         if (
             frame[:2] == ApiKey.SASL_HANDSHAKE.to_bytes(2)
-            and now_ms - self._handshake_ms >= REAUTHENTICATION_INTERVAL_MS_MIN
+            and now_ms - self._prolonging_ms >= REAUTHENTICATION_INTERVAL_MS_MIN
         ):
             try:
                 self._shake_hands(exchange, frame, read_request_header(frame))
@@ -212,7 +212,8 @@ class SaslSession:
             return
         self._mechanism = request.mechanism
         self._authentication = mechanism.start()
-        self._handshake_ms = self._gate.clock.monotonic_ms()
+        if again:
+            self._prolonging_ms = self._gate.clock.monotonic_ms()
         self._move_to(SaslState.BARE_TOKENS if bare else SaslState.AUTHENTICATE)
         exchange.respond(encode_response(header.correlation_id, response, header.api_version))
 
