@@ -382,8 +382,8 @@ def test_nothing_is_served_while_it_is_prolonged() -> None:
 
 
 def test_at_most_once_a_second() -> None:
-    """A handshake that comes sooner is handed on, and answered ILLEGAL_SASL_STATE there. As in Apache Kafka, the
-    first time may be at once: a client may hear that its session is shorter than it likes."""
+    """A handshake that comes sooner is handed on, and answered ILLEGAL_SASL_STATE there. The first time
+    may be at once, as in Apache Kafka."""
     listener = Listener(session_ms_max=60_000)
     listener.log_in()
     assert listener.shake_hands().error_code == 0
