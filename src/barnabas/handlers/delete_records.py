@@ -36,18 +36,18 @@ def handle_delete_records(
             continue
         results: list[DeleteRecordsPartitionResult] = []
         # Of a partition that is named twice only the last offset counts.
-        for ask in {each.partition_index: each for each in topic.partitions}.values():
+        for wanted in {each.partition_index: each for each in topic.partitions}.values():
             yield
-            result = DeleteRecordsPartitionResult(partition_index=ask.partition_index, low_watermark=-1)
+            result = DeleteRecordsPartitionResult(partition_index=wanted.partition_index, low_watermark=-1)
             results.append(result)
             try:
                 context.require(Operation.DELETE, ResourceType.TOPIC, topic.name)
-                partition = replicas.partition(topic.name, ask.partition_index)
+                partition = replicas.partition(topic.name, wanted.partition_index)
                 if topic.name in INTERNAL_TOPICS:
                     raise InvalidTopicException(f"records of the internal topic {topic.name} stay")
-                start_offset = partition.delete_records_before(ask.offset)
+                start_offset = partition.delete_records_before(wanted.offset)
             except Exception as error:  # noqa: BLE001 - each partition has its own answer
-                doing = f"deleting records of {topic.name}-{ask.partition_index}"
+                doing = f"deleting records of {topic.name}-{wanted.partition_index}"
                 result.error_code = as_kafka_error(error, doing).code
                 continue
             pending.append(PendingDeletion(partition, start_offset, result))

@@ -74,51 +74,51 @@ def handle_list_offsets(
     asked: Counter[tuple[str, int]] = Counter()
     for topic in request.topics:
         yield
-        for ask in topic.partitions:
-            asked[topic.name, ask.partition_index] += 1
+        for wanted in topic.partitions:
+            asked[topic.name, wanted.partition_index] += 1
             yield
     topics: dict[str, ListOffsetsTopicResponse] = {}
     for topic in request.topics:
-        for ask in topic.partitions:
-            times = asked.pop((topic.name, ask.partition_index), 0)
+        for wanted in topic.partitions:
+            times = asked.pop((topic.name, wanted.partition_index), 0)
             if times:
                 answers = topics.setdefault(topic.name, ListOffsetsTopicResponse(name=topic.name)).partitions
-                answers.append(_answer(topic.name, ask, request, context, is_repeated=times > 1))
+                answers.append(_answer(topic.name, wanted, request, context, is_repeated=times > 1))
             yield
     return ListOffsetsResponse(topics=list(topics.values()))
 
 
 def _answer(
     topic: str,
-    ask: ListOffsetsPartition,
+    wanted: ListOffsetsPartition,
     request: ListOffsetsRequest,
     context: RequestContext,
     *,
     is_repeated: bool,
 ) -> ListOffsetsPartitionResponse:
-    answer = ListOffsetsPartitionResponse(partition_index=ask.partition_index)
+    answer = ListOffsetsPartitionResponse(partition_index=wanted.partition_index)
     try:
         context.require(Operation.DESCRIBE, ResourceType.TOPIC, topic)
         if is_repeated:
-            raise InvalidRequest(f"{topic}-{ask.partition_index} is asked for twice")
-        if ask.timestamp < 0 and context.api_version < SINCE_VERSION.get(ask.timestamp, 1 << 15):
-            raise UnsupportedVersion(f"timestamp {ask.timestamp} has no meaning in this version")
-        partition = context.broker.replicas.partition(topic, ask.partition_index)
-        partition.leadership.check_leader(ask.current_leader_epoch)
-        if request.replica_id == CONSUMER and ask.timestamp not in (EARLIEST, EARLIEST_LOCAL):
+            raise InvalidRequest(f"{topic}-{wanted.partition_index} is asked for twice")
+        if wanted.timestamp < 0 and context.api_version < SINCE_VERSION.get(wanted.timestamp, 1 << 15):
+            raise UnsupportedVersion(f"timestamp {wanted.timestamp} has no meaning in this version")
+        partition = context.broker.replicas.partition(topic, wanted.partition_index)
+        partition.leadership.check_leader(wanted.current_leader_epoch)
+        if request.replica_id == CONSUMER and wanted.timestamp not in (EARLIEST, EARLIEST_LOCAL):
             partition.leadership.check_current()
         end_offset = _end_offset(partition, request)
         is_behind = request.replica_id == CONSUMER and partition.is_behind_its_epoch
-        if is_behind and ask.timestamp == LATEST:
+        if is_behind and wanted.timestamp == LATEST:
             raise _not_yet(context)
         if context.api_version == 0:
-            answer.old_style_offsets = _segment_starts(partition, ask, end_offset)
+            answer.old_style_offsets = _segment_starts(partition, wanted, end_offset)
             return answer
-        found = _find(partition, ask.timestamp, end_offset)
-        if is_behind and found is NOTHING and ask.timestamp not in NEVER_FOUND:
+        found = _find(partition, wanted.timestamp, end_offset)
+        if is_behind and found is NOTHING and wanted.timestamp not in NEVER_FOUND:
             raise _not_yet(context)
     except Exception as error:  # noqa: BLE001 - each partition has its own answer
-        answer.error_code = as_kafka_error(error, f"listing offsets of {topic}-{ask.partition_index}").code
+        answer.error_code = as_kafka_error(error, f"listing offsets of {topic}-{wanted.partition_index}").code
         return answer
     answer.timestamp, answer.offset, leader_epoch = found
     if context.api_version >= 4:
@@ -157,20 +157,20 @@ def _find(partition: Partition, timestamp: int, end_offset: int) -> Found:
     return Found(found.timestamp, found.offset, found.leader_epoch)
 
 
-def _segment_starts(partition: Partition, ask: ListOffsetsPartition, end_offset: int) -> list[int]:
+def _segment_starts(partition: Partition, wanted: ListOffsetsPartition, end_offset: int) -> list[int]:
     """Version 0: the starts of segments written before a time, and the end of the log for "latest"."""
     log = partition.log
     marks = [
         (max(segment.base_offset, log.log_start_offset), segment.max_timestamp) for segment in log.segments
     ]
-    if ask.timestamp == EARLIEST:
+    if wanted.timestamp == EARLIEST:
         chosen = [marks[0][0]]
-    elif ask.timestamp == LATEST:
+    elif wanted.timestamp == LATEST:
         chosen = [offset for offset, _ in marks] + [end_offset]
     else:
-        chosen = [offset for offset, written_ms in marks if written_ms <= ask.timestamp]
+        chosen = [offset for offset, written_ms in marks if written_ms <= wanted.timestamp]
     newest_first = sorted({offset for offset in chosen if offset <= end_offset}, reverse=True)
-    return newest_first[: ask.max_num_offsets]
+    return newest_first[: wanted.max_num_offsets]
 
 
 LIST_OFFSETS = Api(ApiKey.LIST_OFFSETS, versions=range(12), handle=handle_list_offsets)

@@ -30,8 +30,8 @@ def handle_offset_for_leader_epoch(
     for topic in request.topics:
         may_describe = is_broker or context.allows(Operation.DESCRIBE, ResourceType.TOPIC, topic.topic)
         partitions = []
-        for ask in topic.partitions:
-            partitions.append(_answer(topic.topic, ask, context, may_describe=may_describe))
+        for wanted in topic.partitions:
+            partitions.append(_answer(topic.topic, wanted, context, may_describe=may_describe))
             yield
         topics.append(OffsetForLeaderTopicResult(topic=topic.topic, partitions=partitions))
         yield
@@ -39,18 +39,18 @@ def handle_offset_for_leader_epoch(
 
 
 def _answer(
-    topic: str, ask: OffsetForLeaderPartition, context: RequestContext, *, may_describe: bool
+    topic: str, wanted: OffsetForLeaderPartition, context: RequestContext, *, may_describe: bool
 ) -> EpochEndOffset:
-    answer = EpochEndOffset(partition=ask.partition)
+    answer = EpochEndOffset(partition=wanted.partition)
     try:
         if not may_describe:
             raise TopicAuthorizationFailed("not authorized")
-        partition = context.broker.replicas.partition(topic, ask.partition)
-        partition.leadership.check_leader(ask.current_leader_epoch)
+        partition = context.broker.replicas.partition(topic, wanted.partition)
+        partition.leadership.check_leader(wanted.current_leader_epoch)
     except KafkaError as error:
         answer.error_code = error.code
         return answer
-    answer.leader_epoch, answer.end_offset = partition.end_offset_for_epoch(ask.leader_epoch)
+    answer.leader_epoch, answer.end_offset = partition.end_offset_for_epoch(wanted.leader_epoch)
     return answer
 
 
