@@ -388,12 +388,12 @@ class Broker:
         log_manager.cleaner.reconfigure()
         self._background.resize(self.config.background_threads)
 
-    def _directory_failed(
-        self, directory: LogDirectory, replicas: ReplicaManager, member: ClusterMember
-    ) -> None:
+    def _directory_failed(self, directory: LogDirectory) -> None:
         """Partitions of a lost disk have no leader any more; all others live on."""
-        member.log_directory_failed(replicas.local.directory_failed(directory))
-        if not replicas.log_manager.live_directories:
+        assert self._replicas is not None
+        assert self._member is not None
+        self._member.log_directory_failed(self._replicas.local.directory_failed(directory))
+        if not self._replicas.log_manager.live_directories:
             self.halt_reason = f"no log directory is left; the last was {directory.path}: {directory.failure}"
             logger.critical("the broker stops: %s", self.halt_reason)
             self.halted.set()
@@ -458,8 +458,8 @@ class Broker:
         # Twice, if the start comes so far: after the registration the logs are closed after the replicas.
         self._exits.callback(replicas.close)
         replicas.start()
-        log_manager.on_directory_failed.append(lambda each: self._directory_failed(each, replicas, member))
         self._replicas = replicas
+        log_manager.on_directory_failed.append(self._directory_failed)
         return replicas
 
     async def _register(self, member: ClusterMember) -> int:
