@@ -11,6 +11,9 @@ _PYTHON = re.compile(
     r"^(?:[\w.]*\.)?([A-Z]\w*(?:Error|Exception|Failed|Missing|Loss|Fenced)\w*: .+)$", re.MULTILINE
 )
 _USER_RAISED = re.compile(r"\[USER_RAISED_EXCEPTION\] (.+?)(?: SQLSTATE|\n|$)")
+_SILENT = re.compile(
+    r"Python (?:planner )?worker process terminated due to idle timeout \(timeout: (\d+) seconds\)"
+)
 _CLASSED = re.compile(r"(\[[A-Z_.0-9]+\] .+?)(?: SQLSTATE|\n|$)")
 LENGTH_MAX = 2_000
 
@@ -30,6 +33,8 @@ def scrub(text: str, spec: PipelineSpec) -> str:
 def _sentence(text: str) -> str:
     if found := _USER_RAISED.search(text):
         return found.group(1)
+    if silent := _SILENT.search(text):
+        return f"a Python worker said nothing for {silent.group(1)} s and was killed: is a function stuck?"
     if raised := _PYTHON.findall(text):
         return str(raised[-1])
     causes = [line[len("Caused by: ") :] for line in text.splitlines() if line.startswith("Caused by: ")]

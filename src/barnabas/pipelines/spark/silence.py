@@ -40,7 +40,7 @@ class Silence:
         elif now_ms - self._since_ms >= WORKER_SILENCE_S_MAX * 1_000:
             if not self._is_job_running():
                 raise PipelineFailed(
-                    f"Spark has been at {doing!r} for {WORKER_SILENCE_S_MAX} s and shows no sign of life:"
-                    " a Python process of its must be stuck"
+                    f"Spark has been at {doing!r} for {WORKER_SILENCE_S_MAX} s without a sign of life:"
+                    " one of its Python processes must be stuck"
                 )
             self._since_ms = now_ms
