@@ -16,8 +16,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
-from crc32c import crc32c
-
 from barnabas.client import transaction_steps as transactions
 from barnabas.client.cluster_state import READ_UNCOMMITTED
 from barnabas.client.transaction_steps import Transaction
@@ -33,6 +31,7 @@ from barnabas.records.batch import (
     TRANSACTIONAL_FLAG,
     RecordBatch,
 )
+from barnabas.records.checksum import crc32c
 from pyspark_barnabas.cluster import Cluster
 from pyspark_barnabas.cluster_config import ClusterConfig
 from pyspark_barnabas.encode import Producer

@@ -14,7 +14,6 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from crc32c import crc32c
 
 from barnabas.records.batch import (
     ATTRIBUTES_AT,
@@ -26,6 +25,7 @@ from barnabas.records.batch import (
     NO_LEADER_EPOCH,
     TRANSACTIONAL_FLAG,
 )
+from barnabas.records.checksum import crc32c
 from barnabas.records.compression import Codec, compress
 from pyspark_barnabas import varints
 from pyspark_barnabas.partitioner import as_binary

@@ -7,7 +7,6 @@ wheel, or an index. The installer wrote down which it was (`direct_url.json`, PE
 from __future__ import annotations
 
 import json
-from importlib.metadata import PackageNotFoundError, distribution
 from urllib.parse import unquote, urlsplit
 
 DISTRIBUTION = "barnabas"
@@ -28,6 +27,8 @@ def install_command(*extras: str) -> str:
 
 def _origin() -> dict[str, object] | None:
     """None for a package from an index, and for source that nobody installed."""
+    from importlib.metadata import PackageNotFoundError, distribution  # noqa: PLC0415 - slow, and seldom asked
+
     try:
         text = distribution(DISTRIBUTION).read_text("direct_url.json")
     except PackageNotFoundError:

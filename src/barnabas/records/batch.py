@@ -27,9 +27,8 @@ import struct
 from collections.abc import Iterator
 from typing import Final
 
-from crc32c import crc32c
-
 from barnabas.core.errors import CorruptMessage, InvalidRecord
+from barnabas.records.checksum import crc32c
 from barnabas.records.compression import CODECS, Codec
 from barnabas.records.varint import Buffer
 

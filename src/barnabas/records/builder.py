@@ -14,8 +14,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Final, TypedDict, Unpack
 
-from crc32c import crc32c
-
 from barnabas.core.errors import InvalidRecord
 from barnabas.records.batch import (
     ATTRIBUTES_AT,
@@ -35,6 +33,7 @@ from barnabas.records.batch import (
     TRANSACTIONAL_FLAG,
     RecordBatch,
 )
+from barnabas.records.checksum import crc32c
 from barnabas.records.compression import Codec, compress
 from barnabas.records.record import (
     ABORT,

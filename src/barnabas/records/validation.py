@@ -21,8 +21,6 @@ import struct
 from collections.abc import Iterator
 from typing import Final
 
-from crc32c import crc32c
-
 from barnabas.core.errors import (
     CorruptMessage,
     InvalidRecord,
@@ -47,6 +45,7 @@ from barnabas.records.batch import (
     set_max_timestamp,
 )
 from barnabas.records.builder import reassemble_batch
+from barnabas.records.checksum import crc32c
 from barnabas.records.compression import CODEC_BY_NAME, Codec, compress
 from barnabas.records.inspection import (
     RECORD_BYTES_MIN,

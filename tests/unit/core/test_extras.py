@@ -37,7 +37,7 @@ class Installed:
 def test_the_command_adds_to_what_is_there(
     monkeypatch: pytest.MonkeyPatch, direct_url: dict[str, object] | None, command: str
 ) -> None:
-    monkeypatch.setattr(extras, "distribution", lambda _: Installed(direct_url))
+    monkeypatch.setattr("importlib.metadata.distribution", lambda _: Installed(direct_url))
     assert extras.install_command("zookeeper", "spark") == command
 
 
@@ -45,5 +45,5 @@ def test_source_that_nobody_installed_has_an_answer_too(monkeypatch: pytest.Monk
     def missing(_: str) -> None:
         raise PackageNotFoundError
 
-    monkeypatch.setattr(extras, "distribution", missing)
+    monkeypatch.setattr("importlib.metadata.distribution", missing)
     assert extras.install_command("spark") == "pip install 'barnabas[spark]'"

@@ -16,7 +16,7 @@ from __future__ import annotations
 import mmap
 from math import isqrt
 
-from crc32c import crc32c
+from barnabas.records.checksum import crc32c
 
 SLOT_BYTES = 16
 

@@ -16,8 +16,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterable
 
-from crc32c import crc32c
-
+from barnabas.records.checksum import crc32c
 from barnabas.storage.producers.producer_entry import BATCHES_REMEMBERED, BatchMetadata, ProducerEntry
 
 VERSION = 1
