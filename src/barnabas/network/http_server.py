@@ -111,6 +111,9 @@ class HttpServer:
         self._audit = Audit(clock)
         self._connections = Tasks()
         self._by_host: Counter[str] = Counter()
+        self._checking = asyncio.Lock()
+        """Passwords are checked one after the other: strangers get one core at most, and one of the threads
+        that the process has for all that blocks."""
 
     @contextlib.asynccontextmanager
     async def serve(self, listener: Listener) -> AsyncIterator[None]:
@@ -222,7 +225,8 @@ class HttpServer:
             self._note(head, ANONYMOUS.name, host, "it is open", is_allowed=True)
             return ANONYMOUS.name
         shown = None if authorization is None else authorization.decode("latin-1")
-        user = await asyncio.to_thread(access.accept, shown, certificate_of=connection.certificate_of)
+        async with self._checking:
+            user = await asyncio.to_thread(access.accept, shown, certificate_of=connection.certificate_of)
         if user is not None:
             how = "by a certificate" if user == connection.certificate_of else "by what it has shown"
             self._note(head, user, host, how, is_allowed=True)

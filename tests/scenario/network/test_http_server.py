@@ -7,6 +7,7 @@ import base64
 import json
 import logging
 import ssl
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -31,6 +32,7 @@ from barnabas.network.http_server import (
     bind_http,
 )
 from barnabas.node.runtime import LoopScheduler
+from barnabas.security.http_access import HttpAccess
 from barnabas.security.http_security import http_security
 
 IMPATIENT = Deadlines(head=0.1, body=0.1)
@@ -259,6 +261,29 @@ async def test_denials_are_few_lines(tmp_path: Path, caplog: pytest.LogCaptureFi
     lines = [json.loads(record.message) for record in caplog.records if record.name == AUDIT]
     assert len(lines) == AUDIT_LINES_PER_SECOND_MAX + 1
     assert lines[-1]["left_out"] == 5
+
+
+async def test_passwords_are_checked_one_after_the_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A check takes milliseconds of a core: many at once would take all of them."""
+    users, at_once, accept = tmp_path / "users", list[int](), HttpAccess.accept
+    users.write_text("alice=secret\n")
+    running = 0
+
+    def counted(self: HttpAccess, authorization: str | None, *, certificate_of: str | None) -> str | None:
+        nonlocal running
+        running += 1
+        at_once.append(running)
+        time.sleep(0.02)
+        running -= 1
+        return accept(self, authorization, certificate_of=certificate_of)
+
+    monkeypatch.setattr(HttpAccess, "accept", counted)
+    async with served(users=users) as port:
+        answers = await asyncio.gather(*(ask(port, GET) for _ in range(8)))
+    assert all(each.startswith(b"HTTP/1.1 401 ") for each in answers)
+    assert at_once == [1] * 8
 
 
 async def test_a_body_has_only_so_many_chunks() -> None:
