@@ -307,8 +307,16 @@ def _append(
             raise InvalidRecord("a produce request has one record batch per partition, this one has none")
         assert isinstance(records, memoryview)
         partition = context.broker.replicas.partition(topic, data.index)
-        if partition.log.is_to_be_written_elsewhere(len(records)):
-            _AppendElsewhere(data, topic, partition, answers, request, context, admission, outcome).wait()
+        log = partition.log
+        is_for_thread = (
+            len(records) >= log.environment.written_elsewhere_bytes_min
+            and context.exchange.connection.has_company()
+        )
+        if is_for_thread or log.is_being_written:
+            waiting = _AppendElsewhere(
+                data, topic, partition, answers, request, context, admission, outcome, is_for_thread
+            )
+            waiting.wait()
             return
         if admission is not None:
             admission.check(partition.topic_partition, records)
@@ -328,12 +336,12 @@ def _append(
 
 
 class _AppendElsewhere:
-    """An append that has its turn when what came before it is written, and whose write is a thread's. The
+    """An append that has its turn when what came before it is written, and whose write may be a thread's. The
     connection is read on meanwhile, unless too much is unwritten already."""
 
     __slots__ = (
-        "_admission", "_answers", "_context", "_data", "_leader_epoch", "_log", "_outcome", "_partition",
-        "_request", "_size_bytes", "_slot", "_topic",
+        "_admission", "_answers", "_context", "_data", "_is_for_thread", "_leader_epoch", "_log", "_outcome",
+        "_partition", "_request", "_size_bytes", "_slot", "_topic",
     )  # fmt: skip
 
     def __init__(
@@ -346,8 +354,10 @@ class _AppendElsewhere:
         context: RequestContext,
         admission: Admission | None,
         outcome: _Outcome,
+        is_for_thread: bool,
     ) -> None:
         assert isinstance(data.records, memoryview)
+        self._is_for_thread = is_for_thread
         self._data = data
         self._topic = topic
         self._partition = partition
@@ -389,9 +399,14 @@ class _AppendElsewhere:
             if context.api_version < 7:
                 records = _from_old_producer(data, records, context, partition)
             self._leader_epoch = partition.leadership.leader_epoch
-            partition.append_elsewhere(records, self._request.acks, self._written)
+            if self._is_for_thread:
+                partition.append_elsewhere(records, self._request.acks, self._written)
+                return
+            info = partition.append(records, self._request.acks)
         except Exception as error:  # noqa: BLE001 - each partition has its own answer
             self._refuse(error)
+        else:
+            self._written(info)
 
     def _written(self, result: AppendInfo | KafkaError) -> None:
         if isinstance(result, KafkaError):

@@ -70,6 +70,10 @@ class ConnectionOwner(Protocol):
     is_in_turn: bool
     answered_in_turn: dict[Connection, None]
     """Connections that got answers during a turn of another."""
+    served: Connection | None
+    """Whose turn it is, or was last."""
+    switches: int
+    """How often that was another than before."""
 
     def forget(self, connection: Connection) -> None: ...
 
@@ -79,8 +83,8 @@ class Connection:
         "_active_ms", "_authenticate_by_ms", "_blocked_since_ms", "_closing", "_corked", "_descriptor",
         "_dispatch", "_draining_since_ms", "_frame_bytes_max", "_frame_since_ms", "_has_spoken",
         "_monotonic_ms", "_output", "_owner", "_paused", "_polled", "_received", "_received_total",
-        "_resuming", "_stops", "_transport", "_unanswered", "closed", "connection_id", "listener_name",
-        "local_host", "local_port", "peer_host", "principal", "security_protocol", "session",
+        "_resuming", "_stops", "_switches", "_transport", "_unanswered", "closed", "connection_id",
+        "listener_name", "local_host", "local_port", "peer_host", "principal", "security_protocol", "session",
     )  # fmt: skip
 
     def __init__(
@@ -115,6 +119,7 @@ class Connection:
         self._output = transport.make_output(owner.counters.sent)
         self._unanswered: deque[Exchange] = deque()
         self._stops = 0
+        self._switches = 0
         self._corked = False
         self._paused = False
         self._polled = False
@@ -166,6 +171,9 @@ class Connection:
     def _serve(self) -> None:
         owner = self._owner
         owner.is_in_turn = True
+        if owner.served is not self:
+            owner.served = self
+            owner.switches += 1
         try:
             self._serve_window()
         finally:
@@ -319,6 +327,11 @@ class Connection:
     def lend(self) -> Loan | None:
         """The same until it is given back; None if it has to be copied."""
         return self._received.lend()
+
+    def has_company(self) -> bool:
+        """Whether anybody else was served since this was asked last."""
+        switches, self._switches = self._switches, self._owner.switches
+        return switches != self._switches
 
     def throttle(self, delay_ms: float) -> None:
         """Take no further request for this long; answers still leave."""

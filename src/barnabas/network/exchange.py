@@ -47,6 +47,10 @@ class ExchangeConnection(Protocol):
         """The peer has shown who it is: what bounds the others holds for it no more."""
         ...
 
+    def has_company(self) -> bool:
+        """Whether anybody else was served since this was asked last."""
+        ...
+
     def throttle(self, delay_ms: float) -> None:
         """Take no further request for this long; answers still leave."""
         ...

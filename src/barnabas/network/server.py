@@ -70,6 +70,8 @@ class Server:
         self.disk_readers: Background = BoundedBackground(background or InlineBackground(), DISK_READERS_MAX)
         self.is_in_turn = False
         self.answered_in_turn: dict[Connection, None] = {}
+        self.served: Connection | None = None
+        self.switches = 0
         self.listeners: list[Listener] = []
         self._connections: set[Connection] = set()
         self._handshakes = Handshakes(self)

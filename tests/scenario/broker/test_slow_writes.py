@@ -137,6 +137,25 @@ async def test_a_request_for_several_partitions_is_answered_when_all_are_written
     }
 
 
+async def test_only_who_shares_the_broker_is_written_for_by_a_thread(
+    broker: InProcessBroker, files: PowerCutFiles, channel: Channel
+) -> None:
+    """To hand a write over costs more than the write, which delays nobody where nobody else is served."""
+    writers: list[bool] = []
+
+    def note(operation: str, path: str) -> None:
+        if operation == "write" and path.endswith(".log") and "/slow-0/" in path:
+            writers.append(threading.current_thread() is threading.main_thread())
+
+    files.before = note
+    assert outcome(await send(channel, LARGE)) == (0, 1)
+    assert outcome(await send(channel, LARGE)) == (0, 2)
+    assert (await broker.produce("quick", b"quick")).error_code == 0
+    assert outcome(await send(channel, LARGE)) == (0, 3)
+    files.before = None
+    assert writers == [False, True, False]
+
+
 async def test_a_write_that_fails_is_told_and_takes_the_disk_offline(
     broker: InProcessBroker, disk: SlowLog, channel: Channel
 ) -> None:

@@ -64,6 +64,9 @@ class Connection:
     def keep(self, frame: memoryview) -> memoryview:
         return frame
 
+    def has_company(self) -> bool:
+        return False
+
     def lend(self) -> None:
         return None
 

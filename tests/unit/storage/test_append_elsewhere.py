@@ -99,15 +99,15 @@ def test_readers_see_nothing_of_an_append_before_its_bytes_are_there(bench: Benc
 def test_appends_wait_in_line(bench: Bench, threads: Threads) -> None:
     log = bench.open()
     appends = Appends(log)
-    assert not log.is_to_be_written_elsewhere(1)
+    assert not log.is_being_written
     for count in (1, 2, 3):
         appends.begin(count)
-    assert log.is_to_be_written_elsewhere(1), "a small one must not overtake"
+    assert log.is_being_written, "a small one must not overtake"
     assert len(threads.submitted) == 1, "one write at a time"
     threads.finish()
     assert appends.first_offsets == [0, 1, 3]
     assert offsets(read_batches(log)) == [(0, 0), (1, 2), (3, 5)]
-    assert not log.is_to_be_written_elsewhere(1)
+    assert not log.is_being_written
 
 
 def test_sequences_are_checked_in_turn(bench: Bench, threads: Threads) -> None:

@@ -177,13 +177,10 @@ class Log:
 
     # -- appending, with the write elsewhere (`append_elsewhere`) -------------------------------
 
-    def is_to_be_written_elsewhere(self, size_bytes: int) -> bool:
-        """Whether an append of this size is for a thread: it is large, or comes behind a large one."""
-        return (
-            size_bytes >= self.environment.written_elsewhere_bytes_min
-            or self.writing is not None
-            or len(self.waiting) > 0
-        )
+    @property
+    def is_being_written(self) -> bool:
+        """Whether an append has to get in line, behind one that a thread writes."""
+        return self.writing is not None or len(self.waiting) > 0
 
     def settle(self) -> None:
         """Have the write that is under way done, by us if no thread has begun it: what follows finds the log
