@@ -15,7 +15,7 @@ from typing import NamedTuple, Self
 
 from barnabas.client.aborted import AbortedFilter
 from barnabas.client.cluster_client import ClusterClient
-from barnabas.client.cluster_state import Topic
+from barnabas.client.cluster_state import EARLIEST, Topic
 from barnabas.client.retries import UNKNOWN_TOPIC_TIMEOUT_MS
 from barnabas.client.steps import raise_for
 from barnabas.core.errors import KafkaError, OffsetOutOfRange, error_for
@@ -109,6 +109,7 @@ class Consumer:
         damaged here will be damaged again."""
         records: list[Fetched] = []
         errors: list[KafkaError] = []
+        out_of_range: list[int] = []
         try:
             answer = fetch.result()
             raise_for(answer.error_code, None, f"fetching {self._topic}")
@@ -116,8 +117,11 @@ class Consumer:
             errors.append(error)
         else:
             for row in (row for group in answer.responses for row in group.partitions):
-                if row.error_code:
-                    errors += self._errors_of(row)
+                if row.error_code == OffsetOutOfRange.code:
+                    out_of_range.append(row.partition_index)
+                elif row.error_code:
+                    subject = f"fetching partition {row.partition_index} of {self._topic}"
+                    errors.append(error_for(row.error_code, subject))
                 else:
                     records += self._records_of(row)
         for each in errors:
@@ -126,15 +130,18 @@ class Consumer:
         if errors:
             self._cluster.state.forget_topic(self._topic)
             await self._cluster.pause(STALE_PAUSE_MS)
+        if out_of_range:
+            await self._skip_what_is_gone(out_of_range)
         return records
 
-    def _errors_of(self, row: PartitionData) -> list[KafkaError]:
-        index = row.partition_index
-        if row.error_code == OffsetOutOfRange.code and row.log_start_offset > self.positions[index]:
-            # Retention overtook the reader: what is gone cannot be read.
-            self.positions[index] = row.log_start_offset
-            return []
-        return [error_for(row.error_code, f"fetching partition {index} of {self._topic}")]
+    async def _skip_what_is_gone(self, partitions: Sequence[int]) -> None:
+        """Retention overtook the reader: what is gone cannot be read. Where a log begins has to be asked for:
+        the error does not say."""
+        starts = await list_offsets(self._cluster, self._topic, partitions, EARLIEST)
+        for index, start in starts.items():
+            if start <= self.positions[index]:
+                raise OffsetOutOfRange(f"fetching partition {index} of {self._topic}")
+            self.positions[index] = start
 
     def _records_of(self, row: PartitionData) -> list[Fetched]:
         index = row.partition_index

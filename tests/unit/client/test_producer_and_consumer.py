@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
@@ -18,7 +18,7 @@ from barnabas.client.consumer import Consumer, list_offsets
 from barnabas.client.partitioner import murmur2, partition_for_key
 from barnabas.client.producer import OutgoingRecord, Producer
 from barnabas.core.clock import SystemClock
-from barnabas.core.errors import CorruptMessage, InvalidPartitions, MessageTooLarge
+from barnabas.core.errors import CorruptMessage, InvalidPartitions, MessageTooLarge, OffsetOutOfRange
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.messages.fetch import (
     AbortedTransaction,
@@ -285,22 +285,45 @@ async def test_aborted_transactions_are_hidden_from_those_who_ask(
         assert broker.asked(FetchRequest)[0].isolation_level == int(committed)
 
 
+def beginning_at(offset: int) -> Callable[[ListOffsetsRequest, int], ListOffsetsResponse]:
+    def answer(request: ListOffsetsRequest, version: int) -> ListOffsetsResponse:
+        row = ListOffsetsPartitionResponse(partition_index=0, offset=offset)
+        return ListOffsetsResponse(topics=[ListOffsetsTopicResponse(name="t", partitions=[row])])
+
+    return answer
+
+
 async def test_a_reader_overtaken_by_retention_goes_on_where_the_log_begins() -> None:
     answers = iter(
         [
-            fetched(PartitionData(error_code=1, log_start_offset=50)),
+            fetched(PartitionData(error_code=1)),  # as brokers answer: it does not say where the log begins
             fetched(PartitionData(error_code=6)),
             fetched(PartitionData(records=batch_at(50, b"a"))),
         ]
     )
-    async with scripted_broker({ApiKey.FETCH: lambda _request, _version: next(answers)}) as broker:
+    script = {ApiKey.FETCH: lambda _request, _version: next(answers), ApiKey.LIST_OFFSETS: beginning_at(50)}
+    async with scripted_broker(script) as broker:
         one_topic(broker)
         async with cluster_of(broker) as cluster, Consumer(cluster, "t", {0: 7}) as consumer:
             assert await consumer.poll() == []
             assert consumer.positions == {0: 50}
             assert await consumer.poll() == []
             assert [each.record.offset for each in await consumer.poll()] == [50]
+        (asked,) = broker.asked(ListOffsetsRequest)
+        assert asked.topics[0].partitions[0].timestamp == EARLIEST
         assert len(broker.asked(MetadataRequest)) == 2
+
+
+async def test_a_reader_behind_the_end_of_the_log_is_told() -> None:
+    script = {
+        ApiKey.FETCH: lambda _request, _version: fetched(PartitionData(error_code=1)),
+        ApiKey.LIST_OFFSETS: beginning_at(3),
+    }
+    async with scripted_broker(script) as broker:
+        one_topic(broker)
+        async with cluster_of(broker) as cluster, Consumer(cluster, "t", {0: 7}) as consumer:
+            with pytest.raises(OffsetOutOfRange):
+                await consumer.poll()
 
 
 async def test_damaged_records_are_an_error_not_data() -> None:
