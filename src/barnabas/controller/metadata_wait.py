@@ -15,7 +15,7 @@ class MetadataWait:
         self._metadata = metadata
         self._scheduler = scheduler
         self._runner = runner
-        self._waiting: set[Signal] = set()
+        self._waiting: dict[Signal, None] = {}
 
     async def until(self, condition: Callable[[], bool], timeout_ms: float) -> bool:
         """Until the metadata fulfil `condition`, which is asked again after each change of them, and by
@@ -47,11 +47,11 @@ class MetadataWait:
     def signal(self) -> Iterator[Signal]:
         """One that `look_again` sets as well."""
         signal = Signal(self._runner)
-        self._waiting.add(signal)
+        self._waiting[signal] = None
         try:
             yield signal
         finally:
-            self._waiting.discard(signal)
+            del self._waiting[signal]
 
     def look_again(self) -> None:
         """Something else has changed that conditions look at."""

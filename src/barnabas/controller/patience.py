@@ -23,7 +23,7 @@ class Patience:
     def __init__(self, znodes: Coordination, scheduler: Scheduler, runner: Runner) -> None:
         self._scheduler = scheduler
         self._runner = runner
-        self._waiting: set[Signal] = set()
+        self._waiting: dict[Signal, None] = {}
         znodes.add_listener(self._on_state)
 
     async def until_answered(self, operation: Callable[[], Awaitable[T]]) -> T:
@@ -36,11 +36,11 @@ class Patience:
 
     async def _wait(self) -> None:
         changed = Signal(self._runner)
-        self._waiting.add(changed)
+        self._waiting[changed] = None
         try:
             await changed.wait_at_most(RETRY_MS, self._scheduler)
         finally:
-            self._waiting.discard(changed)
+            del self._waiting[changed]
 
     def _on_state(self, state: SessionState) -> None:  # noqa: ARG002 - whatever it is, it is news
         for changed in self._waiting:

@@ -73,11 +73,11 @@ class Server:
         self.served: Connection | None = None
         self.switches = 0
         self.listeners: list[Listener] = []
-        self._connections: set[Connection] = set()
+        self._connections: dict[Connection, None] = {}
         self._handshakes = Handshakes(self)
         self._by_ip: Tally[str] = Tally()
         self._by_listener: Tally[str] = Tally()
-        self._refused: set[socket.socket] = set()
+        self._refused: dict[socket.socket, None] = {}
         """Connections that are only kept waiting before they are closed."""
         self._accepted_count = 0
         self._sweeping: Cancellable | None = None
@@ -183,7 +183,7 @@ class Server:
             connection.close(reason)
 
     def forget(self, connection: Connection) -> None:
-        self._connections.discard(connection)
+        self._connections.pop(connection, None)
         self._forget_peer(connection.listener_name, connection.peer_host)
         if not self._connections:
             self._stop_waiting()
@@ -232,14 +232,14 @@ class Server:
         self.counters.rejected[Rejected.RATE].value += 1
         self.complaints.warn("rate", "no connection for %s: it makes them too fast", peer_host)
         if len(self._refused) < REFUSED_HELD_MAX:
-            self._refused.add(sock)
+            self._refused[sock] = None
             self.scheduler.after(refusal_ms, lambda: self._close_refused(sock))
         else:
             sock.close()
         return True
 
     def _close_refused(self, sock: socket.socket) -> None:
-        self._refused.discard(sock)
+        self._refused.pop(sock, None)
         sock.close()
 
     def take_over(self, handshake: Handshake, tls: ssl.SSLSocket, principal: KafkaPrincipal) -> None:
@@ -277,7 +277,7 @@ class Server:
                 principal=principal,
                 gate=self._gates.get(arrived_at.name),
             )
-            self._connections.add(connection)
+            self._connections[connection] = None
             connection.start()
         except Exception as error:  # noqa: BLE001
             self.complaints.error("connection", "no connection for %s", peer_host, cause=error)
