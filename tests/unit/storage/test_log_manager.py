@@ -387,6 +387,28 @@ def test_a_cut_is_on_disk_before_something_takes_the_place_of_what_is_gone(seed:
     assert [b.leader_epoch for b in read_batches(log)] in ([1, 1], [1, 1, 2])
 
 
+@pytest.mark.parametrize("seed", range(20))
+def test_deleted_records_do_not_come_back_with_the_names_of_their_segments(seed: int) -> None:
+    """Until the directory is synced a power cut may bring them back; where the log begins is remembered."""
+    files = PowerCutFiles(seed)
+    broker = Broker("/disk", files=files, segment_bytes=400)
+    manager = broker.start()
+    files.sync_directory("")
+    log = manager.get_or_create(partition(0))
+    for _ in range(6):
+        produce(log, 2)
+    log.flush()
+    log.advance_high_watermark(log.log_end_offset)
+    start_offset = log.segments.active.base_offset
+    log.maybe_increment_log_start_offset(start_offset, "records deleted by a client")
+    manager.apply_retention()
+    assert log.segments.first.base_offset == start_offset > 0
+    manager.checkpoint_log_start_offsets()
+    files.cut_power()
+    again = broker.start().get_or_create(partition(0))
+    assert again.log_start_offset == start_offset
+
+
 @pytest.mark.parametrize("is_clean", [True, False])
 def test_logs_that_nobody_talks_to_have_no_file_open(tmp_path: Path, is_clean: bool) -> None:
     broker = Broker(str(tmp_path), segment_bytes=300, index_interval_bytes=0)

@@ -31,8 +31,10 @@ from barnabas.storage.log.log import Log
 
 
 def _moved_start_offset(log: Log) -> int | None:
-    """The log start offset where it differs from where the first segment starts."""
-    return log.log_start_offset if log.log_start_offset > log.segments.first.base_offset else None
+    """The log start offset where it differs from where the first segment starts, or would after a power cut,
+    which may bring back the names of segments that were deleted."""
+    is_moved = log.log_start_offset > log.segments.first.base_offset
+    return log.log_start_offset if is_moved or not log.flush_state.are_names_synced else None
 
 
 _OFFSET_OF: Mapping[str, Callable[[Log], int | None]] = {

@@ -135,6 +135,11 @@ class FlushState:
         self._directory_changes += 1
         self._unsynced_paths.extend(unsynced_paths)
 
+    @property
+    def are_names_synced(self) -> bool:
+        """Whether a power cut leaves the files under the names that they have."""
+        return self._directory_changes == self._directory_changes_synced
+
     def is_unsynced(self, path: str) -> bool:
         return path in self._unsynced_paths
 
@@ -144,7 +149,7 @@ class FlushState:
 
     def plan(self, log_end_offset: int, segments: Segments, epochs: LeaderEpochCache) -> FlushWork | None:
         """What must be synced; None when everything is on disk already."""
-        is_directory_changed = self._directory_changes != self._directory_changes_synced
+        is_directory_changed = not self.are_names_synced
         if log_end_offset <= self.recovery_point and not (is_directory_changed or epochs.is_dirty):
             return None
         return FlushWork(

@@ -421,6 +421,7 @@ class Log:
         """Out of the log at once, out of the directory by name, off the disk later."""
         with self.guarded("deleting segments"):
             renamed = self.segments.delete(gone)
+            self.flush_state.names_changed()
         self.unlink_later(renamed)
 
     def replace_segments(self, old: list[Segment], new: Segment) -> list[str]:
