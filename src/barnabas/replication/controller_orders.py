@@ -46,6 +46,7 @@ from barnabas.replication.leadership import LeaderAndIsr
 from barnabas.replication.local_replicas import LocalReplicas
 from barnabas.replication.partition import Partition
 from barnabas.replication.replica_table import ReplicaTable
+from barnabas.storage.failures import Reach, reach_of
 
 logger = logging.getLogger(__name__)
 
@@ -147,30 +148,41 @@ class ControllerOrders:
             orders.append((key, topic_id, state, outcome))
         if request.type == FULL_LIST:
             self._replicas.set_aside_strays({key: topic_id for key, topic_id, *_ in orders})
-        yield from self._apply_all(orders, request.broker_epoch)
+        refused = yield from self._apply_all(orders, request.broker_epoch)
         self._fetchers.close_idle()
+        if refused:
+            # Told of a replica, this error means a failed disk, from which only a new start brings it back.
+            # Told of the whole, it means to be told again: what was done by then is not done twice.
+            return LeaderAndIsrResponse(error_code=KafkaStorageError.code)
         return response
 
-    def _apply_all(self, orders: list[_PartitionOrder], broker_epoch: int) -> Slices[None]:
+    def _apply_all(
+        self, orders: list[_PartitionOrder], broker_epoch: int
+    ) -> Slices[list[LeaderAndIsrPartitionError]]:
         """First what we lead, and only at the end we begin to fetch: the others have the same orders,
-        and who is asked for a partition that it does not lead yet has to refuse."""
+        and who is asked for a partition that it does not lead yet has to refuse.
+
+        Returns what could not be carried out for a reason that passes: there was no file descriptor."""
+        refused: list[LeaderAndIsrPartitionError] = []
         me = self._broker_id
         to_follow: list[tuple[Partition, LeaderAndIsrPartitionError]] = []
         ordered = sorted(orders, key=lambda order: order[2].leader != me)
         for count, (key, topic_id, state, outcome) in enumerate(ordered, 1):
-            with _errors_in(outcome, key, state.leader_epoch):
+            with _errors_in(outcome, key, state.leader_epoch, refused):
                 partition = self._lead_or_follow(key, topic_id, state, broker_epoch)
                 if partition is not None:
                     to_follow.append((partition, outcome))
             if count % PARTITIONS_PER_SLICE == 0:
                 yield
         for count, (partition, outcome) in enumerate(to_follow, 1):
-            with _errors_in(outcome, partition.topic_partition, partition.leadership.leader_epoch):
+            epoch = partition.leadership.leader_epoch
+            with _errors_in(outcome, partition.topic_partition, epoch, refused):
                 if partition.log.log_directory.failure is not None:
                     raise KafkaStorageError(f"the log directory of {partition.topic_partition} is offline")
                 self._fetchers.follow(partition)
             if count % PARTITIONS_PER_SLICE == 0:
                 yield
+        return refused
 
     def _lead_or_follow(
         self, key: TopicPartition, topic_id: Uuid, state: LeaderAndIsrPartitionState, broker_epoch: int
@@ -265,16 +277,25 @@ def _check_order(leader_epoch: int, partition_epoch: int, state: LeaderAndIsrPar
 
 
 @contextmanager
-def _errors_in(outcome: LeaderAndIsrPartitionError, key: TopicPartition, leader_epoch: int) -> Iterator[None]:
-    """What goes wrong with one partition is told of that partition."""
+def _errors_in(
+    outcome: LeaderAndIsrPartitionError,
+    key: TopicPartition,
+    leader_epoch: int,
+    refused: list[LeaderAndIsrPartitionError],
+) -> Iterator[None]:
+    """What goes wrong with one partition is told of that partition; `refused` gets what will pass."""
     try:
         yield
     except KafkaError as error:
         logger.info("%s: an order of epoch %d is refused: %s", key, leader_epoch, error)
         outcome.error_code = error.code
+        if reach_of(error) is Reach.REQUEST:
+            refused.append(outcome)
     except OSError as error:
         logger.error("%s: %s", key, error)
         outcome.error_code = KafkaStorageError.code
+        if reach_of(error) is Reach.REQUEST:
+            refused.append(outcome)
     except Exception:
         logger.exception("%s: an order of epoch %d failed", key, leader_epoch)
         outcome.error_code = UnknownServerError.code
