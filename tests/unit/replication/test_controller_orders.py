@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 from collections import deque
 from collections.abc import Callable
 from pathlib import Path
 
-from barnabas.core.errors import StaleControllerEpoch
+from barnabas.core.errors import KafkaStorageError, StaleControllerEpoch
+from barnabas.core.files import Files
 from barnabas.protocol.messages.leader_and_isr import (
     LeaderAndIsrPartitionState,
     LeaderAndIsrRequest,
@@ -20,6 +22,7 @@ from barnabas.protocol.messages.stop_replica import (
     StopReplicaTopicState,
 )
 from barnabas.replication.controller_orders import PARTITIONS_PER_SLICE
+from barnabas.testing.files import PowerCutFiles
 from tests.unit.replication.support import ME, TOPIC_ID, Replicas
 
 COUNT = 2 * PARTITIONS_PER_SLICE + 1
@@ -28,9 +31,9 @@ COUNT = 2 * PARTITIONS_PER_SLICE + 1
 class Turns:
     """What is to be done in later turns, done when the test says so."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path | str, files: Files | None = None) -> None:
         self._deferred: deque[Callable[[], None]] = deque()
-        self.replicas = Replicas(str(path), defer=self._deferred.append)
+        self.replicas = Replicas(str(path), files=files, defer=self._deferred.append)
         self.answers: list[LeaderAndIsrResponse | StopReplicaResponse] = []
         self.failures: list[Exception] = []
 
@@ -127,3 +130,27 @@ def test_a_broker_that_stops_leaves_off(tmp_path: Path) -> None:
         pass
     assert turns.led == PARTITIONS_PER_SLICE
     assert turns.answers == []
+
+
+def test_an_order_that_finds_no_file_descriptor_is_to_be_given_again() -> None:
+    """It is refused as a whole: said of a replica, the error would mean that its disk has failed."""
+    files = PowerCutFiles()
+    turns = Turns("/disk", files)
+    turns.lead(1)
+
+    def starve(operation: str, path: str) -> None:
+        if "t-1" in path:
+            raise OSError(errno.EMFILE, "Too many open files", path)
+
+    files.before = starve
+    turns.lead(3)
+    assert turns.led == 2, "the others are led meanwhile"
+    files.before = None
+    turns.lead(3)
+    assert turns.led == 3
+    codes = [answer.error_code for answer in turns.answers]
+    assert codes == [0, KafkaStorageError.code, 0]
+    last = turns.answers[-1]
+    assert isinstance(last, LeaderAndIsrResponse)
+    stale = StaleControllerEpoch.code
+    assert [each.error_code for each in last.topics[0].partition_errors] == [stale, 0, stale]
