@@ -16,9 +16,9 @@ from typing import NamedTuple, Self
 from barnabas.client.aborted import AbortedFilter
 from barnabas.client.cluster_client import ClusterClient
 from barnabas.client.cluster_state import EARLIEST, Topic
-from barnabas.client.retries import UNKNOWN_TOPIC_TIMEOUT_MS
+from barnabas.client.retries import UNKNOWN_TOPIC_TIMEOUT_MS, Retries
 from barnabas.client.steps import raise_for
-from barnabas.core.errors import KafkaError, OffsetOutOfRange, error_for
+from barnabas.core.errors import KafkaError, OffsetOutOfRange, UnknownTopicOrPartition, error_for
 from barnabas.core.ids import ZERO_UUID, TopicPartition
 from barnabas.core.regions import FileRegion
 from barnabas.protocol.messages.fetch import (
@@ -74,6 +74,8 @@ class Consumer:
         self._topic = topic
         self._read_committed = read_committed
         self._fetches: dict[int, asyncio.Task[FetchResponse]] = {}
+        self._search: Retries | None = None
+        """While partitions are missing from what brokers say of the topic."""
 
     async def __aenter__(self) -> Self:
         return self
@@ -89,9 +91,12 @@ class Consumer:
     async def poll(self) -> list[Fetched]:
         """The next records, or nothing when none came within the brokers' patience."""
         topic = await self._cluster.topic(self._topic, unknown_timeout_ms=UNKNOWN_TOPIC_TIMEOUT_MS)
+        known = len(topic.partitions)
+        await self._look_for([index for index in self.positions if index >= known])
         by_leader: defaultdict[int, list[int]] = defaultdict(list)
         for index in self.positions:
-            by_leader[topic.partitions[index].leader_id].append(index)
+            if index < known:
+                by_leader[topic.partitions[index].leader_id].append(index)
         for leader, partitions in by_leader.items():
             if leader not in self._fetches:
                 self._fetches[leader] = asyncio.create_task(self._fetch(topic, leader, partitions))
@@ -103,6 +108,19 @@ class Consumer:
         for leader in [leader for leader, fetch in self._fetches.items() if fetch.done()]:
             records += await self._take(self._fetches.pop(leader))
         return records
+
+    async def _look_for(self, unknown: Sequence[int]) -> None:
+        """Whoever was asked has not heard of these partitions yet, or there are none."""
+        if not unknown:
+            self._search = None
+            return
+        state = self._cluster.state
+        if self._search is None:
+            self._search = state.retries(unknown_topic_timeout_ms=UNKNOWN_TOPIC_TIMEOUT_MS)
+        error = UnknownTopicOrPartition(f"{self._topic} has no partition {unknown[0]}")
+        pause_ms = self._search.next_pause_ms(error)
+        state.forget_topic(self._topic)
+        await self._cluster.pause(pause_ms)
 
     async def _take(self, fetch: asyncio.Task[FetchResponse]) -> list[Fetched]:
         """The records of an answer. Only errors that the broker reports are retried: bytes that are

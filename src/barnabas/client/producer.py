@@ -25,6 +25,7 @@ from barnabas.core.errors import (
     InvalidPartitions,
     KafkaError,
     LeaderNotAvailable,
+    UnknownTopicOrPartition,
     error_for,
 )
 from barnabas.core.ids import ACKS_ALL, ZERO_UUID
@@ -180,12 +181,19 @@ class Producer:
         """Send each batch to its leader once; returns the partitions that failed, and how."""
         found = await self._cluster.topic(topic, auto_create=True)
         by_leader: defaultdict[int, list[Batch]] = defaultdict(list)
+        failures: dict[int, KafkaError] = {}
         for batch in batches.values():
-            by_leader[found.partitions[batch.partition].leader_id].append(batch)
+            if batch.partition < len(found.partitions):
+                by_leader[found.partitions[batch.partition].leader_id].append(batch)
+            else:  # this broker has not heard of it yet
+                error = UnknownTopicOrPartition(f"{topic} has no partition {batch.partition}")
+                failures[batch.partition] = error
         outcomes = await asyncio.gather(
             *(self._send_to_leader(found, leader, group) for leader, group in by_leader.items())
         )
-        return {partition: error for outcome in outcomes for partition, error in outcome.items()}
+        for outcome in outcomes:
+            failures |= outcome
+        return failures
 
     async def _send_to_leader(self, topic: Topic, leader: int, batches: list[Batch]) -> dict[int, KafkaError]:
         data = [PartitionProduceData(index=batch.partition, records=batch.records) for batch in batches]

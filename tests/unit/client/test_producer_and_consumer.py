@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Callable, Sequence
+from itertools import chain, repeat
 from typing import Any
 
 import pytest
@@ -17,8 +18,15 @@ from barnabas.client.cluster_state import EARLIEST
 from barnabas.client.consumer import Consumer, list_offsets
 from barnabas.client.partitioner import murmur2, partition_for_key
 from barnabas.client.producer import OutgoingRecord, Producer
-from barnabas.core.clock import SystemClock
-from barnabas.core.errors import CorruptMessage, InvalidPartitions, MessageTooLarge, OffsetOutOfRange
+from barnabas.client.retries import UNKNOWN_TOPIC_TIMEOUT_MS
+from barnabas.core.clock import ManualClock, SystemClock
+from barnabas.core.errors import (
+    CorruptMessage,
+    InvalidPartitions,
+    MessageTooLarge,
+    OffsetOutOfRange,
+    UnknownTopicOrPartition,
+)
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.messages.fetch import (
     AbortedTransaction,
@@ -62,13 +70,14 @@ JAVA_HASHES = {
 }
 
 
-def one_topic(broker: ScriptedBroker, partitions: int = 1) -> None:
-    """`t`, all of it led by `broker`."""
+def one_topic(broker: ScriptedBroker, partitions: int = 1, at_first: Sequence[int] = ()) -> None:
+    """`t`, all of it led by `broker`; to the first questions it has other numbers of partitions."""
+    numbers = chain(at_first, repeat(partitions))
 
     def metadata(request: MetadataRequest, version: int) -> MetadataResponse:
         rows = [
             MetadataResponsePartition(partition_index=index, leader_id=1, leader_epoch=4)
-            for index in range(partitions)
+            for index in range(next(numbers))
         ]
         return MetadataResponse(
             brokers=[MetadataResponseBroker(node_id=1, host="127.0.0.1", port=broker.port)],
@@ -376,3 +385,41 @@ async def test_offsets_are_asked_of_the_leaders() -> None:
         one_topic(broker, partitions=3)
         async with cluster_of(broker) as cluster:
             assert await list_offsets(cluster, "t", [0, 2], EARLIEST) == {0: 0, 2: 20}
+
+
+async def test_a_reader_looks_for_a_partition_that_a_broker_has_not_heard_of() -> None:
+    script: Script = {
+        ApiKey.FETCH: lambda _request, _version: fetched(
+            PartitionData(partition_index=1, records=batch_at(7, b"a"))
+        )
+    }
+    async with scripted_broker(script) as broker:
+        one_topic(broker, partitions=2, at_first=[1, 1])
+        async with cluster_of(broker) as cluster, Consumer(cluster, "t", {1: 7}) as consumer:
+            found: list[int] = []
+            while not found:
+                found = [each.record.offset for each in await consumer.poll()]
+            assert found == [7]
+
+
+async def test_a_reader_of_a_partition_that_does_not_exist_is_told() -> None:
+    async with scripted_broker({}) as broker:
+        one_topic(broker)
+        clock = ManualClock()
+        cluster = ClusterClient([broker.address], clock=clock, randomness=random.Random(1))
+        async with cluster, Consumer(cluster, "t", {1: 7}) as consumer:
+            await consumer.poll()
+            clock.advance(ms=UNKNOWN_TOPIC_TIMEOUT_MS)
+            with pytest.raises(UnknownTopicOrPartition, match="t has no partition 1"):
+                await consumer.poll()
+
+
+async def test_a_batch_waits_for_a_broker_that_has_heard_of_its_partition() -> None:
+    codes = iter([{1: 6}, {}])  # its leader has moved, and whoever is asked for the new one lags behind
+    script: Script = {ApiKey.PRODUCE: lambda request, _version: produced(request, next(codes))}
+    async with scripted_broker(script) as broker:
+        one_topic(broker, partitions=2, at_first=[2, 1])
+        async with cluster_of(broker) as cluster:
+            await Producer(cluster).send("t", [OutgoingRecord(None, b"v", partition=1)])
+        assert [row for row, _ in batches_in(broker.asked(ProduceRequest))] == [1, 1]
+        assert len(broker.asked(MetadataRequest)) == 3
