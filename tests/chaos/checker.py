@@ -17,8 +17,8 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
 
 from tests.chaos.acknowledgements import acknowledged_out_of_time, lost_without_a_failover
+from tests.chaos.decisions import hanging_transactions, stuck_last_stable_offsets
 from tests.chaos.history import ALL_REPLICAS, History, Outcome, Place, Producer, Value, Write
-from tests.chaos.stability import hanging_transactions, stuck_last_stable_offsets
 
 Complaint = str
 

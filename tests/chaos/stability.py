@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Iterable, Iterator
+from collections.abc import Awaitable, Callable, Iterable
 
 from confluent_kafka.admin import AdminClient
 
@@ -24,7 +24,7 @@ from barnabas.protocol.messages.list_offsets import (
     ListOffsetsResponse,
     ListOffsetsTopic,
 )
-from tests.chaos.history import History, OpenTransaction, Undecided
+from tests.chaos.history import OpenTransaction, Undecided
 from tests.chaos.insisting import insist
 from tests.chaos.workload import TRANSACTION_TIMEOUT_MS
 from tests.support.secured_cluster import Reach
@@ -35,26 +35,6 @@ LAST_VERSION_BY_NAME = 6
 COORDINATOR_INTERVAL_S = 10.0
 DECIDED_TIMEOUT_S = TRANSACTION_TIMEOUT_MS / 1_000 + COORDINATOR_INTERVAL_S + 30.0
 PAUSE_S = 0.5
-AT_WORK = ("Ongoing", "PrepareCommit", "PrepareAbort")
-
-
-def stuck_last_stable_offsets(history: History) -> Iterator[str]:
-    for each in history.undecided:
-        yield (
-            f"stuck last stable offset: committed readers of {each.topic}-{each.partition} come to"
-            f" {each.last_stable_offset}, and the high watermark is {each.high_watermark}"
-        )
-
-
-def hanging_transactions(history: History) -> Iterator[str]:
-    for each in history.undecided:
-        for found in each.open:
-            if found.coordinator_state not in AT_WORK:
-                yield (
-                    f"hanging transaction: producer {found.producer_id} with epoch {found.producer_epoch}"
-                    f" has one open in {each.topic}-{each.partition} from {found.first_offset} on; its"
-                    f" coordinator says: {found.coordinator_state or 'unknown'}"
-                )
 
 
 def undecided(reach: Reach, topics: Iterable[str]) -> list[Undecided]:

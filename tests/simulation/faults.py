@@ -1,8 +1,9 @@
 """What breaks, and when: a list that the seed draws, and that can be read, shortened and played again.
 
 Each seed turns kinds of faults on and off (swarm testing: what is rare together is frequent alone) and draws
-how often they come. A power cut takes what was acknowledged and not synced, as it does from Apache Kafka; so
-it comes when nothing else is broken and its partitions have other replicas in sync.
+how often they come. A power cut takes what was acknowledged and not synced, as it does from Apache Kafka, and
+so does whoever replaces a replica with a bad sector; so these come when nothing else is broken and their
+partitions have other replicas in sync.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from tests.simulation.store import Store
 
 CALM_S = 12.0
 """Before and after a power cut: longer than it takes to leave the ISR and to come back."""
+ALONE = ("power cut", "corrupted sector")
 
 
 class Fault(NamedTuple):
@@ -40,9 +42,14 @@ class Surroundings(NamedTuple):
     network: Network
     store: Store
     machines: Sequence[Machine]
+    topics: Sequence[str] = ()
+    """Those whose replicas may be damaged."""
 
     def machine(self, number: int) -> Machine:
         return self.machines[number - 1]
+
+    def name(self, host: str) -> str:
+        return "the store" if host == STORE else f"broker {host.rpartition('.')[2]}"
 
     def others(self, number: int) -> list[str]:
         return [each.host for each in self.machines if each.number != number]
@@ -72,8 +79,14 @@ def _pause(around: Surroundings, fault: Fault) -> None:
 
 def _cut(around: Surroundings, fault: Fault) -> None:
     """From one machine to another, or to the store; both ways unless the detail is odd."""
-    there = (*around.others(fault.machine), STORE)[fault.detail // 2 % 3]
+    there = _there(around, fault)
     _cut_off(around, fault, [there], one_way=fault.detail % 2 == 1)
+
+
+def _there(around: Surroundings, fault: Fault) -> str:
+    """Another broker, or the store."""
+    hosts = (*around.others(fault.machine), STORE)
+    return hosts[fault.detail // 2 % len(hosts)]
 
 
 def _isolate(around: Surroundings, fault: Fault) -> None:
@@ -86,12 +99,13 @@ def _cut_off(around: Surroundings, fault: Fault, there: Sequence[str], *, one_wa
     here = around.machine(fault.machine).host
     ways = [(here, host) for host in there] + ([] if one_way else [(host, here) for host in there])
     how = " (it hears, but is not heard)" if one_way else ""
-    around.network.trace.tell(f"broker {fault.machine} is cut off from {', '.join(there)}{how}")
+    names = ", ".join(map(around.name, there))
+    around.network.trace.tell(f"broker {fault.machine} is cut off from {names}{how}")
     for way in ways:
         around.network.cut(*way)
 
     def heal() -> None:
-        around.network.trace.tell(f"broker {fault.machine} is heard again by {', '.join(there)}")
+        around.network.trace.tell(f"broker {fault.machine} is heard again by {names}")
         for way in ways:
             around.network.heal(*way)
 
@@ -112,6 +126,29 @@ def _slow_network(around: Surroundings, fault: Fault) -> None:
     around.loop.later(fault.lasts_s, around.network.slow.pop, machine.host, None)
 
 
+def _slow_link(around: Surroundings, fault: Fault) -> None:
+    """One way between two machines."""
+    here, there = around.machine(fault.machine).host, _there(around, fault)
+    _slow_way(around, fault, here, there, (0.05, 0.3, 1.5)[fault.detail % 3])
+
+
+def _late_watches(around: Surroundings, fault: Fault) -> None:
+    """Answers and events of the store come late, in their order, as from a server that lags behind."""
+    _slow_way(around, fault, STORE, around.machine(fault.machine).host, (0.3, 1.0, 2.5)[fault.detail % 3])
+
+
+def _slow_way(around: Surroundings, fault: Fault, source: str, target: str, added_s: float) -> None:
+    names = f"from {around.name(source)} to {around.name(target)}"
+    around.network.trace.tell(f"the way {names} is slow: up to {added_s} s more")
+    around.network.slow_links[source, target] = added_s
+
+    def mend() -> None:
+        around.network.trace.tell(f"the way {names} is as fast as before")
+        around.network.slow_links.pop((source, target), None)
+
+    around.loop.later(fault.lasts_s, mend)
+
+
 def _slow_disk(around: Surroundings, fault: Fault) -> None:
     machine = around.machine(fault.machine)
     usual_s = machine.sync_s
@@ -130,6 +167,26 @@ def _disk(around: Surroundings, fault: Fault) -> None:
     around.loop.later(fault.lasts_s, machine.mend_disk)
 
 
+def _descriptors(around: Surroundings, fault: Fault) -> None:
+    machine = around.machine(fault.machine)
+    machine.run_out_of_descriptors()
+    around.loop.later(fault.lasts_s, machine.mend_disk)
+
+
+def _corrupt(around: Surroundings, fault: Fault) -> None:
+    """Nobody may get the damaged record, be it a reader or another replica. Then the replica is replaced."""
+    machine = around.machine(fault.machine)
+    place = machine.corrupt(around.topics, fault.detail)
+    if place is not None:
+        around.loop.later(fault.lasts_s, machine.replace_replica, place)
+
+
+def _election_in_store(around: Surroundings, fault: Fault) -> None:
+    outage_s = 0.2 + fault.detail % 10 / 5
+    around.network.trace.tell(f"the store elects a leader: nobody is served for {outage_s:.1f} s")
+    around.store.elect(outage_s)
+
+
 def _store(around: Surroundings, fault: Fault) -> None:
     around.network.trace.tell(f"the store is away for {fault.lasts_s} s")
     around.store.restart(fault.lasts_s)
@@ -138,9 +195,7 @@ def _store(around: Surroundings, fault: Fault) -> None:
 def _expire(around: Surroundings, fault: Fault) -> None:
     sessions = around.store.session_ids
     if sessions:
-        session = sessions[fault.detail % len(sessions)]
-        around.network.trace.tell(f"the store is made to end session {session:#x}")
-        around.store.expire(session)
+        around.store.expire(sessions[fault.detail % len(sessions)])
 
 
 def _clock(around: Surroundings, fault: Fault) -> None:
@@ -160,6 +215,11 @@ KINDS: dict[str, Callable[[Surroundings, Fault], None]] = {
     "slow network": _slow_network,
     "slow disk": _slow_disk,
     "disk failure": _disk,
+    "no descriptors": _descriptors,
+    "corrupted sector": _corrupt,
+    "slow link": _slow_link,
+    "late watches": _late_watches,
+    "store election": _election_in_store,
     "store away": _store,
     "session end": _expire,
     "clock": _clock,
@@ -183,7 +243,7 @@ def draw(seed: int, begins_s: float, ends_s: float, machines: int) -> list[Fault
             round(chance.uniform(0.2, lasts_s), 3),
             chance.randrange(64),
         )
-        if kind == "power cut":
+        if kind in ALONE:
             fault = fault._replace(at_s=max(at_s, round(quiet_s + CALM_S, 3)))
             at_s = fault.at_s + fault.lasts_s + CALM_S
         if fault.at_s + fault.lasts_s >= ends_s:

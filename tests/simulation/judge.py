@@ -9,21 +9,22 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from barnabas.cluster.znodes import PartitionStateZnode
 from barnabas.records.batch import RecordBatch
 from barnabas.testing.files import PowerCutFiles
 from tests.chaos.checker import complaints_about
 from tests.chaos.history import History, Outcome, Place, Reading
-from tests.simulation.machine import Machine
+from tests.simulation.machine import DIRECTORIES, Machine
 
 LENGTH_AT = 8
 OVERHEAD_BYTES = 12
-DATA = "data"
 
 
 def batches(files: PowerCutFiles, topic: str, partition: int) -> dict[int, bytes]:
     """Every whole batch of a replica by its base offset."""
-    directory = f"{DATA}/{topic}-{partition}"
-    if not files.exists(directory):
+    places = [f"{each}/{topic}-{partition}" for each in DIRECTORIES]
+    directory = next(filter(files.exists, places), None)
+    if directory is None:
         return {}
     found: dict[int, bytes] = {}
     for name in sorted(entry.name for entry in files.list(directory) if entry.name.endswith(".log")):
@@ -41,15 +42,23 @@ def batches(files: PowerCutFiles, topic: str, partition: int) -> dict[int, bytes
     return found
 
 
-def differing_replicas(machines: Sequence[Machine], topic: str, partition: int) -> Iterator[str]:
+def holders(machines: Sequence[Machine], topic: str, partition: int) -> list[Machine]:
+    """Who is in sync, as the store has it: at the end, every replica."""
+    node = machines[0].store.tree.nodes.get(PartitionStateZnode.path(topic, partition))
+    isr = PartitionStateZnode.decode(node.data, 0).isr if node is not None else ()
+    return [machine for machine in machines if machine.number in isr]
+
+
+def differing_replicas(everybody: Sequence[Machine], topic: str, partition: int) -> Iterator[str]:
+    machines = holders(everybody, topic, partition)
     logs = {machine.number: batches(machine.files, topic, partition) for machine in machines}
     reference = logs[machines[0].number]
     for number, log in logs.items():
         for offset in sorted(reference.keys() | log.keys()):
             if reference.get(offset) != log.get(offset):
                 yield (
-                    f"replicas differ: {topic}-{partition}@{offset} is {_describe(reference.get(offset))} on"
-                    f" broker {machines[0].number} and {_describe(log.get(offset))} on broker {number}"
+                    f"replicas differ: {topic}-{partition}@{offset} is {describe(reference.get(offset))} on"
+                    f" broker {machines[0].number} and {describe(log.get(offset))} on broker {number}"
                 )
                 break
 
@@ -99,7 +108,7 @@ def verdict(
     return complaints
 
 
-def _describe(batch: bytes | None) -> str:
+def describe(batch: bytes | None) -> str:
     if batch is None:
         return "missing"
     view = RecordBatch(memoryview(bytearray(batch)))

@@ -6,6 +6,8 @@ happens in it. Everything that is scheduled belongs to the process in whose cont
 kernel would. Within a process callbacks run in the order in which they were scheduled, as asyncio promises;
 what makes runs differ are the delays of the network, the disks and the store, which come from the seed.
 
+A process may have a clock that is too fast or too slow; its timers go by it. `now_s` is the true time.
+
 Nothing here is real: a descriptor is a number that `network` gave out.
 """
 
@@ -29,9 +31,10 @@ class Stuck(Exception):
 class Process:
     """One life of one program. What is scheduled in its context stops and ends with it."""
 
-    def __init__(self, loop: SimulatedLoop, name: str, host: str) -> None:
+    def __init__(self, loop: SimulatedLoop, name: str, host: str, clock_rate: float = 1.0) -> None:
         self.name = name
         self.host = host
+        self.clock_rate = clock_rate
         self.is_running = True
         self.is_dead = False
         self.context = loop.outside.copy()
@@ -94,23 +97,75 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         """The context of what is no process: the wires, the store, the faults."""
         self.connect: Connect | None = None
         self.turns = 0
-        self._now_s = 0.0
+        self.now_s = 0.0
+        self.clocks_drift = False
+        self._timers: list[tuple[float, int, asyncio.TimerHandle]] = []
+        """By their time, and in the order of their making where that is the same."""
+        self._timers_made = 0
         self._turns_now = 0
         self._readers: dict[int, asyncio.Handle] = {}
         self._writers: dict[int, asyncio.Handle] = {}
         self._readable: dict[int, None] = {}
-        self._writable: dict[int, None] = {}
+        self._full: dict[int, None] = {}
+        """Those that cannot be written to now."""
         self._clock_resolution = 1e-9
         self.set_task_factory(_make_task)
         self.complaints: list[str] = []
         self.set_exception_handler(self._complain)
 
     def time(self) -> float:
-        return self._now_s
+        """As the process sees it."""
+        return self.now_s * self._clock_rate(None)
 
     def later(self, delay_s: float, callback: Callable[..., object], *arguments: Any) -> asyncio.TimerHandle:
         """Outside of every process."""
-        return self.call_at(self._now_s + delay_s, callback, *arguments, context=self.outside)
+        return self.at(self.now_s + delay_s, callback, *arguments)
+
+    def at(self, when_s: float, callback: Callable[..., object], *arguments: Any) -> asyncio.TimerHandle:
+        """Outside of every process, when it is truly so late."""
+        handle = asyncio.TimerHandle(when_s, callback, arguments, self, self.outside)
+        self._timers_made += 1
+        heapq.heappush(self._timers, (when_s, self._timers_made, handle))
+        return handle
+
+    def call_soon(  # type: ignore[override]
+        self, callback: Callable[..., object], *args: Any, context: contextvars.Context | None = None
+    ) -> asyncio.Handle:
+        handle = asyncio.Handle(callback, args, self, context)
+        self._ready.append(handle)  # type: ignore[attr-defined]
+        return handle
+
+    def call_at(  # type: ignore[override]
+        self,
+        when: float,
+        callback: Callable[..., object],
+        *args: Any,
+        context: contextvars.Context | None = None,
+    ) -> asyncio.TimerHandle:
+        when_s = when / self._clock_rate(context)
+        handle = asyncio.TimerHandle(when_s, callback, args, self, context)
+        self._timers_made += 1
+        heapq.heappush(self._timers, (when_s, self._timers_made, handle))
+        return handle
+
+    def call_later(  # type: ignore[override]
+        self,
+        delay: float,
+        callback: Callable[..., object],
+        *args: Any,
+        context: contextvars.Context | None = None,
+    ) -> asyncio.TimerHandle:
+        when_s = self.now_s + max(delay, 0.0) / self._clock_rate(context)
+        handle = asyncio.TimerHandle(when_s, callback, args, self, context)
+        self._timers_made += 1
+        heapq.heappush(self._timers, (when_s, self._timers_made, handle))
+        return handle
+
+    def _clock_rate(self, context: contextvars.Context | None) -> float:
+        if not self.clocks_drift:
+            return 1.0
+        process = PROCESS.get() if context is None else context.get(PROCESS)
+        return 1.0 if process is None else process.clock_rate
 
     # -- descriptors --------------------------------------------------------------------------
 
@@ -127,13 +182,19 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         return self._writers.pop(fd, None) is not None
 
     def set_readable(self, fd: int, *, is_readable: bool) -> None:
-        _set(self._readable, fd, is_member=is_readable)
+        if is_readable:
+            self._readable[fd] = None
+        else:
+            self._readable.pop(fd, None)
 
     def set_writable(self, fd: int, *, is_writable: bool) -> None:
-        _set(self._writable, fd, is_member=is_writable)
+        if is_writable:
+            self._full.pop(fd, None)
+        else:
+            self._full[fd] = None
 
     def forget_descriptor(self, fd: int) -> None:
-        for table in (self._readers, self._writers, self._readable, self._writable):
+        for table in (self._readers, self._writers, self._readable, self._full):
             table.pop(fd, None)
 
     async def create_connection(
@@ -167,12 +228,16 @@ class SimulatedLoop(asyncio.BaseEventLoop):
 
     def _run_once(self) -> None:
         ready: Any = self._ready  # type: ignore[attr-defined]
-        for fd in self._readable:
-            self._call(ready, self._readers.get(fd))
-        for fd, handle in self._writers.items():
-            if fd in self._writable:
-                self._call(ready, handle)
-        self._advance(ready)
+        if self._readable or self._writers:
+            self._poll(ready)
+        self._turns_now += 1
+        if not ready:
+            self._advance()
+        if self._turns_now > TURNS_AT_ONE_MOMENT_MAX:
+            raise Stuck(f"no end of what happens at {self.now_s:.3f} s")
+        timers, now_s = self._timers, self.now_s
+        while timers and timers[0][0] <= now_s:
+            ready.append(heapq.heappop(timers)[2])
         for _ in range(len(ready)):
             handle = ready.popleft()
             if handle._cancelled:
@@ -184,6 +249,14 @@ class SimulatedLoop(asyncio.BaseEventLoop):
             else:
                 process.hold(handle)
 
+    def _poll(self, ready: Any) -> None:
+        readers = self._readers
+        for fd in self._readable:
+            self._call(ready, readers.get(fd))
+        for fd, writer in self._writers.items():
+            if fd not in self._full:
+                self._call(ready, writer)
+
     @staticmethod
     def _call(ready: Any, handle: Any) -> None:
         """One that waits for a descriptor; of a process that stands still it waits on."""
@@ -192,34 +265,20 @@ class SimulatedLoop(asyncio.BaseEventLoop):
             if process is None or process.is_running:
                 ready.append(handle)
 
-    def _advance(self, ready: Any) -> None:
-        scheduled: list[Any] = self._scheduled  # type: ignore[attr-defined]
-        while scheduled and scheduled[0]._cancelled:
-            heapq.heappop(scheduled)._scheduled = False
-        self._turns_now += 1
-        if not ready:
-            if not scheduled:
-                raise Stuck("nothing will ever happen again")
-            if scheduled[0].when() > self._now_s:
-                self._now_s = scheduled[0].when()
-                self._turns_now = 0
-        if self._turns_now > TURNS_AT_ONE_MOMENT_MAX:
-            raise Stuck(f"no end of what happens at {self._now_s:.3f} s")
-        while scheduled and scheduled[0].when() <= self._now_s:
-            handle = heapq.heappop(scheduled)
-            handle._scheduled = False
-            ready.append(handle)
+    def _advance(self) -> None:
+        """To the time of the next timer."""
+        timers = self._timers
+        while timers and timers[0][2].cancelled():
+            heapq.heappop(timers)
+        if not timers:
+            raise Stuck("nothing will ever happen again")
+        if timers[0][0] > self.now_s:
+            self.now_s = timers[0][0]
+            self._turns_now = 0
 
     def _complain(self, _: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         """What asyncio would write to the log: an error that nobody asked for."""
-        self.complaints.append(f"{self._now_s:.3f} {context.get('message')}: {context.get('exception')!r}")
-
-
-def _set(table: dict[int, None], fd: int, *, is_member: bool) -> None:
-    if is_member:
-        table[fd] = None
-    else:
-        table.pop(fd, None)
+        self.complaints.append(f"{self.now_s:.3f} {context.get('message')}: {context.get('exception')!r}")
 
 
 def _make_task(

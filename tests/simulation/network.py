@@ -12,6 +12,7 @@ its power says nothing; who sends to it later, when it is up again, is reset.
 from __future__ import annotations
 
 import asyncio
+import errno
 import random
 from collections import deque
 from collections.abc import Callable
@@ -51,10 +52,10 @@ class Direction:
     def put(self, payload: Any) -> None:
         if not self.is_closed:
             loop = self._network.loop
-            self._last_s = max(loop.time() + self._network.delay_s(self.source, self.target), self._last_s)
+            self._last_s = max(loop.now_s + self._network.delay_s(self.source, self.target), self._last_s)
             self._queue.append((self._last_s, payload))
             if not self._is_stalled:
-                loop.later(self._last_s - loop.time(), self._pump)
+                loop.at(self._last_s, self._pump)
 
     def close(self) -> None:
         """Nothing more arrives."""
@@ -65,7 +66,7 @@ class Direction:
     def _pump(self) -> None:
         if self._is_stalled or self.is_closed:
             return
-        now_s = self._network.loop.time()
+        now_s = self._network.loop.now_s
         while self._queue and self._queue[0][0] <= now_s:
             if not self._network.is_open(self.source, self.target):
                 self._is_stalled = True
@@ -97,6 +98,10 @@ class Network:
         self.latency_s = (0.0002, 0.002)
         self.slow: dict[str, float] = {}
         """What is added to every delay from or to a machine, at most."""
+        self.slow_links: dict[tuple[str, str], float] = {}
+        """The same, of one way between two machines."""
+        self.without_descriptors: set[str] = set()
+        """Machines that cannot open another socket."""
         self.stalled: dict[Direction, None] = {}
         self.down: set[str] = set()
         self._cut: set[tuple[str, str]] = set()
@@ -110,10 +115,14 @@ class Network:
     # -- what is between machines -------------------------------------------------------------
 
     def delay_s(self, source: str, target: str) -> float:
-        delay_s = self.chance.uniform(*self.latency_s)
-        for name in (source, target):
-            if name in self.slow:
-                delay_s += self.chance.uniform(0, self.slow[name])
+        shortest_s, longest_s = self.latency_s
+        delay_s = shortest_s + (longest_s - shortest_s) * self.chance.random()
+        if self.slow_links and (source, target) in self.slow_links:
+            delay_s += self.chance.uniform(0, self.slow_links[source, target])
+        if self.slow:
+            for name in (source, target):
+                if name in self.slow:
+                    delay_s += self.chance.uniform(0, self.slow[name])
         return delay_s
 
     def is_open(self, source: str, target: str) -> bool:
@@ -129,6 +138,8 @@ class Network:
     def heal_all(self) -> None:
         self._cut.clear()
         self.slow.clear()
+        self.slow_links.clear()
+        self.without_descriptors.clear()
         self.heal_stalled()
 
     def heal_stalled(self) -> None:
@@ -151,6 +162,10 @@ class Network:
     def process_died(self, process: Process, *, silently: bool) -> None:
         for address in [at for at, sock in self._listening.items() if sock.process is process]:
             del self._listening[address]
+        for sock in [each for each in self._sockets.values() if each.process is process]:
+            del self._sockets[sock.fileno()]
+            self.loop.forget_descriptor(sock.fileno())
+            sock.forget()
         for stream in list(self._streams):
             for end in stream.ends:
                 if end.process is process:
@@ -210,6 +225,8 @@ class Network:
 
     async def connect(self, make_protocol: Callable[[], Any], host: str, port: int) -> tuple[Any, Any]:
         process = current_process()
+        if process.host in self.without_descriptors:
+            raise OSError(errno.EMFILE, "Too many open files")
         opened: asyncio.Future[Stream] = self.loop.create_future()
         self._later(process.host, host, self._greet, process, (host, port), opened)
         stream = await opened

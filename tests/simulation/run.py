@@ -10,51 +10,85 @@ import argparse
 import sys
 import tempfile
 import time
+from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tests.simulation import bugs
 
 if TYPE_CHECKING:
-    from tests.simulation.simulation import Outcome
+    from tests.simulation.simulation import Outcome, Simulation
 
 FAULTS_S = 60.0
+
+
+class Tally:
+    """What was run so far. The speed is counted in the time of the processor: a busy machine does not lie."""
+
+    def __init__(self) -> None:
+        self.seeds = self.failed = self.messages = self.writes = 0
+        self.virtual_s = 0.0
+        self.faults: Counter[str] = Counter()
+        self._began_s = time.process_time()
+
+    def add(self, outcome: Outcome) -> None:
+        self.seeds += 1
+        self.failed += bool(outcome.complaints)
+        self.virtual_s += outcome.virtual_s
+        self.messages += outcome.events
+        self.writes += outcome.writes
+        self.faults.update(fault.kind for fault in outcome.faults)
+
+    def __str__(self) -> str:
+        spent_s = time.process_time() - self._began_s
+        kinds = ", ".join(f"{count} {kind}" for kind, count in self.faults.most_common())
+        return (
+            f"{self.seeds} seeds, {self.failed} failed; {self.virtual_s / 3_600:.2f} virtual hours in"
+            f" {spent_s:.0f} s of one core ({self.virtual_s / spent_s:.0f} times as fast),"
+            f" {self.messages} messages, {self.writes} writes, {self.faults.total()} faults ({kinds})"
+        )
 
 
 def main() -> int:
     options = _options()
     if options.bug:
         bugs.plant(options.bug)
-    from tests.simulation.shrinking import read, shrink, write
-    from tests.simulation.simulation import Simulation
+    from tests.simulation.shrinking import shrink, write
 
     began_s = time.monotonic()
-    done = failed = messages = faults = 0
-    virtual_s = 0.0
+    tally = Tally()
     while True:
-        seed, given = read(options.replay) if options.replay else (options.seed + done, None)
-        outcome = Simulation(seed, given, faults_s=options.faults_seconds).run()
-        done += 1
-        virtual_s += outcome.virtual_s
-        messages += outcome.events
-        faults += len(outcome.faults)
+        outcome = _simulation(options, options.seed + tally.seeds).run()
+        tally.add(outcome)
         _report(outcome, options)
-        if outcome.complaints:
-            failed += 1
-            if options.shrink:
-                smallest = shrink(outcome, lambda line: print(line, flush=True), options.faults_seconds)
-                print(f"the smallest is in {write(smallest, options.transcripts)}")
+        if outcome.complaints and options.shrink:
+            smallest = shrink(outcome, lambda line: print(line, flush=True), options.faults_seconds)
+            print(f"the smallest is in {write(smallest, options.transcripts, options.faults_seconds)}")
         spent_s = time.monotonic() - began_s
-        if failed and options.until_failure:
-            print(f"caught by seed {outcome.seed} of {options.seed}…, after {virtual_s:.0f} virtual seconds")
+        if tally.failed and options.until_failure:
+            where = f"caught by seed {outcome.seed} of {options.seed}…"
+            print(f"{where}, after {tally.virtual_s:.0f} virtual seconds: {outcome.complaints[0]}")
             return 1
-        if options.replay or (done >= options.seeds if options.seeds else spent_s > options.seconds):
+        if options.replay or (tally.seeds >= options.seeds if options.seeds else spent_s > options.seconds):
             break
-    print(
-        f"{done} seeds, {failed} failed; {virtual_s / 3_600:.2f} virtual hours in {spent_s:.0f} s"
-        f" ({virtual_s / spent_s:.0f} times as fast), {messages} messages, {faults} faults"
-    )
-    return 1 if failed else 0
+    print(tally)
+    return 1 if tally.failed else 0
+
+
+def _simulation(options: argparse.Namespace, seed: int) -> Simulation:
+    from tests.simulation.shape import draw_shape
+    from tests.simulation.shrinking import replay
+    from tests.simulation.simulation import Simulation
+
+    if options.replay:
+        return replay(options.replay)
+    shape = draw_shape(seed)
+    if options.brokers:
+        shape = shape._replace(brokers=options.brokers)
+    if options.busy:
+        shape = shape._replace(busy_share=options.busy)
+    ends_early = options.until_failure and not options.shrink
+    return Simulation(seed, faults_s=options.faults_seconds, shape=shape, ends_early=ends_early)
 
 
 def _options() -> argparse.Namespace:
@@ -65,6 +99,8 @@ def _options() -> argparse.Namespace:
     parser.add_argument(
         "--faults-seconds", type=float, default=FAULTS_S, help="virtual, in which things break"
     )
+    parser.add_argument("--brokers", type=int, help="how many; without it, the seed says three or five")
+    parser.add_argument("--busy", type=float, help="share of the time in which clients do all they can")
     parser.add_argument("--bug", help="the name of one that is planted")
     parser.add_argument("--until-failure", action="store_true")
     parser.add_argument("--no-shrink", dest="shrink", action="store_false")
@@ -86,7 +122,12 @@ def _report(outcome: Outcome, options: argparse.Namespace) -> None:
     if options.verbose:
         print("\n".join(outcome.errors))
     if outcome.complaints:
-        print(f"again: python -m tests.simulation.run --seeds 1 --seed {outcome.seed}", flush=True)
+        again = f"--seeds 1 --seed {outcome.seed} --faults-seconds {options.faults_seconds:g}"
+        if options.brokers:
+            again += f" --brokers {options.brokers}"
+        if options.busy:
+            again += f" --busy {options.busy:g}"
+        print(f"again: python -m tests.simulation.run {again}", flush=True)
 
 
 if __name__ == "__main__":

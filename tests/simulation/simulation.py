@@ -1,4 +1,4 @@
-"""One run: a cluster of three, its clients, what breaks, and the judgement. All of it from one seed.
+"""One run: a cluster, its clients, what breaks, and the judgement. All of it from one seed.
 
 First the cluster starts and topics are made; then faults come for a while; then all is mended, and within
 `PATIENCE_S` of virtual time everything has to be served again, every replica in sync and every transaction
@@ -11,28 +11,38 @@ import asyncio
 import gc
 import logging
 import random
+import re
+import traceback
 from collections.abc import Callable, Coroutine, Sequence
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from barnabas.client.admin import Admin
 from barnabas.client.cluster_client import ClusterClient
-from barnabas.client.consumer import Consumer, list_offsets
 from barnabas.client.steps import ClusterUnreachable
 from barnabas.cluster.znodes import PartitionStateZnode
 from barnabas.core.errors import KafkaError, TopicAlreadyExists
-from tests.chaos.history import ALL_REPLICAS, History, Reading, Value
-from tests.simulation import clients, judge
+from tests.chaos.history import ALL_REPLICAS, History, Reading
+from tests.simulation import clients, judge, memory
 from tests.simulation.administrator import administrate
+from tests.simulation.cast import Stage, Topic
 from tests.simulation.copier import copy
+from tests.simulation.derived import forgotten_producers
 from tests.simulation.faults import KINDS, Fault, Surroundings, draw
+from tests.simulation.final_reading import read_topic
 from tests.simulation.groups import Commits, read_in_group
 from tests.simulation.loop import Process, SimulatedLoop, Stuck
 from tests.simulation.machine import Machine, SimulatedClock
 from tests.simulation.network import Network
+from tests.simulation.parts import USUAL, draw_cast, draw_usual
+from tests.simulation.shape import Shape, draw_shape
 from tests.simulation.store import Store
+from tests.simulation.story import plain
 from tests.simulation.trace import Trace
+from tests.simulation.transactors import come_late, transact, usurp
+from tests.simulation.watch import Watch
 
-BROKERS = 3
+REPLICAS = 3
 PARTITIONS = 2
 PLAIN, TRANSACTIONAL, COPIED = "plain", "transactional", "copied"
 TOPICS = {PLAIN: PARTITIONS, TRANSACTIONAL: PARTITIONS, COPIED: PARTITIONS}
@@ -40,7 +50,7 @@ CLIENT_HOST = "10.0.1.1"
 START_S = 60.0
 FAULTS_S = 60.0
 PATIENCE_S = 90.0
-LATEST = -1
+_TOLD_OF = re.compile(r"  (\S+): .* in epoch ")
 
 
 class Outcome(NamedTuple):
@@ -52,9 +62,16 @@ class Outcome(NamedTuple):
     turns: int
     writes: int
     faults: list[Fault]
+    shape: Shape
+    histories: list[History]
     lines: list[str]
     errors: list[str]
     """What brokers wrote into their logs as errors, with what happened: not judged, worth a look."""
+
+    @property
+    def partitions(self) -> set[str]:
+        """The names of all that the store was told of."""
+        return {found for line in self.lines for found in _TOLD_OF.findall(line)}
 
 
 class NotServed(Exception):
@@ -63,28 +80,49 @@ class NotServed(Exception):
 
 class Simulation:
     def __init__(
-        self, seed: int, faults: Sequence[Fault] | None = None, *, faults_s: float = FAULTS_S
+        self,
+        seed: int,
+        faults: Sequence[Fault] | None = None,
+        *,
+        faults_s: float = FAULTS_S,
+        shape: Shape | None = None,
+        ends_early: bool = False,
     ) -> None:
+        """Without `faults` and `shape` the seed draws them. If it `ends_early`, the first complaint of the
+        watch is the last: who only wants to know whether there is one need not wait."""
         self.seed = seed
+        self.shape = draw_shape(seed) if shape is None else shape
         self._faults_s = faults_s
         self._given = faults
+        self._ends_early = ends_early
         self._chance = random.Random(f"{seed} world")
         self.loop = SimulatedLoop()
-        self.trace = Trace(self.loop.time)
+        self.loop.clocks_drift = self.shape.drift_ppm_max > 0
+        self.trace = Trace(lambda: self.loop.now_s)
         self.network = Network(self.loop, random.Random(f"{seed} network"), self.trace)
+        self.network.latency_s = (0.0002, self.shape.latency_ms_max / 1_000)
         self.store = Store(self.loop, self.network)
         self.machines = [
-            Machine(number, self.loop, self.network, self.store, seed * 10 + number, self.trace)
-            for number in range(1, BROKERS + 1)
+            Machine(number, self.loop, self.network, self.store, seed * 10 + number, self.trace, self.shape)
+            for number in range(1, self.shape.brokers + 1)
         ]
         self.history = History()
+        self._histories = [self.history]
+        """With those that parts of the cast keep."""
         self.faults: list[Fault] = []
+        self._mended_s = 0.0
+        self._forgotten: list[str] = []
+        self._watch = Watch(
+            self.loop, random.Random(f"{seed} watch"), self.trace, self.machines, TOPICS, self._calm_since_s
+        )
         self._is_over = False
         self._is_written = False
         self._processes: list[Process] = []
         self._committed: list[Reading] = []
         self._commits = Commits()
         self._clock = SimulatedClock(self.loop)
+        self._cast = draw_cast(seed, PLAIN)
+        self._topics = {**{name: Topic(count) for name, count in TOPICS.items()}, **self._cast.topics}
 
     def run(self) -> Outcome:
         complaints: list[str] = []
@@ -92,29 +130,41 @@ class Simulation:
         with errors, _quiet_collector():
             asyncio.set_event_loop(self.loop)
             try:
-                complaints += self.loop.run_until_complete(self._main())
+                main = asyncio.ensure_future(self._main(), loop=self.loop)
+                if self._ends_early:
+                    self._watch.on_complaint = main.cancel
+                complaints += self.loop.run_until_complete(main)
+            except asyncio.CancelledError:
+                complaints += self._watch.complaints
             except (NotServed, Stuck) as error:
-                complaints.append(f"not served: {error}")
+                complaints += [*self._watch.complaints, f"not served: {error}"]
+            except Exception as error:  # of a client that met what it does not expect of any broker
+                last = traceback.extract_tb(error.__traceback__)[-1]
+                complaints.append(f"unexpected: {error!r} in {last.name} of {Path(last.filename).name}")
             finally:
                 asyncio.set_event_loop(None)
                 self._bury()
+        complaints = [plain(complaint) for complaint in complaints]
         for complaint in complaints:
             self.trace.tell(complaint)
         return Outcome(
             self.seed, complaints, self.trace.digest, self.loop.time(), self.trace.events, self.loop.turns,
-            len(self.history.writes), self.faults, self.trace.lines, [*errors.seen, *self.loop.complaints],
+            sum(len(each.writes) for each in self._histories), self.faults, self.shape, self._histories,
+            self.trace.lines, [*errors.seen, *self.loop.complaints],
         )  # fmt: skip
 
     async def _main(self) -> list[str]:
+        self.trace.tell(f"a cluster of {self.shape.brokers}; at work: {', '.join(self._at_work())}")
         for machine in self.machines:
             machine.start()
         await self._within(START_S, self._make_topics(), "the topics cannot be made")
         working = self._start_clients()
         copying = self._start_copier()
         begins_s = self.loop.time()
-        drawn = draw(self.seed, begins_s, begins_s + self._faults_s, BROKERS)
+        drawn = draw(self.seed, begins_s, begins_s + self._faults_s, self.shape.brokers)
         self.faults = list(drawn if self._given is None else self._given)
-        around = Surroundings(self.loop, self.network, self.store, self.machines)
+        self._watch.begin()
+        around = Surroundings(self.loop, self.network, self.store, self.machines, tuple(TOPICS))
         for fault in self.faults:
             self.loop.later(max(fault.at_s - self.loop.time(), 0), KINDS[fault.kind], around, fault)
         await asyncio.sleep(begins_s + self._faults_s - self.loop.time())
@@ -123,16 +173,29 @@ class Simulation:
         for each, name in working:
             await self._within(PATIENCE_S, each, f"{name} does not end")
         self._is_written = True
-        await self._within(PATIENCE_S, copying, "not everything is copied")
+        if copying is not None:
+            await self._while_it_goes_on(
+                copying, lambda: len(self.history.transactions), "not everything is copied"
+            )
         await self._until("not every replica is in sync", self._is_in_sync)
+        if self.shape.is_restarted:
+            await self._within(2 * PATIENCE_S, self._restart(), "the cluster does not come back")
         await self._within(PATIENCE_S, self._read_all(), "the logs cannot be read")
+        looking = self._process("last look", self._cast.look(self._stage()))
+        await self._within(3 * PATIENCE_S, looking, "the last look does not end")
         for topic, partitions in TOPICS.items():
             for partition in range(partitions):
-                self.history.epochs |= judge.epochs(self.machines[0], topic, partition)
+                holder = judge.holders(self.machines, topic, partition)[0]
+                self.history.epochs |= judge.epochs(holder, topic, partition)
         complaints = judge.verdict(self.history, self._committed, self.machines, TOPICS)
-        return complaints + self._commits.complaints
+        complaints += [*self._watch.complaints, *self._forgotten, *forgotten_producers(self.machines)]
+        return complaints + self._commits.complaints + self._cast.complaints()
 
     # -- clients ------------------------------------------------------------------------------
+
+    def _at_work(self) -> list[str]:
+        usual = draw_usual(self.seed)
+        return ["producer-all", *(name for name in USUAL if name in usual), *self._cast.topics]
 
     def _process(self, name: str, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
         process = Process(self.loop, name, CLIENT_HOST)
@@ -142,28 +205,44 @@ class Simulation:
     def _start_clients(self) -> list[tuple[asyncio.Task[Any], str]]:
         apart = History(readings=self._committed)
         started: list[tuple[asyncio.Task[Any], str]] = []
+        usual = draw_usual(self.seed)
 
         def start(name: str, client: Callable[..., Coroutine[Any, Any, None]], *given: Any) -> None:
+            if name in USUAL and name not in usual:
+                return
             history = apart if client is clients.read_committed else self.history
             started.append((self._process(name, client(self._world(name, history), name, *given)), name))
 
         start("producer-all", clients.produce, PLAIN, PARTITIONS, ALL_REPLICAS)
         start("producer-one", clients.produce, PLAIN, PARTITIONS, 1)
-        start("transactor", clients.transact, TRANSACTIONAL, PARTITIONS)
+        start("transactor", transact, TRANSACTIONAL, PARTITIONS)
+        start("latecomer", come_late, TRANSACTIONAL, PARTITIONS)
+        start("usurper", usurp, "transactor", TRANSACTIONAL, PARTITIONS)
         start("reader", clients.read_all, PLAIN, PARTITIONS)
         start("committed", clients.read_committed, TRANSACTIONAL, PARTITIONS)
         start("member-1", read_in_group, "group", PLAIN, self._commits)
         start("member-2", read_in_group, "group", PLAIN, self._commits)
-        start("administrator", administrate, TOPICS, BROKERS)
+        start("administrator", administrate, TOPICS, self.shape.brokers)
+        started += [(self._process(name, work), name) for name, work in self._cast.clients(self._stage())]
         return started
 
-    def _start_copier(self) -> asyncio.Task[Any]:
+    def _stage(self) -> Stage:
+        return Stage(
+            self.seed, self.shape.brokers, self.machines, self.store, self.history, self._world,
+            lambda: self._until("not every replica is in sync again", self._is_in_sync),
+        )  # fmt: skip
+
+    def _start_copier(self) -> asyncio.Task[Any] | None:
+        if "copier" not in draw_usual(self.seed):
+            return None
         self.history.copied["copier"] = (PLAIN, COPIED)
         world = self._world("copier", self.history)
         work = copy(world, "copier", PLAIN, COPIED, PARTITIONS, lambda: self._is_written)
         return self._process("copier", work)
 
     def _world(self, name: str, history: History) -> clients.World:
+        if not any(each is history for each in self._histories):
+            self._histories.append(history)
         return clients.World(
             self.loop,
             self._clock,
@@ -171,6 +250,7 @@ class Simulation:
             [each.address for each in self.machines],
             history,
             lambda: self._is_over,
+            self.shape.pace,
         )
 
     async def _make_topics(self) -> None:
@@ -178,11 +258,14 @@ class Simulation:
 
     async def _make(self) -> None:
         cluster = self._client("admin")
-        for topic, partitions in TOPICS.items():
+        for name, topic in self._topics.items():
             while True:
                 try:
                     await Admin(cluster).create_topic(
-                        topic, partitions=partitions, replication_factor=BROKERS, configs={}
+                        name,
+                        partitions=topic.partitions,
+                        replication_factor=topic.replicas or REPLICAS,
+                        configs=topic.configs,
                     )
                 except TopicAlreadyExists:
                     break
@@ -202,6 +285,7 @@ class Simulation:
     # -- the end ------------------------------------------------------------------------------
 
     def _mend(self) -> None:
+        self._mended_s = self.loop.now_s
         self.trace.tell("everything is mended")
         self.network.heal_all()
         self.store.is_up = True
@@ -212,12 +296,33 @@ class Simulation:
             machine.start()
 
     def _is_in_sync(self) -> bool:
-        for topic, partitions in TOPICS.items():
-            for partition in range(partitions):
-                node = self.store.tree.nodes.get(PartitionStateZnode.path(topic, partition))
-                if node is None or len(PartitionStateZnode.decode(node.data, 0).isr) < BROKERS:
+        for name, topic in self._topics.items():
+            for partition in range(topic.partitions):
+                node = self.store.tree.nodes.get(PartitionStateZnode.path(name, partition))
+                if node is None:
+                    return False
+                state = PartitionStateZnode.decode(node.data, 0)
+                if len(state.isr) < (topic.replicas or REPLICAS) or state.leader < 0:
                     return False
         return all(machine.is_serving for machine in self.machines)
+
+    async def _restart(self) -> None:
+        client = self._client("questioner")
+        known = await self._process("questioner", memory.known_to(client))
+        before = await self._process("questioner", memory.ask(client, known))
+        for machine in self.machines:
+            machine.kill()
+        for machine in self.machines:
+            machine.start()
+        await self._until("not every replica is in sync after the restart", self._is_in_sync)
+        after = await self._process("questioner", memory.ask(self._client("questioner"), known))
+        self._forgotten += memory.differences(before, after)
+
+    def _calm_since_s(self) -> float:
+        """When something was last broken, as far as we have come."""
+        now_s = self.loop.now_s
+        ends = (fault.at_s + fault.lasts_s for fault in self.faults if fault.at_s <= now_s)
+        return max((*ends, self._mended_s), default=0.0)
 
     async def _read_all(self) -> None:
         await self._process("last reader", self._read())
@@ -225,21 +330,7 @@ class Simulation:
     async def _read(self) -> None:
         cluster = self._client("last reader")
         for topic, partitions in TOPICS.items():
-            numbers = range(partitions)
-            ends = await list_offsets(cluster, topic, numbers, LATEST)
-            while await list_offsets(cluster, topic, numbers, LATEST, isolation_level=1) != ends:
-                await asyncio.sleep(1.0)  # an open transaction ends by its timeout
-                ends = await list_offsets(cluster, topic, numbers, LATEST)
-            for committed, into in ((False, self.history.final), (True, self.history.final_committed)):
-                for number in numbers:
-                    into[topic, number] = []
-                async with Consumer(
-                    cluster, topic, dict.fromkeys(numbers, 0), read_committed=committed
-                ) as consumer:
-                    while any(consumer.positions[number] < ends[number] for number in numbers):
-                        for number, record in await consumer.poll():
-                            value = Value.decode(bytes(record.value or b""))
-                            into[topic, number].append((record.offset, value))
+            await read_topic(cluster, topic, partitions, self.history)
 
     async def _within(self, patience_s: float, work: Any, complaint: str) -> None:
         try:
@@ -247,6 +338,18 @@ class Simulation:
                 await work
         except TimeoutError:
             raise NotServed(f"{complaint} within {patience_s:.0f} s") from None
+
+    async def _while_it_goes_on(
+        self, work: asyncio.Task[Any], progress: Callable[[], int], complaint: str
+    ) -> None:
+        """There may be much to do: what matters is that it goes on."""
+        before = -1
+        while not work.done():
+            if progress() == before:
+                raise NotServed(f"{complaint}, and nothing has happened for {PATIENCE_S:.0f} s")
+            before = progress()
+            await asyncio.wait((work,), timeout=PATIENCE_S)
+        await work
 
     async def _until(self, complaint: str, holds: Callable[[], bool]) -> None:
         deadline_s = self.loop.time() + PATIENCE_S

@@ -29,6 +29,7 @@ class Wires(Protocol):
 
     loop: SimulatedLoop
     trace: Trace
+    without_descriptors: set[str]
 
     def direction(
         self, source: str, target: str, deliver: Callable[[Any], None], broken: Callable[[], None]
@@ -84,13 +85,14 @@ class End:
         self._stream = stream
         self._network = network
         self._under_way_bytes = 0
-        self._has_vanished = False
+        self._waits_for_room = False
 
     def join(self, peer: End) -> None:
         self.peer = peer
         self._out = self._network.direction(
             self.process.host, peer.process.host, lambda payload: peer.arrive(payload, self), self.broken
         )
+        self._label = ":".join(map(str, (*peer.address, *self.address)))
 
     @property
     def is_readable(self) -> bool:
@@ -107,23 +109,32 @@ class End:
             raise OSError(errno.EBADF, "the socket is closed")
         if self.is_reset:
             raise ConnectionResetError(errno.ECONNRESET, "Connection reset by peer")
-        taken = data[: max(self.room_bytes, 0)]
+        room = self.room_bytes
+        taken = data if len(data) <= room else data[: max(room, 0)]
+        self._waits_for_room = len(data) >= room
         if not taken and data:
             raise BlockingIOError(errno.EAGAIN, "the window is full")
         self._under_way_bytes += len(taken)
         self._out.put(taken)
         return len(taken)
 
-    def receive(self, count: int) -> bytes:
+    def receive(self, count: int) -> bytes | bytearray:
         if self.is_reset:
             raise ConnectionResetError(errno.ECONNRESET, "Connection reset by peer")
         if not self.inbox:
             if self.is_finished:
                 return b""
             raise BlockingIOError(errno.EAGAIN, "nothing has come")
-        taken = bytes(self.inbox[:count])
-        del self.inbox[: len(taken)]
-        self.peer.on_change()
+        taken = self.inbox
+        if len(taken) <= count:
+            self.inbox = bytearray()
+        else:
+            taken = taken[:count]
+            del self.inbox[:count]
+        peer = self.peer
+        if peer._waits_for_room:
+            peer._waits_for_room = False
+            peer.on_change()
         return taken
 
     def arrive(self, payload: bytes, sender: End) -> None:
@@ -131,7 +142,7 @@ class End:
         if self.is_closed:
             sender.broken()  # nobody is here any more: the kernel answers with a reset
             return
-        self._network.trace.note(*sender.address, *self.address, len(payload), zlib.crc32(payload))
+        self._network.trace.note_message(self._label, len(payload), zlib.crc32(payload))
         if not payload:
             self.is_finished = True
         else:
@@ -216,6 +227,8 @@ class SimulatedSocket(socket.socket):
     def accept(self) -> tuple[socket.socket, Any]:
         if not self._backlog:
             raise BlockingIOError(errno.EAGAIN, "nobody has come")
+        if self.process.host in self._network.without_descriptors:
+            raise OSError(errno.EMFILE, "Too many open files")
         end = self._backlog.popleft()
         self._network.loop.set_readable(self._fd, is_readable=bool(self._backlog))
         return self._network.accepted(end), end.peer.address
@@ -224,21 +237,30 @@ class SimulatedSocket(socket.socket):
         assert self._end is not None
         found = self._end.receive(nbytes or len(buffer))
         buffer[: len(found)] = found
-        self._changed()
+        if not self._end.is_readable:
+            self._network.loop.set_readable(self._fd, is_readable=False)
         return len(found)
 
     def send(self, data: Any, flags: int = 0) -> int:
-        assert self._end is not None
+        end = self._end
+        assert end is not None
         try:
-            return self._end.send(bytes(data))
+            return end.send(bytes(data))
         finally:
-            self._changed()
+            if end.room_bytes <= 0:
+                self._network.loop.set_writable(self._fd, is_writable=False)
 
     def sendmsg(self, buffers: Iterable[Any], *_: Any) -> int:
         return self.send(b"".join(buffers))
 
     def send_from(self, source: int, position: int, count: int) -> int:
         return self.send(os.pread(source, count, position))
+
+    def forget(self) -> None:
+        """Its process is dead: nobody looks at it any more."""
+        self._fd = -1
+        if self._end is not None:
+            self._end.on_change = _ignore
 
     def close(self) -> None:
         fd, self._fd = self._fd, -1
@@ -310,23 +332,25 @@ class StreamTransport(asyncio.Transport):
         self._will_look = False
         if self._is_lost:
             return
+        end = self._end
         try:
-            while True:
-                found = self._end.receive(WINDOW_BYTES)
+            while end.is_readable:
+                found = end.receive(WINDOW_BYTES)
                 if not found:
-                    self._end.finish()
+                    end.finish()
                     self._lose(None)
                     return
                 self._feed(found)
                 if self._is_lost:
                     return
-        except BlockingIOError:
-            self._flush()
         except OSError as error:
-            self._end.abort()
+            end.abort()
             self._lose(error)
+        else:
+            if self._unsent:
+                self._flush()
 
-    def _feed(self, found: bytes) -> None:
+    def _feed(self, found: bytes | bytearray) -> None:
         left = memoryview(found)
         while left and not self._is_closing:
             buffer = self._protocol.get_buffer(len(left))

@@ -10,6 +10,7 @@ learns of it when it next gets through.
 from __future__ import annotations
 
 import json
+import math
 import random
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
@@ -19,6 +20,7 @@ import kazoo.protocol.serialization as jute
 from kazoo.exceptions import RolledBackError, RuntimeInconsistency
 
 from barnabas.cluster.coordination import (
+    ANY_VERSION,
     Check,
     Coordination,
     CoordinationError,
@@ -31,7 +33,7 @@ from barnabas.cluster.coordination import (
     Stat,
     WatchEvent,
 )
-from barnabas.cluster.tree import Tree, events_of
+from barnabas.cluster.tree import Transaction, Tree, events_of
 from barnabas.cluster.znodes import PartitionStateZnode
 from barnabas.cluster.zookeeper import open_zookeeper, wire
 from barnabas.config.broker_config import BrokerConfig
@@ -53,8 +55,9 @@ _EPHEMERAL, _SEQUENTIAL = 1, 2
 class ServerSession:
     """What the server knows of a session."""
 
-    def __init__(self, session_id: int, timeout_s: float, now_s: float) -> None:
+    def __init__(self, session_id: int, timeout_s: float, now_s: float, owner: str) -> None:
         self.id = session_id
+        self.owner = owner
         self.timeout_s = timeout_s
         self.heard_s = now_s
         self.connection: Connection | None = None
@@ -63,8 +66,11 @@ class ServerSession:
 class Connection:
     """The server's end of a link, with the watches that were left through it."""
 
-    def __init__(self, answer: Callable[..., None]) -> None:
+    def __init__(self, owner: str, answer: Callable[..., None], break_off: Callable[[], None]) -> None:
+        self.owner = owner
         self.answer = answer
+        self.break_off = break_off
+        """At once: answers that are under way are lost with it."""
         self.session: ServerSession | None = None
         self.data_watches: dict[str, None] = {}
         self.child_watches: dict[str, None] = {}
@@ -87,6 +93,8 @@ class Store:
     def __init__(self, loop: SimulatedLoop, network: Network) -> None:
         self.tree = Tree()
         self.is_up = True
+        self.forced_s = -math.inf
+        """When a session was last ended before its time, which no lease foresees."""
         self._loop = loop
         self._network = network
         self._sessions: dict[int, ServerSession] = {}
@@ -105,11 +113,11 @@ class Store:
                 return
         else:
             self._session_ids += 1
-            session = ServerSession(self._session_ids, timeout_s, self._loop.time())
+            session = ServerSession(self._session_ids, timeout_s, self._loop.now_s, connection.owner)
             self._sessions[session.id] = session
         if session.connection is not None:
             self.disconnect(session.connection)
-        session.heard_s = self._loop.time()
+        session.heard_s = self._loop.now_s
         session.connection, connection.session = connection, session
         self._connections[connection] = None
         connection.answer("connected", session.id, int(session.timeout_s * 1_000))
@@ -124,7 +132,7 @@ class Store:
         session = connection.session
         if not self.is_up or not connection.is_open or session is None:
             return
-        session.heard_s = self._loop.time()
+        session.heard_s = self._loop.now_s
         if request is None:
             self._end(session)
             connection.answer("closed")
@@ -141,9 +149,19 @@ class Store:
         self.is_up = False
         self._loop.later(outage_s, self._come_back)
 
+    def elect(self, outage_s: float) -> None:
+        """The servers have lost their leader and choose another: connections break, and nobody is served for
+        a while. What was asked last may have been done, and its answer is lost. Sessions live on."""
+        for connection in list(self._connections):
+            self.disconnect(connection)
+            connection.break_off()
+        self.restart(outage_s)
+
     def expire(self, session_id: int) -> None:
+        self.forced_s = self._loop.now_s
         session = self._sessions.get(session_id)
         if session is not None:
+            self._network.trace.tell(f"the store is made to end the session of {session.owner}")
             self._end(session)
 
     @property
@@ -156,15 +174,17 @@ class Store:
             self.disconnect(connection)
             connection.answer("dropped")
         for session in self._sessions.values():
-            session.heard_s = self._loop.time()
+            session.heard_s = self._loop.now_s
 
     def _tick(self) -> None:
         self._loop.later(TICK_S, self._tick)
         if self.is_up:
-            now_s = self._loop.time()
+            now_s = self._loop.now_s
             for session in list(self._sessions.values()):
                 if now_s - session.heard_s > session.timeout_s:
-                    self._network.trace.tell(f"the store ends session {session.id:#x}")
+                    self._network.trace.tell(
+                        f"the store has not heard of {session.owner} and ends its session"
+                    )
                     self._end(session)
 
     def _end(self, session: ServerSession) -> None:
@@ -198,14 +218,27 @@ class Store:
         ]
 
     def _write(self, operations: Sequence[Operation], session_id: int) -> list[Any]:
-        transaction = self.tree.prepare(operations, session_id, int(self._loop.time() * 1_000))
+        transaction = self.tree.prepare(operations, session_id, int(self._loop.now_s * 1_000))
         results = self.tree.commit(transaction)
         for operation in operations:
             self._tell(operation)
+        self._fire(transaction)
+        return results
+
+    def spoil(self, path: str, data: bytes) -> None:
+        """Somebody else writes over a node, if it is there."""
+        if path in self.tree.nodes:
+            self._network.trace.tell(f"somebody writes {data!r} into {path}")
+            transaction = self.tree.prepare(
+                [SetData(path, data, ANY_VERSION)], 0, int(self._loop.now_s * 1_000)
+            )
+            self.tree.commit(transaction)
+            self._fire(transaction)
+
+    def _fire(self, transaction: Transaction) -> None:
         for event in events_of(transaction):
             for connection in list(self._connections):
                 connection.fire(event)
-        return results
 
     def _tell(self, operation: Operation) -> None:
         """What a reader of the transcript wants to know: who leads what, who is the controller."""
@@ -214,11 +247,11 @@ class Store:
             if parts[-1] == "state" and parts[1:3] == ["brokers", "topics"]:
                 state = PartitionStateZnode.decode(operation.data, 0)
                 self._network.trace.tell(
-                    f"{parts[3]}-{parts[5]}: leader {state.leader} in epoch {state.leader_epoch}, in sync"
+                    f"{parts[3]}-{parts[5]}: {_leader(state.leader)} in epoch {state.leader_epoch}, in sync"
                     f" {', '.join(map(str, state.isr))}"
                 )
             elif operation.path == "/controller":
-                self._network.trace.tell(f"the controller is {json.loads(operation.data)['brokerid']}")
+                self._network.trace.tell(f"broker {json.loads(operation.data)['brokerid']} is the controller")
 
     def _read(self, connection: Connection, request: wire.Read) -> Any:
         path = request.path
@@ -317,11 +350,21 @@ class Link:
         self._attempt += 1
         attempt = self._attempt
         store, here = self._store, self._process.host
-        lost = lambda: self._process.call_soon(self._lost, attempt)  # noqa: E731 - told by either direction
+
+        def lost() -> None:
+            """Told by either direction."""
+            self._process.call_soon(self._lost, attempt)
+
         self._down = self._network.direction(
             HOST, here, lambda told: self._process.call_soon(self._hear, attempt, *told), lost
         )
-        server = self._server = Connection(lambda *told, down=self._down: down.put(told))
+        down = self._down
+
+        def break_off() -> None:
+            down.close()
+            lost()
+
+        server = self._server = Connection(self._process.name, lambda *told: down.put(told), break_off)
         self._up = self._network.direction(here, HOST, lambda asked: self._reach(store, server, asked), lost)
         self._sent_ms = self._now_ms()
         self._up.put((self._session_id, self._timeout_s))
@@ -408,6 +451,10 @@ def opener(store: Store, network: Network, chance: random.Random) -> Any:
             yield session
 
     return open_store
+
+
+def _leader(number: int) -> str:
+    return f"broker {number} is to lead" if number >= 0 else "nobody is to lead"
 
 
 def _operation(request: Any) -> Operation:

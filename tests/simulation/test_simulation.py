@@ -10,18 +10,27 @@ from pathlib import Path
 
 import pytest
 
-from tests.simulation.bugs import BUGS, Bug, mutated
-from tests.simulation.shrinking import TRANSCRIPTS, read
+from tests.simulation.bugs import modules_of, mutated
+from tests.simulation.faults import Fault
+from tests.simulation.planted import BUGS, Bug
+from tests.simulation.shape import Shape
+from tests.simulation.shrinking import TRANSCRIPTS, replay
 from tests.simulation.simulation import Simulation
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 SHORT_S = 15.0
 
 
-def elsewhere(*arguments: str, hash_seed: str = "random") -> subprocess.CompletedProcess[str]:
+PYTHONS = [each for each in os.environ.get("SIMULATION_PYTHONS", "").split(os.pathsep) if each]
+"""Other interpreters that have what the broker needs."""
+
+
+def elsewhere(
+    *arguments: str, hash_seed: str = "random", python: str = sys.executable
+) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [
-            sys.executable,
+            python,
             "-m",
             "tests.simulation.run",
             "--no-shrink",
@@ -48,10 +57,27 @@ def test_the_same_seed_is_the_same_run_here_and_in_another_process() -> None:
     assert Simulation(6, faults_s=SHORT_S).run().digest != once.digest
 
 
+def test_a_broker_that_stops_leaves_in_the_same_order() -> None:
+    """It closes its connections and ends its tasks: in an order that no address in memory decides."""
+    faults = [Fault(6.0, "stop", 2, 1.0), Fault(9.0, "stop", 1, 1.0)]
+    once, again = (Simulation(3, faults, faults_s=SHORT_S, shape=Shape()).run() for _ in range(2))
+    assert once.complaints == [], "\n".join(once.lines)
+    assert once.digest == again.digest
+
+
+@pytest.mark.skipif(not PYTHONS, reason="SIMULATION_PYTHONS names no other interpreter")
+@pytest.mark.parametrize("python", PYTHONS)
+def test_the_same_seed_is_the_same_run_on_another_python(python: str) -> None:
+    here, there = (elsewhere("--seeds", "2", "--seed", "5", python=each) for each in (sys.executable, python))
+    assert here.stdout.count("trace ") == 2
+    assert [line for line in there.stdout.splitlines() if line.startswith("seed ")] == [
+        line for line in here.stdout.splitlines() if line.startswith("seed ")
+    ], there.stderr
+
+
 @pytest.mark.parametrize("path", sorted(TRANSCRIPTS.glob("*.json")), ids=lambda path: path.stem)
 def test_what_was_found_stays_mended(path: Path) -> None:
-    seed, faults = read(path)
-    outcome = Simulation(seed, faults).run()
+    outcome = replay(path).run()
     assert outcome.complaints == [], "\n".join(outcome.lines)
 
 
@@ -64,9 +90,14 @@ def test_a_planted_bug_is_caught() -> None:
 
 @pytest.mark.parametrize("bug", BUGS, ids=lambda bug: bug.name)
 def test_bugs_have_their_place(bug: Bug) -> None:
-    spec = importlib.util.find_spec(bug.module)
-    assert spec is not None
-    assert spec.origin is not None
-    source = Path(spec.origin).read_text(encoding="utf-8")
-    assert mutated(bug, source) != source
-    compile(mutated(bug, source), spec.origin, "exec")
+    for module in modules_of(bug):
+        spec = importlib.util.find_spec(module)
+        assert spec is not None
+        assert spec.origin is not None
+        source = Path(spec.origin).read_text(encoding="utf-8")
+        assert mutated(bug, module, source) != source
+        compile(mutated(bug, module, source), spec.origin, "exec")
+
+
+def test_there_are_many_bugs() -> None:
+    assert len({bug.name for bug in BUGS}) == len(BUGS) >= 30

@@ -20,6 +20,10 @@ class Trace:
         self.events += 1
         self._hash.update(f"{self._now_s():.9f} {what}\n".encode())
 
+    def note_message(self, label: str, size_bytes: int, checksum: int) -> None:
+        self.events += 1
+        self._hash.update(f"{self._now_s():.9f} {label} {size_bytes} {checksum}\n".encode())
+
     def tell(self, line: str) -> None:
         self.note(line)
         self.lines.append(f"{self._now_s():10.3f}  {line}")

@@ -46,6 +46,7 @@ from barnabas.core.compiled import CODE
 from barnabas.core.endpoints import Endpoint, ListenerEndpoint
 from barnabas.core.files import Files, RealFiles
 from barnabas.core.ids import BrokerId, Randomness
+from barnabas.core.limits import WRITTEN_ELSEWHERE_BYTES_MIN
 from barnabas.core.metrics import Metrics
 from barnabas.core.tasks import Tasks
 from barnabas.handlers import APIS
@@ -118,6 +119,7 @@ class Broker:
         sockets: Sockets = SYSTEM_SOCKETS,
         make_workers: MakeWorkers = ThreadBackground,
         open_store: OpenCoordination | None = None,
+        written_elsewhere_bytes_min: int = WRITTEN_ELSEWHERE_BYTES_MIN,
     ) -> None:
         self.config = config
         self.broker_id = BrokerId(GENERATE)
@@ -132,6 +134,7 @@ class Broker:
         self._sockets = sockets
         self._make_workers = make_workers
         self._open_store = open_store or open_coordination
+        self._written_elsewhere_bytes_min = written_elsewhere_bytes_min
         self._exits = AsyncExitStack()
         self._tasks = Tasks()
         self._runner = LoopRunner()
@@ -371,6 +374,7 @@ class Broker:
             scheduler=self._scheduler,
             background=self._background,
             settings=self.config,
+            written_elsewhere_bytes_min=self._written_elsewhere_bytes_min,
         )
         log_manager = LogManager(
             self.config,

@@ -162,6 +162,15 @@ class PowerCutFiles:
         self._files = dict(self._durable_files)
         self._directories = set(self._durable_directories)
 
+    def corrupt(self, path: str, position: int) -> None:
+        """A sector goes bad: one bit of a byte is another, on the disk and for whoever reads it."""
+        content = self._content(path)
+        content.now[position] ^= 0x10
+        if position < len(content.durable):
+            durable = bytearray(content.durable)
+            durable[position] ^= 0x10
+            content.durable = bytes(durable)
+
     def check(self, operation: str, path: str, life: int | None = None) -> None:
         if life is not None and life != self.life:
             raise OSError(f"{path} was opened before the power cut")

@@ -310,7 +310,10 @@ async def test_a_reader_overtaken_by_retention_goes_on_where_the_log_begins() ->
             fetched(PartitionData(records=batch_at(50, b"a"))),
         ]
     )
-    script = {ApiKey.FETCH: lambda _request, _version: next(answers), ApiKey.LIST_OFFSETS: beginning_at(50)}
+    script: Script = {
+        ApiKey.FETCH: lambda _request, _version: next(answers),
+        ApiKey.LIST_OFFSETS: beginning_at(50),
+    }
     async with scripted_broker(script) as broker:
         one_topic(broker)
         async with cluster_of(broker) as cluster, Consumer(cluster, "t", {0: 7}) as consumer:
@@ -324,7 +327,7 @@ async def test_a_reader_overtaken_by_retention_goes_on_where_the_log_begins() ->
 
 
 async def test_a_reader_behind_the_end_of_the_log_is_told() -> None:
-    script = {
+    script: Script = {
         ApiKey.FETCH: lambda _request, _version: fetched(PartitionData(error_code=1)),
         ApiKey.LIST_OFFSETS: beginning_at(3),
     }

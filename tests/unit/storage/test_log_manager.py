@@ -401,9 +401,9 @@ def test_deleted_records_do_not_come_back_with_the_names_of_their_segments(seed:
     log.advance_high_watermark(log.log_end_offset)
     start_offset = log.segments.active.base_offset
     log.maybe_increment_log_start_offset(start_offset, "records deleted by a client")
-    manager.apply_retention()
+    manager.maintenance.apply_retention()
     assert log.segments.first.base_offset == start_offset > 0
-    manager.checkpoint_log_start_offsets()
+    manager.maintenance.checkpoint_log_start_offsets()
     files.cut_power()
     again = broker.start().get_or_create(partition(0))
     assert again.log_start_offset == start_offset

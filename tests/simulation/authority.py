@@ -1,0 +1,111 @@
+"""Who may promise what, seen beside the store, which alone knows who leads and who is in sync.
+
+- What is committed is on every replica that the store calls in sync, whatever the leader believes: one of
+  those will lead next.
+- Of two brokers that lead a partition at the same moment at most one has a lease: the other acknowledges
+  nothing.
+- Nothing is committed while fewer than `min.insync.replicas` are in sync.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
+
+from barnabas.cluster.znodes import PartitionState, PartitionStateZnode
+from barnabas.core.ids import TopicPartition
+from barnabas.replication.partition import Partition
+from tests.simulation.machine import Machine
+from tests.simulation.store import Store
+
+LEASE_S_MAX = 10.0
+"""No lease is longer; one whose session is ended by force says nothing while it lasts."""
+Everything = Mapping[Machine, Mapping[TopicPartition, Partition]]
+
+
+class Few(NamedTuple):
+    """A leader with too few in sync, and what was committed when it was seen."""
+
+    partition_epoch: int
+    leader_epoch: int
+    life: int
+    high_watermark: int
+
+
+def _may_answer(machine: Machine, partition: Partition) -> bool:
+    """Neither stopped where it stands, nor on its way out, nor without a disk."""
+    is_running = machine.process is not None and machine.process.is_running
+    return is_running and machine.is_serving and partition.log.log_directory.failure is None
+
+
+class Authority:
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._few: dict[tuple[int, TopicPartition], Few] = {}
+        self._both: dict[TopicPartition, int] = {}
+
+    def look(self, every: Everything, now_s: float) -> Iterator[str]:
+        leaders: dict[TopicPartition, list[Machine]] = {}
+        for machine, partitions in every.items():
+            for place, partition in partitions.items():
+                if partition.leadership.is_leader:
+                    yield from self._of_committed(machine, place, partition, every)
+                    yield from self._of_few(machine, place, partition)
+                    if partition.leadership.has_lease and _may_answer(machine, partition):
+                        leaders.setdefault(place, []).append(machine)
+        if now_s - self._store.forced_s > LEASE_S_MAX:
+            yield from self._of_two(leaders, every)
+
+    def _of_two(self, leaders: dict[TopicPartition, list[Machine]], every: Everything) -> Iterator[str]:
+        """Seen twice: a lease may end a moment late by a clock that drifts."""
+        both = {place: found for place, found in leaders.items() if len(found) > 1}
+        for place, (first, second, *_) in both.items():
+            if self._both.get(place) and every[first][place].topic_id == every[second][place].topic_id:
+                yield f"two leaders at once: {first} and {second} both hold {place}, and may acknowledge"
+        self._both = {place: self._both.get(place, 0) + 1 for place in both}
+
+    def _state(self, place: TopicPartition) -> PartitionState | None:
+        node = self._store.tree.nodes.get(PartitionStateZnode.path(*place))
+        return None if node is None else PartitionStateZnode.decode(node.data, 0)
+
+    def _of_committed(
+        self, machine: Machine, place: TopicPartition, partition: Partition, every: Everything
+    ) -> Iterator[str]:
+        """A replica that lost what it had is no witness; the watch looks after those."""
+        leadership, high_watermark = partition.leadership, partition.log.high_watermark
+        state = self._state(place)
+        if state is None or state.leader_epoch != leadership.leader_epoch:
+            return
+        for other, theirs in every.items():
+            replica = theirs.get(place)
+            if (
+                replica is not None
+                and replica.topic_id == partition.topic_id
+                and other.number in state.isr
+                and other.number not in leadership.isr
+                and replica.leadership.leader_epoch == leadership.leader_epoch
+                and replica.log.log_end_offset < high_watermark
+            ):
+                yield (
+                    f"not committed: {place} ends at {replica.log.log_end_offset} on {other}, which is in"
+                    f" sync in the store, and {machine} has the high watermark {high_watermark}"
+                )
+
+    def _of_few(self, machine: Machine, place: TopicPartition, partition: Partition) -> Iterator[str]:
+        leadership, key = partition.leadership, (machine.number, place)
+        if len(leadership.isr) >= partition.effective_min_isr:
+            self._few.pop(key, None)
+            return
+        now = Few(
+            leadership.partition_epoch,
+            leadership.leader_epoch,
+            machine.lives,
+            partition.log.high_watermark,
+        )
+        before = self._few.get(key)
+        if before is not None and before[:3] == now[:3] and before.high_watermark < now.high_watermark:
+            yield (
+                f"committed by too few: {machine} has moved the high watermark of {place} from"
+                f" {before.high_watermark} to {now.high_watermark} with {len(leadership.isr)} in sync"
+            )
+        self._few[key] = now

@@ -1,0 +1,55 @@
+"""Whether coordinators know what their logs say.
+
+When all is quiet they are asked for every offset that is committed and for every transactional id; then all
+brokers are killed and come back, so that each coordinator knows only what it has read from its log, and they
+are asked again, for the same groups and ids: a broker that has not been told yet what it coordinates lists
+none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from barnabas.client.cluster_client import ClusterClient
+from barnabas.client.groups import Groups
+from barnabas.client.transactions import Transactions
+
+Memory = dict[str, object]
+
+
+class Known(NamedTuple):
+    groups: Sequence[str]
+    transactional_ids: Sequence[str]
+
+
+async def known_to(cluster: ClusterClient) -> Known:
+    return Known(
+        sorted(each.group_id for each in await Groups(cluster).list()),
+        sorted(each.transactional_id for each in await Transactions(cluster).list_all()),
+    )
+
+
+async def ask(cluster: ClusterClient, known: Known) -> Memory:
+    groups, transactions = Groups(cluster), Transactions(cluster)
+    memory: Memory = {}
+    for group in known.groups:
+        offsets = await groups.offsets(group)
+        memory |= {f"group {group}, {place}": offset for place, offset in sorted(offsets.items())}
+    for transactional_id in known.transactional_ids:
+        found = await transactions.describe(transactional_id)
+        memory[f"transactional id {transactional_id}"] = (
+            found.state,
+            found.producer_id,
+            found.producer_epoch,
+        )
+    return memory
+
+
+def differences(before: Memory, after: Memory) -> Iterator[str]:
+    for what in sorted(before.keys() | after.keys()):
+        if before.get(what) != after.get(what):
+            yield (
+                f"memory is not what the log says: {what} was {before.get(what)}, and is {after.get(what)}"
+                " after a restart"
+            )
