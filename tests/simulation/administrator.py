@@ -14,6 +14,7 @@ from barnabas.core.ids import TopicPartition
 from tests.simulation.clients import World
 
 PAUSE_S = 6.0
+REPLICAS = 3
 
 
 async def administrate(world: World, name: str, topics: dict[str, int], brokers: int) -> None:
@@ -35,10 +36,10 @@ async def _act(
     elif chance < 0.6:
         topic = world.chance.choice(sorted(topics))
         place = TopicPartition(topic, world.chance.randrange(topics[topic]))
-        replicas = world.chance.sample(range(1, brokers + 1), brokers)
+        replicas = world.chance.sample(range(1, brokers + 1), REPLICAS)
         await Reassignments(cluster).alter({place: replicas})
     else:
         name = f"passing-{number}"
-        await Admin(cluster).create_topic(name, partitions=1, replication_factor=brokers, configs={})
+        await Admin(cluster).create_topic(name, partitions=1, replication_factor=REPLICAS, configs={})
         await world.pause(PAUSE_S)
         await Admin(cluster).delete_topic(name)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 
 from barnabas.client import transaction_steps
 from barnabas.client.cluster_client import ClusterClient
@@ -12,8 +13,13 @@ from barnabas.client.consumer import Consumer
 from barnabas.client.steps import ClusterUnreachable
 from barnabas.core.clock import Clock
 from barnabas.core.endpoints import Endpoint
-from barnabas.core.errors import DuplicateSequenceNumber, KafkaError, NetworkException, error_for
-from barnabas.core.ids import TopicPartition
+from barnabas.core.errors import (
+    DuplicateSequenceNumber,
+    KafkaError,
+    NetworkException,
+    UnknownTopicOrPartition,
+    error_for,
+)
 from barnabas.protocol.messages.produce import (
     PartitionProduceData,
     ProduceRequest,
@@ -21,14 +27,18 @@ from barnabas.protocol.messages.produce import (
     TopicProduceData,
 )
 from barnabas.records.builder import BatchBuilder
-from tests.chaos.history import ALL_REPLICAS, History, Outcome, Reading, Transaction, Value, Write
+from tests.chaos.history import History, Outcome, Reading, Value, Write
 from tests.simulation.loop import SimulatedLoop
 
 REQUEST_TIMEOUT_MS = 5_000
+VERSION_BEFORE_JOINING = 11
+"""Of Produce: later ones add a partition to the transaction by themselves, this one has it verified."""
+QUIET_PAUSE_S = 10.0
 TRANSACTION_TIMEOUT_MS = 10_000
 ATTEMPTS_MAX = 400
 
 Stopping = Callable[[], bool]
+Row = tuple[bytes | None, bytes | None]
 
 
 class World:
@@ -42,13 +52,16 @@ class World:
         bootstrap: Sequence[Endpoint],
         history: History,
         is_over: Stopping,
+        pace: Callable[[float], float] = lambda _: 1.0,
     ) -> None:
+        """`pace` is how many times as long as at their busiest clients pause at that time."""
         self.loop = loop
         self.clock = clock
         self.chance = chance
         self.history = history
         self.is_over = is_over
         self._bootstrap = bootstrap
+        self._pace = pace
 
     async def open(self, name: str) -> ClusterClient:
         return ClusterClient(
@@ -60,7 +73,11 @@ class World:
         )
 
     async def pause(self, longest_s: float) -> None:
-        await asyncio.sleep(self.chance.uniform(0, longest_s))
+        """What is done often is done less often in quiet times; what is rare stays as it is."""
+        pause_s = self.chance.uniform(0, longest_s)
+        if not self.is_over():
+            pause_s = max(pause_s, min(pause_s * self._pace(self.loop.now_s), QUIET_PAUSE_S))
+        await asyncio.sleep(pause_s)
 
 
 class Batches:
@@ -72,6 +89,8 @@ class Batches:
         self._acks = acks
         self._now_ms = now_ms
         self.producer_id = self.epoch = -1
+        self.joins_by_itself = False
+        """Whether transactions are those of version 2 (KIP-890)."""
         self._sequences: dict[int, int] = {}
 
     def identify(self, producer_id: int, epoch: int) -> None:
@@ -80,15 +99,14 @@ class Batches:
 
     async def write(self, value: Value, partition: int, transactional_id: str | None = None) -> int:
         """The offset; the same batch is sent until it is answered. Raises what cannot pass."""
+        return await self.write_rows([(None, value.encode())], partition, transactional_id)
+
+    async def write_rows(
+        self, rows: Sequence[Row], partition: int, transactional_id: str | None = None
+    ) -> int:
+        """Keys and values, in one batch; the offset of the first."""
         number = self._sequences.get(partition, 0)
-        builder = BatchBuilder(
-            producer_id=self.producer_id,
-            producer_epoch=self.epoch,
-            base_sequence=number,
-            is_transactional=transactional_id is not None,
-        )
-        builder.append(None, value.encode(), (), self._now_ms())
-        records = builder.build()
+        records = self._batch(rows, number, transactional_id)
         for attempt in range(ATTEMPTS_MAX):
             try:
                 offset = await self._attempt(bytearray(records), partition, transactional_id)
@@ -100,13 +118,36 @@ class Batches:
                 self._cluster.state.forget_topic(self._topic)
                 await self._cluster.pause(100)
             else:
-                self._sequences[partition] = number + 1
+                self._sequences[partition] = number + len(rows)
                 return offset
         raise NetworkException("nobody answers")
+
+    def ready(self, value: Value, partition: int, transactional_id: str) -> bytes:
+        """A batch of this epoch, to be sent whenever."""
+        return self._batch([(None, value.encode())], self._sequences.get(partition, 0), transactional_id)
+
+    async def throw(self, batch: bytes, partition: int, transactional_id: str, late_s: float) -> None:
+        """Send it once; whoever calls does not wait for the answer, and writes nothing more in its epoch."""
+        await asyncio.sleep(late_s)
+        with suppress(KafkaError, ClusterUnreachable):
+            await self._attempt(bytearray(batch), partition, transactional_id)
+
+    def _batch(self, rows: Sequence[Row], number: int, transactional_id: str | None) -> bytes:
+        builder = BatchBuilder(
+            producer_id=self.producer_id,
+            producer_epoch=self.epoch,
+            base_sequence=number,
+            is_transactional=transactional_id is not None,
+        )
+        for key, value in rows:
+            builder.append(key, value, (), self._now_ms())
+        return bytes(builder.build())
 
     async def _attempt(self, records: bytearray, partition: int, transactional_id: str | None) -> int:
         cluster = self._cluster
         topic = await cluster.run(cluster.state.topic(self._topic))
+        if partition >= len(topic.partitions):
+            raise UnknownTopicOrPartition(f"the broker has not heard of partition {partition} yet")
         data = [PartitionProduceData(index=partition, records=records)]
         request = ProduceRequest(
             transactional_id=transactional_id,
@@ -115,7 +156,10 @@ class Batches:
             topic_data=[TopicProduceData(name=topic.name, topic_id=topic.topic_id, partition_data=data)],
         )
         channel = await cluster.channel_to(topic.partitions[partition].leader_id)
-        row = (await channel.send(request, ProduceResponse)).responses[0].partition_responses[0]
+        is_named = transactional_id is not None and not self.joins_by_itself
+        version_max = VERSION_BEFORE_JOINING if is_named else None
+        answer = await channel.send(request, ProduceResponse, version_max=version_max)
+        row = answer.responses[0].partition_responses[0]
         if row.error_code not in (0, DuplicateSequenceNumber.code):
             raise error_for(row.error_code, row.error_message or "")
         return row.base_offset
@@ -171,34 +215,3 @@ async def _read(world: World, name: str, topic: str, partitions: int, *, committ
                         )
         except (KafkaError, ClusterUnreachable):
             await world.pause(1.0)
-
-
-async def transact(world: World, name: str, topic: str, partitions: int) -> None:
-    """Writes in transactions over several partitions, and commits some and aborts others."""
-    cluster = await world.open(name)
-    batches = Batches(cluster, topic, ALL_REPLICAS, world.clock.now_ms)
-    number = 0
-    while not world.is_over():
-        transaction = Transaction(f"{name}/{number}")
-        is_ending = False
-        try:
-            txn = await cluster.run(transaction_steps.begin(cluster.state, name, TRANSACTION_TIMEOUT_MS))
-            world.history.transactions.append(transaction)
-            batches.identify(txn.producer_id, txn.epoch)
-            places = [TopicPartition(topic, each) for each in range(partitions)]
-            await cluster.run(transaction_steps.add_partitions(cluster.state, txn, places))
-            for partition in range(partitions):
-                number += 1
-                value = Value(name, number, transaction.name)
-                transaction.values.append(value)
-                await batches.write(value, partition, name)
-                await world.pause(0.05)
-            commit = world.chance.random() < 0.7
-            is_ending = True
-            await cluster.run(transaction_steps.end(cluster.state, txn, commit=commit))
-            transaction.outcome = Outcome.ACKNOWLEDGED if commit else Outcome.REFUSED
-        except (KafkaError, ClusterUnreachable):
-            if not is_ending:
-                transaction.outcome = Outcome.REFUSED  # it was never asked to commit
-        number += 1
-        await world.pause(0.5)

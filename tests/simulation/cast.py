@@ -1,0 +1,86 @@
+"""Who is on the stage of a run besides the producers and readers that always are.
+
+The seed turns each part on or off (swarm testing: what hinders each other together is seen alone). A part
+brings the topics that it needs, clients that work until the faults are over, a look at what is there when all
+is mended, and its own complaints. It knows the cluster as clients do; only its look at the end may go into
+the machines.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Coroutine, Iterator, Sequence
+from typing import Any, NamedTuple
+
+from tests.chaos.history import History
+from tests.simulation.clients import World
+from tests.simulation.machine import Machine
+from tests.simulation.store import Store
+
+ALL_BROKERS = 0
+
+
+class Topic(NamedTuple):
+    partitions: int
+    replicas: int = ALL_BROKERS
+    configs: dict[str, str] = {}  # noqa: RUF012 - never changed
+
+
+class Stage(NamedTuple):
+    """What a part is given."""
+
+    seed: int
+    brokers: int
+    machines: Sequence[Machine]
+    store: Store
+    history: History
+    """Of the producers and readers that are always there."""
+    world: Callable[[str, History], World]
+    """For a client of this name, that writes into this history."""
+    in_sync: Callable[[], Coroutine[Any, Any, None]]
+    """Waits until every broker serves and every replica is in sync."""
+
+
+Client = tuple[str, Coroutine[Any, Any, None]]
+
+
+class Part:
+    """One of them. It is made anew for each run."""
+
+    def __init__(self, chance: random.Random) -> None:
+        self.chance = chance
+
+    def topics(self) -> dict[str, Topic]:
+        return {}
+
+    def clients(self, stage: Stage) -> Iterator[Client]:
+        """They end when the faults are over."""
+        yield from ()
+
+    async def look(self, stage: Stage) -> None:
+        """Everybody has stopped, and all is mended."""
+
+    def complaints(self) -> list[str]:
+        return []
+
+
+class Cast:
+    """The parts of one run, and what they need."""
+
+    def __init__(self, parts: Sequence[Part]) -> None:
+        self._parts = parts
+
+    @property
+    def topics(self) -> dict[str, Topic]:
+        return {name: topic for part in self._parts for name, topic in part.topics().items()}
+
+    def clients(self, stage: Stage) -> Iterator[Client]:
+        for part in self._parts:
+            yield from part.clients(stage)
+
+    async def look(self, stage: Stage) -> None:
+        for part in self._parts:
+            await part.look(stage)
+
+    def complaints(self) -> list[str]:
+        return [complaint for part in self._parts for complaint in part.complaints()]

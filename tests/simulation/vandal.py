@@ -1,0 +1,29 @@
+"""Somebody with access to the store, who writes nonsense over the node that names the controller.
+
+That keeps no controller from its work and no broker from starting; with the session of whoever was elected
+the node goes, and the next one writes its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from barnabas.cluster.znodes import ControllerZnode
+from tests.chaos.history import History
+from tests.simulation.cast import Client, Part, Stage
+from tests.simulation.clients import World
+from tests.simulation.store import Store
+
+NONSENSE = b"{"
+PAUSE_S = 40.0
+
+
+class Vandal(Part):
+    def clients(self, stage: Stage) -> Iterator[Client]:
+        yield "vandal", _spoil(stage.world("vandal", History()), stage.store)
+
+
+async def _spoil(world: World, store: Store) -> None:
+    while not world.is_over():
+        await world.pause(PAUSE_S)
+        store.spoil(ControllerZnode.PATH, NONSENSE)
