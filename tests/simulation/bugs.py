@@ -12,127 +12,16 @@ import importlib.util
 import subprocess
 import sys
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
 from pathlib import Path
 from types import CodeType
-from typing import Any, NamedTuple
+from typing import Any
 
+from tests.simulation.planted import BUGS, Bug
 
-class Bug(NamedTuple):
-    name: str
-    module: str
-    before: str
-    after: str
-
-
-BUGS = (
-    Bug(
-        "the high watermark is one too high",
-        "barnabas.replication.leader.followers",
-        "            end_offset = follower.end_offset\n    return end_offset",
-        "            end_offset = follower.end_offset + 1\n    return end_offset",
-    ),
-    Bug(
-        "the high watermark waits for nobody",
-        "barnabas.replication.leader.followers",
-        "            end_offset = follower.end_offset\n    return end_offset",
-        "            pass\n    return end_offset",
-    ),
-    Bug(
-        "a write is acknowledged before it is replicated",
-        "barnabas.replication.leader.delayed_produce",
-        "elif partition.is_acknowledged(ack.end_offset, self._required_acks):",
-        "elif True:",
-    ),
-    Bug(
-        "a lease never ends",
-        "barnabas.replication.leader.lease",
-        "            and self._now_ms() < self._expires_ms()\n",
-        "",
-    ),
-    Bug(
-        "an election does not raise the epoch",
-        "barnabas.controller.leader_selection",
-        "return state._replace(leader=leader, isr=isr, leader_epoch=state.leader_epoch + 1)\n\n\ndef _first",
-        "return state._replace(leader=leader, isr=isr, leader_epoch=state.leader_epoch)\n\n\ndef _first",
-    ),
-    Bug(
-        "a follower does not cut off what its leader does not have",
-        "barnabas.replication.follower.truncation",
-        "return min(end_offset, leader.end_offset, log_end_offset)",
-        "return log_end_offset",
-    ),
-    Bug(
-        "a follower takes records of a former epoch",
-        "barnabas.replication.partition",
-        "if leadership.leader_epoch != leader_epoch or leadership.is_leader:",
-        "if leadership.is_leader:",
-    ),
-    Bug(
-        "a follower joins the ISR before it has caught up",
-        "barnabas.replication.partition",
-        "            and follower.end_offset >= self.log.high_watermark\n"
-        "            and follower.end_offset >= self.leader_epoch_start_offset\n",
-        "",
-    ),
-    Bug(
-        "a batch that is sent again is written again",
-        "barnabas.storage.producers.append_checks",
-        "        duplicate = entry.find_duplicate(batch)\n        if duplicate is not None:\n"
-        "            return duplicate",
-        "        return None",
-    ),
-    Bug(
-        "elections are unclean",
-        "barnabas.controller.leader_selection",
-        "    if unclean:\n",
-        "    if True:\n",
-    ),
-    Bug(
-        "the last stable offset is the high watermark",
-        "barnabas.storage.log.watermarks",
-        "return min(max(first_unstable_offset, self.log_start_offset), self.high_watermark)",
-        "return self.high_watermark",
-    ),
-    Bug(
-        "markers for other brokers always say commit",
-        "barnabas.coordinator.transaction.cluster_markers",
-        "transaction_result=marker.is_commit,",
-        "transaction_result=True,",
-    ),
-    Bug(
-        "a marker that could not be sent is taken for written",
-        "barnabas.coordinator.transaction.cluster_markers",
-        "finish(dict.fromkeys(partitions, error))",
-        "finish({})",
-    ),
-    Bug(
-        "a broker with a new session does not register again",
-        "barnabas.node.cluster_member",
-        "            self._tasks.start(self._return())\n",
-        "",
-    ),
-    Bug(
-        "watches of children are lost",
-        "barnabas.cluster.zookeeper.session",
-        "            self._watches.fire((WatchEvent(kind, own),))",
-        "            if kind is not EventType.CHILD:\n"
-        "                self._watches.fire((WatchEvent(kind, own),))",
-    ),
-    Bug(
-        "a controller that takes over does not see who came back",
-        "barnabas.controller.term",
-        "            await self._leave_out_returned(",
-        "            len(",
-    ),
-    Bug(
-        "orders of a former controller are carried out",
-        "barnabas.replication.controller_orders",
-        "        if epoch < self.controller_epoch:\n",
-        "        if False:\n",
-    ),
-)
+CAUGHT = "caught by seed"
 
 
 class _Mutating(SourceFileLoader):
@@ -141,7 +30,8 @@ class _Mutating(SourceFileLoader):
         self._bug = bug
 
     def get_code(self, fullname: str) -> CodeType:
-        return compile(mutated(self._bug, Path(self.path).read_text(encoding="utf-8")), self.path, "exec")
+        source = Path(self.path).read_text(encoding="utf-8")
+        return compile(mutated(self._bug, fullname, source), self.path, "exec")
 
 
 class _Finder(MetaPathFinder):
@@ -149,7 +39,7 @@ class _Finder(MetaPathFinder):
         self._bug = bug
 
     def find_spec(self, fullname: str, path: Sequence[str] | None, target: Any = None) -> ModuleSpec | None:
-        if fullname != self._bug.module:
+        if fullname not in modules_of(self._bug):
             return None
         found = PathFinder.find_spec(fullname, path)
         assert found is not None
@@ -157,35 +47,54 @@ class _Finder(MetaPathFinder):
         return importlib.util.spec_from_loader(fullname, _Mutating(fullname, found.origin, self._bug))
 
 
-def mutated(bug: Bug, source: str) -> str:
-    assert source.count(bug.before) == 1, f"{bug.name}: its place in {bug.module} has changed"
-    return source.replace(bug.before, bug.after)
+def modules_of(bug: Bug) -> set[str]:
+    return {edit.module for edit in bug.edits}
+
+
+def mutated(bug: Bug, module: str, source: str) -> str:
+    for edit in bug.edits:
+        if edit.module == module:
+            assert source.count(edit.before) == 1, f"{bug.name}: its place in {module} has changed"
+            source = source.replace(edit.before, edit.after)
+    return source
 
 
 def plant(name: str) -> None:
-    """Before the module is imported."""
+    """Before the modules are imported."""
     (bug,) = (each for each in BUGS if each.name == name)
-    assert bug.module not in sys.modules, f"{bug.module} is imported already"
+    for module in modules_of(bug):
+        assert module not in sys.modules, f"{module} is imported already"
     sys.meta_path.insert(0, _Finder(bug))
+
+
+def hunt(bug: Bug, options: argparse.Namespace) -> tuple[bool, str]:
+    """Whether a seed has caught it, and what the run says at its end."""
+    command = [
+        sys.executable, "-m", "tests.simulation.run", "--bug", bug.name, "--until-failure", "--no-shrink",
+        "--seed", str(options.seed), "--seeds", str(options.seeds),
+        "--faults-seconds", str(options.faults_seconds),
+    ]  # fmt: skip
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    lines = (done.stdout.strip() or done.stderr.strip()).splitlines()
+    return CAUGHT in lines[-1], lines[-1]
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("names", nargs="*", help="which bugs; without any, all of them")
+    parser.add_argument("names", nargs="*", help="which bugs, by parts of their names; without any, all")
+    parser.add_argument("--seed", type=int, default=1, help="the first one")
     parser.add_argument("--seeds", type=int, default=100, help="how many to try for each")
     parser.add_argument("--faults-seconds", type=float, default=60.0, help="virtual, in which things break")
+    parser.add_argument("--jobs", type=int, default=1, help="how many processes at a time")
     options = parser.parse_args()
+    wanted = [bug for bug in BUGS if not options.names or any(each in bug.name for each in options.names)]
     survivors = 0
-    for bug in BUGS:
-        if options.names and bug.name not in options.names:
-            continue
-        command = [
-            sys.executable, "-m", "tests.simulation.run", "--bug", bug.name, "--until-failure", "--no-shrink",
-            "--seeds", str(options.seeds), "--faults-seconds", str(options.faults_seconds),
-        ]  # fmt: skip
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-        survivors += done.returncode == 0
-        print(f"{bug.name}: {done.stdout.strip().splitlines()[-1]}", flush=True)
+    with ThreadPoolExecutor(options.jobs) as pool:
+        found = pool.map(lambda bug: hunt(bug, options), wanted)
+        for bug, (is_caught, told) in zip(wanted, found, strict=True):
+            survivors += not is_caught
+            print(f"{bug.name}: {told}", flush=True)
+    print(f"{len(wanted)} bugs, {survivors} not caught")
     return 1 if survivors else 0
 
 

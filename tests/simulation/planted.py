@@ -1,0 +1,423 @@
+"""The bugs that are planted: the mistakes that engineers make in brokers, each a small change to a module."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class Edit(NamedTuple):
+    module: str
+    before: str
+    """What stands in its text, once."""
+    after: str
+
+
+class Bug(NamedTuple):
+    name: str
+    module: str
+    before: str
+    after: str
+    more: tuple[Edit, ...] = ()
+    """Where one change alone is made good by another place."""
+
+    @property
+    def edits(self) -> tuple[Edit, ...]:
+        return (Edit(self.module, self.before, self.after), *self.more)
+
+
+BUGS = (
+    Bug(
+        "the high watermark is one too high",
+        "barnabas.replication.leader.followers",
+        "            end_offset = follower.end_offset\n    return end_offset",
+        "            end_offset = follower.end_offset + 1\n    return end_offset",
+    ),
+    Bug(
+        "the high watermark waits for nobody",
+        "barnabas.replication.leader.followers",
+        "            end_offset = follower.end_offset\n    return end_offset",
+        "            pass\n    return end_offset",
+    ),
+    Bug(
+        "a write is acknowledged before it is replicated",
+        "barnabas.replication.leader.delayed_produce",
+        "elif partition.is_acknowledged(ack.end_offset, self._required_acks):",
+        "elif True:",
+    ),
+    Bug(
+        "a lease never ends",
+        "barnabas.replication.leader.lease",
+        "            and self._now_ms() < self._expires_ms()\n",
+        "",
+    ),
+    Bug(
+        "an election does not raise the epoch",
+        "barnabas.controller.leader_selection",
+        "def _led_by(leader: int, state: PartitionState, isr: tuple[int, ...]) -> PartitionState:\n"
+        "    return state._replace(leader=leader, isr=isr, leader_epoch=state.leader_epoch + 1)\n",
+        "def _led_by(leader: int, state: PartitionState, isr: tuple[int, ...]) -> PartitionState:\n"
+        "    return state._replace(leader=leader, isr=isr)\n",
+    ),
+    Bug(
+        "a follower does not cut off what its leader does not have",
+        "barnabas.replication.follower.truncation",
+        "return min(end_offset, leader.end_offset, log_end_offset)",
+        "return log_end_offset",
+    ),
+    Bug(
+        "a follower takes records of a former epoch",
+        "barnabas.replication.partition",
+        "if leadership.leader_epoch != leader_epoch or leadership.is_leader:",
+        "if leadership.is_leader:",
+    ),
+    Bug(
+        "a follower joins the ISR before it has caught up",
+        "barnabas.replication.partition",
+        "            and follower.end_offset >= self.log.high_watermark\n"
+        "            and follower.end_offset >= self.leader_epoch_start_offset\n",
+        "",
+    ),
+    Bug(
+        "a batch that is sent again is written again",
+        "barnabas.storage.producers.append_checks",
+        "        duplicate = entry.find_duplicate(batch)\n        if duplicate is not None:\n"
+        "            return duplicate",
+        "        return None",
+    ),
+    Bug(
+        "elections are unclean",
+        "barnabas.controller.leader_selection",
+        "    if unclean:\n",
+        "    if True:\n",
+    ),
+    Bug(
+        "the last stable offset is the high watermark",
+        "barnabas.storage.log.watermarks",
+        "return min(max(first_unstable_offset, self.log_start_offset), self.high_watermark)",
+        "return self.high_watermark",
+    ),
+    Bug(
+        "markers for other brokers always say commit",
+        "barnabas.coordinator.transaction.cluster_markers",
+        "transaction_result=marker.is_commit,",
+        "transaction_result=True,",
+    ),
+    Bug(
+        "a marker that could not be sent is taken for written",
+        "barnabas.coordinator.transaction.cluster_markers",
+        "finish(dict.fromkeys(partitions, error))",
+        "finish({})",
+    ),
+    Bug(
+        "a broker with a new session does not register again",
+        "barnabas.node.cluster_member",
+        "            self._tasks.start(self._return())\n",
+        "",
+    ),
+    Bug(
+        "watches of children are lost",
+        "barnabas.cluster.zookeeper.session",
+        "            self._watches.fire((WatchEvent(kind, own),))",
+        "            if kind is not EventType.CHILD:\n"
+        "                self._watches.fire((WatchEvent(kind, own),))",
+    ),
+    Bug(
+        "a controller that takes over does not see who came back",
+        "barnabas.controller.term",
+        "            await self._leave_out_returned(",
+        "            len(",
+    ),
+    Bug(
+        "orders of a former controller are carried out",
+        "barnabas.replication.controller_orders",
+        "        if epoch < self.controller_epoch:\n",
+        "        if False:\n",
+    ),
+    # Replication
+    Bug(
+        "an ISR that shrinks counts before the store has confirmed it",
+        "barnabas.replication.leadership",
+        "        self.maximal_isr = self.isr | isr\n",
+        "        self.maximal_isr = isr\n        self.isr = isr\n",
+    ),
+    Bug(
+        "a follower about to join does not hold the high watermark back",
+        "barnabas.replication.leadership",
+        "        self.maximal_isr = self.isr | isr\n",
+        "        self.maximal_isr = self.isr & isr\n",
+    ),
+    Bug(
+        "min.insync.replicas is not looked at",
+        "barnabas.replication.partition",
+        "        return len(leadership.isr) >= min("
+        "self.log.config.min_insync_replicas, len(leadership.replicas))",
+        "        return True",
+    ),
+    Bug(
+        "a new session brings back what was led under the old one",
+        "barnabas.replication.leader.lease",
+        "            confirmed_epoch is not None\n"
+        "            and confirmed_epoch == self._registered_epoch()\n"
+        "            and self._now_ms",
+        "            confirmed_epoch is not None\n            and self._now_ms",
+    ),
+    Bug(
+        "a follower cuts its log at its high watermark",
+        "barnabas.replication.follower.replica_fetcher",
+        "        if log.leader_epochs.latest_epoch == NO_EPOCH and "
+        "log.log_end_offset > log.log_start_offset:\n",
+        "        if log.log_end_offset > log.log_start_offset:\n",
+    ),
+    Bug(
+        "what an unknown epoch wrote is kept (KIP-279)",
+        "barnabas.replication.follower.truncation",
+        "        return min(end_offset, log_end_offset)\n    return",
+        "        return min(leader.end_offset, log_end_offset)\n    return",
+    ),
+    Bug(
+        "a new leader does not know where former epochs end",
+        "barnabas.replication.partition",
+        "            return (epoch if latest == NO_EPOCH else latest), log.log_end_offset\n",
+        "            return NO_EPOCH, NO_OFFSET\n",
+    ),
+    Bug(
+        "a follower refuses what does not fit into a segment",
+        "barnabas.storage.log.log",
+        "        for piece in divided(batches, self.config.segment_bytes):\n",
+        "        if len(view) > self.config.segment_bytes:\n"
+        '            raise RecordListTooLarge("")\n'
+        "        for piece in divided(batches, self.config.segment_bytes):\n",
+    ),
+    # Storage
+    Bug(
+        "a flush is not awaited",
+        "barnabas.storage.log.flush_state",
+        "        return max(self.recovery_point, self._acknowledgeable) if self.is_due else log_end_offset",
+        "        return log_end_offset",
+    ),
+    Bug(
+        "records are not synced by a flush",
+        "barnabas.storage.log.flush_state",
+        "            for file in self.data_files:\n                file.sync()\n",
+        "",
+    ),
+    Bug(
+        "a new segment's name is not synced",
+        "barnabas.storage.log.flush_state",
+        "            elif self.is_directory_changed:\n"
+        "                self.files.sync_directory(self.home.directory)\n",
+        "",
+    ),
+    Bug(
+        "recovery takes a gap that compaction left for damage",
+        "barnabas.storage.log.segment_recovery",
+        "        if batch.base_offset < end_offset or last_offset > largest_offset:",
+        "        if batch.base_offset != end_offset or last_offset > largest_offset:",
+    ),
+    Bug(
+        "recovery does not check records",
+        "barnabas.storage.segment.batch_scan",
+        "        return batch if valid and batch.is_valid_crc else None\n",
+        "        return batch if valid else None\n",
+    ),
+    Bug(
+        "producers are forgotten when a segment is rolled",
+        "barnabas.storage.log.log",
+        "            self.segments.add(segment)\n            self.flush_state.names_changed(",
+        "            self.segments.add(segment)\n"
+        "            self.producers.producers = {\n"
+        "                key: each\n"
+        "                for key, each in self.producers.producers.items()\n"
+        "                if each.current_txn_first_offset >= 0\n"
+        "            }\n"
+        "            self.flush_state.names_changed(",
+    ),
+    Bug(
+        "a truncated log remembers the producers of what is gone",
+        "barnabas.storage.log.truncation",
+        "    log.leader_epochs.truncate_from_end(offset)\n    log.replace_producers(producers)\n",
+        "    log.leader_epochs.truncate_from_end(offset)\n",
+    ),
+    Bug(
+        "a compacted segment gets its name before it is synced",
+        "barnabas.storage.cleaner.writer",
+        "        for path in segment.existing_paths():\n            self._files.sync(path)\n",
+        "        del segment\n",
+    ),
+    Bug(
+        "compaction drops tombstones at once",
+        "barnabas.storage.cleaner.batch_filter",
+        "drop_tombstones=batch.has_delete_horizon and self._now_ms >= batch.base_timestamp,",
+        "drop_tombstones=True,",
+    ),
+    Bug(
+        "compaction drops the last value of a key",
+        "barnabas.storage.cleaner.record_scan",
+        "get(payload[key_at:key_end]) > offset):",
+        "get(payload[key_at:key_end]) >= offset):",
+    ),
+    Bug(
+        "the checkpoint of deleted records is not read again",
+        "barnabas.storage.directory.directory_opening",
+        "            log_start_offset=checkpointed.get(checkpoints.LOG_START_OFFSETS, 0),",
+        "            log_start_offset=0,",
+    ),
+    Bug(
+        "where a log begins is forgotten before the names of deleted segments are off the disk",
+        "barnabas.storage.directory.directory_checkpoints",
+        "    return log.log_start_offset if is_moved or not log.flush_state.are_names_synced else None\n",
+        "    return log.log_start_offset if is_moved else None\n",
+    ),
+    Bug(
+        "want of a file descriptor is taken for a failed disk",
+        "barnabas.replication.controller_orders",
+        "        if refused:\n",
+        "        if False:\n",
+    ),
+    # Transactions
+    Bug(
+        "the last stable offset is one too high",
+        "barnabas.storage.log.watermarks",
+        "return min(max(first_unstable_offset, self.log_start_offset), self.high_watermark)",
+        "return min(max(first_unstable_offset + 1, self.log_start_offset), self.high_watermark)",
+    ),
+    Bug(
+        "a partition that nobody has heard of counts as deleted",
+        "barnabas.coordinator.transaction.cluster_markers",
+        '                errors[each] = UnknownTopicOrPartition(f"nobody knows {each}")\n',
+        "                continue\n",
+    ),
+    Bug(
+        "a partition without a leader needs no marker",
+        "barnabas.coordinator.transaction.cluster_markers",
+        '                errors[each] = LeaderNotAvailable(f"{each} has no leader")\n',
+        "                continue\n",
+    ),
+    Bug(
+        "a fence is missing: a producer that was replaced may end its successor's transaction",
+        "barnabas.coordinator.transaction.rules",
+        "        _check_end_without_bump(metadata, producer)\n",
+        "",
+    ),
+    Bug(
+        "a verified write is made although its transaction has ended",
+        "barnabas.coordinator.transaction.verification",
+        "            raise self._outside\n",
+        "            return\n",
+    ),
+    Bug(
+        "writes are not verified with the coordinator",
+        "barnabas.coordinator.transaction.shard",
+        "        return Decision(partitions - metadata.partitions)\n",
+        "        return Decision(frozenset())\n",
+    ),
+    Bug(
+        "a transaction that takes too long is not ended",
+        "barnabas.coordinator.transaction.shard",
+        "        return self._prepare(fenced(metadata, now_ms), None)\n",
+        "        return Decision()\n",
+    ),
+    Bug(
+        "a transaction that is ended by time keeps its epoch",
+        "barnabas.coordinator.transaction.metadata",
+        "        state=PREPARE_ABORT,\n        producer_epoch=metadata.producer_epoch + 1,\n",
+        "        state=PREPARE_ABORT,\n        producer_epoch=metadata.producer_epoch,\n",
+    ),
+    Bug(
+        "what a former coordinator has prepared is not finished",
+        "barnabas.coordinator.transaction.shard",
+        "            if metadata.state in PREPARED:\n"
+        "                self._completions.start_later(metadata.transactional_id, 0)\n",
+        "            pass\n",
+    ),
+    Bug(
+        "a producer's epochs end in one that nobody can fence",
+        "barnabas.coordinator.transaction.metadata",
+        "EPOCH_MAX: Final = (1 << 15) - 1\nLAST_EPOCH_FOR_PRODUCERS: Final = EPOCH_MAX - 1\n",
+        "EPOCH_MAX: Final = 1\nLAST_EPOCH_FOR_PRODUCERS: Final = EPOCH_MAX\n",
+        (
+            Edit(
+                "barnabas.coordinator.transaction.metadata",
+                "        return replace(\n"
+                "            metadata, state=PREPARE_ABORT, last_update_timestamp_ms=now_ms,"
+                " client_transaction_version=0\n        )\n",
+                "        raise AssertionError\n",
+            ),
+            Edit(
+                "barnabas.coordinator.transaction.rules",
+                "    if metadata.producer_epoch == EPOCH_MAX:\n",
+                "    if metadata.producer_epoch < 0:\n",
+            ),
+        ),
+    ),
+    # Groups
+    Bug(
+        "a coordinator answers before its record is replicated",
+        "barnabas.coordinator.log",
+        "        if partition.is_acknowledged(end_offset, ACKS_ALL):\n",
+        "        if True:\n",
+    ),
+    Bug(
+        "a coordinator of an older leader epoch may still append",
+        "barnabas.coordinator.log",
+        "        if not partition.leadership.is_leader or "
+        "partition.leadership.leader_epoch != leader_epoch:\n",
+        "        if not partition.leadership.is_leader:\n",
+    ),
+    Bug(
+        "who is no member any more may commit",
+        "barnabas.coordinator.group.offset_checks",
+        "    member = group.member(member_id)\n    if api_version",
+        "    if member_id not in group.members:\n        return\n"
+        "    member = group.member(member_id)\n    if api_version",
+    ),
+    Bug(
+        "a partition is given away before its owner has given it up",
+        "barnabas.coordinator.group.reconciliation",
+        "        free = frozenset(partition for partition in missing if not is_owned(topic_id, partition))\n",
+        "        free = missing\n",
+    ),
+    Bug(
+        "the offsets of a deleted topic are removed in one batch, and it does not matter if that fails",
+        "barnabas.coordinator.group.offset_removal",
+        "        records = [OffsetRecord(group, topic, partition, None) for group, partition in found]\n"
+        "        return Decision(len(records) < OFFSETS_PER_TURN, records, is_atomic=False)\n",
+        "        records = [OffsetRecord(group, topic, partition, None) for group, partition in found]\n"
+        "        return Decision(True, records if len(records) < 8 else [])\n",
+        (
+            Edit(
+                "barnabas.coordinator.group.offset_records",
+                "    return topic_id != ZERO_UUID and topic_id_of(packed) not in (topic_id, ZERO_UUID)\n",
+                "    return False\n",
+            ),
+        ),
+    ),
+    # The controller
+    Bug(
+        "a controller's node that cannot be read is an error",
+        "barnabas.controller.controller",
+        '    except MalformedZnode as error:\n        logger.error("%s names nobody',
+        '    except ZeroDivisionError as error:\n        logger.error("%s names nobody',
+    ),
+    # The sink of pipelines
+    Bug(
+        "every attempt at a task may write into the batch's transaction",
+        "pyspark_barnabas.claims",
+        "        self._may_ask = attempt == 0\n",
+        "        self._may_ask = attempt >= 0\n",
+        (
+            Edit(
+                "pyspark_barnabas.claims",
+                "                return False\n            cluster.run(transactions.add_partitions",
+                "                return True\n            cluster.run(transactions.add_partitions",
+            ),
+        ),
+    ),
+    Bug(
+        "a sink commits offsets of a source that its cluster does not have",
+        "pyspark_barnabas.journal",
+        "        place: offset for place, offset in offsets.items() if place.partition < "
+        "counts.get(place.topic, 0)\n",
+        "        place: offset for place, offset in offsets.items() if counts is not None\n",
+    ),
+)
