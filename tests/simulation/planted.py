@@ -296,8 +296,8 @@ BUGS = (
     Bug(
         "a fence is missing: a producer that was replaced may end its successor's transaction",
         "barnabas.coordinator.transaction.rules",
-        "        _check_end_without_bump(metadata, producer)\n",
-        "",
+        "    else:\n        _check_newest(metadata, producer)\n",
+        "    else:\n",
     ),
     Bug(
         "a verified write is made although its transaction has ended",
