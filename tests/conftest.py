@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
 
+from barnabas.config.loggers import AUDIT
 from barnabas.core.compiled import CODE
 from tests.tiers import SOURCE_ONLY, is_rest
 
@@ -50,3 +53,17 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.rest)
         if CODE == "compiled" and item.nodeid.startswith(SOURCE_ONLY):
             item.add_marker(pytest.mark.skip(reason="shown on the source alone"))
+
+
+@pytest.fixture(autouse=True)
+def _logging_as_before() -> Iterator[None]:
+    """Tests that run a command in this process let it set up logging, which is the whole process's."""
+    loggers = [logging.getLogger(name) for name in ("barnabas", AUDIT)]
+    before = [(each.handlers, each.level, each.propagate) for each in loggers]
+    switches = (logging.logThreads, logging.logProcesses, logging.logMultiprocessing)
+    yield
+    for each, (handlers, level, propagate) in zip(loggers, before, strict=True):
+        each.handlers, each.propagate = handlers, propagate
+        if each.level != level:
+            each.setLevel(level)
+    logging.logThreads, logging.logProcesses, logging.logMultiprocessing = switches

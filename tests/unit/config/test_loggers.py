@@ -17,6 +17,7 @@ NAME = "barnabas.test_loggers"
 
 @pytest.fixture
 def logger() -> Iterator[logging.Logger]:
+    logging.getLogger("barnabas").setLevel(logging.WARNING)
     logger = logging.getLogger(NAME)
     yield logger
     logger.setLevel(logging.NOTSET)

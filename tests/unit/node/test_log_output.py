@@ -3,26 +3,11 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
 
 import pytest
 
 from barnabas.config.loggers import AUDIT
 from barnabas.node.log_output import configure_logging
-
-NAMES = ("barnabas", AUDIT)
-
-
-@pytest.fixture(autouse=True)
-def _as_before() -> Iterator[None]:
-    loggers = [logging.getLogger(name) for name in NAMES]
-    before = [(each.handlers, each.level, each.propagate) for each in loggers]
-    switches = (logging.logThreads, logging.logProcesses, logging.logMultiprocessing)
-    yield
-    for each, (handlers, level, propagate) in zip(loggers, before, strict=True):
-        each.handlers, each.propagate = handlers, propagate
-        each.setLevel(level)
-    logging.logThreads, logging.logProcesses, logging.logMultiprocessing = switches
 
 
 @pytest.mark.parametrize("name", ["barnabas.storage.log", AUDIT])
