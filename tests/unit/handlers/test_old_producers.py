@@ -9,11 +9,12 @@ from typing import Any
 import pytest
 
 from barnabas.core.errors import CorruptMessage, MessageTooLarge
-from barnabas.handlers import produce
-from barnabas.handlers.produce import convert_in_a_thread, converted, handle_produce, is_long_conversion
+from barnabas.handlers.produce import handle_produce
 from barnabas.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from barnabas.records.batch import RecordBatch
 from barnabas.records.legacy import convert_up
+from barnabas.requests import old_messages
+from barnabas.requests.old_messages import convert_in_a_thread, converted, is_long_conversion
 from tests.support.wire import message_set_entry
 
 
@@ -55,7 +56,7 @@ async def test_each_partition_has_its_own_outcome(context: Any, monkeypatch: pyt
         threads.add(threading.current_thread())
         return convert_up(records, limit_bytes=limit_bytes)
 
-    monkeypatch.setattr(produce, "convert_up", watched)
+    monkeypatch.setattr(old_messages, "convert_up", watched)
     good, corrupt, huge = partition(ONE * 1_000), partition(ONE * 999 + ONE[:-1]), partition(ONE * 20_000)
     await convert_in_a_thread(request_of(good, corrupt, huge), context)
     assert RecordBatch(converted(good, context)).record_count == 1_000
