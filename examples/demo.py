@@ -27,7 +27,6 @@ from rich.table import Table
 
 from barnabas.cli.stages import Stages
 from barnabas.client.cluster_client import ClusterClient
-from barnabas.client.cluster_state import EARLIEST
 from barnabas.client.consumer import Consumer, list_offsets
 from barnabas.client.producer import OutgoingRecord, Producer
 from barnabas.core.clock import SystemClock
@@ -37,6 +36,7 @@ from barnabas.pipelines.spark.run import Run
 from barnabas.pipelines.spark.runner import RunningPipeline, start_pipeline
 from barnabas.pipelines.spark.session import SparkMissing, open_session
 from barnabas.pipelines.spec.validation import load_document
+from barnabas.protocol.offset_numbers import EARLIEST
 from barnabas.testing.broker import run_broker
 
 PAGES = ("/", "/shop", "/cart", "/checkout", "/help", "/blog")

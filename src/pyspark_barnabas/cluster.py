@@ -20,7 +20,7 @@ from typing import Any, Final, Self, TypeVar
 import numpy as np
 
 from barnabas.client.blocking import Connection
-from barnabas.client.cluster_state import READ_UNCOMMITTED, ClusterState
+from barnabas.client.cluster_state import ClusterState
 from barnabas.client.retries import UNKNOWN_TOPIC_TIMEOUT_MS, Retries
 from barnabas.client.security_settings import Secured
 from barnabas.client.steps import ANY_BROKER, Pause, Step, Steps, raise_for, run_blocking
@@ -28,6 +28,7 @@ from barnabas.core.clock import Clock, SystemClock
 from barnabas.core.endpoints import Endpoint
 from barnabas.core.errors import KafkaError, LeaderNotAvailable, NetworkException, UnknownTopicOrPartition
 from barnabas.core.ids import TopicPartition
+from barnabas.protocol.offset_numbers import READ_UNCOMMITTED
 from pyspark_barnabas.cluster_config import ClusterConfig
 
 T = TypeVar("T")

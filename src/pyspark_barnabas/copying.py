@@ -17,9 +17,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 from barnabas.client import transaction_steps as transactions
-from barnabas.client.cluster_state import READ_UNCOMMITTED
 from barnabas.client.transaction_steps import Transaction
 from barnabas.core.ids import TopicPartition
+from barnabas.protocol.offset_numbers import READ_UNCOMMITTED
 from barnabas.records.batch import (
     ATTRIBUTES_AT,
     CODEC_MASK,

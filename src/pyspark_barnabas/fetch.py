@@ -19,7 +19,6 @@ from typing import Final
 import pyarrow as pa
 
 from barnabas.client.aborted import AbortedFilter
-from barnabas.client.cluster_state import EARLIEST, READ_COMMITTED
 from barnabas.client.retries import Retries
 from barnabas.core.errors import (
     KafkaError,
@@ -35,6 +34,7 @@ from barnabas.protocol.messages.fetch import (
     FetchTopic,
     PartitionData,
 )
+from barnabas.protocol.offset_numbers import EARLIEST, READ_COMMITTED
 from barnabas.records.batch import RecordBatch, iterate_whole_batches
 from barnabas.records.varint import Buffer
 from pyspark_barnabas.cluster import Cluster, wait

@@ -23,9 +23,9 @@ import numpy as np
 import pyarrow as pa
 
 from barnabas.client import transaction_steps as transactions
-from barnabas.client.cluster_state import EARLIEST, LATEST, READ_COMMITTED, READ_UNCOMMITTED
 from barnabas.client.transaction_steps import Transaction
 from barnabas.core.ids import TopicPartition
+from barnabas.protocol.offset_numbers import EARLIEST, LATEST, READ_COMMITTED, READ_UNCOMMITTED
 from barnabas.records.batch import RecordBatch
 from barnabas.records.compression import Codec
 from barnabas.records.record import end_transaction_marker, iterate_records

@@ -9,8 +9,8 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterable, Mapping
 
-from barnabas.client.cluster_state import EARLIEST, LATEST
 from barnabas.core.ids import TopicPartition
+from barnabas.protocol.offset_numbers import EARLIEST, LATEST
 from pyspark_barnabas.cluster import Cluster
 from pyspark_barnabas.options import Bound, OptionError, Subscription
 

@@ -17,11 +17,11 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from barnabas.client import security_settings
-from barnabas.client.cluster_state import EARLIEST, LATEST, READ_COMMITTED, READ_UNCOMMITTED
 from barnabas.client.security_settings import SecuritySettings
 from barnabas.core.endpoints import Endpoint
 from barnabas.core.errors import InvalidConfig
 from barnabas.core.ids import TopicPartition
+from barnabas.protocol.offset_numbers import EARLIEST, LATEST, READ_COMMITTED, READ_UNCOMMITTED
 from barnabas.records.compression import CODEC_BY_NAME, Codec
 from pyspark_barnabas.cluster_config import ClusterConfig
 from pyspark_barnabas.columns import DEFAULT_COLUMNS, SPARK_TYPES

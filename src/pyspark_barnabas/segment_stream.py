@@ -23,7 +23,7 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
-from barnabas.client.cluster_state import LATEST
+from barnabas.protocol.offset_numbers import LATEST
 from pyspark_barnabas import offsets, planning
 from pyspark_barnabas.fetch import DataLoss, OffsetRange
 from pyspark_barnabas.offsets import Offsets, OffsetTree

@@ -25,8 +25,8 @@ import pyarrow.compute as pc
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from barnabas.client.aborted import AbortedFilter
-from barnabas.client.cluster_state import EARLIEST, LATEST, READ_COMMITTED
 from barnabas.core.ids import TopicPartition
+from barnabas.protocol.offset_numbers import EARLIEST, LATEST, READ_COMMITTED
 from barnabas.records.batch import RecordBatch, iterate_whole_batches
 from pyspark_barnabas import options as parse
 from pyspark_barnabas.decode import Place

@@ -23,8 +23,8 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
-from barnabas.client.cluster_state import EARLIEST, LATEST
 from barnabas.core.ids import TopicPartition
+from barnabas.protocol.offset_numbers import EARLIEST, LATEST
 from pyspark_barnabas import offsets, planning
 from pyspark_barnabas import options as parse
 from pyspark_barnabas.cluster import Cluster

@@ -14,9 +14,9 @@ from barnabas.cli.moments import parse_timestamp
 from barnabas.cli.names import complete_group, complete_topic
 from barnabas.cli.session import Bootstrap, bootstrap_option, run
 from barnabas.client.cluster_client import ClusterClient
-from barnabas.client.cluster_state import EARLIEST, LATEST
 from barnabas.client.consumer import Consumer, Fetched, list_offsets
 from barnabas.client.group_member import GroupMember
+from barnabas.protocol.offset_numbers import EARLIEST, LATEST
 
 Render = Callable[[Fetched], bytes]
 

@@ -10,11 +10,11 @@ from barnabas.cli.names import complete_group
 from barnabas.cli.output import json_option, print_json, print_table
 from barnabas.cli.session import Bootstrap, bootstrap_option, run
 from barnabas.client.cluster_client import ClusterClient
-from barnabas.client.cluster_state import EARLIEST, LATEST
 from barnabas.client.consumer import list_offsets
 from barnabas.client.groups import GroupDescription, Groups, topics_of
 from barnabas.core.errors import GroupIdNotFound
 from barnabas.core.ids import TopicPartition
+from barnabas.protocol.offset_numbers import EARLIEST, LATEST
 
 Offsets = dict[TopicPartition, int]
 

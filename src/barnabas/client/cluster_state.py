@@ -40,15 +40,11 @@ from barnabas.protocol.messages.metadata import (
     MetadataResponse,
     MetadataResponseTopic,
 )
+from barnabas.protocol.offset_numbers import READ_UNCOMMITTED
 from barnabas.protocol.schema import Message
 
 T = TypeVar("T")
 
-LATEST = -1
-EARLIEST = -2
-"""The timestamps that ask ListOffsets for the ends of a partition."""
-READ_UNCOMMITTED = 0
-READ_COMMITTED = 1
 GROUP = 0
 TRANSACTION = 1
 """What a coordinator coordinates."""

@@ -15,7 +15,7 @@ from typing import NamedTuple, Self
 
 from barnabas.client.aborted import AbortedFilter
 from barnabas.client.cluster_client import ClusterClient
-from barnabas.client.cluster_state import EARLIEST, Topic
+from barnabas.client.cluster_state import Topic
 from barnabas.client.retries import UNKNOWN_TOPIC_TIMEOUT_MS, Retries
 from barnabas.client.steps import raise_for
 from barnabas.core.errors import KafkaError, OffsetOutOfRange, UnknownTopicOrPartition, error_for
@@ -28,6 +28,7 @@ from barnabas.protocol.messages.fetch import (
     FetchTopic,
     PartitionData,
 )
+from barnabas.protocol.offset_numbers import EARLIEST
 from barnabas.records.batch import iterate_whole_batches
 from barnabas.records.record import Record, iterate_records
 

@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from barnabas.client.cluster_client import ClusterClient
-from barnabas.client.cluster_state import EARLIEST, LATEST
 from barnabas.client.consumer import list_offsets
 from barnabas.client.steps import Steps, ask, raise_for
 from barnabas.protocol.messages.delete_records import (
@@ -21,6 +20,7 @@ from barnabas.protocol.messages.describe_log_dirs import (
     DescribeLogDirsRequest,
     DescribeLogDirsResponse,
 )
+from barnabas.protocol.offset_numbers import EARLIEST, LATEST
 
 DELETE_TIMEOUT_MS = 30_000
 

@@ -39,6 +39,7 @@ from barnabas.protocol.messages.fetch import (
     FetchTopic,
     PartitionData,
 )
+from barnabas.protocol.offset_numbers import READ_COMMITTED
 from barnabas.records.legacy import convert_down
 from barnabas.records.whole import whole_batches
 from barnabas.replication.fetching import FetchParams, PartitionFetch, PartitionRead
@@ -51,7 +52,6 @@ from barnabas.security.acl.vocabulary import CLUSTER_NAME, Operation, ResourceTy
 
 logger = logging.getLogger(__name__)
 
-READ_COMMITTED = 1
 MANY = 100
 """Partitions that are asked for in one go; more are read, and answered, a few at a time."""
 VERSION_WITH_RACK = 11

@@ -28,19 +28,21 @@ from barnabas.protocol.messages.list_offsets import (
     ListOffsetsResponse,
     ListOffsetsTopicResponse,
 )
+from barnabas.protocol.offset_numbers import (
+    EARLIEST,
+    EARLIEST_LOCAL,
+    EARLIEST_PENDING_UPLOAD,
+    LATEST,
+    LATEST_TIERED,
+    MAX_TIMESTAMP,
+    READ_COMMITTED,
+)
 from barnabas.replication.partition import Partition
 from barnabas.requests.context import RequestContext
 from barnabas.requests.failures import as_kafka_error
 from barnabas.requests.registry import Api
 from barnabas.security.acl.vocabulary import Operation, ResourceType
 from barnabas.storage.log.time_search import max_timestamp_offset, offset_for_timestamp
-
-LATEST = -1
-EARLIEST = -2
-MAX_TIMESTAMP = -3
-EARLIEST_LOCAL = -4
-LATEST_TIERED = -5
-EARLIEST_PENDING_UPLOAD = -6
 
 NEVER_FOUND = (LATEST_TIERED, EARLIEST_PENDING_UPLOAD)
 """There is no remote storage."""
@@ -54,7 +56,6 @@ SINCE_VERSION = {
     EARLIEST_PENDING_UPLOAD: 11,
 }
 
-READ_COMMITTED = 1
 VERSION_WITH_OFFSET_NOT_AVAILABLE = 5
 CONSUMER = -1
 

@@ -24,10 +24,10 @@ from pyspark import TaskContext
 from pyspark.sql.types import BinaryType, IntegerType, StringType, StructType
 
 from barnabas.client import transaction_steps as txn
-from barnabas.client.cluster_state import LATEST, READ_COMMITTED
 from barnabas.core.endpoints import Endpoint
 from barnabas.core.errors import InvalidProducerEpoch, KafkaError, ProducerFenced, UnsupportedVersion
 from barnabas.core.ids import TopicPartition
+from barnabas.protocol.offset_numbers import LATEST, READ_COMMITTED
 from barnabas.testing.broker import run_broker
 from pyspark_barnabas import copying, rows
 from pyspark_barnabas.batch_names import BATCH_ID, QUERY_ID

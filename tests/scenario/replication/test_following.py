@@ -11,7 +11,6 @@ from barnabas.client.channel import Channel
 from barnabas.core.errors import KafkaStorageError, NotLeaderOrFollower, StaleControllerEpoch
 from barnabas.core.ids import ZERO_UUID, BrokerId, TopicPartition
 from barnabas.core.metrics import Gauge
-from barnabas.handlers.list_offsets import EARLIEST, LATEST, MAX_TIMESTAMP
 from barnabas.protocol.messages.delete_records import (
     DeleteRecordsPartition,
     DeleteRecordsRequest,
@@ -26,6 +25,7 @@ from barnabas.protocol.messages.list_offsets import (
     ListOffsetsResponse,
     ListOffsetsTopic,
 )
+from barnabas.protocol.offset_numbers import EARLIEST, LATEST, MAX_TIMESTAMP
 from barnabas.replication.leader.replica_selector import RACK_AWARE_SELECTOR
 from barnabas.replication.throttle import UNTHROTTLED
 from barnabas.storage.log.log import Log

@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 import pytest
 
-from barnabas.client.cluster_state import EARLIEST, TRANSACTION, ClusterState
+from barnabas.client.cluster_state import TRANSACTION, ClusterState
 from barnabas.client.retries import BACKOFF_MS, BACKOFF_MS_MAX, Retries
 from barnabas.client.steps import ANY_BROKER, ClusterUnreachable, Pause, Send, Step, Steps, run_blocking
 from barnabas.core.clock import ManualClock
@@ -33,6 +33,7 @@ from barnabas.protocol.messages.metadata import (
     MetadataResponsePartition,
     MetadataResponseTopic,
 )
+from barnabas.protocol.offset_numbers import EARLIEST
 
 T = TypeVar("T")
 

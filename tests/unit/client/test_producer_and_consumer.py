@@ -14,7 +14,6 @@ from tests.support.scripted_broker import SILENCE, Answer, Script, ScriptedBroke
 from tests.support.wire import content
 
 from barnabas.client.cluster_client import ClusterClient
-from barnabas.client.cluster_state import EARLIEST
 from barnabas.client.consumer import Consumer, list_offsets
 from barnabas.client.partitioner import murmur2, partition_for_key
 from barnabas.client.producer import OutgoingRecord, Producer
@@ -55,6 +54,7 @@ from barnabas.protocol.messages.produce import (
     ProduceResponse,
     TopicProduceResponse,
 )
+from barnabas.protocol.offset_numbers import EARLIEST
 from barnabas.records.batch import read_batch
 from barnabas.records.builder import BatchBuilder, build_end_transaction_marker
 from barnabas.records.compression import Codec

@@ -10,8 +10,8 @@ import pytest
 
 pytest.importorskip("pyspark", reason="PySpark is not installed")
 
-from barnabas.client.cluster_state import EARLIEST, READ_COMMITTED, READ_UNCOMMITTED
 from barnabas.core.ids import TopicPartition
+from barnabas.protocol.offset_numbers import EARLIEST, READ_COMMITTED, READ_UNCOMMITTED
 from barnabas.records.batch import RecordBatch
 from barnabas.records.builder import build_batch, build_end_transaction_marker
 from barnabas.records.record import EndTransactionMarker

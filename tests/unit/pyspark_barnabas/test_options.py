@@ -6,9 +6,9 @@ import pickle
 
 import pytest
 
-from barnabas.client.cluster_state import EARLIEST, LATEST
 from barnabas.core.endpoints import Endpoint
 from barnabas.core.ids import TopicPartition
+from barnabas.protocol.offset_numbers import EARLIEST, LATEST
 from pyspark_barnabas import options as parse
 from pyspark_barnabas.options import OptionError, Options
 

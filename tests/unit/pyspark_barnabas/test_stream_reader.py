@@ -9,9 +9,9 @@ import pytest
 
 pytest.importorskip("pyspark", reason="PySpark is not installed")
 
-from barnabas.client.cluster_state import EARLIEST
 from barnabas.core.clock import ManualClock
 from barnabas.core.ids import TopicPartition
+from barnabas.protocol.offset_numbers import EARLIEST
 from pyspark_barnabas.fetch import DataLoss
 from pyspark_barnabas.offsets import OffsetTree
 from pyspark_barnabas.options import OptionError, Options

@@ -26,12 +26,12 @@ from typing import Any
 
 from barnabas.client.admin import Admin
 from barnabas.client.cluster_client import ClusterClient
-from barnabas.client.cluster_state import EARLIEST, LATEST
 from barnabas.client.consumer import Consumer, list_offsets
 from barnabas.client.producer import OutgoingRecord, Producer
 from barnabas.core.errors import TopicAlreadyExists
 from barnabas.core.sweeping import complain
 from barnabas.pipelines.service.errors import AWAY
+from barnabas.protocol.offset_numbers import EARLIEST, LATEST
 from barnabas.records.record import Record
 
 log = logging.getLogger(__name__)

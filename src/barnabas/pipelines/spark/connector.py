@@ -16,12 +16,11 @@ from barnabas.client.security_settings import SECRETS
 from barnabas.pipelines.spark.run import PipelineFailed, Run
 from barnabas.pipelines.spec.model import Engine, Part
 from barnabas.pipelines.spec.own_cluster import own_client_settings
+from barnabas.protocol.offset_numbers import EARLIEST
 from barnabas.security.secret_references import resolve
 from pyspark_barnabas.cluster import Cluster
 from pyspark_barnabas.options import OptionError, Options, cluster_config
 
-EARLIEST = -2
-"""How the connector's offsets say: from the start."""
 _PASSED_ON = {
     "pattern": "subscribePattern",
     "assign": "assign",

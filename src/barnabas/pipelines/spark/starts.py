@@ -10,12 +10,12 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 
-from barnabas.client.cluster_state import LATEST
 from barnabas.core.ids import TopicPartition
 from barnabas.pipelines.spark.connector import source_options
 from barnabas.pipelines.spark.notes import read_note, write_note
 from barnabas.pipelines.spark.run import Run
 from barnabas.pipelines.spec.model import Engine, Part
+from barnabas.protocol.offset_numbers import LATEST
 from pyspark_barnabas.cluster import Cluster
 from pyspark_barnabas.options import Options, cluster_config, isolation
 
