@@ -1,2 +1,2 @@
-"""From a frame to its handler and back: the dispatcher, what a handler gets besides the request, and what
-several handlers share. It knows no API; `handlers` has a file for each."""
+"""From a frame to its handler and back: the dispatcher, what a handler gets besides the request, what
+several handlers share, and what of a handler is an idea of its own. `handlers` has a file for each API."""
