@@ -34,6 +34,7 @@ logger = logging.getLogger(__name__)
 PORT = 9092
 EPOCH_MS = 1_700_000_000_000
 RESTART_S = 1.0
+DISKS_LOOKED_AT_EVERY_S = 10.0
 DIRECTORIES = ("data", "spare")
 BATCH_HEADER_BYTES = 61
 SETTINGS = {
@@ -173,6 +174,7 @@ class Machine:
         self.store = store
         self._trace = trace
         self._has_power = True
+        loop.later(DISKS_LOOKED_AT_EVERY_S, self._look_at_disks)
 
     def __str__(self) -> str:
         return f"broker {self.number}"
@@ -302,6 +304,12 @@ class Machine:
             self._trace.tell(f"the files of {self} can be used again")
             self.files.before = None
             self._return_offline()
+
+    def _look_at_disks(self) -> None:
+        """A write may fail just before the disk is mended, and its broker hears of it afterwards."""
+        if self.files.before is None:
+            self._return_offline()
+        self._loop.later(DISKS_LOOKED_AT_EVERY_S, self._look_at_disks)
 
     def _return_offline(self) -> None:
         """A directory that went offline is used again when its broker is started again, by a person."""
