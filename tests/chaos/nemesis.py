@@ -26,6 +26,8 @@ logger = logging.getLogger("nemesis")
 FILLER = "filler"
 WAKING_TIMEOUT_S = 240.0
 """Until a broker that was killed has read what it had not flushed, beside four others on the same cores."""
+STARTS_MAX = 5
+STORE_WAS_LOST = "the coordination store went out of reach while the broker started"
 
 
 @dataclass(slots=True)
@@ -109,10 +111,7 @@ def _restart_without_one(scene: Scene) -> None:
     others = [broker for broker in scene.cluster.brokers if broker is not missing]
     for broker in others:
         broker.terminate()
-    for broker in others:
-        broker.launch()
-    for broker in others:
-        broker.wait_ready(WAKING_TIMEOUT_S)
+    _wake(others)
 
 
 def _pause(scene: Scene) -> None:
@@ -224,11 +223,23 @@ def heal(scene: Scene) -> None:
             broker = scene.cluster.brokers[place]
             if broker.is_running:
                 broker.kill()
-    waking = [broker for broker in scene.cluster.brokers if not broker.is_running]
-    for broker in waking:
+    _wake([broker for broker in scene.cluster.brokers if not broker.is_running])
+
+
+def _wake(brokers: Sequence[ClusterBroker]) -> None:
+    """As a supervisor does: a broker may end where ZooKeeper is out of its reach while it starts."""
+    for broker in brokers:
         broker.launch()
-    for broker in waking:
-        broker.wait_ready(WAKING_TIMEOUT_S)
+    for broker in brokers:
+        for attempt in range(1, STARTS_MAX + 1):
+            try:
+                broker.wait_ready(WAKING_TIMEOUT_S)
+                break
+            except RuntimeError:
+                if attempt == STARTS_MAX or STORE_WAS_LOST not in broker.output_text():
+                    raise
+            logger.info("broker %d met no ZooKeeper as it started, and is started again", broker.id)
+            broker.launch()
 
 
 def host_of(broker: ClusterBroker) -> str:

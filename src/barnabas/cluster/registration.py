@@ -20,6 +20,7 @@ from barnabas.cluster.coordination import (
     Create,
     NodeExists,
     NoNode,
+    SessionExpired,
     SetData,
     Stat,
 )
@@ -84,7 +85,8 @@ class Registration:
         self._own_sessions: set[int] = set()
 
     async def register(self, broker: BrokerInfo) -> BrokerInfo:
-        """Be present in the current session; returns the broker with its epoch.
+        """Be present in the current session, or in the next if that is lost; returns the broker with its
+        epoch. While the store is out of reach, this goes on, as it does in Apache Kafka.
 
         Raises DuplicateBrokerRegistration if another live broker has the id.
         """
@@ -107,10 +109,10 @@ class Registration:
                         f"broker id {broker.id} is registered by another live broker"
                     ) from None
                 await self._wait_until_gone(path, deadline_ms)
-            except ConnectionLoss:
-                if self._clock.monotonic_ms() >= deadline_ms:
-                    raise
+            except (ConnectionLoss, SessionExpired):
                 await Signal(self._runner).wait_at_most(CONNECTION_RETRY_MS, self._scheduler)
+                # An earlier session does not end while the store is away.
+                deadline_ms = self._clock.monotonic_ms() + patience_ms
 
     async def unregister(self, broker_id: int) -> None:
         """Leave, if the presence is this session's."""

@@ -15,7 +15,7 @@ import signal
 from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
 
-from barnabas.cluster.coordination import CoordinationError, StoreLocked
+from barnabas.cluster.coordination import ConnectionLoss, CoordinationError, SessionExpired, StoreLocked
 from barnabas.cluster.znode_json import MalformedZnode
 from barnabas.config.agreement import LOCAL_ZOOKEEPER
 from barnabas.config.broker_config import BrokerConfig
@@ -93,7 +93,7 @@ async def serve_broker(broker: Broker, stopped: asyncio.Event, welcome: Sequence
         await stopping
         if isinstance(error, StoreLocked):
             raise  # the message needs the directory that the user named
-        raise StartupFailed(str(error)) from error
+        raise StartupFailed(_told(error)) from error
     settle_memory()
     print("\n".join((ready_line(broker), *welcome)), flush=True)  # noqa: T201 - scripts wait for this line
     halting = asyncio.create_task(_stop_when_halted(broker, stopped))
@@ -101,6 +101,12 @@ async def serve_broker(broker: Broker, stopped: asyncio.Event, welcome: Sequence
     halting.cancel()
     if broker.halted.is_set():
         raise BrokerHalted(f"the broker has stopped: {broker.halt_reason}")
+
+
+def _told(error: Exception) -> str:
+    if isinstance(error, ConnectionLoss | SessionExpired):
+        return "the coordination store went out of reach while the broker started"
+    return str(error) or repr(error)
 
 
 async def _shut_down_when(stopped: asyncio.Event, broker: Broker) -> None:

@@ -125,6 +125,48 @@ async def test_a_lost_reply_does_not_wedge_the_registration(
     assert (registered.epoch, stat.ephemeral_owner) == (stat.czxid, znodes.session_id)
 
 
+async def test_a_session_that_is_lost_on_the_way_is_followed_by_another(
+    registration: Registration, znodes: EmbeddedSession, clock: ManualClock, scheduler: ManualScheduler
+) -> None:
+    """Logs are opened between the session's beginning and the registration, which may take longer."""
+    await make_persistent_paths(znodes)
+    znodes.lose()
+    task = asyncio.create_task(registration.register(BROKER))
+    for _ in range(100):
+        await settle()
+        clock.advance(ms=1_000)
+        scheduler.run_due()
+    assert not task.done()
+    znodes.renew()
+    await settle()
+    clock.advance(ms=100)
+    scheduler.run_due()
+    registered = await task
+    _, stat = await znodes.get("/brokers/ids/1")
+    assert (registered.epoch, stat.ephemeral_owner) == (stat.czxid, znodes.session_id)
+
+
+async def test_a_former_session_is_waited_for_anew_when_the_store_was_away(
+    registration: Registration,
+    store: EmbeddedStore,
+    znodes: EmbeddedSession,
+    clock: ManualClock,
+    scheduler: ManualScheduler,
+) -> None:
+    former = store.connect()
+    await former.create("/brokers/ids/1", b"{}", ephemeral=True)
+    znodes.lose()
+    task = asyncio.create_task(registration.register(BROKER))
+    await settle()
+    clock.advance(ms=100 * znodes.session_timeout_ms)
+    znodes.renew()
+    scheduler.run_due()
+    await settle()
+    assert not task.done()
+    await former.expire()
+    assert (await task).epoch > 0
+
+
 async def test_the_node_of_an_earlier_session_of_this_broker_is_replaced(
     registration: Registration, znodes: EmbeddedSession
 ) -> None:
