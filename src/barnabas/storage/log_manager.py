@@ -3,7 +3,8 @@
 It opens them at start (`directory_opening`), puts a new log into the directory with the fewest and closes
 everything in order. What happens from time to time is `log_maintenance`, and compaction the `cleaner`'s. A
 directory whose disk fails goes offline with its logs; the others live on. A damaged log is out of service
-alone (`damaged_log`). A log may move to another directory (`future_logs`).
+alone (`damaged_log`), and one that could not be made is made where it was begun (`begun_log`). A log may move
+to another directory (`future_logs`).
 
 A deleted log is renamed at once, so that its name is free again, and its files go later.
 """
@@ -22,6 +23,7 @@ from barnabas.core.ids import TopicPartition, Uuid, check_topic_name
 from barnabas.core.metrics import Metrics
 from barnabas.storage import checkpoints
 from barnabas.storage.cleaner.log_cleaner import LogCleaner
+from barnabas.storage.directory.begun_log import BegunLog
 from barnabas.storage.directory.damaged_log import DamagedLog
 from barnabas.storage.directory.directory_checkpoints import DirectoryCheckpoints
 from barnabas.storage.directory.directory_closing import close_logs
@@ -72,6 +74,7 @@ class LogManager:
         self._logs: dict[TopicPartition, Log] = {}
         self.damaged: dict[TopicPartition, DamagedLog] = {}
         """Out of service until somebody repairs, replaces or deletes them."""
+        self._begun: dict[TopicPartition, BegunLog] = {}
         self._locks: list[Held] = []
         self._futures = FutureLogs(environment)
         self._checkpoints = DirectoryCheckpoints(environment, self._logs, self.damaged)
@@ -215,19 +218,19 @@ class LogManager:
         if log is None:
             check_topic_name(topic_partition.topic)
             self.check_undamaged(topic_partition)
-            home = self._home_for_new_log(directory)
+            begun = self._begun.get(topic_partition)
+            home = self._home_for_new_log(directory if begun is None else begun.log_directory.path)
             self._checkpoints.forget_former_logs(home)
+            place = f"{home.path}/{topic_partition}"
+            self._begun[topic_partition] = BegunLog(topic_partition, home, place)
             try:
                 log = open_log(
-                    topic_partition,
-                    home,
-                    f"{home.path}/{topic_partition}",
-                    self._config_of(topic_partition.topic),
-                    self._environment,
+                    topic_partition, home, place, self._config_of(topic_partition.topic), self._environment
                 )
             except OSError as error:
                 home.fail(error)
                 raise KafkaStorageError(f"creating the log of {topic_partition}: {error}") from error
+            del self._begun[topic_partition]
             self.cleaner.forget(log)  # a crash may have left the checkpoint of a deleted namesake
             self._add(log)
         if topic_id is not None:
@@ -305,7 +308,11 @@ class LogManager:
 
     def _set_aside(self, topic_partition: TopicPartition, suffix: str) -> None:
         self.drop_future(topic_partition)
-        log = self._logs.pop(topic_partition, None) or self.damaged.pop(topic_partition, None)
+        log = (
+            self._logs.pop(topic_partition, None)
+            or self.damaged.pop(topic_partition, None)
+            or self._take_begun(topic_partition)
+        )
         if log is None:
             return
         home = log.log_directory
@@ -317,6 +324,14 @@ class LogManager:
             delay_ms = log.config.file_delete_delay_ms
         if home.failure is None:
             rename_aside(self._environment, log, suffix, delay_ms=delay_ms)
+
+    def _take_begun(self, topic_partition: TopicPartition) -> BegunLog | None:
+        """What there is of a log that was not made. It stays on a failed disk, to come back with it."""
+        begun = self._begun.get(topic_partition)
+        if begun is None or begun.log_directory.failure is not None:
+            return None
+        del self._begun[topic_partition]
+        return begun if self._environment.files.exists(begun.directory) else None
 
     # -- moving -------------------------------------------------------------------------------
 
@@ -391,6 +406,7 @@ class LogManager:
             log.release()
         self._logs.clear()
         self.damaged.clear()
+        self._begun.clear()
         self._futures.release()
         for lock in self._locks:
             lock.release()

@@ -258,6 +258,60 @@ def test_one_partition_in_two_directories_is_refused(tmp_path: Path) -> None:
         Broker(str(tmp_path / "a"), str(tmp_path / "b")).start()
 
 
+def half_made(*directories: str) -> tuple[Broker, LogManager, PowerCutFiles]:
+    """A log that got a directory in the first of two, and no file: there was no descriptor for one."""
+    files = PowerCutFiles()
+    broker = Broker(*directories, files=files)
+    manager = broker.start()
+
+    def starve(operation: str, path: str) -> None:
+        if operation == "open":
+            raise OSError(errno.EMFILE, "Too many open files", path)
+
+    files.before = starve
+    with pytest.raises(KafkaStorageError):
+        manager.get_or_create(partition(0))
+    files.before = None
+    assert files.exists(f"{directories[0]}/topic-0")
+    assert broker.failed == []
+    return broker, manager, files
+
+
+def test_a_log_that_was_begun_is_completed_where_it_was_begun() -> None:
+    broker, manager, _ = half_made("/a", "/b")
+    manager.get_or_create(partition(1), directory="/a")  # so that another one would go to /b
+    produce(manager.get_or_create(partition(0)))
+    manager.abandon()
+    log = broker.start().get(partition(0))
+    assert log is not None
+    assert (log.directory, log.log_end_offset) == ("/a/topic-0", 1)
+
+
+def test_a_log_that_was_begun_is_deleted_like_any_other() -> None:
+    broker, manager, files = half_made("/a", "/b")
+    manager.delete(partition(0))
+    assert not files.exists("/a/topic-0")
+    manager.get_or_create(partition(1), directory="/a")
+    assert manager.get_or_create(partition(0)).directory == "/b/topic-0"
+    manager.abandon()
+    broker.start()
+    broker.scheduler.run_due()
+    assert [entry.name for entry in files.list("/a") if entry.is_directory] == ["topic-1"]
+
+
+def test_a_log_that_was_begun_on_a_failed_disk_is_begun_nowhere_else() -> None:
+    broker, manager, files = half_made("/a", "/b")
+    manager.live_directories[0].take_offline(OSError(errno.EIO, "Input/output error"))
+    with pytest.raises(KafkaStorageError, match="/a is offline"):
+        manager.get_or_create(partition(0))
+    manager.delete(partition(0))
+    with pytest.raises(KafkaStorageError, match="/a is offline"):
+        manager.get_or_create(partition(0))
+    assert not files.exists("/b/topic-0")
+    manager.abandon()
+    produce(broker.start().get_or_create(partition(0)))
+
+
 def test_a_topic_id_is_kept_and_another_refused(tmp_path: Path) -> None:
     broker = Broker(str(tmp_path))
     manager = broker.start()

@@ -6,6 +6,7 @@ The name is free again at once; what is to be deleted goes from the disk later.
 from __future__ import annotations
 
 from barnabas.core.errors import KafkaStorageError
+from barnabas.storage.directory.begun_log import BegunLog
 from barnabas.storage.directory.damaged_log import DamagedLog
 from barnabas.storage.directory.disk_errors import keep_trying
 from barnabas.storage.environment import Environment, LogDirectory
@@ -14,7 +15,9 @@ from barnabas.storage.names import DELETE_DIRECTORY, renamed_directory
 from barnabas.storage.removal import remove_later
 
 
-def rename_aside(environment: Environment, log: Log | DamagedLog, suffix: str, *, delay_ms: int) -> None:
+def rename_aside(
+    environment: Environment, log: Log | DamagedLog | BegunLog, suffix: str, *, delay_ms: int
+) -> None:
     home = log.log_directory
     unique = environment.randomness.randbytes(16).hex()
     new = f"{home.path}/{renamed_directory(log.topic_partition, unique, suffix)}"
