@@ -15,7 +15,7 @@ from barnabas.storage.log.aborted_transactions import aborted_transactions
 from barnabas.storage.log.log import Log
 from barnabas.storage.log_manager import LogManager
 from barnabas.testing.files import PowerCutFiles
-from tests.unit.storage.support import end_transaction, produce, read_batches
+from tests.unit.storage.support import batch, end_transaction, produce, read_batches
 from tests.unit.storage.test_log_manager import Broker, partition
 
 ZERO, ONE = partition(0), partition(1)
@@ -162,3 +162,31 @@ def test_a_log_that_cannot_be_opened_at_once_is_opened_later(number: int, is_cle
         manager = story.broker.start()
     story.shortage.left = -1
     assert facts(manager) == EXPECTED
+
+
+@pytest.mark.parametrize("is_leader", [True, False])
+@pytest.mark.parametrize("number", range(3))
+def test_the_first_append_after_a_start_is_refused_like_any_other(number: int, is_leader: bool) -> None:
+    """It looks into the file for the age of the segment: nothing is open, and nothing is known of it yet."""
+    files = PowerCutFiles()
+    shortage = Shortage(files)
+    broker = Broker("/disk", files=files)
+    manager = broker.start()
+    produce(manager.get_or_create(ZERO))
+    manager.close()
+    log = broker.start().get(ZERO)
+    assert log is not None
+
+    def append() -> None:
+        if is_leader:
+            produce(log)
+        else:
+            log.append_as_follower(batch(base_offset=1))
+
+    shortage.left = number
+    try:
+        append()
+    except KafkaStorageError:
+        append()
+    assert shortage.left < 0, "a descriptor was refused"
+    assert (log.log_end_offset, broker.failed) == (2, [])

@@ -266,15 +266,20 @@ class Log:
             self.sync_cut()
         last, config = batches[-1], self.config
         segment = self.segments.active
-        if segment.should_roll(
-            size_bytes,
-            max_timestamp,
-            last.base_offset + last.last_offset_delta,
-            now_ms,
-            config.segment_bytes,
-            self._roll_after_ms,
-            config.segment_index_bytes,
-        ):
+        try:
+            is_complete = segment.should_roll(
+                size_bytes,
+                max_timestamp,
+                last.base_offset + last.last_offset_delta,
+                now_ms,
+                config.segment_bytes,
+                self._roll_after_ms,
+                config.segment_index_bytes,
+            )
+        except OSError as error:  # the first append after a start looks into the file
+            self.fail(error)
+            raise KafkaStorageError(f"appending to {self.topic_partition}: {error}") from error
+        if is_complete:
             segment = self.roll(batches[0].base_offset)
         if last.is_control or len(batches) > 1:
             with self.guarded("reading the transaction index"):

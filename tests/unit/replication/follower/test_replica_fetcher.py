@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,7 @@ from barnabas.replication.follower.replica_fetcher import ReplicaFetcher
 from barnabas.replication.follower.steps import Connect, Rest, Send, Sync
 from barnabas.replication.leadership import LeaderAndIsr
 from barnabas.replication.partition import Partition
+from barnabas.testing.files import PowerCutFiles
 from tests.unit.replication.support import ME, OTHER, TOPIC_ID, ZERO, Replicas
 from tests.unit.replication.test_leadership import order
 from tests.unit.storage.support import batch
@@ -273,6 +275,33 @@ def test_a_log_that_was_moved_while_its_cut_was_synced_has_nothing_to_do_with_th
     assert partition.log.log_directory.path == other
     assert asked(fetcher.synced(step.run())) == (SESSION, 1, [2])
     assert replicas.log_manager.offline_directories == []
+
+
+def test_a_log_for_which_there_is_no_descriptor_is_followed_on(network: Network) -> None:
+    """After a start its file is opened by the first append, and the next attempt finds one."""
+    files = PowerCutFiles()
+    before = Replicas("/disk", files=files)
+    before.append(before.lead(epoch=0, isr=BOTH), b"a")
+    before.log_manager.close()
+    replicas = Replicas("/disk", files=files, connect=network.connect)
+    partition, fetcher = follow(replicas, 1)
+    fetcher.next_step()
+    fetcher.connected(Link())
+    refusals = [OSError(errno.EMFILE, "Too many open files")]
+
+    def starve(operation: str, path: str) -> None:
+        if refusals and operation == "open" and path.endswith(".log"):
+            raise refusals.pop()
+
+    files.before = starve
+    records = memoryview(batch([b"b"], base_offset=1))
+    step = fetcher.answered(answer(fetch.PartitionData(high_watermark=1, records=records)))
+    assert step == Rest(replicas.clock.monotonic_ms() + 20)
+    assert (refusals, fetcher.failed_count, partition.log.log_end_offset) == ([], 0, 1)
+    replicas.clock.advance(20)
+    assert asked(fetcher.next_step())[2] == [1]
+    fetcher.answered(answer(fetch.PartitionData(high_watermark=1, records=records)))
+    assert partition.log.log_end_offset == 2
 
 
 class NoThreads:
