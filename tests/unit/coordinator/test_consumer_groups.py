@@ -108,6 +108,19 @@ def test_a_member_that_does_not_revoke_in_time_is_removed() -> None:
     assert groups.settle() == {"b": {topic: [0, 1, 2, 3]}}
 
 
+def test_an_assignment_is_told_again_to_who_says_everything() -> None:
+    """As a member does whose last heartbeat was not answered: what it was told was lost."""
+    groups, topic = with_topic()
+    groups.beat("a", 0, topics=["t"])
+    groups.beat("b", 0, topics=["t"])
+    everything = {topic: [0, 1, 2, 3]}
+    assert partitions(groups.beat("a", 1)) == {topic: [0, 1]}
+    assert partitions(groups.beat("a", 1)) is None
+    assert partitions(groups.beat("a", 1, owned=everything)) is None
+    again = groups.beat("a", 1, topics=["t"], owned=everything, rebalance_ms=30_000)
+    assert (again.member_epoch, partitions(again)) == (1, {topic: [0, 1]})
+
+
 def test_a_member_at_another_epoch_is_fenced_unless_it_missed_the_answer() -> None:
     groups, topic = with_topic()
     groups.beat("a", 0, topics=["t"])
