@@ -4,6 +4,12 @@ A member heartbeats, gives up what it is told to give up before it says so, read
 believes that it has it no longer than its session lasts, counted from the sending of the last heartbeat that
 was answered: until then nobody else may have been given the same (`Owners`). Now and then one falls silent
 for longer than that, or leaves.
+
+A heartbeat that was not answered may have been carried out. An assignment is told once, and again only to
+who sends everything that a heartbeat can say; so the next heartbeat after a failure does, as that of
+Apache Kafka's consumer. Who did not would never hear that it has to give something up, and would be removed
+after the rebalance timeout, with a session that never ended. For the same reason a member that hears of it
+late has its partitions no longer than that timeout, counted from the first heartbeat that may have begun it.
 """
 
 from __future__ import annotations
@@ -24,7 +30,7 @@ from barnabas.core.errors import (
     StaleMemberEpoch,
     UnknownMemberId,
 )
-from barnabas.core.ids import TopicPartition, Uuid
+from barnabas.core.ids import ZERO_UUID, TopicPartition, Uuid
 from barnabas.protocol.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,
@@ -34,12 +40,15 @@ from tests.chaos.history import Reading, Value
 from tests.simulation.cast import Client, Part, Stage
 from tests.simulation.clients import World
 from tests.simulation.groups import Commits
+from tests.simulation.shape import DRIFT_PPM_MAX
 
 GROUP = "consumers"
 MEMBERS = 3
 SESSION_S = 6.0
 """`group.consumer.session.timeout.ms` of the machines."""
-REBALANCE_TIMEOUT_MS = 20_000
+REBALANCE_TIMEOUT_S = 20.0
+FASTEST_CLOCK = 1 + DRIFT_PPM_MAX / 1_000_000
+"""A coordinator whose clock is too fast ends sessions and rebalances early by so much."""
 BEAT_S = 1.0
 NAP = 0.02
 LEAVE = 0.03
@@ -92,10 +101,15 @@ class Member:
         self._commits = commits
         self._id = str(Uuid.generate(world.chance))
         self._epoch = 0
+        self._topic_id = ZERO_UUID
+        self._sent_s = 0.0
+        self._unheard_since_s: float | None = None
+        """When the first heartbeat was sent that no answer has followed yet."""
         self._until_s = 0.0
         self._readings: dict[int, Reading] = {}
         self._positions: dict[int, int] = {}
         self._has_news = True
+        """Whether the next heartbeat has to say everything."""
 
     async def work(self) -> None:
         """Until it leaves; raises what makes it begin anew as another."""
@@ -105,7 +119,7 @@ class Member:
             if self._world.chance.random() < NAP:
                 await self._world.pause(2 * SESSION_S)
                 await self._commit()  # as one that does not know that it slept
-            await self._beat()
+            await self.beat()
             if self._positions:
                 await self._read()
             await asyncio.sleep(self._world.chance.uniform(0, BEAT_S))  # quiet times, too, need a pulse
@@ -113,48 +127,59 @@ class Member:
         with suppress(KafkaError, ClusterUnreachable):
             await self._ask(LEAVING)
 
-    async def _beat(self) -> None:
-        sent_s = self._world.loop.time()
+    async def beat(self) -> None:
         try:
             answer = await self._ask(self._epoch)
         except (FencedMemberEpoch, UnknownMemberId):
             self._give_up(set(self._positions))
-            self._epoch, self._has_news = 0, True
+            self._epoch = 0
             return
         except (KafkaError, ClusterUnreachable):
             if self._world.loop.time() >= self._until_s:
                 self._give_up(set(self._positions))
             return
         self._epoch = answer.member_epoch
-        self._has_news = False
-        self._until_s = sent_s + SESSION_S
+        assigned = None if answer.assignment is None else answer.assignment.topic_partitions
+        wanted = set(self._positions)
+        if assigned is not None:
+            wanted = {number for each in assigned for number in each.partitions}
+        self._heard(must_give_up=not wanted.issuperset(self._positions))
+        self._topic_id = assigned[0].topic_id if assigned else self._topic_id
+        await self._assign(wanted)
+
+    def _heard(self, *, must_give_up: bool) -> None:
+        """The session goes on, but not beyond the time that there is for giving up what must be given up."""
+        assert self._unheard_since_s is not None
+        self._until_s = self._sent_s + SESSION_S / FASTEST_CLOCK
+        if must_give_up:
+            self._until_s = min(self._until_s, self._unheard_since_s + REBALANCE_TIMEOUT_S / FASTEST_CLOCK)
+        self._unheard_since_s = None
         self._owners.renewed(self._name, self._until_s)
-        if answer.assignment is not None:
-            wanted = {number for each in answer.assignment.topic_partitions for number in each.partitions}
-            await self._assign(wanted)
 
     async def _ask(self, epoch: int) -> ConsumerGroupHeartbeatResponse:
-        owned: list[TopicPartitions] | None = None
-        if self._has_news or epoch == 0:
-            topic = await self._cluster.topic(self._topic)
-            owned = [TopicPartitions(topic_id=topic.topic_id, partitions=sorted(self._positions))]
-            if not self._positions or epoch == 0:
-                owned = []
-        request = ConsumerGroupHeartbeatRequest(
-            group_id=GROUP,
-            member_id=self._id,
-            member_epoch=epoch,
-            rebalance_timeout_ms=REBALANCE_TIMEOUT_MS if self._has_news else -1,
-            subscribed_topic_names=[self._topic] if self._has_news else None,
-            topic_partitions=owned,
-        )
-
         def attempt() -> Steps[ConsumerGroupHeartbeatResponse]:
+            request = self._heartbeat(epoch)
+            self._has_news = True
+            self._sent_s = self._world.loop.time()
+            if self._unheard_since_s is None:
+                self._unheard_since_s = self._sent_s
             answer = yield from self._groups.ask(GROUP, request, ConsumerGroupHeartbeatResponse)
             raise_for(answer.error_code, answer.error_message, f"group {GROUP}")
+            self._has_news = False
             return answer
 
         return await self._cluster.run_with_retries(attempt)
+
+    def _heartbeat(self, epoch: int) -> ConsumerGroupHeartbeatRequest:
+        request = ConsumerGroupHeartbeatRequest(group_id=GROUP, member_id=self._id, member_epoch=epoch)
+        if self._has_news and epoch != LEAVING:
+            request.rebalance_timeout_ms = int(1_000 * REBALANCE_TIMEOUT_S)
+            request.subscribed_topic_names = [self._topic]
+            request.topic_partitions = []
+            if self._positions:
+                owned = TopicPartitions(topic_id=self._topic_id, partitions=sorted(self._positions))
+                request.topic_partitions = [owned]
+        return request
 
     async def _assign(self, wanted: set[int]) -> None:
         gone = set(self._positions) - wanted

@@ -16,6 +16,7 @@ from barnabas.core.limits import WRITTEN_ELSEWHERE_BYTES_MIN
 
 WINDOW_S = 30.0
 IDLE_PACE = 10.0
+DRIFT_PPM_MAX = 500
 
 
 class Shape(NamedTuple):
@@ -42,7 +43,7 @@ def draw_shape(seed: int) -> Shape:
         busy_share=chance.choice((0.03, 0.05, 0.05, 0.1, 0.2, 0.3)),
         latency_ms_max=chance.choice((2.0, 2.0, 10.0, 50.0)),
         fetch_wait_ms_max=chance.choice((1_000, 2_500, 2_500)),
-        drift_ppm_max=chance.choice((0, 0, 100, 500)),
+        drift_ppm_max=chance.choice((0, 0, 100, DRIFT_PPM_MAX)),
         is_restarted=chance.random() < 0.3,
         written_elsewhere_bytes_min=chance.choice((1, WRITTEN_ELSEWHERE_BYTES_MIN)),
     )
