@@ -359,14 +359,14 @@ class Log:
         return self.flush_state.durable_end_offset(self.watermarks.log_end_offset)
 
     def advance_high_watermark(self, offset: int) -> bool:
-        """A leader's way: it only grows. True when it did."""
+        """Of leaders and followers alike: it only grows. True when it did."""
         if not self.watermarks.advance_high_watermark(offset):
             return False
         self.producers.high_watermark_advanced(offset)
         return True
 
     def update_high_watermark(self, offset: int) -> int:
-        """A follower's way: set, within the log; returns what it became."""
+        """After a start, a move or a cut: set, within the log; returns what it became."""
         high_watermark = self.watermarks.update_high_watermark(offset)
         self.producers.high_watermark_advanced(high_watermark)
         return high_watermark

@@ -22,7 +22,7 @@ class Watermarks:
         self.log_end_offset = log_end_offset
 
     def advance_high_watermark(self, offset: int) -> bool:
-        """A leader's way: it only grows. True when it did."""
+        """Of leaders and followers alike: it only grows. True when it did."""
         assert offset <= self.log_end_offset, "the high watermark cannot pass the end of the log"
         if offset <= self.high_watermark:
             return False
@@ -30,7 +30,7 @@ class Watermarks:
         return True
 
     def update_high_watermark(self, offset: int) -> int:
-        """A follower's way: set, within the log; returns what it became."""
+        """After a start, a move or a cut: set, within the log; returns what it became."""
         self.high_watermark = min(max(offset, self.log_start_offset), self.log_end_offset)
         return self.high_watermark
 
