@@ -15,8 +15,8 @@ NO_REPLICA = -1
 
 
 class PartitionFetch:
-    """What a reader wants of one partition; a fetch session keeps these between requests. `topic`
-    is None while the reader's topic id is not known here.
+    """What a reader wants of one partition; a fetch session keeps these between requests. The name
+    of the topic is empty while the reader's topic id is not known here.
 
     `sent_high_watermark` and `sent_log_start_offset` remember the last answer: an incremental
     response leaves out partitions of which there is nothing new to say.

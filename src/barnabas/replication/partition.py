@@ -10,7 +10,7 @@ that it is not elected with what is left. Who joins and leaves is decided here; 
 `leader.isr`'s part.
 
 A follower copies batches as they are. Its high watermark is the leader's, as far as its own log
-goes; where to cut its log is decided by leader epochs alone (`follower.replica_fetcher`).
+goes; where to cut its log is decided by leader epochs alone (`follower.truncation`).
 
 What survives a crash: a process that dies loses nothing, its writes are with the kernel. A
 machine that loses power may lose what was not flushed. The controller takes a broker that comes

@@ -5,7 +5,7 @@ It is finished when each of its partitions is, in one of these ways:
 - A. The partition is no longer led here, or was led elsewhere meanwhile, or may be: the producer has to
   look for the leader. A new epoch alone, as when a replica shuts down, is no reason.
 - B. The leader has the records and
-    - B.1 the disk failed meanwhile: that is the answer, for the records will never be safe here;
+    - B.1 the disk failed first: that is the answer, for the records will never be safe here;
     - B.2 the set of in-sync replicas shrank below the minimum after the append: nothing is committed
       then, and the producer need not wait to hear of it;
     - B.3 they are replicated as far as the producer asked: success.

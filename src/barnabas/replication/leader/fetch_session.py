@@ -126,6 +126,8 @@ class FetchSession:
 
 
 class PartitionSubscriptions:
+    """Which sessions of followers read a partition: whatever happens to it is marked in all of them."""
+
     __slots__ = ("_readers",)
 
     def __init__(self) -> None:

@@ -80,7 +80,7 @@ class FetchSessionCache:
         metrics: Metrics,
         subscriptions: PartitionSubscriptions | None = None,
     ) -> None:
-        """Without a `subscriptions` followers are treated as consumers are."""
+        """Without `subscriptions`, followers are treated as consumers are."""
         self._subscriptions = subscriptions
         self._slots_max = slots_max
         self._clock = clock
