@@ -55,7 +55,7 @@ def handle_delete_records(
     response = DeleteRecordsResponse(topics=topics)
     if not pending:
         return response
-    replicas.delete_records(request.timeout_ms, pending, lambda: context.respond(response))
+    replicas.await_deletion(request.timeout_ms, pending, lambda: context.respond(response))
     return None
 
 

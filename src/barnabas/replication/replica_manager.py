@@ -1,14 +1,15 @@
 """All partitions of this broker, and the way every write and read of them takes.
 
-Producers, group commits and transaction markers all write through here; consumers and followers all read
-through here. A request is tried at once; one that must wait goes to a purgatory, and what can end its
-waiting looks for it there (`leader.delayed_requests`):
+Producers, group commits and transaction markers all find the partition here that they append to; consumers
+and followers all read through here. A request is tried at once; one that must wait goes to a purgatory, and
+what can end its waiting looks for it there (`leader.delayed_requests`):
 
 - a *produce* with acks=all has been appended to its partitions (`partition`) and waits in `await_acks` until
   their high watermarks have passed its records (`leader.delayed_produce`). A follower's fetch moves them
   (`leader.replica_reader.update_follower`), and thereby answers the producer;
 - a *fetch* is read at once (`leader.replica_reader`) and waits for `min_bytes` (`leader.delayed_fetch`);
-- a *deletion of records* waits until every replica has moved the start of its log.
+- a *deletion of records* has been made by its partitions and waits in `await_deletion` until every replica
+  has moved the start of its log (`leader.delayed_delete_records`).
 
 The manager owns the table of partitions, what waits for them, and the reader. It also carries out the
 controller's orders (`controller_orders`, `local_replicas`), follows other brokers
@@ -168,7 +169,7 @@ class ReplicaManager:
         keys = [ack.partition.topic_partition for ack in pending]
         self.delayed.produces.try_complete_else_watch(operation, keys)
 
-    def delete_records(
+    def await_deletion(
         self,
         timeout_ms: float,
         pending: Sequence[PendingDeletion],

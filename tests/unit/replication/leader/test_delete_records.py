@@ -22,7 +22,7 @@ def test_an_answer_comes_once_the_start_has_moved(replicas: Replicas) -> None:
     replicas.append(partition, b"a", b"b", b"c")
     assert partition.delete_records_before(2) == 2
     answer, answered = Answer(), []
-    replicas.delete_records(100, [PendingDeletion(partition, 2, answer)], lambda: answered.append(1))
+    replicas.await_deletion(100, [PendingDeletion(partition, 2, answer)], lambda: answered.append(1))
     assert answered == [1]
     assert (answer.error_code, answer.low_watermark) == (0, 2)
     assert partition.delete_records_before(-1) == 3, "-1 is everything that is committed"
@@ -35,7 +35,7 @@ def test_an_answer_that_waits_comes_with_the_high_watermark(
     partition = replicas.lead(replicas=(ME,))
     replicas.append(partition, b"a", b"b")
     answer, answered = Answer(), []
-    replicas.delete_records(100, [PendingDeletion(partition, 2, answer)], lambda: answered.append(1))
+    replicas.await_deletion(100, [PendingDeletion(partition, 2, answer)], lambda: answered.append(1))
     assert answered == []
     partition.delete_records_before(2)
     replicas.flushed(partition.log)
@@ -48,8 +48,8 @@ def test_a_lost_leadership_and_a_timeout_are_answers_too(replicas: Replicas) -> 
     replicas.append(partition, b"a", b"b")
     late, lost = Answer(), Answer()
     answered: list[str] = []
-    replicas.delete_records(50, [PendingDeletion(partition, 2, late)], lambda: answered.append("late"))
-    replicas.delete_records(100, [PendingDeletion(partition, 2, lost)], lambda: answered.append("lost"))
+    replicas.await_deletion(50, [PendingDeletion(partition, 2, late)], lambda: answered.append("late"))
+    replicas.await_deletion(100, [PendingDeletion(partition, 2, lost)], lambda: answered.append("lost"))
     replicas.pass_time(50)
     assert answered == ["late"]
     assert late.error_code == RequestTimedOut.code
@@ -67,7 +67,7 @@ def test_followers_that_live_are_waited_for_and_others_are_not(replicas: Replica
     replicas.fetched(partition, OTHER, 2, 0)
     partition.delete_records_before(2)
     answer, answered = Answer(), []
-    replicas.delete_records(100, [PendingDeletion(partition, 2, answer)], lambda: answered.append(1))
+    replicas.await_deletion(100, [PendingDeletion(partition, 2, answer)], lambda: answered.append(1))
     assert answered == []
     replicas.fetched(partition, OTHER, 2, 2)
     assert answered == [1]

@@ -187,7 +187,7 @@ def test_deleted_records_are_news_for_the_next_fetch(replicas: Replicas) -> None
     follower.fetch()
     assert follower.session.changed == {}
     partition.delete_records_before(1)
-    replicas.delete_records(1_000, [PendingDeletion(partition, 1, Answer())], lambda: None)
+    replicas.await_deletion(1_000, [PendingDeletion(partition, 1, Answer())], lambda: None)
     replicas.pass_time(500)
     ((_, read),) = follower.told[-1]
     assert read.log_start_offset == 1

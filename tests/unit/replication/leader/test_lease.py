@@ -215,7 +215,7 @@ def test_who_waits_is_not_acknowledged_by_a_session_that_heard_nothing(
     replicas.fetched(partition, OTHER, 1, 0)
     assert is_answered(waiting)
     assert waiting.error_code == NotLeaderOrFollower.code
-    replicas.delete_records(1_000, [pending], lambda: None)
+    replicas.await_deletion(1_000, [pending], lambda: None)
     assert deletion.error_code == NotLeaderOrFollower.code
 
 

@@ -29,7 +29,7 @@ def produce(replicas: Replicas) -> None:
 
 def delete_records(replicas: Replicas) -> None:
     partition = replicas.partition(*ZERO)
-    replicas.delete_records(1_000, [PendingDeletion(partition, 1, Answer())], lambda: None)
+    replicas.await_deletion(1_000, [PendingDeletion(partition, 1, Answer())], lambda: None)
     replicas.pass_time(1_001)
 
 
