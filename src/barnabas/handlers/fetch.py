@@ -3,7 +3,7 @@
 From v13 on topics go by id, before that by name. The request is first put into its fetch
 session (which adds what an incremental request leaves out), then read, at once or after
 waiting; record bytes go out as regions of segment files and are never read here. Consumers
-that know only older message formats (v0-3) are the exception: see `fit_for_old_consumer`.
+that know only older message formats (v0-3) are the exception (`requests.old_consumers`).
 
 A replica id of a broker makes it a follower's fetch: its offsets say how far the follower is, and
 that may commit records and complete the requests of producers. Consumers of v11 and later may
@@ -12,7 +12,6 @@ read from followers too (KIP-392), and one that names its rack may be sent to a 
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Generator, Sequence
 from functools import partial
 
@@ -20,14 +19,10 @@ from barnabas.core.errors import (
     FetchSessionIdNotFound,
     KafkaError,
     TopicAuthorizationFailed,
-    UnknownServerError,
     UnknownTopicId,
     UnknownTopicOrPartition,
-    UnsupportedCompressionType,
-    UnsupportedVersion,
 )
 from barnabas.core.ids import NO_EPOCH
-from barnabas.core.regions import FileRegion
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.messages.fetch import (
     AbortedTransaction,
@@ -40,26 +35,18 @@ from barnabas.protocol.messages.fetch import (
     PartitionData,
 )
 from barnabas.protocol.offset_numbers import READ_COMMITTED
-from barnabas.records.legacy import convert_down
-from barnabas.records.whole import whole_batches
 from barnabas.replication.fetching import FetchParams, PartitionFetch, PartitionRead
 from barnabas.replication.leader.fetch_session import SessionKey
 from barnabas.replication.leader.fetch_session_cache import FetchContext
 from barnabas.requests.context import RequestContext
 from barnabas.requests.leader_hints import add_fetch_leader_hints
+from barnabas.requests.old_consumers import VERSION_WITH_ZSTD, fit_for_old_consumer
 from barnabas.requests.registry import Api
 from barnabas.security.acl.vocabulary import CLUSTER_NAME, Operation, ResourceType
-
-logger = logging.getLogger(__name__)
 
 MANY = 100
 """Partitions that are asked for in one go; more are read, and answered, a few at a time."""
 VERSION_WITH_RACK = 11
-ZSTD_SINCE_VERSION = 10
-BATCHES_SINCE_VERSION = 4
-MAGIC_1_SINCE_VERSION = 2
-CONVERTED_BYTES_MAX = 1024 * 1024
-"""Of one partition in one answer, unless its first batch alone is larger."""
 _NOT_FOUND = frozenset({UnknownTopicOrPartition.code, UnknownTopicId.code})
 _UNREAD = _NOT_FOUND | {TopicAuthorizationFailed.code}
 
@@ -295,7 +282,7 @@ def _add(
             current = FetchableTopicResponse(topic=name, topic_id=ask.topic_id, partitions=[])
             topics.append(current)
         current.partitions.append(_partition_data(index, read))
-        if context.api_version < ZSTD_SINCE_VERSION:
+        if context.api_version < VERSION_WITH_ZSTD:
             fit_for_old_consumer(current.partitions[-1], ask, context)
         if read.records is not None and not is_from_follower:
             metrics_of(name).bytes_out.value += read.records.length
@@ -345,42 +332,6 @@ def _partition_data(index: int, read: PartitionRead) -> PartitionData:
         epoch, end_offset = read.diverging_epoch
         data.diverging_epoch = EpochEndOffset(epoch=epoch, end_offset=end_offset)
     return data
-
-
-# Consumers of another age: no zstd before v10, no batches before v4. Converting reads the records into Python
-# and costs work per record, on the loop; so one answer is kept small, and the consumer comes back for more.
-
-
-def fit_for_old_consumer(data: PartitionData, ask: PartitionFetch, context: RequestContext) -> None:
-    """Turn the answer into one that the consumer understands, or into the error that says why not."""
-    region = data.records
-    if not isinstance(region, FileRegion):
-        return
-    try:
-        partition = context.broker.replicas.partition(*ask.topic_partition)
-        if partition.log.config.compression_type == "zstd":
-            raise UnsupportedCompressionType("zstd needs Fetch version 10 or later")
-        if context.api_version < BATCHES_SINCE_VERSION:
-            if not partition.log.config.message_downconversion_enable:
-                raise UnsupportedVersion("message.downconversion.enable is false")
-            magic = 1 if context.api_version >= MAGIC_1_SINCE_VERSION else 0
-            data.records = convert_down(_front(region), magic, first_offset=ask.fetch_offset)
-            partition.metrics.fetch_conversions.value += 1
-    except KafkaError as error:
-        data.error_code = error.code
-        data.records = b""
-    except Exception:
-        # This may run long after the request came, where nobody else would answer it.
-        logger.exception("records of %s cannot be converted", ask.topic_partition)
-        data.error_code = UnknownServerError.code
-        data.records = b""
-
-
-def _front(region: FileRegion) -> memoryview:
-    """The whole batches to convert; no more is read, unless the first one alone is larger."""
-    some = FileRegion(region.file, region.position, min(region.length, CONVERTED_BYTES_MAX))
-    found = whole_batches(some.read(), CONVERTED_BYTES_MAX)
-    return found or whole_batches(region.read(), CONVERTED_BYTES_MAX)
 
 
 FETCH = Api(ApiKey.FETCH, versions=range(19), handle=handle_fetch)

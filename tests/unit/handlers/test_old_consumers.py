@@ -10,10 +10,10 @@ import pytest
 from barnabas.core.errors import UnknownServerError
 from barnabas.core.ids import ZERO_UUID
 from barnabas.core.regions import FileRegion
-from barnabas.handlers.fetch import CONVERTED_BYTES_MAX, fit_for_old_consumer
 from barnabas.protocol.messages.fetch import PartitionData
 from barnabas.records.builder import build_batch
 from barnabas.replication.fetching import PartitionFetch
+from barnabas.requests.old_consumers import CONVERTED_BYTES_MAX, fit_for_old_consumer
 from tests.support.settings import log_config
 from tests.support.wire import content
 
