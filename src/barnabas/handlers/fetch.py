@@ -47,6 +47,8 @@ from barnabas.security.acl.vocabulary import CLUSTER_NAME, Operation, ResourceTy
 MANY = 100
 """Partitions that are asked for in one go; more are read, and answered, a few at a time."""
 VERSION_WITH_RACK = 11
+VERSION_WITH_TOPIC_IDS = 13
+VERSION_WITH_LEADER_HINTS = 16
 _NOT_FOUND = frozenset({UnknownTopicOrPartition.code, UnknownTopicId.code})
 _UNREAD = _NOT_FOUND | {TopicAuthorizationFailed.code}
 
@@ -138,7 +140,7 @@ def _begin(
         if len(by_key) < len(asks):
             asks = list(by_key.values())  # of a partition asked for twice the last counts
     broker = context.broker
-    uses_topic_ids = context.api_version >= 13
+    uses_topic_ids = context.api_version >= VERSION_WITH_TOPIC_IDS
     replica = request.replica_state
     replica_id = request.replica_id if replica is None else replica.replica_id
     if replica_id >= 0 and not context.allows(Operation.CLUSTER_ACTION, ResourceType.CLUSTER, CLUSTER_NAME):
@@ -234,7 +236,9 @@ def _respond_in_slices(
 def _asks(
     topic: FetchTopic, partitions: Sequence[FetchPartition], context: RequestContext
 ) -> list[PartitionFetch]:
-    name = context.topic_name(topic.topic_id) if context.api_version >= 13 else topic.topic
+    name = (
+        context.topic_name(topic.topic_id) if context.api_version >= VERSION_WITH_TOPIC_IDS else topic.topic
+    )
     return [
         PartitionFetch(
             name,
@@ -263,7 +267,7 @@ def _to_send(
 ) -> list[tuple[PartitionFetch, PartitionRead]]:
     sent = fetch.to_send(asks, reads)
     if any(read.error_code for _, read in sent):
-        return _not_found_last(sent, uses_topic_ids=context.api_version >= 13)
+        return _not_found_last(sent, uses_topic_ids=context.api_version >= VERSION_WITH_TOPIC_IDS)
     return sent
 
 
@@ -296,7 +300,7 @@ def _response(
     reads: list[PartitionRead],
 ) -> FetchResponse:
     response = FetchResponse(session_id=fetch.session_id, responses=topics)
-    if context.api_version >= 16 and any(read.error_code for read in reads):
+    if context.api_version >= VERSION_WITH_LEADER_HINTS and any(read.error_code for read in reads):
         add_fetch_leader_hints(response, context, with_endpoints=not is_from_follower)
     return response
 
