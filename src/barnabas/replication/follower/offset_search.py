@@ -10,7 +10,7 @@ from barnabas.protocol.messages.list_offsets import (
     ListOffsetsTopic,
 )
 from barnabas.replication.follower.connection import Connection
-from barnabas.replication.follower.fetch_state import FollowedPartition
+from barnabas.replication.follower.followed_partition import FollowedPartition
 from barnabas.replication.follower.steps import Send
 
 LATEST, EARLIEST = -1, -2

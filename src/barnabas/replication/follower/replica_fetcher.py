@@ -53,7 +53,8 @@ from barnabas.core.errors import (
 from barnabas.core.ids import NO_EPOCH, BrokerId, TopicPartition
 from barnabas.protocol.messages import fetch, list_offsets
 from barnabas.replication.follower.connection import Connection
-from barnabas.replication.follower.fetch_state import FollowedPartition, FollowerSession
+from barnabas.replication.follower.fetch_session import FollowerSession
+from barnabas.replication.follower.followed_partition import FollowedPartition
 from barnabas.replication.follower.offset_search import OffsetSearch
 from barnabas.replication.follower.steps import Connect, Rest, Send, Step, Sync
 from barnabas.replication.follower.truncation import truncation_offset

@@ -8,7 +8,8 @@ import pytest
 
 from barnabas.core.ids import ZERO_UUID, TopicPartition, Uuid
 from barnabas.protocol.messages.fetch import FetchableTopicResponse, FetchRequest
-from barnabas.replication.follower.fetch_state import FollowedPartition, FollowerSession
+from barnabas.replication.follower.fetch_session import FollowerSession
+from barnabas.replication.follower.followed_partition import FollowedPartition
 from barnabas.replication.partition import Partition
 from tests.unit.replication.support import ONE, TOPIC_ID, ZERO, Replicas
 

@@ -1,50 +1,15 @@
-"""Where a follower stands with one partition, and the incremental session it shares with others.
+"""The follower's side of an incremental fetch session (KIP-227), which all partitions of one fetcher share.
 
-A `FollowedPartition` belongs to one leader epoch: when the controller names another, it is replaced
-by a new object, and an answer to a fetch that was sent for the old one finds that it is no longer
-the one in charge and is dropped.
-
-The session (KIP-227, the reader's side) sends only partitions whose position has changed since
-the last request: what changed is kept in a set, so that two thousand idle partitions cost an
-empty request.
+It sends only partitions whose position has changed since the last request: what changed is kept in a set,
+so that two thousand idle partitions cost an empty request.
 """
 
 from __future__ import annotations
 
-from barnabas.core.ids import NO_OFFSET, ZERO_UUID, TopicPartition, Uuid
+from barnabas.core.ids import ZERO_UUID, TopicPartition, Uuid
 from barnabas.protocol.messages import fetch
+from barnabas.replication.follower.followed_partition import FollowedPartition
 from barnabas.replication.leader.fetch_session import INITIAL_EPOCH, NO_SESSION, next_epoch
-from barnabas.replication.partition import Partition
-
-
-class FollowedPartition:
-    __slots__ = (
-        "failures",
-        "high_watermark",
-        "is_out_of_range",
-        "key",
-        "leader_epoch",
-        "partition",
-        "ready_ms",
-    )
-
-    def __init__(self, partition: Partition) -> None:
-        self.partition = partition
-        self.leader_epoch = partition.leadership.leader_epoch
-        self.key: TopicPartition = partition.topic_partition
-        self.high_watermark = NO_OFFSET
-        """The leader's, as last heard."""
-        self.failures = 0
-        """In a row."""
-        self.ready_ms = 0.0
-        """Not fetched before."""
-        self.is_out_of_range = False
-        """The leader does not have our offset: its own must be asked for."""
-
-    @property
-    def lag(self) -> int:
-        """How many records the leader has committed that we do not have."""
-        return max(self.high_watermark - self.partition.log.log_end_offset, 0)
 
 
 class FollowerSession:
