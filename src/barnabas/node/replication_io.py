@@ -25,7 +25,7 @@ class AsyncIsrStore(Protocol):
 
 
 class ReplicationTasks:
-    """`replication.leader.isr.IsrStore` and `replication.follower.connection.Connect` on what is awaited."""
+    """`leader.isr.IsrStore` and `follower.connection.OpenConnection` on what is awaited."""
 
     def __init__(
         self, store: AsyncIsrStore, open_channel: Callable[[BrokerId], Awaitable[Connection]]

@@ -30,7 +30,7 @@ from barnabas.core.scheduler import Background, Cancellable, Scheduler
 from barnabas.purgatory.timer import Timer
 from barnabas.replication.controller_orders import ControllerOrders
 from barnabas.replication.fetching import NO_REPLICA, FetchParams, PartitionFetch, PartitionRead
-from barnabas.replication.follower.connection import Connect
+from barnabas.replication.follower.connection import OpenConnection
 from barnabas.replication.follower.fetcher_driver import FetcherDriver
 from barnabas.replication.follower.fetcher_manager import FetcherManager
 from barnabas.replication.follower.replica_fetcher import ReplicaFetcher
@@ -73,7 +73,7 @@ class ReplicaManager:
         scheduler: Scheduler,
         background: Background,
         isr_store: IsrStore | None = None,
-        connect: Connect | None = None,
+        connect: OpenConnection | None = None,
         metadata: MetadataCache | None = None,
         lease: LeadershipLease | None = None,
         broker_epoch: Callable[[], int] = lambda: NO_BROKER_EPOCH,

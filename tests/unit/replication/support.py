@@ -18,7 +18,7 @@ from barnabas.protocol.messages.leader_and_isr import LeaderAndIsrRequest, Leade
 from barnabas.purgatory.timer import Timer
 from barnabas.records.batch import iterate_batches
 from barnabas.replication.fetching import FetchParams, PartitionFetch, PartitionRead
-from barnabas.replication.follower.connection import Connect
+from barnabas.replication.follower.connection import OpenConnection
 from barnabas.replication.leader.delayed_produce import PendingAck
 from barnabas.replication.leader.delayed_requests import Defer
 from barnabas.replication.leader.isr import IsrStore
@@ -57,7 +57,7 @@ class Replicas(ReplicaManager):
         background: Background | None = None,
         settings: BrokerConfig | None = None,
         store: IsrStore | None = None,
-        connect: Connect | None = None,
+        connect: OpenConnection | None = None,
         lease: Callable[[ManualClock], LeadershipLease] | None = None,
         defer: Defer = lambda work: work(),
         **config: object,

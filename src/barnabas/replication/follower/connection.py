@@ -40,5 +40,5 @@ class Connection(Protocol):
         ...
 
 
-Connect = Callable[[BrokerId, Callable[[Connection], None], Callable[[Exception], None]], None]
+OpenConnection = Callable[[BrokerId, Callable[[Connection], None], Callable[[Exception], None]], None]
 """Opens a connection to a broker; later at most one of both functions is called."""

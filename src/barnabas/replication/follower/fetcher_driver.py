@@ -14,7 +14,7 @@ from barnabas.config.broker_config import BrokerConfig
 from barnabas.core.clock import Clock
 from barnabas.core.ids import TopicPartition
 from barnabas.core.scheduler import Background, Cancellable, Scheduler
-from barnabas.replication.follower.connection import Connect, Connection
+from barnabas.replication.follower.connection import Connection, OpenConnection
 from barnabas.replication.follower.replica_fetcher import ReplicaFetcher
 from barnabas.replication.follower.steps import Rest, Send, Step, Sync
 from barnabas.replication.partition import Partition
@@ -24,7 +24,7 @@ class FetcherDriver:
     def __init__(
         self,
         fetcher: ReplicaFetcher,
-        connect: Connect,
+        connect: OpenConnection,
         clock: Clock,
         scheduler: Scheduler,
         background: Background,
