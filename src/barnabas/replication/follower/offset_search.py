@@ -9,11 +9,10 @@ from barnabas.protocol.messages.list_offsets import (
     ListOffsetsResponse,
     ListOffsetsTopic,
 )
+from barnabas.protocol.offset_numbers import EARLIEST, LATEST
 from barnabas.replication.follower.connection import Connection
 from barnabas.replication.follower.followed_partition import FollowedPartition
 from barnabas.replication.follower.steps import Send
-
-LATEST, EARLIEST = -1, -2
 
 
 class OffsetSearch:

@@ -52,6 +52,7 @@ from barnabas.core.errors import (
 )
 from barnabas.core.ids import NO_EPOCH, BrokerId, TopicPartition
 from barnabas.protocol.messages import fetch, list_offsets
+from barnabas.replication.fetching import NO_REPLICA
 from barnabas.replication.follower.connection import Connection
 from barnabas.replication.follower.fetch_session import FollowerSession
 from barnabas.replication.follower.followed_partition import FollowedPartition
@@ -77,7 +78,6 @@ VERSION_WITH_REPLICA_STATE = 15
 NAMED_MAX = 3
 TRUNCATED_AT_ONCE = 20
 """Logs that are cut, and synced together, before others have their turn."""
-NO_REPLICA = -1
 
 _SESSION_LOST = frozenset(
     {FetchSessionIdNotFound.code, FetchSessionTopicIdError.code, InvalidFetchSessionEpoch.code}
