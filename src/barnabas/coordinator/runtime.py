@@ -19,10 +19,10 @@ from collections.abc import Callable, Iterator
 from typing import Any, Generic, TypeVar
 
 from barnabas.coordinator.decision import Decision, deliver
+from barnabas.coordinator.gathering import Gathering
 from barnabas.coordinator.load_queue import LoadQueue
 from barnabas.coordinator.loading import Shard
 from barnabas.coordinator.log import CoordinatorLog
-from barnabas.coordinator.routing import Gathering
 from barnabas.coordinator.shard_context import (
     NO_PRODUCER,
     Producer,

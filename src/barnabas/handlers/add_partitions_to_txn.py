@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from barnabas.coordinator.routing import Gathering
+from barnabas.coordinator.gathering import Gathering
 from barnabas.coordinator.transaction.errors import fenced_code
 from barnabas.coordinator.transaction.rules import ProducerIdAndEpoch
 from barnabas.coordinator.transaction.settings import EPOCH_BUMP_VERSION

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from functools import partial
 
-from barnabas.coordinator.routing import Gathering
+from barnabas.coordinator.gathering import Gathering
 from barnabas.core.errors import (
     GroupAuthorizationFailed,
     KafkaError,

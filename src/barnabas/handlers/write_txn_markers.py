@@ -6,7 +6,7 @@ marker for no partitions has none.
 
 from __future__ import annotations
 
-from barnabas.coordinator.routing import Gathering
+from barnabas.coordinator.gathering import Gathering
 from barnabas.coordinator.transaction.markers import MarkerErrors, TransactionMarker
 from barnabas.core.errors import NONE, KafkaError
 from barnabas.core.ids import TopicPartition

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TypeVar
 
-from barnabas.coordinator.routing import Gathering
+from barnabas.coordinator.gathering import Gathering
 from barnabas.requests.context import RequestContext
 
 T = TypeVar("T")

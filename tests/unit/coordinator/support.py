@@ -13,6 +13,7 @@ from typing import Any, cast
 
 from barnabas.cluster.metadata_cache import MetadataCache
 from barnabas.config.group_config import GROUP_KEYS
+from barnabas.coordinator.gathering import Gathering
 from barnabas.coordinator.group.callers import Caller
 from barnabas.coordinator.group.coordinator import OFFSETS_TOPIC, GroupCoordinator
 from barnabas.coordinator.group.registry import GroupRegistry
@@ -20,7 +21,6 @@ from barnabas.coordinator.group.settings import GroupSettings
 from barnabas.coordinator.group.shard import GroupShard
 from barnabas.coordinator.group.topics import StoredIds
 from barnabas.coordinator.log import CoordinatorLog
-from barnabas.coordinator.routing import Gathering
 from barnabas.coordinator.runtime import CoordinatorRuntime
 from barnabas.coordinator.shard_context import RuntimeSettings
 from barnabas.coordinator.timers import ShardTimers

@@ -15,7 +15,7 @@ from functools import partial
 
 from barnabas.cluster.metadata_cache import MetadataCache
 from barnabas.coordinator.asking import Peers, Start
-from barnabas.coordinator.routing import Gathering
+from barnabas.coordinator.gathering import Gathering
 from barnabas.coordinator.transaction.local_markers import LocalMarkers
 from barnabas.coordinator.transaction.markers import MarkerErrors, TransactionMarker
 from barnabas.core.errors import (

@@ -7,8 +7,8 @@ from collections.abc import Callable, Collection
 from functools import partial
 from typing import Any
 
+from barnabas.coordinator.gathering import Gathering
 from barnabas.coordinator.log import CoordinatorLog
-from barnabas.coordinator.routing import Gathering
 from barnabas.coordinator.runtime import CoordinatorRuntime
 from barnabas.coordinator.shard_context import Producer
 from barnabas.coordinator.transaction.markers import MarkerErrors, TransactionMarker
