@@ -52,7 +52,6 @@ class CoordinatorLog:
         if len(batch) > partition.log.config.max_message_bytes:
             raise MessageTooLarge(f"{len(batch)} bytes of records are too many for {topic_partition}")
         info = partition.append(memoryview(batch), ACKS_ALL, AppendOrigin.COORDINATOR)
-        partition.maybe_advance_high_watermark()
         return info.last_offset + 1
 
     def await_replication(
