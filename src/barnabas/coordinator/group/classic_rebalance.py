@@ -1,9 +1,15 @@
-"""The rebalance of a classic group: from the first reason to the last JoinGroup answer.
+"""The rebalance of a classic group: from the first reason to the last assignment that is asked for; and the
+sessions of its members, whose end is such a reason.
 
 A rebalance waits for every known member to join again, but not longer than the longest rebalance timeout
 among them: who has not joined by then is removed, unless it is a static member, which keeps its place
 until its session ends. An empty group waits a little after its first member, so that members that start
 together share the first generation; each newcomer extends that wait.
+
+Whether members give everything up before they join again, or keep what they read until the leader takes it
+from them (cooperative, KIP-429), is a matter between them: it stands in their metadata and assignments, which
+are passed on as they are. A cooperative rebalance has two rounds because a member that had to give something
+up joins once more.
 """
 
 from __future__ import annotations

@@ -235,7 +235,7 @@ class GroupShard:
         )
 
     def _expire(self, group_ids: Iterator[str]) -> Decision[Any]:
-        """One turn of expiry; the next one is at once while groups are left, else after the interval."""
+        """One turn of expiry; the next one is soon while groups are left, else after the interval."""
         decision = self.offset_removal.expire(group_ids)
         following = next(group_ids, None)
         if following is None:
