@@ -23,7 +23,7 @@ from enum import Enum
 
 from barnabas.coordinator.decision import NO_ANSWERS, Answers
 from barnabas.coordinator.group.classic_member import ClassicMember, JoinWaiter, Protocols
-from barnabas.coordinator.group.consumer_subscription import CONSUMER_PROTOCOL_TYPE, subscribed_topics
+from barnabas.coordinator.group.embedded_protocol import CONSUMER_PROTOCOL_TYPE, subscribed_topics
 from barnabas.coordinator.group.record_schemas import GroupMetadataKey, GroupMetadataValue, MemberMetadata
 from barnabas.coordinator.group.records import GroupRecord
 from barnabas.core.errors import FencedInstanceId, UnknownMemberId

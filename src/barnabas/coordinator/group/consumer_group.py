@@ -23,7 +23,7 @@ from typing import NamedTuple
 from barnabas.coordinator.group import record_schemas as schemas
 from barnabas.coordinator.group.assignment import NO_PARTITIONS, Assignment, from_record, to_record
 from barnabas.coordinator.group.consumer_member import LEAVE_EPOCH, ConsumerMember
-from barnabas.coordinator.group.consumer_subscription import CONSUMER_PROTOCOL_TYPE
+from barnabas.coordinator.group.embedded_protocol import CONSUMER_PROTOCOL_TYPE
 from barnabas.coordinator.group.records import GroupRecord
 from barnabas.core.errors import UnknownMemberId
 from barnabas.core.ids import Uuid

@@ -19,7 +19,7 @@ from barnabas.coordinator.group.classic_member import ClassicMember
 from barnabas.coordinator.group.classic_rebalance import ClassicRebalance
 from barnabas.coordinator.group.consumer_group import ConsumerGroup
 from barnabas.coordinator.group.consumer_member import ConsumerMember
-from barnabas.coordinator.group.consumer_subscription import (
+from barnabas.coordinator.group.embedded_protocol import (
     CONSUMER_PROTOCOL_TYPE,
     decode_assignment,
     decode_subscription,

@@ -20,13 +20,13 @@ from barnabas.coordinator.group.consumer_heartbeat import (
     replacement_records,
 )
 from barnabas.coordinator.group.consumer_member import ConsumerMember, MemberState
-from barnabas.coordinator.group.consumer_subscription import (
+from barnabas.coordinator.group.consumer_update import ConsumerUpdates, Update
+from barnabas.coordinator.group.conversion import encode_ids
+from barnabas.coordinator.group.embedded_protocol import (
     CONSUMER_PROTOCOL_TYPE,
     decode_subscription,
     decode_version,
 )
-from barnabas.coordinator.group.consumer_update import ConsumerUpdates, Update
-from barnabas.coordinator.group.conversion import encode_ids
 from barnabas.coordinator.group.record_schemas import ClassicMemberMetadata, ClassicProtocol
 from barnabas.coordinator.group.records import GroupRecord
 from barnabas.coordinator.group.registry import GroupRegistry

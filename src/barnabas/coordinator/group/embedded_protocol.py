@@ -1,7 +1,9 @@
-"""Looking into what consumers say to each other inside JoinGroup.
+"""What consumers of the classic protocol say to each other (Kafka's ConsumerProtocol): subscriptions inside
+JoinGroup, assignments inside SyncGroup.
 
-The broker needs to know only which topics a group reads: offsets of those are neither expired nor
-deleted. A subscription that cannot be read means that nothing is known.
+Of a classic group the broker needs to know only which topics it reads: offsets of those are neither expired
+nor deleted. A subscription that cannot be read means that nothing is known. Where a group has members of both
+protocols, or goes from one to the other, both are read and written (`mixed_protocol`, `conversion`).
 """
 
 from __future__ import annotations
