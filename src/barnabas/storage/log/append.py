@@ -1,7 +1,8 @@
-"""From bytes to what the log writes: which batches they hold, and what the answer says.
+"""What goes into an append of a log (`log`), and what comes of it: `AppendInfo`.
 
-A leader's records are validated and get offsets; a follower's are taken as the leader wrote
-them, whole batches only, because a fetch may end inside one.
+A producer's records are validated (`records.validation`). Those of the broker's own making are only read
+here, and so are those that a follower copies: as the leader wrote them, and whole batches only, because a
+fetch may end inside one.
 """
 
 from __future__ import annotations

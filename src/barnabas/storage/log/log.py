@@ -548,7 +548,7 @@ class Log:
     # -- failures -----------------------------------------------------------------------------
 
     def fail(self, error: BaseException) -> None:
-        """An I/O error: the whole directory goes offline.
+        """An I/O error: the whole directory goes offline, if it is the disk that failed (`storage.failures`).
 
         A log that is closed, perhaps deleted, has no files to speak for the directory."""
         if not self.is_closed:
