@@ -40,7 +40,7 @@ class RowOptions:
 
 
 def check_columns(schema: StructType, topic: str | None) -> None:
-    """OptionError says which column is wrong and what it should be; columns of other names are ignored."""
+    """OptionError says which column is wrong and what it should be, or is none of a topic's."""
     kinds = {field.name.lower(): field.dataType for field in schema.fields}
     unknown = sorted(set(kinds) - set(COLUMNS))
     if unknown:
