@@ -6,9 +6,9 @@ import re
 from collections.abc import Iterator, Mapping
 
 from barnabas.config.connect_string import ConnectString
-from barnabas.config.derived import Derived, for_listener, retention_ms
+from barnabas.config.derived import Derived, retention_ms
 from barnabas.config.keys import Key
-from barnabas.config.listeners import check_distinct_ports
+from barnabas.config.listeners import check_distinct_ports, for_listener
 from barnabas.config.rows.lookup import broker_key
 from barnabas.config.rows.security import TOKENS
 from barnabas.config.rows.words import NO_EFFECT

@@ -18,8 +18,9 @@ from pathlib import Path
 from typing import Any
 
 from barnabas.config.agreement import check_agreement
-from barnabas.config.derived import Derived, of_listener_alone
+from barnabas.config.derived import Derived
 from barnabas.config.keys import Update
+from barnabas.config.listeners import of_listener_alone
 from barnabas.config.rows import BROKER_KEYS
 from barnabas.config.rows.lookup import broker_key, is_secret
 from barnabas.config.rows.sockets import connection_overrides

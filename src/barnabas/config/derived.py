@@ -65,23 +65,6 @@ def retention_ms(values: Mapping[str, Any]) -> int:
     return max(wanted, -1)
 
 
-def for_listener(
-    values: Mapping[str, Any], listener_name: str, key: str, mechanism: str | None = None
-) -> Any:
-    """The value of `key` on one listener: its own if it has one, else the broker's."""
-    prefix = f"listener.name.{listener_name.lower()}."
-    if mechanism is not None:
-        own = f"{prefix}{mechanism.lower()}.{key}"
-        if own in values:
-            return values[own]
-    return values.get(prefix + key, values[key])
-
-
-def of_listener_alone(values: Mapping[str, Any], listener_name: str, key: str) -> int | None:
-    """What is set for one listener, beside what holds for all of them; None if nothing is."""
-    return values.get(f"listener.name.{listener_name.lower()}.{key}")
-
-
 def log_directories(values: Mapping[str, Any]) -> tuple[Path, ...]:
     """`log.dirs`, else `log.dir`, else a directory of the user's own that outlives a reboot."""
     text = values["log.dirs"] if values["log.dirs"] is not None else values["log.dir"]

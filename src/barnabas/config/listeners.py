@@ -1,12 +1,14 @@
-"""Listeners: the addresses that a broker listens on, or tells clients.
+"""Listeners: the addresses that a broker listens on, or tells clients, and the settings of one of them.
 
-A listener is `NAME://HOST:PORT`; its name is looked up in a map to find its security protocol.
+A listener is `NAME://HOST:PORT`; its name is looked up in a map to find its security protocol. What is set
+for it alone stands under `listener.name.<name>.`.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from typing import Any
 
 from barnabas.config.rows.sockets import SECURITY_PROTOCOLS
 from barnabas.core.endpoints import PORT_MAX, Endpoint, ListenerEndpoint
@@ -55,6 +57,23 @@ def check_distinct_ports(listeners: tuple[ListenerEndpoint, ...]) -> None:
             overlap = host == other_host or not host or not other_host
             if overlap and port == other_port != 0:
                 raise InvalidConfig(f"listeners: {other} and {listener} want the same port")
+
+
+def for_listener(
+    values: Mapping[str, Any], listener_name: str, key: str, mechanism: str | None = None
+) -> Any:
+    """The value of `key` on one listener: its own if it has one, else the broker's."""
+    prefix = f"listener.name.{listener_name.lower()}."
+    if mechanism is not None:
+        own = f"{prefix}{mechanism.lower()}.{key}"
+        if own in values:
+            return values[own]
+    return values.get(prefix + key, values[key])
+
+
+def of_listener_alone(values: Mapping[str, Any], listener_name: str, key: str) -> int | None:
+    """What is set for one listener, beside what holds for all of them; None if nothing is."""
+    return values.get(f"listener.name.{listener_name.lower()}.{key}")
 
 
 def _parse_listener(key: str, entry: str, protocols: Mapping[str, str]) -> ListenerEndpoint:

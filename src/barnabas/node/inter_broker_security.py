@@ -13,7 +13,7 @@ from typing import Any
 
 from barnabas.client.security_settings import OPTIONS, SecuritySettings
 from barnabas.config.broker_config import BrokerConfig
-from barnabas.config.derived import for_listener
+from barnabas.config.listeners import for_listener
 from barnabas.core.errors import InvalidConfig
 from barnabas.node.login_modules import login_entry
 from barnabas.security.secret_references import has_reference

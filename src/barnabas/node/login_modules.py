@@ -10,7 +10,7 @@ from typing import Final
 
 from barnabas.client.security_settings import login_module
 from barnabas.config.broker_config import BrokerConfig
-from barnabas.config.derived import for_listener
+from barnabas.config.listeners import for_listener
 from barnabas.core.errors import InvalidConfig
 from barnabas.core.files import read_regular_file
 from barnabas.security.sasl.jaas import JaasEntry, parse_jaas, parse_jaas_file

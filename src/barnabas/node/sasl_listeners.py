@@ -14,7 +14,7 @@ from barnabas.cluster.decoy_secret import get_or_create_decoy_secret
 from barnabas.cluster.delegation_tokens import DelegationTokens
 from barnabas.config.broker_config import BrokerConfig
 from barnabas.config.client_entities import USERS, ClientEntities, EntityPath, Values
-from barnabas.config.derived import for_listener
+from barnabas.config.listeners import for_listener
 from barnabas.core.clock import Clock
 from barnabas.core.endpoints import ListenerEndpoint
 from barnabas.core.errors import InvalidConfig

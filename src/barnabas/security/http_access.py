@@ -20,7 +20,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
-from barnabas.config.derived import for_listener
+from barnabas.config.listeners import for_listener
 from barnabas.config.properties import read_properties
 from barnabas.core.errors import InvalidConfig
 from barnabas.core.files import read_regular_file

@@ -12,7 +12,7 @@ import logging
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-from barnabas.config.derived import for_listener
+from barnabas.config.listeners import for_listener
 from barnabas.core.clock import Clock
 from barnabas.core.endpoints import Endpoint, ListenerEndpoint
 from barnabas.core.errors import InvalidConfig

@@ -12,8 +12,9 @@ import barnabas
 from barnabas.client.security_settings import HARMLESS
 from barnabas.config.agreement import without_effect
 from barnabas.config.broker_config import BrokerConfig
-from barnabas.config.derived import for_listener, retention_ms
+from barnabas.config.derived import retention_ms
 from barnabas.config.keys import ConfigType, Key, Update
+from barnabas.config.listeners import for_listener
 from barnabas.config.log_config import resolve
 from barnabas.config.render_docs import render
 from barnabas.config.rows import BROKER_KEYS

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from barnabas.config.derived import for_listener
+from barnabas.config.listeners import for_listener
 from barnabas.core.endpoints import ListenerEndpoint
 
 
