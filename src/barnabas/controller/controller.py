@@ -38,9 +38,9 @@ from barnabas.config.broker_config import BrokerConfig
 from barnabas.config.log_config import LogConfig
 from barnabas.config.repository import ConfigRepository
 from barnabas.controller.broker_channels import BrokerChannels, StartSender
+from barnabas.controller.controller_election import Controllership, become_controller
 from barnabas.controller.controller_metrics import register_controller_metrics
 from barnabas.controller.delivery import all_over
-from barnabas.controller.election import Controllership, become_controller
 from barnabas.controller.events import Event, EventQueue, Process
 from barnabas.controller.partition_machine import Election
 from barnabas.controller.patience import Patience

@@ -18,7 +18,7 @@ from barnabas.core.ids import BrokerId
 
 
 class Controllership(NamedTuple):
-    """A broker's time as the controller."""
+    """The epoch that a broker has won, and what proves it."""
 
     epoch: int
     guard: tuple[Check, ...]
