@@ -15,7 +15,7 @@ from barnabas.cluster.coordination import Coordination
 from barnabas.cluster.znode_json import MalformedZnode
 from barnabas.core.clock import SystemClock
 from barnabas.node.runtime import LoopRunner
-from barnabas.node.store_followers import following
+from barnabas.node.store_copies import following
 from barnabas.security.acl.audit import Audit
 from barnabas.security.acl.authorizer import AclAuthorizer
 from barnabas.security.acl.bindings import AccessRule, ResourcePattern
@@ -97,7 +97,7 @@ async def test_a_rule_that_cannot_be_understood_stops_the_start(store: Store) ->
 async def test_a_change_without_a_note_is_found_in_a_new_session(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("barnabas.node.store_followers.LOOK_AGAIN_S", 0.05)
+    monkeypatch.setattr("barnabas.node.store_copies.LOOK_AGAIN_S", 0.05)
     writer = await store.connect()
     async with replica(await store.connect()) as here:
         await writer.create(

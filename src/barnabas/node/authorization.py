@@ -12,7 +12,7 @@ from barnabas.config.broker_config import BrokerConfig
 from barnabas.core.clock import Clock
 from barnabas.core.errors import InvalidConfig, InvalidRequest
 from barnabas.core.waiting import Runner
-from barnabas.node.store_followers import following
+from barnabas.node.store_copies import following
 from barnabas.security.acl.audit import Audit
 from barnabas.security.acl.authorizer import AclAuthorizer, parse_super_users
 

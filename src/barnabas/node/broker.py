@@ -73,7 +73,7 @@ from barnabas.node.sasl_listeners import (
     make_delegation_tokens,
     remove_expired_tokens,
 )
-from barnabas.node.store_followers import following
+from barnabas.node.store_copies import following
 from barnabas.node.tls_listeners import open_tls
 from barnabas.purgatory.timer import Timer
 from barnabas.quota.client_quotas import ClientQuotas

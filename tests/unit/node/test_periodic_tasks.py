@@ -39,11 +39,11 @@ from barnabas.core.scheduler import InlineBackground, ManualScheduler
 from barnabas.core.tasks import Tasks
 from barnabas.network.handshakes import Handshakes
 from barnabas.network.server import Server
-from barnabas.node import key_sets, store_followers
+from barnabas.node import key_sets, store_copies
 from barnabas.node.controller_channels import ControllerChannels
 from barnabas.node.key_sets import TokenVerifier
 from barnabas.node.runtime import LoopRunner, LoopScheduler, TimerDriver
-from barnabas.node.store_followers import following
+from barnabas.node.store_copies import following
 from barnabas.node.supervisor import Keeper
 from barnabas.purgatory.timer import Timer
 from barnabas.purgatory.timing_wheel import TimerTask
@@ -578,7 +578,7 @@ async def test_everything_is_read_again_in_a_new_session() -> None:
 
 async def test_everything_is_read_again_though_no_watch_has_told(monkeypatch: pytest.MonkeyPatch) -> None:
     """A watch that was lost tells nothing: rules that were taken back would be believed for ever."""
-    monkeypatch.setattr(store_followers, "LOOK_AGAIN_S", 0.01)
+    monkeypatch.setattr(store_copies, "LOOK_AGAIN_S", 0.01)
     copy, znodes = CopyThatFails(), SimpleNamespace(session_id=1, add_listener=lambda _: None)
     copy.reads.append(False)
     async with asyncio.timeout(20), following(cast("Coordination", znodes), copy, "something"):
