@@ -6,7 +6,7 @@ the group is not asked: there was none.
 
 from __future__ import annotations
 
-from barnabas.cluster.consumer_offsets import read_consumer_offset, write_consumer_offset
+from barnabas.cluster.consumer_offset_znodes import read_consumer_offset, write_consumer_offset
 from barnabas.cluster.coordination import CoordinationError
 from barnabas.core.errors import (
     NONE,

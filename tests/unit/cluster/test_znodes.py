@@ -8,7 +8,7 @@ import pytest
 
 from barnabas.cluster.acl_znodes import AclChangeZnode, AclEntry, AclZnode
 from barnabas.cluster.broker_znodes import BrokerIdZnode, BrokerInfo, BrokerSequenceZnode
-from barnabas.cluster.consumer_offsets import ConsumerOffsetZnode
+from barnabas.cluster.consumer_offset_znodes import ConsumerOffsetZnode
 from barnabas.cluster.delegation_token_znodes import DelegationTokenZnode, TokenChangeZnode
 from barnabas.cluster.notification_znodes import (
     ConfigChangeZnode,
