@@ -17,7 +17,7 @@ from barnabas.coordinator.decision import Decision
 from barnabas.coordinator.group.offset_removal import OffsetRemoval
 from barnabas.coordinator.group.offset_store import OffsetStore
 from barnabas.coordinator.group.registry import GroupRegistry
-from barnabas.coordinator.group.topics import FindTopics, StoredIds
+from barnabas.coordinator.group.stored_topics import FindTopics, StoredIds
 
 LOOK_KEY = ("look for lost topics",)
 GO_ON_KEY = ("go on looking for lost topics",)

@@ -8,7 +8,7 @@ from barnabas.coordinator.group.coordinator import OFFSETS_TOPIC, GroupCoordinat
 from barnabas.coordinator.group.registry import GroupRegistry
 from barnabas.coordinator.group.settings import GroupSettings
 from barnabas.coordinator.group.shard import GroupShard
-from barnabas.coordinator.group.topics import FindTopics
+from barnabas.coordinator.group.stored_topics import FindTopics
 from barnabas.coordinator.log import CoordinatorLog
 from barnabas.coordinator.runtime import CoordinatorRuntime
 from barnabas.coordinator.shard_context import RuntimeSettings

@@ -28,7 +28,7 @@ from barnabas.coordinator.group.offset_records import (
 )
 from barnabas.coordinator.group.offset_store import OffsetStore
 from barnabas.coordinator.group.registry import Group, GroupRegistry
-from barnabas.coordinator.group.topics import StoredIds
+from barnabas.coordinator.group.stored_topics import StoredIds
 from barnabas.core.ids import ZERO_UUID, Uuid
 from barnabas.core.sweeping import sweeping
 

@@ -46,7 +46,7 @@ from barnabas.coordinator.group.offset_store import OffsetStore
 from barnabas.coordinator.group.record_schemas import GroupMetadataKey, GroupMetadataValue
 from barnabas.coordinator.group.records import GroupRecord, UnknownRecord, decode_record
 from barnabas.coordinator.group.registry import Group, GroupRegistry
-from barnabas.coordinator.group.topics import FindTopics
+from barnabas.coordinator.group.stored_topics import FindTopics
 from barnabas.core.errors import GroupIdNotFound, NonEmptyGroup, NotCoordinator, UnknownMemberId
 from barnabas.protocol.messages import consumer_group_describe
 from barnabas.protocol.messages.describe_groups import DescribedGroup
