@@ -1,4 +1,5 @@
-"""The listeners of a broker that speak TLS: opened when there is one, and renewed while it runs."""
+"""The listeners of a broker that speak TLS: opened when there is one, and renewed while it runs, after each
+change of settings and from time to time (`security.tls.listeners`)."""
 
 from __future__ import annotations
 

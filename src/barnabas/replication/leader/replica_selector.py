@@ -1,8 +1,8 @@
 """Which replica a consumer should read from (KIP-392).
 
 With `replica.selector.class` set to Kafka's RackAwareReplicaSelector, a consumer that names its
-rack is sent to a replica there: the leader if it is in that rack, else the follower that is
-furthest. Only followers that have the consumer's offset come into question. Without a replica in
+rack is sent to a replica there: the leader if it is in that rack, else the follower whose log is
+longest. Only followers in sync that have the consumer's offset come into question. Without a replica in
 its rack, or without the setting, it reads from the leader.
 """
 

@@ -1,4 +1,4 @@
-"""Opening a log directory, whatever state it was left in.
+"""Opening the log of one partition, whatever state its files were left in.
 
 The order is fixed: finish or undo what a crash interrupted (`.deleted` and `.cleaned` go,
 `.swap` is completed), then load segments, then, without a clean shutdown, verify everything

@@ -33,7 +33,7 @@ class OffsetIndex(SparseIndex):
         return 0 if slot < 0 else self.at(slot)[1]
 
     def offset_after(self, position: int) -> int | None:
-        """the last offset of the first indexed batch at or beyond `position`, if there is one."""
+        """The last offset of the first indexed batch at or beyond `position`, if there is one."""
         slot = self.floor(position - 1, field=1) + 1
         return None if slot >= len(self) else self.base_offset + self.at(slot)[0]
 
