@@ -2,7 +2,7 @@
 
 Orders may come late, twice, or from a controller that has been replaced. Three epochs sort them
 out, and a lower one is always refused: the controller's for a whole request, the broker's (is it
-meant for an earlier life of ours? checked by the handlers), the leader's for each partition.
+meant for an earlier life of ours? `ReplicaManager.check_controller`), the leader's for each partition.
 
 Making thousands of logs takes a while, so an order is carried out in slices, and others have a turn between
 two of them (`defer`). One order is carried out before the next begins.

@@ -71,12 +71,15 @@ class RequestContext:
         self.client_id = client_id
         self.started_ms = started_ms
         self.local_end_ms = 0.0
+        """When the handler was done with it, answered or not; 0 before."""
         self.keeps_records = False
+        """Of a Produce: its records are no views of the network's buffer any more."""
         self.throttle_ms = 0
         """How long the client is not to be read from once it is answered."""
         self.is_exempt = False
         """A broker asks, for the sake of the cluster: no quota counts."""
         self.converted: dict[int, Any] | None = None
+        """Of a Produce with old messages: what a thread has made of them (`old_messages`)."""
         self._finisher = finisher
         self._turn_ms = started_ms
 

@@ -41,7 +41,7 @@ class RemoteReplica:
 
     def reset(self, now_ms: float, leader_end_offset: int, *, is_new_epoch: bool, is_in_sync: bool) -> None:
         """This broker leads (again): what a former epoch knew of the follower's log counts no more,
-        a member of the ISR gets the full time to show that it keeps up, and nobody waits for others.
+        a member of the ISR gets the full time to show that it keeps up, and any other has yet to show it.
         An earlier life of the follower stays over."""
         if is_new_epoch:
             self.end_offset = self.start_offset = NO_OFFSET
