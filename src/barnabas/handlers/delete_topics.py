@@ -28,9 +28,12 @@ from barnabas.requests.failures import as_kafka_error
 from barnabas.requests.registry import Api
 from barnabas.security.acl.vocabulary import Operation, ResourceType
 
+VERSION_WITH_DELETION_DISABLED = 3
+VERSION_WITH_TOPIC_IDS = 6
+
 
 async def handle_delete_topics(request: DeleteTopicsRequest, context: RequestContext) -> DeleteTopicsResponse:
-    if context.api_version < 6:
+    if context.api_version < VERSION_WITH_TOPIC_IDS:
         topics = [DeleteTopicState(name=name) for name in request.topic_names]
     else:
         topics = request.topics
@@ -72,7 +75,7 @@ def _may_know(name: str, context: RequestContext, *, audited: bool = False) -> b
 async def _delete(result: DeletableTopicResult, context: RequestContext, deadline: Deadline) -> None:
     broker = context.broker
     if not broker.settings.delete_topic_enable:
-        if context.api_version < 3:
+        if context.api_version < VERSION_WITH_DELETION_DISABLED:
             raise InvalidRequest("topic deletion is disabled")
         raise TopicDeletionDisabled("delete.topic.enable is false on this broker")
     if result.name is None:

@@ -56,6 +56,7 @@ SINCE_VERSION = {
     EARLIEST_PENDING_UPLOAD: 11,
 }
 
+VERSION_WITH_LEADER_EPOCH = 4
 VERSION_WITH_OFFSET_NOT_AVAILABLE = 5
 CONSUMER = -1
 
@@ -122,7 +123,7 @@ def _answer(
         answer.error_code = as_kafka_error(error, f"listing offsets of {topic}-{wanted.partition_index}").code
         return answer
     answer.timestamp, answer.offset, leader_epoch = found
-    if context.api_version >= 4:
+    if context.api_version >= VERSION_WITH_LEADER_EPOCH:
         answer.leader_epoch = leader_epoch
     return answer
 
