@@ -175,7 +175,7 @@ class TransactionShard:
         for _ in range(min(TIMEOUTS_PER_TURN, len(self._timed_out))):
             self._timers.run(partial(self._time_out, self._timed_out.popleft()))
         if self._timed_out:
-            self._sweep(self.abort_timed_out, NEXT_TURN_MS)
+            self._sweep_timed_out(NEXT_TURN_MS)
         return Decision()
 
     def _time_out(self, transactional_id: str) -> Decision[Any]:
@@ -196,20 +196,19 @@ class TransactionShard:
         turn = list(itertools.islice(expired, EXPIRED_PER_TURN))
         later_answers: Answers = NO_ANSWERS
         if len(turn) == EXPIRED_PER_TURN:
-            next_turn: Waiter[None] = Waiter(
-                lambda _: self._sweep(self.remove_expired, NEXT_TURN_MS), lambda _: None
-            )
+            next_turn: Waiter[None] = Waiter(lambda _: self._sweep_expired(NEXT_TURN_MS), lambda _: None)
             later_answers = [(next_turn, None)]
         return Decision(records=turn, later_answers=later_answers, is_atomic=False)
 
-    def _sweep(self, sweep: Callable[[], Decision[None]], delay_ms: float | None = None) -> None:
-        """Run the sweep from time to time, and for the first time after `delay_ms`."""
-        settings = self._settings
-        is_abort = sweep == self.abort_timed_out
-        interval_ms = (
-            settings.abort_timed_out_interval_ms if is_abort else settings.remove_expired_interval_ms
-        )
-        self._timers.every(sweep.__name__, interval_ms, sweep, delay_ms=delay_ms)
+    def _sweep_timed_out(self, delay_ms: float | None = None) -> None:
+        """From time to time, and for the first time after `delay_ms`."""
+        interval_ms = self._settings.abort_timed_out_interval_ms
+        self._timers.every("abort_timed_out", interval_ms, self.abort_timed_out, delay_ms=delay_ms)
+
+    def _sweep_expired(self, delay_ms: float | None = None) -> None:
+        """From time to time, and for the first time after `delay_ms`."""
+        interval_ms = self._settings.remove_expired_interval_ms
+        self._timers.every("remove_expired", interval_ms, self.remove_expired, delay_ms=delay_ms)
 
     # Replaying
 
@@ -245,8 +244,8 @@ class TransactionShard:
         for metadata in self.transactions.values():
             if metadata.state in PREPARED:
                 self._completions.start_later(metadata.transactional_id, 0)
-        self._sweep(self.abort_timed_out)
-        self._sweep(self.remove_expired)
+        self._sweep_timed_out()
+        self._sweep_expired()
 
     def unloaded(self) -> Answers:
         return self._completions.close()
