@@ -11,7 +11,7 @@ from barnabas.cli.output import json_option, print_json, print_table
 from barnabas.cli.session import Bootstrap, bootstrap_option, run
 from barnabas.client.cluster_client import ClusterClient
 from barnabas.client.consumer import list_offsets
-from barnabas.client.partition_sizes import delete_records
+from barnabas.client.record_deletion import delete_records
 from barnabas.core.errors import OffsetOutOfRange
 from barnabas.protocol.offset_numbers import LATEST
 

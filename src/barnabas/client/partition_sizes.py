@@ -3,26 +3,17 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 from barnabas.client.cluster_client import ClusterClient
 from barnabas.client.consumer import list_offsets
-from barnabas.client.steps import Steps, ask, raise_for
-from barnabas.protocol.messages.delete_records import (
-    DeleteRecordsPartition,
-    DeleteRecordsRequest,
-    DeleteRecordsResponse,
-    DeleteRecordsTopic,
-)
+from barnabas.client.steps import ask
 from barnabas.protocol.messages.describe_log_dirs import (
     DescribableLogDirTopic,
     DescribeLogDirsRequest,
     DescribeLogDirsResponse,
 )
 from barnabas.protocol.offset_numbers import EARLIEST, LATEST
-
-DELETE_TIMEOUT_MS = 30_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,26 +42,3 @@ async def partition_sizes(cluster: ClusterClient, topic: str) -> list[PartitionS
                 if not row.is_future_key:
                     sizes[row.partition_index] = row.partition_size
     return [PartitionSize(index, starts[index], ends[index], sizes.get(index, 0)) for index in indexes]
-
-
-async def delete_records(cluster: ClusterClient, topic: str, before: Mapping[int, int]) -> dict[int, int]:
-    """Delete what lies before an offset in each partition; returns their new first offsets."""
-
-    def attempt() -> Steps[dict[int, int]]:
-        found = yield from cluster.state.topic(topic)
-        by_leader: defaultdict[int, list[DeleteRecordsPartition]] = defaultdict(list)
-        for index, offset in before.items():
-            row = DeleteRecordsPartition(partition_index=index, offset=offset)
-            by_leader[found.partitions[index].leader_id].append(row)
-        starts: dict[int, int] = {}
-        for leader, rows in by_leader.items():
-            request = DeleteRecordsRequest(
-                topics=[DeleteRecordsTopic(name=topic, partitions=rows)], timeout_ms=DELETE_TIMEOUT_MS
-            )
-            answer = yield from ask(leader, request, DeleteRecordsResponse)
-            for at in answer.topics[0].partitions:
-                raise_for(at.error_code, None, f"deleting from partition {at.partition_index} of {topic}")
-                starts[at.partition_index] = at.low_watermark
-        return starts
-
-    return await cluster.run_with_retries(attempt)
