@@ -1,4 +1,4 @@
-"""Dead letters: records that could not be read, on their way to a topic of their own.
+"""Dead letters: records that could not be read, or that broke a transform, on their way to their own topic.
 
 The bytes, key and headers go as they came; headers of the names that Connect uses say where the
 record stood and what was wrong with it. For a topic sink the letters are part of the same output
