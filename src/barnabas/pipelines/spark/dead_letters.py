@@ -26,7 +26,7 @@ def dead_letters(bad: DataFrame, run: Run) -> DataFrame:
         "connector.name": F.lit(spec.name),
         "task.id": F.lit("0"),
         "stage": F.lit("VALUE_CONVERTER"),
-        "class.name": F.lit(f"barnabas.pipelines.formats.{spec.source.get('format', 'files')}"),
+        "class.name": F.lit(f"barnabas.pipelines.spark.formats.{spec.source.get('format', 'files')}"),
         "exception.class.name": F.lit("org.apache.kafka.connect.errors.DataException"),
         "exception.message": F.col("error"),
         "exception.stacktrace": F.col("error"),
