@@ -13,6 +13,7 @@ from barnabas.client.channel import Channel
 from barnabas.coordinator.transaction.coordinator import TransactionCoordinator
 from barnabas.coordinator.transaction.local_markers import LocalMarkers
 from barnabas.core.errors import CoordinatorNotAvailable, NotLeaderOrFollower, name_of
+from barnabas.core.scheduler import BoundedBackground
 from barnabas.protocol.messages.produce import ProduceRequest, ProduceResponse
 from barnabas.records.builder import build_end_transaction_marker
 from barnabas.records.record import EndTransactionMarker
@@ -26,7 +27,13 @@ from tests.scenario.transactions.test_transactional_requests import (
     state_of,
     until_state,
 )
-from tests.support.in_process import InProcessBroker, in_process_broker
+from tests.support.background import ManualBackground
+from tests.support.in_process import (
+    BY_NAME_PRODUCE,
+    InProcessBroker,
+    in_process_broker,
+    produce_request,
+)
 from tests.support.transactions import GROUP, HandProducer
 
 V1_PRODUCE, V2_PRODUCE = 11, 12
@@ -241,6 +248,47 @@ async def test_a_write_behind_partitions_that_are_led_elsewhere_may_come_too_lat
     codes = [each.partition_responses[0].error_code for each in answer.responses]
     assert [name_of(code) for code in codes] == ["NOT_LEADER_OR_FOLLOWER", "TRANSACTION_ABORTABLE"]
     assert await is_all_decided(broker)
+
+
+def slow_disk(broker: InProcessBroker) -> ManualBackground:
+    """Every write is a thread's from now on, and is on its way for as long as a test wants."""
+    log, disk = replicas_of(broker).partition("topic", 0).log, ManualBackground()
+    log.environment.written_elsewhere_bytes_min = 0
+    log.environment._writers[log.log_directory.path] = BoundedBackground(disk, 1)
+    return disk
+
+
+async def until_in_line(broker: InProcessBroker, count: int) -> None:
+    log = replicas_of(broker).partition("topic", 0).log
+    async with asyncio.timeout(DEADLINE_S):
+        while (log.writing is not None) + len(log.waiting) < count:  # noqa: ASYNC110 - nobody tells
+            await asyncio.sleep(0.001)
+
+
+@pytest.mark.parametrize("version", [3, V1_PRODUCE])
+@pytest.mark.parametrize("commit", [True, False])
+async def test_a_write_that_waits_for_another_to_reach_the_disk_comes_too_late_after_the_end(
+    broker: InProcessBroker, producer: HandProducer, late: HandProducer, commit: bool, version: int
+) -> None:
+    """The transaction is open in the log when the request comes, and has ended when its turn has come."""
+    assert await producer.add("topic") == "NONE"
+    assert await late.produce("topic", b"in time") == "NONE"
+    disk = slow_disk(broker)
+    somebody = await Channel.connect(broker.address)
+    first = produce_request("topic", b"of somebody else")
+    before = asyncio.create_task(somebody.send(first, ProduceResponse, version_max=BY_NAME_PRODUCE))
+    await until_in_line(broker, 1)
+    writing = asyncio.create_task(late.produce("topic", b"late", version=version))
+    await until_in_line(broker, 2)
+    assert await producer.end(commit=commit, version=V1_END) == "NONE"
+    await until_state(broker, "CompleteCommit" if commit else "CompleteAbort")
+    while disk.waiting:
+        disk.run_one()
+    await before
+    refusal = "TRANSACTION_ABORTABLE" if version == V1_PRODUCE else "INVALID_TXN_STATE"
+    assert await writing == refusal
+    assert await is_all_decided(broker), "a transaction is open that nobody will end"
+    somebody.close()
 
 
 async def test_a_write_that_joined_a_transaction_comes_too_late_after_its_end(

@@ -62,13 +62,16 @@ class TransactionalWrite(NamedTuple):
     producer: ProducerIdAndEpoch
     sequence: int
     is_ongoing: bool
+    is_in_line: bool
+    """It waits until another has reached the disk, and is made in a later turn of the loop."""
 
     @classmethod
     def of(cls, partition: Partition, records: memoryview) -> TransactionalWrite:
         producer_id, epoch, sequence = _PRODUCER.unpack_from(records, PRODUCER_ID_AT)
         producer = ProducerIdAndEpoch(producer_id, epoch)
-        is_ongoing = partition.log.producers.has_ongoing_transaction(*producer)
-        return cls(partition.topic_partition, producer, sequence, is_ongoing)
+        log = partition.log
+        is_ongoing = log.producers.has_ongoing_transaction(*producer)
+        return cls(partition.topic_partition, producer, sequence, is_ongoing, log.is_being_written)
 
 
 class Dialect(NamedTuple):
@@ -111,7 +114,8 @@ class Admissions:
         unchecked = [each for each in writes if not each.is_ongoing]
         if not unchecked:
             # Several partitions may be written in several turns of the loop, those that are led elsewhere
-            # too: a marker may come in between.
+            # too, and so is what waits in line: a marker may come in between.
+            is_one_turn = is_one_turn and not any(each.is_in_line for each in writes)
             admit(None if is_one_turn else Admission(NONE_REFUSED, self._guarded(writes)))
             return
         partitions = [each.partition for each in unchecked]
