@@ -24,8 +24,10 @@ from tests.scenario.transactions.test_transactional_requests import (
     SETTINGS,
     committed,
     fetch_offset,
+    marker_of,
     state_of,
     until_state,
+    write_marker,
 )
 from tests.support.background import ManualBackground
 from tests.support.in_process import (
@@ -289,6 +291,27 @@ async def test_a_write_that_waits_for_another_to_reach_the_disk_comes_too_late_a
     assert await writing == refusal
     assert await is_all_decided(broker), "a transaction is open that nobody will end"
     somebody.close()
+
+
+async def test_a_late_marker_does_not_end_a_transaction_whose_first_write_is_on_its_way_to_the_disk(
+    broker: InProcessBroker, producer: HandProducer, late: HandProducer
+) -> None:
+    """It has the epoch of the next transaction, which the log does not know to be open yet."""
+    assert await producer.produce("topic", b"first", version=V2_PRODUCE) == "NONE"
+    assert await producer.end(commit=True, version=V2_END) == "NONE"
+    await until_state(broker, "CompleteCommit")
+    late.epoch = producer.epoch
+    disk = slow_disk(broker)
+    writing = asyncio.create_task(late.produce("topic", b"next", version=V2_PRODUCE))
+    await until_in_line(broker, 1)
+    marker = marker_of(producer.id, producer.epoch, commit=True)
+    assert await write_marker(broker, marker) == "INVALID_PRODUCER_EPOCH"
+    disk.run_one()
+    assert await writing == "NONE"
+    assert not await is_all_decided(broker), "the next transaction is open"
+    assert await producer.end(commit=False, version=V2_END) == "NONE"
+    await until_state(broker, "CompleteAbort")
+    assert await committed(broker) == [b"first"]
 
 
 async def test_a_write_that_joined_a_transaction_comes_too_late_after_its_end(

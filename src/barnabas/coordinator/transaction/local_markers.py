@@ -107,7 +107,8 @@ class LocalMarkers:
 
 def _check_not_late(marker: TransactionMarker, partition: Partition) -> None:
     """From version 2 on a marker has a higher epoch than all records of its transaction; one that is open
-    under the marker's own epoch is a later one."""
+    under the marker's own epoch is a later one. Its first records may be on their way to the disk."""
+    partition.log.settle()
     if marker.transaction_version >= EPOCH_BUMP_VERSION and partition.log.producers.has_ongoing_transaction(
         marker.producer_id, marker.producer_epoch
     ):
