@@ -8,7 +8,12 @@ from typing import Any, TypeVar
 
 import pytest
 
-from barnabas.core.errors import KafkaError, KafkaStorageError, OutOfOrderSequenceNumber
+from barnabas.core.errors import (
+    KafkaError,
+    KafkaStorageError,
+    OutOfOrderSequenceNumber,
+    UnknownServerError,
+)
 from barnabas.core.scheduler import BoundedBackground
 from barnabas.storage.log.append import AppendInfo
 from barnabas.storage.log.append_elsewhere import append_elsewhere, when_written
@@ -16,6 +21,9 @@ from barnabas.storage.log.log import Log
 from barnabas.storage.log.retention import delete_old_segments
 from barnabas.storage.log.truncation import truncate_to
 from barnabas.storage.log.write_elsewhere import Outcome
+from barnabas.storage.segment import sparse_index
+from barnabas.storage.segment.segment import Segment
+from barnabas.storage.segment.sparse_index import CorruptIndex
 from barnabas.testing.files import PowerCutFiles
 from tests.unit.storage.support import Bench, batch, end_transaction, offsets, produce, read_batches
 
@@ -227,6 +235,63 @@ def test_what_was_reported_and_synced_survives_a_power_cut(seed: int) -> None:
     again = bench.open()
     assert again.log_end_offset in {3, 43}
     assert offsets(read_batches(again))[0] == (0, 2)
+
+
+def test_an_index_that_cannot_be_written_is_a_failed_write_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sparse_index, "TAIL_BYTES_MAX", 8)
+    files = PowerCutFiles()
+    bench, threads = Bench("data", files, index_interval_bytes=1), Threads()
+    bench.environment.background = threads
+    log = bench.open()
+    produce(log, 1)
+    appends = Appends(log)
+    appends.begin(5)
+    appends.begin(1)
+
+    def fail(operation: str, path: str) -> None:
+        if operation == "write" and path.endswith(".index"):
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+    files.before = fail
+    threads.finish()
+    assert [type(each) for each in appends.outcomes] == [KafkaStorageError, KafkaStorageError]
+    assert bench.log_directory.failure is not None
+    files.before = None
+    assert bench.open().log_end_offset == 1
+
+
+def test_whatever_goes_wrong_afterwards_is_reported(
+    bench: Bench, threads: Threads, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = bench.open()
+    appends = Appends(log)
+    appends.begin(1)
+    appends.begin(2)
+
+    def unforeseen(*_: object) -> None:
+        raise CorruptIndex("it contradicts itself")
+
+    monkeypatch.setattr(Segment, "appended", unforeseen)
+    threads.write()
+    log.settle()
+    threads.deliver()
+    monkeypatch.undo()
+    threads.finish()
+    assert isinstance(appends.outcomes[0], UnknownServerError)
+    assert appends.first_offsets == [0], "who waited has the place"
+
+
+def test_a_report_that_fails_holds_up_nobody(bench: Bench, threads: Threads) -> None:
+    def report(_: Outcome) -> None:
+        raise ValueError("the answer cannot be made")
+
+    log = bench.open()
+    append_elsewhere(log, batch([b"first"]), 0, report)
+    appends = Appends(log)
+    appends.begin(1)
+    threads.finish()
+    assert appends.first_offsets == [1]
+    assert not log.is_being_written
 
 
 def test_a_log_that_was_closed_meanwhile_refuses(bench: Bench, threads: Threads) -> None:

@@ -56,7 +56,8 @@ def _written(log: Log, writing: WriteElsewhere) -> None:
     if log.writing is writing:
         log.settle()
     assert writing.outcome is not None
-    writing.report(writing.outcome)
+    with sweeping("the answer to an append", log.topic_partition):  # a fault in it must not stop the line
+        writing.report(writing.outcome)
     while log.waiting and log.writing is None:
         with sweeping("an append that waited", log.topic_partition):
             log.waiting.popleft()()

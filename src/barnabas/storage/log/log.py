@@ -28,8 +28,10 @@ from barnabas.core.errors import (
     KafkaStorageError,
     OffsetOutOfRange,
     RecordListTooLarge,
+    UnknownServerError,
 )
 from barnabas.core.ids import NO_OFFSET, TopicPartition, Uuid
+from barnabas.core.sweeping import complain
 from barnabas.records.batch import RecordBatch
 from barnabas.records.validation import ValidatedRecords, assign_offsets, validate_produce
 from barnabas.storage.environment import Environment, LogDirectory
@@ -194,21 +196,27 @@ class Log:
             writing.outcome = self._take_note(writing)
         except KafkaError as error:
             writing.outcome = error
+        except Exception as error:  # noqa: BLE001 - who appended must hear something, whatever it is
+            complain("taking note of an append", self.topic_partition, error)
+            writing.outcome = UnknownServerError("the broker met an unexpected error; its log says more")
 
     def _take_note(self, writing: WriteElsewhere) -> AppendInfo:
-        segment, validated, error = writing.segment, writing.validated, writing.error
+        segment, validated = writing.segment, writing.validated
         if self.is_closed or self.log_directory.failure is not None:
             raise self._offline()
-        if error is not None:
+        try:
+            if writing.error is not None:
+                raise writing.error
+            segment.appended(
+                len(validated.buffer),
+                validated.batches,
+                validated.max_timestamp,
+                validated.offset_of_max_timestamp,
+            )
+        except OSError as error:  # the write, or that of an index
             segment.cut_after_failure()
             self.fail(error)
             raise KafkaStorageError(f"appending to {self.topic_partition}: {error}") from error
-        segment.appended(
-            len(validated.buffer),
-            validated.batches,
-            validated.max_timestamp,
-            validated.offset_of_max_timestamp,
-        )
         self._appended(segment, validated.batches)
         return self._append_info(validated, writing.base_offset)
 
