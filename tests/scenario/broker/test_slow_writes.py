@@ -172,10 +172,10 @@ async def test_who_waited_for_a_log_that_is_gone_does_not_write_to_its_successor
     large, behind = send(channel, LARGE), send(channel, b"of the former topic")
     await disk.begun.wait()
     deletion = DeleteTopicsRequest(topic_names=["slow"], timeout_ms=10_000)
-    deleted = asyncio.ensure_future(broker.ask(deletion, DeleteTopicsResponse, version_max=5))
-    asyncio.get_running_loop().call_later(0.1, disk.may_write.set)
-    assert (await deleted).responses[0].error_code == 0
+    deleted = await broker.ask(deletion, DeleteTopicsResponse, version_max=5)
+    assert deleted.responses[0].error_code == 0
     assert await broker.create_topic("slow") == 0
+    disk.may_write.set()
     await large
     assert outcome(await behind) == (NotLeaderOrFollower.code, -1)
     assert await broker.read_all("slow") == []
