@@ -167,6 +167,7 @@ def _complete(appends: PartitionAppends) -> None:
     """All appends are done, or begun."""
     if appends.unwritten:
         appends.on_written = lambda: _answer_for(appends)
+        appends.wake_readers()
     else:
         _answer_for(appends)
 
@@ -174,7 +175,6 @@ def _complete(appends: PartitionAppends) -> None:
 def _answer_for(appends: PartitionAppends) -> None:
     """The producer is answered first, then the readers that its records wake up."""
     request, context = appends.request, appends.context
-    replicas = context.broker.replicas
     required_acks = request.acks
     if required_acks == 0:
         if appends.failed:
@@ -183,15 +183,14 @@ def _answer_for(appends: PartitionAppends) -> None:
             context.respond_nothing()
     elif appends.pending:
         # Leadership may be lost while we wait, so only the end shows whether something failed.
-        replicas.await_acks(
+        context.broker.replicas.await_acks(
             request.timeout_ms, required_acks, appends.pending, lambda: _answer(appends.response, context)
         )
     elif appends.failed:
         _answer(appends.response, context)
     else:
         context.respond(appends.response)
-    for partition in appends.touched:
-        replicas.delayed.wake_soon(partition.topic_partition)
+    appends.wake_readers()
 
 
 def _answer(response: ProduceResponse, context: RequestContext) -> None:

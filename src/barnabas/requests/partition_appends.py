@@ -85,6 +85,7 @@ class PartitionAppends:
         """Of the whole request, which every partition is answered with."""
         self.response = ProduceResponse(responses=[])
         self.touched: list[Partition] = []
+        """Written, and nobody who reads them has been told."""
         self.pending: list[PendingAck] = []
         """Written, and not yet acknowledged."""
         self.failed = False
@@ -161,12 +162,23 @@ class PartitionAppends:
                     answer.log_start_offset = replicas.partition(topic, data.index).log.log_start_offset
         return answer
 
+    def wake_readers(self) -> None:
+        """Who waits for what is written need not wait for the rest of the request."""
+        wake_soon = self.context.broker.replicas.delayed.wake_soon
+        for partition in self.touched:
+            wake_soon(partition.topic_partition)
+        self.touched.clear()
+
     def one_is_written(self) -> None:
         self.unwritten -= 1
         if not self.unwritten:
             self.context.exchange.give_back()
-            if self.on_written is not None:
-                self.on_written()
+        if self.on_written is None:
+            return
+        if self.unwritten:
+            self.wake_readers()
+        else:
+            self.on_written()
 
 
 class _AppendElsewhere:

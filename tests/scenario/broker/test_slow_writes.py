@@ -137,6 +137,27 @@ async def test_a_request_for_several_partitions_is_answered_when_all_are_written
     }
 
 
+@pytest.mark.parametrize("is_slow_first", [True, False])
+async def test_readers_hear_at_once_of_what_is_written(
+    broker: InProcessBroker, disk: SlowLog, channel: Channel, is_slow_first: bool
+) -> None:
+    """A request is answered as one; who reads one of its partitions does not wait for the others."""
+    small, large = produce_request("quick", b"small"), produce_request("slow", LARGE)
+    topics = [*large.topic_data, *small.topic_data]
+    request = ProduceRequest(
+        acks=-1, timeout_ms=30_000, topic_data=topics if is_slow_first else list(reversed(topics))
+    )
+    reading = asyncio.ensure_future(broker.fetch("quick", 0, max_wait_ms=20_000))
+    await asyncio.sleep(0.05)
+    both = asyncio.ensure_future(channel.send(request, ProduceResponse, version_max=BY_NAME_PRODUCE))
+    await disk.begun.wait()
+    async with asyncio.timeout(10):
+        assert (await reading).high_watermark == 1
+    assert not both.done()
+    disk.may_write.set()
+    await both
+
+
 async def test_only_who_shares_the_broker_is_written_for_by_a_thread(
     broker: InProcessBroker, files: PowerCutFiles, channel: Channel
 ) -> None:
