@@ -13,6 +13,7 @@ comparison.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Generator, Iterator
 from contextlib import suppress
 
@@ -39,6 +40,8 @@ from barnabas.requests.old_messages import VERSION_WITH_BATCHES, convert_in_a_th
 from barnabas.requests.partition_appends import PartitionAppends
 from barnabas.requests.registry import Api
 from barnabas.security.acl.vocabulary import Operation, ResourceType
+
+logger = logging.getLogger(__name__)
 
 VERSION_WITH_LEADER_HINTS = 10
 VERSION_WITH_ABORTABLE = 11
@@ -166,10 +169,19 @@ def _begin_topic(
 def _complete(appends: PartitionAppends) -> None:
     """All appends are done, or begun."""
     if appends.unwritten:
-        appends.on_written = lambda: _answer_for(appends)
+        appends.on_written = lambda: _answer_late(appends)
         appends.wake_readers()
     else:
         _answer_for(appends)
+
+
+def _answer_late(appends: PartitionAppends) -> None:
+    """Nobody above would answer in our place: it was a thread that had us called, not the network."""
+    try:
+        _answer_for(appends)
+    except Exception:
+        logger.exception("the answer to a produce request that was written cannot be made")
+        appends.context.exchange.close("the answer to a produce request cannot be made")
 
 
 def _answer_for(appends: PartitionAppends) -> None:

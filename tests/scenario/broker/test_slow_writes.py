@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from barnabas.client.channel import Channel
-from barnabas.core.errors import KafkaStorageError, NotLeaderOrFollower
+from barnabas.core.errors import KafkaStorageError, NetworkException, NotLeaderOrFollower
 from barnabas.core.limits import UNWRITTEN_BYTES_MAX, WRITTEN_ELSEWHERE_BYTES_MIN
 from barnabas.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
 from barnabas.protocol.messages.produce import ProduceRequest, ProduceResponse
@@ -156,6 +156,22 @@ async def test_readers_hear_at_once_of_what_is_written(
     assert not both.done()
     disk.may_write.set()
     await both
+
+
+async def test_an_answer_that_cannot_be_made_costs_one_connection(
+    broker: InProcessBroker, disk: SlowLog, channel: Channel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    replicas = broker.broker._replicas
+    assert replicas is not None
+    large = send(channel, LARGE)
+    await disk.begun.wait()
+    with monkeypatch.context() as broken:
+        broken.setattr(replicas, "await_acks", None)
+        disk.may_write.set()
+        with pytest.raises(NetworkException):
+            await large
+    assert replicas.partition("slow", 0).log.log_directory.unwritten_bytes == 0
+    assert (await broker.produce("slow", b"behind")).base_offset == 2
 
 
 async def test_only_who_shares_the_broker_is_written_for_by_a_thread(
