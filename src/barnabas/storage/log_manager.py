@@ -395,6 +395,8 @@ class LogManager:
                     [log for log in self._logs.values() if log.log_directory is directory],
                     threads=self._settings.num_recovery_threads_per_data_dir,
                 )
+                if directory.failure is not None:
+                    continue  # its logs are gone, and were not closed: the next start must not trust them
                 self._checkpoints.write_last(directory)
                 write_clean_shutdown(self._environment.files, directory.path, broker_epoch)
         self.abandon()

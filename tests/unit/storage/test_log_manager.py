@@ -18,11 +18,14 @@ from barnabas.core.scheduler import InlineBackground, ManualScheduler
 from barnabas.storage import log_maintenance
 from barnabas.storage.checkpoints import HIGH_WATERMARKS, LOG_START_OFFSETS, RECOVERY_POINTS
 from barnabas.storage.environment import Environment, LogDirectory
+from barnabas.storage.log.append_elsewhere import append_elsewhere
 from barnabas.storage.log.log import Log
+from barnabas.storage.log.write_elsewhere import Outcome
 from barnabas.storage.log_manager import DuplicateLog, LogManager
 from barnabas.testing.files import PowerCutFiles
+from tests.support.background import ManualBackground
 from tests.support.settings import broker_config, log_config
-from tests.unit.storage.support import NOW_MS, offsets, produce, read_batches
+from tests.unit.storage.support import NOW_MS, batch, offsets, produce, read_batches
 
 T = TypeVar("T")
 
@@ -233,6 +236,35 @@ def test_a_failed_directory_takes_only_its_own_logs_with_it() -> None:
     files.before = None
     assert not files.exists("/a/.kafka_cleanshutdown")
     assert files.exists("/b/.kafka_cleanshutdown")
+
+
+def test_a_directory_that_fails_at_the_last_write_was_not_shut_down_cleanly() -> None:
+    """A large append is on its way to the disk when the broker stops, and does not arrive."""
+    files = PowerCutFiles()
+    broker = Broker("/a", files=files)
+    manager = broker.start()
+    log, other = manager.get_or_create(partition(0)), manager.get_or_create(partition(1))
+    produce(other, 3)
+    other.advance_high_watermark(3)
+    other.maybe_increment_log_start_offset(2, "test")
+    manager.maintenance.checkpoint_log_start_offsets()
+    log.environment.background = ManualBackground()
+    outcomes: list[Outcome] = []
+    append_elsewhere(log, batch(), 0, outcomes.append)
+
+    def fail(operation: str, path: str) -> None:
+        if operation == "write" and path.endswith("topic-0/00000000000000000000.log"):
+            raise OSError(errno.EIO, "Input/output error", path)
+
+    files.before = fail
+    manager.close()
+    files.before = None
+    assert broker.failed == ["/a"]
+    manager = broker.start()
+    assert manager.had_clean_shutdown == {"/a": False}
+    again = manager.get(partition(1))
+    assert again is not None
+    assert (again.log_start_offset, again.log_end_offset) == (2, 3)
 
 
 def test_a_directory_that_cannot_be_read_at_start_is_offline() -> None:
