@@ -214,12 +214,13 @@ class _AppendElsewhere:
     def wait(self) -> None:
         """Get in line, which may be empty."""
         context, data, home = self._appends.context, self._data, self._log.log_directory
-        self._answers.append(PartitionProduceResponse(index=data.index))
-        self._appends.unwritten += 1
-        home.unwritten_bytes += self._size_bytes
         if not context.keeps_records:
             assert isinstance(data.records, memoryview)
             data.records = context.exchange.lend_piece(data.records)
+        # From here on nothing fails: what is counted is taken back when the append is over.
+        self._answers.append(PartitionProduceResponse(index=data.index))
+        self._appends.unwritten += 1
+        home.unwritten_bytes += self._size_bytes
         if home.unwritten_bytes > UNWRITTEN_BYTES_MAX:
             context.exchange.hold()
         when_written(self._log, self._begin)

@@ -11,8 +11,14 @@ from pathlib import Path
 import pytest
 
 from barnabas.client.channel import Channel
-from barnabas.core.errors import KafkaStorageError, NetworkException, NotLeaderOrFollower
+from barnabas.core.errors import (
+    KafkaStorageError,
+    NetworkException,
+    NotLeaderOrFollower,
+    UnknownServerError,
+)
 from barnabas.core.limits import UNWRITTEN_BYTES_MAX, WRITTEN_ELSEWHERE_BYTES_MIN
+from barnabas.network.connection import Connection
 from barnabas.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
 from barnabas.protocol.messages.produce import ProduceRequest, ProduceResponse
 from barnabas.testing.files import PowerCutFiles
@@ -172,6 +178,21 @@ async def test_an_answer_that_cannot_be_made_costs_one_connection(
             await large
     assert replicas.partition("slow", 0).log.log_directory.unwritten_bytes == 0
     assert (await broker.produce("slow", b"behind")).base_offset == 2
+
+
+async def test_records_that_cannot_be_kept_are_refused(
+    broker: InProcessBroker, channel: Channel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def lend(_: Connection) -> None:
+        raise MemoryError
+
+    with monkeypatch.context() as short:
+        short.setattr(Connection, "lend", lend)
+        async with asyncio.timeout(10):
+            assert outcome(await send(channel, LARGE)) == (UnknownServerError.code, -1)
+    replicas = broker.broker._replicas
+    assert replicas is not None
+    assert replicas.partition("slow", 0).log.log_directory.unwritten_bytes == 0
 
 
 async def test_only_who_shares_the_broker_is_written_for_by_a_thread(
