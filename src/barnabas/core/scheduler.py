@@ -60,6 +60,7 @@ class BoundedBackground:
         self._background = background
         self._free = works_max
         self._line: deque[Callable[[], None]] = deque()
+        self._is_line_moving = False
 
     def submit(
         self,
@@ -79,12 +80,16 @@ class BoundedBackground:
         failed: Callable[[BaseException], None],
     ) -> None:
         def done(result: T) -> None:
-            self._next()
-            then(result)
+            try:
+                self._next()
+            finally:
+                then(result)
 
         def did_not(error: BaseException) -> None:
-            self._next()
-            failed(error)
+            try:
+                self._next()
+            finally:
+                failed(error)
 
         self._free -= 1
         try:
@@ -94,8 +99,14 @@ class BoundedBackground:
 
     def _next(self) -> None:
         self._free += 1
-        if self._line:
-            self._line.popleft()()
+        if self._is_line_moving:
+            return  # it failed at once: whoever began it goes on, so that a long line is no deep stack
+        self._is_line_moving = True
+        try:
+            while self._line and self._free:
+                self._line.popleft()()
+        finally:
+            self._is_line_moving = False
 
 
 class InlineBackground:

@@ -312,6 +312,51 @@ def test_without_a_thread_the_loop_writes(bench: Bench, threads: Threads) -> Non
     assert log.log_end_offset == 2
 
 
+def test_a_long_line_is_no_deep_stack(bench: Bench, threads: Threads) -> None:
+    """Without threads each that waited is written at once, and so is the next."""
+    log = bench.open()
+    appends = Appends(log)
+    for _ in range(1_000):
+        appends.begin(1)
+    threads.write()
+    threads.refuses = True
+    threads.deliver()
+    assert appends.first_offsets == list(range(1_000))
+    assert not log.is_being_written
+
+
+def test_many_works_without_a_thread_are_no_deep_stack(threads: Threads) -> None:
+    background = BoundedBackground(threads, 1)
+    failed: list[BaseException] = []
+    done: list[object] = []
+    for _ in range(1_001):
+        background.submit(lambda: None, done.append, failed.append)
+    threads.write()
+    threads.refuses = True
+    threads.deliver()
+    assert (len(done), len(failed)) == (1, 1_000)
+    threads.refuses = False
+    background.submit(lambda: None, done.append, failed.append)
+    threads.finish()
+    assert len(done) == 2
+
+
+def test_a_work_hears_of_its_end_whatever_the_next_one_does(threads: Threads) -> None:
+    background = BoundedBackground(threads, 1)
+    done: list[object] = []
+
+    def failed(error: BaseException) -> None:
+        raise error
+
+    background.submit(lambda: None, done.append, failed)
+    background.submit(lambda: None, done.append, failed)
+    threads.write()
+    threads.refuses = True
+    with pytest.raises(RuntimeError, match="can't start new thread"):
+        threads.deliver()
+    assert len(done) == 1
+
+
 def test_a_directory_has_few_threads(threads: Threads) -> None:
     background = BoundedBackground(threads, 2)
     done: list[int] = []

@@ -58,6 +58,12 @@ def _written(log: Log, writing: WriteElsewhere) -> None:
     assert writing.outcome is not None
     with sweeping("the answer to an append", log.topic_partition):  # a fault in it must not stop the line
         writing.report(writing.outcome)
-    while log.waiting and log.writing is None:
-        with sweeping("an append that waited", log.topic_partition):
-            log.waiting.popleft()()
+    if log.is_line_moving:
+        return  # there was no thread: whoever had us written goes on, so that a long line is no deep stack
+    log.is_line_moving = True
+    try:
+        while log.waiting and log.writing is None:
+            with sweeping("an append that waited", log.topic_partition):
+                log.waiting.popleft()()
+    finally:
+        log.is_line_moving = False

@@ -94,6 +94,8 @@ class Log:
         """A large append whose bytes are not in the file yet; the log does not know of it yet."""
         self.waiting: deque[Callable[[], None]] = deque()
         """Who wants to append when that is written, in line."""
+        self.is_line_moving = False
+        """Somebody lets them have their turns."""
 
     @property
     def directory(self) -> str:
