@@ -104,6 +104,8 @@ class ClusterMember:
         self._config_notifications = ConfigNotifications(znodes, configs, clock, scheduler, runner)
         self._registration = Registration(znodes, clock, scheduler, runner)
         self._present: BrokerInfo | None = None
+        self._returns = Tasks()
+        """The registration in a new session, which may take long; never two."""
         self._session_id = self._registered_in = znodes.session_id
 
     # Presence
@@ -133,6 +135,7 @@ class ClusterMember:
 
     async def unregister(self) -> None:
         self._present = None
+        await self._returns.close()
         try:
             await self._registration.unregister(self._broker_id)
         except CoordinationError as error:
@@ -145,7 +148,8 @@ class ClusterMember:
             self.controller.session_expired()
         elif state is SessionState.CONNECTED and self._znodes.session_id != self._session_id:
             self._session_id = self._znodes.session_id
-            self._tasks.start(self._return())
+            self._returns.cancel()  # in the session before this one
+            self._returns.start(self._return())
 
     async def _return(self) -> None:
         """In a new session: register under a new epoch, then compete to be the controller."""
@@ -300,5 +304,6 @@ class ClusterMember:
 
     async def close(self) -> None:
         self._present = None
+        await self._returns.close()
         await self._tasks.close()
         self.peers.close()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 from collections.abc import AsyncIterator
 
@@ -37,8 +38,19 @@ async def znodes() -> AsyncIterator[EmbeddedSession]:
 
 
 @pytest.fixture
-async def member(znodes: EmbeddedSession) -> AsyncIterator[ClusterMember]:
-    clock = ManualClock()
+def clock() -> ManualClock:
+    return ManualClock()
+
+
+@pytest.fixture
+def scheduler(clock: ManualClock) -> ManualScheduler:
+    return ManualScheduler(clock)
+
+
+@pytest.fixture
+async def member(
+    znodes: EmbeddedSession, clock: ManualClock, scheduler: ManualScheduler
+) -> AsyncIterator[ClusterMember]:
     made = ClusterMember(
         ME,
         BrokerConfig.load({}),
@@ -46,7 +58,7 @@ async def member(znodes: EmbeddedSession) -> AsyncIterator[ClusterMember]:
         ConfigRepository(ZnodeConfigStore(znodes), ME, BrokerConfig.load({}), LoopRunner()),
         MetadataCache("cluster"),
         clock=clock,
-        scheduler=ManualScheduler(clock),
+        scheduler=scheduler,
         runner=LoopRunner(),
         randomness=random.Random(1),
         metrics=Metrics(),
@@ -66,8 +78,58 @@ async def test_an_epoch_counts_only_in_the_session_that_registered_it(
     znodes.add_listener(lambda _: heard.append(member.registered_epoch()))
     znodes.renew()
     assert heard == [None], "the new session has a lease at once, and registers later"
-    await member._tasks.finished()
+    await member._returns.finished()
     _, stat = await znodes.get(BrokerIdZnode.path(1))
     assert member.registered_epoch() == stat.czxid > first
     await member.unregister()
     assert member.registered_epoch() is None
+
+
+async def lose_a_session_at_once(znodes: EmbeddedSession) -> None:
+    """One that was the broker's only for a moment: it goes on trying to register."""
+    await znodes.expire()
+    znodes.renew()
+    znodes.lose()
+    await turns()
+
+
+async def turns() -> None:
+    for _ in range(20):
+        await asyncio.sleep(0)
+
+
+async def let_it_try_again(clock: ManualClock, scheduler: ManualScheduler) -> None:
+    clock.advance(ms=1_000)
+    scheduler.run_due()
+    await turns()
+
+
+async def test_a_broker_that_leaves_does_not_come_back_in_the_next_session(
+    member: ClusterMember, znodes: EmbeddedSession, clock: ManualClock, scheduler: ManualScheduler
+) -> None:
+    await member.register(BROKER)
+    await lose_a_session_at_once(znodes)
+    await member.unregister()
+    znodes.renew()
+    await let_it_try_again(clock, scheduler)
+    assert await znodes.exists(BrokerIdZnode.path(1)) is None
+    assert member.registered_epoch() is None
+
+
+async def test_a_broker_returns_once_in_each_session(
+    member: ClusterMember,
+    znodes: EmbeddedSession,
+    clock: ManualClock,
+    scheduler: ManualScheduler,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    await member.register(BROKER)
+    renewals: list[int] = []
+    monkeypatch.setattr(member.controller, "session_renewed", lambda: renewals.append(znodes.session_id))
+    await lose_a_session_at_once(znodes)
+    znodes.renew()
+    await let_it_try_again(clock, scheduler)
+    assert renewals == [znodes.session_id]
+    stat = await znodes.exists(BrokerIdZnode.path(1))
+    assert stat is not None
+    assert (stat.ephemeral_owner, stat.czxid) == (znodes.session_id, member.registered_epoch())
