@@ -19,7 +19,7 @@ from barnabas.storage.log.append import AppendInfo
 from barnabas.storage.log.append_elsewhere import append_elsewhere, when_written
 from barnabas.storage.log.log import Log
 from barnabas.storage.log.retention import delete_old_segments
-from barnabas.storage.log.truncation import truncate_to
+from barnabas.storage.log.truncation import truncate_fully_and_start_at, truncate_to
 from barnabas.storage.log.write_elsewhere import Outcome
 from barnabas.storage.segment import sparse_index
 from barnabas.storage.segment.segment import Segment
@@ -134,6 +134,7 @@ CHANGES: dict[str, Callable[[Log], object]] = {
     "a roll": lambda log: log.roll(),
     "a truncation": lambda log: truncate_to(log, 99),
     "a marker": lambda log: end_transaction(log, 1, commit=True),
+    "a batch of a leader": lambda log: log.append_as_follower(memoryview(batch(base_offset=4))),
     "the end": lambda log: log.plan_close(),
 }
 
@@ -167,6 +168,18 @@ def test_a_truncation_takes_what_was_being_written_along(bench: Bench, threads: 
     threads.finish()
     produce(log, 1)
     assert log.log_end_offset == log.segments.active.read_next_offset()
+
+
+def test_a_log_that_starts_over_takes_what_was_being_written_along(bench: Bench, threads: Threads) -> None:
+    log = bench.open()
+    appends = Appends(log)
+    appends.begin(3)
+    truncate_fully_and_start_at(log, 9)
+    threads.finish()
+    assert appends.first_offsets == [0]
+    assert (log.log_start_offset, log.log_end_offset) == (9, 9)
+    produce(log, 1)
+    assert offsets(read_batches(log)) == [(9, 9)]
 
 
 def test_retention_leaves_the_segment_that_is_being_written(bench: Bench, threads: Threads) -> None:
