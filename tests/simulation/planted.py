@@ -111,7 +111,7 @@ BUGS = (
     Bug(
         "a broker with a new session does not register again",
         "barnabas.node.cluster_member",
-        "            self._tasks.start(self._return())\n",
+        "            self._returns.start(self._return())\n",
         "",
     ),
     Bug(
