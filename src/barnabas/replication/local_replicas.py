@@ -86,8 +86,7 @@ class LocalReplicas:
 
     def _check_findable(self, topic_partition: TopicPartition) -> None:
         logs = self._log_manager
-        is_found = logs.get(topic_partition) is not None or topic_partition in logs.damaged
-        if logs.offline_directories and not is_found:
+        if logs.offline_directories and not logs.is_found(topic_partition):
             raise KafkaStorageError(f"the log of {topic_partition} may be in a directory that is offline")
 
     def elected(self, partition: Partition, *, is_new: bool) -> None:

@@ -106,6 +106,15 @@ class LogManager:
         if damaged is not None:
             raise KafkaStorageError(f"the log of {topic_partition} is out of service: {damaged.reason}")
 
+    def is_found(self, topic_partition: TopicPartition) -> bool:
+        """Whether it is known where the log lies: what was begun was nowhere else."""
+        begun = self._begun.get(topic_partition)
+        return (
+            topic_partition in self._logs
+            or topic_partition in self.damaged
+            or (begun is not None and begun.log_directory.failure is None)
+        )
+
     def logs(self) -> Iterator[Log]:
         return iter(list(self._logs.values()))
 

@@ -7,6 +7,8 @@ from collections import deque
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
+
 from barnabas.core.errors import KafkaStorageError, StaleControllerEpoch
 from barnabas.core.files import Files
 from barnabas.protocol.messages.leader_and_isr import (
@@ -23,7 +25,7 @@ from barnabas.protocol.messages.stop_replica import (
 )
 from barnabas.replication.controller_orders import PARTITIONS_PER_SLICE
 from barnabas.testing.files import PowerCutFiles
-from tests.unit.replication.support import ME, TOPIC_ID, Replicas
+from tests.unit.replication.support import ME, ONE, TOPIC_ID, ZERO, Replicas
 
 COUNT = 2 * PARTITIONS_PER_SLICE + 1
 
@@ -154,3 +156,28 @@ def test_an_order_that_finds_no_file_descriptor_is_to_be_given_again() -> None:
     assert isinstance(last, LeaderAndIsrResponse)
     stale = StaleControllerEpoch.code
     assert [each.error_code for each in last.topics[0].partition_errors] == [stale, 0, stale]
+
+
+@pytest.mark.parametrize("is_deleted", [True, False])
+def test_a_log_that_was_begun_lies_in_no_directory_that_is_offline(is_deleted: bool) -> None:
+    """A replica that might would be told to be lost, though only a file descriptor was wanting."""
+    files = PowerCutFiles()
+    replicas = Replicas("/a", "/b", files=files)
+
+    def starve(operation: str, path: str) -> None:
+        if operation == "open":
+            raise OSError(errno.EMFILE, "Too many open files", path)
+
+    files.before = starve
+    with pytest.raises(KafkaStorageError):
+        replicas.local.get_or_create(ZERO, TOPIC_ID)
+    files.before = None
+    begun, other = replicas.log_manager.live_directories
+    other.take_offline(OSError(errno.EIO, "Input/output error"))
+    if is_deleted:
+        replicas.local.stop(ZERO, delete=True)
+        assert not files.exists(f"{begun.path}/{ZERO}")
+    else:
+        assert replicas.local.get_or_create(ZERO, TOPIC_ID, is_new=False).log.log_directory is begun
+    with pytest.raises(KafkaStorageError, match="may be in a directory that is offline"):
+        replicas.local.get_or_create(ONE, TOPIC_ID, is_new=False)
