@@ -327,9 +327,11 @@ class Partition:
         self._check_may_append(required_acks)
 
         def written(outcome: Outcome) -> None:
-            if isinstance(outcome, AppendInfo):
-                self._appended(outcome)
-            report(outcome)
+            try:
+                if isinstance(outcome, AppendInfo):
+                    self._appended(outcome)
+            finally:
+                report(outcome)
 
         append_elsewhere(self.log, records, self.leadership.leader_epoch, written)
 

@@ -80,3 +80,17 @@ def test_it_is_refused_before_anything_is_written(tmp_path: Path, disk: ManualBa
     with pytest.raises(NotEnoughReplicas):
         begin(partition)
     assert disk.waiting == []
+
+
+def test_who_appended_hears_of_it_whatever_goes_wrong_afterwards(
+    replicas: Replicas, disk: ManualBackground, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def unforeseen(_: Partition) -> bool:
+        raise ZeroDivisionError
+
+    partition = replicas.lead()
+    outcomes = begin(partition)
+    with monkeypatch.context() as broken:
+        broken.setattr(Partition, "maybe_advance_high_watermark", unforeseen)
+        disk.run_one()
+    assert isinstance(outcomes[0], AppendInfo)
