@@ -294,10 +294,21 @@ def test_whatever_goes_wrong_afterwards_is_reported(
     assert appends.first_offsets == [0], "who waited has the place"
 
 
-def test_a_report_that_fails_holds_up_nobody(bench: Bench, threads: Threads) -> None:
-    def report(_: Outcome) -> None:
-        raise ValueError("the answer cannot be made")
+def report(_: Outcome) -> None:
+    raise ValueError("the answer cannot be made")
 
+
+def test_a_report_of_what_was_here_before_is_made_once_and_not_refused(
+    bench: Bench, threads: Threads
+) -> None:
+    log = bench.open()
+    fields: dict[str, Any] = {"producer_id": 7, "producer_epoch": 0, "base_sequence": 0}
+    produce(log, 1, **fields)
+    append_elsewhere(log, batch([bytes(20)], **fields), 0, report)
+    assert not log.is_being_written
+
+
+def test_a_report_that_fails_holds_up_nobody(bench: Bench, threads: Threads) -> None:
     log = bench.open()
     append_elsewhere(log, batch([b"first"]), 0, report)
     appends = Appends(log)

@@ -39,7 +39,7 @@ def append_elsewhere(
     now_ms = log.environment.clock.now_ms()
     accepted = log.accept(records, leader_epoch, AppendOrigin.CLIENT, now_ms)
     if isinstance(accepted, AppendInfo):
-        report(accepted)
+        _tell(log, report, accepted)
         return
     segment = log.segment_for(accepted.batches, len(accepted.buffer), accepted.max_timestamp, now_ms)
     with log.guarded("appending"):
@@ -56,8 +56,7 @@ def _written(log: Log, writing: WriteElsewhere) -> None:
     if log.writing is writing:
         log.settle()
     assert writing.outcome is not None
-    with sweeping("the answer to an append", log.topic_partition):  # a fault in it must not stop the line
-        writing.report(writing.outcome)
+    _tell(log, writing.report, writing.outcome)
     if log.is_line_moving:
         return  # there was no thread: whoever had us written goes on, so that a long line is no deep stack
     log.is_line_moving = True
@@ -67,3 +66,9 @@ def _written(log: Log, writing: WriteElsewhere) -> None:
                 log.waiting.popleft()()
     finally:
         log.is_line_moving = False
+
+
+def _tell(log: Log, report: Callable[[Outcome], None], outcome: Outcome) -> None:
+    """Once: a fault in the answer neither stops the line nor has the append refused after all."""
+    with sweeping("the answer to an append", log.topic_partition):
+        report(outcome)
