@@ -67,8 +67,8 @@ class PartitionAppends:
     """Makes them, and knows what came of them, before anybody is told."""
 
     __slots__ = (
-        "admission", "context", "failed", "on_written", "pending", "refusal", "request", "response",
-        "touched", "unwritten",
+        "admission", "context", "delays_others", "failed", "on_written", "pending", "refusal", "request",
+        "response", "touched", "unwritten",
     )  # fmt: skip
 
     def __init__(
@@ -89,6 +89,8 @@ class PartitionAppends:
         self.pending: list[PendingAck] = []
         """Written, and not yet acknowledged."""
         self.failed = False
+        self.delays_others = False
+        """If it writes large records on the loop."""
         self.unwritten = 0
         """Appends that a thread writes."""
         self.on_written: Callable[[], None] | None = None
@@ -114,8 +116,7 @@ class PartitionAppends:
             partition = context.broker.replicas.partition(topic, data.index)
             log = partition.log
             is_for_thread = (
-                len(records) >= log.environment.written_elsewhere_bytes_min
-                and context.exchange.connection.has_company()
+                len(records) >= log.environment.written_elsewhere_bytes_min and self._has_company()
             )
             if is_for_thread or log.is_being_written:
                 _AppendElsewhere(self, data, topic, partition, answers, is_for_thread).wait()
@@ -130,6 +131,11 @@ class PartitionAppends:
         end_offset = info.last_offset + 1
         if required_acks and not partition.is_acknowledged(end_offset, required_acks):
             self.pending.append(PendingAck(partition, end_offset, answer))
+
+    def _has_company(self) -> bool:
+        """Whether a large write would delay anybody else: said of the request, not of each of its writes."""
+        self.delays_others = self.delays_others or self.context.exchange.connection.has_company()
+        return self.delays_others
 
     def checked(self, data: PartitionProduceData, records: memoryview, partition: Partition) -> memoryview:
         """What is appended, as the transaction's coordinator admitted it, and as a batch."""

@@ -214,6 +214,25 @@ async def test_only_who_shares_the_broker_is_written_for_by_a_thread(
     assert writers == [False, True, False]
 
 
+async def test_all_that_is_large_in_a_request_is_written_by_threads(
+    broker: InProcessBroker, files: PowerCutFiles, channel: Channel
+) -> None:
+    assert await broker.create_topic("wide", 3) == 0
+    writers: list[bool] = []
+
+    def note(operation: str, path: str) -> None:
+        if operation == "write" and path.endswith(".log") and "/wide-" in path:
+            writers.append(threading.current_thread() is threading.main_thread())
+
+    files.before = note
+    each = [produce_request("wide", LARGE, partition=number).topic_data[0] for number in range(3)]
+    request = ProduceRequest(acks=-1, timeout_ms=30_000, topic_data=each)
+    answer = await channel.send(request, ProduceResponse, version_max=BY_NAME_PRODUCE)
+    files.before = None
+    assert [each.partition_responses[0].error_code for each in answer.responses] == [0, 0, 0]
+    assert writers == [False] * 3
+
+
 async def test_a_write_that_fails_is_told_and_takes_the_disk_offline(
     broker: InProcessBroker, disk: SlowLog, channel: Channel
 ) -> None:
