@@ -31,6 +31,9 @@ PAUSE_S = 0.005
 POLL_S = 0.1
 BATCH_MAX = 50
 TRANSACTION_TIMEOUT_MS = 20_000
+WRITE_TIMEOUT_MS = 600_000
+"""Longer than a partition is ever away, on a machine that is busy with other things too: librdkafka gives a
+late record up, and sends what it had sent behind it once more, under another epoch."""
 SEND_OFFSETS_TIMEOUT_S = 15
 ERRORS_KEPT = 30
 READ_TIMEOUT_S = 60.0
@@ -105,7 +108,7 @@ class Writing(Worker):
                 "acks": "all",
                 "linger.ms": 2,
                 "max.in.flight.requests.per.connection": in_flight,
-                "message.timeout.ms": 120_000,
+                "message.timeout.ms": WRITE_TIMEOUT_MS,
                 "socket.timeout.ms": 10_000,
                 "log_level": 0,
             }
