@@ -274,6 +274,26 @@ BUGS = (
         "        if refused:\n",
         "        if False:\n",
     ),
+    Bug(
+        "a log that could not be made is made in another directory",
+        "barnabas.storage.log_manager",
+        "            self._begun[topic_partition] = BegunLog(topic_partition, home, place)\n"
+        "            try:\n",
+        "            try:\n",
+        (
+            Edit(
+                "barnabas.storage.log_manager",
+                "            del self._begun[topic_partition]\n            self.cleaner.forget(log)",
+                "            self.cleaner.forget(log)",
+            ),
+        ),
+    ),
+    Bug(
+        "a follower gives a partition up for which it has no file descriptor",
+        "barnabas.storage.log.log",
+        "        except OSError as error:  # the first append after a start looks into the file\n",
+        "        except ZeroDivisionError as error:\n",
+    ),
     # Transactions
     Bug(
         "the last stable offset is one too high",
