@@ -104,7 +104,7 @@ async def serve_broker(broker: Broker, stopped: asyncio.Event, welcome: Sequence
 
 
 def _told(error: Exception) -> str:
-    if isinstance(error, ConnectionLoss | SessionExpired):
+    if isinstance(error, ConnectionLoss | SessionExpired) and not str(error):
         return "the coordination store went out of reach while the broker started"
     return str(error) or repr(error)
 
