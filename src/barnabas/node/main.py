@@ -104,9 +104,11 @@ async def serve_broker(broker: Broker, stopped: asyncio.Event, welcome: Sequence
 
 
 def _told(error: Exception) -> str:
-    if isinstance(error, ConnectionLoss | SessionExpired) and not str(error):
+    said = str(error)
+    if isinstance(error, ConnectionLoss | SessionExpired) and (not said or said.startswith("/")):
+        # All that such an error knows by itself is the node that was asked for.
         return "the coordination store went out of reach while the broker started"
-    return str(error) or repr(error)
+    return said or repr(error)
 
 
 async def _shut_down_when(stopped: asyncio.Event, broker: Broker) -> None:
