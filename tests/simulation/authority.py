@@ -10,6 +10,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from functools import lru_cache
 from typing import NamedTuple
 
 from barnabas.cluster.znodes import PartitionState, PartitionStateZnode
@@ -36,6 +37,12 @@ def _may_answer(machine: Machine, partition: Partition) -> bool:
     """Neither stopped where it stands, nor on its way out, nor without a disk."""
     is_running = machine.process is not None and machine.process.is_running
     return is_running and machine.is_serving and partition.log.log_directory.failure is None
+
+
+@lru_cache(maxsize=4096)
+def _decoded(data: bytes) -> PartitionState:
+    """A look sees the same states again and again."""
+    return PartitionStateZnode.decode(data, 0)
 
 
 class Authority:
@@ -66,7 +73,7 @@ class Authority:
 
     def _state(self, place: TopicPartition) -> PartitionState | None:
         node = self._store.tree.nodes.get(PartitionStateZnode.path(*place))
-        return None if node is None else PartitionStateZnode.decode(node.data, 0)
+        return None if node is None else _decoded(node.data)
 
     def _of_committed(
         self, machine: Machine, place: TopicPartition, partition: Partition, every: Everything

@@ -247,16 +247,12 @@ class PowerCutFiles:
         if old not in self._files and old not in self._directories:
             raise FileNotFoundError(old)
 
-        def apply(files: dict[str, _Content], directories: set[str]) -> None:
-            for path in [p for p in list(files) if p == old or p.startswith(f"{old}/")]:
-                files[new + path[len(old) :]] = files.pop(path)
-            for path in [p for p in sorted(directories) if p == old or p.startswith(f"{old}/")]:
-                directories.discard(path)
-                directories.add(new + path[len(old) :])
-
-        for path in [p for p in self._pending if p == old or p.startswith(f"{old}/")]:
-            self._make_durable(path)  # a moved directory takes its entries along
-        self._change(_parent(new), apply)
+        if old in self._files:
+            self._change(_parent(new), lambda files, _: _move_file(files, old, new))
+        else:
+            for path in [p for p in self._pending if p == old or p.startswith(f"{old}/")]:
+                self._make_durable(path)  # a moved directory takes its entries along
+            self._change(_parent(new), lambda files, directories: _move_tree(files, directories, old, new))
 
     def unlink(self, path: str) -> None:
         self.check("unlink", path)
@@ -314,6 +310,20 @@ class PowerCutFiles:
     def _change(self, directory: str, apply: _Change) -> None:
         apply(self._files, self._directories)
         self._pending.setdefault(directory, []).append(apply)
+
+
+def _move_file(files: dict[str, _Content], old: str, new: str) -> None:
+    content = files.pop(old, None)
+    if content is not None:
+        files[new] = content
+
+
+def _move_tree(files: dict[str, _Content], directories: set[str], old: str, new: str) -> None:
+    for path in [p for p in files if p.startswith(f"{old}/")]:
+        files[new + path[len(old) :]] = files.pop(path)
+    for path in [p for p in sorted(directories) if p == old or p.startswith(f"{old}/")]:
+        directories.discard(path)
+        directories.add(new + path[len(old) :])
 
 
 def _parent(path: str) -> str:
