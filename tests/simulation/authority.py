@@ -3,7 +3,9 @@
 - What is committed is on every replica that the store calls in sync, whatever the leader believes: one of
   those will lead next.
 - Of two brokers that lead a partition at the same moment at most one has a lease: the other acknowledges
-  nothing.
+  nothing. It is not asked of one whose session has gone on since it was made the leader: such a one was not
+  dead when another was elected (the preferred leader, say), and may not have heard of it yet. As in Apache
+  Kafka it goes on until then; of its followers it has none, so that it commits nothing.
 - Nothing is committed while fewer than `min.insync.replicas` are in sync.
 """
 
@@ -13,8 +15,9 @@ from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from typing import NamedTuple
 
+from barnabas.cluster.broker_znodes import BrokerIdZnode
 from barnabas.cluster.znodes import PartitionState, PartitionStateZnode
-from barnabas.core.ids import TopicPartition
+from barnabas.core.ids import TopicPartition, Uuid
 from barnabas.replication.partition import Partition
 from tests.simulation.machine import Machine
 from tests.simulation.store import Store
@@ -31,6 +34,14 @@ class Few(NamedTuple):
     leader_epoch: int
     life: int
     high_watermark: int
+
+
+class Began(NamedTuple):
+    """A leader when it was first seen as one in its epoch."""
+
+    topic_id: Uuid
+    leader_epoch: int
+    broker_epoch: int
 
 
 def _may_answer(machine: Machine, partition: Partition) -> bool:
@@ -50,6 +61,7 @@ class Authority:
         self._store = store
         self._few: dict[tuple[int, TopicPartition], Few] = {}
         self._both: dict[TopicPartition, int] = {}
+        self._began: dict[tuple[int, TopicPartition], Began] = {}
 
     def look(self, every: Everything, now_s: float) -> Iterator[str]:
         leaders: dict[TopicPartition, list[Machine]] = {}
@@ -58,6 +70,7 @@ class Authority:
                 if partition.leadership.is_leader:
                     yield from self._of_committed(machine, place, partition, every)
                     yield from self._of_few(machine, place, partition)
+                    self._note_beginning(machine, place, partition)
                     if partition.leadership.has_lease and _may_answer(machine, partition):
                         leaders.setdefault(place, []).append(machine)
         if now_s - self._store.forced_s > LEASE_S_MAX:
@@ -66,10 +79,26 @@ class Authority:
     def _of_two(self, leaders: dict[TopicPartition, list[Machine]], every: Everything) -> Iterator[str]:
         """Seen twice: a lease may end a moment late by a clock that drifts."""
         both = {place: found for place, found in leaders.items() if len(found) > 1}
-        for place, (first, second, *_) in both.items():
-            if self._both.get(place) and every[first][place].topic_id == every[second][place].topic_id:
+        for place, found in both.items():
+            first, second, *_ = sorted(found, key=lambda each: self._began[each.number, place].leader_epoch)
+            began = self._began[first.number, place]
+            if (
+                self._both.get(place)
+                and began.topic_id == every[second][place].topic_id
+                and began.broker_epoch != self._broker_epoch(first)
+            ):
                 yield f"two leaders at once: {first} and {second} both hold {place}, and may acknowledge"
         self._both = {place: self._both.get(place, 0) + 1 for place in both}
+
+    def _note_beginning(self, machine: Machine, place: TopicPartition, partition: Partition) -> None:
+        now = Began(partition.topic_id, partition.leadership.leader_epoch, self._broker_epoch(machine))
+        known = self._began.get((machine.number, place))
+        if known is None or known[:2] != now[:2]:
+            self._began[machine.number, place] = now
+
+    def _broker_epoch(self, machine: Machine) -> int:
+        node = self._store.tree.nodes.get(BrokerIdZnode.path(machine.number))
+        return -1 if node is None else node.czxid
 
     def _state(self, place: TopicPartition) -> PartitionState | None:
         node = self._store.tree.nodes.get(PartitionStateZnode.path(*place))
