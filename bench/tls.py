@@ -1,18 +1,19 @@
 """What TLS costs the broker: rates, latencies and its own CPU of produce and fetch, plain and encrypted.
 
-Starts one broker of this working tree with both listeners, so that nothing but the listener differs, and
+Starts one broker with both listeners, so that nothing but the listener differs, and
 alternates between them; with `--kafka` one of Apache Kafka's, too, in the same rounds, and the ratio. The
 load is bytes made before, sent by this process, whose own TLS is in the rates. Answers are looked at, so that
 no errors are measured in place of records. On a machine that does other things only CPU times compare.
 
     python bench/tls.py --kafka                           # ten minutes
     python bench/tls.py --kafka --seconds 0.5 --rounds 1  # whether it runs at all
+    PYTHONPATH=there python bench/tls.py --kafka         # a compiled wheel that is unpacked there
 """
 
 from __future__ import annotations
 
 import argparse
-import mmap
+import os
 import socket
 import ssl
 import statistics
@@ -36,9 +37,12 @@ from cryptography.hazmat.primitives.serialization import (
     load_pem_private_key,
 )
 
-sys.path[:0] = [str(Path(__file__).parents[1]), str(Path(__file__).parents[1] / "src")]
+sys.path.insert(0, str(Path(__file__).parents[1]))
+if not os.environ.get("PYTHONPATH"):
+    sys.path.insert(1, str(Path(__file__).parents[1] / "src"))
 
 from bench.request_path import create_topic, fetch_frame, produce_frame
+from bench.warm_memory import WarmMemory
 from tests.peers.kafka import KafkaBroker
 from tests.support.broker import BarnabasBroker, Broker
 from tests.support.ports import free_port
@@ -50,17 +54,7 @@ from barnabas.protocol.messages.produce import ProduceResponse
 SIZE = struct.Struct(">i")
 PRODUCE_VERSION = 9
 LOAD_BYTES_MAX = 300_000_000
-"""Of one load: what is written stays in memory that `warm_memory` has asked for."""
-
-
-def warm_memory() -> None:
-    """A virtual machine gets its memory from its host page by page, when one is first written to: a megabyte
-    of log takes 2 ms then, and 0.4 where the pages were used a moment ago. Brokers are not to be told apart
-    by whose pages were new."""
-    with mmap.mmap(-1, LOAD_BYTES_MAX * 3 // 2) as memory:
-        memory.madvise(mmap.MADV_NOHUGEPAGE)
-        for position in range(0, len(memory), mmap.PAGESIZE):
-            memory[position] = 1
+"""Of one load, so that what is written has pages that were used before."""
 
 
 def connect(port: int, context: ssl.SSLContext | None) -> socket.socket:
@@ -84,6 +78,7 @@ class Work(NamedTuple):
     """Requests in flight."""
     answer_bytes_min: int
     """What an answer with records has at least."""
+    writes_much: bool = False
 
 
 def load(sock: socket.socket, work: Work, seconds: float) -> Load:
@@ -191,10 +186,11 @@ def main() -> None:
             stack.callback(each.broker.kill)
             create_topic(each.broker.port)
             produce_once(each.broker.port)
+        memory = WarmMemory(2 * 2 * len(subjects) * (arguments.rounds + 1) * LOAD_BYTES_MAX)
         samples = Samples()
         for turn in range(arguments.rounds + 1):
             counts = turn > 0  # the first is to warm up
-            measure_loads(subjects, arguments.seconds, samples if counts else Samples())
+            measure_loads(subjects, arguments.seconds, samples if counts else Samples(), memory)
             measure_handshakes(subjects, arguments.seconds, samples if counts else Samples())
         samples.show([each.broker.name for each in subjects])
 
@@ -220,17 +216,18 @@ class Samples:
             print(f"{row:36} {figure:16} {shown}{ratio}")
 
 
-def measure_loads(subjects: Sequence[Subject], seconds: float, samples: Samples) -> None:
+def measure_loads(subjects: Sequence[Subject], seconds: float, samples: Samples, memory: WarmMemory) -> None:
     works = (
         Work("produce 1 x 100 B", produce_frame(1, 100), 1, 0),
-        Work("produce 1000 x 1 KB", produce_frame(1000, 1_000), 2, 0),
+        Work("produce 1000 x 1 KB", produce_frame(1000, 1_000), 2, 0, writes_much=True),
         Work("fetch 1 x 100 B", fetch_frame(0, 150), 1, 150),
         Work("fetch 1 MB", fetch_frame(0, 1 << 20), 2, 1 << 20),
     )
     for work in works:
         for broker, listeners in subjects:
             for listener, (port, context) in listeners.items():
-                warm_memory()
+                if work.writes_much:
+                    memory.release(2 * LOAD_BYTES_MAX)
                 with connect(port, context) as sock:
                     before = cpu_s(broker)
                     found = load(sock, work, seconds)
