@@ -1,8 +1,8 @@
 """What TLS costs the broker: rates, latencies and its own CPU of produce and fetch, plain and encrypted.
 
-Starts one broker with both listeners, so that nothing but the listener differs, and
-alternates between them; with `--kafka` one of Apache Kafka's, too, in the same rounds, and the ratio. The
-load is bytes made before, sent by this process, whose own TLS is in the rates. Answers are looked at, so that
+Starts one broker with both listeners, so that nothing but the listener differs, and alternates between them;
+with `--kafka` one of Apache Kafka's, too, in the same rounds, and the ratio. The load is bytes made before,
+sent by this process, whose own TLS is in the rates, and records of librdkafka. Answers are looked at, so that
 no errors are measured in place of records. On a machine that does other things only CPU times compare.
 
     python bench/tls.py --kafka                           # ten minutes
@@ -30,6 +30,7 @@ from typing import Any, NamedTuple
 
 import psutil
 import trustme
+from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer, TopicPartition
 from cryptography.hazmat.primitives.serialization import (
     Encoding,
     NoEncryption,
@@ -41,6 +42,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 if not os.environ.get("PYTHONPATH"):
     sys.path.insert(1, str(Path(__file__).parents[1] / "src"))
 
+from bench import works
 from bench.request_path import create_topic, fetch_frame, produce_frame
 from bench.warm_memory import WarmMemory
 from tests.peers.kafka import KafkaBroker
@@ -53,6 +55,8 @@ from barnabas.protocol.messages.produce import ProduceResponse
 
 SIZE = struct.Struct(">i")
 PRODUCE_VERSION = 9
+RECORDS, RECORD_BYTES = 200_000, 1_000
+"""What librdkafka writes and reads back."""
 LOAD_BYTES_MAX = 300_000_000
 """Of one load, so that what is written has pages that were used before."""
 
@@ -137,6 +141,13 @@ class Subject(NamedTuple):
     broker: Broker
     listeners: dict[str, tuple[int, ssl.SSLContext | None]]
 
+    def client_settings(self, listener: str, authority: Path) -> dict[str, object]:
+        return {
+            "bootstrap.servers": f"127.0.0.1:{self.listeners[listener][0]}",
+            "security.protocol": listener,
+            "ssl.ca.location": str(authority),
+        }
+
 
 def barnabas(scratch: Path, key_store: Path, context: ssl.SSLContext) -> Subject:
     plain, encrypted = free_port(), free_port()
@@ -179,6 +190,8 @@ def main() -> None:
         key_store.write_bytes(in_pkcs8 + b"".join(each.bytes() for each in issued.cert_chain_pems))
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         authority.configure_trust(context)
+        trusted = scratch / "authority.pem"
+        authority.cert_pem.write_to_path(str(trusted))
         makers = (barnabas, apache_kafka) if arguments.kafka else (barnabas,)
         subjects = [make(scratch, key_store, context) for make in makers]
         for each in subjects:
@@ -186,11 +199,12 @@ def main() -> None:
             stack.callback(each.broker.kill)
             create_topic(each.broker.port)
             produce_once(each.broker.port)
-        memory = WarmMemory(2 * 2 * len(subjects) * (arguments.rounds + 1) * LOAD_BYTES_MAX)
+        memory = WarmMemory(2 * 3 * len(subjects) * (arguments.rounds + 1) * LOAD_BYTES_MAX)
         samples = Samples()
         for turn in range(arguments.rounds + 1):
             counts = turn > 0  # the first is to warm up
             measure_loads(subjects, arguments.seconds, samples if counts else Samples(), memory)
+            measure_librdkafka(subjects, trusted, turn, samples if counts else Samples(), memory)
             measure_handshakes(subjects, arguments.seconds, samples if counts else Samples())
         samples.show([each.broker.name for each in subjects])
 
@@ -237,6 +251,34 @@ def measure_loads(subjects: Sequence[Subject], seconds: float, samples: Samples,
                 samples.add(row, "p50 us", broker.name, found.median_s * 1e6)
                 samples.add(row, "CPU us/request", broker.name, spent_s * 1e6 / found.requests)
                 samples.add(row, "CPU s/GB", broker.name, spent_s * 1e9 / found.moved_bytes)
+
+
+def measure_librdkafka(
+    subjects: Sequence[Subject], authority: Path, turn: int, samples: Samples, memory: WarmMemory
+) -> None:
+    for subject in subjects:
+        broker = subject.broker
+        for listener in subject.listeners:
+            settings = subject.client_settings(listener, authority)
+            topic = f"librdkafka-{listener}-{turn}"
+            works.create_topic(broker, topic)
+            memory.release(2 * RECORDS * RECORD_BYTES)
+            with works.spending(broker) as producing:
+                works.pour(Producer({**settings, "acks": "all"}), topic, bytes(RECORD_BYTES), RECORDS)
+            consumer = Consumer({**settings, "group.id": "bench", "enable.auto.commit": False})
+            consumer.assign([TopicPartition(topic, 0, OFFSET_BEGINNING)])
+            with works.spending(broker) as consuming:
+                read = 0
+                while read < RECORDS:
+                    messages = consumer.consume(10_000, timeout=works.TIMEOUT_S)
+                    assert messages, f"silence after {read} records"
+                    read += sum(message.error() is None for message in messages)
+            consumer.close()
+            for work, spent in (("produce", producing), ("consume", consuming)):
+                row = f"{work} 1 KB, librdkafka, {listener}"
+                moved = RECORDS * RECORD_BYTES
+                samples.add(row, "MB/s", broker.name, moved / spent.wall_s / 1e6)
+                samples.add(row, "CPU s/GB", broker.name, spent.cpu_s * 1e9 / moved)
 
 
 def measure_handshakes(subjects: Sequence[Subject], seconds: float, samples: Samples) -> None:

@@ -69,6 +69,13 @@ BUGS = (
         "barnabas.replication.partition",
         "if leadership.leader_epoch != leader_epoch or leadership.is_leader:",
         "if leadership.is_leader:",
+        (
+            Edit(
+                "barnabas.replication.follower.replica_fetcher",
+                "        self._failed.discard(key)\n        self._session.leave(key)\n",
+                "        self._failed.discard(key)\n",
+            ),
+        ),
     ),
     Bug(
         "a follower joins the ISR before it has caught up",
@@ -132,6 +139,13 @@ BUGS = (
         "barnabas.replication.controller_orders",
         "        if epoch < self.controller_epoch:\n",
         "        if False:\n",
+        (
+            Edit(
+                "barnabas.replication.controller_orders",
+                "    if state.leader_epoch < leader_epoch or (\n",
+                "    if False and (\n",
+            ),
+        ),
     ),
     # Replication
     Bug(
