@@ -48,7 +48,8 @@ class ByteSource(Protocol):
     """A socket, or TLS on one."""
 
     def recv_into(self, buffer: memoryview, count: int = 0, /) -> int:
-        """At most `count` bytes (0: as many as fit); 0 is the end of the stream."""
+        """At most `count` bytes, of which there is known to be more to come (0: as many as fit, which may be
+        all there is); 0 is the end of the stream."""
         ...
 
 
@@ -136,7 +137,7 @@ class ReceiveBuffer:
             count = source.recv_into(chunk)
         elif held < LARGE_BYTES:
             chunk[:held] = self.view[self.start : self.end]
-            count = source.recv_into(chunk[held:])
+            count = source.recv_into(chunk[held:], len(chunk) - held)
             self._leave_large()
         else:
             return self._receive_rest(source, held)
@@ -162,7 +163,8 @@ class ReceiveBuffer:
             if not self._stretch(capacity):
                 self._move(capacity, held)
         until = min(self.start + needed, self.end + RECEIVED_AT_ONCE_MAX)
-        count = source.recv_into(self.view[self.end : until])
+        room = self.view[self.end : until]
+        count = source.recv_into(room, len(room))
         self.end += count
         return count
 

@@ -62,8 +62,10 @@ class TlsTransport:
                 if not some:
                     self._ended = received > 0
                     break
-                if some < RECORD_BYTES_MAX and not self._tls.pending():
-                    return received  # most likely all there is: to make sure would cost an exception
+                if not count and some < RECORD_BYTES_MAX and not self._tls.pending():
+                    # Most likely all there is: to make sure would cost an exception. In the middle of a frame
+                    # it is not: librdkafka makes a TLS record of each of its own records.
+                    return received
         except _WAITS:
             if not received:
                 raise BlockingIOError from None
