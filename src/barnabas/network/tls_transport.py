@@ -17,6 +17,8 @@ from barnabas.network.tls_output import TlsOutput
 from barnabas.network.transport import AnswerOutput
 
 RECORD_BYTES_MAX = 16 * 1024
+RECORDS_AT_ONCE_MAX = 256
+"""What one turn takes: a record may hold a single byte, and all of them be there."""
 _WAITS = (ssl.SSLWantReadError, ssl.SSLWantWriteError)
 
 
@@ -56,11 +58,13 @@ class TlsTransport:
         room = count or len(buffer)
         read, received = self._tls.recv_into, 0
         try:
-            while received < room:
+            for _ in range(RECORDS_AT_ONCE_MAX):
                 some = read(buffer[received:room])
                 received += some
                 if not some:
                     self._ended = received > 0
+                    break
+                if received == room:
                     break
                 if not count and some < RECORD_BYTES_MAX and not self._tls.pending():
                     # Most likely all there is: to make sure would cost an exception. In the middle of a frame

@@ -6,7 +6,7 @@ import asyncio
 import ssl
 from typing import Any, cast
 
-from barnabas.network.tls_transport import TlsTransport
+from barnabas.network.tls_transport import RECORDS_AT_ONCE_MAX, TlsTransport
 
 
 class Records:
@@ -45,3 +45,9 @@ def test_a_short_record_is_taken_for_all_there_is_otherwise() -> None:
     records = Records(b"ab", b"cd")
     assert transport(records).recv_into(memoryview(bytearray(16))) == 2
     assert records.left == [b"cd"]
+
+
+def test_records_of_one_byte_do_not_keep_others_waiting() -> None:
+    records = Records(*[b"a"] * 1_000)
+    assert transport(records).recv_into(memoryview(bytearray(2_000)), 2_000) == RECORDS_AT_ONCE_MAX
+    assert len(records.left) == 1_000 - RECORDS_AT_ONCE_MAX
