@@ -20,7 +20,6 @@ import logging
 import struct
 import zlib
 from collections.abc import Iterable
-from pathlib import PurePath
 
 from barnabas.cluster.coordination import StoreLocked
 from barnabas.cluster.tree import Change, Changed, Created, Deleted, Transaction, Tree, Znode
@@ -88,7 +87,7 @@ class Journal:
 
 def open_journal(files: Files, directory: str) -> tuple[Journal, Tree]:
     """Lock the directory, which is made if missing, recover the tree, cut a torn tail."""
-    _make_durably(files, directory)
+    files.make_lasting_directory(directory)
     try:
         lock = files.lock(f"{directory}/{LOCK}")
     except KafkaStorageError:
@@ -109,15 +108,6 @@ def open_journal(files: Files, directory: str) -> tuple[Journal, Tree]:
         lock.release()
         raise
     return Journal(files, directory, lock, log, whole, len(snapshot or b"")), tree
-
-
-def _make_durably(files: Files, directory: str) -> None:
-    """A directory is durable once its parent is synced, and so on upwards."""
-    path = PurePath(directory)
-    missing = [each for each in (path, *path.parents) if not files.exists(str(each))]
-    files.make_directory(directory)
-    for each in missing:
-        files.sync_directory(str(each.parent))
 
 
 def _read(files: Files, path: str) -> bytes | None:

@@ -11,7 +11,7 @@ change a small file: temporary file, sync, rename, directory sync.
 
 from __future__ import annotations
 
-# ruff: noqa: PTH102, PTH103, PTH104, PTH105, PTH108, PTH110, PTH112, PTH116, PTH120, PTH123, SIM105
+# ruff: noqa: PTH100, PTH102, PTH103, PTH104, PTH105, PTH108, PTH110, PTH112, PTH116, PTH120, PTH123, SIM105
 import errno
 import fcntl
 import mmap
@@ -79,6 +79,11 @@ class Files(Protocol):
 
     def make_directory(self, path: str) -> bool:
         """With those above it; False if it was there."""
+        ...
+
+    def make_lasting_directory(self, path: str) -> None:
+        """The same, with its name on the disk: else a power cut would take it, and all that was synced in
+        it, too."""
         ...
 
     def remove_tree(self, path: str) -> None: ...
@@ -256,6 +261,13 @@ class RealFiles:
         except FileNotFoundError:
             os.makedirs(path, exist_ok=True)
         return True
+
+    def make_lasting_directory(self, path: str) -> None:
+        above = os.path.dirname(os.path.abspath(path))
+        if not os.path.isdir(above):
+            self.make_lasting_directory(above)
+        if self.make_directory(path):
+            self.sync_directory(above)
 
     def remove_tree(self, path: str) -> None:
         try:

@@ -79,7 +79,7 @@ def _read_owners(
     unusable: dict[str, OSError] = {}
     for path in map(str, log_dirs):
         try:
-            files.make_directory(path)
+            files.make_lasting_directory(path)
             found[path] = read_meta_properties(files, path)
         except OSError as error:
             unusable[path] = error

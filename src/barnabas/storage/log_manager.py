@@ -155,7 +155,7 @@ class LogManager:
             try:
                 if path in unusable:
                     raise unusable[path]
-                self._environment.files.make_directory(path)
+                self._environment.files.make_lasting_directory(path)
                 self._locks.append(self._environment.files.lock(f"{path}/{LOCK}"))
             except OSError as error:
                 directory.take_offline(error)

@@ -152,6 +152,9 @@ class PowerCutFiles:
             for change in changes[: self._chance.randint(0, len(changes))]:
                 change(self._durable_files, self._durable_directories)
         self._pending.clear()
+        self._durable_directories = {
+            path for path in self._durable_directories if self._is_reached(path, self._durable_directories)
+        }
         self._durable_files = {
             path: content
             for path, content in self._durable_files.items()
@@ -161,6 +164,15 @@ class PowerCutFiles:
             content.lose_power(self._chance)
         self._files = dict(self._durable_files)
         self._directories = set(self._durable_directories)
+
+    @staticmethod
+    def _is_reached(path: str, directories: set[str]) -> bool:
+        """Whether it is there, and everything above it."""
+        while path in directories:
+            if not path:
+                return True
+            path = _parent(path)
+        return False
 
     def corrupt(self, path: str, position: int) -> None:
         """A sector goes bad: one bit of a byte is another, on the disk and for whoever reads it."""
@@ -271,6 +283,13 @@ class PowerCutFiles:
             self.make_directory(_parent(path))
         self._change(_parent(path), lambda _, directories: directories.add(path))
         return True
+
+    def make_lasting_directory(self, path: str) -> None:
+        above = _parent(path)
+        if above not in self._directories:
+            self.make_lasting_directory(above)
+        if self.make_directory(path):
+            self.sync_directory(above)
 
     def remove_tree(self, path: str) -> None:
         self.check("remove_tree", path)

@@ -27,7 +27,7 @@ INPUT_OUTPUT = OSError(errno.EIO, "Input/output error")
 def disks(*directories: Path) -> PowerCutFiles:
     files = PowerCutFiles()
     for directory in directories:
-        files.make_directory(str(directory))
+        files.make_lasting_directory(str(directory))
     return files
 
 

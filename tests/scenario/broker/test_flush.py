@@ -44,7 +44,7 @@ async def disk() -> SlowDisk:
 @pytest.fixture
 async def broker(disk: SlowDisk, tmp_path: Path) -> AsyncIterator[InProcessBroker]:
     files = PowerCutFiles()
-    files.make_directory(str(tmp_path))
+    files.make_lasting_directory(str(tmp_path))
     async with in_process_broker(tmp_path, files=files, log_flush_interval_messages=1) as started:
         assert await started.create_topic("topic") == 0
         assert (await started.produce("topic", b"first")).error_code == 0

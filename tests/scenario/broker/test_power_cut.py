@@ -31,7 +31,7 @@ class Run:
         self.chance = random.Random(seed)
         self.directory = directory
         self.files = PowerCutFiles(seed)
-        self.files.make_directory(str(directory))
+        self.files.make_lasting_directory(str(directory))
         for parent in [*directory.parents][::-1]:
             self.files.sync_directory("" if str(parent) == "/" else str(parent))
         self.acknowledged: dict[int, dict[int, bytes]] = {index: {} for index in range(PARTITIONS)}

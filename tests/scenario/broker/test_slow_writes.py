@@ -49,7 +49,7 @@ class SlowLog:
 @pytest.fixture
 def files(tmp_path: Path) -> PowerCutFiles:
     files = PowerCutFiles()
-    files.make_directory(str(tmp_path))
+    files.make_lasting_directory(str(tmp_path))
     return files
 
 

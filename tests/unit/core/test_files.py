@@ -12,6 +12,7 @@ import pytest
 from barnabas.core.errors import KafkaStorageError
 from barnabas.core.files import Entry, RealFiles
 from barnabas.storage.checkpoints import render_offsets
+from barnabas.testing.files import PowerCutFiles
 
 
 def test_a_file_is_replaced_in_an_order_that_survives_any_crash(
@@ -55,6 +56,49 @@ def test_a_replacement_that_fails_leaves_the_old_content(
     with pytest.raises(OSError, match="No space"):
         RealFiles().replace(str(target), b"new")
     assert target.read_bytes() == render_offsets({})
+
+
+@pytest.mark.parametrize("is_relative", [False, True])
+def test_a_directory_that_is_to_last_is_named_in_synced_directories(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_relative: bool
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    synced: list[Path] = []
+    fsync = os.fsync
+
+    def noted_fsync(descriptor: int) -> None:
+        synced.append(Path(f"/proc/self/fd/{descriptor}").readlink())
+        fsync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", noted_fsync)
+    wanted = Path("disk/kafka/logs") if is_relative else tmp_path / "disk/kafka/logs"
+    RealFiles().make_lasting_directory(str(wanted))
+    assert wanted.is_dir()
+    assert synced == [tmp_path, tmp_path / "disk", tmp_path / "disk/kafka"]
+    RealFiles().make_lasting_directory(str(wanted))
+    assert len(synced) == 3, "it was there"
+
+
+def test_a_file_in_the_way_of_a_lasting_directory_is_an_error(tmp_path: Path) -> None:
+    (tmp_path / "logs").write_bytes(b"")
+    with pytest.raises(FileExistsError):
+        RealFiles().make_lasting_directory(str(tmp_path / "logs"))
+    with pytest.raises(OSError, match="logs"):
+        RealFiles().make_lasting_directory(str(tmp_path / "logs" / "data"))
+
+
+def test_a_power_cut_takes_what_is_below_a_directory_without_a_lasting_name() -> None:
+    for seed in range(20):
+        files = PowerCutFiles(seed)
+        files.make_directory("disk/log")
+        files.sync_directory("disk")
+        files.replace("disk/log/file", b"synced")
+        files.cut_power()
+        assert files.exists("disk/log/file") == files.exists("disk")
+        files.make_lasting_directory("lasting/log")
+        files.replace("lasting/log/file", b"synced")
+        files.cut_power()
+        assert files.read("lasting/log/file") == b"synced"
 
 
 def test_a_file_that_goes_away_while_its_directory_is_listed_is_left_out(tmp_path: Path) -> None:

@@ -234,6 +234,7 @@ def test_a_short_write_is_a_failed_one() -> None:
 @pytest.mark.parametrize("seed", range(20))
 def test_what_was_reported_and_synced_survives_a_power_cut(seed: int) -> None:
     files = PowerCutFiles(seed)
+    files.make_lasting_directory("data")
     bench, threads = Bench("data", files), Threads()
     bench.environment.background = threads
     log = bench.open()

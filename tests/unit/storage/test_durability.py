@@ -18,7 +18,7 @@ from tests.unit.storage.support import Bench, produce, read_batches
 @pytest.fixture
 def files() -> PowerCutFiles:
     files = PowerCutFiles()
-    files.make_directory("/disk")
+    files.make_lasting_directory("/disk")
     files.sync_directory("")
     return files
 
@@ -67,7 +67,7 @@ def test_what_was_acknowledged_before_a_flush_became_due_stays_so(files: PowerCu
 @pytest.mark.parametrize("seed", range(20))
 def test_what_is_durable_survives_the_next_power_cut(seed: int) -> None:
     files = PowerCutFiles(seed)
-    files.make_directory("/disk")
+    files.make_lasting_directory("/disk")
     files.sync_directory("")
     bench = Bench("/disk", files, flush_messages=2, segment_bytes=600)
     background = ManualBackground()

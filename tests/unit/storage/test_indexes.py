@@ -249,7 +249,7 @@ def test_damage_met_by_the_first_append_after_a_start_costs_no_offset(tmp_path: 
 
 def test_entries_that_were_dropped_do_not_come_back_when_replacing_the_file_is_refused_first() -> None:
     files = PowerCutFiles()
-    files.make_directory("/d")
+    files.make_lasting_directory("/d")
     index = OffsetIndex(files, "/d/0.index", 0)
     for n in range(1, 6):
         index.append(10 * n, 100 * n)

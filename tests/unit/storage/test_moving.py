@@ -23,7 +23,7 @@ OLD, NEW = "/old", "/new"
 def two_disks(seed: int = 0) -> tuple[PowerCutFiles, Broker]:
     files = PowerCutFiles(seed)
     for disk in (OLD, NEW):
-        files.make_directory(disk)
+        files.make_lasting_directory(disk)
     files.sync_directory("")
     return files, Broker(OLD, NEW, files=files)
 

@@ -41,7 +41,7 @@ class Life:
         """A follower of a log that was compacted: offsets are missing here and there."""
         self.chance = random.Random(seed)
         self.files = PowerCutFiles(seed)
-        self.files.make_directory(ROOT)
+        self.files.make_lasting_directory(ROOT)
         self.files.sync_directory("")
         self.bench = Bench(
             ROOT,

@@ -30,7 +30,7 @@ from tests.unit.storage.test_log_manager import Broker, partition
 
 def disk() -> PowerCutFiles:
     files = PowerCutFiles()
-    files.make_directory("/disk")
+    files.make_lasting_directory("/disk")
     files.sync_directory("")
     return files
 
@@ -228,7 +228,7 @@ def test_an_upper_bound_is_the_first_entry_at_the_position(tmp_path: Path) -> No
 @pytest.mark.parametrize("seed", range(5))
 def test_what_a_clean_end_leaves_has_its_names_on_disk(seed: int) -> None:
     files = PowerCutFiles(seed)
-    files.make_directory("/disk")
+    files.make_lasting_directory("/disk")
     files.sync_directory("")
     bench = Bench("/disk", files)
     log = bench.open()

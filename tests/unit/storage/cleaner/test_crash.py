@@ -26,7 +26,7 @@ class Cut(Exception):
 def prepared(seed: int) -> tuple[Bench, PowerCutFiles, Log]:
     """A log on disk with everything in it that compaction treats in its own way."""
     files = PowerCutFiles(seed)
-    files.make_directory(ROOT)
+    files.make_lasting_directory(ROOT)
     files.sync_directory("")
     bench = Bench(ROOT, files, cleanup_policy=("compact",), segment_bytes=1_000, index_interval_bytes=200)
     log = bench.open()

@@ -26,7 +26,7 @@ class Life:
     def __init__(self, seed: int) -> None:
         self.chance = random.Random(seed)
         files = PowerCutFiles(seed)
-        files.make_directory("/disk")
+        files.make_lasting_directory("/disk")
         self.bench = Bench(
             "/disk",
             files,
