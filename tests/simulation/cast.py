@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 from tests.chaos.history import History
 from tests.simulation.clients import World
 from tests.simulation.machine import Machine
+from tests.simulation.network import Network
 from tests.simulation.store import Store
 
 ALL_BROKERS = 0
@@ -32,6 +33,7 @@ class Stage(NamedTuple):
     seed: int
     brokers: int
     machines: Sequence[Machine]
+    network: Network
     store: Store
     history: History
     """Of the producers and readers that are always there."""

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -76,6 +76,11 @@ class Owners:
                 f" has until {owner.until_s:.3f}"
             )
         self._owners[partition] = _Owner(member, until_s)
+
+    def lost(self, member: str, partitions: Iterable[int]) -> list[int]:
+        """Those of which another has heard that they are its own: the coordinator knows it, too."""
+        owners = {each: self._owners[each].member for each in partitions if each in self._owners}
+        return sorted(each for each, owner in owners.items() if owner != member)
 
     def renewed(self, member: str, until_s: float) -> None:
         for owner in self._owners.values():
@@ -222,6 +227,7 @@ class Member:
 
     async def _commit(self) -> None:
         reached = dict(self._positions)
+        lost = self._owners.lost(self._name, reached)
         offsets = {TopicPartition(self._topic, each): at for each, at in reached.items()}
         request = commit_request(GROUP, offsets, member_id=self._id, generation_id=self._epoch)
         try:
@@ -230,6 +236,11 @@ class Member:
             return  # the next heartbeat says more
         except (KafkaError, ClusterUnreachable):
             return
+        if lost:
+            self._owners.complaints.append(
+                f"commit of a former member: {self._name} was told that {reached} is committed, and"
+                f" partitions {lost} had been given to others before it asked"
+            )
         self._commits.acknowledged(reached)
 
 

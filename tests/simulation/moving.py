@@ -131,7 +131,7 @@ class Moving(Part):
             end = (await list_offsets(cluster, TOPIC, [partition], -1))[partition]
             before = chance.randrange(end + 1)
             asked_s = world.loop.time()
-            await cluster.run_with_retries(lambda: delete_records(cluster, partition, before))
+            await cluster.run_with_retries(lambda: delete_records(cluster, TOPIC, partition, before))
             self._deleted.append(Deletion(partition, before, asked_s, world.loop.time() + WRITTEN_DOWN_S))
 
     async def _change_directory(self, world: World, cluster: ClusterClient, partition: int) -> None:
@@ -178,16 +178,16 @@ class Moving(Part):
         return found + complaints_about(self._history)
 
 
-def delete_records(cluster: ClusterClient, partition: int, before: int) -> Steps[None]:
-    topic = yield from cluster.state.topic(TOPIC)
+def delete_records(cluster: ClusterClient, name: str, partition: int, before: int) -> Steps[None]:
+    topic = yield from cluster.state.topic(name)
     request = DeleteRecordsRequest(
         topics=[
             DeleteRecordsTopic(
-                name=TOPIC, partitions=[DeleteRecordsPartition(partition_index=partition, offset=before)]
+                name=name, partitions=[DeleteRecordsPartition(partition_index=partition, offset=before)]
             )
         ],
         timeout_ms=REQUEST_TIMEOUT_MS - 500,
     )
     leader = topic.partitions[partition].leader_id
     answer = yield from ask(leader, request, DeleteRecordsResponse)
-    raise_for(answer.topics[0].partitions[0].error_code, None, f"deleting records of {TOPIC}")
+    raise_for(answer.topics[0].partitions[0].error_code, None, f"deleting records of {name}")

@@ -10,7 +10,9 @@ from tests.simulation.consumer_groups import ConsumerGroup
 from tests.simulation.lone import Lone
 from tests.simulation.moving import Moving
 from tests.simulation.recreation import Recreation
+from tests.simulation.shape import Shape
 from tests.simulation.sink import Sink
+from tests.simulation.trials import Deletion, Overtaking, Scarcity, SeeSaw
 from tests.simulation.unclean import Unclean
 from tests.simulation.vandal import Vandal
 
@@ -28,6 +30,12 @@ USUAL = {
     "latecomer": 0.4,
 }
 """Clients of the topics that are always there, and how often each is on the stage."""
+TRIALS: dict[str, type[Part]] = {
+    "see-saw": SeeSaw,
+    "scarcity": Scarcity,
+    "deletion": Deletion,
+    "overtaking": Overtaking,
+}
 
 
 def draw_usual(seed: int) -> frozenset[str]:
@@ -49,3 +57,8 @@ def draw_cast(seed: int, plain_topic: str) -> Cast:
         Vandal(chance),
     ]
     return Cast([part for part in every if chance.random() < CHANCE])
+
+
+def trial_of(shape: Shape, chance: random.Random) -> Cast:
+    """The one that comes when everything else is over, or nobody."""
+    return Cast([TRIALS[shape.trial](chance)] if shape.trial else [])

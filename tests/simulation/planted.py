@@ -65,19 +65,6 @@ BUGS = (
         "return log_end_offset",
     ),
     Bug(
-        "a follower takes records of a former epoch",
-        "barnabas.replication.partition",
-        "if leadership.leader_epoch != leader_epoch or leadership.is_leader:",
-        "if leadership.is_leader:",
-        (
-            Edit(
-                "barnabas.replication.follower.replica_fetcher",
-                "        self._failed.discard(key)\n        self._session.leave(key)\n",
-                "        self._failed.discard(key)\n",
-            ),
-        ),
-    ),
-    Bug(
         "a follower joins the ISR before it has caught up",
         "barnabas.replication.partition",
         "            and follower.end_offset >= self.log.high_watermark\n"
@@ -223,6 +210,12 @@ BUGS = (
         "",
     ),
     Bug(
+        "the name of a log directory is not synced",
+        "barnabas.node.identity",
+        "            files.make_lasting_directory(path)\n",
+        "            files.make_directory(path)\n",
+    ),
+    Bug(
         "recovery takes a gap that compaction left for damage",
         "barnabas.storage.log.segment_recovery",
         "        if batch.base_offset < end_offset or last_offset > largest_offset:",
@@ -316,10 +309,10 @@ BUGS = (
         "return min(max(first_unstable_offset + 1, self.log_start_offset), self.high_watermark)",
     ),
     Bug(
-        "a partition that nobody has heard of counts as deleted",
+        "a partition whose leader does not answer counts as deleted",
         "barnabas.coordinator.transaction.cluster_markers",
-        '                errors[each] = UnknownTopicOrPartition(f"nobody knows {each}")\n',
-        "                continue\n",
+        "        deleted = await self._find_deleted(doubtful)\n",
+        "        deleted = frozenset(doubtful)\n",
     ),
     Bug(
         "a partition without a leader needs no marker",
@@ -390,13 +383,6 @@ BUGS = (
         "barnabas.coordinator.log",
         "        if partition.is_acknowledged(end_offset, ACKS_ALL):\n",
         "        if True:\n",
-    ),
-    Bug(
-        "a coordinator of an older leader epoch may still append",
-        "barnabas.coordinator.log",
-        "        if not partition.leadership.is_leader or "
-        "partition.leadership.leader_epoch != leader_epoch:\n",
-        "        if not partition.leadership.is_leader:\n",
     ),
     Bug(
         "who is no member any more may commit",

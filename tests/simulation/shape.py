@@ -17,6 +17,9 @@ from barnabas.core.limits import WRITTEN_ELSEWHERE_BYTES_MIN
 WINDOW_S = 30.0
 IDLE_PACE = 10.0
 DRIFT_PPM_MAX = 500
+TRIALS = ("see-saw", "scarcity", "deletion", "overtaking")
+"""Histories that chance hardly ever brings about (`trials`)."""
+TRIAL_SHARE = 0.5
 
 
 class Shape(NamedTuple):
@@ -31,6 +34,8 @@ class Shape(NamedTuple):
     """Whether all brokers are killed at last and have to come back with all that they knew."""
     written_elsewhere_bytes_min: int = WRITTEN_ELSEWHERE_BYTES_MIN
     """From how many bytes on records are written by a thread, which takes a while."""
+    trial: str = ""
+    """Which one comes at last, if any."""
 
     def pace(self, now_s: float) -> float:
         return 1.0 if now_s % WINDOW_S < WINDOW_S * self.busy_share else IDLE_PACE
@@ -46,4 +51,5 @@ def draw_shape(seed: int) -> Shape:
         drift_ppm_max=chance.choice((0, 0, 100, DRIFT_PPM_MAX)),
         is_restarted=chance.random() < 0.3,
         written_elsewhere_bytes_min=chance.choice((1, WRITTEN_ELSEWHERE_BYTES_MIN)),
+        trial=chance.choice(TRIALS) if chance.random() < TRIAL_SHARE else "",
     )

@@ -34,7 +34,7 @@ from tests.simulation.groups import Commits, read_in_group
 from tests.simulation.loop import Process, SimulatedLoop, Stuck
 from tests.simulation.machine import Machine, SimulatedClock
 from tests.simulation.network import Network
-from tests.simulation.parts import USUAL, draw_cast, draw_usual
+from tests.simulation.parts import USUAL, draw_cast, draw_usual, trial_of
 from tests.simulation.shape import Shape, draw_shape
 from tests.simulation.store import Store
 from tests.simulation.story import plain
@@ -122,7 +122,9 @@ class Simulation:
         self._commits = Commits()
         self._clock = SimulatedClock(self.loop)
         self._cast = draw_cast(seed, PLAIN)
-        self._topics = {**{name: Topic(count) for name, count in TOPICS.items()}, **self._cast.topics}
+        self._trial = trial_of(self.shape, random.Random(f"{seed} trial"))
+        usual = {name: Topic(count) for name, count in TOPICS.items()}
+        self._topics = {**usual, **self._cast.topics, **self._trial.topics}
 
     def run(self) -> Outcome:
         complaints: list[str] = []
@@ -181,21 +183,25 @@ class Simulation:
         if self.shape.is_restarted:
             await self._within(2 * PATIENCE_S, self._restart(), "the cluster does not come back")
         await self._within(PATIENCE_S, self._read_all(), "the logs cannot be read")
-        looking = self._process("last look", self._cast.look(self._stage()))
-        await self._within(3 * PATIENCE_S, looking, "the last look does not end")
+        for last, name in ((self._cast, "the last look"), (self._trial, "the trial")):
+            looking = self._process(name, last.look(self._stage()))
+            await self._within(3 * PATIENCE_S, looking, f"{name} does not end")
         for topic, partitions in TOPICS.items():
             for partition in range(partitions):
                 holder = judge.holders(self.machines, topic, partition)[0]
                 self.history.epochs |= judge.epochs(holder, topic, partition)
         complaints = judge.verdict(self.history, self._committed, self.machines, TOPICS)
         complaints += [*self._watch.complaints, *self._forgotten, *forgotten_producers(self.machines)]
-        return complaints + self._commits.complaints + self._cast.complaints()
+        return [
+            *complaints, *self._commits.complaints, *self._cast.complaints(), *self._trial.complaints()
+        ]  # fmt: skip
 
     # -- clients ------------------------------------------------------------------------------
 
     def _at_work(self) -> list[str]:
         usual = draw_usual(self.seed)
-        return ["producer-all", *(name for name in USUAL if name in usual), *self._cast.topics]
+        named = (name for name in USUAL if name in usual)
+        return ["producer-all", *named, *self._cast.topics, *self._trial.topics]
 
     def _process(self, name: str, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
         process = Process(self.loop, name, CLIENT_HOST)
@@ -228,7 +234,7 @@ class Simulation:
 
     def _stage(self) -> Stage:
         return Stage(
-            self.seed, self.shape.brokers, self.machines, self.store, self.history, self._world,
+            self.seed, self.shape.brokers, self.machines, self.network, self.store, self.history, self._world,
             lambda: self._until("not every replica is in sync again", self._is_in_sync),
         )  # fmt: skip
 

@@ -10,10 +10,12 @@ from pathlib import Path
 
 import pytest
 
+from tests.simulation import shape
 from tests.simulation.bugs import modules_of, mutated
 from tests.simulation.faults import Fault
+from tests.simulation.parts import TRIALS
 from tests.simulation.planted import BUGS, Bug
-from tests.simulation.shape import Shape
+from tests.simulation.shape import Shape, draw_shape
 from tests.simulation.shrinking import TRANSCRIPTS, replay
 from tests.simulation.simulation import Simulation
 
@@ -97,6 +99,10 @@ def test_bugs_have_their_place(bug: Bug) -> None:
         source = Path(spec.origin).read_text(encoding="utf-8")
         assert mutated(bug, module, source) != source
         compile(mutated(bug, module, source), spec.origin, "exec")
+
+
+def test_every_trial_is_drawn() -> None:
+    assert set(TRIALS) == {draw_shape(seed).trial for seed in range(100)} - {""} == set(shape.TRIALS)
 
 
 def test_there_are_many_bugs() -> None:

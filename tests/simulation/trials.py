@@ -1,0 +1,267 @@
+"""Histories that chance hardly ever brings about, each played from beginning to end.
+
+They are what faults of the past needed: two brokers that lead in turn and never hear of each other, a broker
+without a file descriptor in the moment in which it is told to make a log, a power cut between the deletion of
+a segment and the sync of its directory, a write that the end of its transaction overtakes. A trial comes
+last, when all is mended and nobody else is at work, so it may break things by itself.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
+
+from barnabas.client import transaction_steps
+from barnabas.client.admin import Admin
+from barnabas.client.cluster_client import ClusterClient
+from barnabas.client.cluster_state import TRANSACTION
+from barnabas.client.consumer import list_offsets
+from barnabas.client.steps import ClusterUnreachable
+from barnabas.cluster.znodes import PartitionState, PartitionStateZnode, TopicZnode
+from barnabas.core.errors import KafkaError, TopicAlreadyExists
+from tests.chaos.checker import complaints_about, duplicated
+from tests.chaos.history import History, Value, Write
+from tests.simulation import judge
+from tests.simulation.cast import Part, Stage, Topic
+from tests.simulation.clients import Batches, World
+from tests.simulation.final_reading import read_topic
+from tests.simulation.machine import Machine
+from tests.simulation.moving import EARLIEST, delete_records
+from tests.simulation.transactors import HASTY, PLAIN, Transactor
+
+RECORDS_MAX = 5
+SERVED_WITHIN_S = 60.0
+IDS = 8
+"""Transactional ids to choose from, until one has a coordinator elsewhere."""
+SEEN_AND_WRITTEN_DOWN_S = 40.0
+"""Longer than `log.retention.check.interval.ms` of the machines, and a checkpoint."""
+
+
+def state_of(stage: Stage, topic: str, partition: int = 0) -> PartitionState | None:
+    """As the store has it."""
+    node = stage.store.tree.nodes.get(PartitionStateZnode.path(topic, partition))
+    return None if node is None else PartitionStateZnode.decode(node.data, 0)
+
+
+def leader_of(stage: Stage, topic: str, partition: int = 0) -> Machine:
+    state = state_of(stage, topic, partition)
+    assert state is not None
+    return stage.machines[state.leader - 1]
+
+
+async def until(holds: Callable[[], bool]) -> None:
+    while not holds():  # noqa: ASYNC110 - what is waited for does not know who waits
+        await asyncio.sleep(0.25)
+
+
+class SeeSaw(Part):
+    """Two replicas lead in turn while the other is away: each has records, and epochs, that the other has
+    never heard of (KIP-279). When they meet, they become alike."""
+
+    TOPIC = "see-saw"
+
+    def __init__(self, chance: random.Random) -> None:
+        super().__init__(chance)
+        self._history = History()
+        self._differences: list[str] = []
+        self._written = 0
+
+    def topics(self) -> dict[str, Topic]:
+        configs = {"unclean.leader.election.enable": "true", "min.insync.replicas": "1"}
+        return {self.TOPIC: Topic(1, replicas=2, configs=configs)}
+
+    async def look(self, stage: Stage) -> None:
+        world = stage.world(self.TOPIC, self._history)
+        cluster = await world.open(self.TOPIC)
+        state = state_of(stage, self.TOPIC)
+        assert state is not None
+        one = stage.machines[state.leader - 1]
+        (other,) = (stage.machines[number - 1] for number in state.isr if number != state.leader)
+        await self._write(world, cluster)
+        await self._go(stage, other)
+        await self._lead(stage, one, after=one)  # in an epoch that the other does not know
+        await self._write(world, cluster)
+        await self._lead(stage, other, after=one)
+        await self._write(world, cluster)
+        await self._lead(stage, one, after=other)
+        if self.chance.random() < 0.5:  # else what it has ends in an epoch before the other's
+            await self._write(world, cluster)
+        other.start()
+        await stage.in_sync()
+        await read_topic(cluster, self.TOPIC, 1, self._history)
+        self._differences += judge.differing_replicas(stage.machines, self.TOPIC, 0)
+
+    async def _go(self, stage: Stage, machine: Machine) -> None:
+        machine.kill()
+
+        def is_noticed() -> bool:
+            state = state_of(stage, self.TOPIC)
+            return state is not None and machine.number not in state.isr
+
+        await until(is_noticed)
+
+    async def _lead(self, stage: Stage, machine: Machine, after: Machine) -> None:
+        after.kill()
+        before = state_of(stage, self.TOPIC)
+        machine.start()
+
+        def is_leader() -> bool:
+            state = state_of(stage, self.TOPIC)
+            return state != before and state is not None and state.leader == machine.number
+
+        await until(is_leader)
+
+    async def _write(self, world: World, cluster: ClusterClient) -> None:
+        batches = Batches(cluster, self.TOPIC, 1, world.clock.now_ms)
+        batches.identify(*await cluster.run(transaction_steps.idempotent_producer(cluster.state)))
+        for _ in range(self.chance.randint(1, RECORDS_MAX)):
+            write = Write(Value(self.TOPIC, self._written), self.TOPIC, 0, acks=1)
+            self._written += 1
+            self._history.writes.append(write)
+            await batches.write(write.value, 0)
+
+    def complaints(self) -> list[str]:
+        return [*self._differences, *duplicated(self._history)]
+
+
+class Scarcity(Part):
+    """A broker has no file descriptor when it is told to make the log of a new topic. It is told again."""
+
+    TOPIC = "scarcity"
+    PARTITIONS = 2
+
+    def __init__(self, chance: random.Random) -> None:
+        super().__init__(chance)
+        self._unserved: list[str] = []
+
+    async def look(self, stage: Stage) -> None:
+        admin = Admin(await stage.world(self.TOPIC, History()).open(self.TOPIC))
+        machine = self.chance.choice(stage.machines)
+        machine.run_out_of_descriptors()
+        await self._make(admin, stage.brokers)
+        await asyncio.sleep(self.chance.uniform(0.5, 3.0))
+        machine.mend_disk()
+        await self._make(admin, stage.brokers)
+        await self._await("is not in sync", lambda: self._is_in_sync(stage))
+        if self.chance.random() < 0.5:
+            with suppress(KafkaError, ClusterUnreachable):
+                await admin.delete_topic(self.TOPIC)
+            path = TopicZnode.path(self.TOPIC)
+            await self._await("is not deleted", lambda: path not in stage.store.tree.nodes)
+
+    async def _make(self, admin: Admin, replicas: int) -> None:
+        with suppress(TopicAlreadyExists, KafkaError, ClusterUnreachable):
+            await admin.create_topic(
+                self.TOPIC, partitions=self.PARTITIONS, replication_factor=replicas, configs={}
+            )
+
+    def _is_in_sync(self, stage: Stage) -> bool:
+        states = [state_of(stage, self.TOPIC, each) for each in range(self.PARTITIONS)]
+        return all(
+            state is not None and state.leader >= 0 and len(state.isr) == stage.brokers for state in states
+        )
+
+    async def _await(self, complaint: str, holds: Callable[[], bool]) -> None:
+        try:
+            async with asyncio.timeout(SERVED_WITHIN_S):
+                await until(holds)
+        except TimeoutError:
+            self._unserved.append(f"not served: {self.TOPIC} {complaint} within {SERVED_WITHIN_S:.0f} s")
+
+    def complaints(self) -> list[str]:
+        return self._unserved
+
+
+class Deletion(Part):
+    """Records are deleted up to where a segment begins, and the power is cut when their segments are gone,
+    though perhaps not from the disk: what was deleted stays so."""
+
+    TOPIC = "deletion"
+    SEGMENT_BYTES = 200
+    """A batch, and not two."""
+    RECORDS = 8
+
+    def __init__(self, chance: random.Random) -> None:
+        super().__init__(chance)
+        self._returned: list[str] = []
+
+    def topics(self) -> dict[str, Topic]:
+        configs = {"segment.bytes": str(self.SEGMENT_BYTES), "min.insync.replicas": "1"}
+        return {self.TOPIC: Topic(1, replicas=1, configs=configs)}
+
+    async def look(self, stage: Stage) -> None:
+        world = stage.world(self.TOPIC, History())
+        cluster = await world.open(self.TOPIC)
+        batches = Batches(cluster, self.TOPIC, 1, world.clock.now_ms)
+        batches.identify(*await cluster.run(transaction_steps.idempotent_producer(cluster.state)))
+        for number in range(self.RECORDS):
+            await batches.write(Value(self.TOPIC, number), 0)
+        before = self.chance.randint(1, self.RECORDS - 1)
+        await cluster.run_with_retries(lambda: delete_records(cluster, self.TOPIC, 0, before))
+        await asyncio.sleep(SEEN_AND_WRITTEN_DOWN_S)
+        machine = leader_of(stage, self.TOPIC)
+        machine.cut_power()
+        await asyncio.sleep(1.0)
+        machine.start()
+        await stage.in_sync()
+        begins = (await list_offsets(cluster, self.TOPIC, [0], EARLIEST))[0]
+        if begins < before:
+            self._returned.append(
+                f"deleted records are back: {self.TOPIC}-0 begins at {begins}, and was deleted to {before}"
+            )
+
+    def complaints(self) -> list[str]:
+        return self._returned
+
+
+class Overtaking(Part):
+    """The way from a coordinator to a leader is slow: its yes to a write arrives after the marker that ends
+    the transaction."""
+
+    TOPIC = "overtaking"
+    ROUNDS = 12
+    SLOW_S = 1.5
+
+    def __init__(self, chance: random.Random) -> None:
+        super().__init__(chance)
+        self._history = History()
+
+    def topics(self) -> dict[str, Topic]:
+        return {self.TOPIC: Topic(1)}
+
+    async def look(self, stage: Stage) -> None:
+        world = stage.world(self.TOPIC, self._history)
+        cluster = await world.open(self.TOPIC)
+        leader = leader_of(stage, self.TOPIC)
+        found = await id_coordinated_elsewhere(stage, cluster, self.TOPIC, leader)
+        if found is None:
+            return
+        transactional_id, coordinator = found
+        transactor = Transactor(world, self.TOPIC, transactional_id, self.TOPIC, 1, cluster)
+        way = (coordinator.host, leader.host)
+        for _ in range(self.ROUNDS):
+            stage.network.slow_links[way] = self.SLOW_S
+            await transactor.one(HASTY)
+            await asyncio.sleep(self.SLOW_S)
+            del stage.network.slow_links[way]
+            await transactor.one(PLAIN)
+        await read_topic(cluster, self.TOPIC, 1, self._history)
+
+    def complaints(self) -> list[str]:
+        return complaints_about(self._history)
+
+
+async def id_coordinated_elsewhere(
+    stage: Stage, cluster: ClusterClient, name: str, leader: Machine
+) -> tuple[str, Machine] | None:
+    """A transactional id whose coordinator is not the leader of what it writes to, if there is one."""
+    for number in range(IDS):
+        transactional_id = f"{name}-{number}"
+        finding = partial(cluster.state.coordinator, transactional_id, TRANSACTION)
+        found = await cluster.run_with_retries(finding)
+        if found != leader.number:
+            return transactional_id, stage.machines[found - 1]
+    return None
