@@ -14,14 +14,14 @@ from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 
-from barnabas.client import transaction_steps
 from barnabas.client.admin import Admin
 from barnabas.client.cluster_client import ClusterClient
 from barnabas.client.cluster_state import TRANSACTION
 from barnabas.client.consumer import list_offsets
 from barnabas.client.steps import ClusterUnreachable
+from barnabas.client.transaction_steps import idempotent_producer
 from barnabas.cluster.znodes import PartitionState, PartitionStateZnode, TopicZnode
-from barnabas.core.errors import KafkaError, TopicAlreadyExists
+from barnabas.core.errors import KafkaError
 from tests.chaos.checker import complaints_about, duplicated
 from tests.chaos.history import History, Value, Write
 from tests.simulation import judge
@@ -36,6 +36,8 @@ RECORDS_MAX = 5
 SERVED_WITHIN_S = 60.0
 IDS = 8
 """Transactional ids to choose from, until one has a coordinator elsewhere."""
+NOT_IN_SYNC_S = 6.0
+"""Longer than `replica.lag.time.max.ms` of the machines."""
 SEEN_AND_WRITTEN_DOWN_S = 40.0
 """Longer than `log.retention.check.interval.ms` of the machines, and a checkpoint."""
 
@@ -116,7 +118,7 @@ class SeeSaw(Part):
 
     async def _write(self, world: World, cluster: ClusterClient) -> None:
         batches = Batches(cluster, self.TOPIC, 1, world.clock.now_ms)
-        batches.identify(*await cluster.run(transaction_steps.idempotent_producer(cluster.state)))
+        batches.identify(*await cluster.run(idempotent_producer(cluster.state)))
         for _ in range(self.chance.randint(1, RECORDS_MAX)):
             write = Write(Value(self.TOPIC, self._written), self.TOPIC, 0, acks=1)
             self._written += 1
@@ -128,7 +130,8 @@ class SeeSaw(Part):
 
 
 class Scarcity(Part):
-    """A broker has no file descriptor when it is told to make the log of a new topic. It is told again."""
+    """A broker has no file descriptor when it is told to make the log of a new topic, and none again when it
+    is to append for the first time after a start. Both are done as soon as there are some."""
 
     TOPIC = "scarcity"
     PARTITIONS = 2
@@ -136,27 +139,52 @@ class Scarcity(Part):
     def __init__(self, chance: random.Random) -> None:
         super().__init__(chance)
         self._unserved: list[str] = []
+        self._written = 0
 
     async def look(self, stage: Stage) -> None:
-        admin = Admin(await stage.world(self.TOPIC, History()).open(self.TOPIC))
+        world = stage.world(self.TOPIC, History())
+        cluster = await world.open(self.TOPIC)
         machine = self.chance.choice(stage.machines)
         machine.run_out_of_descriptors()
-        await self._make(admin, stage.brokers)
+        await self._make(cluster, stage.brokers)
         await asyncio.sleep(self.chance.uniform(0.5, 3.0))
         machine.mend_disk()
-        await self._make(admin, stage.brokers)
-        await self._await("is not in sync", lambda: self._is_in_sync(stage))
+        await self._make(cluster, stage.brokers)
+        await self._await_sync(stage)
+        await self._write(world, cluster)
+        machine.kill()
+        machine.start()
+        await stage.in_sync()
+        await self._await_sync(stage)
+        machine.run_out_of_descriptors()
+        await self._write(world, cluster)
+        await asyncio.sleep(NOT_IN_SYNC_S)
+        machine.mend_disk()
+        await self._await_sync(stage)
         if self.chance.random() < 0.5:
             with suppress(KafkaError, ClusterUnreachable):
-                await admin.delete_topic(self.TOPIC)
+                await Admin(cluster).delete_topic(self.TOPIC)
             path = TopicZnode.path(self.TOPIC)
             await self._await("is not deleted", lambda: path not in stage.store.tree.nodes)
 
-    async def _make(self, admin: Admin, replicas: int) -> None:
-        with suppress(TopicAlreadyExists, KafkaError, ClusterUnreachable):
-            await admin.create_topic(
+    async def _make(self, cluster: ClusterClient, replicas: int) -> None:
+        with suppress(KafkaError, ClusterUnreachable):
+            await Admin(cluster).create_topic(
                 self.TOPIC, partitions=self.PARTITIONS, replication_factor=replicas, configs={}
             )
+
+    async def _write(self, world: World, cluster: ClusterClient) -> None:
+        """As far as it can be done: their leaders may have no descriptors either."""
+        for partition in range(self.PARTITIONS):
+            with suppress(KafkaError, ClusterUnreachable, TimeoutError):
+                async with asyncio.timeout(NOT_IN_SYNC_S):
+                    batches = Batches(cluster, self.TOPIC, 1, world.clock.now_ms)
+                    batches.identify(*await cluster.run(idempotent_producer(cluster.state)))
+                    self._written += 1
+                    await batches.write(Value(self.TOPIC, self._written), partition)
+
+    async def _await_sync(self, stage: Stage) -> None:
+        await self._await("is not in sync", lambda: self._is_in_sync(stage))
 
     def _is_in_sync(self, stage: Stage) -> bool:
         states = [state_of(stage, self.TOPIC, each) for each in range(self.PARTITIONS)]
@@ -196,7 +224,7 @@ class Deletion(Part):
         world = stage.world(self.TOPIC, History())
         cluster = await world.open(self.TOPIC)
         batches = Batches(cluster, self.TOPIC, 1, world.clock.now_ms)
-        batches.identify(*await cluster.run(transaction_steps.idempotent_producer(cluster.state)))
+        batches.identify(*await cluster.run(idempotent_producer(cluster.state)))
         for number in range(self.RECORDS):
             await batches.write(Value(self.TOPIC, number), 0)
         before = self.chance.randint(1, self.RECORDS - 1)
