@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import Callable, Iterator
 
@@ -103,7 +104,7 @@ class Stage:
         world = World(
             self.loop, SimulatedClock(self.loop), random.Random(1), [], History(), is_over=lambda: False
         )
-        self.member = Member(world, "first", "plain", self.cluster, self.owners, Commits())
+        self.member = Member(world, "first", "plain", self.cluster, lambda: -math.inf, self.owners, Commits())
 
     def beat(self, *answers: ConsumerGroupHeartbeatResponse) -> None:
         """One heartbeat, with as many attempts as there are answers."""
