@@ -12,7 +12,7 @@ from tests.simulation.moving import Moving
 from tests.simulation.recreation import Recreation
 from tests.simulation.shape import Shape
 from tests.simulation.sink import Sink
-from tests.simulation.trials import Deletion, Overtaking, Scarcity, SeeSaw
+from tests.simulation.trials import Deletion, Orphan, Overtaking, Scarcity, SeeSaw
 from tests.simulation.unclean import Unclean
 from tests.simulation.vandal import Vandal
 
@@ -35,6 +35,7 @@ TRIALS: dict[str, type[Part]] = {
     "scarcity": Scarcity,
     "deletion": Deletion,
     "overtaking": Overtaking,
+    "orphan": Orphan,
 }
 
 

@@ -17,7 +17,7 @@ from barnabas.core.limits import WRITTEN_ELSEWHERE_BYTES_MIN
 WINDOW_S = 30.0
 IDLE_PACE = 10.0
 DRIFT_PPM_MAX = 500
-TRIALS = ("see-saw", "scarcity", "deletion", "overtaking")
+TRIALS = ("see-saw", "scarcity", "deletion", "overtaking", "orphan")
 """Histories that chance hardly ever brings about (`trials`)."""
 TRIAL_SHARE = 0.5
 

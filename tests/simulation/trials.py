@@ -2,8 +2,9 @@
 
 They are what faults of the past needed: two brokers that lead in turn and never hear of each other, a broker
 without a file descriptor in the moment in which it is told to make a log, a power cut between the deletion of
-a segment and the sync of its directory, a write that the end of its transaction overtakes. A trial comes
-last, when all is mended and nobody else is at work, so it may break things by itself.
+a segment and the sync of its directory, a write that the end of its transaction overtakes, a transaction that
+ends while nobody leads its partition. A trial comes last, when all is mended and nobody else is at work, so
+it may break things by itself.
 """
 
 from __future__ import annotations
@@ -19,14 +20,15 @@ from barnabas.client.cluster_client import ClusterClient
 from barnabas.client.cluster_state import TRANSACTION
 from barnabas.client.consumer import list_offsets
 from barnabas.client.steps import ClusterUnreachable
-from barnabas.client.transaction_steps import idempotent_producer
+from barnabas.client.transaction_steps import add_partitions, begin, end, idempotent_producer
 from barnabas.cluster.znodes import PartitionState, PartitionStateZnode, TopicZnode
 from barnabas.core.errors import KafkaError
+from barnabas.core.ids import TopicPartition
 from tests.chaos.checker import complaints_about, duplicated
-from tests.chaos.history import History, Value, Write
+from tests.chaos.history import ALL_REPLICAS, History, Outcome, Transaction, Value, Write
 from tests.simulation import judge
 from tests.simulation.cast import Part, Stage, Topic
-from tests.simulation.clients import Batches, World
+from tests.simulation.clients import TRANSACTION_TIMEOUT_MS, Batches, World
 from tests.simulation.final_reading import read_topic
 from tests.simulation.machine import Machine
 from tests.simulation.moving import EARLIEST, delete_records
@@ -52,6 +54,11 @@ def leader_of(stage: Stage, topic: str, partition: int = 0) -> Machine:
     state = state_of(stage, topic, partition)
     assert state is not None
     return stage.machines[state.leader - 1]
+
+
+def is_led(stage: Stage, topic: str) -> bool:
+    state = state_of(stage, topic)
+    return state is not None and state.leader >= 0
 
 
 async def until(holds: Callable[[], bool]) -> None:
@@ -276,6 +283,47 @@ class Overtaking(Part):
             await asyncio.sleep(self.SLOW_S)
             del stage.network.slow_links[way]
             await transactor.one(PLAIN)
+        await read_topic(cluster, self.TOPIC, 1, self._history)
+
+    def complaints(self) -> list[str]:
+        return complaints_about(self._history)
+
+
+class Orphan(Part):
+    """A transaction ends while nobody leads its partition, which hears of it when its broker is back."""
+
+    TOPIC = "orphan"
+
+    def __init__(self, chance: random.Random) -> None:
+        super().__init__(chance)
+        self._history = History()
+
+    def topics(self) -> dict[str, Topic]:
+        return {self.TOPIC: Topic(1, replicas=1, configs={"min.insync.replicas": "1"})}
+
+    async def look(self, stage: Stage) -> None:
+        world = stage.world(self.TOPIC, self._history)
+        cluster = await world.open(self.TOPIC)
+        leader = leader_of(stage, self.TOPIC)
+        found = await id_coordinated_elsewhere(stage, cluster, self.TOPIC, leader)
+        if found is None:
+            return
+        transactional_id, _ = found
+        begun = await cluster.run(begin(cluster.state, transactional_id, TRANSACTION_TIMEOUT_MS))
+        await cluster.run(add_partitions(cluster.state, begun, [TopicPartition(self.TOPIC, 0)]))
+        batches = Batches(cluster, self.TOPIC, ALL_REPLICAS, world.clock.now_ms)
+        batches.identify(begun.producer_id, begun.epoch)
+        value = Value(self.TOPIC, 0, transactional_id)
+        self._history.transactions.append(transaction := Transaction(transactional_id, [value]))
+        await batches.write(value, 0, transactional_id)
+        leader.kill()
+        await until(lambda: not is_led(stage, self.TOPIC))
+        commit = self.chance.random() < 0.5
+        with suppress(KafkaError, ClusterUnreachable):
+            await cluster.run(end(cluster.state, begun, commit=commit))
+            transaction.outcome = Outcome.ACKNOWLEDGED if commit else Outcome.REFUSED
+        leader.start()
+        await stage.in_sync()
         await read_topic(cluster, self.TOPIC, 1, self._history)
 
     def complaints(self) -> list[str]:
