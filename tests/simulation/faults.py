@@ -3,7 +3,8 @@
 Each seed turns kinds of faults on and off (swarm testing: what is rare together is frequent alone) and draws
 how often they come. A power cut takes what was acknowledged and not synced, as it does from Apache Kafka, and
 so does whoever replaces a replica with a bad sector; so these come when nothing else is broken and their
-partitions have other replicas in sync.
+partitions have other replicas in sync. What should be mended by then may not be (a broker that cannot stop
+while the store is away): who has the only copy of something keeps its power.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import random
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
+from barnabas.cluster.znodes import PartitionStateZnode, TopicZnode
 from tests.simulation.loop import SimulatedLoop
 from tests.simulation.machine import Machine
 from tests.simulation.network import Network
@@ -51,6 +53,19 @@ class Surroundings(NamedTuple):
     def name(self, host: str) -> str:
         return "the store" if host == STORE else f"broker {host.rpartition('.')[2]}"
 
+    def has_only_copy(self, number: int) -> bool:
+        """Whether nobody else is in sync with a partition that has other replicas."""
+        nodes = self.store.tree.nodes
+        topics = [path for path in nodes if path.startswith(f"{TopicZnode.PARENT}/") and path.count("/") == 3]
+        for path in topics:
+            name = path.rpartition("/")[2]
+            for partition, given in TopicZnode.decode(name, nodes[path].data).assignment.items():
+                node = nodes.get(PartitionStateZnode.path(name, partition))
+                isr = () if node is None else PartitionStateZnode.decode(node.data, 0).isr
+                if len(given.replicas) > 1 and isr == (number,):
+                    return True
+        return False
+
     def others(self, number: int) -> list[str]:
         return [each.host for each in self.machines if each.number != number]
 
@@ -63,8 +78,9 @@ def _kill(around: Surroundings, fault: Fault) -> None:
 
 def _power(around: Surroundings, fault: Fault) -> None:
     machine = around.machine(fault.machine)
-    machine.cut_power()
-    around.loop.later(fault.lasts_s, machine.start)
+    if not around.has_only_copy(fault.machine):
+        machine.cut_power()
+        around.loop.later(fault.lasts_s, machine.start)
 
 
 def _stop(around: Surroundings, fault: Fault) -> None:
@@ -176,6 +192,8 @@ def _descriptors(around: Surroundings, fault: Fault) -> None:
 def _corrupt(around: Surroundings, fault: Fault) -> None:
     """Nobody may get the damaged record, be it a reader or another replica. Then the replica is replaced."""
     machine = around.machine(fault.machine)
+    if around.has_only_copy(fault.machine):
+        return
     place = machine.corrupt(around.topics, fault.detail)
     if place is not None:
         around.loop.later(fault.lasts_s, machine.replace_replica, place)
