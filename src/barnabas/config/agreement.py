@@ -25,13 +25,14 @@ LOCAL_ZOOKEEPER = "local"
 """As `zookeeper.connect`: run one beside the broker."""
 
 _UNROUTABLE = ("", "0.0.0.0", "::")  # noqa: S104 - recognised, not bound
+_WITH_USER = re.compile(r"[^/?#]*//[^/?#]*@")
 _CLEANER_BYTES_PER_THREAD_MIN = 1 << 20
 
 
 def check_agreement(config: Derived) -> None:
     """Raise INVALID_CONFIG with the first disagreement."""
     check_distinct_ports(config.listeners)
-    for rule in (_identity, _zookeeper, _security, _unserved, _sasl):
+    for rule in (_identity, _zookeeper, _security, _unserved, _sasl, _addresses_with_secrets):
         for complaint in rule(config):
             raise InvalidConfig(complaint)
     check_dynamic_agreement(config)
@@ -178,3 +179,13 @@ def _sasl(config: Derived) -> Iterator[str]:
             f"sasl.mechanism.inter.broker.protocol is {mechanism}, which sasl.enabled.mechanisms"
             f" ({', '.join(enabled)}) does not have"
         )
+
+
+def _addresses_with_secrets(config: Derived) -> Iterator[str]:
+    """Addresses are shown to whoever may describe settings."""
+    for name, text in config.given.items():
+        if name.endswith(".endpoint.url") and _WITH_USER.match(text):
+            yield (
+                f"{name} has a user, and perhaps a password, before its host; settings of this kind are"
+                " shown to clients, so leave everything up to the @ out"
+            )

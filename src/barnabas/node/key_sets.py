@@ -1,8 +1,8 @@
 """The public keys that verify OAUTHBEARER tokens: read when the broker starts, and again from time to time.
 
-Keys come from a file or over HTTPS; in the clear only from this machine itself, since who can change the
-answer can let in anybody. Reading is off the loop. Keys that could be read stay in force when a later
-reading fails.
+Keys come from a file or over HTTPS; in the clear only from this machine itself, and then by no proxy, since
+who can change the answer can let in anybody. Reading is off the loop. Keys that could be read stay in force
+when a later reading fails.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import urllib.request
 from collections.abc import Callable, Coroutine
 from http.client import HTTPException
 from typing import Any
-from urllib.parse import unquote, urlsplit
+from urllib.parse import SplitResult, unquote, urlsplit
 
 from barnabas.core.clock import Clock
 from barnabas.core.errors import InvalidConfig
@@ -33,17 +33,24 @@ UNKNOWN_KEY_INTERVAL_MS = 10_000.0
 
 def check_key_set_url(url: str) -> None:
     """INVALID_CONFIG unless what is read there can be trusted."""
-    parts = urlsplit(url)
-    if parts.scheme == "file" and parts.path and parts.netloc in ("", "localhost"):
-        return
-    if parts.scheme == "https" and parts.hostname:
-        return
-    if parts.scheme == "http" and parts.hostname and _is_loopback(parts.hostname):
+    try:
+        is_trusted = _is_trusted(urlsplit(url))
+    except ValueError:  # brackets around what is no address
+        is_trusted = False
+    if is_trusted:
         return
     raise InvalidConfig(
         "sasl.oauthbearer.jwks.endpoint.url must be of the form https://… or file:///…; keys that come in"
         " the clear over a network verify nothing"
     )
+
+
+def _is_trusted(parts: SplitResult) -> bool:
+    if parts.scheme == "file":
+        return bool(parts.path) and parts.netloc in ("", "localhost")
+    if not parts.hostname:
+        return False
+    return parts.scheme == "https" or (parts.scheme == "http" and _is_loopback(parts.hostname))
 
 
 def _is_loopback(host: str) -> bool:
@@ -60,6 +67,13 @@ class _NoRedirects(urllib.request.HTTPRedirectHandler):
         return None
 
 
+def _opener(scheme: str) -> urllib.request.OpenerDirector:
+    """A proxy that the environment names may carry TLS, which it cannot read; what is in the clear it would
+    carry over a network, and could change."""
+    proxies = [] if scheme == "https" else [urllib.request.ProxyHandler({})]
+    return urllib.request.build_opener(_NoRedirects, *proxies)
+
+
 def read_key_set(url: str) -> PublicKeys:
     """Blocks; INVALID_CONFIG if no keys are there."""
     check_key_set_url(url)
@@ -68,8 +82,7 @@ def read_key_set(url: str) -> PublicKeys:
         if parts.scheme == "file":
             text = read_regular_file(unquote(parts.path), KEY_SET_BYTES_MAX + 1)
         else:
-            opener = urllib.request.build_opener(_NoRedirects)
-            with opener.open(url, timeout=READ_TIMEOUT_S) as answer:
+            with _opener(parts.scheme).open(url, timeout=READ_TIMEOUT_S) as answer:
                 text = answer.read(KEY_SET_BYTES_MAX + 1)
     except (OSError, HTTPException, ValueError) as error:
         raise InvalidConfig(f"the key set for OAUTHBEARER cannot be read: {error}") from None

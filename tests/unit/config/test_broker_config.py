@@ -275,6 +275,17 @@ def test_a_promise_of_security_that_cannot_be_kept_is_refused(properties: dict[s
     assert hint in caught.value.message
 
 
+@pytest.mark.parametrize("prefix", ["", "listener.name.external.oauthbearer."])
+@pytest.mark.parametrize("kind", ["jwks", "token"])
+def test_an_address_with_a_password_is_refused_without_repeating_it(prefix: str, kind: str) -> None:
+    key = f"{prefix}sasl.oauthbearer.{kind}.endpoint.url"
+    with pytest.raises(InvalidConfig) as caught:
+        load({key: "https://broker:hunter2@issuer.example/keys"})
+    assert caught.value.message.startswith(f"{key} has a user")
+    assert "hunter2" not in caught.value.message
+    load({key: "https://issuer.example/keys?of=a@b"})
+
+
 def test_log_directories_follow_the_users_data_home(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
     assert load({}).log_dirs == (tmp_path / "barnabas",)

@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 import trustme
 from joserfc.jwk import ECKey
+from tests.support.ports import free_port
 
 from barnabas.core.errors import InvalidConfig
 from barnabas.node import key_sets
@@ -38,15 +39,17 @@ class Issuer(BaseHTTPRequestHandler):
 
 
 @contextmanager
-def issuer(authority: trustme.CA) -> Iterator[str]:
-    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-    authority.issue_cert("127.0.0.1").configure_cert(context)
+def issuer(authority: trustme.CA | None) -> Iterator[str]:
+    """In the clear without an authority."""
     server = HTTPServer(("127.0.0.1", 0), Issuer)
-    server.socket = context.wrap_socket(server.socket, server_side=True)
+    if authority is not None:
+        context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+        authority.issue_cert("127.0.0.1").configure_cert(context)
+        server.socket = context.wrap_socket(server.socket, server_side=True)
     thread = threading.Thread(target=server.serve_forever)
     thread.start()
     try:
-        yield f"https://127.0.0.1:{server.server_port}"
+        yield f"{'http' if authority is None else 'https'}://127.0.0.1:{server.server_port}"
     finally:
         server.shutdown()
         thread.join()
@@ -83,6 +86,17 @@ def test_nobody_is_sent_elsewhere_for_keys(authority: trustme.CA) -> None:
         read_key_set(f"{url}/moved")
 
 
+def test_keys_in_the_clear_come_through_no_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What stands where the proxy is would answer with keys of its own."""
+    for name in ("no_proxy", "NO_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+    with issuer(None) as proxy:
+        monkeypatch.setenv("http_proxy", proxy)
+        with pytest.raises(InvalidConfig, match="refused"):
+            read_key_set(f"http://127.0.0.1:{free_port()}/keys")
+        assert len(read_key_set(f"{proxy}/keys").keys) == 1
+
+
 def test_more_than_a_key_set_can_be_is_not_taken(
     authority: trustme.CA, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -93,7 +107,14 @@ def test_more_than_a_key_set_can_be_is_not_taken(
 
 @pytest.mark.parametrize(
     "url",
-    ["http://issuer.example/keys", "https:///keys", "file://elsewhere/keys", "ftp://issuer/keys", "keys"],
+    [
+        "http://issuer.example/keys",
+        "https:///keys",
+        "https://[issuer/keys",
+        "file://elsewhere/keys",
+        "ftp://issuer/keys",
+        "keys",
+    ],
 )
 def test_keys_in_the_clear_verify_nothing(url: str) -> None:
     with pytest.raises(InvalidConfig, match="in the clear"):
