@@ -31,6 +31,22 @@ async def open_coordination(
         async with open_embedded(path, clock, background) as embedded:
             yield embedded
         return
+    async with _open_zookeeper(config, clock) as znodes:
+        yield znodes
+
+
+async def protect_own_zookeeper(config: BrokerConfig, clock: Clock) -> None:
+    """Where access is controlled (`zookeeper.set.acl`): let nobody but the brokers change the root of a
+    ZooKeeper that runs for them alone."""
+    if config.zookeeper_set_acl:
+        async with _open_zookeeper(config, clock, owns_server=True):
+            pass
+
+
+@asynccontextmanager
+async def _open_zookeeper(
+    config: BrokerConfig, clock: Clock, *, owns_server: bool = False
+) -> AsyncIterator[Coordination]:
     try:
         from barnabas.cluster.zookeeper import (  # noqa: PLC0415 - an optional dependency
             DigestLogin,
@@ -49,11 +65,12 @@ async def open_coordination(
         await asyncio.to_thread(zookeeper_tls, config),
     )
     async with open_zookeeper(
-        config.zookeeper_connect,
+        config.zookeeper_connect or "",
         session_timeout_ms=config.zookeeper_session_timeout_ms,
         connection_timeout_ms=config.zookeeper_connection_timeout_ms,
         clock=clock,
         access=access,
         set_acl=config.zookeeper_set_acl,
+        owns_server=owns_server,
     ) as znodes:
         yield znodes

@@ -30,6 +30,7 @@ from barnabas.core.clock import SystemClock
 from barnabas.core.endpoints import Endpoint, ListenerEndpoint
 from barnabas.core.errors import InvalidConfig, KafkaError
 from barnabas.node.child_process import Child, ChildEnded, Say
+from barnabas.node.coordination_store import protect_own_zookeeper
 from barnabas.node.private_files import write_private
 from barnabas.node.stored_users import FirstUsers
 from barnabas.node.supervisor import Member, Stopped, Supervisor
@@ -132,8 +133,11 @@ class LocalCluster:
             *before, last = supervisor.stages
             for stage in before:
                 await supervisor.start_stage(stage)
+            config = BrokerConfig.load(self.properties[1])
+            if self.server is not None:
+                await protect_own_zookeeper(config, SystemClock())
             if self._first_users is not None:
-                await self._first_users.put(BrokerConfig.load(self.properties[1]))
+                await self._first_users.put(config)
             await supervisor.start_stage(last)
             announce(self.ready_line(brokers))
             await supervisor.wait_stopping()

@@ -19,9 +19,11 @@ from barnabas.cluster.coordination import ConnectionLoss, CoordinationError, Ses
 from barnabas.cluster.znode_json import MalformedZnode
 from barnabas.config.agreement import LOCAL_ZOOKEEPER
 from barnabas.config.broker_config import BrokerConfig
+from barnabas.core.clock import SystemClock
 from barnabas.core.endpoints import Endpoint
 from barnabas.core.errors import KafkaError
 from barnabas.node.broker import Broker, StartAbandoned
+from barnabas.node.coordination_store import protect_own_zookeeper
 from barnabas.node.log_output import configure_logging
 from barnabas.storage.log_manager import DuplicateLog
 
@@ -77,7 +79,12 @@ async def start_zookeeper(config: BrokerConfig, stack: AsyncExitStack) -> Broker
         await stack.enter_async_context(local_zookeeper(server))
     except CannotRunZooKeeper as error:
         raise StartupFailed(str(error)) from error
-    return config.with_changes({"zookeeper.connect": server.connect})
+    config = config.with_changes({"zookeeper.connect": server.connect})
+    try:
+        await protect_own_zookeeper(config, SystemClock())
+    except (KafkaError, CoordinationError) as error:
+        raise StartupFailed(_told(error)) from error
+    return config
 
 
 async def serve_broker(broker: Broker, stopped: asyncio.Event, welcome: Sequence[str] = ()) -> None:

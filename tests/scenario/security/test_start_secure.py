@@ -16,6 +16,7 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaException, Producer
 from confluent_kafka.admin import AdminClient
 from kazoo.client import KazooClient
 from kazoo.exceptions import NoAuthError
+from kazoo.security import OPEN_ACL_UNSAFE
 
 from barnabas.cli.main import cli
 from barnabas.config.properties import read_properties
@@ -153,8 +154,14 @@ def test_three_secured_brokers(start: Start, tmp_path: Path) -> None:
     stranger.start(TIMEOUT_S)
     with pytest.raises(NoAuthError):
         stranger.get("/config/users/admin")
+    for path in ("/config/users/mallory", "/mallory"):
+        with pytest.raises(NoAuthError):
+            stranger.create(path)
+    for path in ("/controller", "/controller_epoch"):
+        with pytest.raises(NoAuthError):
+            stranger.delete(path)
     with pytest.raises(NoAuthError):
-        stranger.create("/config/users/mallory")
+        stranger.set_acls("/", OPEN_ACL_UNSAFE)
     stranger.stop()
     stranger.close()
 

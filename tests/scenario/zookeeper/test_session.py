@@ -7,10 +7,12 @@ import os
 import signal
 import sys
 from collections.abc import AsyncIterator, Callable
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, nullcontext
 from pathlib import Path
 
 import pytest
+from kazoo.client import KazooClient
+from kazoo.security import make_acl, make_digest_acl
 
 from barnabas.cluster.broker_znodes import BrokerIdZnode, BrokerInfo
 from barnabas.cluster.coordination import (
@@ -451,6 +453,66 @@ async def test_what_credentials_made_is_theirs_to_change(zookeeper: str) -> None
             await other.create("/consumers/group-", sequential=True)
         await colleague.session.set("/config/topics/orders", b"ours")
         assert (await colleague.session.get("/config/users/alice"))[0] == b"scram"
+
+
+async def replace_at_the_top(nobody: ZooKeeperSession) -> None:
+    await nobody.delete("/controller")
+    await nobody.create("/controller", b"mine")
+
+
+@pytest.mark.parametrize("place", ["chroot", "own server"])
+async def test_what_credentials_made_cannot_be_replaced(
+    zookeeper: str, tmp_path: Path, place: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Not even where the root was open to all when the owner came."""
+    with running_zookeeper(tmp_path) if place == "own server" else nullcontext() as own:
+        connect = zookeeper if own is None else own.connect
+        async with opened(connect) as nobody:
+            for _ in range(2):
+                async with opened(
+                    connect, access=ServerAccess("kafka:secret"), set_acl=True, owns_server=own is not None
+                ) as owner:
+                    if await owner.session.exists("/controller") is None:
+                        await owner.session.create("/controller", b"owned")
+                    with pytest.raises(NoAuth):
+                        await replace_at_the_top(nobody.session)
+                    with pytest.raises(NoAuth):
+                        await nobody.session.create("/brokers")
+                    assert (await nobody.session.get("/controller"))[0] == b"owned"
+                    assert "controller" in await nobody.session.children("/")
+    assert "ZooKeeper" not in caplog.text
+
+
+async def test_a_root_that_others_may_need_is_left_open_with_a_warning(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with running_zookeeper(tmp_path) as server:
+        async with (
+            opened(server.connect, access=ServerAccess("kafka:secret"), set_acl=True),
+            opened(server.connect) as other,
+        ):
+            await other.session.create("/hbase")
+    assert "everybody may create and delete nodes in /" in caplog.text
+
+
+async def test_a_root_of_somebody_else_is_left_alone(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Everybody may do everything there but say who may do what."""
+    with running_zookeeper(tmp_path) as server:
+        theirs = KazooClient(server.connect)
+        theirs.start()
+        everybody = make_acl("world", "anyone", read=True, write=True, create=True, delete=True)
+        theirs.set_acls("/", [make_digest_acl("somebody", "else", all=True), everybody])
+        before = theirs.get_acls("/")[0]
+        async with opened(
+            server.connect, access=ServerAccess("kafka:secret"), set_acl=True, owns_server=True
+        ) as owner:
+            await owner.session.create("/controller")
+        assert theirs.get_acls("/")[0] == before
+        theirs.stop()
+        theirs.close()
+    assert "/ is somebody else's" in caplog.text
 
 
 async def test_access_control_needs_credentials(zookeeper: str) -> None:

@@ -4,6 +4,10 @@ An insecure cluster lets everybody do everything. In a secure one (`zookeeper.se
 credentials that made it, and all the world may read it, unless it holds secrets: SCRAM credentials, brokers'
 dynamic settings (with encrypted passwords), delegation tokens, and what tells unknown users from known ones.
 `/consumers` itself stays open to all, for old consumers make their own nodes below it.
+
+Who may delete a node is said by its parent, so the root of the tree has to be owned as well. Apache Kafka
+leaves that to a tool (zookeeper-security-migration); here a broker sees to it for its chroot, and whoever
+runs a ZooKeeper for this cluster alone for `/`.
 """
 
 from __future__ import annotations

@@ -26,6 +26,7 @@ from barnabas.cluster.coordination import (
     Create,
     Delete,
     EventType,
+    NoAuth,
     NodeExists,
     NoNode,
     Operation,
@@ -68,18 +69,26 @@ async def open_zookeeper(
     clock: Clock,
     access: ServerAccess = NOBODY,
     set_acl: bool = False,
+    owns_server: bool = False,
     make_link: wire.MakeLink = wire.Link,
 ) -> AsyncIterator[ZooKeeperSession]:
     """A session with the ensemble at `connect` (`host:port,host:port/chroot`; the chroot is made).
 
-    With `set_acl` what is created belongs to who `access` says that we are.
+    With `set_acl` what is created belongs to who `access` says that we are, and so does the chroot; with
+    `owns_server`, where nobody else uses the ensemble, so does `/`.
     Raises ConnectionLoss if no server answers within `connection_timeout_ms`.
     """
     where = ConnectString.parse(connect)
     if set_acl and access.credentials is None and access.login is None:
         raise BadArguments("nodes can belong to nobody: access control in ZooKeeper needs credentials")
     session = ZooKeeperSession(
-        where, session_timeout_ms, clock, access, is_secure=set_acl, make_link=make_link
+        where,
+        session_timeout_ms,
+        clock,
+        access,
+        is_secure=set_acl,
+        owns_server=owns_server,
+        make_link=make_link,
     )
     try:
         await session.start(connection_timeout_ms)
@@ -99,12 +108,14 @@ class ZooKeeperSession(Coordination):
         access: ServerAccess,
         *,
         is_secure: bool,
+        owns_server: bool,
         make_link: wire.MakeLink,
     ) -> None:
         self._loop = asyncio.get_running_loop()
         self._where = where
         self._chroot = where.chroot
         self._is_secure = is_secure
+        self._owns_server = owns_server
         self._posted: deque[tuple[Callable[..., None], tuple[Any, ...]]] = deque()
         self._will_run = False
         self._link = make_link(where.hosts, session_timeout_ms, access, clock, self._post, self)
@@ -157,6 +168,8 @@ class ZooKeeperSession(Coordination):
             ) from None
         if self._chroot:
             await self._make_chroot()
+        if self._is_secure:
+            await self._look_at_root()
 
     async def close(self) -> None:
         if self._status.state is SessionState.CLOSED:
@@ -380,6 +393,27 @@ class ZooKeeperSession(Coordination):
         outcomes = await asyncio.gather(*asked, return_exceptions=True)
         if isinstance(outcomes[-1], BaseException) and not isinstance(outcomes[-1], NodeExists):
             raise outcomes[-1]
+
+    async def _look_at_root(self) -> None:
+        """Have the top of the tree, too, to ourselves: whoever may create and delete there replaces
+        `/controller` and whatever else has no children, whomever that belongs to.
+
+        A chroot is ours alone. In the `/` of a server that is not, others may have to make nodes of their
+        own."""
+        root = self._chroot or "/"
+        try:
+            if not wire.is_open_to_all(await self._ask(wire.read_access(root), "/")):
+                return
+            if self._chroot or self._owns_server:
+                await self._ask(wire.set_access(root, access_to("/", is_secure=True)), "/")
+            else:
+                logger.warning(
+                    "ZooKeeper: everybody may create and delete nodes in /, those of this cluster included;"
+                    " give zookeeper.connect a chroot, or run Kafka's zookeeper-security-migration if"
+                    " nobody else needs /"
+                )
+        except NoAuth:
+            logger.warning("ZooKeeper: %s is somebody else's, who says who may change it", root)
 
     def _set_watches_again(self) -> None:
         awaited = self._awaited

@@ -445,6 +445,21 @@ def write(operation: Operation, path: str, access: Access) -> Any:
     return jute.CheckVersion(path, operation.version)
 
 
+def read_access(path: str) -> Any:
+    """The answer is for `is_open_to_all`."""
+    return jute.GetACL(path)
+
+
+def set_access(path: str, access: Access) -> Any:
+    return jute.SetACL(path, _ACLS[access], coordination.ANY_VERSION)
+
+
+def is_open_to_all(answer: Any) -> bool:
+    """Whether everybody may do more with the node than read it."""
+    acls, _ = answer
+    return any(each.id.scheme == "world" and each.perms & ~security.Permissions.READ for each in acls)
+
+
 def transaction(requests: Sequence[Any]) -> Any:
     return jute.Transaction(requests)
 
