@@ -1,14 +1,16 @@
 """This broker's copy of the delegation tokens, and the way to change them.
 
-A broker hears of changes by notes, and then reads all tokens: they are few. What it needs to let somebody
-log in with one is derived when it hears of the token, off the loop.
+A broker hears of changes by notes, and reads the tokens that they name; all of them when it is told to, and
+those that did not change are not decoded again. A token may be large, and what lets somebody log in with it
+takes milliseconds to derive: both are done off the loop. All reading goes through one lock, so what is taken
+over is never older than what was.
 """
 
 from __future__ import annotations
 
 import hashlib
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from typing import NamedTuple
 
@@ -20,6 +22,7 @@ from barnabas.cluster.coordination import (
     NoNode,
     Operation,
     SetData,
+    Stat,
 )
 from barnabas.cluster.delegation_token_znodes import DelegationTokenZnode, TokenChangeZnode
 from barnabas.cluster.store_errors import as_client_errors
@@ -46,11 +49,15 @@ from barnabas.security.principal import KafkaPrincipal
 
 logger = logging.getLogger(__name__)
 
+TOKENS_READ_TOGETHER = 100
+
 
 class _Known(NamedTuple):
     token: DelegationToken
     secret: bytes
     credentials: dict[ScramMechanism, ScramCredential]
+    mzxid: int
+    """Of the write that left the token as it is here."""
 
 
 class DelegationTokens:
@@ -72,6 +79,8 @@ class DelegationTokens:
         self._known: dict[str, _Known] = {}
         self._ids: dict[bytes, str] = {}
         """By a digest of the secret: how long a look-up takes says nothing about the secret itself."""
+        self._notes: dict[str, tuple[bytes, Stat] | None] = {}
+        """By path: those that were heeded."""
         self._background = background
         self._runner = runner
         self._turn = Lock(runner)
@@ -125,7 +134,8 @@ class DelegationTokens:
         is_known = token.token_id in self._known
         await self._write(token.token_id, SetData(path, data) if is_known else Create(path, data))
         async with self._turn:
-            await self._take(token)
+            with as_client_errors():
+                await self._read([token.token_id])
 
     async def remove(self, token: DelegationToken) -> None:
         await self._write(token.token_id, Delete(DelegationTokenZnode.path(token.token_id)))
@@ -148,34 +158,61 @@ class DelegationTokens:
             self._forget(token_id)
             raise DelegationTokenNotFound("there is no such token") from None
 
-    async def refresh(self, look: Callable[[], None], *, everything: bool) -> None:  # noqa: ARG002 - always
+    async def refresh(self, look: Callable[[], None], *, everything: bool) -> None:
         async with self._turn:
-            notes = await self._znodes.children(TokenChangeZnode.PARENT, lambda _: look())
+            notes = await self._read_notes(look)
             ids = await self._znodes.children(DelegationTokenZnode.PARENT)
-            nodes = await self._znodes.get_many([DelegationTokenZnode.path(each) for each in ids])
             for gone in self._known.keys() - ids:
                 self._forget(gone)
-            for node in nodes:
-                if node is not None:
-                    try:
-                        await self._take(DelegationTokenZnode.decode(node[0]))
-                    except MalformedZnode as error:
-                        logger.warning("a delegation token is ignored: %s", error)
-            paths = [f"{TokenChangeZnode.PARENT}/{name}" for name in notes]
-            found = dict(zip(paths, await self._znodes.get_many(paths), strict=True))
-            await remove_old_notes(self._znodes, found, self._clock)
+            named = {node[0] for path, node in notes.items() if node is not None and path not in self._notes}
+            await self._read(
+                [
+                    each
+                    for each in ids
+                    if everything or each not in self._known or TokenChangeZnode.encode(each) in named
+                ]
+            )
+            self._notes = notes
+            await remove_old_notes(self._znodes, notes, self._clock)
 
-    async def _take(self, token: DelegationToken) -> None:
-        known = self._known.get(token.token_id)
-        if known is not None:
-            self._known[token.token_id] = known._replace(token=token)
+    async def _read_notes(self, look: Callable[[], None]) -> dict[str, tuple[bytes, Stat] | None]:
+        """All of them; of those that were heeded what is known of them will do."""
+        names = await self._znodes.children(TokenChangeZnode.PARENT, lambda _: look())
+        paths = [f"{TokenChangeZnode.PARENT}/{name}" for name in names]
+        new = [path for path in paths if path not in self._notes]
+        found = dict(zip(new, await self._znodes.get_many(new), strict=True))
+        return {path: self._notes[path] if path in self._notes else found[path] for path in paths}
+
+    async def _read(self, ids: Sequence[str]) -> None:
+        for start in range(0, len(ids), TOKENS_READ_TOGETHER):
+            some = ids[start : start + TOKENS_READ_TOGETHER]
+            nodes = await self._znodes.get_many([DelegationTokenZnode.path(each) for each in some])
+            for token_id, node in zip(some, nodes, strict=True):
+                known = self._known.get(token_id)
+                if node is None:
+                    self._forget(token_id)
+                elif known is None or known.mzxid != node[1].mzxid:
+                    await self._take(token_id, *node)
+
+    async def _take(self, token_id: str, data: bytes, stat: Stat) -> None:
+        known = self._known.get(token_id)
+
+        def understand() -> _Known:
+            token = DelegationTokenZnode.decode(data)
+            if token.token_id != token_id:
+                raise MalformedZnode(f"the token {token_id} holds another id")
+            if known is not None:
+                return known._replace(token=token, mzxid=stat.mzxid)
+            secret = token_secret(self._brokers_secret, token_id)
+            return _Known(token, secret, self._credentials(token_id, token_password(secret)), stat.mzxid)
+
+        try:
+            taken = await elsewhere(understand, self._background, self._runner)
+        except MalformedZnode as error:
+            logger.warning("a delegation token is ignored: %s", error)
             return
-        secret = token_secret(self._brokers_secret, token.token_id)
-        credentials = await elsewhere(
-            lambda: self._credentials(token.token_id, token_password(secret)), self._background, self._runner
-        )
-        self._known[token.token_id] = _Known(token, secret, credentials)
-        self._ids[_digest(secret)] = token.token_id
+        self._known[token_id] = taken
+        self._ids[_digest(taken.secret)] = token_id
 
     def _credentials(self, token_id: str, password: str) -> dict[ScramMechanism, ScramCredential]:
         """With the salts that a decoy would have."""

@@ -104,6 +104,12 @@ DELEGATION_TOKENS_MAX = 2_000
 DELEGATION_TOKENS_PER_OWNER_MAX = 500
 """So that one owner leaves room for the others."""
 
+DELEGATION_TOKEN_RENEWERS_MAX = 20
+"""Of one token. Every broker has all of them in memory, and its owner is who names them."""
+
+PRINCIPAL_NAME_BYTES_MAX = 512
+"""The name of a renewer or an owner of a token, as UTF-8: a distinguished name of a certificate fits."""
+
 NAME_CHARS_REMEMBERED_MAX = 256
 """Names that a client chose are kept in caches and log lines up to this length. Those of topics end before;
 the largest that the protocol carries, in each place of a cache, would be gigabytes."""

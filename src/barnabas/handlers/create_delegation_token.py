@@ -1,6 +1,7 @@
 """CreateDelegationToken (38), v1-3. Gaps: none; version 0 is one that Kafka 4 no longer serves.
 
-A token may be for somebody else (v3, KIP-373), by who may make tokens for that user. Their number is bounded.
+A token may be for somebody else (v3, KIP-373), by who may make tokens for that user. Their number
+is bounded, and so are a token's renewers.
 """
 
 from __future__ import annotations
@@ -8,6 +9,8 @@ from __future__ import annotations
 import base64
 import uuid
 
+from barnabas.core.errors import InvalidRequest
+from barnabas.core.limits import DELEGATION_TOKEN_RENEWERS_MAX
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.messages.create_delegation_token import (
     CreateDelegationTokenRequest,
@@ -25,6 +28,11 @@ async def handle_create_delegation_token(
     request: CreateDelegationTokenRequest, context: RequestContext
 ) -> CreateDelegationTokenResponse:
     tokens = tokens_for(context)
+    if len(request.renewers) > DELEGATION_TOKEN_RENEWERS_MAX:
+        raise InvalidRequest(
+            f"{len(request.renewers)} renewers are too many: a token has at most"
+            f" {DELEGATION_TOKEN_RENEWERS_MAX}"
+        )
     requester = context.exchange.connection.principal
     owner = requester
     if request.owner_principal_name:

@@ -6,6 +6,8 @@ only by a right to that token or to its owner's tokens (KIP-373).
 
 from __future__ import annotations
 
+from collections.abc import Generator
+
 from barnabas.cluster.delegation_tokens import DelegationTokens
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.messages.describe_delegation_token import (
@@ -24,20 +26,22 @@ from barnabas.security.principal import KafkaPrincipal
 
 def handle_describe_delegation_token(
     request: DescribeDelegationTokenRequest, context: RequestContext
-) -> DescribeDelegationTokenResponse:
+) -> Generator[None, None, DescribeDelegationTokenResponse]:
     tokens = tokens_for(context)
     principal = context.exchange.connection.principal
-    owners = (
-        None
-        if request.owners is None
-        else {KafkaPrincipal(each.principal_type, each.principal_name) for each in request.owners}
-    )
-    shown = [
-        _described(token, tokens)
-        for token in tokens
-        if (owners is None or any(map(token.is_known_to, owners)))
-        and (token.is_known_to(principal) or _may_describe(token, context))
-    ]
+    owners: set[KafkaPrincipal] | None = None
+    if request.owners is not None:
+        owners = set()
+        for each in request.owners:
+            owners.add(KafkaPrincipal(each.principal_type, each.principal_name))
+            yield
+    shown = []
+    for token in tokens:
+        if (owners is None or token.is_known_to_any(owners)) and (
+            token.is_known_to(principal) or _may_describe(token, context)
+        ):
+            shown.append(_described(token, tokens))
+        yield
     return DescribeDelegationTokenResponse(tokens=shown)
 
 

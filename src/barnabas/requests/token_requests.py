@@ -7,7 +7,9 @@ from barnabas.core.errors import (
     DelegationTokenAuthDisabled,
     DelegationTokenRequestNotAllowed,
     InvalidPrincipalType,
+    InvalidRequest,
 )
+from barnabas.core.limits import PRINCIPAL_NAME_BYTES_MAX
 from barnabas.requests.authentication import SaslSession
 from barnabas.requests.context import RequestContext
 from barnabas.security.principal import ANONYMOUS, USER, KafkaPrincipal
@@ -33,3 +35,7 @@ def tokens_for(context: RequestContext) -> DelegationTokens:
 def check_user(principal: KafkaPrincipal) -> None:
     if principal.kind != USER or not principal.name:
         raise InvalidPrincipalType(f"a renewer or owner of a token is a {USER}")
+    if len(principal.name.encode()) > PRINCIPAL_NAME_BYTES_MAX:
+        raise InvalidRequest(
+            f"the name of a renewer or owner of a token has at most {PRINCIPAL_NAME_BYTES_MAX} bytes"
+        )

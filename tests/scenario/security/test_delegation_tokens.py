@@ -18,9 +18,11 @@ from barnabas.core.errors import (
     DelegationTokenOwnerMismatch,
     DelegationTokenRequestNotAllowed,
     InvalidPrincipalType,
+    InvalidRequest,
     KafkaError,
     name_of,
 )
+from barnabas.core.limits import DELEGATION_TOKEN_RENEWERS_MAX, PRINCIPAL_NAME_BYTES_MAX
 from barnabas.protocol.messages.create_delegation_token import (
     CreatableRenewers,
     CreateDelegationTokenRequest,
@@ -180,6 +182,32 @@ async def allow(admin: Channel, operation: Operation, resource_type: ResourceTyp
 async def test_a_renewer_is_a_user(broker: RunningBroker) -> None:
     async with logged_in(broker) as admin:
         assert (await create(admin, "x", kind="Group")).error_code == InvalidPrincipalType.code
+
+
+async def test_renewers_are_few_and_their_names_short(broker: RunningBroker) -> None:
+    """Every broker remembers them, and whoever has logged in names them."""
+    async with logged_in(broker, "bob", "builder") as bob:
+        before = await described(bob)
+        for renewers in (
+            [str(number) for number in range(DELEGATION_TOKEN_RENEWERS_MAX + 1)],
+            [str(number) for number in range(20_000)],
+            ["x" * (PRINCIPAL_NAME_BYTES_MAX + 1)],
+            ["ü" * PRINCIPAL_NAME_BYTES_MAX],
+        ):
+            assert (await create(bob, *renewers)).error_code == InvalidRequest.code
+        assert await described(bob) == before
+        most = [f"{number:{PRINCIPAL_NAME_BYTES_MAX}}" for number in range(DELEGATION_TOKEN_RENEWERS_MAX)]
+        token = await create(bob, *most)
+        assert token.error_code == 0
+        assert token.token_id in await described(bob, most[-1])
+        assert (await expire(bob, token.hmac, -1)).error_code == 0
+
+
+async def test_many_owners_are_asked_for_in_slices(broker: RunningBroker) -> None:
+    async with logged_in(broker) as admin:
+        token = await create(admin, owner="zoe")
+        assert await described(admin, *map(str, range(50_000)), "zoe") == {token.token_id}
+        assert (await expire(admin, token.hmac, -1)).error_code == 0
 
 
 async def test_without_a_secret_there_are_no_tokens() -> None:

@@ -10,13 +10,13 @@ import pytest
 
 from barnabas.cluster import delegation_tokens
 from barnabas.cluster.change_notes import NOTE_LIFETIME_MS
-from barnabas.cluster.coordination import Coordination
+from barnabas.cluster.coordination import DATA_BYTES_MAX, Coordination
 from barnabas.cluster.decoy_secret import get_or_create_decoy_secret
-from barnabas.cluster.delegation_token_znodes import TokenChangeZnode
+from barnabas.cluster.delegation_token_znodes import DelegationTokenZnode, TokenChangeZnode
 from barnabas.cluster.delegation_tokens import DelegationTokens
 from barnabas.cluster.embedded import open_embedded
 from barnabas.core.clock import ManualClock
-from barnabas.core.errors import DelegationTokenNotFound, PolicyViolation
+from barnabas.core.errors import DelegationTokenNotFound, InvalidRequest, PolicyViolation
 from barnabas.core.scheduler import InlineBackground
 from barnabas.node.runtime import LoopRunner
 from barnabas.security.credentials.delegation_token import DelegationToken, TokenTimes, created
@@ -125,3 +125,52 @@ async def test_old_notes_are_removed_and_what_is_no_note_stays(tmp_path: Path) -
         await tokens.refresh(lambda: None, everything=True)
         assert await znodes.children(TokenChangeZnode.PARENT) == ["by-hand"]
         assert [each.token_id for each in tokens] == ["a"]
+
+
+async def test_only_what_changed_is_understood_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    clock, decoded = ManualClock(), list[str]()
+    decode = DelegationTokenZnode.decode
+
+    def counted(data: bytes) -> DelegationToken:
+        decoded.append(decode(data).token_id)
+        return decode(data)
+
+    monkeypatch.setattr(DelegationTokenZnode, "decode", staticmethod(counted))
+    async with store(tmp_path) as znodes:
+        tokens = await opened(znodes, clock)
+        for name in "abc":
+            await tokens.add(token(name, ALICE, clock))
+        other = await opened(znodes, clock)
+        decoded.clear()
+        longer = token("b", ALICE, clock)._replace(expiry_ms=clock.now_ms() + 500)
+        await tokens.put(longer)
+        await tokens.remove(token("c", ALICE, clock))
+        for everything in (False, True):
+            await other.refresh(lambda: None, everything=everything)
+            await tokens.refresh(lambda: None, everything=everything)
+            assert decoded == ["b", "b"], "once by each broker"
+            for each in (tokens, other):
+                assert [known.token_id for known in each] == ["a", "b"]
+                assert each.find(each.secret_of(longer)) == longer
+
+
+async def test_what_somebody_spoilt_is_ignored(tmp_path: Path) -> None:
+    clock = ManualClock()
+    async with store(tmp_path) as znodes:
+        tokens = await opened(znodes, clock)
+        await tokens.add(token("a", ALICE, clock))
+        data, _ = await znodes.get(DelegationTokenZnode.path("a"))
+        await znodes.create(DelegationTokenZnode.path("b"), b"{")
+        await znodes.create(DelegationTokenZnode.path("c"), data)
+        await tokens.refresh(lambda: None, everything=False)
+        assert [each.token_id for each in tokens] == ["a"]
+
+
+async def test_what_no_node_can_hold_is_refused(tmp_path: Path) -> None:
+    clock = ManualClock()
+    async with store(tmp_path) as znodes:
+        tokens = await opened(znodes, clock)
+        large = token("a", ALICE, clock)._replace(renewers=(KafkaPrincipal.user("x" * DATA_BYTES_MAX),))
+        with pytest.raises(InvalidRequest, match="coordination store"):
+            await tokens.add(large)
+        assert list(tokens) == []

@@ -47,7 +47,6 @@ INLINE = {
     ApiKey.LIST_GROUPS: "the elements are filters",
     ApiKey.LIST_TRANSACTIONS: "the elements are filters",
     ApiKey.LIST_CONFIG_RESOURCES: "the elements are filters",
-    ApiKey.DESCRIBE_DELEGATION_TOKEN: "the elements are filters",
     ApiKey.WRITE_TXN_MARKERS: "of a coordinator",
     ApiKey.UPDATE_METADATA: "of the controller",
 }

@@ -24,6 +24,7 @@ from tests.unit.storage.test_log_manager import Broker, partition
 import barnabas
 from barnabas.cluster.coordination import Coordination, SessionState
 from barnabas.cluster.delegation_tokens import DelegationTokens
+from barnabas.cluster.embedded import open_embedded
 from barnabas.cluster.isr_store import CHECK_INTERVAL_MS, ZnodeIsrStore
 from barnabas.cluster.metadata_cache import MetadataCache, PartitionMetadata
 from barnabas.config.log_config import LogConfig
@@ -509,20 +510,16 @@ def test_a_figure_that_cannot_be_read_leaves_the_others() -> None:
 # Of who authenticates
 
 
-async def test_a_token_that_cannot_be_removed_keeps_none_of_the_others() -> None:
+async def test_a_token_that_cannot_be_removed_keeps_none_of_the_others(tmp_path: Path) -> None:
     clock, removed = ManualClock(), list[str]()
-    tokens = DelegationTokens(
-        cast("Coordination", SimpleNamespace()),
-        clock,
-        "secret",
-        TokenTimes(1_000, 100),
-        InlineBackground(),
-        LoopRunner(),
-    )
-    alice = KafkaPrincipal.user("alice")
-    for name in ("a", "b", "c"):
-        token = created(name, alice, alice, (), 0, clock.now_ms(), tokens.times)
-        await tokens._take(token)
+    async with open_embedded(tmp_path, clock, InlineBackground()) as znodes:
+        tokens = DelegationTokens(
+            znodes, clock, "secret", TokenTimes(1_000, 100), InlineBackground(), LoopRunner()
+        )
+        await tokens.open(lambda: None)
+        alice = KafkaPrincipal.user("alice")
+        for name in ("a", "b", "c"):
+            await tokens.add(created(name, alice, alice, (), 0, clock.now_ms(), tokens.times))
     clock.advance(ms=101)
 
     async def write(token_id: str, operation: Any) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import base64
 import hmac
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -28,7 +29,10 @@ class DelegationToken(NamedTuple):
 
     def is_known_to(self, principal: KafkaPrincipal) -> bool:
         """Whether that is somebody who may see, renew and end it."""
-        return principal in (self.owner, self.requester, *self.renewers)
+        return self.is_known_to_any({principal})
+
+    def is_known_to_any(self, principals: AbstractSet[KafkaPrincipal]) -> bool:
+        return not principals.isdisjoint((self.owner, self.requester, *self.renewers))
 
 
 @dataclass(frozen=True, slots=True)
