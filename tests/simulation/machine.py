@@ -174,6 +174,7 @@ class Machine:
         self.store = store
         self._trace = trace
         self._has_power = True
+        self._is_stopping = False
         loop.later(DISKS_LOOKED_AT_EVERY_S, self._look_at_disks)
 
     def __str__(self) -> str:
@@ -195,6 +196,7 @@ class Machine:
         self.lives += 1
         self._trace.tell(f"{self} is started")
         self._has_power = True
+        self._is_stopping = False
         self._network.down.discard(self.host)
         self._network.heal_stalled()
         self.process = Process(self._loop, str(self), self.host, self.clock.rate)
@@ -233,6 +235,8 @@ class Machine:
             pass
         except Exception as error:
             self._trace.tell(f"{self} does not start: {error!r}")
+        if self._is_stopping:
+            return  # the process ends when that is done
         await broker.shutdown()
         self._ended(silently=False)
         self._loop.later(RESTART_S, self.start)
@@ -241,6 +245,7 @@ class Machine:
         """In order, handing its leaderships over; the supervisor does not start it again."""
         if self.process is not None and self.broker is not None and self.is_serving:
             self._trace.tell(f"{self} is told to stop")
+            self._is_stopping = True
             self.process.start(self._stop(self.broker))
 
     async def _stop(self, broker: Broker) -> None:
