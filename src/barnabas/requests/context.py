@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Coroutine, Generator
-from typing import Any, Protocol, TypeVar
+from typing import Any, Final, Protocol, TypeVar
 
 from barnabas.coordinator.group.callers import Caller
 from barnabas.core.ids import Uuid
@@ -14,6 +14,8 @@ from barnabas.security.acl.authorizer import authorized_operations
 from barnabas.security.acl.vocabulary import DENIED, Operation, ResourceType
 
 T = TypeVar("T")
+
+WAITING: Final = -1.0
 
 
 class Finisher(Protocol):
@@ -37,7 +39,6 @@ class RequestContext:
 
     __slots__ = (
         "_finisher",
-        "_turn_ms",
         "api_version",
         "broker",
         "client_id",
@@ -46,10 +47,11 @@ class RequestContext:
         "exchange",
         "is_exempt",
         "keeps_records",
-        "local_end_ms",
         "request",
+        "spent_ms",
         "started_ms",
         "throttle_ms",
+        "turn_ms",
     )
 
     def __init__(
@@ -70,8 +72,10 @@ class RequestContext:
         self.correlation_id = correlation_id
         self.client_id = client_id
         self.started_ms = started_ms
-        self.local_end_ms = 0.0
-        """When the handler was done with it, answered or not; 0 before."""
+        self.turn_ms = started_ms
+        """Since when the handler has been at work on it; WAITING while it is not, and once it is answered."""
+        self.spent_ms = 0.0
+        """What the handler took in the turns before this one."""
         self.keeps_records = False
         """Of a Produce: its records are no views of the network's buffer any more."""
         self.throttle_ms = 0
@@ -81,7 +85,21 @@ class RequestContext:
         self.converted: dict[int, Any] | None = None
         """Of a Produce with old messages: what a thread has made of them (`old_messages`)."""
         self._finisher = finisher
-        self._turn_ms = started_ms
+
+    def resume(self, now_ms: float) -> None:
+        """The handler goes on with it; see `stopwatch`."""
+        if self.turn_ms == WAITING:
+            self.turn_ms = now_ms
+
+    def pause(self, now_ms: float) -> None:
+        """The request waits: for data, for replication, for the coordination store, for its next turn."""
+        if self.turn_ms != WAITING:
+            self.spent_ms += now_ms - self.turn_ms
+            self.turn_ms = WAITING
+
+    def spent_until(self, now_ms: float) -> float:
+        """What the handler took so far, all turns together."""
+        return self.spent_ms if self.turn_ms == WAITING else self.spent_ms + now_ms - self.turn_ms
 
     def caller(self) -> Caller:
         """Who asks, as the group coordinator notes it down: a client's address the Java way."""
@@ -152,9 +170,10 @@ class RequestContext:
     async def breathe(self) -> None:
         """Stand aside for a while, if this handler has had its share of the turn."""
         now_ms = self.broker.clock.monotonic_ms()
-        if now_ms - self._turn_ms > TURN_MS_MAX:
+        if now_ms - self.turn_ms > TURN_MS_MAX:
+            self.pause(now_ms)
             await self._finisher.later()
-            self._turn_ms = self.broker.clock.monotonic_ms()
+            self.resume(self.broker.clock.monotonic_ms())
 
     def answer_with(self, work: Coroutine[Any, Any, Any]) -> None:
         """Answer with what `work` returns, once it is done; the connection waits for it."""

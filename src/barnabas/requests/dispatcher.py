@@ -39,12 +39,13 @@ from barnabas.protocol.headers import (
 from barnabas.protocol.messages import request_class
 from barnabas.quota.client_quotas import ClientQuotas
 from barnabas.requests.access import check_guards, guards
-from barnabas.requests.context import RequestContext
+from barnabas.requests.context import WAITING, RequestContext
 from barnabas.requests.failures import as_kafka_error
 from barnabas.requests.refusals import refusal
 from barnabas.requests.registry import Api, ApiTable
 from barnabas.requests.services import Services
 from barnabas.requests.slices import Slices, Work
+from barnabas.requests.stopwatch import Measured
 
 logger = logging.getLogger(__name__)
 
@@ -103,11 +104,11 @@ class Binding:
             "kafka_request_queue_time_ms", "From the arrival of a request to its handler.", api=name
         )
         self._local_time = metrics.histogram(
-            "kafka_request_local_time_ms", "In the handler, up to the answer or to the purgatory.", api=name
+            "kafka_request_local_time_ms", "In the handler, all its turns together.", api=name
         )
         self._remote_time = metrics.histogram(
             "kafka_request_remote_time_ms",
-            "Waiting in the purgatory or for the coordination store.",
+            "Waiting in the purgatory, for the coordination store or for the next turn.",
             api=name,
         )
         self._total_time = metrics.histogram(
@@ -126,6 +127,7 @@ class Binding:
                 lambda parts: self._send(context, parts),
                 lambda error: self._give_up(context, error),
                 context.exchange.hold,
+                context,
             )
         except Exception as error:  # noqa: BLE001 - whatever it is, nobody else would answer
             self._give_up(context, error)
@@ -155,7 +157,7 @@ class Binding:
         if self.api.is_between_brokers or context.is_exempt:
             return
         connection = context.exchange.connection
-        spent_ms = (context.local_end_ms or self._now_ms()) - context.started_ms
+        spent_ms = context.spent_until(self._now_ms())
         throttle_ms = max(
             context.throttle_ms,
             self._quotas.charge_time(connection.principal.name, context.client_id, spent_ms),
@@ -167,20 +169,23 @@ class Binding:
 
     def _observe(self, context: RequestContext) -> None:
         now_ms = self._now_ms()
-        left_handler_ms = context.local_end_ms = context.local_end_ms or now_ms
-        self._local_time.observe(left_handler_ms - context.started_ms)
+        context.pause(now_ms)
+        spent_ms = context.spent_ms
+        self._local_time.observe(spent_ms)
         self._total_time.observe(now_ms - context.exchange.received_ms)
-        if left_handler_ms != now_ms:
-            self._remote_time.observe(now_ms - left_handler_ms)
+        waited_ms = now_ms - context.started_ms - spent_ms
+        if waited_ms > 0:
+            self._remote_time.observe(waited_ms)
 
     def finish_later(self, context: RequestContext, work: Coroutine[Any, Any, Any]) -> None:
         """Run `work` to its end, then answer with its result; the connection is held meanwhile."""
         context.exchange.hold()
+        context.pause(self._now_ms())
         self._tasks.start(self._run(context, work))
 
     async def _run(self, context: RequestContext, work: Coroutine[Any, Any, Any]) -> None:
         try:
-            response = await work
+            response = await Measured(work, context, self._now_ms)
         except asyncio.CancelledError:
             context.exchange.close("the broker is shutting down")
             raise
@@ -204,6 +209,7 @@ class Binding:
             lambda response: self._finish_work(context, response),
             lambda error: self.fail(context, error),
             hold,
+            context,
         )
 
     def later(self) -> asyncio.Future[None]:
@@ -212,7 +218,7 @@ class Binding:
 
     def _finish_work(self, context: RequestContext, response: Any) -> None:
         if response is None:
-            context.local_end_ms = context.local_end_ms or self._now_ms()
+            context.pause(self._now_ms())
         else:
             self.finish(context, response)
 
@@ -283,8 +289,8 @@ class Dispatcher:
             binding.fail(context, error)
             return
         if response is None:
-            # One that is answered has said so already.
-            context.local_end_ms = context.local_end_ms or self._now_ms()
+            if context.turn_ms != WAITING:  # it is not answered yet
+                context.pause(self._now_ms())
         elif binding.is_async:
             binding.finish_later(context, response)
         elif binding.is_sliced:

@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 
 from barnabas.core.clock import Clock
 from barnabas.core.limits import TURN_MS_MAX
+from barnabas.requests.stopwatch import Stopwatch
 
 Work = Generator[None, None, Any]
 
@@ -28,6 +29,7 @@ class _Queued(NamedTuple):
     work: Work
     done: Callable[[Any], None]
     failed: Callable[[Exception], None]
+    watch: Stopwatch | None
 
 
 def _nothing() -> Work:
@@ -50,10 +52,12 @@ class Slices:
         done: Callable[[Any], None],
         failed: Callable[[Exception], None],
         waits: Callable[[], None],
+        watch: Stopwatch | None = None,
     ) -> None:
         """Begin `work` now. `waits` is called if it goes on in later turns; in the end exactly one
-        of `done`, with what the work returns, and `failed`."""
-        queued = _Queued(work, done, failed)
+        of `done`, with what the work returns, and `failed`. The watch runs in the turns of the work
+        and stands between them; at the end it still runs."""
+        queued = _Queued(work, done, failed, watch)
         if self._go_on(queued):
             return
         waits()
@@ -68,7 +72,7 @@ class Slices:
             if not turn.done():
                 turn.set_result(None)
 
-        self._queue.append(_Queued(_nothing(), come, come))
+        self._queue.append(_Queued(_nothing(), come, come, None))
         self._schedule()
         return turn
 
@@ -105,12 +109,18 @@ class Slices:
 
     def _go_on(self, queued: _Queued) -> bool:
         """True when the work is over."""
-        now_ms = self._now_ms
-        end_ms = now_ms() + TURN_MS_MAX
+        now_ms, watch = self._now_ms, queued.watch
+        at_ms = now_ms()
+        end_ms = at_ms + TURN_MS_MAX
+        if watch is not None:
+            watch.resume(at_ms)
         try:
             while True:
                 next(queued.work)
-                if now_ms() >= end_ms:
+                at_ms = now_ms()
+                if at_ms >= end_ms:
+                    if watch is not None:
+                        watch.pause(at_ms)
                     return False
         except StopIteration as end:
             result = end.value

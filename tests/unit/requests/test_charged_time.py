@@ -1,0 +1,195 @@
+"""A client is charged for what its requests take of the loop, in all their turns; waiting is free."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Generator
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from barnabas.config.client_entities import USERS, EntityPart
+from barnabas.core.clock import ManualClock
+from barnabas.core.limits import TURN_MS_MAX
+from barnabas.core.metrics import Metrics, render_prometheus
+from barnabas.network.exchange import Exchange
+from barnabas.protocol.api_keys import ApiKey
+from barnabas.protocol.headers import encode_request
+from barnabas.protocol.messages.metadata import MetadataRequest, MetadataResponse
+from barnabas.quota.keys import REQUEST_PERCENTAGE
+from barnabas.requests.context import RequestContext
+from barnabas.requests.dispatcher import Dispatcher
+from barnabas.requests.registry import Api, ApiTable
+from tests.unit.handlers.support import FakePeer
+from tests.unit.quota.test_client_quotas import Quotas
+from tests.unit.requests.test_dispatcher_slices import FakeExchange
+
+VERSION = 12
+WORK_MS = 12
+OTHERS_MS = 40.0
+"""What others take of the loop, or what is waited for."""
+WINDOW_S = 1_000
+FREE_MS = 10.0
+"""What the quota allows in its window. Twice of it is throttled for a whole window, and that is the most."""
+
+
+class ThrottledPeer(FakePeer):
+    throttled_ms = 0
+
+    def throttle(self, duration_ms: int) -> None:
+        self.throttled_ms = duration_ms
+
+
+class World:
+    """A broker with one handler, and the clock that its work moves on."""
+
+    def __init__(self) -> None:
+        self.quotas = Quotas({"quota.window.num": "2", "quota.window.size.seconds": str(WINDOW_S)})
+        self.clock: ManualClock = self.quotas.clock
+        self.metrics = Metrics()
+        self.peer = ThrottledPeer()
+        self.exchange = FakeExchange()
+        self.exchange.connection = self.peer
+        self.dispatcher: Dispatcher | None = None
+
+    async def limit(self) -> None:
+        percentage = FREE_MS / (WINDOW_S * 1_000) * 100
+        await self.quotas.set((EntityPart(USERS, None),), **{REQUEST_PERCENTAGE: str(percentage)})
+
+    def serve(self, handle: Callable[[Any, Any], Any]) -> None:
+        apis = ApiTable([Api(ApiKey.METADATA, versions=range(14), handle=handle)])
+        broker: Any = SimpleNamespace(quotas=self.quotas.quotas, clock=self.clock)
+        self.dispatcher = Dispatcher(apis, broker, self.clock, self.metrics)
+        request = MetadataRequest(topics=None)
+        frame = b"".join(encode_request(ApiKey.METADATA, VERSION, 9, "me", request))  # type: ignore[arg-type]
+        self.dispatcher.dispatch(cast("Exchange", self.exchange), memoryview(bytearray(frame)))
+
+    def work(self, last: Callable[[], object] = MetadataResponse) -> Generator[None, None, Any]:
+        for _ in range(WORK_MS):
+            self.clock.advance(ms=1)
+            yield
+        return last()
+
+    async def charged_ms(self) -> float:
+        """Once it is answered; others are busy in each turn of the loop before."""
+        for _ in range(100):
+            if self.exchange.answer is not None:
+                break
+            self.clock.advance(ms=OTHERS_MS)
+            await asyncio.sleep(0)
+        assert self.exchange.answer is not None
+        answer, _ = MetadataResponse.decode(self.exchange.answer, VERSION, 5)
+        assert answer.throttle_time_ms == self.peer.throttled_ms
+        return FREE_MS * (1 + answer.throttle_time_ms / (WINDOW_S * 1_000))
+
+    def metric(self, name: str) -> float:
+        found = [
+            line for line in render_prometheus(self.metrics).splitlines() if line.startswith(f"{name}{{")
+        ]
+        assert len(found) == 1
+        return float(found[0].split()[-1])
+
+
+@pytest.fixture
+async def world() -> AsyncIterator[World]:
+    world = World()
+    await world.limit()
+    yield world
+    assert world.dispatcher is not None
+    await world.dispatcher.close()
+
+
+async def test_of_a_handler_in_slices(world: World) -> None:
+    def handle(_: object, __: object) -> Generator[None, None, Any]:
+        return (yield from world.work())
+
+    world.serve(handle)
+    assert await world.charged_ms() == pytest.approx(WORK_MS)
+    assert world.metric("kafka_request_local_time_ms_sum") == pytest.approx(WORK_MS)
+    turns_between = WORK_MS // int(TURN_MS_MAX)
+    assert world.metric("kafka_request_remote_time_ms_sum") == pytest.approx(turns_between * OTHERS_MS)
+
+
+async def test_of_slices_that_a_plain_handler_begins(world: World) -> None:
+    world.serve(lambda _, context: context.answer_in_slices(world.work()))
+    assert await world.charged_ms() == pytest.approx(WORK_MS)
+
+
+async def test_of_slices_that_end_in_others(world: World) -> None:
+    """As a fetch of many partitions, which is read in slices and answered in slices."""
+
+    def handle(_: object, context: RequestContext) -> None:
+        context.answer_in_slices(world.work(lambda: context.answer_in_slices(short())))
+
+    def short() -> Generator[None, None, MetadataResponse]:
+        for _ in range(3):
+            world.clock.advance(ms=1)
+            yield
+        return MetadataResponse()
+
+    world.serve(handle)
+    assert await world.charged_ms() == pytest.approx(WORK_MS + 3)
+
+
+async def test_of_slices_after_a_wait(world: World) -> None:
+    """As a fetch that waited for data, or a write of several partitions that waited for replicas."""
+
+    def handle(_: object, context: RequestContext) -> None:
+        world.clock.advance(ms=2)
+        answer = lambda: context.answer_in_slices(world.work())  # noqa: E731
+        asyncio.get_running_loop().call_soon(answer)
+
+    world.serve(handle)
+    assert await world.charged_ms() == pytest.approx(2 + WORK_MS)
+
+
+async def test_of_slices_before_a_wait(world: World) -> None:
+    def handle(_: object, context: RequestContext) -> None:
+        def wait() -> None:
+            asyncio.get_running_loop().call_soon(context.respond, MetadataResponse())
+
+        context.answer_in_slices(world.work(wait))
+
+    world.serve(handle)
+    assert await world.charged_ms() == pytest.approx(WORK_MS)
+
+
+async def test_of_a_coroutine(world: World) -> None:
+    async def handle(_: object, context: RequestContext) -> MetadataResponse:
+        await asyncio.sleep(0)
+        response: MetadataResponse = await context.spread(world.work())
+        await asyncio.sleep(0)
+        return response
+
+    world.serve(handle)
+    assert await world.charged_ms() == pytest.approx(WORK_MS)
+
+
+async def test_of_a_coroutine_that_a_plain_handler_begins(world: World) -> None:
+    async def answer(context: RequestContext) -> MetadataResponse:
+        await asyncio.sleep(0)
+        response: MetadataResponse = await context.spread(world.work())
+        return response
+
+    world.serve(lambda _, context: context.answer_with(answer(context)))
+    assert await world.charged_ms() == pytest.approx(WORK_MS)
+
+
+async def test_a_coroutine_is_told_that_it_is_cancelled(world: World) -> None:
+    ended: list[str] = []
+
+    async def handle(_: object, __: object) -> MetadataResponse:
+        try:
+            await asyncio.get_running_loop().create_future()
+        except asyncio.CancelledError:
+            ended.append("cancelled")
+            raise
+        return MetadataResponse()
+
+    world.serve(handle)
+    await asyncio.sleep(0)
+    assert world.dispatcher is not None
+    await world.dispatcher.close()
+    assert ended == ["cancelled"]
+    assert world.exchange.closed == "the broker is shutting down"
