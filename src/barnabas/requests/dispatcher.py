@@ -66,6 +66,7 @@ class Binding:
         "guards",
         "handle",
         "is_async",
+        "is_between_brokers",
         "is_sliced",
         "name",
         "queue_time",
@@ -91,6 +92,7 @@ class Binding:
         self.handle = api.handle
         self.guards = guards(api.key, version)
         self.is_async = api.is_async
+        self.is_between_brokers = api.is_between_brokers
         self.is_sliced = api.is_sliced
         self.decode = request.bounded_decoder(version)
         self._now_ms = clock.monotonic_ms
@@ -154,7 +156,7 @@ class Binding:
     def _throttle(self, context: RequestContext, response: Any) -> None:
         """Charge the client for the time that its request took, and read no more of it while it is above a
         quota. The answer says for how long; it leaves at once (KIP-219)."""
-        if self.api.is_between_brokers or context.is_exempt:
+        if context.is_exempt:
             return
         connection = context.exchange.connection
         spent_ms = context.spent_until(self._now_ms())
@@ -284,6 +286,7 @@ class Dispatcher:
         try:
             if binding.guards:
                 check_guards(binding.guards, request, context)
+                context.is_exempt = binding.is_between_brokers  # who only pretends to be a broker is not
             response = binding.handle(request, context)
         except Exception as error:  # noqa: BLE001 - the one place where errors become answers
             binding.fail(context, error)

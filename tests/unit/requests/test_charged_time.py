@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Generator
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -11,16 +12,20 @@ import pytest
 
 from barnabas.config.client_entities import USERS, EntityPart
 from barnabas.core.clock import ManualClock
+from barnabas.core.errors import ClusterAuthorizationFailed
 from barnabas.core.limits import TURN_MS_MAX
 from barnabas.core.metrics import Metrics, render_prometheus
+from barnabas.handlers import APIS
 from barnabas.network.exchange import Exchange
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.headers import encode_request
-from barnabas.protocol.messages.metadata import MetadataRequest, MetadataResponse
+from barnabas.protocol.messages import request_class, response_class
+from barnabas.protocol.messages.metadata import MetadataResponse
 from barnabas.quota.keys import REQUEST_PERCENTAGE
 from barnabas.requests.context import RequestContext
 from barnabas.requests.dispatcher import Dispatcher
 from barnabas.requests.registry import Api, ApiTable
+from barnabas.security.acl.authorizer import AllowAll, Authorizer
 from tests.unit.handlers.support import FakePeer
 from tests.unit.quota.test_client_quotas import Quotas
 from tests.unit.requests.test_dispatcher_slices import FakeExchange
@@ -58,12 +63,13 @@ class World:
         await self.quotas.set((EntityPart(USERS, None),), **{REQUEST_PERCENTAGE: str(percentage)})
 
     def serve(self, handle: Callable[[Any, Any], Any]) -> None:
-        apis = ApiTable([Api(ApiKey.METADATA, versions=range(14), handle=handle)])
-        broker: Any = SimpleNamespace(quotas=self.quotas.quotas, clock=self.clock)
-        self.dispatcher = Dispatcher(apis, broker, self.clock, self.metrics)
-        request = MetadataRequest(topics=None)
-        frame = b"".join(encode_request(ApiKey.METADATA, VERSION, 9, "me", request))  # type: ignore[arg-type]
-        self.dispatcher.dispatch(cast("Exchange", self.exchange), memoryview(bytearray(frame)))
+        self.send(Api(ApiKey.METADATA, versions=range(VERSION + 1), handle=handle), AllowAll())
+
+    def send(self, api: Api, authorizer: Authorizer) -> None:
+        broker: Any = SimpleNamespace(quotas=self.quotas.quotas, clock=self.clock, authorizer=authorizer)
+        self.dispatcher = Dispatcher(ApiTable([api]), broker, self.clock, self.metrics)
+        parts: list[Any] = encode_request(api.key, api.versions[-1], 9, "me", request_class(api.key)())
+        self.dispatcher.dispatch(cast("Exchange", self.exchange), memoryview(bytearray(b"".join(parts))))
 
     def work(self, last: Callable[[], object] = MetadataResponse) -> Generator[None, None, Any]:
         for _ in range(WORK_MS):
@@ -193,3 +199,23 @@ async def test_a_coroutine_is_told_that_it_is_cancelled(world: World) -> None:
     await world.dispatcher.close()
     assert ended == ["cancelled"]
     assert world.exchange.closed == "the broker is shutting down"
+
+
+class AllowNothing(AllowAll):
+    allows_everything = False
+
+    def allows(self, *_: object, **__: object) -> bool:
+        return False
+
+
+@pytest.mark.parametrize("api", [api for api in APIS if api.is_between_brokers], ids=lambda api: api.key.name)
+@pytest.mark.parametrize("authorizer", [AllowAll(), AllowNothing()], ids=["a-broker", "anybody"])
+async def test_only_brokers_are_exempt(world: World, api: Api, authorizer: Authorizer) -> None:
+    is_broker = authorizer.allows_everything
+    response = response_class(api.key)
+    world.quotas.quotas.charge_time(world.peer.principal.name, "me", 2 * FREE_MS)
+    world.send(replace(api, handle=lambda _, __: response()), authorizer)
+    assert world.exchange.answer is not None
+    answer: Any = response.decode(world.exchange.answer, api.versions[-1], 5)[0]
+    assert answer.error_code == (0 if is_broker else ClusterAuthorizationFailed.code)
+    assert bool(world.peer.throttled_ms) != is_broker
