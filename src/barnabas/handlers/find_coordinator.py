@@ -1,13 +1,13 @@
 """FindCoordinator (10), v0-6. Gaps: share groups have no coordinator.
 
 The coordinator of a group is the leader of the group's partition of `__consumer_offsets`, that of a
-transactional id the leader of its partition of `__transaction_state`; both are made when first needed.
-Since version 4 one request asks for many keys.
+transactional id the leader of its partition of `__transaction_state`; both are made when somebody first
+needs them who may ask. Since version 4 one request asks for many keys.
 """
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 
 from barnabas.coordinator.group.coordinator import OFFSETS_TOPIC
 from barnabas.coordinator.routing import partition_of
@@ -36,9 +36,16 @@ def handle_find_coordinator(
 ) -> Generator[None, None, FindCoordinatorResponse | None]:
     topic = TOPICS.get(request.key_type)
     if topic is not None and topic not in context.broker.metadata:
-        context.answer_with(_make_topic_and_answer(topic, request, context))
-        return None
+        for key in _keys(request, context.api_version):
+            if context.allows(Operation.DESCRIBE, KINDS[request.key_type], key, audited=False):
+                context.answer_with(_make_topic_and_answer(topic, request, context))
+                return None
+            yield
     return (yield from _answer(request, context))
+
+
+def _keys(request: FindCoordinatorRequest, api_version: int) -> Sequence[str]:
+    return request.coordinator_keys if api_version >= VERSION_WITH_MANY_KEYS else (request.key,)
 
 
 async def _make_topic_and_answer(

@@ -7,9 +7,12 @@ from types import SimpleNamespace
 import pytest
 
 from barnabas.controller.topic_rules import TopicSpec
+from barnabas.coordinator.group.coordinator import OFFSETS_TOPIC
+from barnabas.coordinator.transaction.coordinator import TRANSACTION_TOPIC
 from barnabas.core.errors import (
     ElectionNotNeeded,
     EligibleLeadersNotAvailable,
+    GroupAuthorizationFailed,
     InvalidReplicaAssignment,
     InvalidRequest,
     InvalidTopicException,
@@ -19,6 +22,7 @@ from barnabas.core.errors import (
     NoReassignmentInProgress,
     PreferredLeaderNotAvailable,
     RebootstrapRequired,
+    TransactionalIdAuthorizationFailed,
     UnknownTopicOrPartition,
     UnsupportedEndpointType,
     UnsupportedVersion,
@@ -54,6 +58,7 @@ from barnabas.protocol.messages.describe_log_dirs import DescribableLogDirTopic,
 from barnabas.protocol.messages.find_coordinator import FindCoordinatorRequest
 from barnabas.protocol.messages.init_producer_id import InitProducerIdRequest
 from barnabas.protocol.messages.list_partition_reassignments import ListPartitionReassignmentsRequest
+from barnabas.security.acl.authorizer import AllowAll
 from barnabas.storage.environment import LogDirectory
 from tests.unit.controller.support import BROKER_ID, FakeLog
 from tests.unit.handlers.support import Broker
@@ -142,6 +147,43 @@ async def test_this_broker_coordinates_everything(broker: Broker, version: int, 
         assert [each.key for each in response.coordinators] == ["g", "h"]
         found = response.coordinators[1]
     assert (found.error_code, found.node_id, found.host, found.port) == (0, BROKER_ID, "192.0.2.9", 19092)
+
+
+class AllowOnly(AllowAll):
+    """One name, whatever it names."""
+
+    allows_everything = False
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def allows(self, *asked: object, **_: object) -> bool:
+        return asked[-1] == self.name
+
+
+@pytest.mark.parametrize(
+    ("key_type", "topic", "denied"),
+    [
+        (0, OFFSETS_TOPIC, GroupAuthorizationFailed),
+        (1, TRANSACTION_TOPIC, TransactionalIdAuthorizationFailed),
+    ],
+)
+async def test_no_topic_is_made_for_who_may_not_ask(
+    broker: Broker, key_type: int, topic: str, denied: type[KafkaError]
+) -> None:
+    broker.services.authorizer = AllowOnly("mine")
+
+    async def ask(*keys: str) -> list[int]:
+        request = FindCoordinatorRequest(coordinator_keys=list(keys), key_type=key_type)
+        found = (await broker.ask(FIND_COORDINATOR, request, 6)).coordinators
+        return [each.error_code for each in found]
+
+    single = FindCoordinatorRequest(key="others", key_type=key_type)
+    assert (await broker.ask(FIND_COORDINATOR, single, 3)).error_code == denied.code
+    assert await ask("others", "theirs") == [denied.code, denied.code]
+    assert topic not in broker.metadata
+    assert await ask("others", "mine") == [denied.code, 0]
+    assert topic in broker.metadata
 
 
 async def test_nobody_coordinates_share_groups(broker: Broker) -> None:
