@@ -76,6 +76,7 @@ class TopicAdministration:
         self._runner = runner
         self._metadata_wait = metadata_wait
         self._is_alone = is_alone
+        self._auto_creating: set[str] = set()
         znodes.add_listener(self._session_changed)
 
     async def create_topic(
@@ -106,8 +107,17 @@ class TopicAdministration:
         """Make the topics that do not exist, with the broker's defaults; returns what went wrong. Internal
         ones are made when the cluster needs them."""
         wanted = list(dict.fromkeys(names))
-        outcomes = await gather(map(self._auto_create, wanted), self._runner)
+        begun = [name for name in wanted if name not in self._auto_creating]
+        self._auto_creating.update(begun)
+        try:
+            outcomes = await gather(map(self._auto_create, wanted), self._runner)
+        finally:
+            self._auto_creating.difference_update(begun)
         return {name: error for name, error in zip(wanted, outcomes, strict=True) if error is not None}
+
+    def is_auto_creating(self, name: str) -> bool:
+        """Whether the topic is being made already, because somebody else asked for it."""
+        return name in self._auto_creating
 
     async def _auto_create(self, name: str) -> KafkaError | None:
         try:

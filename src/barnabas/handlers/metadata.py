@@ -3,7 +3,8 @@
 Who leads what. Null asks for all topics, and in version 0 so does an empty list; since version
 12 topics may be asked for by id. Asking for a topic that does not exist creates it, if both
 the broker's settings and the request (v4+) allow it; then the connection waits until the
-topic is made and the answer already names its leaders.
+topic is made and the answer already names its leaders. What is created so counts against the
+client's quota of changes to topics.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from barnabas.core.errors import (
     InvalidTopicException,
     KafkaError,
     LeaderNotAvailable,
+    ThrottlingQuotaExceeded,
     TopicAuthorizationFailed,
     UnknownTopicId,
     UnknownTopicOrPartition,
@@ -32,6 +34,7 @@ from barnabas.protocol.messages.metadata import (
 )
 from barnabas.requests.authorized_operations import NOT_ASKED, cluster_operations
 from barnabas.requests.context import RequestContext
+from barnabas.requests.controllers import charge_mutations
 from barnabas.requests.endpoints import live_endpoints
 from barnabas.requests.registry import Api
 from barnabas.security.acl.vocabulary import CLUSTER_NAME, Operation, ResourceType
@@ -68,6 +71,9 @@ def handle_metadata(
     if missing and may_create:
         failures = _not_creatable(missing, context)
         missing = [name for name in missing if name not in failures]
+        if context.broker.quotas.is_limiting:
+            failures |= yield from _above_quota(missing, context)
+            missing = [name for name in missing if name not in failures]
         if missing:
             context.answer_with(_create_and_answer(missing, failures, request, context))
             return None
@@ -82,6 +88,28 @@ def _not_creatable(missing: Sequence[str], context: RequestContext) -> dict[str,
         for name in missing
         if not context.allows(Operation.CREATE, ResourceType.TOPIC, name)
     }
+
+
+def _above_quota(
+    missing: Sequence[str], context: RequestContext
+) -> Generator[None, None, dict[str, KafkaError]]:
+    """Charge the client for the topics that are going to be created, and name those that its quota has no
+    room for. With Apache Kafka it is the controller that refuses them, while the client hears that they are
+    not known, and asks again: nobody expects THROTTLING_QUOTA_EXCEEDED of Metadata."""
+    refused: dict[str, KafkaError] = {}
+    for name in dict.fromkeys(missing):
+        yield
+        if (
+            name in INTERNAL_TOPICS
+            or _code_of_missing(name) == InvalidTopicException.code
+            or context.broker.topics.is_auto_creating(name)  # whoever came first is charged
+        ):
+            continue
+        try:
+            charge_mutations(context, context.broker.settings.num_partitions, strict_since=0)
+        except ThrottlingQuotaExceeded:
+            refused[name] = UnknownTopicOrPartition("the quota of changes to topics is used up")
+    return refused
 
 
 async def _create_and_answer(

@@ -12,7 +12,7 @@ import pytest
 from confluent_kafka import Consumer, Producer
 
 from barnabas.client.channel import Channel
-from barnabas.core.errors import ThrottlingQuotaExceeded
+from barnabas.core.errors import ThrottlingQuotaExceeded, UnknownTopicOrPartition
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.messages.alter_client_quotas import (
     AlterClientQuotasRequest,
@@ -22,7 +22,7 @@ from barnabas.protocol.messages.alter_client_quotas import (
     OpData,
 )
 from barnabas.protocol.messages.fetch import FetchResponse
-from barnabas.protocol.messages.metadata import MetadataRequest, MetadataResponse
+from barnabas.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from barnabas.protocol.messages.produce import ProduceResponse
 from barnabas.protocol.messages.write_txn_markers import WriteTxnMarkersRequest, WriteTxnMarkersResponse
 from tests.support.in_process import (
@@ -109,6 +109,18 @@ async def test_changes_to_topics_are_refused_above_their_quota(broker: InProcess
     assert await broker.create_topic("many", 11) == 0
     assert await broker.create_topic("more", 5) == 0
     assert await broker.create_topic("too-many", 1) == ThrottlingQuotaExceeded.code
+
+
+async def test_topics_that_are_created_by_asking_count_as_changes(broker: InProcessBroker) -> None:
+    await limit(broker, controller_mutation_rate=1)
+    names = [f"auto{number}" for number in range(40)]
+    request = MetadataRequest(topics=[MetadataRequestTopic(name=name) for name in names])
+    answer = await broker.ask(request, MetadataResponse)
+    errors = [topic.error_code for topic in answer.topics]
+    made = errors.count(0)
+    assert 12 <= made < 30, "what the quota allows at once"
+    assert errors.count(UnknownTopicOrPartition.code) == len(names) - made
+    assert answer.throttle_time_ms > 0
 
 
 async def test_brokers_are_not_throttled_when_they_replicate_or_end_transactions(

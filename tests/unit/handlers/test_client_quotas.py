@@ -2,22 +2,32 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
 
 from barnabas.config.client_entities import user
-from barnabas.core.errors import InvalidRequest, ThrottlingQuotaExceeded, UnsupportedVersion
+from barnabas.coordinator.group.coordinator import OFFSETS_TOPIC
+from barnabas.core.errors import (
+    InvalidRequest,
+    InvalidTopicException,
+    ThrottlingQuotaExceeded,
+    UnknownTopicOrPartition,
+    UnsupportedVersion,
+)
 from barnabas.handlers.alter_client_quotas import ALTER_CLIENT_QUOTAS
 from barnabas.handlers.create_partitions import CREATE_PARTITIONS
 from barnabas.handlers.create_topics import CREATE_TOPICS
 from barnabas.handlers.delete_topics import DELETE_TOPICS
 from barnabas.handlers.describe_client_quotas import ANY, DEFAULT, DESCRIBE_CLIENT_QUOTAS, EXACT
+from barnabas.handlers.metadata import METADATA
 from barnabas.protocol.messages import alter_client_quotas as altering
 from barnabas.protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
 from barnabas.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from barnabas.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from barnabas.protocol.messages.describe_client_quotas import ComponentData, DescribeClientQuotasRequest
+from barnabas.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from tests.unit.handlers.support import Broker
 
 Entity = tuple[tuple[str, str | None], ...]
@@ -200,3 +210,21 @@ async def test_changes_to_topics_have_a_quota(broker: Broker) -> None:
     assert await create("d", version=5) == 0, "an old client would not know the error"
     broker.clock.advance(60_000)
     assert await create("c") == 0
+
+
+async def test_topics_that_are_created_by_asking_have_the_same_quota(broker: Broker) -> None:
+    await alter(broker, EVERY_USER, controller_mutation_rate=1)
+    broker.settings.num_partitions = 6
+
+    async def ask(*names: str) -> list[int]:
+        request = MetadataRequest(topics=[MetadataRequestTopic(name=name) for name in names])
+        return [topic.error_code for topic in (await broker.ask(METADATA, request)).topics]
+
+    unknown = UnknownTopicOrPartition.code
+    first, second = await asyncio.gather(ask("a", "no/name", OFFSETS_TOPIC, "a"), ask("a"))
+    assert first == [0, InvalidTopicException.code, unknown]
+    assert second == [0]
+    assert await ask("a", "b", "c", "d") == [0, 0, unknown, unknown], "a topic is charged for once"
+    assert "c" not in broker.metadata
+    broker.clock.advance(60_000)
+    assert await ask("c") == [0]
