@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from barnabas.core.clock import ManualClock
 from barnabas.core.errors import CorruptMessage, MessageTooLarge
 from barnabas.handlers.produce import handle_produce
 from barnabas.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
@@ -30,10 +31,11 @@ def request_of(*partitions: PartitionProduceData) -> ProduceRequest:
 def context() -> Any:
     configs = SimpleNamespace(topic_config=lambda _: SimpleNamespace(max_message_bytes=100_000))
     return SimpleNamespace(
-        broker=SimpleNamespace(configs=configs),
+        broker=SimpleNamespace(configs=configs, clock=ManualClock()),
         exchange=SimpleNamespace(keep_piece=lambda piece: piece),
         keeps_records=False,
         converted=None,
+        spent_ms=0.0,
     )
 
 
@@ -54,6 +56,7 @@ async def test_each_partition_has_its_own_outcome(context: Any, monkeypatch: pyt
 
     def watched(records: memoryview, *, limit_bytes: int) -> bytearray:
         threads.add(threading.current_thread())
+        context.broker.clock.advance(ms=7)
         return convert_up(records, limit_bytes=limit_bytes)
 
     monkeypatch.setattr(old_messages, "convert_up", watched)
@@ -65,6 +68,7 @@ async def test_each_partition_has_its_own_outcome(context: Any, monkeypatch: pyt
     with pytest.raises(MessageTooLarge):
         converted(huge, context)
     assert threading.current_thread() not in threads
+    assert context.spent_ms == 2 * 7, "of one that is too large nothing is converted"
 
 
 def test_the_records_are_kept_before_the_turn_ends(context: Any) -> None:
