@@ -44,7 +44,7 @@ if not os.environ.get("PYTHONPATH"):
 
 from bench import works
 from bench.request_path import create_topic, fetch_frame, produce_frame
-from bench.warm_memory import WarmMemory
+from bench.warm_memory import warm_memory
 from tests.peers.kafka import KafkaBroker
 from tests.support.broker import BarnabasBroker, Broker
 from tests.support.ports import free_port
@@ -199,12 +199,11 @@ def main() -> None:
             stack.callback(each.broker.kill)
             create_topic(each.broker.port)
             produce_once(each.broker.port)
-        memory = WarmMemory(2 * 3 * len(subjects) * (arguments.rounds + 1) * LOAD_BYTES_MAX)
         samples = Samples()
         for turn in range(arguments.rounds + 1):
             counts = turn > 0  # the first is to warm up
-            measure_loads(subjects, arguments.seconds, samples if counts else Samples(), memory)
-            measure_librdkafka(subjects, trusted, turn, samples if counts else Samples(), memory)
+            measure_loads(subjects, arguments.seconds, samples if counts else Samples())
+            measure_librdkafka(subjects, trusted, turn, samples if counts else Samples())
             measure_handshakes(subjects, arguments.seconds, samples if counts else Samples())
         samples.show([each.broker.name for each in subjects])
 
@@ -230,19 +229,18 @@ class Samples:
             print(f"{row:36} {figure:16} {shown}{ratio}")
 
 
-def measure_loads(subjects: Sequence[Subject], seconds: float, samples: Samples, memory: WarmMemory) -> None:
-    works = (
+def measure_loads(subjects: Sequence[Subject], seconds: float, samples: Samples) -> None:
+    loads = (
         Work("produce 1 x 100 B", produce_frame(1, 100), 1, 0),
         Work("produce 1000 x 1 KB", produce_frame(1000, 1_000), 2, 0, writes_much=True),
         Work("fetch 1 x 100 B", fetch_frame(0, 150), 1, 150),
         Work("fetch 1 MB", fetch_frame(0, 1 << 20), 2, 1 << 20),
     )
-    for work in works:
+    for work in loads:
         for broker, listeners in subjects:
             for listener, (port, context) in listeners.items():
-                if work.writes_much:
-                    memory.release(2 * LOAD_BYTES_MAX)
-                with connect(port, context) as sock:
+                written_bytes = LOAD_BYTES_MAX if work.writes_much else 0
+                with warm_memory(written_bytes), connect(port, context) as sock:
                     before = cpu_s(broker)
                     found = load(sock, work, seconds)
                     spent_s = cpu_s(broker) - before
@@ -253,17 +251,15 @@ def measure_loads(subjects: Sequence[Subject], seconds: float, samples: Samples,
                 samples.add(row, "CPU s/GB", broker.name, spent_s * 1e9 / found.moved_bytes)
 
 
-def measure_librdkafka(
-    subjects: Sequence[Subject], authority: Path, turn: int, samples: Samples, memory: WarmMemory
-) -> None:
+def measure_librdkafka(subjects: Sequence[Subject], authority: Path, turn: int, samples: Samples) -> None:
+    moved = RECORDS * RECORD_BYTES
     for subject in subjects:
         broker = subject.broker
         for listener in subject.listeners:
             settings = subject.client_settings(listener, authority)
             topic = f"librdkafka-{listener}-{turn}"
             works.create_topic(broker, topic)
-            memory.release(2 * RECORDS * RECORD_BYTES)
-            with works.spending(broker) as producing:
+            with works.spending(broker, written_bytes=moved) as producing:
                 works.pour(Producer({**settings, "acks": "all"}), topic, bytes(RECORD_BYTES), RECORDS)
             consumer = Consumer({**settings, "group.id": "bench", "enable.auto.commit": False})
             consumer.assign([TopicPartition(topic, 0, OFFSET_BEGINNING)])
@@ -276,7 +272,6 @@ def measure_librdkafka(
             consumer.close()
             for work, spent in (("produce", producing), ("consume", consuming)):
                 row = f"{work} 1 KB, librdkafka, {listener}"
-                moved = RECORDS * RECORD_BYTES
                 samples.add(row, "MB/s", broker.name, moved / spent.wall_s / 1e6)
                 samples.add(row, "CPU s/GB", broker.name, spent.cpu_s * 1e9 / moved)
 

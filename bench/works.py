@@ -19,6 +19,7 @@ from raw_load import LoadResult, run_load
 from tests.support import wire
 from tests.support.broker import Broker, cpu_seconds, resident_bytes
 from tests.support.fixtures import create_topic
+from warm_memory import warm_memory
 
 Figures = dict[str, float]
 BATCH_OF_MESSAGES = 1_000
@@ -63,13 +64,15 @@ class Spent:
 
 
 @contextmanager
-def spending(broker: Broker) -> Iterator[Spent]:
+def spending(broker: Broker, *, written_bytes: int = 0) -> Iterator[Spent]:
+    """With warm memory for what the block is going to write, if that is much."""
     spent = Spent()
-    cpu_before_s = cpu_seconds(broker)
-    begun = time.perf_counter()
-    yield spent
-    spent.wall_s = time.perf_counter() - begun
-    spent.cpu_s = cpu_seconds(broker) - cpu_before_s
+    with warm_memory(written_bytes):
+        cpu_before_s = cpu_seconds(broker)
+        begun = time.perf_counter()
+        yield spent
+        spent.wall_s = time.perf_counter() - begun
+        spent.cpu_s = cpu_seconds(broker) - cpu_before_s
 
 
 def librdkafka_produce(broker: Broker, topic: str, record_bytes: int, count: int, **settings: object) -> None:
