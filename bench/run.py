@@ -23,6 +23,7 @@ from raw_load import opaque_frame, run_load
 from subjects import started
 from table import WORKS
 from tests.support.broker import REPOSITORY, resident_bytes
+from warm_memory import warm_memory
 from works import FULL, MEGABYTE, QUICK, Scale, warm_up
 
 HERE = Path(__file__).parent
@@ -46,7 +47,7 @@ def measure_subject(name: str, works: list[str], scale: Scale) -> dict[str, floa
 
 
 def measure_bare_loops(scale: Scale) -> dict[str, float]:
-    """What this machine does with a socket and a file and nothing else."""
+    """What this machine does with a socket and a file and nothing else; as much of it as the brokers do."""
     frames = {
         "large_in_mb_s": ("bare write", opaque_frame(LARGE_FRAME_BYTES), 5, LARGE_FRAME_BYTES),
         "large_out_mb_s": ("bare send", opaque_frame(ASK_FRAME_BYTES), 1, 1 << 20),
@@ -54,14 +55,16 @@ def measure_bare_loops(scale: Scale) -> dict[str, float]:
         "requests_32_s": ("bare write", opaque_frame(ASK_FRAME_BYTES), 32, None),
     }
     figures: dict[str, float] = {}
-    for figure, (loop, frame, depth, bytes_each) in frames.items():
-        subject = Subject(loop)
-        try:
-            run_load(subject.port, frame, depth=depth, requests=50)
-            load = run_load(subject.port, frame, depth=depth, seconds=scale.seconds)
-        finally:
-            subject.stop()
-        figures[figure] = load.requests_per_s * (bytes_each / MEGABYTE if bytes_each else 1)
+    with warm_memory(scale.produce_bytes):
+        for figure, (loop, frame, depth, bytes_each) in frames.items():
+            subject = Subject(loop)
+            requests = scale.produce_bytes // bytes_each if bytes_each else None
+            try:
+                run_load(subject.port, frame, depth=depth, requests=50)
+                load = run_load(subject.port, frame, depth=depth, seconds=scale.seconds, requests=requests)
+            finally:
+                subject.stop()
+            figures[figure] = load.requests_per_s * (bytes_each / MEGABYTE if bytes_each else 1)
     return figures
 
 

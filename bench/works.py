@@ -142,9 +142,9 @@ def produce_1k(broker: Broker, scale: Scale) -> Figures:
     librdkafka_produce(broker, "warm-1k", 1_000, scale.produce_bytes // 10_000)
     create_topic(broker, "produce-1k")
     count = scale.produce_bytes // 1_000
-    with spending(broker) as spent:
-        librdkafka_produce(broker, "produce-1k", 1_000, count)
     moved = count * 1_000
+    with spending(broker, written_bytes=moved) as spent:
+        librdkafka_produce(broker, "produce-1k", 1_000, count)
     return {
         "produce_1k_mb_s": moved / MEGABYTE / spent.wall_s,
         "produce_1k_cpu_s_gb": spent.cpu_s / (moved / GIGABYTE),
@@ -156,7 +156,7 @@ def produce_100b(broker: Broker, scale: Scale) -> Figures:
     create_topic(broker, "warm-100b")
     librdkafka_produce(broker, "warm-100b", 100, scale.small_records // 10)
     create_topic(broker, "produce-100b")
-    with spending(broker) as spent:
+    with spending(broker, written_bytes=100 * scale.small_records) as spent:
         librdkafka_produce(broker, "produce-100b", 100, scale.small_records)
     return {
         "produce_100b_records_s": scale.small_records / spent.wall_s,
@@ -216,7 +216,7 @@ def large_batches(broker: Broker, scale: Scale) -> Figures:
     create_topic(broker, "large")
     frame = produce_frame("large", [bytes(960_000)])
     run_load(broker.port, frame, depth=5, requests=50)
-    with spending(broker) as written:
+    with spending(broker, written_bytes=scale.produce_bytes) as written:
         into = run_load(broker.port, frame, depth=5, requests=scale.produce_bytes // len(frame))
     assert_all_stored(broker, "large", into)
     body = wire.fetch_body("large", 0, max_bytes=1_000_000, max_wait_ms=0)
