@@ -16,11 +16,13 @@ from raw_load import run_load
 from tests.support import wire
 from tests.support.broker import cpu_seconds
 from tests.support.clusters import AnyCluster, Member
+from warm_memory import warm_memory
 from works import GIGABYTE, MEGABYTE, Figures, Spent, pour, produce_frame
 
 PARTITIONS = 6
 TIMEOUT_S = 120.0
 RECORD_BYTES = 1_000
+REPLICAS = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,13 +74,15 @@ class Sender:
 
 
 @contextmanager
-def spending(cluster: AnyCluster) -> Iterator[Spent]:
+def spending(cluster: AnyCluster, *, written_bytes: int = 0, replicas: int = REPLICAS) -> Iterator[Spent]:
+    """With warm memory for what the block is going to write, if that is much."""
     spent = Spent()
-    before_s = sum(cpu_seconds(broker) for broker in cluster.brokers)
-    begun = time.perf_counter()
-    yield spent
-    spent.wall_s = time.perf_counter() - begun
-    spent.cpu_s = sum(cpu_seconds(broker) for broker in cluster.brokers) - before_s
+    with warm_memory(written_bytes, replicas):
+        before_s = sum(cpu_seconds(broker) for broker in cluster.brokers)
+        begun = time.perf_counter()
+        yield spent
+        spent.wall_s = time.perf_counter() - begun
+        spent.cpu_s = sum(cpu_seconds(broker) for broker in cluster.brokers) - before_s
 
 
 def warm_up(cluster: AnyCluster, scale: ClusterScale) -> None:
@@ -117,10 +121,10 @@ def produce(cluster: AnyCluster, scale: ClusterScale) -> Figures:
     _pour(cluster, "produce-warm", scale.produce_bytes // RECORD_BYTES // 10)
     cluster.create_topic("produce", PARTITIONS)
     count = scale.produce_bytes // RECORD_BYTES
-    with spending(cluster) as spent:
+    moved = count * RECORD_BYTES
+    with spending(cluster, written_bytes=moved) as spent:
         _pour(cluster, "produce", count)
     assert (found := stored(cluster, "produce")) == count, f"{found} of {count} records were stored"
-    moved = count * RECORD_BYTES
     return {
         "cluster_produce_mb_s": moved / MEGABYTE / spent.wall_s,
         "cluster_produce_cpu_s_gb": spent.cpu_s / (moved / GIGABYTE),
@@ -180,7 +184,7 @@ def large_batches(cluster: AnyCluster, scale: ClusterScale) -> Figures:
     leader = leader_of(cluster, "large")
     frame = produce_frame("large", [bytes(960_000)])
     run_load(leader.port, frame, depth=5, requests=50)
-    with spending(cluster) as spent:
+    with spending(cluster, written_bytes=scale.produce_bytes) as spent:
         load = run_load(leader.port, frame, depth=5, requests=scale.produce_bytes // len(frame))
     assert stored(cluster, "large") >= load.requests, "requests were answered with errors"
     return {

@@ -91,15 +91,16 @@ def throughput(cluster: AnyCluster, scale: Scale) -> None:
     )
     for name, topic, replicas, acks, times in producers:
         cluster.create_topic(topic, PARTITIONS, replication_factor=replicas)
-        with spending(cluster) as spent:
+        moved = times * count * RECORD_BYTES
+        with spending(cluster, written_bytes=moved, replicas=replicas) as spent:
             at_once(*[(produce, (bootstrap, topic, acks, RECORD_BYTES, count))] * times)
-        show(name, cluster.name, times * count, times * count * RECORD_BYTES, spent)
+        show(name, cluster.name, times * count, moved, spent)
     for name, times in (("one consumer", 1), ("three consumers", 3)):
         with spending(cluster) as spent:
             at_once(*[(consume, (bootstrap, "asynchronous", count))] * times)
         show(name, cluster.name, times * count, times * count * RECORD_BYTES, spent)
     cluster.create_topic("both", PARTITIONS)
-    with spending(cluster) as spent:
+    with spending(cluster, written_bytes=count * RECORD_BYTES) as spent:
         at_once(
             (produce, (bootstrap, "both", "1", RECORD_BYTES, count)), (consume, (bootstrap, "both", count))
         )
@@ -110,7 +111,7 @@ def sizes(cluster: AnyCluster, scale: Scale) -> None:
     for size in SIZES:
         count = min(scale.bytes_of_a_size // size, scale.records)
         cluster.create_topic(f"size-{size}", PARTITIONS)
-        with spending(cluster) as spent:
+        with spending(cluster, written_bytes=count * size) as spent:
             at_once((produce, (cluster.bootstrap, f"size-{size}", "1", size, count)))
         show(f"records of {size:,} B", cluster.name, count, count * size, spent)
 
@@ -156,7 +157,7 @@ def beyond_memory(cluster: AnyCluster, memory_times: float) -> None:
     memory_bytes = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     count = int(memory_times * memory_bytes) // 1_000
     cluster.create_topic("beyond", PARTITIONS, replication_factor=1)
-    with spending(cluster) as spent:
+    with spending(cluster, written_bytes=count * 1_000, replicas=1) as spent:
         at_once((produce, (cluster.bootstrap, "beyond", "1", 1_000, count)))
     show(f"a log of {memory_times:g} times the memory, 1 KB", cluster.name, count, count * 1_000, spent)
 
