@@ -322,9 +322,14 @@ class _Connection:
 def _check_origin(head: RequestHead, *, is_local: bool) -> None:
     host = (head.header(b"host") or b"").decode("latin-1").lower()
     origin = head.header(b"origin")
-    if origin is not None and urlsplit(origin.decode("latin-1").lower()).netloc != host:
+    try:
+        is_other_origin = origin is not None and urlsplit(origin.decode("latin-1").lower()).netloc != host
+        is_other_host = is_local and bool(host) and not _is_own_name(host)
+    except ValueError:  # a bracket without its other half, or something in both that is no address
+        raise RequestRefused(HTTPStatus.BAD_REQUEST, "its host or origin is malformed") from None
+    if is_other_origin:
         raise RequestRefused(HTTPStatus.FORBIDDEN, "a page of another origin may not ask here")
-    if is_local and host and not _is_own_name(host):
+    if is_other_host:
         raise RequestRefused(HTTPStatus.FORBIDDEN, "this host is not known by that name")
 
 

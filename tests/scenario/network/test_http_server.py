@@ -221,6 +221,19 @@ async def test_each_decision_is_a_line_of_the_audit_log(
     assert "secret" not in caplog.text
 
 
+@pytest.mark.parametrize(
+    "header", [b"Host: [", b"Host: [x]", b"Host: 127.0.0.1\r\nOrigin: http://[", b"Origin: http://[x]:1"]
+)
+async def test_a_malformed_host_is_refused_and_noted(header: bytes, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    async with served() as port:
+        answer = await ask(port, b"GET / HTTP/1.1\r\n" + header + b"\r\n\r\n")
+    assert answer.startswith(b"HTTP/1.1 400 ")
+    (record,) = [record for record in caplog.records if record.levelno >= logging.INFO]
+    assert record.name == AUDIT
+    assert json.loads(record.message)["rule"] == "its host or origin is malformed"
+
+
 async def test_a_certificate_has_a_name_in_the_audit_log(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
