@@ -33,8 +33,10 @@ from barnabas.coordinator.shard_context import (
 from barnabas.coordinator.timers import Operation, ShardTimers
 from barnabas.coordinator.writing import ReplayFailed, ShardWriter, as_coordinator_error
 from barnabas.core.clock import Clock
+from barnabas.core.complaints import Complaints
 from barnabas.core.errors import CoordinatorLoadInProgress, KafkaError, NotCoordinator, UnknownServerError
 from barnabas.core.ids import TopicPartition
+from barnabas.core.log_text import cut
 from barnabas.core.metrics import Metrics
 from barnabas.core.scheduler import Scheduler
 from barnabas.purgatory.timer import Timer
@@ -66,6 +68,7 @@ class CoordinatorRuntime(Generic[S]):
         self.topic = topic
         self._scheduler = scheduler
         self._timer = timer
+        self._complaints = Complaints(logger, clock)
         self._writer = ShardWriter(log, clock, settings)
         self._contexts: dict[int, ShardContext[S]] = {}
         load_time = metrics.histogram(
@@ -147,7 +150,7 @@ class CoordinatorRuntime(Generic[S]):
             context = self._active(partition)
             decision = decide(context.shard)
         except Exception as error:  # noqa: BLE001 - it is logged, and answered
-            refuse(_expected(error, self.topic, partition))
+            refuse(self._expected(error, partition))
             return
         self._carry_out(context, decision, respond, refuse, producer)
 
@@ -211,14 +214,16 @@ class CoordinatorRuntime(Generic[S]):
                 self._scheduler.after(0, lambda: self._insist(context, decide, end_offset, RETRY_MS))
 
         def refuse(error: KafkaError) -> None:
-            logger.warning("%s: an operation is tried again: %s", context.topic_partition, error.message)
+            self._complaints.warn(
+                "again", "%s: an operation is tried again: %s", context.topic_partition, cut(error.message)
+            )
             next_ms = min(2 * retry_ms, RETRY_MS_MAX)
             self._scheduler.after(retry_ms, lambda: self._insist(context, decide, end_offset, next_ms))
 
         try:
             decision = decide(context.shard, end_offset)
         except Exception as error:  # noqa: BLE001 - it is logged, and tried again
-            refuse(_expected(error, self.topic, context.topic_partition.partition))
+            refuse(self._expected(error, context.topic_partition.partition))
             return
         self._carry_out(context, decision, respond, refuse)
 
@@ -260,13 +265,15 @@ class CoordinatorRuntime(Generic[S]):
             return
 
         def refuse(error: KafkaError) -> None:
-            logger.warning("a timer of %s failed: %s", context.topic_partition, error.message)
+            self._complaints.warn(
+                "timer", "a timer of %s failed: %s", context.topic_partition, cut(error.message)
+            )
             failed()
 
         try:
             decision = operation()
         except Exception as error:  # noqa: BLE001 - it is logged
-            refuse(_expected(error, self.topic, context.topic_partition.partition))
+            refuse(self._expected(error, context.topic_partition.partition))
             return
         self._carry_out(context, decision, _ignore, refuse)
 
@@ -297,7 +304,7 @@ class CoordinatorRuntime(Generic[S]):
 
     def _write_failed(self, context: ShardContext[S], error: Exception) -> KafkaError:
         if not isinstance(error, ReplayFailed):
-            return as_coordinator_error(_expected(error, self.topic, context.topic_partition.partition))
+            return as_coordinator_error(self._expected(error, context.topic_partition.partition))
         logger.error(
             "replaying what was written to %s failed; it is loaded again",
             context.topic_partition,
@@ -329,13 +336,14 @@ class CoordinatorRuntime(Generic[S]):
 
         self._writer.await_replication(context, done)
 
-
-def _expected(error: Exception, topic: str, partition: int) -> KafkaError:
-    """What a client is told; what nobody expected is told to the log, too."""
-    if isinstance(error, KafkaError):
-        return error
-    logger.error("an operation on %s-%d failed", topic, partition, exc_info=error)
-    return UnknownServerError("the broker met an unexpected error; its log says more")
+    def _expected(self, error: Exception, partition: int) -> KafkaError:
+        """What a client is told; what nobody expected is told to the log, too."""
+        if isinstance(error, KafkaError):
+            return error
+        self._complaints.error(
+            "unforeseen", "an operation on %s-%d failed", self.topic, partition, cause=error
+        )
+        return UnknownServerError("the broker met an unexpected error; its log says more")
 
 
 def _refuse(decision: Decision[Any], error: KafkaError, refuse: Callable[[KafkaError], None]) -> None:

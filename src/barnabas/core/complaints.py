@@ -1,4 +1,4 @@
-"""Log lines about peers' faults, at a rate that peers cannot raise.
+"""Log lines about peers' faults, and what else peers bring about at will, at a rate that they cannot raise.
 
 Whoever can send bytes can make a broker complain, so a complaint has a kind and each kind
 has so many lines a second; the rest are counted and the next line that passes says how many

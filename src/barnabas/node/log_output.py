@@ -2,15 +2,25 @@
 
 `2026-01-31T12:00:00.123Z INFO  storage.log  orders-0: rolled segment 4711` on standard error;
 standard output is left to the one line that says the broker is ready.
+
+A line may show what a client chose, and whoever reads the log goes by how lines begin, above all those of
+the audit. So control characters are escaped in all of them, and the lines of a traceback, which may quote a
+client too, are indented: none looks as if the broker had begun it.
 """
 
 from __future__ import annotations
 
 import logging
 import sys
+import textwrap
 from datetime import UTC, datetime
+from types import TracebackType
 
 from barnabas.config.loggers import AUDIT as AUDIT_LOGGER
+from barnabas.core.log_text import escaped, escaped_lines
+
+ExceptionInfo = tuple[type[BaseException], BaseException, TracebackType | None] | tuple[None, None, None]
+TRACEBACK_INDENT = "    "
 
 
 class LineFormatter(logging.Formatter):
@@ -21,6 +31,12 @@ class LineFormatter(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         record.part = record.name.removeprefix("barnabas.")
         return super().format(record)
+
+    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802
+        return escaped(super().formatMessage(record))
+
+    def formatException(self, ei: ExceptionInfo) -> str:  # noqa: N802
+        return textwrap.indent(escaped_lines(super().formatException(ei)), TRACEBACK_INDENT)
 
 
 def configure_logging(level: str) -> None:

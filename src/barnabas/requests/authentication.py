@@ -24,6 +24,7 @@ from math import inf
 from typing import Any, NamedTuple
 
 from barnabas.core.clock import Clock
+from barnabas.core.complaints import Complaints
 from barnabas.core.errors import KafkaError, SaslAuthenticationFailed, UnsupportedSaslMechanism
 from barnabas.core.metrics import Metrics
 from barnabas.core.scheduler import Background, Scheduler
@@ -99,6 +100,7 @@ class SaslGate:
         self.clock = clock
         self.scheduler = scheduler
         self.background = background
+        self.complaints = Complaints(logger, clock)
         self._metrics = metrics
 
     def admit(self, connection: ExchangeConnection) -> Dispatch:
@@ -240,7 +242,7 @@ class SaslSession:
         if isinstance(error, AuthenticationRefused):
             self._step_refused(exchange, error, header)
         else:
-            logger.error("a step of %s failed", self._mechanism, exc_info=error)
+            self._gate.complaints.error("step", "a step of %s failed", self._mechanism, cause=error)
             self._close(exchange, Reason.MALFORMED)
 
     def _step_refused(

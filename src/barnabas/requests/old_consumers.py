@@ -6,22 +6,14 @@ and the consumer comes back for more.
 
 from __future__ import annotations
 
-import logging
-
-from barnabas.core.errors import (
-    KafkaError,
-    UnknownServerError,
-    UnsupportedCompressionType,
-    UnsupportedVersion,
-)
+from barnabas.core.errors import UnsupportedCompressionType, UnsupportedVersion
 from barnabas.core.regions import FileRegion
 from barnabas.protocol.messages.fetch import PartitionData
 from barnabas.records.legacy import convert_down
 from barnabas.records.whole import whole_batches
 from barnabas.replication.fetching import PartitionFetch
 from barnabas.requests.context import RequestContext
-
-logger = logging.getLogger(__name__)
+from barnabas.requests.failures import as_kafka_error
 
 VERSION_WITH_MAGIC_1 = 2
 VERSION_WITH_BATCHES = 4
@@ -45,13 +37,9 @@ def fit_for_old_consumer(data: PartitionData, ask: PartitionFetch, context: Requ
             magic = 1 if context.api_version >= VERSION_WITH_MAGIC_1 else 0
             data.records = convert_down(_front(region), magic, first_offset=ask.fetch_offset)
             partition.metrics.fetch_conversions.value += 1
-    except KafkaError as error:
-        data.error_code = error.code
-        data.records = b""
-    except Exception:
+    except Exception as error:  # noqa: BLE001
         # This may run long after the request came, where nobody else would answer it.
-        logger.exception("records of %s cannot be converted", ask.topic_partition)
-        data.error_code = UnknownServerError.code
+        data.error_code = as_kafka_error(error, f"converting records of {ask.topic_partition}").code
         data.records = b""
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import logging
 import random
 from collections.abc import Callable, Collection, Coroutine, Generator, Sequence
 from dataclasses import replace
@@ -25,6 +26,7 @@ from barnabas.coordinator.runtime import CoordinatorRuntime
 from barnabas.coordinator.shard_context import RuntimeSettings
 from barnabas.coordinator.timers import ShardTimers
 from barnabas.core.clock import ManualClock
+from barnabas.core.complaints import Complaints
 from barnabas.core.errors import KafkaError, MessageTooLarge, NotLeaderOrFollower, RequestTimedOut
 from barnabas.core.ids import ZERO_UUID, TopicPartition, Uuid
 from barnabas.core.metrics import Metrics
@@ -321,6 +323,7 @@ class Groups:
         self.unanswered: list[Callable[[StoredIds], None]] | None = None
         """If this is a list, the store takes its time."""
         self.metrics = Metrics()
+        self.complaints = Complaints(logging.getLogger("barnabas.coordinator.group"), self.clock)
         self.runtime = CoordinatorRuntime(
             OFFSETS_TOPIC,
             cast("CoordinatorLog", self.log),
@@ -338,7 +341,12 @@ class Groups:
 
     def _make_shard(self, timers: ShardTimers) -> GroupShard:
         registry = GroupRegistry(
-            self.settings, timers, self.clock, self.randomness, cast("MetadataCache", self.topics)
+            self.settings,
+            timers,
+            self.clock,
+            self.randomness,
+            cast("MetadataCache", self.topics),
+            self.complaints,
         )
         return GroupShard(registry, self._find_topics, start)
 
@@ -397,6 +405,7 @@ class Groups:
         version: int = 9,
         protocol_type: str = "consumer",
         client: str = "client",
+        reason: str | None = None,
     ) -> Answer:
         request = JoinGroupRequest(
             group_id=group,
@@ -406,6 +415,7 @@ class Groups:
             group_instance_id=instance,
             protocol_type=protocol_type,
             protocols=[JoinGroupRequestProtocol(name=name, metadata=data) for name, data in protocols],
+            reason=reason,
         )
         return self.serve(JOIN_GROUP, request, version, client)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import logging
 from collections.abc import Callable, Collection
 from dataclasses import replace
 from types import SimpleNamespace
@@ -22,6 +23,7 @@ from barnabas.coordinator.transaction.settings import TransactionSettings
 from barnabas.coordinator.transaction.shard import TransactionShard
 from barnabas.coordinator.transaction.states import EMPTY
 from barnabas.core.clock import ManualClock
+from barnabas.core.complaints import Complaints
 from barnabas.core.errors import KafkaError, name_of
 from barnabas.core.ids import TopicPartition
 from barnabas.core.metrics import Metrics
@@ -115,6 +117,7 @@ class Transactions:
             self.clock,
             cast("ClusterMarkers", self.markers),
             lambda: next(self.producer_ids),
+            Complaints(logging.getLogger("barnabas.coordinator.transaction"), self.clock),
         )
 
     def elect(self, leader_epoch: int = 0) -> None:

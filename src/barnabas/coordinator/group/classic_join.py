@@ -31,6 +31,7 @@ from barnabas.core.errors import (
     RebalanceInProgress,
     UnknownMemberId,
 )
+from barnabas.core.log_text import cut
 from barnabas.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
 
 VERSION_WITH_REQUIRED_ID = 4
@@ -134,7 +135,8 @@ class ClassicJoin:
             group.new_member_added = True
         group.add(member, waiter)
         self._rebalance.expect_heartbeat(group, member, NEW_MEMBER_JOIN_TIMEOUT_MS)
-        return _held(self._rebalance.rebalance(group, f"member {member_id} joins ({request.reason or ''})"))
+        reason = f"member {cut(member_id)} joins ({cut(request.reason or '')})"
+        return _held(self._rebalance.rebalance(group, reason))
 
     # Members that are known
 
@@ -162,7 +164,7 @@ class ClassicJoin:
         superseded = JoinGroupResponse(error_code=RebalanceInProgress.code, member_id=member_id)
         answers = group.complete_join(member, superseded)
         group.update(member, protocols, _rebalance_timeout_ms(request), request.session_timeout_ms, waiter)
-        reason = f"member {member_id} joins again ({request.reason or ''})"
+        reason = f"member {cut(member_id)} joins again ({cut(request.reason or '')})"
         return _held(self._rebalance.rebalance(group, reason).also(answers))
 
     def _take_over(
@@ -195,11 +197,11 @@ class ClassicJoin:
         self._registry.timers.cancel(session_key(group.group_id, former_id))
         answers = replaced(group, waiter)
         if group.state is COMPLETING:
-            reason = f"static member {instance_id} is back"
+            reason = f"static member {cut(instance_id)} is back"
             return _held(self._rebalance.prepare(group, reason).also(answers))
         if group.state is not STABLE:
             return _held(self._rebalance.maybe_complete_join(group).also(answers))
-        reason = f"static member {instance_id} changed the protocol"
+        reason = f"static member {cut(instance_id)} changed the protocol"
         return _held(self._rebalance.rebalance(group, reason).also(answers))
 
 

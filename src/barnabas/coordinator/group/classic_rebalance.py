@@ -14,7 +14,6 @@ up joins once more.
 
 from __future__ import annotations
 
-import logging
 from typing import Any
 
 from barnabas.coordinator.decision import NOTHING, Answers, Decision, Waiter
@@ -31,10 +30,9 @@ from barnabas.coordinator.group.registry import GroupRegistry
 from barnabas.coordinator.group.timer_keys import join_key, session_key, sync_key
 from barnabas.coordinator.timers import RETRY_MS
 from barnabas.core.errors import KafkaError, RebalanceInProgress, UnknownMemberId
+from barnabas.core.log_text import cut
 from barnabas.protocol.messages.join_group import JoinGroupResponse
 from barnabas.protocol.messages.sync_group import SyncGroupResponse
-
-logger = logging.getLogger(__name__)
 
 
 class ClassicRebalance:
@@ -43,6 +41,7 @@ class ClassicRebalance:
         self._timers = registry.timers
         self._clock = registry.clock
         self._settings = registry.settings
+        self._complaints = registry.complaints
 
     # Sessions
 
@@ -74,13 +73,15 @@ class ClassicRebalance:
         member = group.members.get(member_id)
         if member is None or member.is_excused:
             return NOTHING
-        logger.info("member %s of group %s is removed: its session expired", member_id, group_id)
+        self._complaints.info(
+            "expired", "member %s of group %s is removed: its session expired", cut(member_id), cut(group_id)
+        )
         return self.remove_member(group, member)
 
     def remove_member(self, group: ClassicGroup, member: ClassicMember) -> Decision[None]:
         answers = self.forget_member(group, member)
         if group.state in (STABLE, COMPLETING):
-            return self.rebalance(group, f"member {member.member_id} is gone").also(answers)
+            return self.rebalance(group, f"member {cut(member.member_id)} is gone").also(answers)
         return (self.complete_join(group) if self._is_ready(group) else NOTHING).also(answers)
 
     def forget_member(self, group: ClassicGroup, member: ClassicMember) -> Answers:
@@ -99,6 +100,7 @@ class ClassicRebalance:
         return self.prepare(group, reason) if group.can_rebalance else self.maybe_complete_join(group)
 
     def prepare(self, group: ClassicGroup, reason: str) -> Decision[None]:
+        """`reason` is only shown; what a client chose of it is cut."""
         answers = self._refuse_syncs(group)
         self.forget_pending_sync(group)
         is_first = group.state is EMPTY
@@ -107,9 +109,10 @@ class ClassicRebalance:
             left_ms = max(group.rebalance_timeout_ms - delay_ms, 0)
             self._schedule_first_join(group.group_id, delay_ms, left_ms)
         group.move_to(PREPARING, self._clock.now_ms())
-        logger.info(
+        self._complaints.info(
+            "rebalance",
             "group %s prepares to rebalance from generation %d: %s",
-            group.group_id,
+            cut(group.group_id),
             group.generation_id,
             reason,
         )
@@ -165,7 +168,12 @@ class ClassicRebalance:
             if member.waiting_join is None and not member.is_static
         ]
         for member in late:
-            logger.info("member %s of group %s did not rejoin in time", member.member_id, group.group_id)
+            self._complaints.info(
+                "late",
+                "member %s of group %s did not rejoin in time",
+                cut(member.member_id),
+                cut(group.group_id),
+            )
             group.remove(member.member_id)
             self._timers.cancel(session_key(group.group_id, member.member_id))
         if group.state is DEAD:
@@ -188,9 +196,10 @@ class ClassicRebalance:
         return Decision(records=[after.record()])
 
     def _join_answers(self, group: ClassicGroup) -> Answers:
-        logger.info(
+        self._complaints.info(
+            "generation",
             "group %s is at generation %d with %d members",
-            group.group_id,
+            cut(group.group_id),
             group.generation_id,
             len(group.members),
         )
@@ -253,7 +262,7 @@ class ClassicRebalance:
         group = self._registry.find_classic(group_id)
         if group is None or group.generation_id != generation_id or group.state not in (COMPLETING, STABLE):
             return NOTHING
-        return self.prepare(group, f"the assignment could not be stored: {error.message}")
+        return self.prepare(group, f"the assignment could not be stored: {cut(error.message)}")
 
     def _refuse_syncs(self, group: ClassicGroup) -> Answers:
         """A rebalance begins: who waits for an assignment is to join again."""

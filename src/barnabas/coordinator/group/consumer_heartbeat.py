@@ -6,7 +6,6 @@ is at. A member that is not at its epoch is fenced: it must drop everything and 
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
@@ -38,6 +37,7 @@ from barnabas.core.errors import (
     UnreleasedInstanceId,
     UnsupportedAssignor,
 )
+from barnabas.core.log_text import cut
 from barnabas.protocol.messages.consumer_group_heartbeat import (
     Assignment as AssignmentMessage,
 )
@@ -46,8 +46,6 @@ from barnabas.protocol.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatResponse,
     TopicPartitions,
 )
-
-logger = logging.getLogger(__name__)
 
 JOIN_EPOCH = 0
 NOT_GIVEN = -1
@@ -318,7 +316,9 @@ class ConsumerHeartbeat:
         member = None if group is None else group.members.get(member_id)
         if group is None or member is None:
             return Decision()
-        logger.info("member %s of group %s is removed: %s", member_id, group_id, reason)
+        self._registry.complaints.info(
+            "fenced", "member %s of group %s is removed: %s", cut(member_id), cut(group_id), reason
+        )
         return self.remove(group, member)
 
     def loaded(self, group: ConsumerGroup) -> None:

@@ -7,7 +7,6 @@ Conversions are records like everything else: what removes the old group, then w
 
 from __future__ import annotations
 
-import logging
 from collections import defaultdict
 from typing import Any
 
@@ -31,13 +30,12 @@ from barnabas.coordinator.group.records import GroupRecord
 from barnabas.coordinator.group.registry import GroupRegistry
 from barnabas.core.errors import GroupIdNotFound, RebalanceInProgress
 from barnabas.core.ids import Uuid
+from barnabas.core.log_text import cut
 from barnabas.protocol.errors import MalformedMessage
 from barnabas.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatResponse
 from barnabas.protocol.messages.consumer_protocol import ConsumerProtocolAssignment, TopicPartition
 from barnabas.protocol.messages.join_group import JoinGroupResponse
 from barnabas.protocol.messages.sync_group import SyncGroupResponse
-
-logger = logging.getLogger(__name__)
 
 
 class Conversion:
@@ -87,7 +85,9 @@ class Conversion:
 
     def upgrade_answers(self, classic: ClassicGroup) -> Answers:
         """Nobody waits for a classic rebalance any more: who does is to join again."""
-        logger.info("group %s is converted to the consumer protocol", classic.group_id)
+        self._registry.complaints.info(
+            "converted", "group %s is converted to the consumer protocol", cut(classic.group_id)
+        )
         answers: list[tuple[Waiter[Any], Any]] = []
         for member in classic.members.values():
             code = RebalanceInProgress.code
@@ -108,7 +108,9 @@ class Conversion:
     def downgrade(
         self, group: ConsumerGroup, leaving_id: str, response: ConsumerGroupHeartbeatResponse | None
     ) -> Decision[ConsumerGroupHeartbeatResponse]:
-        logger.info("group %s is converted to the classic protocol", group.group_id)
+        self._registry.complaints.info(
+            "converted", "group %s is converted to the classic protocol", cut(group.group_id)
+        )
         classic = to_classic(group, leaving_id, self._registry.topics, self._registry.clock.now_ms())
         records = [*group.tombstones(), classic.record()]
         self._rebalance.prepare(classic, "the group went back to the classic protocol")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+
 from barnabas.cluster.metadata_cache import MetadataCache
 from barnabas.coordinator.asking import Start
 from barnabas.coordinator.group.coordinator import OFFSETS_TOPIC, GroupCoordinator
@@ -14,6 +16,7 @@ from barnabas.coordinator.runtime import CoordinatorRuntime
 from barnabas.coordinator.shard_context import RuntimeSettings
 from barnabas.coordinator.timers import ShardTimers
 from barnabas.core.clock import Clock
+from barnabas.core.complaints import Complaints
 from barnabas.core.ids import Randomness
 from barnabas.core.metrics import Metrics
 from barnabas.core.scheduler import Scheduler
@@ -39,8 +42,11 @@ def make_group_coordinator(
     """The coordinator, told of every partition of its topic that this broker leads from now on. Its topic
     will be made with `num_partitions`, if there is none."""
 
+    complaints = Complaints(logging.getLogger(__package__), clock)
+
     def make_shard(timers: ShardTimers) -> GroupShard:
-        return GroupShard(GroupRegistry(settings, timers, clock, randomness, metadata), find_topics, start)
+        registry = GroupRegistry(settings, timers, clock, randomness, metadata, complaints)
+        return GroupShard(registry, find_topics, start)
 
     runtime = CoordinatorRuntime(
         OFFSETS_TOPIC,

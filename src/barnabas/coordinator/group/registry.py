@@ -10,6 +10,7 @@ from barnabas.coordinator.group.consumer_group import ConsumerGroup
 from barnabas.coordinator.group.settings import GroupSettings
 from barnabas.coordinator.timers import ShardTimers
 from barnabas.core.clock import Clock
+from barnabas.core.complaints import Complaints
 from barnabas.core.errors import GroupIdNotFound
 from barnabas.core.ids import ZERO_UUID, Randomness, Uuid
 
@@ -24,11 +25,14 @@ class GroupRegistry:
         clock: Clock,
         randomness: Randomness,
         topics: MetadataCache,
+        complaints: Complaints,
     ) -> None:
         self.settings = settings
         self.timers = timers
         self.clock = clock
         self.topics = topics
+        self.complaints = complaints
+        """Of all shards of the broker: what members do at will has so many lines a second."""
         self.groups: dict[str, Group] = {}
         self._randomness = randomness
 

@@ -11,7 +11,6 @@ is still on its way. Such a request waits here for a moment, instead of being se
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -22,10 +21,10 @@ from barnabas.coordinator.transaction.cluster_markers import ClusterMarkers
 from barnabas.coordinator.transaction.markers import MarkerErrors, TransactionMarker
 from barnabas.coordinator.transaction.metadata import TransactionMetadata
 from barnabas.coordinator.transaction.states import PREPARE_COMMIT, PREPARED
+from barnabas.core.complaints import Complaints
 from barnabas.core.errors import InvalidProducerEpoch, TransactionCoordinatorFenced
 from barnabas.core.ids import TopicPartition
-
-logger = logging.getLogger(__name__)
+from barnabas.core.log_text import cut
 
 RETRY_MS_MIN = 20.0
 RETRY_MS_MAX = 2_000.0
@@ -36,7 +35,7 @@ WAIT_MS_MAX = 100.0
 class Completions:
     """The prepared transactions of one shard on their way."""
 
-    __slots__ = ("_complete", "_find", "_markers", "_telling", "_timers", "_waiting")
+    __slots__ = ("_complaints", "_complete", "_find", "_markers", "_telling", "_timers", "_waiting")
 
     def __init__(
         self,
@@ -44,11 +43,13 @@ class Completions:
         timers: ShardTimers,
         find: Callable[[str], TransactionMetadata | None],
         complete: Callable[[str], Decision[None]],
+        complaints: Complaints,
     ) -> None:
         self._markers = markers
         self._timers = timers
         self._find = find
         self._complete = complete
+        self._complaints = complaints
         self._telling: dict[str, TransactionMetadata] = {}
         self._waiting: dict[str, list[Waiter[None]]] = {}
 
@@ -113,12 +114,18 @@ class Completions:
         left: set[TopicPartition] = set()
         for topic_partition, error in errors.items():
             if isinstance(error, TransactionCoordinatorFenced):
-                logger.warning("%s is coordinated elsewhere: %s", transactional_id, error.message)
+                self._complaints.warn(
+                    "fenced", "%s is coordinated elsewhere: %s", cut(transactional_id), cut(error.message)
+                )
                 del self._telling[transactional_id]
                 return
             if isinstance(error, InvalidProducerEpoch):
-                logger.warning(
-                    "%s has ended in %s before: %s", transactional_id, topic_partition, error.message
+                self._complaints.warn(
+                    "ended",
+                    "%s has ended in %s before: %s",
+                    cut(transactional_id),
+                    topic_partition,
+                    cut(error.message),
                 )
                 continue
             left.add(topic_partition)

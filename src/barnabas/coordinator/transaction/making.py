@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+
 from barnabas.cluster.metadata_cache import MetadataCache
 from barnabas.coordinator.log import CoordinatorLog
 from barnabas.coordinator.runtime import CoordinatorRuntime
@@ -13,6 +15,7 @@ from barnabas.coordinator.transaction.rules import TakeProducerId
 from barnabas.coordinator.transaction.settings import TransactionSettings
 from barnabas.coordinator.transaction.shard import TransactionShard
 from barnabas.core.clock import Clock
+from barnabas.core.complaints import Complaints
 from barnabas.core.metrics import Metrics
 from barnabas.core.scheduler import Scheduler
 from barnabas.purgatory.timer import Timer
@@ -36,8 +39,10 @@ def make_transaction_coordinator(
     """The coordinator, told of every partition of its topic that this broker leads from now on. Its topic
     will be made with `num_partitions`, if there is none."""
 
+    complaints = Complaints(logging.getLogger(__package__), clock)
+
     def make_shard(timers: ShardTimers) -> TransactionShard:
-        return TransactionShard(settings, timers, clock, markers, take_producer_id)
+        return TransactionShard(settings, timers, clock, markers, take_producer_id, complaints)
 
     runtime = CoordinatorRuntime(
         TRANSACTION_TOPIC,

@@ -24,8 +24,10 @@ from barnabas.coordinator.transaction.rules import ProducerIdAndEpoch, TakeProdu
 from barnabas.coordinator.transaction.settings import TransactionSettings
 from barnabas.coordinator.transaction.states import ONGOING, PREPARED
 from barnabas.core.clock import Clock
+from barnabas.core.complaints import Complaints
 from barnabas.core.errors import ConcurrentTransactions, InvalidTransactionTimeout, TransactionalIdNotFound
 from barnabas.core.ids import TopicPartition
+from barnabas.core.log_text import cut
 from barnabas.protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
 from barnabas.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from barnabas.records.batch import NO_PRODUCER_EPOCH, RecordBatch
@@ -51,16 +53,19 @@ class TransactionShard:
         clock: Clock,
         markers: ClusterMarkers,
         take_producer_id: TakeProducerId,
+        complaints: Complaints,
     ) -> None:
         self.transactions: dict[str, TransactionMetadata] = {}
         self._settings = settings
         self._timers = timers
         self._clock = clock
         self._take_producer_id = take_producer_id
+        self._complaints = complaints
+        """Of all shards of the broker."""
         self._is_flexible = settings.transaction_version >= 1
         self._timed_out: deque[str] = deque()
         """Those that the present pass over the transactions has still to end."""
-        self._completions = Completions(markers, timers, self.transactions.get, self._complete)
+        self._completions = Completions(markers, timers, self.transactions.get, self._complete, complaints)
 
     # Requests
 
@@ -81,7 +86,11 @@ class TransactionShard:
             self._clock.now_ms(),
         )
         if after.state in PREPARED:
-            logger.info("%s: a new producer ends the transaction of the one before it", transactional_id)
+            self._complaints.info(
+                "replaced",
+                "%s: a new producer ends the transaction of the one before it",
+                cut(transactional_id),
+            )
             return self._prepare(
                 after,
                 InitProducerIdResponse(
@@ -182,7 +191,9 @@ class TransactionShard:
         metadata, now_ms = self.transactions.get(transactional_id), self._clock.now_ms()
         if metadata is None or not metadata.is_timed_out(now_ms):
             return Decision()
-        logger.info("%s: its transaction took too long and is aborted", transactional_id)
+        self._complaints.info(
+            "late", "%s: its transaction took too long and is aborted", cut(transactional_id)
+        )
         return self._prepare(fenced(metadata, now_ms), None)
 
     def remove_expired(self) -> Decision[None]:

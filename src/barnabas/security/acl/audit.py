@@ -12,7 +12,8 @@ import logging
 
 from barnabas.config.loggers import AUDIT
 from barnabas.core.clock import Clock
-from barnabas.core.limits import AUDIT_LINES_PER_SECOND_MAX, NAME_CHARS_REMEMBERED_MAX
+from barnabas.core.limits import AUDIT_LINES_PER_SECOND_MAX
+from barnabas.core.log_text import cut
 from barnabas.security.acl.rules import Decision
 from barnabas.security.acl.vocabulary import Operation, ResourceType
 from barnabas.security.principal import KafkaPrincipal
@@ -66,11 +67,11 @@ class Audit:
             return
         line: dict[str, object] = {
             "decision": "allowed" if is_allowed else "denied",
-            "principal": _cut(str(principal)),
+            "principal": cut(str(principal)),
             "host": host,
             "operation": operation,
             "resource_type": resource_type,
-            "resource": _cut(name),
+            "resource": cut(name),
             "rule": because,
         }
         if left_out:
@@ -80,13 +81,6 @@ class Audit:
 
 def _level(is_allowed: bool) -> int:
     return logging.DEBUG if is_allowed else logging.INFO
-
-
-def _cut(name: str) -> str:
-    length = len(name)
-    if length <= NAME_CHARS_REMEMBERED_MAX:
-        return name
-    return f"{name[:NAME_CHARS_REMEMBERED_MAX]}… ({length} characters)"
 
 
 class _Window:
