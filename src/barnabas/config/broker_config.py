@@ -178,6 +178,11 @@ class BrokerConfig:
             values["max.connections.per.ip.overrides"]
         )
 
+    @property
+    def given_connection_overrides(self) -> Mapping[str, int]:
+        """Those of the broker's own properties, whatever was set in the store since."""
+        return connection_overrides(self.given.get("max.connections.per.ip.overrides", ""))
+
     @classmethod
     def load(cls, properties: Mapping[str, str]) -> BrokerConfig:
         """The configuration that `properties` describe, or INVALID_CONFIG that says what is wrong."""

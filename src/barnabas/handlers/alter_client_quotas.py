@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from collections import Counter
 
-from barnabas.config.client_entities import EntityPath, Values
+from barnabas.config.client_entities import IPS, EntityPath, Values
 from barnabas.core.errors import InvalidRequest, KafkaError
+from barnabas.core.host_lookup import UnknownHost
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.messages.alter_client_quotas import (
     AlterClientQuotasRequest,
@@ -62,6 +63,8 @@ async def _alter(
             check_value(path, op.key, op.value)
         elif op.key not in QUOTA_KEYS:
             raise InvalidRequest(f"Invalid configuration key {op.key}")
+    if not all(op.remove for op in ops):
+        await _check_host(path, context)
 
     def change(values: Values) -> Values:
         removed = {op.key for op in ops if op.remove}
@@ -70,6 +73,16 @@ async def _alter(
 
     if not validate_only:
         await context.broker.configs.clients.change(path, change)
+
+
+async def _check_host(path: EntityPath, context: RequestContext) -> None:
+    """The quota of an address may name a host; one that is unknown by now can still be removed."""
+    type_, name = path[0]
+    if type_ == IPS and name is not None:
+        try:
+            await context.broker.address_of(name)
+        except UnknownHost:
+            raise InvalidRequest(f"{name} is not a valid IP or resolvable host") from None
 
 
 def refused(request: AlterClientQuotasRequest, error: KafkaError, _version: int) -> AlterClientQuotasResponse:

@@ -19,6 +19,7 @@ import ipaddress
 import socket
 from collections.abc import Callable
 
+from barnabas.core.addresses import canonical_host
 from barnabas.core.complaints import Complaints
 from barnabas.core.endpoints import Endpoint, ListenerEndpoint
 from barnabas.core.scheduler import Cancellable, Timers
@@ -90,7 +91,7 @@ class Listener:
                     self._wait_for_resources(error)
                     return
                 continue  # the peer gave up while it was in the backlog
-            self._accepted(self, accepted, plain_host(address[0]), address[1])
+            self._accepted(self, accepted, canonical_host(address[0]), address[1])
             if not self._accepting:
                 return
 
@@ -207,11 +208,3 @@ def prepare_accepted(sock: socket.socket) -> None:
     with contextlib.suppress(OSError):
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-
-
-def plain_host(host: str) -> str:
-    """An IPv4 peer of a socket for both families is shown, and counted, by its IPv4 address."""
-    if host.startswith("::ffff:"):
-        mapped = ipaddress.IPv6Address(host).ipv4_mapped
-        return host if mapped is None else str(mapped)
-    return host

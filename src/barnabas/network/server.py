@@ -18,9 +18,11 @@ from collections import Counter as Tally
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from barnabas.config.broker_config import BrokerConfig
+from barnabas.core.addresses import canonical_host
 from barnabas.core.clock import Clock
 from barnabas.core.complaints import Complaints
 from barnabas.core.endpoints import ListenerEndpoint
+from barnabas.core.host_lookup import HostLookup
 from barnabas.core.limits import DISK_READERS_MAX
 from barnabas.core.metrics import Metrics
 from barnabas.core.scheduler import Background, BoundedBackground, Cancellable, InlineBackground, Scheduler
@@ -28,6 +30,7 @@ from barnabas.core.sweeping import sweeping
 from barnabas.network import listener
 from barnabas.network.connection import Connection
 from barnabas.network.connection_limits import ConnectionLimits
+from barnabas.network.connections_per_ip import ConnectionsPerIp
 from barnabas.network.counters import Closed, NetworkCounters, Rejected
 from barnabas.network.exchange import Dispatch, Gate
 from barnabas.network.handshakes import ContextSource, Handshake, Handshakes
@@ -58,7 +61,8 @@ class Server:
         sockets: Sockets = SYSTEM_SOCKETS,
         background: Background | None = None,
     ) -> None:
-        """Without a background what is not in the page cache is read where it is sent."""
+        """Without a background what is not in the page cache is read where it is sent, and names are looked
+        up where they are needed."""
         self.clock = clock
         self.scheduler = scheduler
         self.settings = BrokerConfig.load({}) if settings is None else settings
@@ -67,7 +71,10 @@ class Server:
         self._sockets = sockets
         self.complaints = Complaints(logging.getLogger(__name__), clock)
         self.buffers = LoopBuffers()
-        self.disk_readers: Background = BoundedBackground(background or InlineBackground(), DISK_READERS_MAX)
+        background = background or InlineBackground()
+        self.disk_readers: Background = BoundedBackground(background, DISK_READERS_MAX)
+        self.hosts = HostLookup(sockets.address_of, background)
+        self.per_ip = ConnectionsPerIp(self.settings, self.hosts, self.complaints)
         self.is_in_turn = False
         self.answered_in_turn: dict[Connection, None] = {}
         self.served: Connection | None = None
@@ -263,7 +270,7 @@ class Server:
         connection: Connection | None = None
         try:
             local = sock.getsockname()
-            local_host = listener.plain_host(local[0])
+            local_host = canonical_host(local[0])
             self._accepted_count += 1
             connection = Connection(
                 self,
@@ -302,7 +309,6 @@ class Server:
         listener_max = settings.max_connections_of(listener_name)
         if listener_max is not None and self._by_listener[listener_name] >= listener_max:
             return Rejected.PER_LISTENER
-        per_ip_max = settings.max_connections_per_ip_overrides.get(peer_host, settings.max_connections_per_ip)
-        if self._by_ip.get(peer_host, 0) >= per_ip_max:
+        if self._by_ip.get(peer_host, 0) >= self.per_ip.max_of(peer_host):
             return Rejected.PER_IP
         return None

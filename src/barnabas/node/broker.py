@@ -15,6 +15,7 @@ import logging
 import random
 from collections.abc import Mapping
 from contextlib import AsyncExitStack
+from functools import partial
 from typing import NamedTuple
 
 from barnabas import __version__
@@ -45,6 +46,7 @@ from barnabas.core.clock import Clock, SystemClock
 from barnabas.core.compiled import CODE
 from barnabas.core.endpoints import Endpoint, ListenerEndpoint
 from barnabas.core.files import Files, RealFiles
+from barnabas.core.host_lookup import HostLookup
 from barnabas.core.ids import BrokerId, Randomness
 from barnabas.core.limits import WRITTEN_ELSEWHERE_BYTES_MIN
 from barnabas.core.metrics import Metrics
@@ -195,6 +197,7 @@ class Broker:
         log_manager = self._open_logs(configs, identity.unusable)
         tls = open_tls(self.config, configs, self._clock, self._scheduler, self.metrics)
         server = self._bind()
+        await server.per_ip.open(self._runner)
         replicas = self._make_replicas(log_manager, metadata, member)
         configs.on_broker_change(lambda _: self._settings_changed(log_manager))
         self._settings_changed(log_manager)
@@ -205,7 +208,7 @@ class Broker:
         configs.on_topic_change(replicas.table.update_log_config)
         coordinators = self._make_coordinators(znodes, configs, metadata, member, replicas)
         services = self._make_services(
-            znodes, configs, metadata, member, replicas, coordinators, acls, sasl.tokens
+            znodes, configs, metadata, member, replicas, coordinators, acls, sasl.tokens, server.hosts
         )
         dispatcher = Dispatcher(services.apis, services, self._clock, self.metrics)
         self._exits.push_async_callback(dispatcher.close)
@@ -218,7 +221,7 @@ class Broker:
         self._exits.push_async_callback(server.stop, deadline_ms=DRAIN_MS_MAX, answer_waiting=answer_waiting)
         self._exits.push_async_callback(member.stop_controller)
         await member.join(services, log_manager)
-        rates = ConnectionRates(configs.clients, self.config, self._clock)
+        rates = ConnectionRates(configs.clients, self.config, self._clock, server.hosts)
         server.start(loop, dispatcher.dispatch, sasl.gates(dispatcher.dispatch), tls, rates)
         await member.until_introduced()
         self.lifecycle.move_to(BrokerState.RUNNING)
@@ -276,6 +279,7 @@ class Broker:
         coordinators: Coordinators,
         acls: AclReplica | None,
         tokens: DelegationTokens | None,
+        hosts: HostLookup,
     ) -> Services:
         """What the handlers work with."""
         groups, producer_ids, markers, transactions = coordinators
@@ -321,6 +325,7 @@ class Broker:
             metadata_wait=member.metadata_wait,
             authorizer=AllowAll() if acls is None else acls.authorizer,
             acls=acls,
+            address_of=partial(hosts.address_of, runner=self._runner),
             tokens=tokens,
         )
 

@@ -6,7 +6,6 @@ that have none of their own.
 
 from __future__ import annotations
 
-import ipaddress
 from collections.abc import Mapping, Sequence
 from typing import Final
 
@@ -52,9 +51,6 @@ def entity_path(parts: Sequence[tuple[str, str | None]]) -> EntityPath:
         raise InvalidRequest(
             "Invalid quota entity combination, IP entity should not be used with User or ClientId."
         )
-    address = found.get(IPS)
-    if address is not None and not _is_address(address):
-        raise InvalidRequest(f"{address} is not a valid IP")
     return tuple(EntityPart(type_, found[type_]) for type_ in (USERS, CLIENTS, IPS) if type_ in found)
 
 
@@ -89,11 +85,3 @@ def quotas_in(values: Mapping[str, str]) -> dict[str, float]:
         if limit > 0:
             found[key] = limit
     return found
-
-
-def _is_address(text: str) -> bool:
-    try:
-        ipaddress.ip_address(text)
-    except ValueError:
-        return False
-    return True

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 
 from barnabas.cluster.acl_replica import AclReplica
@@ -30,6 +30,9 @@ from barnabas.replication.leader.fetch_session_cache import FetchSessionCache
 from barnabas.replication.replica_manager import ReplicaManager
 from barnabas.requests.registry import ApiTable
 from barnabas.security.acl.authorizer import Authorizer
+
+AddressOf = Callable[[str], Awaitable[str]]
+"""The address of a host; raises UnknownHost."""
 
 
 @dataclass(slots=True)
@@ -59,5 +62,6 @@ class Services:
     authorizer: Authorizer
     acls: AclReplica | None
     """The rules of the authorizer, if there is one that goes by rules."""
+    address_of: AddressOf
     tokens: DelegationTokens | None = None
     """None without `delegation.token.secret.key`."""

@@ -92,6 +92,15 @@ async def test_an_override_beats_the_cap_per_ip() -> None:
         assert await (await served.connect()).sees_the_end()
 
 
+@pytest.mark.parametrize("host", ["localhost", "127.1", "::ffff:127.0.0.1", "[::ffff:7f00:1]", "127.0.0.001"])
+async def test_an_override_names_a_host_in_any_way(host: str) -> None:
+    async with serving(echo, max_connections_per_ip_overrides=f"{host}:1") as served:
+        client = await served.connect()
+        await client.send(b"x")
+        assert await client.receive() == b"re:x"
+        assert await (await served.connect()).sees_the_end()
+
+
 async def test_the_total_cap_counts_all_addresses() -> None:
     async with serving(echo, max_connections=1) as served:
         first = await served.connect()

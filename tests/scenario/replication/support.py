@@ -205,6 +205,7 @@ class Member:
             metadata_wait=cast("Any", None),
             authorizer=AllowAll(),
             acls=None,
+            address_of=cast("Any", None),
         )
         self._dispatcher = Dispatcher(APIS, services, self.clock, self.metrics)
         self._server = Server(clock=self.clock, scheduler=self._scheduler, metrics=self.metrics)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Coroutine, Generator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -16,7 +17,9 @@ from barnabas.controller.producer_ids import ProducerIds
 from barnabas.coordinator.group.coordinator import OFFSETS_TOPIC
 from barnabas.coordinator.transaction.coordinator import TRANSACTION_TOPIC
 from barnabas.core.errors import KafkaError
+from barnabas.core.host_lookup import HostLookup
 from barnabas.core.metrics import Metrics
+from barnabas.core.scheduler import InlineBackground
 from barnabas.handlers import APIS
 from barnabas.protocol.messages import request_class, response_class
 from barnabas.quota.client_quotas import ClientQuotas
@@ -87,10 +90,17 @@ class Finisher:
         await asyncio.sleep(0)
 
 
+def _known_address(host: str) -> str:
+    if host != "localhost":
+        raise OSError(host)
+    return "127.0.0.1"
+
+
 class Broker(Admin):
     """`ask` sends a request through the codec of its version, to the handler, and back."""
 
     authorizer: Authorizer = AllowAll()
+    hosts = HostLookup(_known_address, InlineBackground())
     acls: AclReplica | None = None
 
     async def start(self) -> None:
@@ -135,6 +145,7 @@ class Broker(Admin):
             metadata_wait=self.metadata_wait,
             authorizer=self.authorizer,
             acls=self.acls,
+            address_of=partial(self.hosts.address_of, runner=self.runner),
         )
 
     async def ask(

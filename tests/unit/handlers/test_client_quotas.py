@@ -135,6 +135,15 @@ async def test_what_makes_no_sense_is_refused(broker: Broker, entity: Entity, qu
     assert await describe(broker) == {}
 
 
+@pytest.mark.parametrize("host", ["0:0:0:0:0:0:0:1", "localhost"])
+async def test_an_address_is_shown_as_it_was_written_and_may_be_a_host(broker: Broker, host: str) -> None:
+    entity: Entity = (("ip", host),)
+    assert await alter(broker, entity, connection_creation_rate=1) == (0, None)
+    assert await describe(broker) == {entity: {"connection_creation_rate": 1}}
+    assert await alter(broker, entity, connection_creation_rate=None) == (0, None)
+    assert await describe(broker) == {}
+
+
 async def test_an_entity_that_is_named_twice_is_not_changed(broker: Broker) -> None:
     entry = altering.EntryData(
         entity=[altering.EntityData(entity_type="user", entity_name="alice")],

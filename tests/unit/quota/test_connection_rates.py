@@ -8,6 +8,8 @@ from tests.unit.quota.test_client_quotas import Store
 from barnabas.config.broker_config import BrokerConfig
 from barnabas.config.client_entities import IPS, ClientEntities, EntityPart
 from barnabas.core.clock import ManualClock
+from barnabas.core.host_lookup import HostLookup
+from barnabas.core.scheduler import InlineBackground
 from barnabas.node.runtime import LoopRunner
 from barnabas.quota import connection_rates
 from barnabas.quota.connection_rates import ConnectionRates
@@ -16,9 +18,16 @@ from barnabas.quota.connection_rates import ConnectionRates
 class Rates:
     def __init__(self, **settings: str) -> None:
         self.clock = ManualClock()
+        self.known: dict[str, str] = {}
         self.clients = ClientEntities(Store(), LoopRunner())
         given = {key.replace("_", "."): value for key, value in settings.items()}
-        self.rates = ConnectionRates(self.clients, BrokerConfig.load(given), self.clock)
+        hosts = HostLookup(self._resolve, InlineBackground())
+        self.rates = ConnectionRates(self.clients, BrokerConfig.load(given), self.clock, hosts)
+
+    def _resolve(self, host: str) -> str:
+        if host not in self.known:
+            raise OSError(host)
+        return self.known[host]
 
     def pause_ms(self, listener_name: str = "CLIENTS", *, is_for_brokers: bool = False) -> float:
         return self.rates.pause_ms(listener_name, is_for_brokers=is_for_brokers)
@@ -86,3 +95,43 @@ async def test_many_addresses_do_not_fill_the_memory(monkeypatch: pytest.MonkeyP
     for number in range(100):
         world.rates.refusal_ms(f"192.0.2.{number}")
     assert len(world.rates._addresses) == 10
+
+
+@pytest.mark.parametrize(
+    ("written", "peer"),
+    [
+        ("0:0:0:0:0:0:0:1", "::1"),
+        ("2001:DB8:0:0:0:0:0:0A", "2001:db8::a"),
+        ("::ffff:192.0.2.1", "192.0.2.1"),
+        ("192.000.002.001", "192.0.2.1"),
+        ("fe80:0:0:0:0:0:0:1", "fe80::1%eth0"),
+        ("host.example", "192.0.2.1"),
+    ],
+)
+async def test_an_address_is_limited_however_it_is_written(written: str, peer: str) -> None:
+    world = Rates()
+    world.known["host.example"] = "192.0.2.1"
+    await world.limit(written, "1")
+    assert [world.rates.refusal_ms(peer) for _ in range(10)] == [0] * 10
+    assert world.rates.refusal_ms(peer) > 0
+    await world.limit(written, "")
+    assert world.rates.refusal_ms(peer) == 0
+
+
+async def test_of_two_spellings_the_lower_limit_holds() -> None:
+    world = Rates()
+    await world.limit("0:0:0:0:0:0:0:1", "100")
+    await world.limit("::1", "1")
+    await world.limit("0:0::1", "50")
+    assert any(world.rates.refusal_ms("::1") for _ in range(11))
+    await world.limit("::1", "")
+    world.clock.advance(60_000)
+    assert not any(world.rates.refusal_ms("::1") for _ in range(400))
+    assert any(world.rates.refusal_ms("::1") for _ in range(200))
+
+
+async def test_a_host_that_nobody_knows_is_told_and_limits_nobody(caplog: pytest.LogCaptureFixture) -> None:
+    world = Rates()
+    await world.limit("host.example", "1")
+    assert caplog.messages == ["the quota of host.example has no effect: nobody knows that host"]
+    assert [world.rates.refusal_ms("192.0.2.1") for _ in range(50)] == [0] * 50

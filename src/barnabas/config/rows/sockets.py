@@ -22,7 +22,7 @@ SECURITY_PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 
 
 def connection_overrides(text: str) -> dict[str, int]:
-    """`max.connections.per.ip.overrides` by host."""
+    """`max.connections.per.ip.overrides` by host, as it is written."""
     found: dict[str, int] = {}
     for entry in filter(None, (entry.strip() for entry in text.split(","))):
         host, _, count = entry.rpartition(":")
@@ -86,7 +86,8 @@ CONNECTIONS: tuple[Key, ...] = (
     Key("max.connections.per.ip", INT, INT_MAX, at_least(0), CLUSTER_WIDE,
         "Connections from one address; 0 admits only those named in `max.connections.per.ip.overrides`."),
     Key("max.connections.per.ip.overrides", STRING, "", ConnectionCounts(), CLUSTER_WIDE,
-        "Other limits for single addresses: HOST:COUNT, separated by commas."),
+        "Other limits for single addresses: HOST:COUNT, separated by commas. A host is an address in any"
+        " spelling, or a name, which is looked up at the start and when this changes."),
     Key("max.connection.creation.rate", INT, INT_MAX, at_least(0), CLUSTER_WIDE,
         "New connections a second; above it others wait to be accepted. A listener may have its own rate"
         " beside it (`listener.name.<name>.max.connection.creation.rate`). One that only brokers use is"

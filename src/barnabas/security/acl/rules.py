@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
+from barnabas.core.addresses import canonical_host, without_zone
 from barnabas.security.acl.bindings import AccessRule, AclBinding, AclFilter, ResourcePattern
 from barnabas.security.acl.vocabulary import (
     EVERYONE,
@@ -21,7 +22,8 @@ from barnabas.security.acl.vocabulary import (
     granting,
 )
 
-ByPrincipal = Mapping[str, tuple[AccessRule, ...]]
+ByPrincipal = Mapping[str, tuple[tuple[str, AccessRule], ...]]
+"""Each rule with the canonical form of its host."""
 
 
 class Decision(NamedTuple):
@@ -158,17 +160,19 @@ class AclRules:
                 yield prefixed
 
     def _rules_for(self, pattern: ResourcePattern, principal: str, host: str) -> Iterator[AccessRule]:
+        """`host` is in its canonical form. A rule for an address without a zone is for it on every link."""
         rules = self._by_principal[pattern]
+        covered = (host, WILDCARD, without_zone(host))
         for who in (principal, EVERYONE):
-            for rule in rules.get(who, ()):
-                if rule.host in (host, WILDCARD):
+            for rule_host, rule in rules.get(who, ()):
+                if rule_host in covered:
                     yield rule
 
 
 def _by_principal(rules: Iterable[AccessRule]) -> ByPrincipal:
-    found: dict[str, list[AccessRule]] = {}
+    found: dict[str, list[tuple[str, AccessRule]]] = {}
     for rule in sorted(rules):
-        found.setdefault(rule.principal, []).append(rule)
+        found.setdefault(rule.principal, []).append((canonical_host(rule.host), rule))
     return {principal: tuple(theirs) for principal, theirs in found.items()}
 
 

@@ -212,6 +212,37 @@ def naively_allowed(
     return is_open and not covering
 
 
+@pytest.mark.parametrize(
+    ("written", "peer"),
+    [
+        ("0:0:0:0:0:0:0:1", "::1"),
+        ("2001:DB8:0:0:0:0:0:0A", "2001:db8::a"),
+        ("::ffff:192.0.2.1", "192.0.2.1"),
+        ("0:0:0:0:0:FFFF:C000:0201", "192.0.2.1"),
+        ("fe80:0:0:0:0:0:0:1%eth0", "fe80::1%eth0"),
+        ("fe80::1", "fe80::1%eth0"),
+    ],
+)
+def test_a_host_is_meant_by_every_spelling_of_its_address(written: str, peer: str) -> None:
+    """Apache Kafka writes addresses as Java does, in full."""
+    open_to_all = allow("orders")
+    denied = allow("orders", host=written, permission=Permission.DENY)
+    rules = rules_of(open_to_all, denied)
+    assert not allows(rules, host=peer)
+    assert allows(rules, host="192.0.2.77")
+    assert not rules.decide_anywhere(
+        ALICE, peer, Operation.READ, ResourceType.TOPIC, is_open_without_rules=False
+    ).is_allowed
+    assert denied in rules.find(AclFilter(host=written)), "it is found as it was written"
+    assert allows(rules_of(allow("orders", host=written)), host=peer)
+
+
+def test_a_rule_for_an_address_on_one_link_is_not_for_another() -> None:
+    rules = rules_of(allow("orders", host="fe80::1%eth0"))
+    assert allows(rules, host="fe80::1%eth0")
+    assert not allows(rules, host="fe80::1%eth1")
+
+
 @pytest.mark.parametrize("seed", range(40))
 def test_rules_decide_as_the_model_does(seed: int) -> None:
     chance = random.Random(seed)
