@@ -322,11 +322,12 @@ class Term:
     # What brokers answer
 
     def leader_and_isr_answered(self, broker_id: int, response: LeaderAndIsrResponse) -> None:
-        if self._is_refused("LeaderAndIsr", broker_id, response.error_code):
-            return
-        self._enqueue(
-            "LeaderAndIsr response", lambda: self.brokers.leader_and_isr_answered(broker_id, response)
-        )
+        if not self._is_refused("LeaderAndIsr", broker_id, response.error_code):
+            self._take_answer(
+                "LeaderAndIsr response",
+                broker_id,
+                lambda: self.brokers.leader_and_isr_answered(broker_id, response),
+            )
 
     def update_metadata_answered(self, broker_id: int, response: UpdateMetadataResponse) -> None:
         self._is_refused("UpdateMetadata", broker_id, response.error_code)
@@ -341,7 +342,21 @@ class Term:
         mine = [each for each in sorted(deleted) if self.context.is_queued_for_deletion(each.topic)]
         if mine:
             outcome = {each: refused or errors.get(each, 0) != 0 for each in mine}
-            self._enqueue("topic deletion response", lambda: self._replicas_deleted(broker_id, outcome))
+            self._take_answer(
+                "topic deletion response", broker_id, lambda: self._replicas_deleted(broker_id, outcome)
+            )
+
+    def _take_answer(self, name: str, broker_id: int, take: Callable[[], Awaitable[None]]) -> None:
+        """When its turn comes. A broker that has gone by then was given up with all it was asked; if it is
+        back, it was asked anew, and what counts is the answer to that."""
+        answering = self.context.brokers.get(broker_id)
+
+        async def take_if_same() -> None:
+            present = self.context.brokers.get(broker_id)
+            if answering is not None and present is not None and present.epoch == answering.epoch:
+                await take()
+
+        self._enqueue(name, take_if_same)
 
     async def _replicas_deleted(self, broker_id: int, failed: Mapping[TopicPartition, bool]) -> None:
         replicas = {PartitionReplica(each, broker_id): bad for each, bad in failed.items()}

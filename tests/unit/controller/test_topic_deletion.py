@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path
 
@@ -20,9 +20,14 @@ from barnabas.cluster.topics import (
     write_config,
 )
 from barnabas.cluster.znodes import ConfigZnode, TopicZnode
-from barnabas.core.errors import KafkaStorageError
+from barnabas.core.errors import KafkaStorageError, StaleBrokerEpoch
 from barnabas.core.ids import TopicPartition, Uuid
-from barnabas.protocol.messages.stop_replica import StopReplicaRequest
+from barnabas.protocol.messages.leader_and_isr import (
+    LeaderAndIsrPartitionError,
+    LeaderAndIsrResponse,
+    LeaderAndIsrTopicError,
+)
+from barnabas.protocol.messages.stop_replica import StopReplicaRequest, StopReplicaResponse
 from barnabas.protocol.messages.update_metadata import UpdateMetadataRequest
 from tests.support.settings import broker_config
 from tests.unit.controller.scripted_cluster import Cluster
@@ -120,6 +125,31 @@ async def test_a_bounced_broker_gets_the_deletion_again(cluster: Cluster) -> Non
     cluster.brokers[3].is_reachable = True
     await cluster.bounce(3)
     await assert_gone(cluster, "t")
+
+
+async def test_what_a_broker_answered_before_it_bounced_says_nothing(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It waits in the queue behind the bounce, after which the broker is asked anew."""
+    await cluster.create("t", {0: [2, 3]})
+    topic_id = await cluster.create("other", {0: [3, 2]})
+    cluster.brokers[3].is_reachable = False
+    await cluster.delete("t")
+    term = cluster.term
+    process = term.brokers.process
+
+    async def process_while_answers_come(registered: Iterable[int]) -> None:
+        term.stop_replica_answered(3, StopReplicaResponse(error_code=StaleBrokerEpoch.code), frozenset({T0}))
+        failed = LeaderAndIsrPartitionError(partition_index=0, error_code=KafkaStorageError.code)
+        topics = [LeaderAndIsrTopicError(topic_id=topic_id, partition_errors=[failed])]
+        term.leader_and_isr_answered(3, LeaderAndIsrResponse(topics=topics))
+        await process(registered)
+
+    monkeypatch.setattr(term.brokers, "process", process_while_answers_come)
+    cluster.brokers[3].is_reachable = True
+    await cluster.bounce(3)
+    await assert_gone(cluster, "t")
+    assert not term.context.replicas_on_offline_dirs.get(3), "its disk was another one then"
 
 
 async def test_a_failed_deletion_is_tried_again_when_the_broker_is_back(cluster: Cluster) -> None:
