@@ -90,8 +90,9 @@ coverage: $(VENV)/.dev ## how much of each package the unit and contract tests r
 	$(BIN)/python -m pytest -q -n 2 tests/unit tests/contract --cov --cov-report=
 	$(BIN)/python tools/coverage_by_package.py
 
-bench: $(VENV)/.dev ## measure beside Apache Kafka (needs Java and Maven), write bench/RESULTS.md
-	PYTHONPATH=src:. $(BIN)/python bench/run.py
+bench: $(VENV)/.dev wheel ## measure the source and the compiled wheel beside Apache Kafka (needs Java, Maven and a C compiler), write bench/RESULTS.md
+	rm -rf build/wheel && $(BIN)/python -m zipfile -e dist/*-cp3*.whl build/wheel
+	PYTHONPATH=src:. $(BIN)/python bench/run.py --subjects barnabas,compiled,kafka
 
 bench-quick: $(VENV)/.dev ## the same, one small round, printed only
 	PYTHONPATH=src:. $(BIN)/python bench/run.py --quick

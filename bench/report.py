@@ -226,8 +226,9 @@ def _table(
     *,
     peer: str = "Apache Kafka",
 ) -> str:
-    ours, kafkas = (samples.get(name, {}) for name in ("barnabas", "kafka"))
+    ours, compiled, kafkas = (samples.get(name, {}) for name in ("barnabas", "compiled", "kafka"))
     headings = ["work", "unit", "Barnabas", peer, "ratio", "wanted"]
+    headings += ["compiled", "ratio"] if compiled else []
     headings += [] if bares is None else ["bare loop"]
     lines = [
         f"## {title}",
@@ -244,6 +245,9 @@ def _table(
         if any(columns):
             cells = [row.work, row.unit, *(_with_spread(values) for values in columns)]
             cells += _ratio_and_wanted(row, *columns)
+            if compiled:
+                values = compiled.get(row.figure, [])
+                cells += [_with_spread(values), _ratio_and_wanted(row, values, columns[1])[0]]
             cells += [] if bares is None else [_with_spread(bares.get(row.figure, []))]
             lines.append("| " + " | ".join(cells) + " |")
     return "\n".join(lines) + "\n"

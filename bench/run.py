@@ -78,7 +78,9 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="one small round; nothing is written")
     parser.add_argument("--rounds", type=int)
-    parser.add_argument("--subjects", default="barnabas,kafka", help="comma-separated")
+    parser.add_argument(
+        "--subjects", default="barnabas,kafka", help="comma-separated, with compiled: a wheel in build/wheel"
+    )
     parser.add_argument("--only", help=f"comma-separated, of {', '.join(WORKS)}")
     options = parser.parse_args()
     scale = QUICK if options.quick else FULL

@@ -1,4 +1,4 @@
-"""What is measured: Barnabas and Apache Kafka, each as its users run it, one at a time.
+"""What is measured: Barnabas, as its source is and compiled, and Apache Kafka, one at a time.
 
 Both come from the fixtures of the test suite, so a measurement runs the same command line as a
 test. A subject lives for one round in a directory of its own.
@@ -15,11 +15,13 @@ from pathlib import Path
 
 from tests.peers.kafka import KafkaBroker
 from tests.support import wire
-from tests.support.broker import BarnabasBroker, Broker
+from tests.support.broker import REPOSITORY, BarnabasBroker, Broker
 
 FIRST_RECORD_TIMEOUT_S = 120.0
 FIRST_TOPIC = "first"
 TOPIC_EXISTS = 36
+WHEEL = REPOSITORY / "build" / "wheel"
+"""Where `make bench` unpacks the compiled one."""
 
 
 def new_subject(name: str, directory: Path) -> Broker:
@@ -27,7 +29,7 @@ def new_subject(name: str, directory: Path) -> Broker:
         kafka = KafkaBroker(directory)
         kafka.prepare()
         return kafka
-    return BarnabasBroker(directory / "data")
+    return BarnabasBroker(directory / "data", code=WHEEL if name == "compiled" else None)
 
 
 @contextmanager

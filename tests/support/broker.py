@@ -61,8 +61,11 @@ class BarnabasBroker:
         settings: Mapping[str, object] | None = None,
         arguments: Sequence[str] = (),
         protocol: str = "PLAINTEXT",
+        code: Path | None = None,
     ) -> None:
+        """`code` is where the package is, if it is another than ours: a wheel that is unpacked there."""
         self.data_directory = data_directory
+        self._code = code
         self.port = free_port() if port is None else port
         self._settings = dict(settings or {})
         self._arguments = list(arguments)
@@ -102,7 +105,9 @@ class BarnabasBroker:
     def launch(self) -> None:
         """The process is on its way; it may not serve yet."""
         assert self._process is None or not self._process.is_running, "already running"
-        source = str(Path(barnabas.__file__).parents[1])  # the source, or the wheel that is tried
+        source = str(
+            self._code or Path(barnabas.__file__).parents[1]
+        )  # the source, or the wheel that is tried
         search_path = os.pathsep.join(filter(None, [source, os.environ.get("PYTHONPATH")]))
         self._process = ServerProcess(
             self.command,
