@@ -105,9 +105,8 @@ class BarnabasBroker:
     def launch(self) -> None:
         """The process is on its way; it may not serve yet."""
         assert self._process is None or not self._process.is_running, "already running"
-        source = str(
-            self._code or Path(barnabas.__file__).parents[1]
-        )  # the source, or the wheel that is tried
+        # The source, or the wheel that is tried.
+        source = str(self._code or Path(barnabas.__file__).parents[1])
         search_path = os.pathsep.join(filter(None, [source, os.environ.get("PYTHONPATH")]))
         self._process = ServerProcess(
             self.command,
