@@ -20,7 +20,7 @@ from pathlib import Path
 import report
 from bare_loop import Subject
 from raw_load import opaque_frame, run_load
-from subjects import started
+from subjects import WHEEL, started
 from table import WORKS
 from tests.support.broker import REPOSITORY, resident_bytes
 from warm_memory import warm_memory
@@ -32,8 +32,9 @@ ASK_FRAME_BYTES = 100
 
 
 def compile_sources() -> None:
-    """An installed package carries its bytecode; a working tree must make it first."""
-    compileall.compile_dir(REPOSITORY / "src", quiet=1)
+    """An installed package carries its bytecode; a working tree and an unpacked wheel must make it first."""
+    for code in filter(Path.exists, (REPOSITORY / "src", WHEEL)):
+        compileall.compile_dir(code, quiet=1)
 
 
 def measure_subject(name: str, works: list[str], scale: Scale) -> dict[str, float]:
