@@ -95,6 +95,8 @@ class Store:
         self.is_up = True
         self.forced_s = -math.inf
         """When a session was last ended before its time, which no lease foresees."""
+        self.forced_moments_s: list[float] = []
+        """All such moments."""
         self._loop = loop
         self._network = network
         self._sessions: dict[int, ServerSession] = {}
@@ -159,6 +161,7 @@ class Store:
 
     def expire(self, session_id: int) -> None:
         self.forced_s = self._loop.now_s
+        self.forced_moments_s.append(self.forced_s)
         session = self._sessions.get(session_id)
         if session is not None:
             self._network.trace.tell(f"the store is made to end the session of {session.owner}")
