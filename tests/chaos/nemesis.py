@@ -27,7 +27,10 @@ FILLER = "filler"
 WAKING_TIMEOUT_S = 240.0
 """Until a broker that was killed has read what it had not flushed, beside four others on the same cores."""
 STARTS_MAX = 5
-STORE_WAS_LOST = "the coordination store went out of reach while the broker started"
+STORE_WAS_LOST = (
+    "the coordination store went out of reach while the broker started",
+    "no ZooKeeper answers at",
+)
 
 
 @dataclass(slots=True)
@@ -236,7 +239,8 @@ def _wake(brokers: Sequence[ClusterBroker]) -> None:
                 broker.wait_ready(WAKING_TIMEOUT_S)
                 break
             except RuntimeError:
-                if attempt == STARTS_MAX or STORE_WAS_LOST not in broker.output_text():
+                told = broker.output_text()
+                if attempt == STARTS_MAX or not any(each in told for each in STORE_WAS_LOST):
                     raise
             logger.info("broker %d met no ZooKeeper as it started, and is started again", broker.id)
             broker.launch()
