@@ -18,7 +18,7 @@ from pathlib import Path
 from barnabas.client.channel import Channel
 from barnabas.config.broker_config import BrokerConfig
 from barnabas.node.broker import Broker
-from barnabas.node.main import collect_seldom
+from barnabas.node.memory import collect_seldom
 from barnabas.protocol.messages.create_topics import (
     CreatableTopic,
     CreateTopicsRequest,

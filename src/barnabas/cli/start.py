@@ -21,6 +21,7 @@ from barnabas.config.properties import read_properties
 from barnabas.core.endpoints import PORT_MAX, Endpoint
 from barnabas.core.errors import InvalidConfig
 from barnabas.core.extras import install_command
+from barnabas.node.memory import collect_seldom
 
 if TYPE_CHECKING:
     from barnabas.cli.secure import Secured
@@ -114,6 +115,7 @@ def start(
     properties |= parse_pairs(settings, "--set")
     metrics_address = None if metrics is None else _parse_address(metrics)
 
+    collect_seldom()
     from barnabas.config.broker_config import BrokerConfig  # noqa: PLC0415 - not needed for --help
 
     try:

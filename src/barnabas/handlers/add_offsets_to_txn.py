@@ -34,4 +34,4 @@ def handle_add_offsets_to_txn(request: AddOffsetsToTxnRequest, context: RequestC
     )
 
 
-ADD_OFFSETS_TO_TXN = Api(ApiKey.ADD_OFFSETS_TO_TXN, versions=range(5), handle=handle_add_offsets_to_txn)
+ADD_OFFSETS_TO_TXN = Api(ApiKey.ADD_OFFSETS_TO_TXN, handle=handle_add_offsets_to_txn)

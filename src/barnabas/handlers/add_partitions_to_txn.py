@@ -182,7 +182,6 @@ def _refused(
 
 ADD_PARTITIONS_TO_TXN = Api(
     ApiKey.ADD_PARTITIONS_TO_TXN,
-    versions=range(6),
     handle=handle_add_partitions_to_txn,
     refused=_refused,
     elements_max=DECISION_ELEMENTS_MAX,

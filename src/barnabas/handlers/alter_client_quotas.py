@@ -94,6 +94,4 @@ def refused(request: AlterClientQuotasRequest, error: KafkaError, _version: int)
     )
 
 
-ALTER_CLIENT_QUOTAS = Api(
-    ApiKey.ALTER_CLIENT_QUOTAS, versions=range(2), handle=handle_alter_client_quotas, refused=refused
-)
+ALTER_CLIENT_QUOTAS = Api(ApiKey.ALTER_CLIENT_QUOTAS, handle=handle_alter_client_quotas, refused=refused)

@@ -40,4 +40,4 @@ async def handle_alter_configs(request: AlterConfigsRequest, context: RequestCon
     )
 
 
-ALTER_CONFIGS = Api(ApiKey.ALTER_CONFIGS, versions=range(3), handle=handle_alter_configs)
+ALTER_CONFIGS = Api(ApiKey.ALTER_CONFIGS, handle=handle_alter_configs)

@@ -60,5 +60,5 @@ def _result(partition: int, failure: KafkaError | None) -> ReassignablePartition
 
 
 ALTER_PARTITION_REASSIGNMENTS = Api(
-    ApiKey.ALTER_PARTITION_REASSIGNMENTS, versions=range(2), handle=handle_alter_partition_reassignments
+    ApiKey.ALTER_PARTITION_REASSIGNMENTS, handle=handle_alter_partition_reassignments
 )

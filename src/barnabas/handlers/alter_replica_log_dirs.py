@@ -71,8 +71,5 @@ def _refused(request: AlterReplicaLogDirsRequest, error: KafkaError, _: int) -> 
 
 
 ALTER_REPLICA_LOG_DIRS = Api(
-    ApiKey.ALTER_REPLICA_LOG_DIRS,
-    versions=range(1, 3),
-    handle=handle_alter_replica_log_dirs,
-    refused=_refused,
+    ApiKey.ALTER_REPLICA_LOG_DIRS, handle=handle_alter_replica_log_dirs, refused=_refused
 )

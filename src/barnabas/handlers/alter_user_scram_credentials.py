@@ -119,5 +119,5 @@ async def _change(clients: ClientEntities, name: str, changes: _Changes) -> Alte
 
 
 ALTER_USER_SCRAM_CREDENTIALS = Api(
-    ApiKey.ALTER_USER_SCRAM_CREDENTIALS, versions=range(1), handle=handle_alter_user_scram_credentials
+    ApiKey.ALTER_USER_SCRAM_CREDENTIALS, handle=handle_alter_user_scram_credentials
 )

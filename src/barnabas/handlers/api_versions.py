@@ -83,4 +83,4 @@ def _check_destination(request: ApiVersionsRequest, context: RequestContext) -> 
         )
 
 
-API_VERSIONS = Api(ApiKey.API_VERSIONS, versions=range(6), handle=handle_api_versions)
+API_VERSIONS = Api(ApiKey.API_VERSIONS, handle=handle_api_versions)

@@ -61,6 +61,4 @@ def _without_secrets(group: DescribedGroup, context: RequestContext) -> Describe
     )
 
 
-CONSUMER_GROUP_DESCRIBE = Api(
-    ApiKey.CONSUMER_GROUP_DESCRIBE, versions=range(2), handle=handle_consumer_group_describe
-)
+CONSUMER_GROUP_DESCRIBE = Api(ApiKey.CONSUMER_GROUP_DESCRIBE, handle=handle_consumer_group_describe)

@@ -28,7 +28,6 @@ def handle_consumer_group_heartbeat(request: ConsumerGroupHeartbeatRequest, cont
 
 CONSUMER_GROUP_HEARTBEAT = Api(
     ApiKey.CONSUMER_GROUP_HEARTBEAT,
-    versions=range(2),
     handle=handle_consumer_group_heartbeat,
     elements_max=DECISION_ELEMENTS_MAX,
 )

@@ -32,9 +32,4 @@ async def handle_controlled_shutdown(
     )
 
 
-CONTROLLED_SHUTDOWN = Api(
-    ApiKey.CONTROLLED_SHUTDOWN,
-    versions=range(4),
-    handle=handle_controlled_shutdown,
-    is_between_brokers=True,
-)
+CONTROLLED_SHUTDOWN = Api(ApiKey.CONTROLLED_SHUTDOWN, handle=handle_controlled_shutdown)

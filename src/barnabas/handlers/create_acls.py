@@ -71,4 +71,4 @@ def _refused(request: CreateAclsRequest, error: KafkaError, _: int) -> CreateAcl
     return CreateAclsResponse(results=[_result(error) for _ in request.creations])
 
 
-CREATE_ACLS = Api(ApiKey.CREATE_ACLS, versions=range(4), handle=handle_create_acls, refused=_refused)
+CREATE_ACLS = Api(ApiKey.CREATE_ACLS, handle=handle_create_acls, refused=_refused)

@@ -60,6 +60,4 @@ async def handle_create_delegation_token(
     )
 
 
-CREATE_DELEGATION_TOKEN = Api(
-    ApiKey.CREATE_DELEGATION_TOKEN, versions=range(1, 4), handle=handle_create_delegation_token
-)
+CREATE_DELEGATION_TOKEN = Api(ApiKey.CREATE_DELEGATION_TOKEN, handle=handle_create_delegation_token)

@@ -59,4 +59,4 @@ def _by_hand(topic: CreatePartitionsTopic) -> list[list[int]] | None:
     return [assignment.broker_ids for assignment in topic.assignments]
 
 
-CREATE_PARTITIONS = Api(ApiKey.CREATE_PARTITIONS, versions=range(4), handle=handle_create_partitions)
+CREATE_PARTITIONS = Api(ApiKey.CREATE_PARTITIONS, handle=handle_create_partitions)

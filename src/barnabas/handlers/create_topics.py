@@ -104,4 +104,4 @@ def _failed(name: str, error: KafkaError) -> CreatableTopicResult:
     return CreatableTopicResult(name=name, error_code=error.code, error_message=error.message)
 
 
-CREATE_TOPICS = Api(ApiKey.CREATE_TOPICS, versions=range(2, 8), handle=handle_create_topics)
+CREATE_TOPICS = Api(ApiKey.CREATE_TOPICS, handle=handle_create_topics)

@@ -81,4 +81,4 @@ def _refused(request: DeleteAclsRequest, error: KafkaError, _: int) -> DeleteAcl
     return DeleteAclsResponse(filter_results=[_failed(error) for _ in request.filters])
 
 
-DELETE_ACLS = Api(ApiKey.DELETE_ACLS, versions=range(4), handle=handle_delete_acls, refused=_refused)
+DELETE_ACLS = Api(ApiKey.DELETE_ACLS, handle=handle_delete_acls, refused=_refused)

@@ -40,4 +40,4 @@ async def handle_delete_groups(request: DeleteGroupsRequest, context: RequestCon
     return DeleteGroupsResponse(results=await ask_in_chunks(wanted, delete, context))
 
 
-DELETE_GROUPS = Api(ApiKey.DELETE_GROUPS, versions=range(4), handle=handle_delete_groups)
+DELETE_GROUPS = Api(ApiKey.DELETE_GROUPS, handle=handle_delete_groups)

@@ -59,4 +59,4 @@ def handle_delete_records(
     return None
 
 
-DELETE_RECORDS = Api(ApiKey.DELETE_RECORDS, versions=range(3), handle=handle_delete_records)
+DELETE_RECORDS = Api(ApiKey.DELETE_RECORDS, handle=handle_delete_records)

@@ -92,4 +92,4 @@ async def _delete(result: DeletableTopicResult, context: RequestContext, deadlin
     result.topic_id = await broker.topics.delete_topic(result.name, timeout_ms=deadline.left_ms())
 
 
-DELETE_TOPICS = Api(ApiKey.DELETE_TOPICS, versions=range(1, 7), handle=handle_delete_topics)
+DELETE_TOPICS = Api(ApiKey.DELETE_TOPICS, handle=handle_delete_topics)

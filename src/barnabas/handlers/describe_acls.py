@@ -49,4 +49,4 @@ def handle_describe_acls(
     return DescribeAclsResponse(error_message=None, resources=list(found.values()))
 
 
-DESCRIBE_ACLS = Api(ApiKey.DESCRIBE_ACLS, versions=range(4), handle=handle_describe_acls)
+DESCRIBE_ACLS = Api(ApiKey.DESCRIBE_ACLS, handle=handle_describe_acls)

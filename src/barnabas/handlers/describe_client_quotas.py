@@ -95,5 +95,5 @@ def refused(
 
 
 DESCRIBE_CLIENT_QUOTAS = Api(
-    ApiKey.DESCRIBE_CLIENT_QUOTAS, versions=range(2), handle=handle_describe_client_quotas, refused=refused
+    ApiKey.DESCRIBE_CLIENT_QUOTAS, handle=handle_describe_client_quotas, refused=refused
 )

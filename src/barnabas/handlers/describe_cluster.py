@@ -38,4 +38,4 @@ def handle_describe_cluster(
     )
 
 
-DESCRIBE_CLUSTER = Api(ApiKey.DESCRIBE_CLUSTER, versions=range(3), handle=handle_describe_cluster)
+DESCRIBE_CLUSTER = Api(ApiKey.DESCRIBE_CLUSTER, handle=handle_describe_cluster)

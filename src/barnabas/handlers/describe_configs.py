@@ -104,4 +104,4 @@ def _shown(
     )
 
 
-DESCRIBE_CONFIGS = Api(ApiKey.DESCRIBE_CONFIGS, versions=range(5), handle=handle_describe_configs)
+DESCRIBE_CONFIGS = Api(ApiKey.DESCRIBE_CONFIGS, handle=handle_describe_configs)

@@ -69,6 +69,4 @@ def _described(token: DelegationToken, tokens: DelegationTokens) -> DescribedDel
     )
 
 
-DESCRIBE_DELEGATION_TOKEN = Api(
-    ApiKey.DESCRIBE_DELEGATION_TOKEN, versions=range(1, 4), handle=handle_describe_delegation_token
-)
+DESCRIBE_DELEGATION_TOKEN = Api(ApiKey.DESCRIBE_DELEGATION_TOKEN, handle=handle_describe_delegation_token)

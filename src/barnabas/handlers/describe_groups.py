@@ -48,4 +48,4 @@ async def handle_describe_groups(
     return DescribeGroupsResponse(groups=groups)
 
 
-DESCRIBE_GROUPS = Api(ApiKey.DESCRIBE_GROUPS, versions=range(7), handle=handle_describe_groups)
+DESCRIBE_GROUPS = Api(ApiKey.DESCRIBE_GROUPS, handle=handle_describe_groups)

@@ -90,6 +90,4 @@ def _refused(_: DescribeLogDirsRequest, error: KafkaError, version: int) -> Desc
     return DescribeLogDirsResponse(results=[DescribeLogDirsResult(error_code=error.code)])
 
 
-DESCRIBE_LOG_DIRS = Api(
-    ApiKey.DESCRIBE_LOG_DIRS, versions=range(1, 6), handle=handle_describe_log_dirs, refused=_refused
-)
+DESCRIBE_LOG_DIRS = Api(ApiKey.DESCRIBE_LOG_DIRS, handle=handle_describe_log_dirs, refused=_refused)

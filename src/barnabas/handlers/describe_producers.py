@@ -65,4 +65,4 @@ def _state(entry: ProducerEntry) -> ProducerState:
     )
 
 
-DESCRIBE_PRODUCERS = Api(ApiKey.DESCRIBE_PRODUCERS, versions=range(1), handle=handle_describe_producers)
+DESCRIBE_PRODUCERS = Api(ApiKey.DESCRIBE_PRODUCERS, handle=handle_describe_producers)

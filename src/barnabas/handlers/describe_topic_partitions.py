@@ -128,6 +128,4 @@ def _described(
     )
 
 
-DESCRIBE_TOPIC_PARTITIONS = Api(
-    ApiKey.DESCRIBE_TOPIC_PARTITIONS, versions=range(1), handle=handle_describe_topic_partitions
-)
+DESCRIBE_TOPIC_PARTITIONS = Api(ApiKey.DESCRIBE_TOPIC_PARTITIONS, handle=handle_describe_topic_partitions)

@@ -61,6 +61,4 @@ def _described(metadata: TransactionMetadata, context: RequestContext) -> Transa
     )
 
 
-DESCRIBE_TRANSACTIONS = Api(
-    ApiKey.DESCRIBE_TRANSACTIONS, versions=range(1), handle=handle_describe_transactions
-)
+DESCRIBE_TRANSACTIONS = Api(ApiKey.DESCRIBE_TRANSACTIONS, handle=handle_describe_transactions)

@@ -80,5 +80,5 @@ def _infos(values: Values) -> list[CredentialInfo]:
 
 
 DESCRIBE_USER_SCRAM_CREDENTIALS = Api(
-    ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS, versions=range(1), handle=handle_describe_user_scram_credentials
+    ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS, handle=handle_describe_user_scram_credentials
 )

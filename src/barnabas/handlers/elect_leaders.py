@@ -125,4 +125,4 @@ def _results(errors: Iterable[tuple[int, KafkaError | None]]) -> list[PartitionR
     ]
 
 
-ELECT_LEADERS = Api(ApiKey.ELECT_LEADERS, versions=range(3), handle=handle_elect_leaders, refused=_refused)
+ELECT_LEADERS = Api(ApiKey.ELECT_LEADERS, handle=handle_elect_leaders, refused=_refused)

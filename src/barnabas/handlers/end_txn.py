@@ -29,4 +29,4 @@ def _refused(_: EndTxnRequest, error: KafkaError, version: int) -> EndTxnRespons
     return EndTxnResponse(error_code=fenced_code(error.code, version, VERSION_WITH_PRODUCER_FENCED))
 
 
-END_TXN = Api(ApiKey.END_TXN, versions=range(6), handle=handle_end_txn, refused=_refused)
+END_TXN = Api(ApiKey.END_TXN, handle=handle_end_txn, refused=_refused)

@@ -27,6 +27,4 @@ async def handle_expire_delegation_token(
     return ExpireDelegationTokenResponse(expiry_timestamp_ms=left.expiry_ms)
 
 
-EXPIRE_DELEGATION_TOKEN = Api(
-    ApiKey.EXPIRE_DELEGATION_TOKEN, versions=range(1, 3), handle=handle_expire_delegation_token
-)
+EXPIRE_DELEGATION_TOKEN = Api(ApiKey.EXPIRE_DELEGATION_TOKEN, handle=handle_expire_delegation_token)

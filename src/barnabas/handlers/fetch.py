@@ -338,4 +338,4 @@ def _partition_data(index: int, read: PartitionRead) -> PartitionData:
     return data
 
 
-FETCH = Api(ApiKey.FETCH, versions=range(19), handle=handle_fetch)
+FETCH = Api(ApiKey.FETCH, handle=handle_fetch)

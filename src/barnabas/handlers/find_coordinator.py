@@ -118,6 +118,4 @@ def _refused(request: FindCoordinatorRequest, error: KafkaError, version: int) -
     )
 
 
-FIND_COORDINATOR = Api(
-    ApiKey.FIND_COORDINATOR, versions=range(7), handle=handle_find_coordinator, refused=_refused
-)
+FIND_COORDINATOR = Api(ApiKey.FIND_COORDINATOR, handle=handle_find_coordinator, refused=_refused)

@@ -23,4 +23,4 @@ def _refused(_: HeartbeatRequest, error: KafkaError, __: int) -> HeartbeatRespon
     return HeartbeatResponse(error_code=0 if is_loading else error.code)
 
 
-HEARTBEAT = Api(ApiKey.HEARTBEAT, versions=range(5), handle=handle_heartbeat, refused=_refused)
+HEARTBEAT = Api(ApiKey.HEARTBEAT, handle=handle_heartbeat, refused=_refused)

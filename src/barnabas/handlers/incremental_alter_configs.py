@@ -43,6 +43,4 @@ async def handle_incremental_alter_configs(
     )
 
 
-INCREMENTAL_ALTER_CONFIGS = Api(
-    ApiKey.INCREMENTAL_ALTER_CONFIGS, versions=range(2), handle=handle_incremental_alter_configs
-)
+INCREMENTAL_ALTER_CONFIGS = Api(ApiKey.INCREMENTAL_ALTER_CONFIGS, handle=handle_incremental_alter_configs)

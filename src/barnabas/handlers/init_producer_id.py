@@ -77,6 +77,4 @@ def _refused(_: InitProducerIdRequest, error: KafkaError, version: int) -> InitP
     return InitProducerIdResponse(error_code=code, producer_epoch=_NONE)
 
 
-INIT_PRODUCER_ID = Api(
-    ApiKey.INIT_PRODUCER_ID, versions=range(6), handle=handle_init_producer_id, refused=_refused
-)
+INIT_PRODUCER_ID = Api(ApiKey.INIT_PRODUCER_ID, handle=handle_init_producer_id, refused=_refused)

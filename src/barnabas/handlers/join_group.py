@@ -46,9 +46,5 @@ def _as_version_knows(response: JoinGroupResponse, version: int) -> JoinGroupRes
 
 
 JOIN_GROUP = Api(
-    ApiKey.JOIN_GROUP,
-    versions=range(10),
-    handle=handle_join_group,
-    elements_max=DECISION_ELEMENTS_MAX,
-    refused=_refused,
+    ApiKey.JOIN_GROUP, handle=handle_join_group, elements_max=DECISION_ELEMENTS_MAX, refused=_refused
 )

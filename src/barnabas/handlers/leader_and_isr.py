@@ -36,10 +36,4 @@ async def handle_leader_and_isr(
     return response
 
 
-LEADER_AND_ISR = Api(
-    ApiKey.LEADER_AND_ISR,
-    versions=range(8),
-    handle=handle_leader_and_isr,
-    elements_max=ORDER_ELEMENTS_MAX,
-    is_between_brokers=True,
-)
+LEADER_AND_ISR = Api(ApiKey.LEADER_AND_ISR, handle=handle_leader_and_isr, elements_max=ORDER_ELEMENTS_MAX)

@@ -54,9 +54,5 @@ def _as_version_knows(response: LeaveGroupResponse, version: int) -> LeaveGroupR
 
 
 LEAVE_GROUP = Api(
-    ApiKey.LEAVE_GROUP,
-    versions=range(6),
-    handle=handle_leave_group,
-    elements_max=DECISION_ELEMENTS_MAX,
-    refused=_refused,
+    ApiKey.LEAVE_GROUP, handle=handle_leave_group, elements_max=DECISION_ELEMENTS_MAX, refused=_refused
 )

@@ -43,6 +43,4 @@ def handle_list_config_resources(
     )
 
 
-LIST_CONFIG_RESOURCES = Api(
-    ApiKey.LIST_CONFIG_RESOURCES, versions=range(2), handle=handle_list_config_resources
-)
+LIST_CONFIG_RESOURCES = Api(ApiKey.LIST_CONFIG_RESOURCES, handle=handle_list_config_resources)

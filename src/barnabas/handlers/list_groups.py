@@ -26,4 +26,4 @@ def handle_list_groups(request: ListGroupsRequest, context: RequestContext) -> N
     )
 
 
-LIST_GROUPS = Api(ApiKey.LIST_GROUPS, versions=range(6), handle=handle_list_groups)
+LIST_GROUPS = Api(ApiKey.LIST_GROUPS, handle=handle_list_groups)

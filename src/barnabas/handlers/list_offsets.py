@@ -175,4 +175,4 @@ def _segment_starts(partition: Partition, wanted: ListOffsetsPartition, end_offs
     return newest_first[: wanted.max_num_offsets]
 
 
-LIST_OFFSETS = Api(ApiKey.LIST_OFFSETS, versions=range(12), handle=handle_list_offsets)
+LIST_OFFSETS = Api(ApiKey.LIST_OFFSETS, handle=handle_list_offsets)

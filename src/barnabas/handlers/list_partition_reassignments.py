@@ -44,5 +44,5 @@ async def handle_list_partition_reassignments(
 
 
 LIST_PARTITION_REASSIGNMENTS = Api(
-    ApiKey.LIST_PARTITION_REASSIGNMENTS, versions=range(1), handle=handle_list_partition_reassignments
+    ApiKey.LIST_PARTITION_REASSIGNMENTS, handle=handle_list_partition_reassignments
 )

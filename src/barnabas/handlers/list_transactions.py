@@ -72,6 +72,4 @@ def _refused(request: ListTransactionsRequest, error: KafkaError, _: int) -> Lis
     return ListTransactionsResponse(error_code=error.code, unknown_state_filters=_unknown(request))
 
 
-LIST_TRANSACTIONS = Api(
-    ApiKey.LIST_TRANSACTIONS, versions=range(3), handle=handle_list_transactions, refused=_refused
-)
+LIST_TRANSACTIONS = Api(ApiKey.LIST_TRANSACTIONS, handle=handle_list_transactions, refused=_refused)

@@ -230,4 +230,4 @@ def _response(
     )
 
 
-METADATA = Api(ApiKey.METADATA, versions=range(14), handle=handle_metadata)
+METADATA = Api(ApiKey.METADATA, handle=handle_metadata)

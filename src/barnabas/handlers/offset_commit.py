@@ -81,7 +81,6 @@ def _refused(
 
 OFFSET_COMMIT = Api(
     ApiKey.OFFSET_COMMIT,
-    versions=range(11),
     handle=handle_offset_commit,
     refused=lambda request, error, _: all_refused(request, error),
     elements_max=DECISION_ELEMENTS_MAX,

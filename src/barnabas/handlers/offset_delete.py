@@ -62,9 +62,4 @@ def _refused(
     )
 
 
-OFFSET_DELETE = Api(
-    ApiKey.OFFSET_DELETE,
-    versions=range(1),
-    handle=handle_offset_delete,
-    elements_max=DECISION_ELEMENTS_MAX,
-)
+OFFSET_DELETE = Api(ApiKey.OFFSET_DELETE, handle=handle_offset_delete, elements_max=DECISION_ELEMENTS_MAX)

@@ -334,4 +334,4 @@ def _piece(group: OffsetFetchRequestGroup, topics: list[OffsetFetchRequestTopics
     )
 
 
-OFFSET_FETCH = Api(ApiKey.OFFSET_FETCH, versions=range(11), handle=handle_offset_fetch)
+OFFSET_FETCH = Api(ApiKey.OFFSET_FETCH, handle=handle_offset_fetch)

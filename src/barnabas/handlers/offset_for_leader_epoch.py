@@ -54,6 +54,4 @@ def _answer(
     return answer
 
 
-OFFSET_FOR_LEADER_EPOCH = Api(
-    ApiKey.OFFSET_FOR_LEADER_EPOCH, versions=range(2, 5), handle=handle_offset_for_leader_epoch
-)
+OFFSET_FOR_LEADER_EPOCH = Api(ApiKey.OFFSET_FOR_LEADER_EPOCH, handle=handle_offset_for_leader_epoch)

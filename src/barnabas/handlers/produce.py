@@ -229,4 +229,4 @@ def _refusal(request: ProduceRequest, context: RequestContext) -> KafkaError | N
     return None
 
 
-PRODUCE = Api(ApiKey.PRODUCE, versions=range(14), handle=handle_produce)
+PRODUCE = Api(ApiKey.PRODUCE, handle=handle_produce)

@@ -25,6 +25,4 @@ async def handle_renew_delegation_token(
     return RenewDelegationTokenResponse(expiry_timestamp_ms=token.expiry_ms)
 
 
-RENEW_DELEGATION_TOKEN = Api(
-    ApiKey.RENEW_DELEGATION_TOKEN, versions=range(1, 3), handle=handle_renew_delegation_token
-)
+RENEW_DELEGATION_TOKEN = Api(ApiKey.RENEW_DELEGATION_TOKEN, handle=handle_renew_delegation_token)

@@ -8,7 +8,6 @@ from __future__ import annotations
 from barnabas.core.errors import IllegalSaslState
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
-from barnabas.requests.authentication import AUTHENTICATE_VERSIONS
 from barnabas.requests.context import RequestContext
 from barnabas.requests.registry import Api
 
@@ -23,6 +22,4 @@ def handle_sasl_authenticate(
     )
 
 
-SASL_AUTHENTICATE = Api(
-    ApiKey.SASL_AUTHENTICATE, versions=AUTHENTICATE_VERSIONS, handle=handle_sasl_authenticate
-)
+SASL_AUTHENTICATE = Api(ApiKey.SASL_AUTHENTICATE, handle=handle_sasl_authenticate)

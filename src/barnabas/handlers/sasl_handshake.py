@@ -9,7 +9,6 @@ from __future__ import annotations
 from barnabas.core.errors import IllegalSaslState
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
-from barnabas.requests.authentication import HANDSHAKE_VERSIONS
 from barnabas.requests.context import RequestContext
 from barnabas.requests.registry import Api
 
@@ -18,4 +17,4 @@ def handle_sasl_handshake(request: SaslHandshakeRequest, context: RequestContext
     return SaslHandshakeResponse(error_code=IllegalSaslState.code)
 
 
-SASL_HANDSHAKE = Api(ApiKey.SASL_HANDSHAKE, versions=HANDSHAKE_VERSIONS, handle=handle_sasl_handshake)
+SASL_HANDSHAKE = Api(ApiKey.SASL_HANDSHAKE, handle=handle_sasl_handshake)

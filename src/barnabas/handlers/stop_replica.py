@@ -23,10 +23,4 @@ async def handle_stop_replica(request: StopReplicaRequest, context: RequestConte
     return await stop_replicas(request, context.broker)
 
 
-STOP_REPLICA = Api(
-    ApiKey.STOP_REPLICA,
-    versions=range(5),
-    handle=handle_stop_replica,
-    elements_max=ORDER_ELEMENTS_MAX,
-    is_between_brokers=True,
-)
+STOP_REPLICA = Api(ApiKey.STOP_REPLICA, handle=handle_stop_replica, elements_max=ORDER_ELEMENTS_MAX)

@@ -30,9 +30,4 @@ def handle_sync_group(request: SyncGroupRequest, context: RequestContext) -> Non
     )
 
 
-SYNC_GROUP = Api(
-    ApiKey.SYNC_GROUP,
-    versions=range(6),
-    handle=handle_sync_group,
-    elements_max=DECISION_ELEMENTS_MAX,
-)
+SYNC_GROUP = Api(ApiKey.SYNC_GROUP, handle=handle_sync_group, elements_max=DECISION_ELEMENTS_MAX)

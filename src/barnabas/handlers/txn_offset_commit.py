@@ -143,7 +143,6 @@ def _refused(
 
 TXN_OFFSET_COMMIT = Api(
     ApiKey.TXN_OFFSET_COMMIT,
-    versions=range(7),
     handle=handle_txn_offset_commit,
     refused=lambda request, error, _: _all_refused(request.topics, error.code),
     elements_max=DECISION_ELEMENTS_MAX,

@@ -25,10 +25,4 @@ def handle_update_metadata(request: UpdateMetadataRequest, context: RequestConte
     return update_metadata(request, context.broker)
 
 
-UPDATE_METADATA = Api(
-    ApiKey.UPDATE_METADATA,
-    versions=range(9),
-    handle=handle_update_metadata,
-    elements_max=ORDER_ELEMENTS_MAX,
-    is_between_brokers=True,
-)
+UPDATE_METADATA = Api(ApiKey.UPDATE_METADATA, handle=handle_update_metadata, elements_max=ORDER_ELEMENTS_MAX)

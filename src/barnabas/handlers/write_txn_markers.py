@@ -97,7 +97,6 @@ def _refused(request: WriteTxnMarkersRequest, error: KafkaError, _: int) -> Writ
 
 WRITE_TXN_MARKERS = Api(
     ApiKey.WRITE_TXN_MARKERS,
-    versions=range(1, 3),
     handle=handle_write_txn_markers,
     refused=_refused,
     elements_max=ORDER_ELEMENTS_MAX,

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import gc
 import logging
 import resource
 import signal
@@ -25,13 +24,10 @@ from barnabas.core.errors import KafkaError
 from barnabas.node.broker import Broker, StartAbandoned
 from barnabas.node.coordination_store import protect_own_zookeeper
 from barnabas.node.log_output import configure_logging
+from barnabas.node.memory import settle_memory
 from barnabas.storage.log_manager import DuplicateLog
 
 logger = logging.getLogger(__name__)
-
-GC_THRESHOLDS = (20_000, 5, 500)
-"""Requests leave almost no cycles behind, so the collector may look rarely. It stops the loop while it looks
-at what is young, a hundred thousand objects at most: a large request makes as many and keeps them."""
 
 
 class StartupFailed(Exception):
@@ -89,7 +85,6 @@ async def start_zookeeper(config: BrokerConfig, stack: AsyncExitStack) -> Broker
 
 async def serve_broker(broker: Broker, stopped: asyncio.Event, welcome: Sequence[str] = ()) -> None:
     stopping = asyncio.create_task(_shut_down_when(stopped, broker))
-    collect_seldom()
     try:
         await broker.startup()
     except StartAbandoned:
@@ -139,17 +134,6 @@ def _stop(loop: asyncio.AbstractEventLoop, signum: signal.Signals, stopped: asyn
     logger.info("%s: shutting down", signum.name)
     loop.remove_signal_handler(signum)
     stopped.set()
-
-
-def collect_seldom() -> None:
-    """Nearly everything that a start makes stays: the collector would look at it again and again in vain."""
-    gc.set_threshold(*GC_THRESHOLDS)
-
-
-def settle_memory() -> None:
-    """What start-up left behind lives as long as the process: the collector need not look at it."""
-    gc.collect()
-    gc.freeze()
 
 
 def raise_open_files_limit() -> None:

@@ -35,13 +35,12 @@ from barnabas.protocol.errors import LargeMessage, MalformedMessage
 from barnabas.protocol.headers import RequestHeader, encode_response, read_request_header
 from barnabas.protocol.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
 from barnabas.protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
+from barnabas.requests.served_versions import SERVED_VERSIONS
 from barnabas.security.principal import KafkaPrincipal
 from barnabas.security.sasl.outcome import Authentication, AuthenticationRefused, Challenge, Done, Reason
 
 logger = logging.getLogger(__name__)
 
-HANDSHAKE_VERSIONS = range(2)
-AUTHENTICATE_VERSIONS = range(3)
 VERSION_WITH_BARE_TOKENS = 0
 REAUTHENTICATION_INTERVAL_MS_MIN = 1_000.0
 NO_MECHANISM = "none"
@@ -190,7 +189,10 @@ class SaslSession:
             if header.api_key == ApiKey.SASL_HANDSHAKE:
                 self._shake_hands(exchange, frame, header)
                 return
-        elif header.api_key == ApiKey.SASL_AUTHENTICATE and header.api_version in AUTHENTICATE_VERSIONS:
+        elif (
+            header.api_key == ApiKey.SASL_AUTHENTICATE
+            and header.api_version in SERVED_VERSIONS[ApiKey.SASL_AUTHENTICATE]
+        ):
             decode = SaslAuthenticateRequest.bounded_decoder(header.api_version)
             request: Any = decode(frame, header.body_position)[0]
             self._step(exchange, bytes(request.auth_bytes), header)
@@ -198,7 +200,7 @@ class SaslSession:
         self._close(exchange, Reason.ILLEGAL_STATE)
 
     def _shake_hands(self, exchange: Exchange, frame: memoryview, header: RequestHeader) -> None:
-        if header.api_version not in HANDSHAKE_VERSIONS:
+        if header.api_version not in SERVED_VERSIONS[ApiKey.SASL_HANDSHAKE]:
             self._close(exchange, Reason.ILLEGAL_STATE)
             return
         decode = SaslHandshakeRequest.bounded_decoder(header.api_version)

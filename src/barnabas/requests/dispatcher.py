@@ -307,8 +307,8 @@ class Dispatcher:
         await self._tasks.close()
 
     def _bind(self, api_key: int, version: int) -> Binding | None:
-        api = self._apis.get(api_key)
-        if api is None or version not in api.versions:
+        api = self._apis.get(api_key, version)
+        if api is None:
             return None
         binding = Binding(
             api, version, self._clock, self._metrics, self._tasks, self._slices, self._broker.quotas

@@ -23,24 +23,28 @@ from barnabas.core.errors import KafkaError, UnsupportedVersion
 from barnabas.core.limits import REQUEST_ELEMENTS_MAX
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.messages.api_versions import ApiVersion, ApiVersionsResponse
+from barnabas.requests.served_versions import BETWEEN_BROKERS, SERVED_VERSIONS
 
 
 @dataclass(frozen=True, slots=True)
 class Api:
-    """One API: its key, the versions that are really implemented, and its handler."""
+    """One API: its key and its handler."""
 
     key: ApiKey
-    versions: range
     handle: Callable[[Any, Any], Any]
-    advertised: range | None = None
-    """What ApiVersions says when that must differ from `versions` for the sake of a client."""
     elements_max: int = REQUEST_ELEMENTS_MAX
     """What a request may have in all its arrays together."""
     refused: Callable[[Any, KafkaError, int], Any] | None = None
     """(request, error, version) -> the answer to a request that is refused, where that is more than an error
     code at the top of it."""
-    is_between_brokers: bool = False
-    """Sent by the controller or by a broker that leaves; clients have no use for it."""
+
+    @property
+    def versions(self) -> range:
+        return SERVED_VERSIONS[self.key]
+
+    @property
+    def is_between_brokers(self) -> bool:
+        return self.key in BETWEEN_BROKERS
 
     @property
     def is_async(self) -> bool:
@@ -50,42 +54,38 @@ class Api:
     def is_sliced(self) -> bool:
         return inspect.isgeneratorfunction(self.handle)
 
-    @property
-    def advertised_versions(self) -> range:
-        return self.advertised if self.advertised is not None else self.versions
-
-    @property
-    def row(self) -> ApiVersion:
-        """As ApiVersions shows it."""
-        versions = self.advertised_versions
-        return ApiVersion(api_key=int(self.key), min_version=versions[0], max_version=versions[-1])
-
 
 class ApiTable:
-    """All registered APIs by key."""
+    """The APIs that are served. Their handlers are found (`find`) when the first request for them comes."""
 
-    def __init__(self, apis: Iterable[Api]) -> None:
-        self._by_key: dict[int, Api] = {}
-        for api in apis:
-            assert api.key not in self._by_key, f"{api.key.name} is registered twice"
-            self._by_key[api.key] = api
+    def __init__(self, keys: Iterable[ApiKey], find: Callable[[ApiKey], Api]) -> None:
+        self._keys = {int(key): key for key in sorted(keys)}
+        self._find = find
 
-    def get(self, key: int) -> Api | None:
-        return self._by_key.get(key)
+    def get(self, key: int, version: int) -> Api | None:
+        """None, if that is not served."""
+        served = self._keys.get(key)
+        if served is None or version not in SERVED_VERSIONS[served]:
+            return None
+        return self._find(served)
 
     def for_clients(self) -> ApiTable:
         """Without what brokers say to each other."""
-        return ApiTable(api for api in self if not api.is_between_brokers)
+        return ApiTable((key for key in self._keys.values() if key not in BETWEEN_BROKERS), self._find)
 
     def __iter__(self) -> Iterator[Api]:
-        return iter(sorted(self._by_key.values(), key=lambda api: api.key))
+        """In the order of their keys, with their handlers."""
+        return map(self._find, self._keys.values())
 
     def advertised(self) -> list[ApiVersion]:
-        return [api.row for api in self]
+        return [_row(key) for key in self._keys.values()]
 
     def unsupported_version(self) -> ApiVersionsResponse:
         """What to say, in version 0, to who asks for ApiVersions in a version that is not served."""
-        api = self._by_key.get(ApiKey.API_VERSIONS)
-        return ApiVersionsResponse(
-            error_code=UnsupportedVersion.code, api_keys=[] if api is None else [api.row]
-        )
+        return ApiVersionsResponse(error_code=UnsupportedVersion.code, api_keys=[_row(ApiKey.API_VERSIONS)])
+
+
+def _row(key: ApiKey) -> ApiVersion:
+    """As ApiVersions shows it."""
+    versions = SERVED_VERSIONS[key]
+    return ApiVersion(api_key=int(key), min_version=versions[0], max_version=versions[-1])

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from barnabas.handlers import APIS
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.declarations import Versions
 from barnabas.protocol.messages.alter_partition_reassignments import (
@@ -47,6 +46,7 @@ from barnabas.protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderTopic,
 )
 from barnabas.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from barnabas.requests.served_versions import SERVED_VERSIONS
 from tests.differential.case import At, Case, CaseFunction, Declared, Triple, Until
 from tests.differential.cases.fetch import asked, fetch
 from tests.differential.cluster.side import placed, write
@@ -71,8 +71,7 @@ def all_triples() -> list[Triple]:
     return [
         Triple(declared, version)
         for declared in sorted(_REGISTER, key=lambda each: each.api)
-        if (api := APIS.get(declared.api)) is not None
-        for version in api.advertised_versions
+        for version in SERVED_VERSIONS.get(declared.api, range(0))
         if version in declared.versions
     ]
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
+from barnabas import handlers
 from barnabas.controller.topic_rules import TopicSpec
 from barnabas.coordinator.group.coordinator import OFFSETS_TOPIC
 from barnabas.coordinator.transaction.coordinator import TRANSACTION_TOPIC
@@ -58,6 +60,7 @@ from barnabas.protocol.messages.describe_log_dirs import DescribableLogDirTopic,
 from barnabas.protocol.messages.find_coordinator import FindCoordinatorRequest
 from barnabas.protocol.messages.init_producer_id import InitProducerIdRequest
 from barnabas.protocol.messages.list_partition_reassignments import ListPartitionReassignmentsRequest
+from barnabas.requests.served_versions import SERVED_VERSIONS
 from barnabas.security.acl.authorizer import AllowAll
 from barnabas.storage.environment import LogDirectory
 from tests.unit.controller.support import BROKER_ID, FakeLog
@@ -70,15 +73,19 @@ def test_every_row_serves_only_versions_that_are_declared() -> None:
         assert set(api.versions) <= set(response_class(api.key).supported_versions())
 
 
+def test_the_directory_is_the_table() -> None:
+    files = {path.stem for path in Path(handlers.__file__).parent.glob("*.py")} - {"__init__"}
+    assert files == {key.name.lower() for key in SERVED_VERSIONS}
+    assert [api.key for api in APIS] == sorted(SERVED_VERSIONS)
+
+
 @pytest.mark.parametrize("version", API_VERSIONS.versions)
 async def test_what_is_registered_is_what_is_advertised(broker: Broker, version: int) -> None:
     request = ApiVersionsRequest(client_software_name="a-client", client_software_version="1.0")
     response = await broker.ask(API_VERSIONS, request, version)
     assert response.error_code == 0
     advertised = {row.api_key: (row.min_version, row.max_version) for row in response.api_keys}
-    assert advertised == {
-        api.key: (api.advertised_versions[0], api.advertised_versions[-1]) for api in APIS.for_clients()
-    }
+    assert advertised == {api.key: (api.versions[0], api.versions[-1]) for api in APIS.for_clients()}
     assert advertised[ApiKey.PRODUCE] == (0, 13)
     assert advertised[ApiKey.API_VERSIONS] == (0, 5)
     assert advertised[ApiKey.METADATA] == (0, 13)

@@ -63,11 +63,11 @@ class World:
         await self.quotas.set((EntityPart(USERS, None),), **{REQUEST_PERCENTAGE: str(percentage)})
 
     def serve(self, handle: Callable[[Any, Any], Any]) -> None:
-        self.send(Api(ApiKey.METADATA, versions=range(VERSION + 1), handle=handle), AllowAll())
+        self.send(Api(ApiKey.METADATA, handle=handle), AllowAll())
 
     def send(self, api: Api, authorizer: Authorizer) -> None:
         broker: Any = SimpleNamespace(quotas=self.quotas.quotas, clock=self.clock, authorizer=authorizer)
-        self.dispatcher = Dispatcher(ApiTable([api]), broker, self.clock, self.metrics)
+        self.dispatcher = Dispatcher(ApiTable([api.key], lambda _: api), broker, self.clock, self.metrics)
         parts: list[Any] = encode_request(api.key, api.versions[-1], 9, "me", request_class(api.key)())
         self.dispatcher.dispatch(cast("Exchange", self.exchange), memoryview(bytearray(b"".join(parts))))
 

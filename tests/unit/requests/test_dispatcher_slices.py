@@ -87,7 +87,8 @@ def frame_of(count: int, first: str = "first") -> bytearray:
 
 @pytest.fixture
 def dispatcher() -> Dispatcher:
-    apis = ApiTable([Api(ApiKey.METADATA, versions=range(14), handle=handle)])
+    api = Api(ApiKey.METADATA, handle=handle)
+    apis = ApiTable([api.key], lambda _: api)
     broker: Any = SimpleNamespace(quotas=unlimited())
     return Dispatcher(apis, broker, TickingClock(), Metrics())
 

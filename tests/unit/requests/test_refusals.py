@@ -64,7 +64,7 @@ def refuse(request: Any, context: Any) -> None:
 def answered(api: Api, version: int) -> Any:
     """What the dispatcher answers in the name of a handler that lets an error escape."""
     exchange = FakeExchange()
-    table = ApiTable([replace(api, handle=refuse)])
+    table = ApiTable([api.key], lambda _: replace(api, handle=refuse))
     dispatcher = Dispatcher(
         table,
         cast("Any", SimpleNamespace(quotas=unlimited(), authorizer=AllowAll())),
