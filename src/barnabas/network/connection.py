@@ -37,6 +37,7 @@ from barnabas.core.limits import (
     TURN_MS_MAX,
 )
 from barnabas.core.scheduler import Background, Scheduler
+from barnabas.network.attention import Attention
 from barnabas.network.connection_limits import ConnectionLimits
 from barnabas.network.counters import Closed, NetworkCounters
 from barnabas.network.exchange import Dispatch, Exchange, Gate
@@ -63,6 +64,7 @@ class ConnectionOwner(Protocol):
     limits: ConnectionLimits
     counters: NetworkCounters
     complaints: Complaints
+    attention: Attention
     buffers: LoopBuffers
     disk_readers: Background
     """Bring in what answers need and the page cache has not."""
@@ -166,7 +168,10 @@ class Connection:
         self._has_spoken = True
         self._received_total.value += count
         self._active_ms = self._monotonic_ms()
+        attention = self._owner.attention
+        attention.begin(self._active_ms)
         self._serve()
+        attention.end()
 
     def _serve(self) -> None:
         owner = self._owner

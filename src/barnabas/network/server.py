@@ -28,6 +28,7 @@ from barnabas.core.metrics import Metrics
 from barnabas.core.scheduler import Background, BoundedBackground, Cancellable, InlineBackground, Scheduler
 from barnabas.core.sweeping import sweeping
 from barnabas.network import listener
+from barnabas.network.attention import Attention
 from barnabas.network.connection import Connection
 from barnabas.network.connection_limits import ConnectionLimits
 from barnabas.network.connections_per_ip import ConnectionsPerIp
@@ -129,6 +130,7 @@ class Server:
         """Accept connections, whose frames go to `dispatch`. `gates` and `tls` are those of the listeners
         that have them, by name. Without `rates` connections may come as fast as they like."""
         self.loop = loop
+        self.attention = Attention(loop.call_soon, self.clock, self._sockets.attentive_ms)
         self.dispatch = dispatch
         self._gates = gates
         self._tls = tls

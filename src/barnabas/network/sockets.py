@@ -28,6 +28,8 @@ class Sockets(NamedTuple):
     open: Callable[[socket.AddressFamily, socket.SocketKind], socket.socket] = socket.socket
     send_file: SendFile = os.sendfile
     address_of: Resolve = system_address_of
+    attentive_ms: float = 0.1
+    """How long to look for the next request before sleeping, where one follows the other (`attention`)."""
 
 
 SYSTEM_SOCKETS = Sockets()
