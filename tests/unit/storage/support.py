@@ -42,7 +42,14 @@ class Bench:
     def directory(self) -> str:
         return f"{self.root}/{TOPIC}"
 
-    def open(self, *, is_clean: bool = False, recovery_point: int = 0, log_start_offset: int = 0) -> Log:
+    def open(
+        self,
+        *,
+        is_clean: bool = False,
+        recovery_point: int = 0,
+        log_start_offset: int = 0,
+        are_segments_sealed: bool = False,
+    ) -> Log:
         self.log_directory = LogDirectory(self.root)
         return open_log(
             TOPIC,
@@ -53,6 +60,7 @@ class Bench:
             is_clean=is_clean,
             recovery_point=recovery_point,
             log_start_offset=log_start_offset,
+            are_segments_sealed=are_segments_sealed,
         )
 
     def names(self, suffix: str = "") -> list[str]:

@@ -121,6 +121,44 @@ def test_what_compaction_left_is_kept_when_the_topic_is_compacted_no_longer(tmp_
     assert offsets(read_batches(bench.open(recovery_point=0))) == kept
 
 
+@pytest.mark.parametrize("index", ["as it was", "lost", "torn"])
+def test_a_compacted_log_ends_where_a_segment_has_lost_its_records(tmp_path: Path, index: str) -> None:
+    """At a power cut, of a segment that was not synced. What is behind is on disk, by chance."""
+    bench = Bench(str(tmp_path), segment_bytes=300, cleanup_policy=("compact",))
+    log = bench.open()
+    for number in range(8):
+        log.append_as_follower(batch([bytes(100)], key=b"k%d" % number, base_offset=10 * number))
+    bases = [segment.base_offset for segment in log.segments]
+    log.release()
+    path_of(bench, bases[1]).write_bytes(b"")
+    if index != "as it was":
+        index_path = path_of(bench, bases[1], ".index")
+        index_path.write_bytes(b"" if index == "lost" else index_path.read_bytes()[:3])
+    again = bench.open(are_segments_sealed=True)
+    assert [segment.base_offset for segment in again.segments] == bases[:2]
+    assert again.log_end_offset == bases[1]
+    again.append_as_follower(batch([b"fetched again"], key=b"k", base_offset=bases[1]))
+    again.release()
+
+
+def test_a_segment_of_which_compaction_left_nothing_is_no_loss(tmp_path: Path) -> None:
+    bench = Bench(str(tmp_path), segment_bytes=300, cleanup_policy=("compact",))
+    log = bench.open()
+    for number in range(24):
+        put(log, ("again", "x" * 60) if number % 12 < 9 else (f"only-{number}", "x" * 60))
+    settle(log)
+    compact(bench, log)
+    log.flush()
+    kept = offsets(read_batches(log))
+    empty = [segment for segment in log.segments if not segment.size_bytes]
+    assert any(segment is not log.segments.active for segment in empty), "nothing to see"
+    log.release()
+    for _ in range(2):  # what recovery has looked at, it finds again
+        again = bench.open(are_segments_sealed=True)
+        assert offsets(read_batches(again)) == kept
+        again.release()
+
+
 def test_segments_closed_without_their_end_are_believed_where_the_cleaner_has_been(tmp_path: Path) -> None:
     """As other brokers leave them: their index need not know the last batch."""
     bench = Bench(str(tmp_path), segment_bytes=300, cleanup_policy=("delete",))

@@ -540,7 +540,7 @@ class Log:
             return None
         active = self.segments.active
         with self.guarded("closing"):
-            active.seal()
+            active.complete_indexes()
             snapshot = write_snapshot(self.environment.files, self.directory, self.producers, end_offset)
             self.flush_state.names_changed([*active.derived_paths(), snapshot])
         return self.plan_flush()

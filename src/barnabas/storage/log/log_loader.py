@@ -13,9 +13,10 @@ A segment that starts behind the end of the one before it leaves a gap. Compacti
 does a follower of a compacted log: they are no damage, whatever the topic's cleanup policy is by now. Or
 the one before was not wholly on disk when the power went, and has lost its end: then the log ends there, or
 else replicas would differ. The index of a closed segment says where it ended (`Segment.seal`), and its name
-is on disk before that of the next segment: so an index that is missing was taken away later, and proves
-nothing, while one that says something else does. Other brokers do not write it so; their gaps are believed
-where the cleaner has been.
+is on disk before that of the next segment: so an index that says something else, or nothing, proves that
+something was lost. One that is missing proves nothing: a segment of which compaction left nothing has none,
+or it was taken away later. Other brokers do not close segments so; in a directory where one of them may have
+written (`directory_properties`), gaps are believed where a cleaner has been.
 """
 
 from __future__ import annotations
@@ -63,13 +64,16 @@ def open_log(
     recovery_point: int = 0,
     log_start_offset: int = 0,
     was_compacted: bool = False,
+    are_segments_sealed: bool = False,
 ) -> Log:
     """The log in `directory`, which is made when it is not there.
 
     `is_clean`: the last shutdown closed every log, so nothing needs to be verified. `was_compacted`: the
-    cleaner has been here, though the topic may not be compacted any more."""
+    cleaner has been here, though the topic may not be compacted any more. `are_segments_sealed`: what needs
+    to be verified was written by this broker, and not by one that closes segments in another way."""
     is_new = environment.files.make_directory(directory)
-    loader = _Loader(directory, config, environment, may_have_gaps=was_compacted or config.is_compacted)
+    is_compacted = was_compacted or config.is_compacted
+    loader = _Loader(directory, config, environment, believes_gaps=is_compacted and not are_segments_sealed)
     if not is_new:
         loader.sizes = finish_interrupted_swaps(environment.files, directory)
         loader.load_segments()
@@ -113,8 +117,8 @@ class _Loader:
     directory: str
     config: LogConfig
     environment: Environment
-    may_have_gaps: bool = False
-    """Compaction has been here: a segment need not begin where the one before it ends."""
+    believes_gaps: bool = False
+    """A segment need not begin where the one before it ends, whatever the index of that one says."""
     sizes: dict[str, int] = field(default_factory=dict)
     """The files of the directory and how large they are."""
     segments: list[Segment] = field(default_factory=list)
@@ -246,7 +250,7 @@ class _Loader:
 
         One that starts earlier is from before a truncation; behind one that lost its end nothing counts."""
         if segment.base_offset > self.end_offset:
-            return not (is_whole or self.may_have_gaps)
+            return not (is_whole or self.believes_gaps)
         return segment.base_offset < self.end_offset
 
     def _snapshot(self, producers: ProducerState, offset: int) -> None:

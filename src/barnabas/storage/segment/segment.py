@@ -401,10 +401,17 @@ class Segment:
             self.forget_timestamps()
 
     def seal(self) -> None:
-        """No more appends: complete the indexes, as a closed segment has them.
+        """No more appends, and another segment follows: complete the indexes, as a closed segment has them.
 
         The last entry of its offset index is its last batch: so recovery can tell whether it still ends
-        where it ended (`sealed_end`)."""
+        where it ended (`sealed_end`). One that holds nothing has no such index: so recovery can tell it from
+        one that has lost everything."""
+        self.complete_indexes()
+        if self._last_batch() is None:
+            self._files.unlink(self.offset_index.path)
+
+    def complete_indexes(self) -> None:
+        """No more appends for now."""
         if self._max_timestamp is not None and self._max_timestamp >= 0:
             self.time_index.maybe_append(self._max_timestamp, self._offset_of_max_timestamp)
         last_batch = self._last_batch()
