@@ -28,7 +28,7 @@ from barnabas.protocol.messages.fetch import (
     FetchTopic,
     PartitionData,
 )
-from barnabas.protocol.offset_numbers import EARLIEST
+from barnabas.protocol.offset_numbers import EARLIEST, LATEST
 from barnabas.records.batch import iterate_whole_batches
 from barnabas.records.record import Record, iterate_records
 
@@ -155,12 +155,20 @@ class Consumer:
 
     async def _skip_what_is_gone(self, partitions: Sequence[int]) -> None:
         """Retention overtook the reader: what is gone cannot be read. Where a log begins has to be asked for:
-        the error does not say."""
+        the error does not say.
+
+        The answer may come from another leader than the error, whose log begins earlier: there the reader
+        goes on where it was. Only behind the end there is nothing to go on with."""
         starts = await list_offsets(self._cluster, self._topic, partitions, EARLIEST)
-        for index, start in starts.items():
-            if start <= self.positions[index]:
-                raise OffsetOutOfRange(f"fetching partition {index} of {self._topic}")
-            self.positions[index] = start
+        doubtful = [index for index, start in starts.items() if start <= self.positions[index]]
+        self.positions.update((index, start) for index, start in starts.items() if index not in doubtful)
+        if doubtful:
+            ends = await list_offsets(self._cluster, self._topic, doubtful, LATEST)
+            for index, end in ends.items():
+                if self.positions[index] > end:
+                    raise OffsetOutOfRange(f"fetching partition {index} of {self._topic}")
+            self._cluster.state.forget_topic(self._topic)
+            await self._cluster.pause(STALE_PAUSE_MS)
 
     def _records_of(self, row: PartitionData) -> list[Fetched]:
         index = row.partition_index

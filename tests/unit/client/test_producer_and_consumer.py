@@ -326,6 +326,23 @@ async def test_a_reader_overtaken_by_retention_goes_on_where_the_log_begins() ->
         assert len(broker.asked(MetadataRequest)) == 2
 
 
+async def test_a_reader_goes_on_where_it_was_if_the_log_of_a_new_leader_begins_earlier() -> None:
+    """As it may, when records were deleted and a replica has forgotten of it."""
+    answers = iter([fetched(PartitionData(error_code=1)), fetched(PartitionData(records=batch_at(7, b"a")))])
+
+    def answer(request: ListOffsetsRequest, version: int) -> ListOffsetsResponse:
+        is_start = request.topics[0].partitions[0].timestamp == EARLIEST
+        return beginning_at(3 if is_start else 8)(request, version)
+
+    script: Script = {ApiKey.FETCH: lambda _request, _version: next(answers), ApiKey.LIST_OFFSETS: answer}
+    async with scripted_broker(script) as broker:
+        one_topic(broker)
+        async with cluster_of(broker) as cluster, Consumer(cluster, "t", {0: 7}) as consumer:
+            assert await consumer.poll() == []
+            assert [each.record.offset for each in await consumer.poll()] == [7]
+        assert len(broker.asked(MetadataRequest)) == 2, "who leads is asked again"
+
+
 async def test_a_reader_behind_the_end_of_the_log_is_told() -> None:
     script: Script = {
         ApiKey.FETCH: lambda _request, _version: fetched(PartitionData(error_code=1)),
