@@ -40,6 +40,7 @@ from barnabas.core.compiled import CODE
 from barnabas.core.files import RealFile, RealFiles
 from barnabas.node.broker import Broker
 from barnabas.node.main import serve_broker
+from barnabas.node.memory import collect_seldom
 
 LARGE_BYTES = 256 * 1024
 WRITE_S, READ_S = 0.050, 0.020
@@ -99,6 +100,7 @@ def serve(directory: str) -> None:
         pass
 
     async def main() -> None:
+        collect_seldom()
         await serve_broker(Broker(config, files=SlowFiles()), asyncio.Event())
 
     runner(main())

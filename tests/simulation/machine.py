@@ -242,7 +242,7 @@ class Machine:
         self._loop.later(RESTART_S, self.start)
 
     def stop(self) -> None:
-        """In order, handing its leaderships over; the supervisor does not start it again. Who was told
+        """In order, handing its leaderships over; it is started again when it has stopped. Who was told
         already may not have heard of it, where it stands still."""
         if self.process is not None and self.broker is not None and self.is_serving and not self._is_stopping:
             self._trace.tell(f"{self} is told to stop")

@@ -110,7 +110,7 @@ class Network:
         self._streams: dict[Stream, None] = {}
         self._descriptors = 1_000
         loop.connect = self.connect
-        self.sockets = Sockets(lambda *_: self.open_socket(), self._send_file, attentive_ms=0.0)
+        self.sockets = Sockets(lambda *_: self.open_socket(), self._send_file)
 
     # -- what is between machines -------------------------------------------------------------
 

@@ -115,7 +115,6 @@ def start(
     properties |= parse_pairs(settings, "--set")
     metrics_address = None if metrics is None else _parse_address(metrics)
 
-    collect_seldom()
     from barnabas.config.broker_config import BrokerConfig  # noqa: PLC0415 - not needed for --help
 
     try:
@@ -179,6 +178,7 @@ def _say(name: str, line: str) -> None:
 
 def _run(config: BrokerConfig, metrics_address: Endpoint | None, secured: Secured | None) -> int:
     # Imported here because only a sound configuration needs the broker.
+    collect_seldom()
     from barnabas.cluster.coordination import StoreLocked  # noqa: PLC0415
     from barnabas.node.main import StartupFailed, run  # noqa: PLC0415
 

@@ -1,8 +1,9 @@
 """What the broker answers: one file per API, no sockets.
 
-The directory listing is the API table. Each file opens with the API's key, its versions and its gaps, and
-ends with the `Api` row that registers it; `requests.served_versions` has the versions of all of them. A file
-is imported when the first request for its API comes: a start need not wait for all of them.
+Each file opens with the API's key, its versions and its gaps, and ends with its `Api`. What is served, in
+which versions, is listed in `requests.served_versions`, and a file is found by the name of its API: it is
+imported when the first request comes, or soon after the start (`node.main`), which need not wait for all of
+them.
 
 Where the coordination store is this broker's own, nobody else gives orders, and only what is for clients is
 served.
@@ -18,7 +19,7 @@ from barnabas.requests.served_versions import SERVED_VERSIONS
 
 
 def find_api(key: ApiKey) -> Api:
-    """The row at the end of the file that has the API's name."""
+    """What stands at the end of the file that has the API's name."""
     found: Api = getattr(importlib.import_module(f"{__name__}.{key.name.lower()}"), key.name)
     return found
 

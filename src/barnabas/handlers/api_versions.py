@@ -1,9 +1,9 @@
 """ApiVersions (18), v0-5. Gaps: none.
 
-The first request of every modern client. The answer is derived from the registered rows, so
-what is advertised is what is implemented. Its header is always version 0, and a version that
-is not served is answered in version 0 with the range of this API alone: the client then asks
-again in a language that both know.
+The first request of every modern client. The answer is derived from the table by which requests
+are served (`requests.served_versions`), so what is advertised is what is served. Its header is
+always version 0, and a version that is not served is answered in version 0 with the range of
+this API alone: the client then asks again in a language that both know.
 
 Features: each is finalized at its highest level. `transaction.version` tells producers whether every
 transaction gets an epoch of its own, `group.version` tells consumers that the broker can assign. A feature

@@ -168,10 +168,7 @@ class Connection:
         self._has_spoken = True
         self._received_total.value += count
         self._active_ms = self._monotonic_ms()
-        attention = self._owner.attention
-        attention.begin(self._active_ms)
         self._serve()
-        attention.end()
 
     def _serve(self) -> None:
         owner = self._owner
@@ -230,6 +227,8 @@ class Connection:
         elif frame_bytes or self._frame_since_ms == NEVER:
             self._frame_since_ms = now_ms
         self._flush()
+        if frame_bytes:
+            self._owner.attention.served(now_ms)
         if (frame_waits or unanswered or self._stops or not output.empty) and not self.closed:
             self._decide_next_turn(frame_waits=frame_waits)
 

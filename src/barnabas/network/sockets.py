@@ -28,8 +28,9 @@ class Sockets(NamedTuple):
     open: Callable[[socket.AddressFamily, socket.SocketKind], socket.socket] = socket.socket
     send_file: SendFile = os.sendfile
     address_of: Resolve = system_address_of
-    attentive_ms: float = 0.1
-    """How long to look for the next request before sleeping, where one follows the other (`attention`)."""
+    attentive_ms: float = 0.0
+    """How long to look for the next request before sleeping, where one follows the other (`attention`): about
+    as long as it takes to be woken."""
 
 
-SYSTEM_SOCKETS = Sockets()
+SYSTEM_SOCKETS = Sockets(attentive_ms=0.1)

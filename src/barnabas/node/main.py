@@ -21,6 +21,7 @@ from barnabas.config.broker_config import BrokerConfig
 from barnabas.core.clock import SystemClock
 from barnabas.core.endpoints import Endpoint
 from barnabas.core.errors import KafkaError
+from barnabas.handlers import APIS
 from barnabas.node.broker import Broker, StartAbandoned
 from barnabas.node.coordination_store import protect_own_zookeeper
 from barnabas.node.log_output import configure_logging
@@ -28,6 +29,8 @@ from barnabas.node.memory import settle_memory
 from barnabas.storage.log_manager import DuplicateLog
 
 logger = logging.getLogger(__name__)
+
+IMPORT_PAUSE_S = 0.01
 
 
 class StartupFailed(Exception):
@@ -98,9 +101,13 @@ async def serve_broker(broker: Broker, stopped: asyncio.Event, welcome: Sequence
         raise StartupFailed(_told(error)) from error
     settle_memory()
     print("\n".join((ready_line(broker), *welcome)), flush=True)  # noqa: T201 - scripts wait for this line
-    halting = asyncio.create_task(_stop_when_halted(broker, stopped))
+    beside = [
+        asyncio.create_task(_stop_when_halted(broker, stopped)),
+        asyncio.create_task(_import_handlers()),
+    ]
     await stopping
-    halting.cancel()
+    for each in beside:
+        each.cancel()
     if broker.halted.is_set():
         raise BrokerHalted(f"the broker has stopped: {broker.halt_reason}")
 
@@ -122,6 +129,16 @@ async def _stop_when_halted(broker: Broker, stopped: asyncio.Event) -> None:
     """A broker without a log directory leads nothing and can take nothing: clients are better off without."""
     await broker.halted.wait()
     stopped.set()
+
+
+async def _import_handlers() -> None:
+    """Those that no request has asked for yet, one at a time, so that nobody waits for them. Who is updated
+    while it runs goes on with the code that it began with."""
+    try:
+        for _ in APIS:
+            await asyncio.sleep(IMPORT_PAUSE_S)
+    except (ImportError, OSError) as error:
+        logger.warning("a handler cannot be imported; its first request tries again: %s", error)
 
 
 def ready_line(broker: Broker) -> str:

@@ -10,11 +10,12 @@ import gc
 
 GC_THRESHOLDS = (20_000, 5, 500)
 """The collector stops the loop while it looks at what is young, a hundred thousand objects at most: a large
-request makes as many and keeps them."""
+request makes as many and keeps them. At all that there is it looks in every 500th of those passes."""
 
 
 def collect_seldom() -> None:
-    """To be said before the modules are imported, which is most of what a start makes."""
+    """Less often than by default. To be called before a broker's modules are imported, which is most of what
+    a start makes."""
     gc.set_threshold(*GC_THRESHOLDS)
 
 

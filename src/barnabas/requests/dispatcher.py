@@ -11,6 +11,7 @@ it has its own answer, in the handler (`failures`):
   answered in version 0, so that every client finds a common language.
 - A `KafkaError` becomes the error code of the response.
 - Anything else is a bug: it is logged with its traceback and answered UNKNOWN_SERVER_ERROR.
+- A handler that cannot be imported costs the connection, and the next request tries again.
 
 No frame may stop the loop, whatever is in it. A message of many elements is read and written
 in `slices`, and so is it handled where the handler is a generator; the connection is held

@@ -1,4 +1,4 @@
-"""The row that registers an API, and the table that the dispatcher reads.
+"""What a handler is, and the table by which the dispatcher finds it.
 
 A handler is a function `(request, context) -> response`. It comes in three kinds:
 
@@ -40,6 +40,7 @@ class Api:
 
     @property
     def versions(self) -> range:
+        """As the broker serves it."""
         return SERVED_VERSIONS[self.key]
 
     @property

@@ -2,10 +2,12 @@
 
 import asyncio
 import struct
+from collections.abc import Callable
 
 import pytest
 from tests.scenario.network.harness import Later, echo, framed, serving, turns, until
 
+from barnabas.network.attention import CLOSE_BY_MIN, Attention
 from barnabas.network.exchange import Exchange
 
 
@@ -263,3 +265,22 @@ async def test_frames_are_writable_and_their_neighbours_are_out_of_reach() -> No
         for _ in range(3):
             assert await client.receive() == b"ok"
     assert lengths == [(3, False), (2, False), (200_000, False)]
+
+
+async def test_the_loop_looks_for_more_where_requests_follow_each_other() -> None:
+    """What is not a whole request is none (`network.attention`)."""
+    async with serving(echo) as served:
+        looks: list[Callable[[], None]] = []
+        served.server.attention = Attention(looks.append, served.clock, patience_ms=0.1)
+        client = await served.connect()
+        for _ in range(CLOSE_BY_MIN):
+            await client.send(b"request")
+            await client.receive()
+        for byte in framed(b"unfinished")[:-1]:
+            before = served.server.counters.received.value
+            await client.send_raw(bytes([byte]))
+            await served.receives_more_than(before)
+        assert not looks
+        await client.send_raw(b"d")
+        assert await client.receive() == b"re:unfinished"
+        assert len(looks) == 1

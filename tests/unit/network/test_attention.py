@@ -7,33 +7,43 @@ from collections.abc import Callable
 import pytest
 
 from barnabas.core.clock import ManualClock
-from barnabas.network.attention import CLOSE_BY_MIN, CLOSE_BY_MS, LOOKS_MAX, Attention
+from barnabas.network.attention import CLOSE_BY_MAX, CLOSE_BY_MIN, CLOSE_BY_MS, Attention
 
 PATIENCE_MS = 0.1
-SHORTLY_MS = CLOSE_BY_MS / 2
+SHORTLY_MS = PATIENCE_MS / 2
+TOO_LATE_MS = (PATIENCE_MS + CLOSE_BY_MS) / 2
+"""Close enough to the turn before, and too late for who looks."""
+ENOUGH = CLOSE_BY_MIN + 1
+"""The first turn follows none."""
 
 
 class World:
     def __init__(self, patience_ms: float = PATIENCE_MS) -> None:
         self.clock = ManualClock()
         self.soon: list[Callable[[], None]] = []
+        self.looks = 0
         self.attention = Attention(self.soon.append, self.clock, patience_ms)
 
-    def turns(self, count: int, apart_ms: float = SHORTLY_MS) -> None:
-        """That many requests, each so long after the answer to the one before."""
+    def serve(self, count: int, apart_ms: float = SHORTLY_MS) -> None:
+        """That many requests, each so long after the answer to the one before; the loop looks meanwhile if
+        it does, four times as fast as its patience ends."""
         for _ in range(count):
-            self.clock.advance(apart_ms)
-            self.attention.begin(self.clock.monotonic_ms())
-            self.attention.end()
+            due_ms = self.clock.monotonic_ms() + apart_ms
+            while self.soon and self.clock.monotonic_ms() < due_ms:
+                self.look(each_takes_ms=min(PATIENCE_MS / 4, due_ms - self.clock.monotonic_ms()))
+            self.clock.advance(max(0.0, due_ms - self.clock.monotonic_ms()))
+            self.attention.served(self.clock.monotonic_ms())
 
-    def looks(self, each_takes_ms: float) -> int:
-        """How often the loop looks until it goes to sleep."""
-        looked = 0
+    def look(self, each_takes_ms: float) -> None:
+        self.looks += 1
+        self.clock.advance(each_takes_ms)
+        self.soon.pop(0)()
+
+    def look_until_asleep(self, each_takes_ms: float = PATIENCE_MS / 4) -> int:
+        before = self.looks
         while self.soon:
-            looked += 1
-            self.clock.advance(each_takes_ms)
-            self.soon.pop(0)()
-        return looked
+            self.look(each_takes_ms)
+        return self.looks - before
 
 
 @pytest.fixture
@@ -42,38 +52,56 @@ def world() -> World:
 
 
 def test_a_loop_looks_for_as_long_as_it_has_patience(world: World) -> None:
-    world.turns(CLOSE_BY_MIN + 1)
-    assert world.looks(each_takes_ms=PATIENCE_MS / 4.5) == 5
+    world.serve(ENOUGH)
+    assert world.look_until_asleep(PATIENCE_MS / 4.5) == 5
 
 
-def test_a_turn_meanwhile_begins_the_time_anew_and_looks_once(world: World) -> None:
-    world.turns(CLOSE_BY_MIN + 1)
-    world.turns(3)
-    assert len(world.soon) == 1
-    assert world.looks(each_takes_ms=PATIENCE_MS / 4.5) == 5
+def test_a_request_meanwhile_begins_the_time_anew(world: World) -> None:
+    world.serve(ENOUGH)
+    world.look(PATIENCE_MS * 0.9)
+    world.attention.served(world.clock.monotonic_ms())
+    assert len(world.soon) == 1, "it looks already"
+    assert world.look_until_asleep(PATIENCE_MS / 4.5) == 5
 
 
-def test_requests_now_and_then_are_slept_for(world: World) -> None:
-    world.turns(CLOSE_BY_MIN)
+def test_it_looks_again_and_again(world: World) -> None:
+    """And the number of looks is bounded for each turn, not for all of them."""
+    world.serve(1_000)
+    assert world.looks > 1_000
+    assert world.soon
+
+
+@pytest.mark.parametrize("apart_ms", [CLOSE_BY_MS + 0.01, 1.0, 15.0])
+def test_requests_now_and_then_are_slept_for(world: World, apart_ms: float) -> None:
+    world.serve(ENOUGH - 1)
     assert not world.soon, "too few of them"
-    world.turns(100, apart_ms=2 * CLOSE_BY_MS)
+    world.serve(100, apart_ms=apart_ms)
+    assert world.looks == 0
+
+
+def test_a_pause_ends_it(world: World) -> None:
+    world.serve(ENOUGH)
+    world.look_until_asleep()
+    world.serve(1, apart_ms=2 * CLOSE_BY_MS)
+    world.serve(CLOSE_BY_MIN)
     assert not world.soon
 
 
-def test_one_pause_ends_it(world: World) -> None:
-    world.turns(CLOSE_BY_MIN + 1)
-    world.looks(each_takes_ms=PATIENCE_MS)
-    world.turns(1, apart_ms=2 * CLOSE_BY_MS)
-    world.turns(CLOSE_BY_MIN - 1)
-    assert not world.soon
+def test_who_looks_in_vain_looks_less_and_less(world: World) -> None:
+    world.serve(10 * CLOSE_BY_MAX, apart_ms=TOO_LATE_MS)
+    assert world.looks < 100
+    in_vain = world.looks
+    world.serve(CLOSE_BY_MAX + 1)
+    world.serve(100)
+    assert world.looks > in_vain + 100, "who comes in time is waited for again"
 
 
 def test_a_clock_that_stands_still_does_not_keep_the_loop_awake(world: World) -> None:
-    world.turns(CLOSE_BY_MIN + 1)
-    assert world.looks(each_takes_ms=0.0) == LOOKS_MAX
+    world.serve(ENOUGH)
+    assert world.look_until_asleep(each_takes_ms=0.0) == 100
 
 
 def test_without_patience_nobody_looks() -> None:
     world = World(patience_ms=0.0)
-    world.turns(10 * CLOSE_BY_MIN)
-    assert not world.soon
+    world.serve(10 * CLOSE_BY_MIN)
+    assert world.looks == 0

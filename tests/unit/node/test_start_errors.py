@@ -3,21 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import gc
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from barnabas.cluster.coordination import ConnectionLoss, SessionExpired
 from barnabas.node.main import StartupFailed, serve_broker
-
-
-@pytest.fixture(autouse=True)
-def _collector_as_before() -> Iterator[None]:
-    before = gc.get_threshold()
-    yield
-    gc.set_threshold(*before)
 
 
 class Failing:

@@ -1,0 +1,35 @@
+"""A start imports what it needs; the other handlers come soon after."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import barnabas
+
+SCRIPT = """
+import asyncio, json, sys
+from barnabas.node import main
+from barnabas.requests.served_versions import SERVED_VERSIONS
+
+def imported():
+    return [key.name for key in SERVED_VERSIONS if "barnabas.handlers." + key.name.lower() in sys.modules]
+
+before = imported()
+main.IMPORT_PAUSE_S = 0
+asyncio.run(main._import_handlers())
+print(json.dumps([before, imported(), len(SERVED_VERSIONS)]))
+"""
+
+
+def test_handlers_are_imported_when_the_broker_serves() -> None:
+    source = str(Path(barnabas.__file__).parents[1])
+    done = subprocess.run(
+        [sys.executable, "-c", SCRIPT], env={"PYTHONPATH": source}, capture_output=True, text=True, check=True
+    )
+    before, after, served = json.loads(done.stdout)
+    assert "JOIN_GROUP" not in before
+    assert "FETCH" not in before
+    assert len(after) == served
