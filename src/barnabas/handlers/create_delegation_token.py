@@ -6,10 +6,10 @@ is bounded, and so are a token's renewers.
 
 from __future__ import annotations
 
-import base64
-import uuid
+import random
 
 from barnabas.core.errors import InvalidRequest
+from barnabas.core.ids import Uuid
 from barnabas.core.limits import DELEGATION_TOKEN_RENEWERS_MAX
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.messages.create_delegation_token import (
@@ -22,6 +22,8 @@ from barnabas.requests.token_requests import check_user, tokens_for
 from barnabas.security.acl.vocabulary import Operation, ResourceType
 from barnabas.security.credentials.delegation_token import created
 from barnabas.security.principal import KafkaPrincipal
+
+_UNPREDICTABLE = random.SystemRandom()
 
 
 async def handle_create_delegation_token(
@@ -43,7 +45,7 @@ async def handle_create_delegation_token(
     renewers = tuple(KafkaPrincipal(each.principal_type, each.principal_name) for each in request.renewers)
     for renewer in renewers:
         check_user(renewer)
-    token_id = base64.urlsafe_b64encode(uuid.uuid4().bytes).rstrip(b"=").decode()
+    token_id = str(Uuid.generate(_UNPREDICTABLE))
     now_ms = context.broker.clock.now_ms()
     token = created(token_id, owner, requester, renewers, request.max_lifetime_ms, now_ms, tokens.times)
     await tokens.add(token)
