@@ -28,7 +28,7 @@ from barnabas.storage.directory.damaged_log import DamagedLog
 from barnabas.storage.directory.directory_checkpoints import DirectoryCheckpoints
 from barnabas.storage.directory.directory_closing import close_logs
 from barnabas.storage.directory.directory_opening import open_logs, read_contents
-from barnabas.storage.directory.directory_properties import mark_segments_sealed, write_clean_shutdown
+from barnabas.storage.directory.directory_properties import write_clean_shutdown
 from barnabas.storage.directory.disk_errors import offline_on_error
 from barnabas.storage.directory.future_logs import FutureLogs, is_superseded, unmark
 from barnabas.storage.directory.renaming import rename_aside
@@ -178,8 +178,6 @@ class LogManager:
                 remove_later(self._environment, f"{directory.path}/{name}", delay_ms=0)
             if contents.has_former_logs:
                 self._checkpoints.has_former_logs(directory)
-            if not contents.logs:
-                mark_segments_sealed(self._environment.files, directory.path)
             self.cleaner.load(contents.checkpointed[checkpoints.CLEANED_OFFSETS])
             threads = self._settings.num_recovery_threads_per_data_dir
             for log in open_logs(directory, contents, self._config_of, self._environment, threads=threads):
@@ -409,8 +407,6 @@ class LogManager:
                 if directory.failure is not None:
                     continue  # its logs are gone, and were not closed: the next start must not trust them
                 self._checkpoints.write_last(directory)
-                if not any(damaged.log_directory is directory for damaged in self.damaged.values()):
-                    mark_segments_sealed(self._environment.files, directory.path)
                 write_clean_shutdown(self._environment.files, directory.path, broker_epoch)
         self.abandon()
 

@@ -48,7 +48,7 @@ class Bench:
         is_clean: bool = False,
         recovery_point: int = 0,
         log_start_offset: int = 0,
-        are_segments_sealed: bool = False,
+        cleaned_offset: int = 0,
     ) -> Log:
         self.log_directory = LogDirectory(self.root)
         return open_log(
@@ -60,7 +60,7 @@ class Bench:
             is_clean=is_clean,
             recovery_point=recovery_point,
             log_start_offset=log_start_offset,
-            are_segments_sealed=are_segments_sealed,
+            cleaned_offset=cleaned_offset,
         )
 
     def names(self, suffix: str = "") -> list[str]:

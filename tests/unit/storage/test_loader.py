@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from barnabas.storage.log.aborted_transactions import aborted_transactions
-from barnabas.storage.log.log_loader import open_log
 from barnabas.storage.log.time_search import max_timestamp_offset, offset_for_timestamp
 from barnabas.storage.names import LOG
 from barnabas.testing.files import PowerCutFiles
@@ -15,7 +14,6 @@ from tests.support.settings import log_config
 from tests.unit.storage.cleaner.support import compact, put, settle
 from tests.unit.storage.support import (
     NOW_MS,
-    TOPIC,
     Bench,
     batch,
     end_transaction,
@@ -134,7 +132,7 @@ def test_a_compacted_log_ends_where_a_segment_has_lost_its_records(tmp_path: Pat
     if index != "as it was":
         index_path = path_of(bench, bases[1], ".index")
         index_path.write_bytes(b"" if index == "lost" else index_path.read_bytes()[:3])
-    again = bench.open(are_segments_sealed=True)
+    again = bench.open()
     assert [segment.base_offset for segment in again.segments] == bases[:2]
     assert again.log_end_offset == bases[1]
     again.append_as_follower(batch([b"fetched again"], key=b"k", base_offset=bases[1]))
@@ -154,7 +152,7 @@ def test_a_segment_of_which_compaction_left_nothing_is_no_loss(tmp_path: Path) -
     assert any(segment is not log.segments.active for segment in empty), "nothing to see"
     log.release()
     for _ in range(2):  # what recovery has looked at, it finds again
-        again = bench.open(are_segments_sealed=True)
+        again = bench.open()
         assert offsets(read_batches(again)) == kept
         again.release()
 
@@ -168,9 +166,7 @@ def test_segments_closed_without_their_end_are_believed_where_the_cleaner_has_be
     log.release()
     for name in bench.names(".index"):
         (Path(bench.directory) / name).write_bytes(b"")
-    again = open_log(
-        TOPIC, bench.log_directory, bench.directory, bench.config, bench.environment, was_compacted=True
-    )
+    again = bench.open(cleaned_offset=21)
     assert again.log_end_offset == 31
     again.release()
 

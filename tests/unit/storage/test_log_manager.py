@@ -30,9 +30,6 @@ from tests.unit.storage.support import NOW_MS, batch, offsets, produce, read_bat
 T = TypeVar("T")
 
 
-SEALED = b"barnabas.segments.sealed=true"
-
-
 class Broker:
     """A log manager that can be started again and again on the same directories."""
 
@@ -745,27 +742,3 @@ def test_the_retention_of_many_logs_takes_turns(tmp_path: Path, monkeypatch: pyt
     manager.abandon()
     broker.scheduler.run_due()
     assert len(seen) == 11, "and none after the end"
-
-
-def test_a_new_directory_holds_nothing_but_our_segments(tmp_path: Path) -> None:
-    meta = tmp_path / "meta.properties"
-    meta.write_text("#\nversion=0\nbroker.id=1\n")
-    broker = Broker(str(tmp_path))
-    broker.start().abandon()
-    assert meta.read_bytes() == b"#\nversion=0\nbroker.id=1\n" + SEALED + b"\n"
-    before = meta.stat().st_mtime_ns
-    broker.start().close()
-    assert meta.stat().st_mtime_ns == before, "once is enough"
-
-
-def test_what_another_broker_wrote_is_ours_when_all_of_it_is_on_disk(tmp_path: Path) -> None:
-    meta = tmp_path / "meta.properties"
-    broker = Broker(str(tmp_path))
-    manager = broker.start()
-    produce(manager.get_or_create(partition(0)))
-    manager.abandon()
-    meta.write_text("version=1\nnode.id=1\ndirectory.id=AAAAAAAAAAAAAAAAAAAAAQ\n")  # as Apache Kafka does
-    broker.start().abandon()
-    assert SEALED not in meta.read_bytes(), "what it left is doubted at the next start, too"
-    broker.start().close()
-    assert meta.read_bytes().splitlines()[-2:] == [b"directory.id=AAAAAAAAAAAAAAAAAAAAAQ", SEALED]

@@ -19,11 +19,7 @@ from barnabas.core.files import Files
 from barnabas.core.ids import TopicPartition
 from barnabas.storage import checkpoints
 from barnabas.storage.directory.damaged_log import DamagedLog
-from barnabas.storage.directory.directory_properties import (
-    are_segments_sealed,
-    read_clean_shutdown,
-    remove_clean_shutdown,
-)
+from barnabas.storage.directory.directory_properties import read_clean_shutdown, remove_clean_shutdown
 from barnabas.storage.environment import Environment, LogDirectory
 from barnabas.storage.failures import Reach, reach_of
 from barnabas.storage.log.log import Log
@@ -39,8 +35,6 @@ class DirectoryContents(NamedTuple):
 
     is_clean: bool
     """Whether the last broker here shut down in order."""
-    are_segments_sealed: bool
-    """Whether no other broker has written what must be verified."""
     logs: list[tuple[TopicPartition, str]]
     """Whose log lies under which name."""
     leftover_names: list[str]
@@ -68,7 +62,6 @@ def read_contents(files: Files, directory: LogDirectory) -> DirectoryContents:
     names = [entry.name for entry in files.list(path) if entry.is_directory]
     return DirectoryContents(
         is_clean,
-        are_segments_sealed(files, path),
         [(partition, name) for name in names if (partition := parse_log_directory(name))],
         [name for name in names if renamed_suffix(name) in (DELETE_DIRECTORY, FUTURE_DIRECTORY)],
         {
@@ -138,8 +131,7 @@ def _load(
             is_clean=contents.is_clean,
             recovery_point=checkpointed.get(checkpoints.RECOVERY_POINTS, 0),
             log_start_offset=checkpointed.get(checkpoints.LOG_START_OFFSETS, 0),
-            was_compacted=checkpoints.CLEANED_OFFSETS in checkpointed,
-            are_segments_sealed=contents.are_segments_sealed,
+            cleaned_offset=checkpointed.get(checkpoints.CLEANED_OFFSETS, 0),
         )
     except (GarbledLog, KafkaStorageError) as error:
         if reach_of(error) is not Reach.LOG:

@@ -3,9 +3,6 @@
 `meta.properties` comes in Kafka's version 0 (ZooKeeper mode: `broker.id`, `cluster.id`) and
 version 1 (KRaft: `node.id`, `cluster.id`, `directory.id`). Both are read; version 0 is
 written, because this broker lives on a ZooKeeper tree.
-
-A line of our own in it says that all segments above the recovery points were closed by this broker
-(`Segment.seal`). Apache Kafka writes the file anew, without it, before it writes anything else.
 """
 
 from __future__ import annotations
@@ -19,7 +16,6 @@ from barnabas.core.files import Files
 from barnabas.core.ids import Uuid
 
 META_PROPERTIES = "meta.properties"
-SEALED = "barnabas.segments.sealed"
 CLEAN_SHUTDOWN = ".kafka_cleanshutdown"
 
 
@@ -65,19 +61,6 @@ def read_meta_properties(files: Files, log_directory: str) -> MetaProperties | N
 
 def write_meta_properties(files: Files, log_directory: str, properties: MetaProperties) -> None:
     files.replace(f"{log_directory}/{META_PROPERTIES}", properties.render())
-
-
-def are_segments_sealed(files: Files, log_directory: str) -> bool:
-    path = f"{log_directory}/{META_PROPERTIES}"
-    return files.exists(path) and SEALED in read_properties(files.read(path).decode("utf-8", "replace"))
-
-
-def mark_segments_sealed(files: Files, log_directory: str) -> None:
-    """There are no segments yet, or all of them are on disk and will not be doubted: from now on they are
-    this broker's."""
-    path = f"{log_directory}/{META_PROPERTIES}"
-    if files.exists(path) and not are_segments_sealed(files, log_directory):
-        files.replace(path, files.read(path).rstrip(b"\n") + f"\n{SEALED}=true\n".encode())
 
 
 def write_clean_shutdown(files: Files, log_directory: str, broker_epoch: int) -> None:

@@ -185,8 +185,8 @@ class FlushState:
         if work is not None:
             if work.generation == self.generation:
                 self.recovery_point = max(self.recovery_point, work.target_offset)
-            synced = set(work.derived_paths)
-            self._unsynced_paths = [path for path in self._unsynced_paths if path not in synced]
+                synced = set(work.derived_paths)
+                self._unsynced_paths = [path for path in self._unsynced_paths if path not in synced]
             self._directory_changes_synced = max(self._directory_changes_synced, work.directory_changes)
         self.last_flush_ms = now_ms
         self._acknowledgeable = max(self._acknowledgeable, self.recovery_point)

@@ -540,7 +540,7 @@ class Log:
             return None
         active = self.segments.active
         with self.guarded("closing"):
-            active.complete_indexes()
+            active.close_for_now()
             snapshot = write_snapshot(self.environment.files, self.directory, self.producers, end_offset)
             self.flush_state.names_changed([*active.derived_paths(), snapshot])
         return self.plan_flush()

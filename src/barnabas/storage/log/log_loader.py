@@ -15,8 +15,8 @@ the one before was not wholly on disk when the power went, and has lost its end:
 else replicas would differ. The index of a closed segment says where it ended (`Segment.seal`), and its name
 is on disk before that of the next segment: so an index that says something else, or nothing, proves that
 something was lost. One that is missing proves nothing: a segment of which compaction left nothing has none,
-or it was taken away later. Other brokers do not close segments so; in a directory where one of them may have
-written (`directory_properties`), gaps are believed where a cleaner has been.
+or it was taken away later. Other brokers do not close segments so: where a cleaner has been, as its
+checkpoint says, a gap is believed whatever the index says. What it has rewritten was on disk before that.
 """
 
 from __future__ import annotations
@@ -63,17 +63,14 @@ def open_log(
     is_clean: bool = False,
     recovery_point: int = 0,
     log_start_offset: int = 0,
-    was_compacted: bool = False,
-    are_segments_sealed: bool = False,
+    cleaned_offset: int = 0,
 ) -> Log:
     """The log in `directory`, which is made when it is not there.
 
-    `is_clean`: the last shutdown closed every log, so nothing needs to be verified. `was_compacted`: the
-    cleaner has been here, though the topic may not be compacted any more. `are_segments_sealed`: what needs
-    to be verified was written by this broker, and not by one that closes segments in another way."""
+    `is_clean`: the last shutdown closed every log, so nothing needs to be verified. `cleaned_offset`: up to
+    there the cleaner has been, though the topic may not be compacted any more."""
     is_new = environment.files.make_directory(directory)
-    is_compacted = was_compacted or config.is_compacted
-    loader = _Loader(directory, config, environment, believes_gaps=is_compacted and not are_segments_sealed)
+    loader = _Loader(directory, config, environment, cleaned_offset=cleaned_offset)
     if not is_new:
         loader.sizes = finish_interrupted_swaps(environment.files, directory)
         loader.load_segments()
@@ -117,8 +114,8 @@ class _Loader:
     directory: str
     config: LogConfig
     environment: Environment
-    believes_gaps: bool = False
-    """A segment need not begin where the one before it ends, whatever the index of that one says."""
+    cleaned_offset: int = 0
+    """A segment below need not end where the next one begins."""
     sizes: dict[str, int] = field(default_factory=dict)
     """The files of the directory and how large they are."""
     segments: list[Segment] = field(default_factory=list)
@@ -220,7 +217,7 @@ class _Loader:
         epochs.truncate_from_end(suspect[0].base_offset)
         is_whole = True
         for number, segment in enumerate(suspect):
-            if number and self._is_out_of_place(segment, is_whole):
+            if number and self._is_out_of_place(segment, suspect[number - 1], is_whole):
                 self._remove(suspect[number:])
                 return
             if number:
@@ -245,12 +242,12 @@ class _Loader:
                 self._remove(suspect[number + 1 :])
                 return
 
-    def _is_out_of_place(self, segment: Segment, is_whole: bool) -> bool:
+    def _is_out_of_place(self, segment: Segment, before: Segment, is_whole: bool) -> bool:
         """Whether the segment cannot follow the one before it, which ends as it was closed or not.
 
         One that starts earlier is from before a truncation; behind one that lost its end nothing counts."""
         if segment.base_offset > self.end_offset:
-            return not (is_whole or self.believes_gaps)
+            return not (is_whole or before.base_offset < self.cleaned_offset)
         return segment.base_offset < self.end_offset
 
     def _snapshot(self, producers: ProducerState, offset: int) -> None:
@@ -259,7 +256,7 @@ class _Loader:
 
     def _remove(self, segments: list[Segment]) -> None:
         self.has_changed = True
-        for segment in segments:
+        for segment in reversed(segments):  # who is interrupted leaves no hole
             _log.warning("deleting %s, which lies behind damage", segment.path(names.LOG))
             segment.remove_files()
             self.environment.files.unlink(segment.path(names.PRODUCER_SNAPSHOT))

@@ -33,7 +33,7 @@ def truncate_to(log: Log, offset: int, *, is_sync_deferred: bool = False) -> boo
         beyond = log.segments.behind(offset)
         cut = CutWork(log.environment.files, target.file, log.directory if beyond else None)
         if beyond:
-            log.delete_segments(beyond)
+            log.delete_segments(beyond[::-1])  # the newest first: who is interrupted leaves no hole
         log.flush_state.cut(cut)
         target.truncate_to(offset, end_position)
     log.flush_state.truncated(offset)

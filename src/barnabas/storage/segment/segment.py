@@ -406,19 +406,25 @@ class Segment:
         The last entry of its offset index is its last batch: so recovery can tell whether it still ends
         where it ended (`sealed_end`). One that holds nothing has no such index: so recovery can tell it from
         one that has lost everything."""
-        self.complete_indexes()
+        self._complete_indexes()
         if self._last_batch() is None:
             self._files.unlink(self.offset_index.path)
+        else:
+            self.offset_index.create()
 
-    def complete_indexes(self) -> None:
-        """No more appends for now."""
+    def close_for_now(self) -> None:
+        """No more appends until the next start, and no segment follows: everything is there that other
+        brokers look for."""
+        self._complete_indexes()
+        self.offset_index.create()
+
+    def _complete_indexes(self) -> None:
         if self._max_timestamp is not None and self._max_timestamp >= 0:
             self.time_index.maybe_append(self._max_timestamp, self._offset_of_max_timestamp)
         last_batch = self._last_batch()
         if last_batch is not None:
             self.offset_index.maybe_append(*last_batch)
         self.transaction_index.save()
-        self.offset_index.create()
         self.time_index.create()
 
     def release(self) -> None:

@@ -126,13 +126,12 @@ class SparseIndex:
         self._is_restarted = True
 
     def _replace_file(self) -> None:
-        """From the old content to the new in one step, and in none where they are the same."""
-        if self._files.exists(self.path):
-            content = bytes(self._tail)
-            if self._files.read(self.path) != content:
-                self._files.replace(self.path, content)
-            self._tail.clear()
-            self._base_entries = len(content) // self.entry.size
+        """From the old content, or none, to the new in one step, and in no step where they are the same."""
+        content = bytes(self._tail)
+        if not self._files.exists(self.path) or self._files.read(self.path) != content:
+            self._files.replace(self.path, content)
+        self._tail.clear()
+        self._base_entries = len(content) // self.entry.size
         # Not before: a replacement that was refused is still to be done, or old entries stay behind ours.
         self._is_restarted = False
 
