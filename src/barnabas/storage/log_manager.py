@@ -75,6 +75,8 @@ class LogManager:
         self.damaged: dict[TopicPartition, DamagedLog] = {}
         """Out of service until somebody repairs, replaces or deletes them."""
         self._begun: dict[TopicPartition, BegunLog] = {}
+        self._gone_offline: dict[TopicPartition, Log] = {}
+        """Logs that were here until their directories failed."""
         self._locks: list[Held] = []
         self._futures = FutureLogs(environment)
         self._checkpoints = DirectoryCheckpoints(environment, self._logs, self.damaged)
@@ -105,6 +107,15 @@ class LogManager:
         damaged = self.damaged.get(topic_partition)
         if damaged is not None:
             raise KafkaStorageError(f"the log of {topic_partition} is out of service: {damaged.reason}")
+
+    def check_online(self, topic_partition: TopicPartition, topic_id: Uuid | None) -> None:
+        """Whoever makes a log anew that lies in a directory which has failed has it twice at the next start.
+        Of a topic that was deleted meanwhile, and made again, it is another log."""
+        gone = self._gone_offline.get(topic_partition)
+        if gone is not None and (None in (topic_id, gone.topic_id) or topic_id == gone.topic_id):
+            raise KafkaStorageError(
+                f"the log of {topic_partition} is in {gone.log_directory.path}, which is offline"
+            )
 
     def is_found(self, topic_partition: TopicPartition) -> bool:
         """Whether it is known where the log lies: what was begun was nowhere else."""
@@ -227,6 +238,7 @@ class LogManager:
         if log is None:
             check_topic_name(topic_partition.topic)
             self.check_undamaged(topic_partition)
+            self.check_online(topic_partition, topic_id)
             begun = self._begun.get(topic_partition)
             home = self._home_for_new_log(directory if begun is None else begun.log_directory.path)
             self._checkpoints.forget_former_logs(home)
@@ -379,6 +391,7 @@ class LogManager:
         gone = [log for log in self._logs.values() if log.log_directory is directory]
         for log in gone:
             del self._logs[log.topic_partition]
+            self._gone_offline[log.topic_partition] = log
             log.release()
             self.cleaner.forget(log)
             self.drop_future(log.topic_partition)

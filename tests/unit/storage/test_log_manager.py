@@ -267,6 +267,28 @@ def test_a_directory_that_fails_at_the_last_write_was_not_shut_down_cleanly() ->
     assert (again.log_start_offset, again.log_end_offset) == (2, 3)
 
 
+def test_a_log_whose_directory_has_failed_is_not_made_anew_elsewhere(tmp_path: Path) -> None:
+    """Though the controller calls the replica new: it does so until a reassignment is done."""
+    broker = Broker(str(tmp_path / "a"), str(tmp_path / "b"))
+    for each in broker.directories:
+        Path(each).mkdir()
+    manager = broker.start()
+    topic_id, other_id = Uuid(bytes(15) + b"1"), Uuid(bytes(15) + b"2")
+    home = manager.get_or_create(partition(0), topic_id).log_directory
+    home.take_offline(OSError(errno.EIO, "Input/output error"))
+    for asked in (topic_id, None):
+        with pytest.raises(KafkaStorageError, match="which is offline"):
+            manager.get_or_create(partition(0), asked)
+    assert not any(
+        other.joinpath(str(partition(0))).exists()
+        for other in map(Path, broker.directories)
+        if str(other) != home.path
+    )
+    manager.get_or_create(partition(1), topic_id)
+    manager.get_or_create(partition(0), other_id)  # of a topic that has only the name in common
+    manager.abandon()
+
+
 def test_a_directory_that_cannot_be_read_at_start_is_offline() -> None:
     files = PowerCutFiles()
 
