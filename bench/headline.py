@@ -25,17 +25,25 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
+import report
 from cluster import SESSION_TIMEOUT_MS, started
 from cluster_works import percentile, spending
 from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer, TopicPartition
-from run import compile_sources
+from run import collect, compile_sources
+from tests.support.broker import REPOSITORY
 from tests.support.clusters import AnyCluster
-from works import MEGABYTE, Spent, pour
+from works import MEGABYTE, Figures, Spent, pour
 
 PARTITIONS = 6
 RECORD_BYTES = 100
 SIZES = (10, 100, 1_000, 10_000, 100_000)
 TIMEOUT_S = 600.0
+HERE = Path(__file__).parent
+DESCRIBED = (
+    "The well-known table, for three brokers that share two cores with their clients: so the CPU of a"
+    " megabyte counts more than the rate. {rounds} round(s) of 5,000,000 records of 100 B, six partitions,"
+    " librdkafka; sizes with acks=1 and three replicas, up to 1,000 MB each."
+)
 
 
 class Scale:
@@ -72,16 +80,19 @@ def at_once(*works: tuple[Callable[..., None], tuple[object, ...]]) -> None:
         assert process.exitcode == 0, "a client gave up"
 
 
-def show(name: str, subject: str, records: int, moved_bytes: int, spent: Spent) -> None:
+def figures(name: str, subject: str, records: int, moved_bytes: int, spent: Spent) -> Figures:
     megabytes = moved_bytes / MEGABYTE
-    print(
-        f"| {name} | {subject} | {records / spent.wall_s:,.0f} | {megabytes / spent.wall_s:,.1f} "
-        f"| {1e3 * spent.cpu_s / megabytes:,.2f} |",
-        flush=True,
-    )
+    found = {
+        f"{name}, records/s": records / spent.wall_s,
+        f"{name}, MB/s": megabytes / spent.wall_s,
+        f"{name}, CPU": 1e3 * spent.cpu_s / megabytes,
+    }
+    print(f"  {subject}: " + "; ".join(f"{what} {value:,.2f}" for what, value in found.items()), flush=True)
+    return found
 
 
-def throughput(cluster: AnyCluster, scale: Scale) -> None:
+def throughput(cluster: AnyCluster, scale: Scale) -> Figures:
+    found: Figures = {}
     count, bootstrap = scale.records, cluster.bootstrap
     producers = (
         ("one producer, no replication", "alone", 1, "1", 1),
@@ -94,29 +105,33 @@ def throughput(cluster: AnyCluster, scale: Scale) -> None:
         moved = times * count * RECORD_BYTES
         with spending(cluster, written_bytes=moved, replicas=replicas) as spent:
             at_once(*[(produce, (bootstrap, topic, acks, RECORD_BYTES, count))] * times)
-        show(name, cluster.name, times * count, moved, spent)
+        found |= figures(name, cluster.name, times * count, moved, spent)
     for name, times in (("one consumer", 1), ("three consumers", 3)):
         with spending(cluster) as spent:
             at_once(*[(consume, (bootstrap, "asynchronous", count))] * times)
-        show(name, cluster.name, times * count, times * count * RECORD_BYTES, spent)
+        found |= figures(name, cluster.name, times * count, times * count * RECORD_BYTES, spent)
     cluster.create_topic("both", PARTITIONS)
     with spending(cluster, written_bytes=count * RECORD_BYTES) as spent:
         at_once(
             (produce, (bootstrap, "both", "1", RECORD_BYTES, count)), (consume, (bootstrap, "both", count))
         )
-    show("a producer and a consumer at once", cluster.name, count, count * RECORD_BYTES, spent)
+    return found | figures(
+        "a producer and a consumer at once", cluster.name, count, count * RECORD_BYTES, spent
+    )
 
 
-def sizes(cluster: AnyCluster, scale: Scale) -> None:
+def sizes(cluster: AnyCluster, scale: Scale) -> Figures:
+    found: Figures = {}
     for size in SIZES:
         count = min(scale.bytes_of_a_size // size, scale.records)
         cluster.create_topic(f"size-{size}", PARTITIONS)
         with spending(cluster, written_bytes=count * size) as spent:
             at_once((produce, (cluster.bootstrap, f"size-{size}", "1", size, count)))
-        show(f"records of {size:,} B", cluster.name, count, count * size, spent)
+        found |= figures(f"records of {size:,} B", cluster.name, count, count * size, spent)
+    return found
 
 
-def latency(cluster: AnyCluster, scale: Scale) -> None:
+def latency(cluster: AnyCluster, scale: Scale) -> Figures:
     """From `produce` to `poll` in another process, with acks=all; the clock is the machine's."""
     cluster.create_topic("latency", PARTITIONS)
     count = int(scale.paced_records_s * scale.paced_s)
@@ -131,10 +146,11 @@ def latency(cluster: AnyCluster, scale: Scale) -> None:
             sender.poll(0.0005)
         sender.produce("latency", str(time.time()).encode(), partition=number % PARTITIONS)
     assert sender.flush(TIMEOUT_S) == 0
-    found: list[float] = sorted(ours.recv())
+    latencies_ms: list[float] = sorted(ours.recv())
     receiver.join()
-    shown = ", ".join(f"p{percent:g} {percentile(found, percent):,.2f} ms" for percent in (50, 99, 99.9))
-    print(f"| end to end, three replicas, synchronous | {cluster.name} | {shown} | | |", flush=True)
+    found = {f"end to end, p{percent:g}": percentile(latencies_ms, percent) for percent in (50, 99, 99.9)}
+    print(f"  {cluster.name}: " + "; ".join(f"{what} {ms:,.2f} ms" for what, ms in found.items()), flush=True)
+    return found
 
 
 def _receive(bootstrap: str, count: int, tell: Connection) -> None:
@@ -159,7 +175,7 @@ def beyond_memory(cluster: AnyCluster, memory_times: float) -> None:
     cluster.create_topic("beyond", PARTITIONS, replication_factor=1)
     with spending(cluster, written_bytes=count * 1_000, replicas=1) as spent:
         at_once((produce, (cluster.bootstrap, "beyond", "1", 1_000, count)))
-    show(f"a log of {memory_times:g} times the memory, 1 KB", cluster.name, count, count * 1_000, spent)
+    figures(f"a log of {memory_times:g} times the memory, 1 KB", cluster.name, count, count * 1_000, spent)
 
 
 def main() -> None:
@@ -171,15 +187,18 @@ def main() -> None:
     options = parser.parse_args()
     compile_sources()
     scale = Scale(is_quick=options.quick)
-    print("| what | subject | records/s | MB/s | broker CPU, ms/MB |\n|---|---|---|---|---|")
+    samples: report.Samples = {}
     for _ in range(options.rounds):
         for subject in options.subjects.split(","):
             with started(subject, SESSION_TIMEOUT_MS) as cluster:
-                throughput(cluster, scale)
-                sizes(cluster, scale)
-                latency(cluster, scale)
+                for work in (throughput, sizes, latency):
+                    collect(samples, subject, work(cluster, scale))
                 if options.memory_times:
                     beyond_memory(cluster, options.memory_times)
+    about = report.versions(REPOSITORY)
+    print(report.rendered_headline(samples, about, DESCRIBED.format(rounds=options.rounds)))
+    if not options.quick:
+        report.write_headline(HERE, samples, about, DESCRIBED.format(rounds=options.rounds))
 
 
 if __name__ == "__main__":
