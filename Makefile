@@ -103,7 +103,7 @@ bench-cluster: $(VENV)/.dev ## three brokers beside three of Apache Kafka's, wri
 bench-cluster-quick: $(VENV)/.dev ## the same, one small round, printed only
 	PYTHONPATH=src:. $(BIN)/python bench/cluster.py --quick
 
-bench-headline: $(VENV)/.dev ## the table of "two million writes a second", beside three brokers of Apache Kafka, printed
+bench-headline: $(VENV)/.dev ## the table of "two million writes a second", beside three brokers of Apache Kafka, write bench/RESULTS.md
 	PYTHONPATH=src:. $(BIN)/python bench/headline.py --rounds 2
 
 bench-growth: $(VENV)/.dev ## what should not grow with size, at two sizes, beside Apache Kafka, printed (25 GB of disk)
