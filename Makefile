@@ -13,7 +13,7 @@ PIP    := BARNABAS_COMPILE=0 $(BIN)/python -m pip install --quiet --disable-pip-
 RUN    := PYTHONPATH="$$($(BIN)/python tools/compiled_tree.py $(VENV)/compiled)" $(BIN)/barnabas
 
 .PHONY: help run cluster demo test test-all test-clients test-differential chaos kill-matrix check diagrams codecs coverage
-.PHONY: simulate simulate-bugs wheel test-compiled
+.PHONY: simulate simulate-bugs wheel unpacked-wheel test-compiled
 .PHONY: bench bench-quick bench-cluster bench-cluster-quick bench-partitions bench-headline bench-growth bench-spark release-check clean
 help:              ## show this
 	@grep -hE '^[a-z-]+: .*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 16
@@ -90,23 +90,22 @@ coverage: $(VENV)/.dev ## how much of each package the unit and contract tests r
 	$(BIN)/python -m pytest -q -n 2 tests/unit tests/contract --cov --cov-report=
 	$(BIN)/python tools/coverage_by_package.py
 
-bench: $(VENV)/.dev wheel ## measure the source and the compiled wheel beside Apache Kafka (needs Java, Maven and a C compiler), write bench/RESULTS.md
-	rm -rf build/wheel && $(BIN)/python -m zipfile -e dist/*-cp3*.whl build/wheel
+bench: $(VENV)/.dev unpacked-wheel ## measure the source and the compiled wheel beside Apache Kafka (needs Java, Maven and a C compiler), write bench/RESULTS.md
 	PYTHONPATH=src:. $(BIN)/python bench/run.py --subjects barnabas,compiled,kafka
 
 bench-quick: $(VENV)/.dev ## the same, one small round, printed only
 	PYTHONPATH=src:. $(BIN)/python bench/run.py --quick
 
-bench-cluster: $(VENV)/.dev ## three brokers beside three of Apache Kafka's, write bench/RESULTS.md
-	PYTHONPATH=src:. $(BIN)/python bench/cluster.py
+bench-cluster: $(VENV)/.dev unpacked-wheel ## three brokers, source and compiled, beside three of Apache Kafka's, write bench/RESULTS.md
+	PYTHONPATH=src:. $(BIN)/python bench/cluster.py --subjects barnabas,compiled,kafka
 
 bench-cluster-quick: $(VENV)/.dev ## the same, one small round, printed only
 	PYTHONPATH=src:. $(BIN)/python bench/cluster.py --quick
 
-bench-headline: $(VENV)/.dev ## the table of "two million writes a second", beside three brokers of Apache Kafka, write bench/RESULTS.md
+bench-headline: $(VENV)/.dev ## the table of "two million writes a second", beside three brokers of Apache Kafka, write bench/RESULTS.md (60 GB of disk)
 	PYTHONPATH=src:. $(BIN)/python bench/headline.py --rounds 2
 
-bench-growth: $(VENV)/.dev ## what should not grow with size, at two sizes, beside Apache Kafka, printed (25 GB of disk)
+bench-growth: $(VENV)/.dev ## what should not grow with size, at two sizes, beside Apache Kafka, write bench/RESULTS.md (25 GB of disk)
 	PYTHONPATH=src:. $(BIN)/python bench/growth.py
 
 bench-spark: $(VENV)/.dev ## format("barnabas") beside Spark's JVM connector (needs Java and Maven), write bench/RESULTS.md
@@ -123,8 +122,10 @@ wheel: $(VENV)/.release ## build the compiled wheel of this platform into dist (
 	rm -f dist/*-cp3*.whl
 	BARNABAS_COMPILE=1 $(BIN)/python -m build --wheel
 
-test-compiled: $(VENV)/.dev wheel ## run the unit and contract tests, and the scenarios of one broker, on the compiled wheel
+unpacked-wheel: wheel
 	rm -rf build/wheel && $(BIN)/python -m zipfile -e dist/*-cp3*.whl build/wheel
+
+test-compiled: $(VENV)/.dev unpacked-wheel ## run the unit and contract tests, and the scenarios of one broker, on the compiled wheel
 	PYTHONPATH=build/wheel $(BIN)/python -m pytest -n 2 --dist loadfile -o pythonpath="build/wheel ." tests/unit tests/contract tests/scenario/broker tests/scenario/network
 
 release-check: $(VENV)/.release ## build sdist and both wheels, check them, run each wheel in an environment of its own

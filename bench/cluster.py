@@ -29,6 +29,7 @@ import cluster_works
 import report
 from cluster_works import FULL, QUICK, ClusterScale
 from run import collect, compile_sources, end_by_exception
+from subjects import WHEEL
 from tests.peers.kafka import HEAP
 from tests.support.broker import REPOSITORY
 from tests.support.clusters import AnyCluster, any_cluster
@@ -36,6 +37,7 @@ from works import MEGABYTE, Figures
 
 HERE = Path(__file__).parent
 SESSION_TIMEOUT_MS = 6_000
+SUBJECTS = "comma-separated, in turn, with compiled: a wheel in build/wheel"
 SETTINGS: dict[str, object] = {"min.insync.replicas": 2, "default.replication.factor": 3}
 
 Work = Callable[[AnyCluster, ClusterScale], Figures]
@@ -56,9 +58,10 @@ ALONE: dict[str, Work] = {"partitions": cluster_faults.many_partitions}
 @contextmanager
 def started(name: str, session_timeout_ms: int) -> Iterator[AnyCluster]:
     directory = Path(tempfile.mkdtemp(prefix=f"bench-{name}-"))
+    code = WHEEL if name == "compiled" else None
     try:
         with any_cluster(
-            name, directory, SETTINGS, session_timeout_ms=session_timeout_ms, heap=HEAP
+            name, directory, SETTINGS, session_timeout_ms=session_timeout_ms, heap=HEAP, code=code
         ) as cluster:
             yield cluster
     finally:
@@ -98,7 +101,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="one small round; nothing is written")
     parser.add_argument("--rounds", type=int)
-    parser.add_argument("--subjects", default="barnabas,kafka", help="comma-separated")
+    parser.add_argument("--subjects", default="barnabas,kafka", help=SUBJECTS)
     parser.add_argument("--only", help=f"comma-separated, of {', '.join(known)}")
     parser.add_argument("--keep", action="store_true", help="leave the figures of other works as they are")
     parser.add_argument("--print", action="store_true", help="write nothing")
@@ -123,7 +126,7 @@ def main() -> int:
         for name in options.subjects.split(","):
             collect(samples, name, measure(name, works, scale, options.session_ms))
     if options.keep:
-        samples = report.with_last_cluster(HERE, samples)
+        samples = report.with_last(HERE / "cluster.json", samples)
     print(report.rendered_cluster(samples, about, described))
     if not (options.quick or options.print):
         report.write_cluster(HERE, samples, about, described)

@@ -53,6 +53,7 @@ def controller_kills(cluster: AnyCluster, scale: ClusterScale) -> Figures:
     created_s = time.perf_counter() - begun
     sample = {("failover", number) for number in range(0, count, max(1, count // SAMPLE))}
     _await_writes(cluster, sample)
+    written_s = time.perf_counter() - begun
     failovers_s = []
     for _ in range(scale.controller_kills):
         victim = cluster.broker(cluster.controller_id())
@@ -66,6 +67,7 @@ def controller_kills(cluster: AnyCluster, scale: ClusterScale) -> Figures:
     failovers_s.sort()
     return {
         "failover_create_s": created_s,
+        "failover_written_s": written_s,
         "failover_p50_s": percentile(failovers_s, 50),
         "failover_worst_s": failovers_s[-1],
     }

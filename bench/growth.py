@@ -1,7 +1,9 @@
 """What should not grow with size, measured at two sizes: the last column is what a row costs more.
 
-    python bench/growth.py                              # ours beside Apache Kafka (needs Java and Maven)
-    python bench/growth.py --quick --subjects barnabas  # small sizes, in a minute
+    make bench-growth                                   # ours beside Apache Kafka, writes bench/RESULTS.md
+    python bench/growth.py --quick --subjects barnabas  # small sizes, in a minute, printed only
+
+A run may come in pieces: with `--keep`, what `--only` does not name stays as the last run left it.
 
 Each row is the broker's CPU for one of something (user and system, from the operating system), at a small and
 at a large size of what lies around it: a fetch by offset from the middle of a log, a start, a commit among
@@ -11,7 +13,6 @@ other groups, a produce beside idle connections, the delivery of a record to one
 from __future__ import annotations
 
 import argparse
-import os
 import resource
 import selectors
 import shutil
@@ -27,16 +28,21 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
+import report
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 from raw_load import run_load
+from run import compile_sources
 from subjects import new_subject, started
 from tests.support import wire
-from tests.support.broker import Broker, cpu_seconds
+from tests.support.broker import REPOSITORY, Broker, cpu_seconds
 from tests.support.fixtures import create_topic
 from works import produce_frame
 
 OFFSET_COMMIT, OFFSET_COMMIT_VERSION = 8, 2
+HERE = Path(__file__).parent
 PIPELINED = 200
+UNACCEPTED_MAX = 40
+"""Fewer than wait to be accepted at a time (`socket.listen.backlog.size`, 50 on both)."""
 TIMEOUT_S = 120.0
 
 
@@ -134,13 +140,23 @@ def _ask_each(broker: Broker, frames: Iterator[bytes]) -> None:
 def produce_cpu_us(name: str, sizes: Sizes, at: int) -> float:
     with started(name) as (broker, _), ExitStack() as held:
         create_topic(broker, "connections")
-        for _ in range(sizes.connections[at]):
-            held.enter_context(socket.create_connection((broker.host, broker.port), TIMEOUT_S))
+        _hold_open(held, broker, sizes.connections[at])
         frame = produce_frame("connections", [bytes(100)])
         run_load(broker.port, frame, seconds=sizes.seconds / 2)
         before = cpu_seconds(broker)
         load = run_load(broker.port, frame, seconds=sizes.seconds)
         return (cpu_seconds(broker) - before) / load.requests * 1e6
+
+
+def _hold_open(held: ExitStack, broker: Broker, connections: int) -> list[socket.socket]:
+    """They are accepted in order, so an answer to one says that all before it were."""
+    opened: list[socket.socket] = []
+    for number in range(connections):
+        connection = held.enter_context(wire.WireConnection(broker.host, broker.port, timeout_s=TIMEOUT_S))
+        if number % UNACCEPTED_MAX == 0:
+            connection.ask(wire.API_VERSIONS, 0, b"")
+        opened.append(connection.socket)
+    return opened
 
 
 def delivery_cpu_us(name: str, sizes: Sizes, at: int) -> float:
@@ -149,10 +165,7 @@ def delivery_cpu_us(name: str, sizes: Sizes, at: int) -> float:
     records = max(20, int(2_000 * sizes.seconds) // consumers)
     with started(name) as (broker, _), ExitStack() as held, selectors.DefaultSelector() as selector:
         create_topic(broker, "delivery")
-        socks = [
-            held.enter_context(socket.create_connection((broker.host, broker.port), TIMEOUT_S))
-            for _ in range(consumers)
-        ]
+        socks = _hold_open(held, broker, consumers)
         for sock in socks:
             selector.register(sock, selectors.EVENT_READ, bytearray())
         producer = held.enter_context(wire.WireConnection(broker.host, broker.port))
@@ -179,39 +192,38 @@ def _await_answers(selector: selectors.DefaultSelector, count: int) -> None:
                 count -= 1
 
 
-ROWS: dict[str, tuple[str, str, Measured]] = {
-    "fetch": ("fetch by offset from the middle of a log (bytes)", "log_bytes", fetch_cpu_us),
-    "start": ("start after a clean stop, CPU (segments)", "segments", start_s),
-    "commit": ("offset commit among other groups (groups)", "groups", commit_cpu_us),
-    "connections": ("small produce beside idle connections (connections)", "connections", produce_cpu_us),
-    "consumers": ("record delivered to one consumer (consumers)", "consumers", delivery_cpu_us),
+ROWS: dict[str, tuple[str, str, str, Measured]] = {
+    "fetch": ("fetch by offset from the middle of a log of so many bytes", "µs", "log_bytes", fetch_cpu_us),
+    "start": ("start after a clean stop, so many segments", "s", "segments", start_s),
+    "commit": ("offset commit among so many groups", "µs", "groups", commit_cpu_us),
+    "connections": ("small produce beside so many connections", "µs", "connections", produce_cpu_us),
+    "consumers": ("a record delivered to one of so many consumers", "µs", "consumers", delivery_cpu_us),
 }
-UNITS = {"start": "s"}
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="small sizes")
+    parser.add_argument("--quick", action="store_true", help="small sizes; nothing is written")
     parser.add_argument("--subjects", default="barnabas,kafka", help="comma-separated")
     parser.add_argument("--only", help=f"comma-separated, of {', '.join(ROWS)}")
+    parser.add_argument("--keep", action="store_true", help="leave the figures of other rows as they are")
     options = parser.parse_args()
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     sizes = QUICK if options.quick else FULL
-    print("| what | subject | small | large | large over small |\n|---|---|---|---|---|")
+    compile_sources()
+    grown: list[report.Grown] = []
     for row in options.only.split(",") if options.only else ROWS:
-        title, field, measure = ROWS[row]
+        title, unit, field, measure = ROWS[row]
         for subject in options.subjects.split(","):
             small, large = (measure(subject, sizes, at) for at in (0, 1))
-            low, high = getattr(sizes, field)
-            unit = UNITS.get(row, "µs")
-            print(
-                f"| {title} | {subject} | {low:,}: {small:.3g} {unit} | {high:,}: {large:.3g} {unit} "
-                f"| {large / small:.2f} |",
-                flush=True,
-            )
+            grown.append(report.Grown(title, unit, subject, getattr(sizes, field), (small, large)))
+            print(grown[-1], file=sys.stderr, flush=True)
+    about = report.versions(REPOSITORY)
+    print(report.rendered_growth(grown, about))
+    if not options.quick:
+        report.write_growth(HERE, grown, about, is_kept=options.keep)
 
 
 if __name__ == "__main__":
-    os.environ.setdefault("PYTHONPATH", str(Path(__file__).parents[1] / "src"))
     main()

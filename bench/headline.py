@@ -1,12 +1,15 @@
 """The well-known table behind "two million writes a second on three cheap machines", for three brokers here.
 
-    python bench/headline.py                              # ours beside Apache Kafka's (needs Java and Maven)
+    make bench-headline                                   # beside Apache Kafka's, writes bench/RESULTS.md
     python bench/headline.py --quick --subjects barnabas  # small, to see that it runs
 
 One producer without replication; with three replicas, asynchronous (acks=1) and synchronous (acks=all); three
 producers; one consumer and three; a producer and a consumer at once; sizes of records from 10 B to 100 KB;
-end-to-end latency; and, with `--memory-times N`, a log that is N times the memory of the machine. Records
-have 100 bytes and six partitions, as there. Clients are processes of librdkafka.
+end-to-end latency; and a log of twice the machine's memory, written and then read from its beginning, which
+is no longer in memory. Records have 100 bytes and six partitions, as there. Clients are processes of
+librdkafka.
+
+A run may come in pieces: with `--keep`, what `--only` does not name stays as the last run left it.
 
 All brokers, clients and ZooKeeper share one machine here, where the original had one for each: so beside
 rates stands what a megabyte cost the brokers in CPU, which is what a machine of their own would be asked for.
@@ -26,7 +29,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 import report
-from cluster import SESSION_TIMEOUT_MS, started
+from cluster import SESSION_TIMEOUT_MS, SUBJECTS, started
 from cluster_works import percentile, spending
 from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer, TopicPartition
 from run import collect, compile_sources
@@ -38,6 +41,8 @@ PARTITIONS = 6
 RECORD_BYTES = 100
 SIZES = (10, 100, 1_000, 10_000, 100_000)
 TIMEOUT_S = 600.0
+UNHINDERED = {"fetch.queue.backoff.ms": 1, "queued.min.messages": 1_000_000}
+"""librdkafka asks for nothing for a second once 100,000 records wait, unless it is told otherwise."""
 HERE = Path(__file__).parent
 DESCRIBED = (
     "The well-known table, for three brokers that share two cores with their clients: so the CPU of a"
@@ -50,6 +55,8 @@ class Scale:
     def __init__(self, *, is_quick: bool) -> None:
         self.records = 60_000 if is_quick else 5_000_000
         self.bytes_of_a_size = 6 * MEGABYTE if is_quick else 1_000 * MEGABYTE
+        memory_bytes = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+        self.bytes_beyond_memory = 6 * MEGABYTE if is_quick else 2 * memory_bytes
         self.paced_records_s = 500
         self.paced_s = 2.0 if is_quick else 20.0
 
@@ -61,7 +68,7 @@ def produce(bootstrap: str, topic: str, acks: str, size: int, count: int) -> Non
 
 def consume(bootstrap: str, topic: str, count: int) -> None:
     """So many records of all partitions, from the beginning."""
-    receiver = Consumer({"bootstrap.servers": bootstrap, "group.id": f"headline-{os.getpid()}"})
+    receiver = Consumer({"bootstrap.servers": bootstrap, "group.id": f"headline-{os.getpid()}", **UNHINDERED})
     receiver.assign([TopicPartition(topic, number, OFFSET_BEGINNING) for number in range(PARTITIONS)])
     deadline = time.monotonic() + TIMEOUT_S
     while count > 0:
@@ -169,32 +176,49 @@ def _receive(bootstrap: str, count: int, tell: Connection) -> None:
     receiver.close()
 
 
-def beyond_memory(cluster: AnyCluster, memory_times: float) -> None:
-    memory_bytes = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    count = int(memory_times * memory_bytes) // 1_000
+def beyond(cluster: AnyCluster, scale: Scale) -> Figures:
+    """Records of 1 KB, without replication: the disk is to hold them all."""
+    count = scale.bytes_beyond_memory // 1_000
     cluster.create_topic("beyond", PARTITIONS, replication_factor=1)
-    with spending(cluster, written_bytes=count * 1_000, replicas=1) as spent:
+    with spending(cluster) as spent:
         at_once((produce, (cluster.bootstrap, "beyond", "1", 1_000, count)))
-    figures(f"a log of {memory_times:g} times the memory, 1 KB", cluster.name, count, count * 1_000, spent)
+    found = figures(report.BEYOND_WRITTEN, cluster.name, count, count * 1_000, spent)
+    some = count // 10
+    with spending(cluster) as spent:
+        at_once((consume, (cluster.bootstrap, "beyond", some)))
+    return found | figures(report.BEYOND_READ, cluster.name, some, some * 1_000, spent)
+
+
+Work = Callable[[AnyCluster, Scale], Figures]
+TOGETHER: dict[str, Work] = {"throughput": throughput, "sizes": sizes, "latency": latency}
+ALONE: dict[str, Work] = {"beyond": beyond}
+"""On a cluster of its own: there is no disk for more."""
 
 
 def main() -> None:
+    known = [*TOGETHER, *ALONE]
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--quick", action="store_true", help="small, one round")
-    parser.add_argument("--subjects", default="barnabas,kafka", help="comma-separated, in turn")
+    parser.add_argument("--subjects", default="barnabas,kafka", help=SUBJECTS)
     parser.add_argument("--rounds", type=int, default=1)
-    parser.add_argument("--memory-times", type=float, default=0.0, help="also a log of so much memory")
+    parser.add_argument("--only", help=f"comma-separated, of {', '.join(known)}")
+    parser.add_argument("--keep", action="store_true", help="leave the figures of other works as they are")
     options = parser.parse_args()
+    works = options.only.split(",") if options.only else list(known)
+    if unknown := set(works) - set(known):
+        parser.error(f"no such work: {', '.join(sorted(unknown))}")
     compile_sources()
     scale = Scale(is_quick=options.quick)
     samples: report.Samples = {}
     for _ in range(options.rounds):
         for subject in options.subjects.split(","):
-            with started(subject, SESSION_TIMEOUT_MS) as cluster:
-                for work in (throughput, sizes, latency):
-                    collect(samples, subject, work(cluster, scale))
-                if options.memory_times:
-                    beyond_memory(cluster, options.memory_times)
+            for group in (TOGETHER, ALONE):
+                if chosen := [work for title, work in group.items() if title in works]:
+                    with started(subject, SESSION_TIMEOUT_MS) as cluster:
+                        for work in chosen:
+                            collect(samples, subject, work(cluster, scale))
+    if options.keep:
+        samples = report.with_last(HERE / "headline.json", samples)
     about = report.versions(REPOSITORY)
     print(report.rendered_headline(samples, about, DESCRIBED.format(rounds=options.rounds)))
     if not options.quick:

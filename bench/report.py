@@ -10,7 +10,7 @@ import platform
 import statistics
 import subprocess
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import confluent_kafka
@@ -19,6 +19,17 @@ from tests.peers.kafka import kafka_version
 
 Samples = dict[str, dict[str, list[float]]]
 """Subject, then figure, then one value a round."""
+
+
+@dataclass(frozen=True, slots=True)
+class Grown:
+    """What one of something costs a subject's CPU, at a small and at a large size of what lies around it."""
+
+    work: str
+    unit: str
+    subject: str
+    sizes: tuple[int, int]
+    costs: tuple[float, float]
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +65,10 @@ ROWS = (
     Row("large_in_cpu_s_gb", "· broker CPU", "s/GB", False, 0.5),
     Row("large_out_mb_s", "fetch, 1 MB answers, raw", "MB/s", True, None),
     Row("large_out_cpu_s_gb", "· broker CPU", "s/GB", False, 0.5),
+    Row("beside_heavy_p50_us", "one-record produce beside a producer of 1 MB batches, p50", "µs", False, 1.5),
+    Row("beside_heavy_p99_us", "· p99", "µs", False, None),
+    Row("beside_cold_p50_us", "one-record produce beside a reader of cold data, p50", "µs", False, 1.0),
+    Row("beside_cold_p99_us", "· p99", "µs", False, 1.0),
     Row("end_to_end_p50_ms", "end to end at 5,000 records/s, p50", "ms", False, 0.5),
     Row("end_to_end_p99_ms", "· p99", "ms", False, 0.5),
     Row("end_to_end_cpu_percent", "· broker CPU", "%", False, None),
@@ -72,7 +87,7 @@ CLUSTER_ROWS = (
     Row("cluster_paced_p99_ms", "· p99", "ms", False, 1.0),
     Row("cluster_paced_cpu_percent", "· CPU of the brokers", "%", False, None),
     Row("cluster_requests_1_s", "produce, one record a request, 1 in flight", "requests/s", True, 1.0),
-    Row("cluster_requests_1_p50_us", "· p50", "µs", False, None),
+    Row("cluster_requests_1_p50_us", "· p50", "µs", False, 0.6),
     Row("cluster_requests_1_p99_us", "· p99", "µs", False, 1.0),
     Row("cluster_requests_1_cpu_us", "· CPU of the brokers", "µs/request", False, None),
     Row("cluster_requests_32_s", "produce, one record a request, 32 in flight", "requests/s", True, 1.0),
@@ -92,7 +107,8 @@ CLUSTER_ROWS = (
         1.0,
     ),
     Row("failover_worst_s", "· worst", "s", False, 1.0),
-    Row("failover_create_s", "2,000 partitions: create", "s", False, 0.5),
+    Row("failover_create_s", "2,000 partitions: create", "s", False, 1.0),
+    Row("failover_written_s", "· and a record is written to each of 40", "s", False, 1.0),
     Row("rolling_p99_ms", "rolling restart: produce, p99", "ms", False, 1.0),
     Row("rolling_worst_ms", "· worst", "ms", False, None),
     Row("rolling_errors", "· errors seen by the client", "records", False, None),
@@ -103,6 +119,8 @@ CLUSTER_ROWS = (
     Row("held_produce_s", "· a record to each of 100 of them, and back", "s", False, None),
     Row("held_restart_s", "· one broker back in sync after kill -9", "s", False, 0.5),
 )
+BEYOND_WRITTEN = "a log of twice the memory, records of 1,000 B, no replication"
+BEYOND_READ = "a tenth of it read from its beginning"
 HEADLINE_WORKS = (
     "one producer, no replication",
     "one producer, three replicas, asynchronous",
@@ -116,6 +134,8 @@ HEADLINE_WORKS = (
     "records of 1,000 B",
     "records of 10,000 B",
     "records of 100,000 B",
+    BEYOND_WRITTEN,
+    BEYOND_READ,
 )
 HEADLINE_ROWS = (
     *(
@@ -186,9 +206,26 @@ def write_spark(directory: Path, samples: Samples, about: dict[str, str], descri
     _publish(directory)
 
 
-def with_last_cluster(directory: Path, samples: Samples) -> Samples:
-    """These, and beside them what the last run measured otherwise."""
-    last: Samples = json.loads((directory / "cluster.json").read_text())["samples"]
+def write_growth(directory: Path, grown: list[Grown], about: dict[str, str], *, is_kept: bool) -> None:
+    """The same for growth: `growth.json`, beside what the last run measured otherwise if it `is_kept`."""
+    path = directory / "growth.json"
+    measured = {(each.work, each.subject) for each in grown}
+    if is_kept and path.exists():
+        last = _read_grown(path)
+        grown = [*(each for each in last if (each.work, each.subject) not in measured), *grown]
+    raw = {"about": about, "grown": [asdict(each) for each in grown]}
+    path.write_text(json.dumps(raw, indent=1) + "\n")
+    _publish(directory)
+
+
+def _read_grown(path: Path) -> list[Grown]:
+    rows = json.loads(path.read_text())["grown"]
+    return [Grown(**{**row, "sizes": tuple(row["sizes"]), "costs": tuple(row["costs"])}) for row in rows]
+
+
+def with_last(path: Path, samples: Samples) -> Samples:
+    """These, and beside them what the last run kept there measured otherwise."""
+    last: Samples = json.loads(path.read_text())["samples"]
     return {name: last.get(name, {}) | samples.get(name, {}) for name in {**last, **samples}}
 
 
@@ -211,6 +248,9 @@ def _publish(directory: Path) -> None:
         if path.exists():
             raw = json.loads(path.read_text())
             text += "\n" + render(raw["samples"], raw["about"], raw["run"])
+    growth = directory / "growth.json"
+    if growth.exists():
+        text += "\n" + rendered_growth(_read_grown(growth), json.loads(growth.read_text())["about"])
     by_hand = [(directory / name).read_text() for name in ("security.md", "behind.md")]
     (directory / "RESULTS.md").write_text(text + "".join(by_hand))
 
@@ -267,6 +307,29 @@ def rendered_headline(samples: Samples, about: dict[str, str], described: str) -
 def rendered_spark(samples: Samples, about: dict[str, str], described: str) -> str:
     title, peer = "Connectors of Spark", "Spark's JVM connector"
     return _table(title, "make bench-spark", SPARK_ROWS, samples, about, described, peer=peer)
+
+
+def rendered_growth(grown: list[Grown], about: dict[str, str]) -> str:
+    lines = [
+        "## Growth",
+        "",
+        "CPU of the broker (user and system) for one of each, at two sizes of what lies around it; what "
+        "should not grow is about 1 in the last columns. "
+        + "; ".join(f"{name} {version}" for name, version in about.items())
+        + ". Written by `make bench-growth`.",
+        "",
+        "| work | unit | sizes | Barnabas | Apache Kafka | growth | growth of Apache Kafka |",
+        "|---" * 7 + "|",
+    ]
+    for work in dict.fromkeys(each.work for each in grown):
+        subjects = {each.subject: each for each in grown if each.work == work}
+        one = next(iter(subjects.values()))
+        both = [subjects.get("barnabas"), subjects.get("kafka")]
+        costs = [" → ".join(_number(cost) for cost in each.costs) if each else "" for each in both]
+        growths = [f"{each.costs[1] / each.costs[0]:.2f}" if each else "" for each in both]
+        sizes = " → ".join(f"{size:,}" for size in one.sizes)
+        lines.append("| " + " | ".join([work, one.unit, sizes, *costs, *growths]) + " |")
+    return "\n".join(lines) + "\n"
 
 
 def _table(

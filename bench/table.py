@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import beside_works
 import wide_works
 import works
 from tests.support.broker import Broker
@@ -15,6 +16,7 @@ WORKS: dict[str, Callable[[Broker, works.Scale], works.Figures]] = {
     "growth": works.growth,
     "one_record_requests": works.one_record_requests,
     "large_batches": works.large_batches,
+    "beside": beside_works.beside,
     "end_to_end": works.end_to_end,
     "connections": wide_works.connections,
     "group": wide_works.group,

@@ -34,6 +34,7 @@ class ClusterBroker(BarnabasBroker):
         arguments: Sequence[str] = (),
         port: int | None = None,
         protocol: str = "PLAINTEXT",
+        code: Path | None = None,
     ) -> None:
         own: dict[str, object] = {
             "broker.id": broker_id,
@@ -46,6 +47,7 @@ class ClusterBroker(BarnabasBroker):
             arguments=arguments,
             port=port,
             protocol=protocol,
+            code=code,
         )
         self.id = broker_id
 

@@ -148,8 +148,11 @@ def any_cluster(
     nodes: int = 3,
     each: Callable[[int], Mapping[str, object]] = lambda _: {},
     heap: Sequence[str] = SMALL_HEAP,
+    code: Path | None = None,
 ) -> Iterator[AnyCluster]:
-    """`name` is "kafka" or "barnabas"; ids are 1 to `nodes`. `each` gives a broker settings of its own."""
+    """Of Apache Kafka if `name` is "kafka", and ours otherwise; ids are 1 to `nodes`.
+
+    `each` gives a broker settings of its own; `code` is where ours are, if not in this source."""
     if name == "kafka":
         kafka.require_kafka()
         sessions = {
@@ -163,7 +166,9 @@ def any_cluster(
     with running_zookeeper(directory) as zookeeper:
         common = {"zookeeper.session.timeout.ms": session_timeout_ms, **(settings or {})}
         brokers = [
-            ClusterBroker(node, directory / f"broker-{node}", zookeeper.connect, {**common, **each(node)})
+            ClusterBroker(
+                node, directory / f"broker-{node}", zookeeper.connect, {**common, **each(node)}, code=code
+            )
             for node in range(1, nodes + 1)
         ]
         ours = Cluster(brokers, zookeeper.connect)
