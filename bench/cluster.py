@@ -16,10 +16,8 @@ the controller there. CPU and memory are sums over the three brokers; ZooKeeper'
 from __future__ import annotations
 
 import argparse
-import shutil
 import signal
 import sys
-import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -29,6 +27,7 @@ import cluster_works
 import report
 from cluster_works import FULL, QUICK, ClusterScale
 from run import collect, compile_sources, end_by_exception
+from scratch import scratch_directory
 from subjects import WHEEL
 from tests.peers.kafka import HEAP
 from tests.support.broker import REPOSITORY
@@ -57,15 +56,14 @@ ALONE: dict[str, Work] = {"partitions": cluster_faults.many_partitions}
 
 @contextmanager
 def started(name: str, session_timeout_ms: int) -> Iterator[AnyCluster]:
-    directory = Path(tempfile.mkdtemp(prefix=f"bench-{name}-"))
     code = WHEEL if name == "compiled" else None
-    try:
-        with any_cluster(
+    with (
+        scratch_directory(name) as directory,
+        any_cluster(
             name, directory, SETTINGS, session_timeout_ms=session_timeout_ms, heap=HEAP, code=code
-        ) as cluster:
-            yield cluster
-    finally:
-        shutil.rmtree(directory, ignore_errors=True)
+        ) as cluster,
+    ):
+        yield cluster
 
 
 def measure(name: str, works: list[str], scale: ClusterScale, session_timeout_ms: int) -> Figures:

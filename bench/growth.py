@@ -15,11 +15,9 @@ from __future__ import annotations
 import argparse
 import resource
 import selectors
-import shutil
 import socket
 import struct
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -32,6 +30,7 @@ import report
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 from raw_load import run_load
 from run import compile_sources
+from scratch import scratch_directory
 from subjects import new_subject, started
 from tests.support import wire
 from tests.support.broker import REPOSITORY, Broker, cpu_seconds
@@ -79,19 +78,18 @@ def fetch_cpu_us(name: str, sizes: Sizes, at: int) -> float:
 
 def start_s(name: str, sizes: Sizes, at: int) -> float:
     """CPU of a start after a clean stop, until the ready line."""
-    directory = Path(tempfile.mkdtemp(prefix=f"bench-{name}-"))
-    broker = new_subject(name, directory)
-    try:
+    with scratch_directory(name) as directory:
+        broker = new_subject(name, directory)
         broker.start()
-        create_topic(broker, "segments", configs={"segment.bytes": str(1 << 20), "retention.ms": "-1"})
-        frame = produce_frame("segments", [bytes(600_000)])
-        run_load(broker.port, frame, depth=2, requests=sizes.segments[at])
-        broker.stop()
-        broker.start()
-        return cpu_seconds(broker)
-    finally:
-        broker.kill()
-        shutil.rmtree(directory, ignore_errors=True)
+        try:
+            create_topic(broker, "segments", configs={"segment.bytes": str(1 << 20), "retention.ms": "-1"})
+            frame = produce_frame("segments", [bytes(600_000)])
+            run_load(broker.port, frame, depth=2, requests=sizes.segments[at])
+            broker.stop()
+            broker.start()
+            return cpu_seconds(broker)
+        finally:
+            broker.kill()
 
 
 def commit_cpu_us(name: str, sizes: Sizes, at: int) -> float:

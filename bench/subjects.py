@@ -6,13 +6,12 @@ test. A subject lives for one round in a directory of its own.
 
 from __future__ import annotations
 
-import shutil
-import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from scratch import scratch_directory
 from tests.peers.kafka import KafkaBroker
 from tests.support import wire
 from tests.support.broker import REPOSITORY, BarnabasBroker, Broker
@@ -35,8 +34,7 @@ def new_subject(name: str, directory: Path) -> Broker:
 @contextmanager
 def started(name: str) -> Iterator[tuple[Broker, float]]:
     """A running subject and the seconds from its launch to its first acknowledged record."""
-    directory = Path(tempfile.mkdtemp(prefix=f"bench-{name}-"))
-    try:
+    with scratch_directory(name) as directory:
         broker = new_subject(name, directory)
         begun = time.perf_counter()
         broker.launch()
@@ -47,8 +45,6 @@ def started(name: str) -> Iterator[tuple[Broker, float]]:
             yield broker, seconds
         finally:
             broker.kill()
-    finally:
-        shutil.rmtree(directory, ignore_errors=True)
 
 
 def _await_first_record(broker: Broker) -> None:
