@@ -7,11 +7,14 @@ partitions while one of them is busy, or none.
 
     python bench/replication_path.py --seconds 3 --partitions 2000
     python bench/replication_path.py --rows raw --profile /tmp/profile   # py-spy on leader and follower
+
+The same of a compiled wheel that is unpacked somewhere: `PYTHONPATH=there python bench/replication_path.py`.
 """
 
 from __future__ import annotations
 
 import argparse
+import os
 import shutil
 import subprocess
 import sys
@@ -23,11 +26,9 @@ from pathlib import Path
 
 import psutil
 
-sys.path[:0] = [
-    str(Path(__file__).parents[1]),
-    str(Path(__file__).parent),
-    str(Path(__file__).parents[1] / "src"),
-]
+sys.path[:0] = [str(Path(__file__).parents[1]), str(Path(__file__).parent)]
+if "PYTHONPATH" not in os.environ:
+    sys.path.insert(2, str(Path(__file__).parents[1] / "src"))
 
 from bench.raw_load import run_load
 from confluent_kafka import Producer
