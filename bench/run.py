@@ -24,7 +24,7 @@ from subjects import WHEEL, started
 from table import WORKS
 from tests.support.broker import REPOSITORY, resident_bytes
 from warm_memory import warm_memory
-from works import FULL, MEGABYTE, QUICK, Scale, warm_up
+from works import FULL, GIGABYTE, MEGABYTE, QUICK, Scale, warm_up
 
 HERE = Path(__file__).parent
 LARGE_FRAME_BYTES = 960_000
@@ -50,22 +50,30 @@ def measure_subject(name: str, works: list[str], scale: Scale) -> dict[str, floa
 def measure_bare_loops(scale: Scale) -> dict[str, float]:
     """What this machine does with a socket and a file and nothing else; as much of it as the brokers do."""
     frames = {
-        "large_in_mb_s": ("bare write", opaque_frame(LARGE_FRAME_BYTES), 5, LARGE_FRAME_BYTES),
-        "large_out_mb_s": ("bare send", opaque_frame(ASK_FRAME_BYTES), 1, 1 << 20),
-        "requests_1_s": ("bare write", opaque_frame(ASK_FRAME_BYTES), 1, None),
-        "requests_32_s": ("bare write", opaque_frame(ASK_FRAME_BYTES), 32, None),
+        "large_in": ("bare write", opaque_frame(LARGE_FRAME_BYTES), 5, LARGE_FRAME_BYTES),
+        "large_out": ("bare send", opaque_frame(ASK_FRAME_BYTES), 1, 1 << 20),
+        "requests_1": ("bare write", opaque_frame(ASK_FRAME_BYTES), 1, 0),
+        "requests_32": ("bare write", opaque_frame(ASK_FRAME_BYTES), 32, 0),
     }
     figures: dict[str, float] = {}
     with warm_memory(scale.produce_bytes):
-        for figure, (loop, frame, depth, bytes_each) in frames.items():
+        for name, (loop, frame, depth, bytes_each) in frames.items():
             subject = Subject(loop)
             requests = scale.produce_bytes // bytes_each if bytes_each else None
             try:
                 run_load(subject.port, frame, depth=depth, requests=50)
+                before_s = sum(subject.usage())
                 load = run_load(subject.port, frame, depth=depth, seconds=scale.seconds, requests=requests)
+                cpu_s = sum(subject.usage()) - before_s
             finally:
                 subject.stop()
-            figures[figure] = load.requests_per_s * (bytes_each / MEGABYTE if bytes_each else 1)
+            if bytes_each:
+                figures[f"{name}_mb_s"] = load.requests_per_s * bytes_each / MEGABYTE
+                figures[f"{name}_cpu_s_gb"] = cpu_s / (load.requests * bytes_each / GIGABYTE)
+            else:
+                figures[f"{name}_s"] = load.requests_per_s
+                figures[f"{name}_p50_us"] = load.latency.percentile_us(50)
+                figures[f"{name}_cpu_us"] = cpu_s / load.requests * 1e6
     return figures
 
 
