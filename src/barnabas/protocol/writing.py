@@ -3,9 +3,10 @@
     python -m barnabas.protocol.writing DIRECTORY
 
 Of the APIs that brokers are asked most, the versions that clients of today speak have the decoder of their
-requests and the encoder of their answers, both bounded (`declarations.Pace`). Everything else, the sliced
-kinds and what clients need, is left to the first use: a version takes the C compiler some seconds. The
-modules are for that compiler and for readers, and are kept nowhere.
+requests and the encoder of their answers, both bounded (`declarations.Pace`). The newest has also what asks:
+followers speak it, and our own client does. Everything else, the sliced kinds above all, is left to the first
+use: a version takes the C compiler some seconds. The modules are for that compiler and for readers, and are
+kept nowhere.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from barnabas.protocol.messages import request_class, response_class
 HOT = {ApiKey.PRODUCE: 7, ApiKey.FETCH: 11}
 """By the first version that is written out."""
 
-HEAD = '''"""{api}: requests read and answers written, v{first}-{last}.
+HEAD = '''"""{api}: requests read and answers written, v{first}-{last}, and the other way round in v{last}.
 
 Written by `barnabas.protocol.writing` from the declaration in `messages.{module}`: change that.
 """
@@ -57,6 +58,8 @@ def module_text(key: ApiKey) -> str:
     for version in versions:
         sources.append(write_decoder(request, version, Pace.BOUNDED))
         sources.append(write_encoder(response, version, Pace.BOUNDED))
+    sources.append(write_encoder(request, versions[-1], Pace.WHOLE))
+    sources.append(write_decoder(response, versions[-1], Pace.WHOLE))
     names: dict[str, Any] = {}
     for source in sources:
         names |= source.names
