@@ -35,6 +35,7 @@ Written by `barnabas.protocol.writing` from the declaration in `messages.{module
 from __future__ import annotations
 
 from struct import Struct
+from typing import Final
 
 from barnabas.protocol.declarations import Part
 '''
@@ -42,8 +43,8 @@ from barnabas.protocol.declarations import Part
 IMPORTS = {
     "StructError": "from struct import error as StructError",
     "ZERO_UUID": "from barnabas.core.ids import ZERO_UUID",
-    "new": "new = object.__new__",
-    "new_bytes": "new_bytes = bytes.__new__",
+    "new": "new: Final = object.__new__",
+    "new_bytes": "new_bytes: Final = bytes.__new__",
     "pack": "from struct import pack",
     "unpack_from": "from struct import unpack_from",
 }
@@ -75,7 +76,7 @@ def _where_from(name: str, value: Any) -> str:
         return IMPORTS[name]
     layout = getattr(value, "__self__", None)
     if isinstance(layout, Struct):
-        return f"{name} = Struct({layout.format!r}).{value.__name__}"
+        return f"{name}: Final = Struct({layout.format!r}).{value.__name__}"
     return f"from {value.__module__} import {name}"
 
 
