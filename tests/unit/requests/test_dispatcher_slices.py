@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from barnabas.core.clock import ManualClock
 from barnabas.core.errors import UnknownServerError
 from barnabas.core.limits import REQUEST_ELEMENTS_MAX
 from barnabas.core.metrics import Metrics
@@ -31,12 +30,18 @@ from tests.unit.handlers.support import FakePeer
 VERSION = 12
 
 
-class TickingClock(ManualClock):
+class TickingClock:
     """Every look at the time takes a millisecond, so that the turns of a test are counted, not timed."""
 
+    def __init__(self) -> None:
+        self._elapsed_ms = 0
+
+    def now_ms(self) -> int:
+        return self._elapsed_ms
+
     def monotonic_ms(self) -> float:
-        self.advance(ms=1)
-        return super().monotonic_ms()
+        self._elapsed_ms += 1
+        return self._elapsed_ms
 
 
 class Asker(FakePeer):
