@@ -5,6 +5,10 @@ each size-prefixed frame with one, keeps `depth` of them in flight on each conne
 records how long each answer took. Works against this project's network layer, a whole
 broker, Apache Kafka, or the bare loops in `bare_loop.py`.
 
+While it looks at answers the server may have nothing to do, so an answer costs one step over
+it: requests that left by one send, and were answered by what one receive brought, are
+measured together.
+
     python bench/raw_load.py --port 9092 --frame-bytes 100 --depth 32 --seconds 3
 """
 
@@ -15,12 +19,14 @@ import selectors
 import socket
 import struct
 import time
+from bisect import bisect_left
 from collections import deque
 from dataclasses import dataclass, field
 
 HISTOGRAM_STEP_RATIO = 1.05
 HISTOGRAM_LEAST_US = 1.0
 BURST_BYTES_MAX = 256 * 1024
+SIZE = struct.Struct(">i")
 
 
 class LatencyHistogram:
@@ -35,8 +41,6 @@ class LatencyHistogram:
         self.max_us = 0.0
 
     def observe(self, us: float, times: int = 1) -> None:
-        from bisect import bisect_left
-
         self._counts[bisect_left(self._bounds_us, us)] += times
         self.count += times
         self.max_us = max(self.max_us, us)
@@ -84,12 +88,14 @@ class _Peer:
         self._burst = frame * min(depth, max(1, BURST_BYTES_MAX // len(frame)))
         self._depth = depth
         self._result = result
-        self._sent_at: deque[float] = deque()
+        self._sent: deque[tuple[float, int]] = deque()
+        """When, and how many, in the order of sending; of the first the unanswered rest."""
+        self._in_flight = 0
         self._unsent = 0
         self._offset = 0
         self._input = bytearray(1 << 20)
-        self._view = memoryview(self._input)
-        self._header = bytearray()
+        self._size_begun = b""
+        """What has come of the size of an answer, if it was cut there."""
         self._body_left = 0
 
     @property
@@ -98,11 +104,11 @@ class _Peer:
 
     @property
     def idle(self) -> bool:
-        return not self._sent_at and not self._unsent
+        return not self._in_flight and not self._unsent
 
     def fill(self) -> None:
         """Top up to the depth; the clock of a request starts when its bytes are offered."""
-        self._unsent += self._depth - len(self._sent_at) - self._unsent
+        self._unsent = self._depth - self._in_flight
         self.write()
 
     def write(self) -> None:
@@ -116,8 +122,10 @@ class _Peer:
                 return
             self._result.sent_bytes += sent
             done, self._offset = divmod(self._offset + sent, self._frame_bytes)
-            self._sent_at.extend([begun] * done)
-            self._unsent -= done
+            if done:
+                self._sent.append((begun, done))
+                self._in_flight += done
+                self._unsent -= done
 
     def read(self) -> None:
         try:
@@ -128,34 +136,37 @@ class _Peer:
             raise EOFError("the server closed the connection")
         self._result.received_bytes += count
         answers = self._count_answers(count)
-        if answers:
-            now = time.perf_counter()
-            for _ in range(answers):
-                self._result.latency.observe((now - self._sent_at.popleft()) * 1e6)
-            self._result.requests += answers
+        self._result.requests += answers
+        self._in_flight -= answers
+        now = time.perf_counter()
+        while answers:
+            begun, together = self._sent.popleft()
+            answered = min(answers, together)
+            if answered < together:
+                self._sent.appendleft((begun, together - answered))
+            self._result.latency.observe((now - begun) * 1e6, answered)
+            answers -= answered
 
     def _count_answers(self, count: int) -> int:
-        answers = 0
-        position = 0
-        while position < count:
-            if self._body_left:
-                step = min(self._body_left, count - position)
-                self._body_left -= step
-                position += step
-            else:
-                if not self._header and count - position >= 4:
-                    (self._body_left,) = struct.unpack_from(">i", self._input, position)
-                    position += 4
-                else:
-                    step = min(4 - len(self._header), count - position)
-                    self._header += self._view[position : position + step]
-                    position += step
-                    if len(self._header) < 4:
-                        continue
-                    (self._body_left,) = struct.unpack(">i", self._header)
-                    self._header.clear()
-            if self._body_left == 0:
+        """How many answers end in what has just come; an answer, and its size too, may come in pieces."""
+        received, size_of = self._input, SIZE.unpack_from
+        position = self._body_left
+        if self._size_begun:
+            missing = SIZE.size - len(self._size_begun)
+            self._size_begun += received[: min(missing, count)]
+            if count < missing:
+                return 0
+            position = missing + size_of(self._size_begun)[0]
+            self._size_begun = b""
+        answers = 1 if 0 < position <= count else 0
+        last_size_at = count - SIZE.size
+        while position <= last_size_at:
+            position += SIZE.size + size_of(received, position)[0]
+            if position <= count:
                 answers += 1
+        if position < count:
+            self._size_begun = bytes(received[position:count])
+        self._body_left = max(0, position - count)
         return answers
 
 

@@ -44,8 +44,10 @@ SOURCE_ONLY = (
     "tests/unit/node/test_periodic_tasks.py",
     "tests/unit/quota/test_client_quotas.py::test_invented_client_ids_do_not_fill_the_memory",
     "tests/unit/records/test_checksum.py::test_a_package_without_the_library_is_imported",
+    "tests/unit/records/test_validation.py::test_a_bomb_is_stopped_where_records_are_read",
     "tests/unit/records/test_validation.py::test_more_records_than_can_be_read_are_to_be_split",
     "tests/unit/replication/leader/test_follower_fetches.py::test_a_waiting_fetch_looks_at_a_marked_partition_once",
+    "tests/unit/storage/test_append_elsewhere.py::test_whatever_goes_wrong_afterwards_is_reported",
     "tests/unit/storage/cleaner/test_log_cleaner.py::test_the_filthiest_log_comes_first",
 )
 """Tests that reach into modules, or hand over stand-ins: compiled code takes neither, so `make test-compiled`

@@ -6,20 +6,20 @@ import base64
 import re
 import struct
 from operator import mul
-from typing import NamedTuple, NewType, Protocol, Self
+from typing import Final, NamedTuple, NewType, Protocol, Self
 
 from barnabas.core.errors import InvalidTopicException
 
 BrokerId = NewType("BrokerId", int)
 
 NO_LEADER = BrokerId(-1)
-NO_EPOCH = -1
+NO_EPOCH: Final = -1
 """Of a leader or a broker."""
-NO_OFFSET = -1
-ACKS_ALL = -1
+NO_OFFSET: Final = -1
+ACKS_ALL: Final = -1
 """An append is acknowledged when all in-sync replicas have it."""
 
-TOPIC_NAME_LENGTH_MAX = 249
+TOPIC_NAME_LENGTH_MAX: Final = 249
 """Leaves room for `-<partition>` and a suffix of deletion in a 255-byte file name."""
 
 _TOPIC_NAME = re.compile(r"[a-zA-Z0-9._-]+")

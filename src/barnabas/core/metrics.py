@@ -7,7 +7,6 @@ once and keeps it. Rendering (the Prometheus text format) is rare and pays for e
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections.abc import Callable, Iterator
 
 from barnabas.core.sweeping import sweeping
@@ -48,7 +47,14 @@ class Histogram:
         self.total = 0.0
 
     def observe(self, value: float) -> None:
-        self.counts[bisect_left(self.bounds, value)] += 1
+        # Nearly everything falls into one of the first few. Compiled, to look at them in turn takes half as
+        # long as to call `bisect`.
+        bucket = 0
+        for bound in self.bounds:
+            if value <= bound:
+                break
+            bucket += 1
+        self.counts[bucket] += 1
         self.total += value
 
     @property

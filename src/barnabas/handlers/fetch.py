@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Generator, Sequence
 from functools import partial
+from typing import Final
 
 from barnabas.core.errors import (
     FetchSessionIdNotFound,
@@ -44,13 +45,13 @@ from barnabas.requests.old_consumers import VERSION_WITH_ZSTD, fit_for_old_consu
 from barnabas.requests.registry import Api
 from barnabas.security.acl.vocabulary import CLUSTER_NAME, Operation, ResourceType
 
-MANY = 100
+MANY: Final = 100
 """Partitions that are asked for in one go; more are read, and answered, a few at a time."""
-VERSION_WITH_RACK = 11
-VERSION_WITH_TOPIC_IDS = 13
-VERSION_WITH_LEADER_HINTS = 16
-_NOT_FOUND = frozenset({UnknownTopicOrPartition.code, UnknownTopicId.code})
-_UNREAD = _NOT_FOUND | {TopicAuthorizationFailed.code}
+VERSION_WITH_RACK: Final = 11
+VERSION_WITH_TOPIC_IDS: Final = 13
+VERSION_WITH_LEADER_HINTS: Final = 16
+_NOT_FOUND: Final = frozenset({UnknownTopicOrPartition.code, UnknownTopicId.code})
+_UNREAD: Final = _NOT_FOUND | {TopicAuthorizationFailed.code}
 
 
 def handle_fetch(request: FetchRequest, context: RequestContext) -> FetchResponse | None:

@@ -16,6 +16,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Generator, Iterator
 from contextlib import suppress
+from typing import Final
 
 from barnabas.coordinator.transaction.admission import (
     Admission,
@@ -43,10 +44,10 @@ from barnabas.security.acl.vocabulary import Operation, ResourceType
 
 logger = logging.getLogger(__name__)
 
-VERSION_WITH_LEADER_HINTS = 10
-VERSION_WITH_ABORTABLE = 11
-VERSION_WITH_IMPLICIT_ADD = 12
-VERSION_WITH_TOPIC_IDS = 13
+VERSION_WITH_LEADER_HINTS: Final = 10
+VERSION_WITH_ABORTABLE: Final = 11
+VERSION_WITH_IMPLICIT_ADD: Final = 12
+VERSION_WITH_TOPIC_IDS: Final = 13
 
 
 def handle_produce(request: ProduceRequest, context: RequestContext) -> None:

@@ -25,7 +25,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from math import inf
-from typing import Protocol
+from typing import Final, Protocol
 
 from barnabas.config.broker_config import BrokerConfig
 from barnabas.core.clock import Clock
@@ -46,11 +46,11 @@ from barnabas.network.receive_buffer import SIZE, SIZE_BYTES, Loan, LoopBuffers,
 from barnabas.network.transport import Transport
 from barnabas.security.principal import ANONYMOUS, KafkaPrincipal
 
-NEVER = -1.0
-DISCARDED_READS_MAX = 16
-TLS_GREETING = 0x1603
+NEVER: Final = -1.0
+DISCARDED_READS_MAX: Final = 16
+TLS_GREETING: Final = 0x1603
 """How a client that speaks TLS begins, read as the size of a frame."""
-SMALL_REQUEST_BYTES = 1024
+SMALL_REQUEST_BYTES: Final = 1024
 """Up to here only every fourth request of a turn has the clock looked at."""
 
 

@@ -19,7 +19,7 @@ import socket
 from collections import deque
 from collections.abc import Sequence
 from itertools import islice
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from barnabas.core.limits import OUTPUT_CONGESTED_BYTES, SEND_PER_TURN_BYTES_MAX
 from barnabas.core.metrics import Counter
@@ -28,12 +28,12 @@ from barnabas.network.exchange import Part
 from barnabas.network.receive_buffer import SIZE, SIZE_BYTES
 from barnabas.network.sockets import SYSTEM_SOCKETS, SendFile
 
-JOINED_BYTES_MAX = 64 * 1024
+JOINED_BYTES_MAX: Final = 64 * 1024
 """Up to here one copy into one buffer is cheaper than handing the kernel a list."""
 
-VECTOR_PARTS_MAX = 256
-QUEUED_PARTS_MAX = 1_024
-_MSG_MORE: int = getattr(socket, "MSG_MORE", 0)
+VECTOR_PARTS_MAX: Final = 256
+QUEUED_PARTS_MAX: Final = 1_024
+_MSG_MORE: Final[int] = getattr(socket, "MSG_MORE", 0)
 
 
 class RegionCutShort(Exception):

@@ -23,24 +23,24 @@ from __future__ import annotations
 
 import mmap
 from struct import Struct
-from typing import Protocol
+from typing import Final, Protocol
 
 from barnabas.core.limits import RECEIVE_CHUNK_BYTES
 
-SIZE = Struct(">i")
-SIZE_BYTES = 4
+SIZE: Final = Struct(">i")
+SIZE_BYTES: Final = 4
 
-LARGE_BYTES = 64 * 1024
+LARGE_BYTES: Final = 64 * 1024
 """From here on, copying a remainder back and forth costs more than a buffer of its own."""
 
-GROWTH = 8
-POOLED_BYTES_MAX = 16 * 1024 * 1024
+GROWTH: Final = 8
+POOLED_BYTES_MAX: Final = 16 * 1024 * 1024
 
-MAPPED_BYTES_MIN = 1024 * 1024
+MAPPED_BYTES_MIN: Final = 1024 * 1024
 """From here on a buffer is a mapping of its own: its pages come one by one as bytes are received, and it
 grows where it is. To clear and to copy a hundred megabytes would keep everybody waiting."""
 
-RECEIVED_AT_ONCE_MAX = 256 * 1024
+RECEIVED_AT_ONCE_MAX: Final = 256 * 1024
 """What one turn takes from a socket into a large buffer."""
 
 

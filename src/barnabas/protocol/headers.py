@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Generator
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from barnabas.protocol import primitives
 from barnabas.protocol.api_keys import FLEXIBLE_SINCE, NEVER_FLEXIBLE, ApiKey
@@ -21,16 +21,13 @@ from barnabas.protocol.declarations import Encoder, Part
 from barnabas.protocol.errors import MalformedMessage
 from barnabas.protocol.schema import Message
 
-_FIXED = struct.Struct(">hhi")
-_WITH_CLIENT_ID = struct.Struct(">hhih")
-_CORRELATION_ID = struct.Struct(">i")
-_CORRELATION_ID_AND_NO_TAGS = struct.Struct(">ix")
-_CONTROLLED_SHUTDOWN = int(ApiKey.CONTROLLED_SHUTDOWN)  # looking up a member of an enum is slow
-
-_response_codecs: dict[tuple[type[Message], int], tuple[Callable[[int], bytes], Encoder]] = {}
-
-
-_new_tuple = tuple.__new__
+_FIXED: Final = struct.Struct(">hhi")
+_WITH_CLIENT_ID: Final = struct.Struct(">hhih")
+_CORRELATION_ID: Final = struct.Struct(">i")
+_CORRELATION_ID_AND_NO_TAGS: Final = struct.Struct(">ix")
+_CONTROLLED_SHUTDOWN: Final = int(ApiKey.CONTROLLED_SHUTDOWN)  # looking up a member of an enum is slow
+_FLEXIBLE_SINCE: Final = FLEXIBLE_SINCE
+_TOO_SHORT: Final = struct.error
 
 
 class RequestHeader(NamedTuple):
@@ -49,12 +46,21 @@ def read_request_header(frame: memoryview) -> RequestHeader:
     An unknown API key is no reason to complain here: the header is read as far as it can be,
     so that the caller may answer or close.
     """
+    return RequestHeader(*request_header_fields(frame))
+
+
+def request_header_fields(frame: memoryview) -> tuple[int, int, int, str | None, int]:
+    """The same without a name for each: to make a named tuple costs as much as to read what is in it."""
+    api_key: int
+    version: int
+    correlation_id: int
+    length: int
     try:
         api_key, version, correlation_id, length = _WITH_CLIENT_ID.unpack_from(frame)
-    except struct.error:
-        return _read_request_header_v0(frame)
+    except _TOO_SHORT:
+        return _request_header_fields_v0(frame)
     if api_key == _CONTROLLED_SHUTDOWN and version == 0:
-        return _read_request_header_v0(frame)
+        return _request_header_fields_v0(frame)
     position = 10
     client_id = None
     if length >= 0:
@@ -62,23 +68,22 @@ def read_request_header(frame: memoryview) -> RequestHeader:
         if position > len(frame):
             primitives.reject_length("client id", length, 10, len(frame))
         client_id = str(frame[10:position], "utf-8", "replace")
-    if version >= FLEXIBLE_SINCE.get(api_key, NEVER_FLEXIBLE):
+    if version >= _FLEXIBLE_SINCE.get(api_key, NEVER_FLEXIBLE):
         try:
             position = primitives.skip_tagged_fields(frame, position) if frame[position] else position + 1
         except IndexError:
             raise MalformedMessage("the request header is cut short") from None
-    # Around the constructor of the named tuple, which costs as much as all of the above.
-    return _new_tuple(RequestHeader, (api_key, version, correlation_id, client_id, position))
+    return api_key, version, correlation_id, client_id, position
 
 
-def _read_request_header_v0(frame: memoryview) -> RequestHeader:
+def _request_header_fields_v0(frame: memoryview) -> tuple[int, int, int, str | None, int]:
     try:
         api_key, version, correlation_id = _FIXED.unpack_from(frame)
     except struct.error:
         raise MalformedMessage("the request header is cut short") from None
     if api_key != _CONTROLLED_SHUTDOWN or version != 0:
         raise MalformedMessage("the request header is cut short")
-    return RequestHeader(api_key, version, correlation_id, None, 8)
+    return api_key, version, correlation_id, None, 8
 
 
 def read_response_header(frame: memoryview, api_key: int, version: int) -> tuple[int, int]:
@@ -118,35 +123,51 @@ def encode_request(
     return parts
 
 
+class ResponseEncoder:
+    """Writes responses of one class and version, for who answers with many of them."""
+
+    __slots__ = ("_encode", "pack_header")
+
+    def __init__(self, cls: type[Message], version: int) -> None:
+        api = cls.__schema__.api
+        assert api is not None, f"{cls.__name__} is no response"
+        tagged = response_header_is_tagged(api, version)
+        header = _CORRELATION_ID_AND_NO_TAGS if tagged else _CORRELATION_ID
+        self.pack_header: Callable[[int], bytes] = header.pack
+        self._encode: Encoder = cls.bounded_encoder(version)
+
+    def encode(self, correlation_id: int, message: Message) -> list[Part]:
+        """The parts of a response frame, without its size; LargeMessage when there is much in it."""
+        parts: list[Part] = []
+        out = self._encode(message, parts, bytearray(self.pack_header(correlation_id)))
+        if out:
+            parts.append(out)
+        return parts
+
+
+_response_encoders: dict[tuple[type[Message], int], ResponseEncoder] = {}
+
+
+def response_encoder(cls: type[Message], version: int) -> ResponseEncoder:
+    found = _response_encoders.get((cls, version))
+    if found is None:
+        found = _response_encoders[cls, version] = ResponseEncoder(cls, version)
+    return found
+
+
 def encode_response(correlation_id: int, message: Message, version: int) -> list[Part]:
-    """The parts of a response frame, without its size; LargeMessage when there is much in it."""
-    key = (type(message), version)
-    pack_header, encoder = _response_codecs.get(key) or _response_codec(key)
-    parts: list[Part] = []
-    out = encoder(message, parts, bytearray(pack_header(correlation_id)))
-    if out:
-        parts.append(out)
-    return parts
+    """The parts of one response frame, without its size; LargeMessage when there is much in it."""
+    return response_encoder(type(message), version).encode(correlation_id, message)
 
 
 def encode_response_in_slices(
     correlation_id: int, message: Message, version: int
 ) -> Generator[None, None, list[Part]]:
     """The same, whatever is in it, with a stop every few elements."""
-    pack_header, _ = _response_codec((type(message), version))
+    pack_header = response_encoder(type(message), version).pack_header
     parts: list[Part] = []
     encoder = message.sliced_encoder(version)
     out = yield from encoder(message, parts, bytearray(pack_header(correlation_id)))
     if out:
         parts.append(out)
     return parts
-
-
-def _response_codec(key: tuple[type[Message], int]) -> tuple[Callable[[int], bytes], Encoder]:
-    cls, version = key
-    api = cls.__schema__.api
-    assert api is not None, f"{cls.__name__} is no response"
-    tagged = response_header_is_tagged(api, version)
-    header = _CORRELATION_ID_AND_NO_TAGS if tagged else _CORRELATION_ID
-    codec = _response_codecs[key] = (header.pack, cls.bounded_encoder(version))
-    return codec

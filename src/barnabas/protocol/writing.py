@@ -3,9 +3,10 @@
     python -m barnabas.protocol.writing DIRECTORY
 
 Of the APIs that brokers are asked most, the versions that clients of today speak have the decoder of their
-requests and the encoder of their answers, both bounded (`declarations.Pace`). Everything else, the sliced
-kinds and what clients need, is left to the first use: a version takes the C compiler some seconds. The
-modules are for that compiler and for readers, and are kept nowhere.
+requests and the encoder of their answers, both bounded (`declarations.Pace`). The newest has also what asks:
+followers speak it, and our own client does. Everything else, the sliced kinds above all, is left to the first
+use: a version takes the C compiler some seconds. The modules are for that compiler and for readers, and are
+kept nowhere.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from barnabas.protocol.messages import request_class, response_class
 HOT = {ApiKey.PRODUCE: 7, ApiKey.FETCH: 11}
 """By the first version that is written out."""
 
-HEAD = '''"""{api}: requests read and answers written, v{first}-{last}.
+HEAD = '''"""{api}: requests read and answers written, v{first}-{last}, and the other way round in v{last}.
 
 Written by `barnabas.protocol.writing` from the declaration in `messages.{module}`: change that.
 """
@@ -34,6 +35,7 @@ Written by `barnabas.protocol.writing` from the declaration in `messages.{module
 from __future__ import annotations
 
 from struct import Struct
+from typing import Final
 
 from barnabas.protocol.declarations import Part
 '''
@@ -41,8 +43,8 @@ from barnabas.protocol.declarations import Part
 IMPORTS = {
     "StructError": "from struct import error as StructError",
     "ZERO_UUID": "from barnabas.core.ids import ZERO_UUID",
-    "new": "new = object.__new__",
-    "new_bytes": "new_bytes = bytes.__new__",
+    "new": "new: Final = object.__new__",
+    "new_bytes": "new_bytes: Final = bytes.__new__",
     "pack": "from struct import pack",
     "unpack_from": "from struct import unpack_from",
 }
@@ -57,6 +59,8 @@ def module_text(key: ApiKey) -> str:
     for version in versions:
         sources.append(write_decoder(request, version, Pace.BOUNDED))
         sources.append(write_encoder(response, version, Pace.BOUNDED))
+    sources.append(write_encoder(request, versions[-1], Pace.WHOLE))
+    sources.append(write_decoder(response, versions[-1], Pace.WHOLE))
     names: dict[str, Any] = {}
     for source in sources:
         names |= source.names
@@ -72,7 +76,7 @@ def _where_from(name: str, value: Any) -> str:
         return IMPORTS[name]
     layout = getattr(value, "__self__", None)
     if isinstance(layout, Struct):
-        return f"{name} = Struct({layout.format!r}).{value.__name__}"
+        return f"{name}: Final = Struct({layout.format!r}).{value.__name__}"
     return f"from {value.__module__} import {name}"
 
 

@@ -72,9 +72,9 @@ INSPECTED_RECORDS_MAX: Final = 100_000
 Past it the answer is MESSAGE_TOO_LARGE, on which Java producers split the batch and go on.
 """
 
-_put_int64 = struct.Struct(">q").pack_into
-_put_int32 = struct.Struct(">i").pack_into
-_take_int32 = struct.Struct(">i").unpack_from
+_put_int64: Final = struct.Struct(">q").pack_into
+_put_int32: Final = struct.Struct(">i").pack_into
+_take_int32: Final = struct.Struct(">i").unpack_from
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -132,7 +132,7 @@ def validate_produce(
     produced = batch.buffer
     assert not isinstance(produced, bytes)
     codec = batch.attributes & CODEC_MASK
-    if codec == Codec.ZSTD and not zstd_allowed:
+    if not zstd_allowed and codec == Codec.ZSTD:
         raise UnsupportedCompressionType("Produce requests before version 7 must not use ZStandard")
     if batch.base_offset != 0:
         raise InvalidRecord(f"The base offset of a record batch should be 0, but it is {batch.base_offset}")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from barnabas.core.errors import NONE
 from barnabas.core.ids import NO_EPOCH, NO_OFFSET, ZERO_UUID, TopicPartition, Uuid
@@ -11,7 +11,7 @@ from barnabas.core.regions import FileRegion
 if TYPE_CHECKING:
     from barnabas.storage.segment.transaction_index import AbortedTransaction
 
-NO_REPLICA = -1
+NO_REPLICA: Final = -1
 
 
 class PartitionFetch:
@@ -94,6 +94,17 @@ class PartitionRead:
         self.aborted_transactions = aborted_transactions
         self.diverging_epoch = diverging_epoch
         self.preferred_read_replica = NO_REPLICA
+
+
+def is_enough(reads: list[PartitionRead], min_bytes: int) -> bool:
+    """Whether a reader has what it waits for, or something to hear that cannot wait."""
+    total_bytes = 0
+    for read in reads:
+        if read.error_code or read.diverging_epoch is not None or read.preferred_read_replica != NO_REPLICA:
+            return True
+        if read.records is not None:
+            total_bytes += read.records.length
+    return total_bytes >= min_bytes
 
 
 class FetchParams:

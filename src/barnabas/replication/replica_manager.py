@@ -29,7 +29,7 @@ from barnabas.core.metrics import Metrics
 from barnabas.core.scheduler import Background, Cancellable, Scheduler
 from barnabas.purgatory.timer import Timer
 from barnabas.replication.controller_orders import ControllerOrders
-from barnabas.replication.fetching import NO_REPLICA, FetchParams, PartitionFetch, PartitionRead
+from barnabas.replication.fetching import FetchParams, PartitionFetch, PartitionRead, is_enough
 from barnabas.replication.follower.connection import OpenConnection
 from barnabas.replication.follower.fetcher_driver import FetcherDriver
 from barnabas.replication.follower.fetcher_manager import FetcherManager
@@ -191,7 +191,7 @@ class ReplicaManager:
     ) -> None:
         """Of what was read: answer at once when nothing should wait, nothing is asked, there is enough, or
         something went wrong; otherwise read again, and answer once there is enough or time is up."""
-        if params.max_wait_ms <= 0 or not fetches or _is_enough(reads, params.min_bytes):
+        if params.max_wait_ms <= 0 or not fetches or is_enough(reads, params.min_bytes):
             respond(reads)
             return
         operation = DelayedFetch(self.reader, params, fetches, respond)
@@ -208,7 +208,7 @@ class ReplicaManager:
         reader.sweep(session)
         fetches = reader.due(params, session)
         reads = reader.read(params, fetches)
-        if params.max_wait_ms <= 0 or _is_enough(reads, params.min_bytes):
+        if params.max_wait_ms <= 0 or is_enough(reads, params.min_bytes):
             respond(fetches, reads)
             return
         operation = DelayedFollowerFetch(reader, params, session, respond)
@@ -235,13 +235,3 @@ class ReplicaManager:
     def _appended_as_follower(self, partition: Partition) -> None:
         """We have copied records: consumers that read from this follower may go on."""
         self.delayed.complete_fetches(partition.topic_partition)
-
-
-def _is_enough(reads: list[PartitionRead], min_bytes: int) -> bool:
-    total_bytes = 0
-    for read in reads:
-        if read.error_code or read.diverging_epoch is not None or read.preferred_read_replica != NO_REPLICA:
-            return True
-        if read.records is not None:
-            total_bytes += read.records.length
-    return total_bytes >= min_bytes

@@ -32,12 +32,12 @@ from barnabas.network.exchange import Exchange, Part
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.errors import LargeMessage, MalformedMessage
 from barnabas.protocol.headers import (
-    RequestHeader,
     encode_response,
     encode_response_in_slices,
-    read_request_header,
+    request_header_fields,
+    response_encoder,
 )
-from barnabas.protocol.messages import request_class
+from barnabas.protocol.messages import request_class, response_class
 from barnabas.quota.client_quotas import ClientQuotas
 from barnabas.requests.access import check_guards, guards
 from barnabas.requests.context import WAITING, RequestContext
@@ -59,6 +59,7 @@ class Binding:
         "_now_ms",
         "_quotas",
         "_remote_time",
+        "_responses",
         "_slices",
         "_tasks",
         "_total_time",
@@ -96,6 +97,7 @@ class Binding:
         self.is_between_brokers = api.is_between_brokers
         self.is_sliced = api.is_sliced
         self.decode = request.bounded_decoder(version)
+        self._responses = response_encoder(response_class(api.key), version)
         self._now_ms = clock.monotonic_ms
         self._tasks = tasks
         self._slices = slices
@@ -123,7 +125,7 @@ class Binding:
         if self._quotas.is_limiting:
             self._throttle(context, response)
         try:
-            parts = encode_response(context.correlation_id, response, self.version)
+            parts = self._responses.encode(context.correlation_id, response)
         except LargeMessage:
             self._slices.run(
                 encode_response_in_slices(context.correlation_id, response, self.version),
@@ -248,8 +250,7 @@ class Dispatcher:
     def dispatch(self, exchange: Exchange, frame: memoryview) -> None:
         binding = None
         try:
-            header = read_request_header(frame)
-            api_key, version, correlation_id, client_id, body_position = header
+            api_key, version, correlation_id, client_id, body_position = request_header_fields(frame)
             binding = self._bindings.get((api_key, version)) or self._bind(api_key, version)
             if binding is None:
                 self._refuse(exchange, api_key, version, correlation_id)
@@ -260,17 +261,25 @@ class Dispatcher:
             return
         except LargeMessage:
             assert binding is not None
-            self._read_in_slices(exchange, exchange.keep(frame), header, binding)
+            self._read_in_slices(
+                exchange, exchange.keep(frame), body_position, correlation_id, client_id, binding
+            )
             return
         self._handle(request, exchange, correlation_id, client_id, binding)
 
     def _read_in_slices(
-        self, exchange: Exchange, frame: memoryview, header: RequestHeader, binding: Binding
+        self,
+        exchange: Exchange,
+        frame: memoryview,
+        body_position: int,
+        correlation_id: int,
+        client_id: str | None,
+        binding: Binding,
     ) -> None:
         decode = request_class(binding.api.key).sliced_decoder(binding.version)
         self._slices.run(
-            decode(frame, header.body_position, binding.api.elements_max),
-            lambda read: self._handle(read[0], exchange, header.correlation_id, header.client_id, binding),
+            decode(frame, body_position, binding.api.elements_max),
+            lambda read: self._handle(read[0], exchange, correlation_id, client_id, binding),
             lambda error: exchange.close(f"malformed request: {error}"),
             exchange.hold,
         )

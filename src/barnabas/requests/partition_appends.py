@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import suppress
+from typing import Final
 
 from barnabas.coordinator.transaction.admission import Admission
 from barnabas.core.errors import (
@@ -44,8 +45,11 @@ from barnabas.security.acl.vocabulary import Operation, ResourceType
 from barnabas.storage.log.append import AppendInfo
 from barnabas.storage.log.append_elsewhere import when_written
 
-ADMIN_CLIENT_ID = "__admin_client"
+ADMIN_CLIENT_ID: Final = "__admin_client"
 """The one client id that may write internal topics, as in Apache Kafka."""
+
+_WRITE: Final = Operation.WRITE  # looking up a member of an enum is slow
+_TOPIC: Final = ResourceType.TOPIC
 
 _BEFORE_THE_LOG = (
     InvalidRequiredAcks,
@@ -284,6 +288,6 @@ def _accepted(data: PartitionProduceData, info: AppendInfo) -> PartitionProduceR
 def _authorized(topic: str | None, context: RequestContext) -> str:
     if topic is None:
         raise UnknownTopicId("no topic has this id")
-    if not context.allows(Operation.WRITE, ResourceType.TOPIC, topic):
+    if not context.allows(_WRITE, _TOPIC, topic):
         raise TopicAuthorizationFailed("not authorized")
     return topic

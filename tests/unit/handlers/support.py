@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Generator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Coroutine, Generator
+from dataclasses import dataclass
 from functools import partial
 from types import SimpleNamespace
 from typing import Any, cast
@@ -21,6 +21,7 @@ from barnabas.core.host_lookup import HostLookup
 from barnabas.core.metrics import Metrics
 from barnabas.core.scheduler import InlineBackground
 from barnabas.handlers import APIS
+from barnabas.network.exchange import Exchange
 from barnabas.protocol.messages import request_class, response_class
 from barnabas.quota.client_quotas import ClientQuotas
 from barnabas.requests.context import RequestContext
@@ -33,6 +34,8 @@ from tests.unit.controller.support import BROKER_ID, Admin
 
 @dataclass
 class FakePeer:
+    """A connection, to those who answer through the context and not through it."""
+
     peer_host: str = "192.0.2.1"
     local_host: str = "192.0.2.9"
     local_port: int = 19092
@@ -40,30 +43,32 @@ class FakePeer:
     security_protocol: str = "PLAINTEXT"
     connection_id: str = "1"
     principal: KafkaPrincipal = ANONYMOUS
+    session: object = None
+    closed: bool = False
 
+    def authenticated(self, principal: KafkaPrincipal) -> None:
+        raise AssertionError("handlers authenticate nobody")
 
-@dataclass
-class FakeExchange:
-    connection: FakePeer = field(default_factory=FakePeer)
-    received_ms: float = 0.0
+    def has_company(self) -> bool:
+        return False
 
-    def respond(self, parts: Sequence[Any], /) -> None:
+    def throttle(self, delay_ms: float) -> None:
+        raise AssertionError("the dispatcher throttles, not the handler")
+
+    def answered(self, exchange: Exchange) -> None:
         raise AssertionError("handlers answer through the context")
 
-    def respond_nothing(self) -> None:
-        raise AssertionError("administrative requests are always answered")
-
-    def close(self, reason: str, /) -> None:
+    def refuse(self, reason: str) -> None:
         raise AssertionError(reason)
 
     def hold(self) -> None:
         raise AssertionError("the dispatcher holds the connection, not the handler")
 
-    def keep(self, frame: memoryview, /) -> memoryview:
-        raise AssertionError("the dispatcher keeps frames, not the handler")
+    def keep(self, frame: memoryview) -> memoryview:
+        return frame
 
-    def keep_piece(self, piece: memoryview, /) -> memoryview:
-        return piece
+    def lend(self) -> None:
+        return None
 
 
 class Finisher:
@@ -160,8 +165,9 @@ class Broker(Admin):
 
     async def _handle(self, api: Api, request: Any, version: int, peer: FakePeer) -> Any:
         finisher: Any = Finisher()
-        exchange: Any = FakeExchange(peer)
-        context = RequestContext(self.services, exchange, request, version, 1, "test", 0.0, finisher)
+        context = RequestContext(
+            self.services, Exchange(peer, 0.0), request, version, 1, "test", 0.0, finisher
+        )
         try:
             response = api.handle(request, context)
             if api.is_async:

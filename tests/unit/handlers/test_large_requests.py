@@ -16,6 +16,7 @@ from barnabas.handlers.describe_configs import DESCRIBE_CONFIGS
 from barnabas.handlers.fetch import handle_fetch
 from barnabas.handlers.metadata import METADATA
 from barnabas.handlers.offset_fetch import PARTITIONS_AT_ONCE_MAX, fetch_in_pieces, is_large
+from barnabas.network.exchange import Exchange
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.messages import request_class
 from barnabas.protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
@@ -31,7 +32,7 @@ from barnabas.protocol.messages.offset_fetch import (
 from barnabas.requests.context import RequestContext
 from barnabas.requests.in_chunks import CHUNK, ask_in_chunks
 from barnabas.security.acl.authorizer import AllowAll
-from tests.unit.handlers.support import Broker, FakeExchange, Finisher
+from tests.unit.handlers.support import Broker, FakePeer, Finisher
 
 INLINE = {
     ApiKey.PRODUCE: "in slices when there are several partitions",
@@ -78,7 +79,7 @@ def test_a_fetch_of_many_partitions_stands_aside_however_they_are_spread(
     asks = [FetchPartition(partition=each) for each in range(partitions)]
     request = FetchRequest(topics=[FetchTopic(topic=f"t{each}", partitions=asks) for each in range(topics)])
     broker: Any = SimpleNamespace()
-    exchange: Any = FakeExchange()
+    exchange = Exchange(FakePeer(), 0.0)
     finisher: Any = Sliced()
     handle_fetch(request, RequestContext(broker, exchange, request, 12, 1, "test", 0.0, finisher))
     assert finisher.count == 1
@@ -93,7 +94,7 @@ class Asked:
         finisher: Any = Finisher()
         finisher.later = self._later
         broker: Any = SimpleNamespace(clock=self.clock, groups=self, authorizer=AllowAll())
-        exchange: Any = FakeExchange()
+        exchange = Exchange(FakePeer(), 0.0)
         self.context = RequestContext(broker, exchange, None, 1, 1, "test", 0.0, finisher)
         self.sizes: list[int] = []
 

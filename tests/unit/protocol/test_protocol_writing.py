@@ -48,6 +48,23 @@ def test_a_written_module_does_what_is_made_at_first_use(key: ApiKey) -> None:
             assert bytes_of(encode, answer) == bytes_of(made, answer)
 
 
+@pytest.mark.parametrize("key", HOT, ids=lambda key: key.name)
+def test_a_written_module_asks_in_the_newest_version(key: ApiKey) -> None:
+    module = ModuleType("written")
+    exec(module_text(key), vars(module))
+    request, response = request_class(key), response_class(key)
+    random = Random(key)
+    version = request.supported_versions()[-1]
+    encode = getattr(module, codec_name("encode", request, version, Pace.WHOLE))
+    decode = getattr(module, codec_name("decode", response, version, Pace.WHOLE))
+    for size in range(4):
+        asked = random_message(request, version, random, size)
+        assert bytes_of(encode, asked) == asked.encode(version)
+        answer = random_message(response, version, random, size)
+        frame = memoryview(answer.encode(version))
+        assert decode(frame, 0) == compile_decoder(response, version, Pace.WHOLE)(frame, 0)
+
+
 @pytest.fixture
 def written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     for name in [name for name in sys.modules if name.startswith(f"{codecs.__name__}.")]:

@@ -10,6 +10,7 @@ import pytest
 from barnabas.core.clock import ManualClock
 from barnabas.core.errors import ClusterAuthorizationFailed, GroupAuthorizationFailed
 from barnabas.handlers import APIS
+from barnabas.network.exchange import Exchange
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.messages import request_class
 from barnabas.requests.access import ACCESS, check_guards, guards
@@ -19,7 +20,7 @@ from barnabas.security.acl.audit import Audit
 from barnabas.security.acl.authorizer import AclAuthorizer, AllowAll, Authorizer
 from barnabas.security.acl.bindings import AccessRule, ResourcePattern
 from barnabas.security.acl.vocabulary import CLUSTER_NAME, OPERATIONS, Operation, Permission, ResourceType
-from tests.unit.handlers.support import FakeExchange, Finisher
+from tests.unit.handlers.support import FakePeer, Finisher
 
 WITHOUT_RIGHTS = {
     ApiKey.API_VERSIONS,
@@ -32,7 +33,7 @@ WITHOUT_RIGHTS = {
 
 def context_for(authorizer: Authorizer, request: object, version: int) -> RequestContext:
     broker: Any = SimpleNamespace(authorizer=authorizer)
-    exchange: Any = FakeExchange()
+    exchange = Exchange(FakePeer(), 0.0)
     finisher: Any = Finisher()
     return RequestContext(broker, exchange, request, version, 1, "test", 0.0, finisher)
 

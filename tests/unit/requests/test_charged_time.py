@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Generator
 from dataclasses import replace
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
@@ -16,7 +16,6 @@ from barnabas.core.errors import ClusterAuthorizationFailed
 from barnabas.core.limits import TURN_MS_MAX
 from barnabas.core.metrics import Metrics, render_prometheus
 from barnabas.handlers import APIS
-from barnabas.network.exchange import Exchange
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.headers import encode_request
 from barnabas.protocol.messages import request_class, response_class
@@ -26,9 +25,8 @@ from barnabas.requests.context import RequestContext
 from barnabas.requests.dispatcher import Dispatcher
 from barnabas.requests.registry import Api, ApiTable
 from barnabas.security.acl.authorizer import AllowAll, Authorizer
-from tests.unit.handlers.support import FakePeer
 from tests.unit.quota.test_client_quotas import Quotas
-from tests.unit.requests.test_dispatcher_slices import FakeExchange
+from tests.unit.requests.test_dispatcher_slices import Asker
 
 VERSION = 12
 WORK_MS = 12
@@ -39,11 +37,11 @@ FREE_MS = 10.0
 """What the quota allows in its window. Twice of it is throttled for a whole window, and that is the most."""
 
 
-class ThrottledPeer(FakePeer):
-    throttled_ms = 0
+class ThrottledAsker(Asker):
+    throttled_ms = 0.0
 
-    def throttle(self, duration_ms: int) -> None:
-        self.throttled_ms = duration_ms
+    def throttle(self, delay_ms: float) -> None:
+        self.throttled_ms = delay_ms
 
 
 class World:
@@ -53,9 +51,7 @@ class World:
         self.quotas = Quotas({"quota.window.num": "2", "quota.window.size.seconds": str(WINDOW_S)})
         self.clock: ManualClock = self.quotas.clock
         self.metrics = Metrics()
-        self.peer = ThrottledPeer()
-        self.exchange = FakeExchange()
-        self.exchange.connection = self.peer
+        self.asker = ThrottledAsker()
         self.dispatcher: Dispatcher | None = None
 
     async def limit(self) -> None:
@@ -69,7 +65,7 @@ class World:
         broker: Any = SimpleNamespace(quotas=self.quotas.quotas, clock=self.clock, authorizer=authorizer)
         self.dispatcher = Dispatcher(ApiTable([api.key], lambda _: api), broker, self.clock, self.metrics)
         parts: list[Any] = encode_request(api.key, api.versions[-1], 9, "me", request_class(api.key)())
-        self.dispatcher.dispatch(cast("Exchange", self.exchange), memoryview(bytearray(b"".join(parts))))
+        self.asker.ask(self.dispatcher, bytearray(b"".join(parts)))
 
     def work(self, last: Callable[[], object] = MetadataResponse) -> Generator[None, None, Any]:
         for _ in range(WORK_MS):
@@ -80,13 +76,13 @@ class World:
     async def charged_ms(self) -> float:
         """Once it is answered; others are busy in each turn of the loop before."""
         for _ in range(100):
-            if self.exchange.answer is not None:
+            if self.asker.answer is not None:
                 break
             self.clock.advance(ms=OTHERS_MS)
             await asyncio.sleep(0)
-        assert self.exchange.answer is not None
-        answer, _ = MetadataResponse.decode(self.exchange.answer, VERSION, 5)
-        assert answer.throttle_time_ms == self.peer.throttled_ms
+        assert self.asker.answer is not None
+        answer, _ = MetadataResponse.decode(self.asker.answer, VERSION, 5)
+        assert answer.throttle_time_ms == self.asker.throttled_ms
         return FREE_MS * (1 + answer.throttle_time_ms / (WINDOW_S * 1_000))
 
     def metric(self, name: str) -> float:
@@ -198,7 +194,7 @@ async def test_a_coroutine_is_told_that_it_is_cancelled(world: World) -> None:
     assert world.dispatcher is not None
     await world.dispatcher.close()
     assert ended == ["cancelled"]
-    assert world.exchange.closed == "the broker is shutting down"
+    assert world.asker.refusal == "the broker is shutting down"
 
 
 class AllowNothing(AllowAll):
@@ -213,9 +209,9 @@ class AllowNothing(AllowAll):
 async def test_only_brokers_are_exempt(world: World, api: Api, authorizer: Authorizer) -> None:
     is_broker = authorizer.allows_everything
     response = response_class(api.key)
-    world.quotas.quotas.charge_time(world.peer.principal.name, "me", 2 * FREE_MS)
+    world.quotas.quotas.charge_time(world.asker.principal.name, "me", 2 * FREE_MS)
     world.send(replace(api, handle=lambda _, __: response()), authorizer)
-    assert world.exchange.answer is not None
-    answer: Any = response.decode(world.exchange.answer, api.versions[-1], 5)[0]
+    assert world.asker.answer is not None
+    answer: Any = response.decode(world.asker.answer, api.versions[-1], 5)[0]
     assert answer.error_code == (0 if is_broker else ClusterAuthorizationFailed.code)
-    assert bool(world.peer.throttled_ms) != is_broker
+    assert bool(world.asker.throttled_ms) != is_broker

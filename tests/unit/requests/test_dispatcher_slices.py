@@ -5,11 +5,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Generator
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
-from barnabas.core.clock import ManualClock
 from barnabas.core.errors import UnknownServerError
 from barnabas.core.limits import REQUEST_ELEMENTS_MAX
 from barnabas.core.metrics import Metrics
@@ -31,42 +30,47 @@ from tests.unit.handlers.support import FakePeer
 VERSION = 12
 
 
-class TickingClock(ManualClock):
+class TickingClock:
     """Every look at the time takes a millisecond, so that the turns of a test are counted, not timed."""
 
-    def monotonic_ms(self) -> float:
-        self.advance(ms=1)
-        return super().monotonic_ms()
-
-
-class FakeExchange:
     def __init__(self) -> None:
-        self.connection = FakePeer()
-        self.received_ms = 0.0
+        self._elapsed_ms = 0
+
+    def now_ms(self) -> int:
+        return self._elapsed_ms
+
+    def monotonic_ms(self) -> float:
+        self._elapsed_ms += 1
+        return self._elapsed_ms
+
+
+class Asker(FakePeer):
+    """A connection on which one request comes, and its answer leaves."""
+
+    def __init__(self) -> None:
+        super().__init__()
         self.answer: bytes | None = None
-        self.closed = ""
+        self.refusal = ""
         self.held = False
         self.kept = False
 
-    def respond(self, parts: Any, /) -> None:
+    def ask(self, dispatcher: Dispatcher, frame: bytearray) -> None:
+        dispatcher.dispatch(Exchange(self, 0.0), memoryview(frame))
+
+    def answered(self, exchange: Exchange) -> None:
         assert self.answer is None
+        parts: Any = exchange.parts
         self.answer = b"".join(parts)
 
-    def respond_nothing(self) -> None:
-        raise AssertionError
-
-    def close(self, reason: str, /) -> None:
-        self.closed = reason
+    def refuse(self, reason: str) -> None:
+        self.refusal = reason
 
     def hold(self) -> None:
         self.held = True
 
-    def keep(self, frame: memoryview, /) -> memoryview:
+    def keep(self, frame: memoryview) -> memoryview:
         self.kept = True
         return memoryview(bytes(frame))
-
-    def keep_piece(self, piece: memoryview, /) -> memoryview:
-        return piece
 
 
 def handle(request: MetadataRequest, context: RequestContext) -> Generator[None, None, MetadataResponse]:
@@ -93,9 +97,9 @@ def dispatcher() -> Dispatcher:
     return Dispatcher(apis, broker, TickingClock(), Metrics())
 
 
-async def turns_until(exchange: FakeExchange) -> int:
+async def turns_until(asker: Asker) -> int:
     turns = 0
-    while exchange.answer is None and not exchange.closed:
+    while asker.answer is None and not asker.refusal:
         await asyncio.sleep(0)
         turns += 1
         assert turns < 100_000
@@ -107,24 +111,24 @@ def names_in(answer: bytes) -> list[str | None]:
 
 
 async def test_a_small_request_is_answered_inline(dispatcher: Dispatcher) -> None:
-    exchange = FakeExchange()
-    dispatcher.dispatch(cast("Exchange", exchange), memoryview(frame_of(2)))
-    assert exchange.answer is not None
-    assert names_in(exchange.answer) == ["first", "t1"]
-    assert not exchange.held
-    assert not exchange.kept
+    asker = Asker()
+    asker.ask(dispatcher, frame_of(2))
+    assert asker.answer is not None
+    assert names_in(asker.answer) == ["first", "t1"]
+    assert not asker.held
+    assert not asker.kept
 
 
 async def test_others_are_served_while_a_large_request_is_in_slices(dispatcher: Dispatcher) -> None:
-    large, frame = FakeExchange(), frame_of(3_000)
-    dispatcher.dispatch(cast("Exchange", large), memoryview(frame))
+    large, frame = Asker(), frame_of(3_000)
+    large.ask(dispatcher, frame)
     frame[:] = bytes(len(frame))  # the network receives something else there
     assert large.held
     assert large.answer is None
     served = 0
     while large.answer is None:
-        small = FakeExchange()
-        dispatcher.dispatch(cast("Exchange", small), memoryview(frame_of(1)))
+        small = Asker()
+        small.ask(dispatcher, frame_of(1))
         assert small.answer is not None, "a small request waits for no large one"
         await asyncio.sleep(0)
         served += 1
@@ -133,33 +137,33 @@ async def test_others_are_served_while_a_large_request_is_in_slices(dispatcher: 
 
 
 async def test_large_requests_of_several_connections_take_turns(dispatcher: Dispatcher) -> None:
-    one, two = FakeExchange(), FakeExchange()
-    dispatcher.dispatch(cast("Exchange", one), memoryview(frame_of(2_000)))
-    dispatcher.dispatch(cast("Exchange", two), memoryview(frame_of(2_000)))
+    one, two = Asker(), Asker()
+    one.ask(dispatcher, frame_of(2_000))
+    two.ask(dispatcher, frame_of(2_000))
     alone = await turns_until(one)
     assert await turns_until(two) < alone / 100, "neither waits until the other is done"
 
 
 async def test_too_many_elements_close_the_connection(dispatcher: Dispatcher) -> None:
-    exchange = FakeExchange()
-    dispatcher.dispatch(cast("Exchange", exchange), memoryview(frame_of(REQUEST_ELEMENTS_MAX + 1)))
-    await turns_until(exchange)
-    assert "elements" in exchange.closed
+    asker = Asker()
+    asker.ask(dispatcher, frame_of(REQUEST_ELEMENTS_MAX + 1))
+    await turns_until(asker)
+    assert "elements" in asker.refusal
 
 
 async def test_a_bug_in_a_later_slice_is_an_answer(dispatcher: Dispatcher) -> None:
-    exchange = FakeExchange()
-    dispatcher.dispatch(cast("Exchange", exchange), memoryview(frame_of(2_000, first="fault")))
-    await turns_until(exchange)
-    assert exchange.answer is not None
-    topics = MetadataResponse.decode(exchange.answer, VERSION, 5)[0].topics
+    asker = Asker()
+    asker.ask(dispatcher, frame_of(2_000, first="fault"))
+    await turns_until(asker)
+    assert asker.answer is not None
+    topics = MetadataResponse.decode(asker.answer, VERSION, 5)[0].topics
     assert len(topics) == 2_000
     assert {topic.error_code for topic in topics} == {UnknownServerError.code}
 
 
 async def test_stopping_gives_up_what_is_in_slices(dispatcher: Dispatcher) -> None:
-    exchange = FakeExchange()
-    dispatcher.dispatch(cast("Exchange", exchange), memoryview(frame_of(3_000)))
+    asker = Asker()
+    asker.ask(dispatcher, frame_of(3_000))
     await dispatcher.close()
     await asyncio.sleep(0)
-    assert exchange.answer is None
+    assert asker.answer is None

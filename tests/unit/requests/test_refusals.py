@@ -23,7 +23,7 @@ from barnabas.requests.refusals import refusal
 from barnabas.requests.registry import Api, ApiTable
 from barnabas.security.acl.authorizer import AllowAll
 from tests.support.settings import unlimited
-from tests.unit.requests.test_dispatcher_slices import FakeExchange
+from tests.unit.requests.test_dispatcher_slices import Asker
 
 NUMBER, NAME = 7, "x"
 
@@ -63,7 +63,7 @@ def refuse(request: Any, context: Any) -> None:
 
 def answered(api: Api, version: int) -> Any:
     """What the dispatcher answers in the name of a handler that lets an error escape."""
-    exchange = FakeExchange()
+    asker = Asker()
     table = ApiTable([api.key], lambda _: replace(api, handle=refuse))
     dispatcher = Dispatcher(
         table,
@@ -72,12 +72,12 @@ def answered(api: Api, version: int) -> Any:
         Metrics(),
     )
     parts: Any = encode_request(api.key, version, 1, "client", sample(request_class(api.key), version))
-    dispatcher.dispatch(cast("Any", exchange), memoryview(b"".join(parts)))
-    assert exchange.closed == ""
-    assert exchange.answer is not None
-    _, body = read_response_header(memoryview(exchange.answer), api.key, version)
-    response, end = response_class(api.key).decode(exchange.answer, version, body)
-    assert end == len(exchange.answer)
+    asker.ask(dispatcher, bytearray(b"".join(parts)))
+    assert asker.refusal == ""
+    assert asker.answer is not None
+    _, body = read_response_header(memoryview(asker.answer), api.key, version)
+    response, end = response_class(api.key).decode(asker.answer, version, body)
+    assert end == len(asker.answer)
     return response
 
 

@@ -63,10 +63,12 @@ class FetchContext:
     def to_send(
         self, fetches: Sequence[PartitionFetch], reads: Sequence[PartitionRead]
     ) -> list[tuple[PartitionFetch, PartitionRead]]:
-        if self.session is None:
-            return list(zip(fetches, reads, strict=True))
-        mentioned = self.session.to_mention(fetches, reads)
-        return mentioned if self.is_incremental else list(zip(fetches, reads, strict=True))
+        if self.session is not None:
+            mentioned = self.session.to_mention(fetches, reads)
+            if self.is_incremental:
+                return mentioned
+        assert len(reads) == len(fetches)
+        return [(fetch, reads[index]) for index, fetch in enumerate(fetches)]
 
 
 class FetchSessionCache:

@@ -8,7 +8,6 @@ fetch may end inside one.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from barnabas.core.errors import CorruptMessage
 from barnabas.records.batch import (
@@ -23,19 +22,34 @@ from barnabas.storage.producers.producer_entry import BatchMetadata
 from barnabas.storage.segment.offset_index import RELATIVE_OFFSET_MAX
 
 
-@dataclass(slots=True)
 class AppendInfo:
     """What an append did."""
 
-    first_offset: int
-    last_offset: int
-    log_start_offset: int
-    log_append_time_ms: int = NO_TIMESTAMP
-    """-1 when records keep the producer's time."""
-    record_count: int = 0
-    size_bytes: int = 0
-    is_duplicate: bool = False
-    """A retry: nothing was written, and the offsets are those of the first time."""
+    __slots__ = (
+        "first_offset", "is_duplicate", "last_offset", "log_append_time_ms", "log_start_offset",
+        "record_count", "size_bytes",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        first_offset: int,
+        last_offset: int,
+        log_start_offset: int,
+        log_append_time_ms: int = NO_TIMESTAMP,
+        record_count: int = 0,
+        size_bytes: int = 0,
+        *,
+        is_duplicate: bool = False,
+    ) -> None:
+        self.first_offset = first_offset
+        self.last_offset = last_offset
+        self.log_start_offset = log_start_offset
+        self.log_append_time_ms = log_append_time_ms
+        """-1 when records keep the producer's time."""
+        self.record_count = record_count
+        self.size_bytes = size_bytes
+        self.is_duplicate = is_duplicate
+        """A retry: nothing was written, and the offsets are those of the first time."""
 
     @classmethod
     def of_duplicate(cls, first: BatchMetadata, log_start_offset: int) -> AppendInfo:

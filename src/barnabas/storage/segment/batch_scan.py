@@ -40,16 +40,30 @@ _LEGACY: Final = struct.Struct(">qiIbbq")
 """Offset, length, CRC, magic, attributes, timestamp (magic 1)."""
 
 
-class Header(NamedTuple):
+class Header:
     """The part of a batch that a search needs; of an old message the offset is its last."""
 
-    position: int
-    size_bytes: int
-    base_offset: int
-    last_offset: int
-    max_timestamp: int
-    magic: int
-    leader_epoch: int
+    __slots__ = (
+        "base_offset", "last_offset", "leader_epoch", "magic", "max_timestamp", "position", "size_bytes",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        position: int,
+        size_bytes: int,
+        base_offset: int,
+        last_offset: int,
+        max_timestamp: int,
+        magic: int,
+        leader_epoch: int,
+    ) -> None:
+        self.position = position
+        self.size_bytes = size_bytes
+        self.base_offset = base_offset
+        self.last_offset = last_offset
+        self.max_timestamp = max_timestamp
+        self.magic = magic
+        self.leader_epoch = leader_epoch
 
 
 class GarbledLog(Exception):
@@ -58,6 +72,10 @@ class GarbledLog(Exception):
 
 def parse_header(chunk: bytes | memoryview, at: int, position: int) -> Header:
     """The header at `at` of `chunk`, which lies at `position` of the file."""
+    base_offset: int
+    length: int
+    magic: int
+    last_offset_delta: int
     base_offset, length, leader_epoch, magic, last_offset_delta, max_timestamp = _PREFIX.unpack_from(
         chunk, at
     )
