@@ -141,7 +141,7 @@ def _ask_each(broker: Broker, frames: Iterator[bytes]) -> None:
 def produce_cpu_us(name: str, sizes: Sizes, at: int) -> float:
     with started(name) as (broker, _), ExitStack() as held:
         create_topic(broker, "connections")
-        _hold_open(held, broker, sizes.connections[at])
+        _hold_open(held, broker, sizes.connections[at] - 2)  # two more work, in turn
         frame = produce_frame("connections", [bytes(100)])
         run_load(broker.port, frame, seconds=WARM_UP_TIMES * sizes.seconds)
         before = cpu_seconds(broker)
