@@ -27,6 +27,7 @@ from pyspark.sql.streaming.listener import (
 
 from barnabas.core.clock import SystemClock
 from barnabas.pipelines.progress import Progress, progress_of
+from barnabas.pipelines.spark.checkpoints import write_checkpoints_quickly
 from barnabas.pipelines.spark.dead_letters import dead_letters
 from barnabas.pipelines.spark.quarantine import (
     has_letters_apart,
@@ -171,6 +172,7 @@ def start_pipeline(
     run = replace(run, spark=run.spark.newSession())
     _activate(run.spark)
     register_connector(run.spark)
+    write_checkpoints_quickly(run.spark, run.home)
     spec = run.spec
     if spec.errors.tolerance is Tolerance.ALL:
         # A value that does not convert becomes null rather than the end of the micro-batch.
