@@ -89,7 +89,7 @@ def main() -> None:
     gc.freeze()
     import pyspark.daemon  # noqa: PLC0415 - after everything that might go wrong
 
-    pyspark.daemon.worker = prompt(pyspark.daemon.worker)
+    pyspark.daemon.worker = prompt(pyspark.daemon.worker)  # type: ignore[assignment]
     pyspark.daemon.manager()
 
 
