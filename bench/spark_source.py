@@ -4,7 +4,8 @@
 
 Reads sum the length of the values, so every value crosses into Spark; writes produce rows that Spark
 generates. The connectors take turns. The first round of every work warms the JVM up, whose compiler is
-busy for some seconds with either connector, and does not count.
+busy for some seconds with either connector, and does not count. Checkpoints are written as pipelines write
+them, for both.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -26,10 +28,15 @@ from tests.support.broker import REPOSITORY, BarnabasBroker, running
 from tests.support.fixtures import create_topic
 from tests.support.spark import spark_session
 
+from barnabas.pipelines.spark.checkpoints import write_checkpoints_quickly
+
 HERE = Path(__file__).parent
 PARTITIONS = 2
 FORMATS = {"barnabas": "barnabas", "kafka": "kafka"}
 SIZES = {"100b": 100, "1k": 1_000}
+FLOOR_RECORDS = 10
+"""Of a micro-batch that does next to nothing."""
+FLOOR_BATCHES = 40
 
 
 class Bench:
@@ -41,12 +48,12 @@ class Bench:
     def options(self, **more: Any) -> dict[str, Any]:
         return {"kafka.bootstrap.servers": self.broker.bootstrap, **more}
 
-    def measure(self, figure: str, rates: dict[str, Callable[[], float]]) -> None:
-        """Rows a second of each connector, in turn."""
+    def measure(self, figure: str, works: dict[str, Callable[[], float]]) -> None:
+        """The figure of each connector, in turn."""
         for number in range(1 + self.rounds):
-            for connector, rate in rates.items():
-                value = rate()
-                print(f"  {figure:20} {connector:10} {value:12,.0f}", file=sys.stderr, flush=True)
+            for connector, work in works.items():
+                value = work()
+                print(f"  {figure:20} {connector:10} {value:15,.3f}", file=sys.stderr, flush=True)
                 if number:
                     self.samples[connector].setdefault(figure, []).append(value)
 
@@ -108,6 +115,35 @@ class Bench:
 
         self.measure(f"stream_{size}_rows_s", {name: work(kind) for name, kind in FORMATS.items()})
 
+    def floor(self, topic: str) -> None:
+        """Seconds of a micro-batch of a few records, in a query that begins the next one at once."""
+
+        def work(kind: str) -> Callable[[], float]:
+            options = self.options(
+                subscribe=topic, startingOffsets="earliest", maxOffsetsPerTrigger=FLOOR_RECORDS
+            )
+
+            def spent() -> float:
+                self.serial += 1
+                df = self.spark.readStream.format(kind).options(**options).load()
+                query = (
+                    df.selectExpr("length(value)")
+                    .writeStream.format("noop")
+                    .option("checkpointLocation", str(self.directory / f"checkpoint-{self.serial}"))
+                    .trigger(processingTime="0 seconds")
+                    .start()
+                )
+                while len(query.recentProgress) < FLOOR_BATCHES and query.isActive:
+                    time.sleep(0.1)
+                query.stop()
+                # The first batches start workers, and have Spark generate code.
+                batches = [each for each in query.recentProgress[3:] if each["numInputRows"]]
+                return statistics.median(each["durationMs"]["triggerExecution"] for each in batches) / 1_000
+
+            return spent
+
+        self.measure("micro_batch_s", {name: work(kind) for name, kind in FORMATS.items()})
+
     def segments(self, size: str, topic: str) -> None:
         """Closed segments from their files, and the same offsets from the broker by the JVM connector."""
         import pyspark_barnabas
@@ -152,6 +188,7 @@ def main() -> None:
         # The JVM that Spark's users have: the tests' own is told not to compile for speed.
         opened = spark_session(path, spark_driver_extraJavaOptions="-XX:+UseG1GC")
         with running(BarnabasBroker(path / "data")) as broker, opened as spark:
+            write_checkpoints_quickly(spark, directory)
             bench = Bench(spark, broker, path, arguments.rounds)
             for size in SIZES:
                 rows = arguments.rows if size == "100b" else arguments.rows // 2
@@ -159,6 +196,8 @@ def main() -> None:
                 bench.batch(size, rows, topic)
                 bench.stream(size, rows, topic)
                 bench.segments(size, topic)
+                if size == "100b":
+                    bench.floor(topic)
             about = report.versions(REPOSITORY) | {"Spark": spark.version, "JVM connector": CONNECTOR_VERSION}
     for name in ("Apache Kafka", "librdkafka"):
         del about[name]

@@ -13,6 +13,7 @@ from typing import Any
 import pyspark
 from pyspark.sql import SparkSession
 
+from barnabas.pipelines.spark.checkpoints import write_checkpoints_quickly
 from barnabas.pipelines.spark.class_sharing import sharing_options
 from barnabas.pipelines.spark.session import use_unzipped_home
 from pyspark_barnabas import exactly_once
@@ -40,6 +41,7 @@ def main(given: dict[str, Any]) -> None:
     spark = builder.getOrCreate()
     spark.sparkContext.setLogLevel("ERROR")
     spark.dataSource.register(CatchableSource)
+    write_checkpoints_quickly(spark, given["checkpoint"])
     options = {"kafka.bootstrap.servers": given["bootstrap"]}
     records = (
         spark.readStream.format("barnabas")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -52,3 +53,29 @@ def test_with_a_thread_it_becomes_sparks_own(monkeypatch: pytest.MonkeyPatch) ->
     with pytest.raises(SystemExit):
         daemon.main()
     assert began == [[sys.executable, "-m", "pyspark.daemon", "pyspark.worker"]]
+
+
+def test_workers_neither_keep_back_what_they_send_nor_acknowledge_late() -> None:
+    """Before every task: the kernel forgets the second as soon as a worker has answered."""
+    seen: list[tuple[bool, bool]] = []
+
+    def worker(connection: socket.socket, authenticated: bool) -> int:
+        quick = daemon.ACKNOWLEDGE_AT_ONCE
+        assert quick is not None, "this is Linux"
+        options = (socket.TCP_NODELAY, quick)
+        no_delay, at_once = (bool(connection.getsockopt(socket.IPPROTO_TCP, each)) for each in options)
+        seen.append((no_delay, at_once))
+        connection.setsockopt(socket.IPPROTO_TCP, quick, 0)
+        return int(authenticated)
+
+    work = daemon.prompt(worker)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        with socket.create_connection(server.getsockname()) as connection:
+            assert [work(connection, False), work(connection, True)] == [0, 1]
+    assert seen == [(True, True)] * 2
+
+
+def test_a_socket_that_is_a_file_is_left_as_it_is() -> None:
+    ours, theirs = socket.socketpair(socket.AF_UNIX)
+    with ours, theirs:
+        assert daemon.prompt(lambda *_: 7)(ours, True) == 7

@@ -27,6 +27,7 @@ from pyspark.sql.streaming.listener import (
 
 from barnabas.core.clock import SystemClock
 from barnabas.pipelines.progress import Progress, progress_of
+from barnabas.pipelines.spark.checkpoints import write_checkpoints_quickly
 from barnabas.pipelines.spark.dead_letters import dead_letters
 from barnabas.pipelines.spark.quarantine import (
     has_letters_apart,
@@ -34,6 +35,7 @@ from barnabas.pipelines.spark.quarantine import (
     with_quarantine,
     without_quarantined,
 )
+from barnabas.pipelines.spark.questions import ask_one_at_a_time
 from barnabas.pipelines.spark.reasons import reason_of
 from barnabas.pipelines.spark.run import PipelineFailed, PipelineInvalid, Rows, Run, Unavailable
 from barnabas.pipelines.spark.silence import Silence
@@ -171,6 +173,8 @@ def start_pipeline(
     run = replace(run, spark=run.spark.newSession())
     _activate(run.spark)
     register_connector(run.spark)
+    ask_one_at_a_time(run.spark)
+    write_checkpoints_quickly(run.spark, run.home)
     spec = run.spec
     if spec.errors.tolerance is Tolerance.ALL:
         # A value that does not convert becomes null rather than the end of the micro-batch.
