@@ -125,8 +125,8 @@ wheel: $(VENV)/.release ## build the compiled wheel of this platform into dist (
 unpacked-wheel: wheel
 	rm -rf build/wheel && $(BIN)/python -m zipfile -e dist/*-cp3*.whl build/wheel
 
-test-compiled: $(VENV)/.dev unpacked-wheel ## run the unit and contract tests, and the scenarios of one broker, on the compiled wheel
-	PYTHONPATH=build/wheel $(BIN)/python -m pytest -n 2 --dist loadfile -o pythonpath="build/wheel ." tests/unit tests/contract tests/scenario/broker tests/scenario/network
+test-compiled: $(VENV)/.dev unpacked-wheel ## run the unit and contract tests, and the scenarios of brokers, on the compiled wheel
+	PYTHONPATH=build/wheel $(BIN)/python -m pytest -n 2 --dist loadfile -o pythonpath="build/wheel ." tests/unit tests/contract $(addprefix tests/scenario/,broker groups network quotas replication transactions)
 
 release-check: $(VENV)/.release ## build sdist and both wheels, check them, run each wheel in an environment of its own
 	$(BIN)/python tools/release_check.py

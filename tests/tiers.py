@@ -38,6 +38,7 @@ SLICE = (
 
 
 SOURCE_ONLY = (
+    "tests/scenario/replication/test_following.py::test_the_high_watermark_of_a_follower_is_the_smaller",
     "tests/unit/handlers/test_leader_hints.py::test_leaders_are_named_also_when_another_partition_waited",
     "tests/unit/handlers/test_old_consumers.py",
     "tests/unit/handlers/test_old_producers.py",
