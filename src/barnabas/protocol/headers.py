@@ -126,18 +126,20 @@ def encode_request(
 class ResponseEncoder:
     """Writes responses of one class and version, for who answers with many of them."""
 
-    __slots__ = ("_encode", "pack_header")
+    __slots__ = ("_cls", "_encode", "pack_header")
 
     def __init__(self, cls: type[Message], version: int) -> None:
         api = cls.__schema__.api
         assert api is not None, f"{cls.__name__} is no response"
         tagged = response_header_is_tagged(api, version)
         header = _CORRELATION_ID_AND_NO_TAGS if tagged else _CORRELATION_ID
+        self._cls = cls
         self.pack_header: Callable[[int], bytes] = header.pack
         self._encode: Encoder = cls.bounded_encoder(version)
 
     def encode(self, correlation_id: int, message: Message) -> list[Part]:
         """The parts of a response frame, without its size; LargeMessage when there is much in it."""
+        assert type(message) is self._cls, f"{type(message).__name__} in place of {self._cls.__name__}"
         parts: list[Part] = []
         out = self._encode(message, parts, bytearray(self.pack_header(correlation_id)))
         if out:

@@ -16,11 +16,13 @@ from barnabas.protocol.headers import (
     encode_response,
     read_request_header,
     read_response_header,
+    response_encoder,
 )
 from barnabas.protocol.messages import request_class, response_class
 from barnabas.protocol.messages.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
 from barnabas.protocol.messages.controlled_shutdown import ControlledShutdownRequest
 from barnabas.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from barnabas.protocol.messages.leave_group import LeaveGroupResponse
 
 
 def joined(parts: list[Part]) -> bytes:
@@ -93,6 +95,11 @@ def test_response_header_follows_the_version() -> None:
     for short in (b"", b"\x00\x00\x00", b"\x00\x00\x00\x07"):
         with pytest.raises(MalformedMessage):
             read_response_header(memoryview(short), ApiKey.HEARTBEAT, 4)
+
+
+def test_an_answer_of_another_class_is_not_written_as_this_one() -> None:
+    with pytest.raises(AssertionError, match="LeaveGroupResponse in place of HeartbeatResponse"):
+        response_encoder(HeartbeatResponse, 4).encode(7, LeaveGroupResponse())
 
 
 def test_the_api_versions_response_header_is_never_flexible() -> None:
