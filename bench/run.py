@@ -91,6 +91,7 @@ def main() -> int:
         "--subjects", default="barnabas,kafka", help="comma-separated, with compiled: a wheel in build/wheel"
     )
     parser.add_argument("--only", help=f"comma-separated, of {', '.join(WORKS)}")
+    parser.add_argument("--keep", action="store_true", help="leave the figures of other works as they are")
     options = parser.parse_args()
     scale = QUICK if options.quick else FULL
     rounds = options.rounds or (1 if options.quick else 3)
@@ -110,6 +111,8 @@ def main() -> int:
     described = f"{rounds} round(s), {scale.produce_bytes // MEGABYTE:,} MB each, subjects in turn."
     if options.quick:
         described += " A quick run, in which the JVM is hardly warm: a look, not a result."
+    if options.keep:
+        samples = report.with_last(HERE / "results.json", samples)
     about = report.versions(REPOSITORY)
     print(report.rendered(samples, about, described))
     if not options.quick:

@@ -3,7 +3,8 @@
 ext4 does not give an inode away again for minutes after its file was deleted, and passes by all of those one
 by one whenever a file is made. Who makes thousands of files soon after thousands were deleted takes up to ten
 times as long: the first subject would pay for nobody and the next for the one before. So files keep their
-inodes until the end; only their bytes go, which would fill memory and disk.
+inodes until the end; only their bytes go, which would fill memory and disk. The disk has done with that
+before the next subject starts.
 """
 
 from __future__ import annotations
@@ -27,3 +28,4 @@ def scratch_directory(name: str) -> Iterator[Path]:
         for folder, _, names in os.walk(directory):
             for each in names:
                 os.truncate(Path(folder) / each, 0)
+        os.sync()
