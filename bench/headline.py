@@ -140,7 +140,11 @@ def sizes(cluster: AnyCluster, scale: Scale) -> Figures:
 
 def latency(cluster: AnyCluster, scale: Scale) -> Figures:
     """From `produce` to `poll` in another process, with acks=all; the clock is the machine's."""
-    cluster.create_topic("latency", PARTITIONS)
+    for topic in ("warm-up", "latency"):
+        cluster.create_topic(topic, PARTITIONS)
+    some = scale.records // 10
+    at_once((produce, (cluster.bootstrap, "warm-up", "all", RECORD_BYTES, some)))
+    at_once((consume, (cluster.bootstrap, "warm-up", some)))
     count = int(scale.paced_records_s * scale.paced_s)
     ours, theirs = multiprocessing.Pipe()
     receiver = multiprocessing.Process(target=_receive, args=(cluster.bootstrap, count, theirs))
@@ -190,30 +194,30 @@ def beyond(cluster: AnyCluster, scale: Scale) -> Figures:
 
 
 Work = Callable[[AnyCluster, Scale], Figures]
-TOGETHER: dict[str, Work] = {"throughput": throughput, "sizes": sizes, "latency": latency}
-ALONE: dict[str, Work] = {"beyond": beyond}
-"""On a cluster of its own: there is no disk for more."""
+WORKS: dict[str, Work] = {"throughput": throughput, "sizes": sizes, "latency": latency, "beyond": beyond}
+CLUSTERS = (("throughput", "sizes"), ("latency",), ("beyond",))
+"""Which works share a cluster. Followers go on fetching for long what was written with acks=1, and there is
+no disk for more than one log beyond memory."""
 
 
 def main() -> None:
-    known = [*TOGETHER, *ALONE]
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--quick", action="store_true", help="small, one round")
     parser.add_argument("--subjects", default="barnabas,kafka", help=SUBJECTS)
     parser.add_argument("--rounds", type=int, default=1)
-    parser.add_argument("--only", help=f"comma-separated, of {', '.join(known)}")
+    parser.add_argument("--only", help=f"comma-separated, of {', '.join(WORKS)}")
     parser.add_argument("--keep", action="store_true", help="leave the figures of other works as they are")
     options = parser.parse_args()
-    works = options.only.split(",") if options.only else list(known)
-    if unknown := set(works) - set(known):
+    works = options.only.split(",") if options.only else list(WORKS)
+    if unknown := set(works) - set(WORKS):
         parser.error(f"no such work: {', '.join(sorted(unknown))}")
     compile_sources()
     scale = Scale(is_quick=options.quick)
     samples: report.Samples = {}
     for _ in range(options.rounds):
         for subject in options.subjects.split(","):
-            for group in (TOGETHER, ALONE):
-                if chosen := [work for title, work in group.items() if title in works]:
+            for together in CLUSTERS:
+                if chosen := [WORKS[title] for title in together if title in works]:
                     with started(subject, SESSION_TIMEOUT_MS) as cluster:
                         for work in chosen:
                             collect(samples, subject, work(cluster, scale))
