@@ -29,6 +29,8 @@ from works import FULL, GIGABYTE, MEGABYTE, QUICK, Scale, warm_up
 HERE = Path(__file__).parent
 LARGE_FRAME_BYTES = 960_000
 ASK_FRAME_BYTES = 100
+LIMITED = {"one_record_requests", "large_batches"}
+"""The works that the bare loops do as well."""
 
 
 def compile_sources() -> None:
@@ -107,7 +109,8 @@ def main() -> int:
         print(f"round {number + 1} of {rounds}", file=sys.stderr, flush=True)
         for name in options.subjects.split(","):
             collect(samples, name, measure_subject(name, works, scale))
-        collect(samples, "bare loop", measure_bare_loops(scale))
+        if LIMITED & set(works):
+            collect(samples, "bare loop", measure_bare_loops(scale))
     described = f"{rounds} round(s), {scale.produce_bytes // MEGABYTE:,} MB each, subjects in turn."
     if options.quick:
         described += " A quick run, in which the JVM is hardly warm: a look, not a result."
