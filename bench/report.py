@@ -149,7 +149,7 @@ HEADLINE_ROWS = (
             Row(f"{work}, CPU", "· CPU of the brokers", "ms/MB", False, None),
         )
     ),
-    Row("end to end, p50", "end to end at 100 records/s, three replicas, synchronous, p50", "ms", False, None),
+    Row("end to end, p50", "end to end at 100 records/s, three replicas, acks=all, p50", "ms", False, None),
     Row("end to end, p99", "· p99", "ms", False, None),
     Row("end to end, p99.9", "· p99.9", "ms", False, None),
 )
