@@ -93,13 +93,13 @@ coverage: $(VENV)/.dev ## how much of each package the unit and contract tests r
 bench: $(VENV)/.dev unpacked-wheel ## measure the source and the compiled wheel beside Apache Kafka (needs Java, Maven and a C compiler), write bench/RESULTS.md
 	PYTHONPATH=src:. $(BIN)/python bench/run.py --subjects barnabas,compiled,kafka
 
-bench-quick: $(VENV)/.dev ## the same, one small round, printed only
+bench-quick: $(VENV)/.dev ## the same, source only, one small round, printed only
 	PYTHONPATH=src:. $(BIN)/python bench/run.py --quick
 
 bench-cluster: $(VENV)/.dev unpacked-wheel ## three brokers, source and compiled, beside three of Apache Kafka's, write bench/RESULTS.md
 	PYTHONPATH=src:. $(BIN)/python bench/cluster.py --subjects barnabas,compiled,kafka
 
-bench-cluster-quick: $(VENV)/.dev ## the same, one small round, printed only
+bench-cluster-quick: $(VENV)/.dev ## the same, source only, one small round, printed only
 	PYTHONPATH=src:. $(BIN)/python bench/cluster.py --quick
 
 bench-headline: $(VENV)/.dev ## the table of "two million writes a second", beside three brokers of Apache Kafka, write bench/RESULTS.md (60 GB of disk)
@@ -111,7 +111,7 @@ bench-growth: $(VENV)/.dev ## what should not grow with size, at two sizes, besi
 bench-spark: $(VENV)/.dev ## format("barnabas") beside Spark's JVM connector (needs Java and Maven), write bench/RESULTS.md
 	PYTHONPATH=src:. $(BIN)/python bench/spark_source.py
 
-bench-partitions: $(VENV)/.dev ## ten thousand partitions on three brokers: create, hold, kill one, restart it
+bench-partitions: $(VENV)/.dev ## ten thousand partitions on three brokers: create, hold, kill one, restart it; ours alone, printed only
 	PYTHONPATH=src:. $(BIN)/python bench/cluster.py --only partitions --subjects barnabas --rounds 1 --print
 
 $(VENV)/.release: pyproject.toml constraints.txt | $(BIN)/python
@@ -132,4 +132,4 @@ release-check: $(VENV)/.release ## build sdist and both wheels, check them, run 
 	$(BIN)/python tools/release_check.py
 
 clean:             ## remove everything that was made here
-	rm -rf $(VENV) .coverage .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+	rm -rf $(VENV) build dist .coverage .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis

@@ -117,7 +117,9 @@ def main() -> int:
     described = (
         f"Three brokers, replication factor 3, acks=all, min.insync.replicas 2, sessions of "
         f"{options.session_ms:,} ms. {rounds} round(s), "
-        f"{scale.produce_bytes // MEGABYTE:,} MB each, subjects in turn."
+        f"{scale.produce_bytes // MEGABYTE:,} MB each, subjects in turn. "
+        "CPU and memory are those of the broker processes: without ZooKeeper here, "
+        "with the controllers there."
     )
     for number in range(rounds):
         print(f"round {number + 1} of {rounds}", file=sys.stderr, flush=True)

@@ -30,19 +30,17 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 import report
 from cluster import SESSION_TIMEOUT_MS, SUBJECTS, started
-from cluster_works import percentile, spending
+from cluster_works import FULL, QUICK, percentile, spending, warm_up
 from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer, TopicPartition
 from run import collect, compile_sources
 from tests.support.broker import REPOSITORY
 from tests.support.clusters import AnyCluster
-from works import MEGABYTE, Figures, Spent, pour
+from works import MEGABYTE, UNHINDERED, Figures, Spent, pour
 
 PARTITIONS = 6
 RECORD_BYTES = 100
 SIZES = (10, 100, 1_000, 10_000, 100_000)
 TIMEOUT_S = 600.0
-UNHINDERED = {"fetch.queue.backoff.ms": 1, "queued.min.messages": 1_000_000}
-"""librdkafka asks for nothing for a second once 100,000 records wait, unless it is told otherwise."""
 HERE = Path(__file__).parent
 DESCRIBED = (
     "The well-known table, for three brokers that share two cores with their clients: so the CPU of a"
@@ -140,11 +138,7 @@ def sizes(cluster: AnyCluster, scale: Scale) -> Figures:
 
 def latency(cluster: AnyCluster, scale: Scale) -> Figures:
     """From `produce` to `poll` in another process, with acks=all; the clock is the machine's."""
-    for topic in ("warm-up", "latency"):
-        cluster.create_topic(topic, PARTITIONS)
-    some = scale.records // 10
-    at_once((produce, (cluster.bootstrap, "warm-up", "all", RECORD_BYTES, some)))
-    at_once((consume, (cluster.bootstrap, "warm-up", some)))
+    cluster.create_topic("latency", PARTITIONS)
     count = int(scale.paced_records_s * scale.paced_s)
     ours, theirs = multiprocessing.Pipe()
     receiver = multiprocessing.Process(target=_receive, args=(cluster.bootstrap, count, theirs))
@@ -219,6 +213,7 @@ def main() -> None:
             for together in CLUSTERS:
                 if chosen := [WORKS[title] for title in together if title in works]:
                     with started(subject, SESSION_TIMEOUT_MS) as cluster:
+                        warm_up(cluster, QUICK if options.quick else FULL)
                         for work in chosen:
                             collect(samples, subject, work(cluster, scale))
     if options.keep:

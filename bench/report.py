@@ -204,7 +204,7 @@ def write_headline(directory: Path, samples: Samples, about: dict[str, str], des
 
 
 def write_spark(directory: Path, samples: Samples, about: dict[str, str], described: str) -> None:
-    """The same for the connectors: `spark.json`, and the third table of `RESULTS.md`."""
+    """The same for the connectors: `spark.json`, and a table of `RESULTS.md`."""
     _keep(directory / "spark.json", samples, about, described)
     _publish(directory)
 

@@ -79,6 +79,12 @@ def measure_bare_loops(scale: Scale) -> dict[str, float]:
     return figures
 
 
+def rotated(names: list[str], number: int) -> list[str]:
+    """Another subject comes first in every round."""
+    first = number % len(names)
+    return names[first:] + names[:first]
+
+
 def end_by_exception(*_: object) -> None:
     """SIGTERM unwinds the stack, so that no server outlives the run that started it."""
     raise SystemExit("terminated")
@@ -107,7 +113,7 @@ def main() -> int:
     samples: report.Samples = {}
     for number in range(rounds):
         print(f"round {number + 1} of {rounds}", file=sys.stderr, flush=True)
-        for name in options.subjects.split(","):
+        for name in rotated(options.subjects.split(","), number):
             collect(samples, name, measure_subject(name, works, scale))
         if LIMITED & set(works):
             collect(samples, "bare loop", measure_bare_loops(scale))

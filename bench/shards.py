@@ -6,7 +6,7 @@
 `barnabas start --brokers N` runs a broker for each core; each partition has one leader, to which clients
 send by themselves, so a record takes no way from shard to shard. What counts is then whether a request
 costs the same CPU however many shards there are: if it does, as many requests are served as there are cores
-for. Clients take their share of the same two cores here, which is why the rate cannot double.
+for. Clients take their share of the same two cores here.
 
 The hop is paid once: who asks the first broker learns there that another leads its partition, and connects
 to that one. It is measured from the first connection to the first acknowledged record, for both cases.
@@ -33,7 +33,7 @@ from works import produce_frame
 
 TOPIC = "shards"
 DEPTH = 32
-WARM_UP_S = 3.0
+WARM_UP_S = 15.0
 FINDS = 300
 
 

@@ -1,6 +1,6 @@
 """`format("barnabas")` beside Spark's own Kafka connector: the same topic, the same Spark, one run.
 
-    make bench-spark            # writes the third table of bench/RESULTS.md, and spark.json
+    make bench-spark            # writes the table of connectors in bench/RESULTS.md, and spark.json
 
 Reads sum the length of the values, so every value crosses into Spark; writes produce rows that Spark
 generates. The connectors take turns. The first round of every work warms the JVM up, whose compiler is
@@ -204,7 +204,9 @@ def main() -> None:
     described = (
         f'`format("barnabas")` and `format("kafka")` on one topic of {PARTITIONS} partitions of one '
         f"Barnabas broker, Spark `local[2]`, {arguments.rounds} round(s) after a first that does not count, "
-        f"{arguments.rows:,} rows of 100 B and {arguments.rows // 2:,} of 1 KB."
+        f"{arguments.rows:,} rows of 100 B and {arguments.rows // 2:,} of 1 KB. "
+        "In the rows of closed segments ours reads files, and the JVM connector the same offsets "
+        "from the broker."
     )
     print(report.rendered_spark(bench.samples, about, described))
     report.write_spark(HERE, bench.samples, about, described)

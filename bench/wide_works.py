@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-import socket
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from raw_load import run_load
+from tests.support import wire
 from tests.support.broker import Broker, cpu_seconds
 from tests.support.fixtures import create_topic
 from works import Figures, Scale, produce_frame
@@ -22,7 +22,8 @@ def connections(broker: Broker, scale: Scale) -> Figures:
     frame = produce_frame("connections", [bytes(100)])
     with contextlib.ExitStack() as held:
         for _ in range(scale.connections):
-            held.enter_context(socket.create_connection((broker.host, broker.port), TIMEOUT_S))
+            connection = held.enter_context(wire.WireConnection(broker.host, broker.port))
+        connection.ask(wire.API_VERSIONS, 0, b"")  # they are accepted in order: all of them are held
         run_load(broker.port, frame, depth=1, seconds=scale.seconds / 2)
         load = run_load(broker.port, frame, depth=1, seconds=scale.seconds)
     return {"connections_p99_us": load.latency.percentile_us(99)}
@@ -62,14 +63,20 @@ def commits(broker: Broker, scale: Scale) -> Figures:
     consumer = Consumer({"bootstrap.servers": broker.bootstrap, "group.id": "committer"})
     offsets = [TopicPartition("commits", 0, 1)]
     _until_it_works(lambda: consumer.commit(offsets=offsets, asynchronous=False))
+    _times(lambda: consumer.commit(offsets=offsets, asynchronous=False), scale.seconds / 2)
+    commits_s = _times(lambda: consumer.commit(offsets=offsets, asynchronous=False), scale.seconds)
+    consumer.close()
+    return {"commits_s": commits_s}
+
+
+def _times(work: Callable[[], object], seconds: float) -> float:
+    """How often a second, one after the other."""
     count = 0
     begun = time.perf_counter()
-    while time.perf_counter() - begun < scale.seconds:
-        consumer.commit(offsets=offsets, asynchronous=False)
+    while time.perf_counter() - begun < seconds:
+        work()
         count += 1
-    spent_s = time.perf_counter() - begun
-    consumer.close()
-    return {"commits_s": count / spent_s}
+    return count / (time.perf_counter() - begun)
 
 
 def transactions(broker: Broker, scale: Scale) -> Figures:
@@ -77,15 +84,15 @@ def transactions(broker: Broker, scale: Scale) -> Figures:
     create_topic(broker, "transactions")
     sender = Producer({"bootstrap.servers": broker.bootstrap, "transactional.id": "bench", "linger.ms": 0})
     sender.init_transactions(TIMEOUT_S)
-    count = 0
-    begun = time.perf_counter()
-    while time.perf_counter() - begun < scale.seconds:
+
+    def transaction() -> None:
         sender.begin_transaction()
         for _ in range(100):
             sender.produce("transactions", bytes(100), partition=0)
         sender.commit_transaction(TIMEOUT_S)
-        count += 1
-    return {"transactions_s": count / (time.perf_counter() - begun)}
+
+    _times(transaction, scale.seconds / 2)
+    return {"transactions_s": _times(transaction, scale.seconds)}
 
 
 def partitions(broker: Broker, scale: Scale) -> Figures:
