@@ -30,10 +30,15 @@ def bytes_of(encode: Any, message: Any) -> bytes:
     return b"".join(part.read() if isinstance(part, FileRegion) else part for part in parts)
 
 
-@pytest.mark.parametrize("key", HOT, ids=lambda key: key.name)
-def test_a_written_module_does_what_is_made_at_first_use(key: ApiKey) -> None:
+def written_module(key: ApiKey) -> ModuleType:
     module = ModuleType("written")
     exec(module_text(key), vars(module))
+    return module
+
+
+@pytest.mark.parametrize("key", HOT, ids=lambda key: key.name)
+def test_a_written_module_does_what_is_made_at_first_use(key: ApiKey) -> None:
+    module = written_module(key)
     request, response = request_class(key), response_class(key)
     random = Random(key)
     for version in range(HOT[key], request.supported_versions()[-1] + 1):
@@ -50,8 +55,7 @@ def test_a_written_module_does_what_is_made_at_first_use(key: ApiKey) -> None:
 
 @pytest.mark.parametrize("key", HOT, ids=lambda key: key.name)
 def test_a_written_module_asks_in_the_newest_version(key: ApiKey) -> None:
-    module = ModuleType("written")
-    exec(module_text(key), vars(module))
+    module = written_module(key)
     request, response = request_class(key), response_class(key)
     random = Random(key)
     version = request.supported_versions()[-1]
