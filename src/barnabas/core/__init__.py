@@ -1,1 +1,1 @@
-"""What every other package stands on and what changes least: ids, errors, time, files, limits, metrics."""
+"""Foundation of all other packages: ids, errors, time, files, limits, metrics."""

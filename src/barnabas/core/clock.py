@@ -1,11 +1,15 @@
-"""Time is an argument.
+"""Clock: time is an argument.
 
-Nothing in the broker asks the operating system for the time; it asks the clock it was given.
-So a test moves time by hand and a simulation runs an hour in a second. ruff bans the
-functions of `time` everywhere but here.
+Each decision of a broker uses the clock that it was given. So a test moves time by hand, and a simulation
+runs an hour in a second. ruff bans the functions of `time` everywhere else.
 
-Two kinds of time, never mixed: `now_ms` is the wall clock that goes into records and files
-and may jump; `monotonic_ms` only measures distances (timeouts, metrics) and never goes back.
+Parts that decide nothing have a `SystemClock` of their own, and run on real time in the simulator too: the
+rate limits of the log in `core.reporting.error_isolation`, `requests.errors` and `node.background_threads`,
+and the watchdog in `node.stop_signals`. Commands, supervisors and pipeline drivers make theirs when they
+start.
+
+There are two kinds of time, never mixed. `now_ms` is the wall clock that goes into records and files, and may
+jump. `monotonic_ms` only measures distances (timeouts, metrics), and never goes back.
 """
 
 from __future__ import annotations
@@ -32,19 +36,16 @@ class SystemClock:
         return time.perf_counter() * 1_000.0
 
 
-class ManualClock:
-    """A clock that moves only when told to."""
+def thread_cpu_ms() -> float:
+    """CPU time of the calling thread."""
+    return time.thread_time() * 1_000.0
 
-    def __init__(self, now_ms: int = 1_700_000_000_000) -> None:
-        self._now_ms = now_ms
-        self._elapsed_ms = 0.0
 
-    def now_ms(self) -> int:
-        return self._now_ms + int(self._elapsed_ms)
+def process_cpu_s() -> float:
+    """CPU time of the process, user and system."""
+    return time.process_time()
 
-    def monotonic_ms(self) -> float:
-        return self._elapsed_ms
 
-    def advance(self, ms: float) -> None:
-        assert ms >= 0, "time does not go back"
-        self._elapsed_ms += ms
+def since_wall_ms(seconds: int, nanoseconds: int) -> float:
+    """Milliseconds since a moment that the kernel has stamped with its wall clock; fractions count."""
+    return (time.time() - seconds) * 1_000.0 - nanoseconds / 1e6

@@ -1,4 +1,4 @@
-"""Whether this is the compiled wheel or the source as it is: the only difference that code may ask for.
+"""Name of the build in use: compiled wheel or pure Python. Code may ask for no other difference.
 
 The build compiles this module too, and a compiled module is no Python file.
 """

@@ -1,12 +1,10 @@
-"""Errors carry their protocol code.
+"""Kafka's errors, each with its protocol code and its `retriable` flag.
 
-Code raises the class that says what went wrong; one dispatcher turns it into the number
-that the client sees. An error that Kafka has no number for is a bug and is answered as
-UNKNOWN_SERVER_ERROR; because Java producers may write a duplicate when they meet that
-code, the produce path maps everything it can foresee.
+Code raises the class that names the fault; one dispatcher turns it into the number that the client sees. An
+exception without a number is a bug, and the answer is UNKNOWN_SERVER_ERROR. Java producers may write a
+duplicate when they receive that code, so the produce path maps every error that it can foresee.
 
-Clients decide by the `retriable` flag whether to try again, so it is part of the contract:
-the flags are Apache Kafka's.
+Clients retry or give up by the `retriable` flag, so it is part of the contract: the flags are Apache Kafka's.
 """
 
 from __future__ import annotations
@@ -18,18 +16,18 @@ NONE = 0
 """The code that means success."""
 
 MESSAGE_CHARACTERS_MAX = 8_000
-"""Of up to four bytes each: a string of the protocol has at most 32,767."""
+"""Each character has up to four bytes, and a string of the protocol has at most 32,767 bytes."""
 
 
 class KafkaError(Exception):
-    """The root: subclasses name a protocol error code."""
+    """Root of all errors with a protocol code."""
 
     code: ClassVar[int] = -1
     retriable: ClassVar[bool] = False
     by_code: ClassVar[dict[int, type[KafkaError]]] = {}
 
     record_errors: tuple[tuple[int, str], ...] = ()
-    """Which records of a rejected batch are to blame, by position in it, and why."""
+    """Position in a rejected batch, and message, of each record at fault."""
 
     def __init_subclass__(cls, *, code: int, retriable: bool = False) -> None:
         super().__init_subclass__()
@@ -40,7 +38,7 @@ class KafkaError(Exception):
 
     @property
     def message(self) -> str:
-        """What went wrong, for the client's eyes. What it quotes may be as long as a string can be."""
+        """Reason for the client, cut to the length that a string of the protocol can have."""
         text = str(self) or type(self).protocol_name()
         return text if len(text) <= MESSAGE_CHARACTERS_MAX else f"{text[: MESSAGE_CHARACTERS_MAX - 1]}…"
 
@@ -51,7 +49,7 @@ class KafkaError(Exception):
 
 
 def error_for(code: int, message: str = "") -> KafkaError:
-    """The error that a peer's response code stands for."""
+    """The error for the code of a peer's response."""
     return KafkaError.by_code.get(code, UnknownServerError)(message)
 
 
@@ -63,7 +61,7 @@ def name_of(code: int) -> str:
     return known.protocol_name() if known else f"ERROR_{code}"
 
 
-# One row a code, as in Kafka's own table.
+# One row per code, as in Kafka's own table.
 # fmt: off
 class UnknownServerError(KafkaError, code=-1): ...
 class OffsetOutOfRange(KafkaError, code=1): ...

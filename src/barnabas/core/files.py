@@ -1,12 +1,12 @@
-"""The file system, as an interface.
+"""File system interface, and its implementation on the operating system.
 
-Everything that is done to a disk goes through `Files`, so that a test can put a file
-system under the log that loses power. Paths are plain strings: a log builds them by the
-hundred thousand at start-up, and only this module gives them to the operating system.
+All disk access of the broker goes through `Files`, so a test can run the log on a file system that loses
+power. Paths are plain strings: a log builds a hundred thousand of them at start-up, and only this module
+passes them to the operating system.
 
-What is promised: `write_at`, `truncate`, `rename` and `unlink` are durable only after `sync`
-of the file (its bytes) or `sync_directory` (its name). `replace` packs the one safe way to
-change a small file: temporary file, sync, rename, directory sync.
+Durability: `write_at`, `truncate`, `rename` and `unlink` are durable only after `sync` of the file (its
+bytes) or `sync_directory` (its name). `replace` is the one safe way to change a small file: temporary file,
+sync, rename, directory sync.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ from __future__ import annotations
 # ruff: noqa: PTH100, PTH102, PTH103, PTH104, PTH105, PTH108, PTH110, PTH112, PTH116, PTH120, PTH123, SIM105
 import errno
 import fcntl
-import mmap
 import os
 import shutil
 import stat
@@ -22,9 +21,6 @@ from typing import NamedTuple, Protocol
 
 from barnabas.core.errors import KafkaStorageError
 from barnabas.core.regions import OpenFile
-
-ReadBuffer = bytes | bytearray | memoryview | mmap.mmap
-"""Bytes that can be looked at in place."""
 
 
 class Entry(NamedTuple):
@@ -36,10 +32,10 @@ class Entry(NamedTuple):
 
 
 class DataFile(OpenFile, Protocol):
-    """A file open for reading and writing at positions; it closes when nobody holds it."""
+    """A file open for reads and writes at positions; it closes with its last reference."""
 
     def write_at(self, position: int, data: bytes | bytearray | memoryview) -> int:
-        """Write `data` in one system call; returns how much of it was taken."""
+        """Write `data` in one system call; returns how many bytes the system took."""
         ...
 
     def truncate(self, size_bytes: int) -> None: ...
@@ -47,24 +43,20 @@ class DataFile(OpenFile, Protocol):
 
 
 class Held(Protocol):
-    """A lock that someone holds."""
+    """A lock that this process holds."""
 
     def release(self) -> None: ...
 
 
 class Files(Protocol):
     def open(self, path: str, *, create: bool = False) -> DataFile: ...
-    def map(self, path: str) -> ReadBuffer:
-        """The content as it is now, to be read in place; empty when there is no such file."""
-        ...
-
     def read(self, path: str) -> bytes: ...
     def write(self, path: str, content: bytes) -> None:
-        """Make the file have exactly this content; not durable."""
+        """Give the file exactly this content; not durable."""
         ...
 
     def replace(self, path: str, content: bytes) -> None:
-        """The file has either its old or its new content, whatever happens; durable on return."""
+        """Change the content atomically: a crash leaves the old or the new content. Durable on return."""
         ...
 
     def exists(self, path: str) -> bool: ...
@@ -74,16 +66,16 @@ class Files(Protocol):
     def sync_directory(self, directory: str) -> None: ...
     def rename(self, old: str, new: str) -> None: ...
     def unlink(self, path: str) -> None:
-        """Remove the file; a file that is not there is as good as removed."""
+        """Remove the file; a missing file is no error."""
         ...
 
     def make_directory(self, path: str) -> bool:
-        """With those above it; False if it was there."""
+        """Make the directory and its parents; False if it exists."""
         ...
 
     def make_lasting_directory(self, path: str) -> None:
-        """The same, with its name on the disk: else a power cut would take it, and all that was synced in
-        it, too."""
+        """Make the directory durably. Without the sync of its name a power cut takes the directory and all
+        files in it."""
         ...
 
     def remove_tree(self, path: str) -> None: ...
@@ -91,9 +83,9 @@ class Files(Protocol):
 
 
 _NOT_WAITING: int = getattr(os, "RWF_NOWAIT", 0)
-"""Read what is in the page cache, on systems that tell."""
+"""`preadv2` flag: read only from the page cache. 0 where the system has no such flag."""
 _CANNOT_SAY = frozenset({errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL})
-"""A file system that does not."""
+"""Error of a file system without that flag."""
 
 
 class RealFile:
@@ -150,8 +142,9 @@ class RealFile:
 
 
 _locked: set[str] = set()
-"""What this process has locked. The lock that Apache Kafka takes, too, excludes other processes only; and it
-is lost when any descriptor of the file is closed, so a second attempt must not even open it."""
+"""Paths that this process has locked. The lock is the one that Apache Kafka takes, and excludes other
+processes only. It is lost when any descriptor of the file closes, so a second attempt must not open the
+file."""
 
 
 class _HeldLock:
@@ -175,17 +168,6 @@ class RealFiles:
     def open(self, path: str, *, create: bool = False) -> DataFile:
         flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0)
         return RealFile(os.open(path, flags, 0o644))
-
-    def map(self, path: str) -> ReadBuffer:
-        try:
-            fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-        except FileNotFoundError:
-            return b""
-        try:
-            size_bytes = os.fstat(fd).st_size
-            return mmap.mmap(fd, size_bytes, access=mmap.ACCESS_READ) if size_bytes else b""
-        finally:
-            os.close(fd)
 
     def read(self, path: str) -> bytes:
         with open(path, "rb") as file:
@@ -224,7 +206,7 @@ class RealFiles:
                     is_directory = entry.is_dir()
                     size_bytes = 0 if is_directory else entry.stat().st_size
                 except FileNotFoundError:
-                    continue  # deleted files go in the background, also while we look
+                    continue  # a background thread deletes files while this listing runs
                 entries.append(Entry(entry.name, size_bytes, is_directory))
         return entries
 
@@ -291,8 +273,8 @@ class RealFiles:
 
 
 def read_regular_file(path: str | os.PathLike[str], bytes_max: int) -> bytes:
-    """At most so many bytes of a file that a setting names. OSError if it is something else than a file: a
-    pipe or a device might have nothing to say, for ever."""
+    """Read a file that a setting names, up to `bytes_max`. OSError for a pipe or a device: a read could wait
+    forever."""
     fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     try:
         if not stat.S_ISREG(os.fstat(fd).st_mode):

@@ -1,4 +1,4 @@
-"""Names for things: brokers, topics, partitions, and the 128-bit ids that Kafka prints as base64."""
+"""Identifiers of brokers, topics and partitions, and Kafka's 128-bit ids in base64."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ ACKS_ALL: Final = -1
 """An append is acknowledged when all in-sync replicas have it."""
 
 TOPIC_NAME_LENGTH_MAX: Final = 249
-"""Leaves room for `-<partition>` and a suffix of deletion in a 255-byte file name."""
+"""Leaves room for `-<partition>` and a deletion suffix in a 255-byte file name."""
 
 _TOPIC_NAME = re.compile(r"[a-zA-Z0-9._-]+")
 
 INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state"})
-"""Topics that only the broker itself writes."""
+"""Topics that only brokers write."""
 
 
 class TopicPartition(NamedTuple):
@@ -37,7 +37,7 @@ class TopicPartition(NamedTuple):
 
 
 class Randomness(Protocol):
-    """The one source of chance; `random.Random` and `random.SystemRandom` both fit."""
+    """The one source of random numbers; `random.Random` and `random.SystemRandom` both fit."""
 
     def randbytes(self, n: int, /) -> bytes: ...
     def random(self) -> float: ...
@@ -56,8 +56,8 @@ class Uuid(bytes):
 
     @classmethod
     def generate(cls, randomness: Randomness) -> Uuid:
-        """A random (version 4) id; never one of the reserved ones, never one that starts with '-',
-        which command-line tools would take for an option."""
+        """A random (version 4) id. It is no reserved id, and does not start with '-', which command-line
+        tools read as an option."""
         while True:
             raw = bytearray(randomness.randbytes(16))
             raw[6] = (raw[6] & 0x0F) | 0x40
@@ -82,7 +82,7 @@ ZERO_UUID = Uuid(bytes(16))
 
 
 def check_topic_name(name: str) -> None:
-    """Raise INVALID_TOPIC_EXCEPTION, with the reason, unless `name` may name a topic."""
+    """Raise INVALID_TOPIC_EXCEPTION, with the reason, unless `name` is a valid topic name."""
     if not name:
         raise InvalidTopicException("the empty string is not a topic name")
     if name in (".", ".."):
@@ -98,11 +98,11 @@ def check_topic_name(name: str) -> None:
 
 
 _POWERS_OF_31 = [31**exponent & 0xFFFFFFFF for exponent in range(63, -1, -1)]
-"""The highest first: a name of thirty thousand characters is hashed in blocks."""
+"""Powers of 31, the highest first: a name of thirty thousand characters is hashed in blocks."""
 
 
 def java_hash(text: str) -> int:
-    """`String.hashCode` of Java: the partition of a group or a transactional id depends on it."""
+    """Java's `String.hashCode`: it picks the partition of a group or a transactional id."""
     value = 0
     encoded = text.encode("utf-16-be", "surrogatepass")
     units = struct.unpack(f">{len(encoded) // 2}H", encoded)

@@ -1,7 +1,7 @@
-"""A piece of a file that goes to a socket without passing through Python.
+"""File region that goes to a socket with `sendfile`, without passing through Python.
 
-The storage engine hands out regions, a response carries them, the network sends them with
-`sendfile`. Three packages share this noun, so it lives below them all.
+The storage engine returns regions, a response carries them, the network sends them. Three packages share this
+noun, so it lives below them all.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ READ_AHEAD_BYTES = 1024 * 1024
 
 
 class OpenFile(Protocol):
-    """A file that stays open for as long as anyone holds on to it."""
+    """A file that stays open as long as a reference to it exists."""
 
     def fileno(self) -> int: ...
 
@@ -22,15 +22,15 @@ class OpenFile(Protocol):
         ...
 
     def read_now(self, position: int, length: int) -> bytes | bytearray | None:
-        """The same, unless that might wait for the disk: then nothing."""
+        """The same, or None if the read might wait for the disk."""
         ...
 
 
 class FileRegion:
     """`length` bytes of `file` from `position`.
 
-    Holding the region keeps the file open, so a segment may be deleted while an answer that
-    carries a part of it still waits for a slow reader.
+    The region keeps its file open. A segment may be deleted while a response with a part of it still waits
+    for a slow reader.
     """
 
     __slots__ = ("file", "length", "position")
@@ -44,20 +44,20 @@ class FileRegion:
         return self.length
 
     def is_at_hand(self, begin: int, length: int) -> bool:
-        """Whether `length` bytes from `begin` on are in memory, as far as the first
-        and the last of them tell."""
+        """Whether `length` bytes from `begin` on are in the page cache, judged by the first and the last
+        byte."""
         read_now, position = self.file.read_now, self.position + begin
         return read_now(position, 1) is not None and read_now(position + length - 1, 1) is not None
 
     def bring_in(self, begin: int, length: int) -> None:
-        """Have the disk give `length` bytes from `begin` on, which may take long; whoever reads on finds some
-        more of the file at hand."""
+        """Read `length` bytes from `begin` on from disk, which may take long. The system's read-ahead loads
+        more."""
         position, end = self.position + begin, self.position + begin + length + READ_AHEAD_BYTES
         while position < end and (some := self.file.read_at(position, min(READ_BYTES, end - position))):
             position += len(some)
 
     def read(self) -> bytes:
-        """The bytes themselves, for those who must see them (TLS, down-conversion, tests)."""
+        """The bytes themselves, for TLS and down-conversion."""
         return self.file.read_at(self.position, self.length)
 
     def __repr__(self) -> str:

@@ -1,6 +1,6 @@
-"""Tasks that nobody awaits. The event loop refers to a task only weakly, so somebody has to keep it.
+"""Background tasks of one owner. The event loop holds only weak references to tasks, so the owner keeps them.
 
-They are kept, and cancelled, in the order in which they were started.
+Tasks are cancelled in the order of their start.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ class Tasks:
             task.cancel()
 
     async def finished(self) -> None:
-        """Wait for those that run now, however they end; what one of them raises, the loop logs."""
+        """Wait until the running tasks have ended. The loop logs the errors that they raise."""
         if self._running:
             await asyncio.wait(self._running)
 
     async def close(self) -> None:
-        """Cancel those that run now, and wait until they have ended."""
+        """Cancel the running tasks, and wait until they have ended."""
         self.cancel()
         await self.finished()

@@ -1,7 +1,7 @@
-"""States are tables.
+"""State machines as tables of valid previous states.
 
-A state machine here is a mapping from each state to the states it may be entered from. The table is complete
-(every state of the enum has a row), and it is what the code consults; `rows` shows it to whoever draws it.
+A table maps each state to the states that it may follow. It is complete: every state of the enum has a row.
+The code consults it, and `rows` serves the diagrams.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ S = TypeVar("S", bound=Enum)
 
 
 class IllegalTransition(Exception):
-    """A state was asked for that cannot follow the present one."""
+    """The requested state cannot follow the current one."""
 
 
 class Transitions(Generic[S]):

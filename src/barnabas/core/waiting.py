@@ -1,59 +1,54 @@
-"""Waiting, for coroutines that do not know which loop they run on.
+"""Waiting inside coroutines: signals, locks, deadlines, and work off the loop.
 
-What decides may await the coordination store. Where it waits for something else (an answer of a broker, a
-moment that passes), or has something done beside, it uses a `Runner` that is handed in, as time and files
-are: the server's runs on asyncio (`node.runtime`), a simulator's on time of its own.
+This is the one module of `controller`, `cluster` and `config` that knows asyncio. The simulator brings an
+event loop on virtual time, so the loop itself is the seam (ADR 27, ADR 31).
 """
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable, Coroutine, Generator, Iterable
-from typing import Any, Protocol, TypeVar
+import asyncio
+from asyncio import Future, Lock
+from collections.abc import Callable, Coroutine, Iterable
+from typing import Any, TypeVar
 
 from barnabas.core.scheduler import Background, Scheduler
+
+__all__ = ["Future", "Lock", "Signal", "Task", "elsewhere", "future", "gather", "turn_over", "within"]
 
 T = TypeVar("T")
 
 
-class Future(Protocol[T]):
-    """What somebody else will say; awaited by one."""
-
-    def done(self) -> bool: ...
-    def cancelled(self) -> bool: ...
-    def set_result(self, result: T, /) -> None: ...
-    def set_exception(self, error: BaseException, /) -> None: ...
-    def __await__(self) -> Generator[Any, Any, T]: ...
+def future() -> Future[Any]:
+    return asyncio.get_running_loop().create_future()
 
 
-class Task(Protocol):
-    """Something that goes on beside what runs now."""
+class Task:
+    """A coroutine that runs beside its owner. The owner keeps it, and stops it."""
+
+    def __init__(self, work: Coroutine[Any, Any, None]) -> None:
+        self._task = asyncio.get_running_loop().create_task(work)
 
     async def stop(self) -> None:
         """Cancel it, if it has not ended, and wait until it has."""
-        ...
-
-
-class Runner(Protocol):
-    def future(self) -> Future[Any]: ...
-    def start(self, work: Coroutine[Any, Any, None]) -> Task: ...
+        if not self._task.done():
+            self._task.cancel()
+            await asyncio.wait((self._task,))
 
 
 class Signal:
-    """Wakes the one who waits for it."""
+    """Wakes its single waiter, again and again."""
 
-    def __init__(self, runner: Runner) -> None:
-        self._runner = runner
-        self._future: Future[None] = runner.future()
+    def __init__(self) -> None:
+        self._future: Future[None] = future()
 
     def set(self) -> None:
         if not self._future.done():
             self._future.set_result(None)
 
     async def wait(self) -> None:
-        """Until it is set; then it can be waited for anew."""
+        """Wait until the signal is set, and reset it."""
         await self._future
-        self._future = self._runner.future()
+        self._future = future()
 
     async def wait_at_most(self, timeout_ms: float, scheduler: Scheduler) -> None:
         timer = scheduler.after(timeout_ms, self.set)
@@ -63,56 +58,23 @@ class Signal:
             timer.cancel()
 
 
-class Lock:
-    """Held by one at a time, in the order of those who asked: `async with lock`."""
-
-    def __init__(self, runner: Runner) -> None:
-        self._runner = runner
-        self._is_held = False
-        self._waiting: deque[Future[None]] = deque()
-
-    async def __aenter__(self) -> None:
-        if not self._is_held:
-            self._is_held = True
-            return
-        turn: Future[None] = self._runner.future()
-        self._waiting.append(turn)
-        try:
-            await turn
-        except BaseException:
-            if not turn.cancelled():  # it was handed on to whoever was given up at the same time
-                self._hand_on()
-            raise
-
-    async def __aexit__(self, *_: object) -> None:
-        self._hand_on()
-
-    def _hand_on(self) -> None:
-        while self._waiting:
-            turn = self._waiting.popleft()
-            if not turn.done():
-                turn.set_result(None)
-                return
-        self._is_held = False
-
-
-async def turn_over(runner: Runner) -> None:
-    """Until everybody has run who could run when this was called."""
-    over = Signal(runner)
+async def turn_over() -> None:
+    """Wait until every callback that was ready at the call has run."""
+    over = Signal()
 
     async def run() -> None:
         over.set()
 
-    task = runner.start(run())
+    task = Task(run())
     try:
         await over.wait()
     finally:
         await task.stop()
 
 
-async def elsewhere(work: Callable[[], T], background: Background, runner: Runner) -> T:
-    """The outcome of what blocks, or computes for long: it is done off the loop."""
-    outcome: Future[T] = runner.future()
+async def elsewhere(work: Callable[[], T], background: Background) -> T:
+    """Run blocking or long work off the loop, and return its outcome."""
+    outcome: Future[T] = future()
 
     def done(result: T) -> None:
         if not outcome.done():
@@ -126,11 +88,9 @@ async def elsewhere(work: Callable[[], T], background: Background, runner: Runne
     return await outcome
 
 
-async def within(
-    timeout_ms: float, work: Coroutine[Any, Any, None], runner: Runner, scheduler: Scheduler
-) -> bool:
-    """Whether `work` was done in time; it is given up if not. What it raises is raised."""
-    over = Signal(runner)
+async def within(timeout_ms: float, work: Coroutine[Any, Any, None], scheduler: Scheduler) -> bool:
+    """Whether `work` ended in time. It is cancelled if not; an error that it raises is raised here."""
+    over = Signal()
     errors: list[Exception] = []
     is_over = False
 
@@ -138,12 +98,12 @@ async def within(
         nonlocal is_over
         try:
             await work
-        except Exception as error:  # noqa: BLE001 - it is raised where the work is waited for
+        except Exception as error:  # noqa: BLE001 - raised below, by the caller's coroutine
             errors.append(error)
         is_over = True
         over.set()
 
-    task = runner.start(run())
+    task = Task(run())
     try:
         await over.wait_at_most(timeout_ms, scheduler)
     finally:
@@ -153,20 +113,20 @@ async def within(
     return is_over
 
 
-async def gather(works: Iterable[Coroutine[Any, Any, T]], runner: Runner) -> list[T]:
-    """The outcomes of all, which run beside each other; an error of one is raised when all are over."""
+async def gather(works: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
+    """The outcomes of coroutines that run together. The first error is raised when all have ended."""
     outcomes: dict[int, T] = {}
     errors: list[Exception] = []
-    over = Signal(runner)
+    over = Signal()
 
-    async def run(place: int, work: Coroutine[Any, Any, T]) -> None:
+    async def run(index: int, work: Coroutine[Any, Any, T]) -> None:
         try:
-            outcomes[place] = await work
-        except Exception as error:  # noqa: BLE001 - it is raised where the works are waited for
+            outcomes[index] = await work
+        except Exception as error:  # noqa: BLE001 - raised below, by the caller's coroutine
             errors.append(error)
         over.set()
 
-    tasks = [runner.start(run(place, work)) for place, work in enumerate(works)]
+    tasks = [Task(run(index, work)) for index, work in enumerate(works)]
     try:
         while len(outcomes) + len(errors) < len(tasks):
             await over.wait()
@@ -175,4 +135,4 @@ async def gather(works: Iterable[Coroutine[Any, Any, T]], runner: Runner) -> lis
             await task.stop()
     if errors:
         raise errors[0]
-    return [outcomes[place] for place in range(len(tasks))]
+    return [outcomes[index] for index in range(len(tasks))]

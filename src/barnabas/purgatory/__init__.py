@@ -1,1 +1,1 @@
-"""Where requests wait whose answer cannot be given yet: a timing wheel and delayed operations."""
+"""Delayed operations that wait for an event or a timeout, and the timing wheel behind them."""

@@ -1,18 +1,18 @@
-"""Requests that wait: tried once, then watched by key, completed exactly once by event or by time.
+"""Purgatory of delayed operations: tried once, watched by key, completed exactly once by event or timeout.
 
-A produce and a deletion of records that wait for replicas and a fetch that waits for bytes are
-`DelayedOperation`s. Each is watched under the keys of what can complete it (a partition, a follower's
-session); whoever changes one of those calls `check_and_complete(key)`. The event and the timeout may both
-come; `force_complete` lets only the first through.
+A `DelayedOperation` is a produce or a DeleteRecords that waits for replicas, or a fetch that waits for bytes.
+Each is watched under the keys of what can complete it: a partition, or a follower's session. Code that
+changes such a key calls `check_and_complete(key)`. The event and the timeout may both come; `force_complete`
+lets only the first through.
 
-All of this runs on the loop's thread, so nothing can change between trying an operation and watching
-it, and one try is enough. What can happen is re-entrance: completing an operation may complete, watch or
-check others, under the same key too.
+Everything runs on the loop's thread. Nothing can change between trying an operation and watching it, so one
+try is enough. Re-entrance is possible: completing an operation may complete, watch or check others, also
+under the same key.
 
-A completed operation leaves the timer at once but stays in the watch lists of its other keys until they are
-next looked at. Lists nobody looks at would grow, so the purgatory estimates how many operations the lists
-hold: one more with each that is watched, and when estimate - pending exceeds `purge_interval` it sweeps all
-lists and sets the estimate to the number pending. The sweep is paid for by the operations it removes.
+A completed operation leaves the timer at once. It stays in the watch lists of its other keys until a later
+check. Lists that are never checked would grow, so the purgatory estimates how many operations they hold. The
+estimate grows by one with each watched operation. When estimate - pending exceeds `purge_interval`, a sweep
+of all lists sets it to the number pending. The removed operations pay for the sweep.
 """
 
 from __future__ import annotations
@@ -21,17 +21,15 @@ import logging
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Sequence
 
-from barnabas.core.metrics import Metrics
+from barnabas.core.reporting.metrics import Metrics
 from barnabas.purgatory.timer import Timer
 from barnabas.purgatory.timing_wheel import TimerTask
 
 logger = logging.getLogger(__name__)
 
-PURGE_INTERVAL_OPERATIONS = 1000
-
 
 class DelayedOperation(TimerTask, ABC):
-    """One request in waiting. Subclasses say when it is complete and what happens then."""
+    """Request that waits. Subclasses define the condition of completion and the completion itself."""
 
     __slots__ = ("is_completed", "purgatory")
 
@@ -44,19 +42,19 @@ class DelayedOperation(TimerTask, ABC):
     def try_complete(self) -> bool:
         """If the condition holds, `return self.force_complete()`; else False."""
 
-    def check(self, key: Hashable) -> bool:  # noqa: ARG002 - for those whom it spares work
-        """Something about `key`, one of those it waits for, has changed: try again."""
+    def check(self, key: Hashable) -> bool:  # noqa: ARG002 - subclasses use the key to save work
+        """Try again after a change of `key`, one of the keys it waits for."""
         return self.try_complete()
 
     @abstractmethod
     def on_complete(self) -> None:
-        """Answer the request; called exactly once, by whatever completed it."""
+        """Answer the request. Called exactly once, by the event or by the timeout."""
 
     def on_expiration(self) -> None:
-        """Called after `on_complete` when it was the time that completed the operation."""
+        """Called after `on_complete` when the timeout completed the operation."""
 
     def force_complete(self) -> bool:
-        """Complete now unless that has happened; True for the one caller that did it."""
+        """Complete now unless already completed; True for the one caller that completed it."""
         if self.is_completed:
             return False
         self._leave()
@@ -80,7 +78,7 @@ class DelayedOperation(TimerTask, ABC):
 
 
 class Purgatory:
-    """The waiting operations of one kind."""
+    """Waiting operations of one kind."""
 
     __slots__ = ("_estimated_total", "_purge_interval", "_timer", "_watchers", "expired", "name", "pending")
 
@@ -88,22 +86,26 @@ class Purgatory:
         self,
         name: str,
         timer: Timer,
-        purge_interval: int = PURGE_INTERVAL_OPERATIONS,
-        metrics: Metrics | None = None,
+        metrics: Metrics,
+        purge_interval: int,
     ) -> None:
         self.name = name
         self.pending = 0
-        """Operations that are not complete."""
+        """Operations that are not completed."""
         self._timer = timer
         self._purge_interval = purge_interval
         self._estimated_total = 0
         self._watchers: dict[Hashable, list[DelayedOperation]] = {}
-        metrics = metrics or Metrics()
         self.expired = metrics.counter(
-            "barnabas_purgatory_expired_total", "Operations completed by their timeout.", purgatory=name
+            "barnabas_purgatory_expired_total",
+            "Operations that expired instead of being completed by an event.",
+            purgatory=name,
         )
         metrics.gauge(
-            "barnabas_purgatory_pending", "Operations that wait.", lambda: self.pending, purgatory=name
+            "barnabas_purgatory_pending",
+            "Operations waiting in the purgatory.",
+            lambda: self.pending,
+            purgatory=name,
         )
         metrics.gauge(
             "barnabas_purgatory_watched", "Entries in watch lists.", lambda: self.watched, purgatory=name
@@ -135,21 +137,23 @@ class Purgatory:
         return False
 
     def check_and_complete(self, key: Hashable) -> int:
-        """Something about `key` changed: complete what can be; returns how many were."""
+        """Complete the operations under a changed `key` that can be completed; returns how many were."""
         operations = self._watchers.get(key)
         if operations is None:
             return 0
         return self._try_watched(key, operations)
 
     def complete_all(self, wanted: Callable[[DelayedOperation], bool] = lambda _: True) -> int:
-        """What operations wait for will not come: answer the wanted ones as if their time were up."""
+        """Complete the wanted operations as if their timeout had come: their event will not come."""
         completed = 0
         for operation in {each for operations in self._watchers.values() for each in operations}:
             try:
                 if not operation.is_completed and wanted(operation):
                     completed += operation.force_complete()
             except Exception:
-                logger.exception("could not complete a delayed operation of %s: %r", self.name, operation)
+                logger.exception(
+                    "purgatory %s: completing a delayed operation failed: %r", self.name, operation
+                )
         self.purge()
         return completed
 
@@ -176,10 +180,10 @@ class Purgatory:
             try:
                 completed += operation.check(key)
             except Exception:
-                # The change that brought us here belongs to another request, which must not suffer.
+                # The change of the key belongs to another request, which must not fail because of this one.
                 # The operation still has its timeout.
                 stale = True
-                logger.exception("could not try a delayed operation of %s: %r", self.name, operation)
+                logger.exception("purgatory %s: trying a delayed operation failed: %r", self.name, operation)
         if completed or stale:
             operations[:] = [operation for operation in operations if not operation.is_completed]
             if not operations and self._watchers.get(key) is operations:

@@ -1,18 +1,17 @@
-"""A hierarchy of timing wheels: insert and cancel cost the same with ten tasks or a million.
+"""Hierarchical timing wheels: insert and cancel cost the same with ten tasks or a million.
 
-One wheel is a ring of `wheel_size` buckets, each `tick_ms` wide, so it covers the next
-`tick_ms * wheel_size` milliseconds. A task that lies further ahead overflows into the next wheel,
-whose tick is this wheel's whole span: 1 ms x 20, 20 ms x 20, 400 ms x 20, and so on, each made when
-it is first needed and started at the lower wheel's present. A bucket falls due at its *beginning*; what
-it holds then drops to a finer wheel, or is due. So a task of 350 ms sits in slot 17 of the second wheel
-and drops a level at 340 ms.
+One wheel is a ring of `wheel_size` buckets, each `tick_ms` wide. It covers the next `tick_ms * wheel_size`
+milliseconds. A task further ahead overflows into the next wheel, whose tick is this wheel's whole span: 1 ms
+x 20, 20 ms x 20, 400 ms x 20, and so on. Each wheel is made when it is first needed and starts at the lower
+wheel's present. A bucket falls due at its *beginning*; its tasks then drop to a finer wheel, or are due. So a
+task of 350 ms sits in slot 17 of the second wheel and drops a level at 340 ms.
 
-Buckets are doubly linked rings through the tasks themselves: joining and leaving are four
-assignments and no allocation. The heap holds non-empty buckets, never tasks, so its size is bounded by
-the number of buckets whatever the number of tasks.
+Buckets are doubly linked rings through the tasks themselves: joining and leaving are four assignments and no
+allocation. The heap holds non-empty buckets, never tasks. Its size is therefore bounded by the number of
+buckets, however many tasks there are.
 
-Invariant: a bucket holds tasks of one turn of the wheel only. It stands because a wheel moves past a
-bucket only after that bucket has been emptied, which is the owner's duty (`Timer.advance`).
+Invariant: a bucket holds tasks of one turn of the wheel only. It holds because a wheel moves past a bucket
+only after that bucket has been emptied. Emptying is the owner's duty (`Timer.advance`).
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from heapq import heappush
 
 
 class Link:
-    """A place in a ring. A lone link is its own neighbour; a task outside every ring has none."""
+    """Position in a ring. A lone link is its own neighbour; a task outside every ring has none."""
 
     __slots__ = ("following", "previous")
 
@@ -30,7 +29,7 @@ class Link:
 
 
 class TimerTask(Link):
-    """Something to `run` once at `expiration_ms` unless cancelled before. Set by `Timer.add`."""
+    """Task that runs once at `expiration_ms` unless it is cancelled before. `Timer.add` sets the time."""
 
     __slots__ = ("delay_ms", "expiration_ms", "pending_count")
 
@@ -42,11 +41,11 @@ class TimerTask(Link):
         self.pending_count: PendingCount | None = None
 
     def run(self) -> None:
-        """The time has come."""
+        """Called once, when the task is due."""
         raise NotImplementedError
 
     def cancel(self) -> None:
-        """Leave the wheel; nothing happens if the task is in none."""
+        """Leave the wheel; does nothing for a task outside every wheel."""
         previous = self.previous
         if previous is not None:
             following = self.following
@@ -60,7 +59,7 @@ class TimerTask(Link):
 
 
 class PendingCount:
-    """How many tasks a timer holds; a task lowers it when it leaves, whoever made it leave."""
+    """Number of tasks in a timer. A task lowers it on leaving, by expiry or by cancellation."""
 
     __slots__ = ("value",)
 
@@ -111,7 +110,7 @@ BucketQueue = list[tuple[int, int, Bucket]]
 
 
 class TimingWheel:
-    """One level. Times are whole milliseconds of the owner's monotonic clock."""
+    """One level of the hierarchy. Times are whole milliseconds of the owner's monotonic clock."""
 
     __slots__ = (
         "buckets",
@@ -137,7 +136,7 @@ class TimingWheel:
         self.overflow: TimingWheel | None = None
 
     def add(self, task: TimerTask) -> bool:
-        """Put the task into its bucket, or say False: it is due already."""
+        """Put the task into its bucket; False if it is due already."""
         expiration_ms = task.expiration_ms
         if expiration_ms < self.current_ms + self.tick_ms:
             return False

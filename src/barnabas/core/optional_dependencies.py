@@ -1,7 +1,7 @@
-"""How to install what is missing, in words that work where this Barnabas came from.
+"""Command that installs a missing optional dependency, for the origin of this installation.
 
-An extra (`spark`, `zookeeper` …) is added by the same source that the package was installed from: a clone, a
-wheel, or an index. The installer wrote down which it was (`direct_url.json`, PEP 610).
+An extra (`spark`, `zookeeper` …) comes from the same source as the package: a clone, a wheel, or an index.
+The installer has recorded that source in `direct_url.json` (PEP 610).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def install_command(*extras: str) -> str:
 
 
 def _origin() -> dict[str, object] | None:
-    """None for a package from an index, and for source that nobody installed."""
+    """None for a package from an index, and for a source tree that is not installed."""
     from importlib.metadata import PackageNotFoundError, distribution  # noqa: PLC0415 - slow, and seldom asked
 
     try:

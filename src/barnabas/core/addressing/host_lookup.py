@@ -1,7 +1,7 @@
-"""The address of a host that somebody named, as Java's `InetAddress.getByName` has it.
+"""Host name lookup off the event loop, like Java's `InetAddress.getByName`.
 
-An address is its own. A name is looked up, which may take many seconds, so it is done off the loop, one name
-after the other: a name server that is silent takes one thread.
+A textual address needs no lookup. A lookup may take many seconds, so names are looked up in a thread, one
+after the other: a silent name server takes one thread.
 """
 
 from __future__ import annotations
@@ -9,15 +9,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
-from barnabas.core.addresses import canonical_address, canonical_host, without_zone
+from barnabas.core.addressing.addresses import canonical_address, canonical_host, without_zone
 from barnabas.core.scheduler import Background, BoundedBackground
-from barnabas.core.waiting import Runner, elsewhere
+from barnabas.core.waiting import elsewhere
 
 HOST_NAME_CHARS_MAX = 255
-"""Of the domain name system; what is longer need not be looked up."""
+"""Limit of the domain name system; a longer name cannot exist."""
 
 Resolve = Callable[[str], str]
-"""The address of a name; blocks, and raises OSError or ValueError if there is none."""
+"""Address of a name; blocks, and raises OSError or ValueError if there is none."""
 
 
 class UnknownHost(Exception):
@@ -30,19 +30,19 @@ class HostLookup:
         self._background = BoundedBackground(background, works_max=1)
 
     def begin(self, host: str, found: Callable[[str], None], unknown: Callable[[], None]) -> None:
-        """One of the two is called: for an address at once."""
+        """Call one of the two: at once for an address, after the lookup for a name."""
         address = _own_address(host)
         if address is not None:
             found(address)
         else:
             self._background.submit(partial(self._look_up, host), found, lambda _: unknown())
 
-    async def address_of(self, host: str, runner: Runner) -> str:
+    async def address_of(self, host: str) -> str:
         """Raises UnknownHost."""
         address = _own_address(host)
         if address is not None:
             return address
-        return await elsewhere(partial(self._look_up, host), self._background, runner)
+        return await elsewhere(partial(self._look_up, host), self._background)
 
     def _look_up(self, host: str) -> str:
         if len(host) > HOST_NAME_CHARS_MAX:

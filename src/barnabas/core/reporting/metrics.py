@@ -1,15 +1,16 @@
 """Counters, gauges and histograms that cost almost nothing to update.
 
-A request updates half a dozen metrics, so an update is a plain attribute addition on the
-loop's thread: no lock, no label lookup. Whoever updates a metric asks the registry for it
-once and keeps it. Rendering (the Prometheus text format) is rare and pays for everything.
+A request updates half a dozen metrics, so an update is a plain attribute addition on the loop's thread: no
+lock, no label lookup. A component gets its metric from the registry once and keeps it. Rendering (the
+Prometheus text format) is rare and pays for everything.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
+from itertools import islice
 
-from barnabas.core.sweeping import sweeping
+from barnabas.core.reporting.error_isolation import sweeping
 
 Labels = tuple[tuple[str, str], ...]
 
@@ -28,7 +29,7 @@ class Counter:
 
 
 class Gauge:
-    """Whatever `read` says at the moment of asking."""
+    """The value that `read` returns when the metrics are rendered."""
 
     __slots__ = ("read",)
 
@@ -37,7 +38,7 @@ class Gauge:
 
 
 class Histogram:
-    """How many observations fell below each bound, their count and their sum."""
+    """Number of observations below each bound, their count and their sum."""
 
     __slots__ = ("bounds", "counts", "total")
 
@@ -47,8 +48,8 @@ class Histogram:
         self.total = 0.0
 
     def observe(self, value: float) -> None:
-        # Nearly everything falls into one of the first few. Compiled, to look at them in turn takes half as
-        # long as to call `bisect`.
+        # Most values fall into one of the first few buckets. In compiled code a linear scan takes half as
+        # long as `bisect`.
         bucket = 0
         for bound in self.bounds:
             if value <= bound:
@@ -62,6 +63,10 @@ class Histogram:
         return sum(self.counts)
 
 
+Collect = Callable[[], Iterator[tuple[Labels, float]]]
+"""Yields the labels and the value of each member when the metrics are rendered."""
+
+
 class Family:
     """All metrics of one name, one per set of labels."""
 
@@ -70,17 +75,22 @@ class Family:
         self.kind = kind
         self.doc = doc
         self.members: dict[Labels, Counter | Gauge | Histogram] = {}
+        self.collect: Collect | None = None
 
 
 TOTAL_SUFFIX = "_total"
-"""Of counters, and of nothing else: readers of the page go by it."""
+"""Suffix of counters only: readers of the metrics page go by it."""
+SERIES_MAX = 5_000
+DROPPED = "barnabas_metrics_dropped_series"
 
 
 class Metrics:
-    """The registry: hands out metrics by name and labels, renders them all."""
+    """Registry that returns metrics by name and labels."""
 
     def __init__(self) -> None:
         self._families: dict[str, Family] = {}
+        self.series_max: Callable[[], int] = lambda: SERIES_MAX
+        """Most labelled series of one metric on the page; those that existed first are shown."""
 
     def counter(self, name: str, doc: str, **labels: str) -> Counter:
         found = self._member(name, "counter", doc, labels, Counter)
@@ -96,6 +106,11 @@ class Metrics:
         gauge = Gauge(read)
         self._family(name, "gauge", doc).members[_key(labels)] = gauge
         return gauge
+
+    def samples(self, name: str, doc: str, collect: Collect) -> None:
+        """Members that are computed when rendered: thousands of partitions cost nothing between scrapes."""
+        kind = "counter" if name.endswith(TOTAL_SUFFIX) else "gauge"
+        self._family(name, kind, doc).collect = collect
 
     def forget(self, **labels: str) -> None:
         """Drop every metric that carries all these labels: a deleted topic leaves nothing behind."""
@@ -133,20 +148,49 @@ def _key(labels: dict[str, str]) -> Labels:
 
 
 def render_prometheus(metrics: Metrics) -> str:
-    """Everything, in the Prometheus text exposition format."""
-    lines: list[str] = []
-    for family in metrics.families():
-        lines.append(f"# HELP {family.name} {family.doc}")
-        lines.append(f"# TYPE {family.name} {family.kind}")
-        for labels, member in sorted(family.members.items()):
+    """All metrics in the Prometheus text exposition format."""
+    return "".join(prometheus_lines(metrics))
+
+
+def prometheus_lines(metrics: Metrics) -> Iterator[str]:
+    """The same line by line, so that the caller can let requests run between the lines of a large page."""
+    series_max = metrics.series_max()
+    dropped: list[tuple[str, int]] = []
+    for family in list(metrics.families()):
+        yield f"# HELP {family.name} {family.doc}\n"
+        yield f"# TYPE {family.name} {family.kind}\n"
+        hidden = 0
+        if family.collect is not None:
+            hidden = yield from _collected_lines(family.name, family.collect, series_max)
+        hidden += max(len(family.members) - series_max, 0)
+        if hidden:
+            dropped.append((family.name, hidden))
+        for labels, member in sorted(islice(family.members.items(), series_max)):
             if isinstance(member, Counter):
-                lines.append(f"{family.name}{_labels(labels)} {member.value}")
+                yield f"{family.name}{_labels(labels)} {member.value}\n"
             elif isinstance(member, Gauge):
+                value: float | None = None
                 with sweeping("the metric", family.name):
-                    lines.append(f"{family.name}{_labels(labels)} {_number(member.read())}")
+                    value = member.read()
+                if value is not None:
+                    yield f"{family.name}{_labels(labels)} {_number(value)}\n"
             else:
-                lines.extend(_histogram_lines(family.name, labels, member))
-    return "\n".join(lines) + "\n"
+                yield from _histogram_lines(family.name, labels, member)
+    yield f"# HELP {DROPPED} Labelled series beyond metrics.series.max, which this page leaves out.\n"
+    yield f"# TYPE {DROPPED} gauge\n"
+    for name, count in dropped:
+        yield f"{DROPPED}{_labels((('metric', name),))} {count}\n"
+
+
+def _collected_lines(name: str, collect: Collect, series_max: int) -> Generator[str, None, int]:
+    """Lines of the first series; returns the number of those that are left out."""
+    count = 0
+    with sweeping("the metric", name):
+        for labels, number in collect():
+            count += 1
+            # A series that is left out takes time too: the caller may pause here.
+            yield "" if count > series_max else f"{name}{_labels(labels)} {_number(number)}\n"
+    return max(count - series_max, 0)
 
 
 def _histogram_lines(name: str, labels: Labels, histogram: Histogram) -> Iterator[str]:
@@ -154,9 +198,9 @@ def _histogram_lines(name: str, labels: Labels, histogram: Histogram) -> Iterato
     for bound, count in zip((*histogram.bounds, float("inf")), histogram.counts, strict=True):
         below += count
         le = "+Inf" if bound == float("inf") else _number(bound)
-        yield f"{name}_bucket{_labels((*labels, ('le', le)))} {below}"
-    yield f"{name}_sum{_labels(labels)} {_number(histogram.total)}"
-    yield f"{name}_count{_labels(labels)} {below}"
+        yield f"{name}_bucket{_labels((*labels, ('le', le)))} {below}\n"
+    yield f"{name}_sum{_labels(labels)} {_number(histogram.total)}\n"
+    yield f"{name}_count{_labels(labels)} {below}\n"
 
 
 def _labels(labels: Labels) -> str:

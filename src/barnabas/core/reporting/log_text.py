@@ -1,7 +1,7 @@
-"""Text that clients chose, in lines of a log: it must neither end a line nor fill a disk.
+"""Client-chosen text in log lines: cut and escaped, so that it can neither end a line nor fill a disk.
 
-Group ids, member ids, transactional ids and the reasons for which members join may have 32 KiB of any
-characters. Who logs one cuts it; whoever writes lines out escapes what is left, in all of them.
+Group ids, member ids, transactional ids and the reasons of joining members may have 32 KiB of any characters.
+The code that logs one cuts it; the log formatter escapes the rest in every line.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import re
 from barnabas.core.limits import NAME_CHARS_REMEMBERED_MAX
 
 _CONTROLS = "\x00-\x1f\x7f-\x9f\u2028\u2029"
-"""What ends a line somewhere, and what a terminal takes for an order."""
+"""Characters that end a line in some viewer, or that a terminal takes for a command."""
 _CONTROL = re.compile(f"[{_CONTROLS}]")
 _CONTROL_IN_LINE = re.compile(f"(?!\n)[{_CONTROLS}]")
 
@@ -24,12 +24,12 @@ def cut(text: str) -> str:
 
 
 def escaped(text: str) -> str:
-    """One line, whatever the text was."""
+    """The text as one line."""
     return _CONTROL.sub(_escape, text)
 
 
 def escaped_lines(text: str) -> str:
-    """Of a traceback, which has lines of its own: the same for each of them."""
+    """The lines of a traceback, each escaped."""
     return _CONTROL_IN_LINE.sub(_escape, text)
 
 

@@ -1,4 +1,4 @@
-"""A host and a port; and a broker's endpoint, which goes by the name of a listener."""
+"""Endpoint of a host and a port, and a broker's endpoint under its listener name."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ PORT_MAX = 65_535
 
 class Endpoint(NamedTuple):
     host: str
-    """An IPv6 address without its brackets. To bind to, empty means every interface."""
+    """An IPv6 address has no brackets here. An empty host binds to every interface."""
     port: int
-    """To bind to, 0 means any that is free."""
+    """Port 0 binds to any free port."""
 
     @classmethod
     def parse(cls, text: str) -> Endpoint:
-        """`HOST:PORT`, with an IPv6 host in brackets; ValueError says what is wrong."""
+        """`HOST:PORT`, with an IPv6 host in brackets; ValueError names the fault."""
         host, colon, port = text.strip().rpartition(":")
         if not colon or not port.isdecimal() or not 0 < int(port) <= PORT_MAX:
             raise ValueError(f"{text!r} is not of the form HOST:PORT")
@@ -29,8 +29,8 @@ class Endpoint(NamedTuple):
 
 
 class ListenerEndpoint(NamedTuple):
-    """An endpoint of a broker. Brokers speak of the same kind of endpoint by the listener's name; two
-    listeners may share a security protocol."""
+    """An endpoint of a broker. Brokers match endpoints by listener name; two listeners may share a security
+    protocol."""
 
     listener_name: str
     endpoint: Endpoint

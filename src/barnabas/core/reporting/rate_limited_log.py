@@ -1,8 +1,8 @@
-"""Log lines about peers' faults, and what else peers bring about at will, at a rate that they cannot raise.
+"""Rate-limited logger, so that clients cannot flood the log.
 
-Whoever can send bytes can make a broker complain, so a complaint has a kind and each kind
-has so many lines a second; the rest are counted and the next line that passes says how many
-were left out. A complaint names the peer and the rule that was broken, never the bytes.
+Any peer that can send bytes can cause a log line. Each line has a kind, and each kind has a number of lines
+per second. The rest are counted, and the next line shows how many were left out. A line names the peer and
+the broken rule, never the bytes.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ class _Window:
         self.left_out = 0
 
 
-class Complaints:
-    """`kind` is chosen by the code, never by the peer: the kinds are few and their number is fixed."""
+class RateLimitedLogger:
+    """Log lines by kind. The code chooses the kind, never the peer: the number of kinds is fixed."""
 
     def __init__(
         self, logger: logging.Logger, clock: Clock, *, lines_per_second: int = LOG_LINES_PER_SECOND_MAX
@@ -34,14 +34,14 @@ class Complaints:
         self._windows: dict[str, _Window] = {}
 
     def info(self, kind: str, message: str, *arguments: object) -> None:
-        """For what may be a fault or a habit: a probe that connects and leaves."""
+        """For an event that may be a fault or a habit: a probe that connects and leaves."""
         self._write(logging.INFO, kind, message, arguments, None)
 
     def warn(self, kind: str, message: str, *arguments: object) -> None:
         self._write(logging.WARNING, kind, message, arguments, None)
 
     def error(self, kind: str, message: str, *arguments: object, cause: BaseException) -> None:
-        """For faults of our own that a peer's request brought to light: with the traceback."""
+        """For a fault of the broker that a peer's request revealed: with the traceback."""
         self._write(logging.ERROR, kind, message, arguments, cause)
 
     def _write(

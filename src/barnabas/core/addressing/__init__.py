@@ -1,0 +1,1 @@
+"""Host names, IP addresses and endpoints."""

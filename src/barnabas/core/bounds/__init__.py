@@ -1,0 +1,1 @@
+"""Bounds on requests: the budget that a request spends and the memory that outlives it."""

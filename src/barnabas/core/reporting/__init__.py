@@ -1,0 +1,1 @@
+"""Metrics and log lines: rate limits, bounded text, and errors that do not end periodic work."""

@@ -1,0 +1,1 @@
+"""Child processes of one machine: a supervisor, and a local ZooKeeper."""
