@@ -1,5 +1,5 @@
 """Kafka's wire protocol, from bytes to messages and back; no I/O.
 
-Read `schema` for what a message is, `messages.produce` for an example, `codegen` for how a
-declaration becomes code, `headers` for what stands around a body.
+`schema.message` explains what a message is, `messages.produce` is an example. `schema.codegen` turns a
+declaration into code, and `schema.headers` encodes the header before a body.
 """

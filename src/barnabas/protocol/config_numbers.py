@@ -1,4 +1,4 @@
-"""The numbers in requests about settings: of the resource, of the source of a value, of the operation."""
+"""Numbers in config requests: resource types, config sources and operations."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from enum import IntEnum
 
 
 class ResourceType(IntEnum):
-    """What can have settings."""
+    """Resources that can have configs."""
 
     TOPIC = 2
     BROKER = 4
@@ -16,7 +16,7 @@ class ResourceType(IntEnum):
 
 
 class ConfigSource(IntEnum):
-    """Where a value comes from, in DescribeConfigs."""
+    """Source of a value, in DescribeConfigs."""
 
     UNKNOWN = 0
     TOPIC = 1
@@ -30,7 +30,7 @@ class ConfigSource(IntEnum):
 
 
 class ConfigOperation(IntEnum):
-    """What IncrementalAlterConfigs does to one key."""
+    """Operation of IncrementalAlterConfigs on one key."""
 
     SET = 0
     DELETE = 1

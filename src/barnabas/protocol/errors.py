@@ -1,10 +1,9 @@
-"""What is wrong with bytes from a peer, in one class.
+"""Errors of decoders.
 
-Whatever is broken in a frame (a length that points past the end, a varint that never stops,
-text that is not UTF-8), the caller can do only one thing about it: close the connection. So
-decoders raise one exception, and nothing else that Python might throw gets past them.
+For any fault in a frame (a length past the end, an endless varint, text that is not UTF-8) the caller closes
+the connection. So decoders raise one exception, and convert every other exception that Python might raise.
 
-A message with much in it is no fault: `LargeMessage` tells whoever was in a hurry to take its time.
+A large message is no fault: `LargeMessage` makes the caller decode or encode it in slices.
 """
 
 from __future__ import annotations
@@ -15,4 +14,4 @@ class MalformedMessage(ValueError):
 
 
 class LargeMessage(Exception):
-    """More elements than one turn of the loop should read or write: to be done in slices."""
+    """More elements than one turn of the loop should decode or encode: slices are needed."""

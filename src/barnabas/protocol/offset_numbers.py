@@ -1,4 +1,4 @@
-"""The numbers in requests for records and offsets: timestamps that stand for a place, and what is read."""
+"""Numbers in requests for records and offsets: special timestamps and isolation levels."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ MAX_TIMESTAMP = -3
 EARLIEST_LOCAL = -4
 LATEST_TIERED = -5
 EARLIEST_PENDING_UPLOAD = -6
-"""Where remote storage begins and ends, for a broker that has some."""
+"""Bounds of remote storage, for a broker that has it."""
 
 READ_UNCOMMITTED = 0
 READ_COMMITTED = 1

@@ -1,12 +1,12 @@
-"""Building v2 batches: for producers inside the broker, for tools, and for rewriting.
+"""Builder of v2 batches: for producers inside the broker, for tools, and for rewriting.
 
-The coordinators write their state and the end-of-transaction markers through here, the tools
-produce with it, compaction rebuilds what it keeps of a batch, and a leader recompresses. A
-client's own batch never passes through on its way to the log.
+The coordinators write their state and the end-of-transaction markers through it, and the tools produce with
+it. Compaction rebuilds batches, and a leader recompresses. A client's own batch never passes through on its
+way to the log.
 
-Offsets are deltas from the base offset, timestamps deltas from the first record's timestamp.
-A batch that lost records to compaction keeps its base offset, its last offset delta and its
-sequence, so that its range of offsets and its producer's history stay what they were.
+Offsets are deltas from the base offset, timestamps deltas from the first record's timestamp. A batch that
+lost records to compaction keeps its base offset, its last offset delta and its sequence. So its range of
+offsets and its producer's history do not change.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ _CRC_BYTES: Final = 4
 
 
 class BatchBuilder:
-    """Takes records one at a time and gives the finished batch.
+    """Takes records one at a time and builds the batch.
 
     `log_append_time` makes the batch one of LogAppendTime, at that time.
     """
@@ -119,7 +119,7 @@ class BatchBuilder:
 
     @property
     def inflated_size_bytes(self) -> int:
-        """The size that the batch would have without compression."""
+        """Size of the batch without compression."""
         return HEADER_BYTES + len(self._payload)
 
     def append(
@@ -130,7 +130,7 @@ class BatchBuilder:
         timestamp: int = NO_TIMESTAMP,
         offset: int | None = None,
     ) -> None:
-        """Add a record at `offset`, or right behind the one before it."""
+        """Add a record at `offset`, or right after the previous one."""
         if self._base_timestamp is None:
             self._base_timestamp = timestamp
         self._max_timestamp = max(self._max_timestamp, timestamp)
@@ -140,7 +140,7 @@ class BatchBuilder:
         self._last_offset_delta = offset_delta
         self._record_count += 1
 
-        body = bytearray(1)  # record attributes, of which none is in use
+        body = bytearray(1)  # record attributes, all unused
         write_varint(body, wrap_int64(timestamp - self._base_timestamp))
         write_varint(body, offset_delta)
         _write_bytes(body, key)
@@ -153,7 +153,7 @@ class BatchBuilder:
         self._payload += body
 
     def build(self, *, last_offset_delta: int | None = None, max_timestamp: int | None = None) -> bytearray:
-        """The batch; the arguments stand in for what its records no longer say."""
+        """The batch; the arguments replace values that its records no longer show."""
         if max_timestamp is None:
             max_timestamp = self._max_timestamp if self._log_append_time is None else self._log_append_time
         return assemble_batch(
@@ -216,7 +216,7 @@ def assemble_batch(
 def reassemble_batch(
     batch: RecordBatch, payload: Buffer, *, attributes: int, max_timestamp: int, record_count: int
 ) -> bytearray:
-    """`batch` with other records, which are encoded already: its offsets and its producer stay."""
+    """`batch` with other records, already encoded: its offsets and its producer stay."""
     return assemble_batch(
         payload,
         base_offset=batch.base_offset,
@@ -233,7 +233,7 @@ def reassemble_batch(
 
 
 class BatchFields(TypedDict, total=False):
-    """What `BatchBuilder` may be told of a batch of consecutive records."""
+    """Optional header fields of a batch of consecutive records."""
 
     base_offset: int
     leader_epoch: int
@@ -281,11 +281,11 @@ def build_end_transaction_marker(
 def rebuild_batch(
     batch: RecordBatch, records: Iterable[Record], *, delete_horizon_ms: int | None = None
 ) -> bytearray:
-    """`batch` with only `records` left in it, at the offsets they have.
+    """`batch` with only `records` left in it, at their offsets.
 
-    With a delete horizon the base timestamp is that time, as Kafka's cleaner writes it. With
-    no records at all the header remains, because it holds the producer's last sequence; it then
-    names no codec, since readers would try to inflate nothing.
+    With a delete horizon the base timestamp is that time, as Kafka's cleaner writes it. Without records the
+    header remains, because it holds the producer's last sequence. It then names no codec, since readers would
+    try to inflate nothing.
     """
     records = list(records)
     if delete_horizon_ms is None and batch.has_delete_horizon:
@@ -304,7 +304,7 @@ def rebuild_batch(
     )
     for offset, timestamp, key, value, headers in records:
         builder.append(key, value, headers, timestamp, offset)
-    # An empty batch keeps its old maximum, or retention would take it for ancient.
+    # An empty batch keeps its old maximum, or retention would treat it as ancient.
     max_timestamp = None if builder.record_count else batch.max_timestamp
     return builder.build(last_offset_delta=batch.last_offset_delta, max_timestamp=max_timestamp)
 

@@ -1,8 +1,8 @@
 """CRC-32C, the checksum of batches and of snapshots.
 
-The package `crc32c` looks for its own version among all that is installed when it is imported, which takes a
-tenth of a broker's start. The library in it does not, so that is loaded alone; where it cannot be found, the
-package is imported after all.
+The package `crc32c` searches all installed packages for its own version when it is imported, which takes a
+tenth of a broker's start. The library in it does not, so only that is loaded. If it cannot be found, the
+package is imported instead.
 """
 
 from __future__ import annotations

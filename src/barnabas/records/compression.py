@@ -1,31 +1,31 @@
 """The five codecs of a record batch, and inflation that stops at a cap.
 
-A producer's compressed bytes are untrusted: 1 GiB of zeros is 33 KB of zstd. So nothing here
-calls a one-shot `decompress` whose output the sender decides. Each codec inflates in steps
-bounded by what is still allowed, and the first step is bounded by the bytes received; past
-the cap InvalidRecord is raised, which clients do not retry. Bytes that the codec cannot read,
-a stream that ends early included, raise CorruptMessage.
+A producer's compressed bytes are untrusted: 1 GiB of zeros is 33 KB of zstd. So this module never calls a
+one-shot `decompress` whose output size the sender decides. Each codec inflates in steps bounded by the
+remaining allowance, and the first step is bounded by the bytes received. Past the cap InvalidRecord is
+raised, which clients do not retry. Bytes that the codec cannot read, a truncated stream included, raise
+CorruptMessage.
 
-What is on the wire follows Kafka's Java client. Snappy is in the block framing of xerial's
-snappy-java (librdkafka may send the raw form; both are read). LZ4 is the LZ4 frame format
-with independent blocks of 64 KB. Gzip members and zstd frames may follow one another.
+The wire format follows Kafka's Java client. Snappy is in the block framing of xerial's snappy-java
+(librdkafka may send the raw form; both are read). LZ4 is the LZ4 frame format with independent blocks of 64
+KB. Gzip members and zstd frames may follow one another.
 
-Codec libraries from outside Python are imported on first use, because a broker whose topics keep the
-producer's compression needs none of them to start.
+Third-party codec libraries are imported on first use, because a broker whose topics keep the producer's
+compression needs none of them.
 """
 
 from __future__ import annotations
 
 import enum
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Final
 
 from barnabas.core.errors import CorruptMessage, InvalidRecord
 from barnabas.records.varint import Buffer
 
 FIRST_STEP_BYTES: Final = 64 * 1024
-"""The smallest step of inflation; small batches come out in one."""
+"""Smallest step of inflation; a small batch needs one."""
 
 EXPECTED_RATIO: Final = 4
 """A first step of this many times the input holds most batches whole."""
@@ -34,13 +34,13 @@ XERIAL_MAGIC: Final = b"\x82SNAPPY\x00"
 XERIAL_HEADER: Final = XERIAL_MAGIC + b"\x00\x00\x00\x01\x00\x00\x00\x01"
 XERIAL_BLOCK_BYTES: Final = 32 * 1024
 SNAPPY_RATIO_MAX: Final = 64
-"""A snappy element turns at least 2 bytes into at most 64, so a longer claim is a lie."""
+"""A snappy element turns at least 2 bytes into at most 64, so a larger claim is false."""
 
 LZ4_FAST_LEVEL: Final = 9
 """Kafka's default level, and the name it gives to the fast compressor."""
 LZ4_FLAGS_AT: Final = 4
 LZ4_BLOCKS_INDEPENDENT: Final = 0x20
-"""Kafka's own clients read no other frames, so none may get into a log."""
+"""Kafka's own clients read no other frames, so none may enter a log."""
 
 
 class Codec(enum.IntEnum):
@@ -80,7 +80,7 @@ def _first_step_bytes(data: Buffer, room_bytes: int) -> int:
     return min(room_bytes, max(FIRST_STEP_BYTES, EXPECTED_RATIO * len(data)))
 
 
-# None
+# --- none ---
 
 
 def _store(data: Buffer, level: int | None) -> bytes:  # noqa: ARG001
@@ -93,7 +93,7 @@ def _restore(data: Buffer, limit_bytes: int) -> bytes:
     return bytes(data)
 
 
-# Gzip
+# --- gzip ---
 
 
 _GZIP_WINDOW_BITS: Final = 31
@@ -122,12 +122,12 @@ def _gunzip(data: Buffer, limit_bytes: int) -> bytes:
         if not inflate.eof:
             raise CorruptMessage("A gzip stream ends early")
         rest = inflate.unused_data
-        # As in Java, what follows a member and does not begin another is ignored.
+        # As in Java, bytes after a member that do not begin another are ignored.
         if rest[:2] != b"\x1f\x8b":
             return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
 
-# Snappy
+# --- snappy ---
 
 
 def _snappy(data: Buffer, level: int | None) -> bytes:  # noqa: ARG001
@@ -144,13 +144,21 @@ def _snappy(data: Buffer, level: int | None) -> bytes:  # noqa: ARG001
 
 def _unsnappy(data: Buffer, limit_bytes: int) -> bytes | bytearray:
     view = memoryview(data)
-    if bytes(view[:8]) == XERIAL_MAGIC:
-        return _unsnappy_xerial(view, limit_bytes)
-    return bytes(_unsnappy_block(view, limit_bytes, limit_bytes))
-
-
-def _unsnappy_xerial(view: memoryview, limit_bytes: int) -> bytearray:
+    if bytes(view[:8]) != XERIAL_MAGIC:
+        return bytes(_unsnappy_block(view, limit_bytes, limit_bytes))
     out = bytearray()
+    for block in snappy_blocks(data, limit_bytes):
+        out += block
+    return out
+
+
+def snappy_blocks(data: Buffer, limit_bytes: int) -> Iterator[memoryview]:
+    """The inflated blocks; the raw form is one block."""
+    view = memoryview(data)
+    if bytes(view[:8]) != XERIAL_MAGIC:
+        yield _unsnappy_block(view, limit_bytes, limit_bytes)
+        return
+    room_bytes = limit_bytes
     position = 0
     end = len(view)
     while position < end:
@@ -163,8 +171,9 @@ def _unsnappy_xerial(view: memoryview, limit_bytes: int) -> bytearray:
         position = start + int.from_bytes(view[position:start], "big")
         if position > end or start > end:
             raise CorruptMessage("A snappy stream ends early")
-        out += _unsnappy_block(view[start:position], limit_bytes - len(out), limit_bytes)
-    return out
+        block = _unsnappy_block(view[start:position], room_bytes, limit_bytes)
+        room_bytes -= len(block)
+        yield block
 
 
 def _unsnappy_block(block: memoryview, room_bytes: int, limit_bytes: int) -> memoryview:
@@ -181,7 +190,7 @@ def _unsnappy_block(block: memoryview, room_bytes: int, limit_bytes: int) -> mem
         raise CorruptMessage(f"Snappy cannot be inflated: {error}") from None
 
 
-# LZ4
+# --- LZ4 ---
 
 
 def _lz4(data: Buffer, level: int | None) -> bytes:
@@ -198,11 +207,15 @@ def _lz4(data: Buffer, level: int | None) -> bytes:
     )
 
 
+def check_lz4_blocks(data: Buffer) -> None:
+    if len(data) > LZ4_FLAGS_AT and not data[LZ4_FLAGS_AT] & LZ4_BLOCKS_INDEPENDENT:
+        raise CorruptMessage("An LZ4 frame has blocks that depend on each other")
+
+
 def _unlz4(data: Buffer, limit_bytes: int) -> bytes:
     from lz4.frame import LZ4FrameDecompressor  # noqa: PLC0415
 
-    if len(data) > LZ4_FLAGS_AT and not data[LZ4_FLAGS_AT] & LZ4_BLOCKS_INDEPENDENT:
-        raise CorruptMessage("An LZ4 frame has blocks that depend on each other")
+    check_lz4_blocks(data)
     inflate = LZ4FrameDecompressor()
     pieces: list[bytes] = []
     total_bytes = 0
@@ -218,13 +231,13 @@ def _unlz4(data: Buffer, limit_bytes: int) -> bytes:
                 raise _too_large(limit_bytes)
             if inflate.needs_input and not inflate.eof:
                 raise CorruptMessage("An LZ4 frame ends early")
-            rest = b""  # the decompressor keeps what it has not yet read
+            rest = b""  # the decompressor keeps its unread input
     except RuntimeError as error:
         raise CorruptMessage(f"LZ4 cannot be inflated: {error}") from None
     return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
 
-# Zstd
+# --- zstd ---
 
 
 _ZSTD_MAGIC: Final = 0xFD2FB528
@@ -241,7 +254,7 @@ def _zstd(data: Buffer, level: int | None) -> bytes:
 def _unzstd(data: Buffer, limit_bytes: int) -> bytes:
     from zstandard import ZstdDecompressor, ZstdError  # noqa: PLC0415
 
-    _check_zstd_frames_are_whole(memoryview(data))
+    check_zstd_frames_are_whole(memoryview(data))
     pieces: list[bytes] = []
     total_bytes = 0
     try:
@@ -261,11 +274,11 @@ def _unzstd(data: Buffer, limit_bytes: int) -> bytes:
     return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
 
-def _check_zstd_frames_are_whole(view: memoryview) -> None:
+def check_zstd_frames_are_whole(view: memoryview) -> None:
     """Walk frame and block headers to the end of `view`.
 
-    The stream reader takes the end of its input for the end of the data, so a cut stream
-    would come out short and unnoticed; Java consumers would fail on it.
+    The stream reader treats the end of its input as the end of the data, so a truncated stream would pass
+    unnoticed. Java consumers would fail on it.
     """
     position = 0
     end = len(view)

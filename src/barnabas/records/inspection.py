@@ -1,11 +1,11 @@
-"""Looking into a batch's records without decoding them: two walks, a cheap and a full one.
+"""Inspection of a batch's records without decoding them: a cheap walk and a full one.
 
-`check_lengths` follows only the length prefixes: records that do not add up to the batch are
-what breaks every reader. `inspect_records` also reads each record's fields and is used where a
-topic's settings demand it: keys of compacted topics, bounds on timestamps, recompression.
+`check_lengths` follows only the length prefixes: records that do not fill the batch break every reader.
+`inspect_records` also reads each record's fields, where a topic's configs demand it: keys of compacted
+topics, bounds on timestamps, recompression.
 
-The cheap walk reads varints inline: it runs for most produce requests, and a call for each
-record would be half its cost. What is malformed raises InvalidRecord.
+The cheap walk reads varints inline: it runs for most produce requests, and a call for each record would be
+half its cost. Malformed records raise InvalidRecord.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ RECORDS_NAMED_MAX: Final = 100
 
 
 class RecordsSummary(NamedTuple):
-    """What the records of a batch say taken together."""
+    """Summary of the records of a batch."""
 
     min_timestamp_delta: int
     max_timestamp_delta: int
     has_consecutive_offsets: bool
     without_key: tuple[int, ...]
-    """The first records that have none, by position in the batch."""
+    """First records without a key, by position in the batch."""
 
 
 def check_lengths(payload: Buffer, record_count: int) -> None:

@@ -1,4 +1,4 @@
-"""Message formats 0 and 1, which Kafka wrote before 0.11: read them, convert up and down.
+"""Message formats 0 and 1 of Kafka before 0.11: reading, up-conversion and down-conversion.
 
     offset i64 | size i32 | CRC-32 u32 | magic i8 | attributes i8 | timestamp i64 (magic 1)
     | key length i32 (-1: null), key | value length i32, value
@@ -7,10 +7,10 @@ There are no batches, only messages in a row. Compressed messages are the value 
 message. In a wrapper of magic 0 the inner offsets are the real ones; in one of magic 1 they
 count from 0, and the wrapper has the offset of its last inner message. Wrappers do not nest.
 
-These messages have no headers, no producer and no leader epoch. Converting down loses the
-first and leaves out control batches; zstd did not exist and cannot be converted down. LZ4
-frames of magic 0 carry a header checksum that Kafka computed over too many bytes; it is put
-right before reading and put wrong again for readers who expect it.
+These messages have no headers, no producer and no leader epoch. Down-conversion loses the
+headers and leaves out control batches. The formats predate zstd, so zstd cannot be converted
+down. LZ4 frames of magic 0 carry a header checksum that Kafka computed over too many bytes.
+It is corrected before reading, and falsified again for clients that expect it.
 """
 
 from __future__ import annotations
@@ -18,10 +18,12 @@ from __future__ import annotations
 import struct
 import zlib
 from collections.abc import Iterator
-from typing import Final
+from typing import Final, NamedTuple
 
+from barnabas.core.bounds.budget import Budget
 from barnabas.core.errors import CorruptMessage, InvalidRecord, UnsupportedCompressionType
 from barnabas.core.limits import INFLATED_BATCH_BYTES_MAX
+from barnabas.core.steps import Sliced
 from barnabas.records.batch import (
     CODEC_MASK,
     LOG_APPEND_TIME_FLAG,
@@ -35,7 +37,8 @@ from barnabas.records.batch import (
 )
 from barnabas.records.builder import BatchBuilder
 from barnabas.records.compression import Codec, compress, decompress
-from barnabas.records.record import Record, iterate_records
+from barnabas.records.record import Record
+from barnabas.records.steps import iterate_in_steps
 from barnabas.records.varint import INT64_MAX, Buffer
 
 _PREFIX: Final = struct.Struct(">qiIbb")
@@ -43,11 +46,11 @@ _INT32: Final = struct.Struct(">i")
 _INT64: Final = struct.Struct(">q")
 _CRC_FROM: Final = 16
 _MESSAGE_BYTES_MIN: Final = (14, 22)
-"""What the size field counts at least, by magic: CRC to value length, with null key and value."""
+"""Smallest value of the size field, by magic: CRC to value length, with null key and value."""
 
 
 class LegacyMessage:
-    """A view of one message, which may be a wrapper; it answers what readers of all formats ask."""
+    """A view of one message, which may be a wrapper; it has the properties that all formats share."""
 
     __slots__ = (
         "attributes",
@@ -122,7 +125,7 @@ class LegacyMessage:
 
 
 def magic_of(buffer: Buffer, position: int = 0) -> int:
-    """The magic of the batch or message at `position`: it is at the same place in all formats."""
+    """Magic of the batch or message at `position`: its position is the same in all formats."""
     if position + MAGIC_AT >= len(buffer):
         raise CorruptMessage("Records are truncated before their magic")
     return buffer[position + MAGIC_AT]
@@ -140,13 +143,13 @@ def iterate_messages(buffer: Buffer) -> Iterator[LegacyMessage]:
 def iterate_message_records(
     message: LegacyMessage, limit_bytes: int = INFLATED_BATCH_BYTES_MAX
 ) -> Iterator[Record]:
-    """The record that a message is, or those that a wrapper holds, at their own offsets."""
+    """The record of a message, or the records in a wrapper, at their own offsets."""
     if not message.codec:
         yield Record(message.offset, message.timestamp, _own(message.key), _own(message.value))
         return
     inflated = _unwrap(message, limit_bytes)
     last_offset = _check_inner(message, inflated)
-    # Inner offsets of magic 1 are relative, and only the last one's real offset is known.
+    # Inner offsets of magic 1 are relative, and only the real offset of the last one is known.
     shift = message.offset - last_offset if message.magic else 0
     for each in iterate_messages(inflated):
         timestamp = message.timestamp if message.is_log_append_time else each.timestamp
@@ -165,7 +168,7 @@ def _unwrap(message: LegacyMessage, limit_bytes: int) -> Buffer:
 
 
 def _check_inner(message: LegacyMessage, inflated: Buffer) -> int:
-    """Check every message in a wrapper; the offset that the last one has there."""
+    """Check every message in a wrapper; return the inner offset of the last one."""
     each = None
     for each in iterate_messages(inflated):
         if each.magic != message.magic:
@@ -183,9 +186,8 @@ def convert_up(
 ) -> bytearray:
     """A set of messages as one v2 batch in the same codec.
 
-    With `keep_offsets` the records stay where they are, as a consumer must see them;
-    otherwise they are numbered from 0, as a producer sends them. All messages together may
-    inflate to `limit_bytes`.
+    With `keep_offsets` the records keep their offsets, as a consumer must see them; otherwise they are
+    numbered from 0, as a producer sends them. All messages together may inflate to `limit_bytes`.
     """
     codec = Codec.NONE
     for message in iterate_messages(buffer):
@@ -206,7 +208,7 @@ def convert_up(
 
 
 def iterate_any(buffer: Buffer) -> Iterator[RecordBatch | LegacyMessage]:
-    """Batches and messages of all formats in a row, as a log of many ages holds them."""
+    """Batches and messages of all formats in a row, as an old log holds them."""
     position = 0
     while position < len(buffer):
         is_batch = magic_of(buffer, position) >= MAGIC
@@ -216,11 +218,13 @@ def iterate_any(buffer: Buffer) -> Iterator[RecordBatch | LegacyMessage]:
 
 
 def convert_down(
-    records: Buffer, magic: int, *, first_offset: int = 0, limit_bytes: int = INFLATED_BATCH_BYTES_MAX
-) -> bytearray:
-    """Batches and messages as messages of `magic` or older, for a consumer that knows no other.
+    records: Buffer, magic: int, budget: Budget, *, first_offset: int, bytes_max: int
+) -> Sliced[bytearray]:
+    """Batches and messages as messages of `magic` or older, for a consumer of old formats.
 
-    Uncompressed records before `first_offset` are left out.
+    Records before `first_offset` are left out. The conversion ends with the record that makes it longer than
+    `bytes_max`, or a quarter of that where it is compressed again. A few kilobytes can be millions of
+    records, and a consumer continues after its last message.
     """
     assert magic in (0, 1)
     out = bytearray()
@@ -229,35 +233,65 @@ def convert_down(
             continue
         if view.magic <= magic:
             out += memoryview(records)[view.position : view.position + view.size_bytes]
-            continue
-        if isinstance(view, RecordBatch):
-            each = iterate_records(view, limit_bytes)
         else:
-            each = iterate_message_records(view, limit_bytes)
-        if view.codec:
-            out += _wrap(view, list(each), magic)
-        else:
-            attributes = _attributes(view, magic)
-            for record in each:
-                if record.offset >= first_offset:
-                    out += _message(magic, attributes, record, record.offset)
+            room_bytes = bytes_max // 4 if view.codec else bytes_max - len(out)
+            converted = yield from _convert_one(view, magic, budget, first_offset, room_bytes)
+            out += _wrap(view, converted, magic) if view.codec else converted.messages
+            if len(converted.messages) >= room_bytes:
+                break
+        if len(out) >= bytes_max:
+            break
+        yield
     return out
 
 
-def _wrap(batch: RecordBatch | LegacyMessage, records: list[Record], magic: int) -> bytearray:
-    if batch.codec == Codec.ZSTD:
+class _Converted(NamedTuple):
+    messages: bytearray
+    last_offset: int
+    latest_timestamp: int
+
+
+def _convert_one(
+    view: RecordBatch | LegacyMessage, magic: int, budget: Budget, first_offset: int, room_bytes: int
+) -> Sliced[_Converted]:
+    """Records of one batch, up to the remaining room."""
+    if view.codec == Codec.ZSTD:
         raise UnsupportedCompressionType("Zstd cannot be converted to message formats 0 and 1")
-    if not records:
-        return bytearray()
-    inner = bytearray()
-    shift = records[0].offset if magic else 0
+    records: Iterator[Record | None]
+    if isinstance(view, RecordBatch):
+        records = iterate_in_steps(view, first_offset=first_offset, budget=budget)
+    else:
+        records = iterate_message_records(view)
+    messages = bytearray()
+    attributes = _attributes(view, magic)
+    is_relative = magic == 1 and view.codec != Codec.NONE
+    shift, last_offset, latest, counted = 0, -1, NO_TIMESTAMP, 0
     for record in records:
-        inner += _message(magic, _attributes(batch, magic), record, record.offset - shift)
+        if record is None:
+            budget.spend_records(counted)
+            counted = 0
+            yield
+            continue
+        counted += 1
+        if record.offset < first_offset:
+            continue
+        if not messages and is_relative:
+            shift = record.offset
+        messages += _message(magic, attributes, record, record.offset - shift)
+        last_offset, latest = record.offset, max(latest, record.timestamp)
+        if len(messages) >= room_bytes:
+            break
+    return _Converted(messages, last_offset, latest)
+
+
+def _wrap(batch: RecordBatch | LegacyMessage, converted: _Converted, magic: int) -> bytearray:
+    inner, last_offset, latest = converted
+    if not inner:
+        return bytearray()
     compressed = compress(batch.codec, inner)
     if batch.codec == Codec.LZ4 and magic == 0:
         compressed = _with_lz4_checksum(compressed, is_over_magic=True)
-    latest = max(record.timestamp for record in records)
-    wrapper = Record(records[-1].offset, latest, None, compressed)
+    wrapper = Record(last_offset, latest, None, compressed)
     return _message(magic, _attributes(batch, magic) | batch.codec, wrapper, wrapper.offset)
 
 
@@ -290,8 +324,8 @@ def _own(field: memoryview | None) -> bytes | None:
     return None if field is None else bytes(field)
 
 
-# The header checksum of an LZ4 frame is the second byte of the xxHash-32 of the frame
-# descriptor; Kafka took it over the frame's magic number as well.
+# The header checksum of an LZ4 frame is the second byte of the xxHash-32 of the frame descriptor; Kafka
+# computed it over the frame's magic number as well.
 
 _LZ4_DESCRIPTOR_AT: Final = 4
 _PRIMES: Final = (2654435761, 2246822519, 3266489917, 668265263, 374761393)
@@ -311,7 +345,7 @@ def _with_lz4_checksum(frame: Buffer, *, is_over_magic: bool) -> bytes:
 
 
 def _xxhash32(data: bytes) -> int:
-    """xxHash-32 with seed 0 of fewer than 16 bytes, which every frame header is."""
+    """xxHash-32 with seed 0 of fewer than 16 bytes, as in every frame header."""
     first, second, third, fourth, fifth = _PRIMES
     value = fifth + len(data)
     whole = len(data) & ~3

@@ -1,7 +1,7 @@
-"""The records inside a batch, one by one, for those who must see them.
+"""Decoding of the single records inside a batch.
 
-The request path does not: it appends and sends batches. Compaction, the coordinators that
-replay their partitions, the tools and the checks that a topic's settings demand do.
+The request path appends and sends whole batches. Compaction, the coordinators that replay
+their partitions, the tools and some checks of a topic's configs decode records.
 
     length varint | attributes i8 | timestamp delta varlong | offset delta varint
     | key length varint (-1: null), key | value length, value
@@ -31,7 +31,7 @@ CONTROL_KEY: Final = struct.Struct(">hh")
 END_TRANSACTION_VALUE: Final = struct.Struct(">hi")
 
 HEADER_KEY_ERRORS: Final = "surrogateescape"
-"""Header keys should be UTF-8; one that is not survives being read and written again."""
+"""Header keys should be UTF-8; one that is not survives decoding and encoding."""
 
 
 class Record(NamedTuple):
@@ -45,20 +45,20 @@ class Record(NamedTuple):
 
 
 class EndTransactionMarker(NamedTuple):
-    """What a control record says: a transaction of its producer ended."""
+    """Control record at the end of a producer's transaction."""
 
     is_commit: bool
     coordinator_epoch: int
 
 
 def inflate_payload(batch: RecordBatch, limit_bytes: int = INFLATED_BATCH_BYTES_MAX) -> Buffer:
-    """The records' bytes; the batch's own when it is not compressed."""
+    """Bytes of the records; the batch's own when it is not compressed."""
     codec = batch.codec
     return decompress(codec, batch.payload(), limit_bytes) if codec else batch.payload()
 
 
 def iterate_records(batch: RecordBatch, limit_bytes: int = INFLATED_BATCH_BYTES_MAX) -> Iterator[Record]:
-    """Every record of the batch, with keys and values of their own."""
+    """Every record of the batch, with copies of keys and values."""
     payload = inflate_payload(batch, limit_bytes)
     base_offset = batch.base_offset
     base_timestamp = batch.base_timestamp
@@ -71,18 +71,23 @@ def iterate_records(batch: RecordBatch, limit_bytes: int = INFLATED_BATCH_BYTES_
             raise InvalidRecord("A record is longer than what is left of its batch")
         timestamp_delta, at = read_varlong(payload, start + 1)
         offset_delta, at = read_varint(payload, at)
-        key, at = _read_bytes(payload, at, position)
-        value, at = _read_bytes(payload, at, position)
-        count, at = read_varint(payload, at)
-        headers: tuple[Header, ...] = ()
-        if count:
-            headers, at = _read_headers(payload, at, position, count)
-        if at != position:
-            raise InvalidRecord("A record's fields do not fill its length")
         timestamp = wrap_int64(base_timestamp + timestamp_delta) if append_time is None else append_time
-        yield Record(base_offset + offset_delta, timestamp, key, value, headers)
+        yield read_record(payload, at, position, base_offset + offset_delta, timestamp)
     if position != len(payload):
         raise InvalidRecord("A batch holds more bytes than its records")
+
+
+def read_record(payload: Buffer, position: int, end: int, offset: int, timestamp: int) -> Record:
+    """The record whose key begins at `position` and which ends at `end`."""
+    key, at = _read_bytes(payload, position, end)
+    value, at = _read_bytes(payload, at, end)
+    count, at = read_varint(payload, at)
+    headers: tuple[Header, ...] = ()
+    if count:
+        headers, at = _read_headers(payload, at, end, count)
+    if at != end:
+        raise InvalidRecord("A record's fields do not fill its length")
+    return Record(offset, timestamp, key, value, headers)
 
 
 def _read_bytes(payload: Buffer, position: int, end: int) -> tuple[bytes | None, int]:

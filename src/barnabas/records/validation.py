@@ -1,16 +1,16 @@
-"""What a leader checks of a producer's records before it appends them.
+"""Validation of a producer's records before the leader appends them.
 
-The rules are those of Kafka's ProduceRequest, UnifiedLog and LogValidator for magic 2, and a
-rejected produce changes nothing in the log. The work is per batch: header fields, one
-checksum, and for batches of few records a walk over their lengths. Records are looked at one
-by one, inflated under a cap, only where the topic's settings demand it: a compacted topic (no
-record without a key), a bound on old timestamps, another codec than the producer's.
+The rules are those of Kafka's ProduceRequest, UnifiedLog and LogValidator for magic 2, and a rejected produce
+changes nothing in the log. The work is per batch: header fields, one checksum, and a walk over the lengths of
+few records, or of compressed ones that claim to be many. Single records are read, inflated under a cap, only
+where the topic's configs demand it: a compacted topic (no record without a key), a bound on old timestamps,
+another codec than the producer's.
 
-Gaps, on purpose (docs/adr/0003-batch-validation.md): records are not looked at otherwise, so
-the largest timestamp is believed as the header states it, and malformed records inside a
-large or compressed batch with a right checksum are the consumer's to refuse.
+Gaps, on purpose (docs/adr/0003-batch-validation.md): other records are not read. So the largest timestamp of
+the header is trusted, and consumers refuse malformed records inside a large or compressed batch with a
+correct checksum.
 
-Offsets and leader epoch are assigned afterwards by `assign_offsets`, when the log knows them.
+`assign_offsets` assigns offsets and leader epoch afterwards, when the log knows them.
 """
 
 from __future__ import annotations
@@ -29,7 +29,11 @@ from barnabas.core.errors import (
     MessageTooLarge,
     UnsupportedCompressionType,
 )
-from barnabas.core.limits import INFLATED_BATCH_BYTES_MAX
+from barnabas.core.limits import (
+    INSPECTED_BYTES_MAX,
+    INSPECTED_INLINE_BYTES_MAX,
+    INSPECTED_INLINE_RECORDS_MAX,
+)
 from barnabas.records.batch import (
     ATTRIBUTES_AT,
     CODEC_MASK,
@@ -40,13 +44,14 @@ from barnabas.records.batch import (
     MAGIC,
     MAGIC_AT,
     NO_TIMESTAMP,
+    RECORD_COUNT_AT,
     TRANSACTIONAL_FLAG,
     RecordBatch,
     set_max_timestamp,
 )
 from barnabas.records.builder import reassemble_batch
 from barnabas.records.checksum import crc32c
-from barnabas.records.compression import CODEC_BY_NAME, Codec, compress
+from barnabas.records.compression import CODEC_BY_NAME, Codec, compress, decompress
 from barnabas.records.inspection import (
     RECORD_BYTES_MIN,
     RECORDS_NAMED_MAX,
@@ -61,7 +66,7 @@ CREATE_TIME: Final = "CreateTime"
 LOG_APPEND_TIME: Final = "LogAppendTime"
 PRODUCER: Final = "producer"
 UNBOUNDED_MS: Final = INT64_MAX
-"""The default of `message.timestamp.before.max.ms`: any age will do."""
+"""Default of `message.timestamp.before.max.ms`: no limit."""
 
 LENGTHS_CHECKED_RECORDS_MAX: Final = 16
 """Up to this many uncompressed records, about 3 µs, lengths are followed one by one."""
@@ -69,17 +74,23 @@ LENGTHS_CHECKED_RECORDS_MAX: Final = 16
 INSPECTED_RECORDS_MAX: Final = 100_000
 """Records that may be read one by one, about 0.15 s; 850 bytes of zstd can hold a million.
 
-Past it the answer is MESSAGE_TOO_LARGE, on which Java producers split the batch and go on.
+Beyond it the error is MESSAGE_TOO_LARGE, on which Java producers split the batch and retry.
 """
+
+COUNTED_BYTES_MAX: Final = 32 * 1024 * 1024
+"""Inflated size up to which the records of a batch are counted."""
 
 _put_int64: Final = struct.Struct(">q").pack_into
 _put_int32: Final = struct.Struct(">i").pack_into
 _take_int32: Final = struct.Struct(">i").unpack_from
 
+_RATIO_MAX: Final = (1, 1_032, 64, 255, 1 << 20)
+"""Largest inflation of a byte by codec, by the design of its format."""
+
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ValidationSettings:
-    """The settings of a topic that bear on what may be appended to it."""
+    """Topic configs that affect validation."""
 
     max_message_bytes: int = 1_048_588
     timestamp_type: str = CREATE_TIME
@@ -91,7 +102,7 @@ class ValidationSettings:
 
 
 class ValidatedRecords:
-    """Records that may be appended once `assign_offsets` has placed them."""
+    """Records that may be appended once `assign_offsets` has set their offsets."""
 
     __slots__ = (
         "batches",
@@ -106,11 +117,11 @@ class ValidatedRecords:
         self, buffer: bytearray | memoryview, batch: RecordBatch, max_timestamp: int, log_append_time: int
     ) -> None:
         self.buffer = buffer
-        """What to write: the producer's own bytes, or new ones when they were rewritten."""
+        """Bytes to write: the producer's own, or new ones when they were rewritten."""
         self.batches = [batch]
         self.max_timestamp = max_timestamp
         self.offset_of_max_timestamp: int = batch.last_offset_delta
-        """The last offset of the batch that has it, as Kafka's time index wants it."""
+        """The last offset of the batch that has it, as Kafka's time index requires."""
         self.record_count: int = batch.record_count
         self.log_append_time = log_append_time
         """For the produce response; -1 when the producer's own timestamps are kept."""
@@ -123,10 +134,10 @@ def validate_produce(
     now_ms: int,
     zstd_allowed: bool = True,
 ) -> ValidatedRecords:
-    """Check the records that a client wants appended to one partition.
+    """Validate the records that a client sends to one partition.
 
-    `records` may be patched in place. `zstd_allowed` is false for produce requests before v7,
-    whose consumers might not know the codec.
+    `records` may be patched in place. `zstd_allowed` is false for produce requests before v7, whose consumers
+    might not know the codec.
     """
     batch = _only_batch(records)
     produced = batch.buffer
@@ -142,21 +153,19 @@ def validate_produce(
         raise CorruptMessage(f"Record batch is corrupt (stored CRC = {batch.crc})")
     _check_header(batch)
 
-    if (
-        settings.compacted
-        or settings.timestamp_before_max_ms != UNBOUNDED_MS
-        or (settings.compression_type != PRODUCER and CODEC_BY_NAME[settings.compression_type] != codec)
-    ):
+    if _demands_inspection(settings, codec):
         return _validate_each_record(batch, settings, now_ms)
     if not codec:
         _check_structure(produced, batch.record_count)
     elif codec > Codec.ZSTD:
         raise InvalidRecord(f"Unknown compression type {codec}")
+    elif batch.record_count > batch.size_bytes - HEADER_BYTES:
+        _count_records(batch)
     return _settle_timestamps(batch, batch.max_timestamp, settings, now_ms)
 
 
 def assign_offsets(validated: ValidatedRecords, base_offset: int, leader_epoch: int) -> None:
-    """Place the records in the log: patch offsets and epoch into their bytes and views."""
+    """Patch offsets and leader epoch into the bytes and views of the records."""
     buffer = validated.buffer
     validated.offset_of_max_timestamp += base_offset
     for batch in validated.batches:
@@ -168,8 +177,31 @@ def assign_offsets(validated: ValidatedRecords, base_offset: int, leader_epoch: 
         base_offset += batch.last_offset_delta + 1
 
 
+def is_long_validation(records: bytearray | memoryview, settings: ValidationSettings) -> bool:
+    """Whether a thread validates the batch: its records have to be read one by one, and their number or
+    inflated size would block the loop. The batch need not be valid."""
+    if len(records) < HEADER_BYTES or records[MAGIC_AT] != MAGIC:
+        return False
+    codec = records[ATTRIBUTES_AT + 1] & CODEC_MASK
+    (count,) = _take_int32(records, RECORD_COUNT_AT)
+    if not _demands_inspection(settings, codec):
+        return codec != Codec.NONE and count > max(len(records), INSPECTED_INLINE_RECORDS_MAX)
+    if count > INSPECTED_INLINE_RECORDS_MAX:
+        return True
+    ratio = _RATIO_MAX[codec] if codec < len(_RATIO_MAX) else 1
+    return len(records) * ratio > INSPECTED_INLINE_BYTES_MAX
+
+
+def _demands_inspection(settings: ValidationSettings, codec: int) -> bool:
+    return (
+        settings.compacted
+        or settings.timestamp_before_max_ms != UNBOUNDED_MS
+        or (settings.compression_type != PRODUCER and CODEC_BY_NAME[settings.compression_type] != codec)
+    )
+
+
 def is_one_batch(records: object) -> bool:
-    """Whether a produce request may carry these bytes at all, right or wrong as the batch may be."""
+    """Whether a produce request may carry these bytes at all; the batch need not be valid."""
     try:
         _only_batch(records if isinstance(records, bytearray | memoryview) else None)
     except KafkaError:
@@ -193,7 +225,7 @@ def _only_batch(records: bytearray | memoryview | None) -> RecordBatch:
             raise CorruptMessage(f"Record batch of {batch.size_bytes} bytes is truncated to {size_bytes}")
         if _has_whole_batch(records, batch.size_bytes):
             raise InvalidRecord("Produce requests must have exactly one record batch per partition")
-        # The beginning of another batch is cut off, as it is from the tail of a log.
+        # A truncated second batch is cut off, as at the tail of a log.
         batch = RecordBatch(memoryview(records)[: batch.size_bytes])
     return batch
 
@@ -230,6 +262,22 @@ def _check_structure(records: bytearray | memoryview, count: int) -> None:
         raise InvalidRecord(f"A batch of {len(records)} bytes cannot hold {count} records")
 
 
+def _count_records(batch: RecordBatch) -> None:
+    """Count a compressed batch that claims more than a record per byte.
+
+    Equal records compress that well, and a false claim would move the log end offset by billions.
+    """
+    if batch.record_count > INSPECTED_RECORDS_MAX:
+        raise MessageTooLarge(f"{batch.record_count} records are too many to be counted")
+    try:
+        payload = inflate_payload(batch, COUNTED_BYTES_MAX)
+    except CorruptMessage as error:
+        raise InvalidRecord(error.message) from None
+    except InvalidRecord as error:  # too many to count: smaller batches can be
+        raise MessageTooLarge(error.message) from None
+    check_lengths(payload, batch.record_count)
+
+
 def _settle_timestamps(
     batch: RecordBatch, max_timestamp: int, settings: ValidationSettings, now_ms: int
 ) -> ValidatedRecords:
@@ -258,11 +306,14 @@ def _settle_timestamps(
 def _validate_each_record(batch: RecordBatch, settings: ValidationSettings, now_ms: int) -> ValidatedRecords:
     if batch.record_count > INSPECTED_RECORDS_MAX:
         raise MessageTooLarge(f"{batch.record_count} records are too many to be read one by one")
+    codec = batch.codec  # an unknown codec is invalid at any size
     try:
-        payload = inflate_payload(batch, INFLATED_BATCH_BYTES_MAX)
+        payload = decompress(codec, batch.payload(), INSPECTED_BYTES_MAX) if codec else batch.payload()
     except CorruptMessage as error:
-        # The checksum was right: sending the same bytes again, as clients would, cannot help.
+        # The checksum is right: resending the same bytes, as clients would, cannot help.
         raise InvalidRecord(error.message) from None
+    except InvalidRecord as error:  # too many to inspect: smaller batches can be
+        raise MessageTooLarge(error.message) from None
     summary = inspect_records(payload, batch.record_count)
     if not summary.has_consecutive_offsets:
         raise InvalidRecord("The offsets of a batch's records are not consecutive")
@@ -311,14 +362,14 @@ def _check_keys_and_timestamps(
     error: KafkaError = InvalidRecord("Compacted topics do not accept records without a key")
     if untimely:
         error = InvalidTimestamp("One or more records have been rejected due to invalid timestamp")
-    # A record with both faults is named once, by the fault that is looked for first.
+    # A record with both faults is named once, by the fault that is checked first.
     faults = dict(untimely) | dict.fromkeys(keyless, "Compacted topics do not accept records without a key")
     error.record_errors = tuple(sorted(faults.items()))
     raise error
 
 
 def _untimely(batch: RecordBatch, earliest: int, latest: int) -> Iterator[tuple[int, str]]:
-    for index, record in enumerate(iterate_records(batch, INFLATED_BATCH_BYTES_MAX)):
+    for index, record in enumerate(iterate_records(batch, INSPECTED_BYTES_MAX)):
         if record.timestamp != NO_TIMESTAMP and not earliest <= record.timestamp <= latest:
             yield index, f"Timestamp {record.timestamp} is out of range [{earliest}, {latest}]"
 

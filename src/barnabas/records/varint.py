@@ -1,11 +1,11 @@
-"""Zigzag varints, as the fields of a v2 record carry them.
+"""Zigzag varints of the fields of a v2 record.
 
-Seven bits a byte, lowest first, the eighth bit says that more follow; zigzag folds the sign
-into bit 0. A varint has at most 5 bytes and a varlong at most 10: a longer one is corrupt
-and is not read on. Bits past the 32nd or 64th fall off, as they do in Java.
+A byte holds seven bits, lowest first; the eighth bit marks that more follow. Zigzag folds the sign into bit
+0. A varint has at most 5 bytes and a varlong at most 10: a longer one is corrupt and is not read further.
+Bits past the 32nd or 64th fall off, as in Java.
 
-Every reader returns the value and the position after it; reading past the end of the buffer
-is a malformed record and raises InvalidRecord.
+Every reader returns the value and the position after it. Reading past the end of the buffer is a malformed
+record and raises InvalidRecord.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ INT64_MIN: Final = -(1 << 63)
 
 
 def wrap_int64(value: int) -> int:
-    """`value` as 64 bits hold it: sums of timestamps that overflow do so as in Java."""
+    """`value` in 64 bits: sums of timestamps overflow as in Java."""
     return (
         value if INT64_MIN <= value <= INT64_MAX else ((value - INT64_MIN) & 0xFFFFFFFFFFFFFFFF) + INT64_MIN
     )

@@ -1,4 +1,4 @@
-"""AddPartitionsToTxn (24), v0-5: add partitions to a transaction.
+"""AddPartitionsToTxn (24): add partitions to a transaction.
 
 v0-3 come from producers; v4 and later are batched, from brokers that verify (KIP-890). v3 is
 flexible.
@@ -7,8 +7,8 @@ flexible.
 from __future__ import annotations
 
 from barnabas.protocol.api_keys import ApiKey
-from barnabas.protocol.fields import array, boolean, int16, int32, int64, string
-from barnabas.protocol.schema import Message
+from barnabas.protocol.schema.fields import array, boolean, int16, int32, int64, string
+from barnabas.protocol.schema.message import Message
 
 
 class AddPartitionsToTxnTopic(Message):
@@ -24,7 +24,7 @@ class AddPartitionsToTxnTransaction(Message):
     topics: list[AddPartitionsToTxnTopic] = array(AddPartitionsToTxnTopic)
 
 
-class AddPartitionsToTxnRequest(Message, api=ApiKey.ADD_PARTITIONS_TO_TXN, versions="0-5"):
+class AddPartitionsToTxnRequest(Message, api=ApiKey.ADD_PARTITIONS_TO_TXN):
     transactions: list[AddPartitionsToTxnTransaction] = array(AddPartitionsToTxnTransaction, "4+")
     v3_and_below_transactional_id: str = string("0-3")
     v3_and_below_producer_id: int = int64("0-3")
@@ -47,7 +47,7 @@ class AddPartitionsToTxnResult(Message):
     topic_results: list[AddPartitionsToTxnTopicResult] = array(AddPartitionsToTxnTopicResult)
 
 
-class AddPartitionsToTxnResponse(Message, api=ApiKey.ADD_PARTITIONS_TO_TXN, versions="0-5"):
+class AddPartitionsToTxnResponse(Message, api=ApiKey.ADD_PARTITIONS_TO_TXN):
     throttle_time_ms: int = int32()
     error_code: int = int16("4+", ignorable=True)
     results_by_transaction: list[AddPartitionsToTxnResult] = array(AddPartitionsToTxnResult, "4+")

@@ -1,14 +1,13 @@
-"""AlterClientQuotas (49), v0-1: change quotas of users, client ids and addresses. v1 is flexible.
+"""AlterClientQuotas (49): change quotas of users, client ids and addresses. v1 is flexible.
 
-Kafka calls the entries of request and response both `EntryData`; here the answer's is
-`EntryResult`.
+Kafka calls the entries of request and response both `EntryData`; here the response has `EntryResult`.
 """
 
 from __future__ import annotations
 
 from barnabas.protocol.api_keys import ApiKey
-from barnabas.protocol.fields import array, boolean, float64, int16, int32, string
-from barnabas.protocol.schema import Message
+from barnabas.protocol.schema.fields import array, boolean, float64, int16, int32, string
+from barnabas.protocol.schema.message import Message
 
 
 class EntityData(Message):
@@ -27,7 +26,7 @@ class EntryData(Message):
     ops: list[OpData] = array(OpData)
 
 
-class AlterClientQuotasRequest(Message, api=ApiKey.ALTER_CLIENT_QUOTAS, versions="0-1"):
+class AlterClientQuotasRequest(Message, api=ApiKey.ALTER_CLIENT_QUOTAS):
     entries: list[EntryData] = array(EntryData)
     validate_only: bool = boolean()
 
@@ -38,6 +37,6 @@ class EntryResult(Message):
     entity: list[EntityData] = array(EntityData)
 
 
-class AlterClientQuotasResponse(Message, api=ApiKey.ALTER_CLIENT_QUOTAS, versions="0-1"):
+class AlterClientQuotasResponse(Message, api=ApiKey.ALTER_CLIENT_QUOTAS):
     throttle_time_ms: int = int32()
     entries: list[EntryResult] = array(EntryResult)

@@ -1,4 +1,4 @@
-"""AlterConfigs (33), v0-2: replace all settings of a resource.
+"""AlterConfigs (33): replace all configs of a resource.
 
 IncrementalAlterConfigs is the better way. v2 is flexible.
 """
@@ -6,8 +6,8 @@ IncrementalAlterConfigs is the better way. v2 is flexible.
 from __future__ import annotations
 
 from barnabas.protocol.api_keys import ApiKey
-from barnabas.protocol.fields import array, boolean, int8, int16, int32, string
-from barnabas.protocol.schema import Message
+from barnabas.protocol.schema.fields import array, boolean, int8, int16, int32, string
+from barnabas.protocol.schema.message import Message
 
 
 class AlterableConfig(Message):
@@ -21,7 +21,7 @@ class AlterConfigsResource(Message):
     configs: list[AlterableConfig] = array(AlterableConfig)
 
 
-class AlterConfigsRequest(Message, api=ApiKey.ALTER_CONFIGS, versions="0-2"):
+class AlterConfigsRequest(Message, api=ApiKey.ALTER_CONFIGS):
     resources: list[AlterConfigsResource] = array(AlterConfigsResource)
     validate_only: bool = boolean()
 
@@ -33,6 +33,6 @@ class AlterConfigsResourceResponse(Message):
     resource_name: str = string()
 
 
-class AlterConfigsResponse(Message, api=ApiKey.ALTER_CONFIGS, versions="0-2"):
+class AlterConfigsResponse(Message, api=ApiKey.ALTER_CONFIGS):
     throttle_time_ms: int = int32()
     responses: list[AlterConfigsResourceResponse] = array(AlterConfigsResourceResponse)

@@ -1,4 +1,4 @@
-"""AlterPartitionReassignments (45), v0-1: move partitions to other brokers, or cancel the move.
+"""AlterPartitionReassignments (45): move partitions to other brokers, or cancel the move.
 
 v1 may forbid a changed replication factor.
 """
@@ -6,8 +6,8 @@ v1 may forbid a changed replication factor.
 from __future__ import annotations
 
 from barnabas.protocol.api_keys import ApiKey
-from barnabas.protocol.fields import array, boolean, int16, int32, string
-from barnabas.protocol.schema import Message
+from barnabas.protocol.schema.fields import array, boolean, int16, int32, string
+from barnabas.protocol.schema.message import Message
 
 
 class ReassignablePartition(Message):
@@ -21,7 +21,7 @@ class ReassignableTopic(Message):
     partitions: list[ReassignablePartition] = array(ReassignablePartition)
 
 
-class AlterPartitionReassignmentsRequest(Message, api=ApiKey.ALTER_PARTITION_REASSIGNMENTS, versions="0-1"):
+class AlterPartitionReassignmentsRequest(Message, api=ApiKey.ALTER_PARTITION_REASSIGNMENTS):
     timeout_ms: int = int32(default=60000)
     allow_replication_factor_change: bool = boolean("1+", default=True)
     topics: list[ReassignableTopic] = array(ReassignableTopic)
@@ -38,7 +38,7 @@ class ReassignableTopicResponse(Message):
     partitions: list[ReassignablePartitionResponse] = array(ReassignablePartitionResponse)
 
 
-class AlterPartitionReassignmentsResponse(Message, api=ApiKey.ALTER_PARTITION_REASSIGNMENTS, versions="0-1"):
+class AlterPartitionReassignmentsResponse(Message, api=ApiKey.ALTER_PARTITION_REASSIGNMENTS):
     throttle_time_ms: int = int32()
     allow_replication_factor_change: bool = boolean("1+", default=True, ignorable=True)
     error_code: int = int16()

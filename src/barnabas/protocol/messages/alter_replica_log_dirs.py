@@ -1,4 +1,4 @@
-"""AlterReplicaLogDirs (34), v0-2: move replicas to another log directory of the same broker.
+"""AlterReplicaLogDirs (34): move replicas to another log directory of the same broker.
 
 v2 is flexible.
 """
@@ -6,8 +6,8 @@ v2 is flexible.
 from __future__ import annotations
 
 from barnabas.protocol.api_keys import ApiKey
-from barnabas.protocol.fields import array, int16, int32, string
-from barnabas.protocol.schema import Message
+from barnabas.protocol.schema.fields import array, int16, int32, string
+from barnabas.protocol.schema.message import Message
 
 
 class AlterReplicaLogDirTopic(Message):
@@ -20,7 +20,7 @@ class AlterReplicaLogDir(Message):
     topics: list[AlterReplicaLogDirTopic] = array(AlterReplicaLogDirTopic)
 
 
-class AlterReplicaLogDirsRequest(Message, api=ApiKey.ALTER_REPLICA_LOG_DIRS, versions="0-2"):
+class AlterReplicaLogDirsRequest(Message, api=ApiKey.ALTER_REPLICA_LOG_DIRS):
     dirs: list[AlterReplicaLogDir] = array(AlterReplicaLogDir)
 
 
@@ -34,6 +34,6 @@ class AlterReplicaLogDirTopicResult(Message):
     partitions: list[AlterReplicaLogDirPartitionResult] = array(AlterReplicaLogDirPartitionResult)
 
 
-class AlterReplicaLogDirsResponse(Message, api=ApiKey.ALTER_REPLICA_LOG_DIRS, versions="0-2"):
+class AlterReplicaLogDirsResponse(Message, api=ApiKey.ALTER_REPLICA_LOG_DIRS):
     throttle_time_ms: int = int32()
     results: list[AlterReplicaLogDirTopicResult] = array(AlterReplicaLogDirTopicResult)

@@ -1,10 +1,10 @@
-"""AlterUserScramCredentials (51), v0: create, replace and delete SCRAM credentials."""
+"""AlterUserScramCredentials (51): create, replace and delete SCRAM credentials."""
 
 from __future__ import annotations
 
 from barnabas.protocol.api_keys import ApiKey
-from barnabas.protocol.fields import array, binary, int8, int16, int32, string
-from barnabas.protocol.schema import Message
+from barnabas.protocol.schema.fields import array, binary, int8, int16, int32, string
+from barnabas.protocol.schema.message import Message
 
 
 class ScramCredentialDeletion(Message):
@@ -20,7 +20,7 @@ class ScramCredentialUpsertion(Message):
     salted_password: bytes = binary()
 
 
-class AlterUserScramCredentialsRequest(Message, api=ApiKey.ALTER_USER_SCRAM_CREDENTIALS, versions="0"):
+class AlterUserScramCredentialsRequest(Message, api=ApiKey.ALTER_USER_SCRAM_CREDENTIALS):
     deletions: list[ScramCredentialDeletion] = array(ScramCredentialDeletion)
     upsertions: list[ScramCredentialUpsertion] = array(ScramCredentialUpsertion)
 
@@ -31,6 +31,6 @@ class AlterUserScramCredentialsResult(Message):
     error_message: str | None = string(nullable="0+")
 
 
-class AlterUserScramCredentialsResponse(Message, api=ApiKey.ALTER_USER_SCRAM_CREDENTIALS, versions="0"):
+class AlterUserScramCredentialsResponse(Message, api=ApiKey.ALTER_USER_SCRAM_CREDENTIALS):
     throttle_time_ms: int = int32()
     results: list[AlterUserScramCredentialsResult] = array(AlterUserScramCredentialsResult)

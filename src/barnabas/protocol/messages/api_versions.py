@@ -1,20 +1,18 @@
-"""ApiVersions (18), v0-5: which versions of which APIs the broker has: the first question of nearly
-every client.
+"""ApiVersions (18): API versions that the broker supports; the first request of nearly every client.
 
-v3 is flexible and names the client's software; its answer also lists features. The header of the
-answer is always v0, since the client cannot know yet what the broker speaks. v4 fixes features
-whose minimum version is 0. v5 names the cluster and the broker that the client means to reach
-(KIP-1242).
+v3 is flexible and names the client's software; its response also lists features. The response header is
+always v0, since the client does not know the broker's versions yet. v4 fixes features whose minimum version
+is 0. v5 names the cluster and the broker that the client expects (KIP-1242).
 """
 
 from __future__ import annotations
 
 from barnabas.protocol.api_keys import ApiKey
-from barnabas.protocol.fields import array, boolean, int16, int32, int64, string
-from barnabas.protocol.schema import Message
+from barnabas.protocol.schema.fields import array, boolean, int16, int32, int64, string
+from barnabas.protocol.schema.message import Message
 
 
-class ApiVersionsRequest(Message, api=ApiKey.API_VERSIONS, versions="0-5"):
+class ApiVersionsRequest(Message, api=ApiKey.API_VERSIONS):
     client_software_name: str = string("3+", ignorable=True)
     client_software_version: str = string("3+", ignorable=True)
     cluster_id: str | None = string("5+", nullable="5+", default=None, ignorable=True)
@@ -39,7 +37,7 @@ class FinalizedFeatureKey(Message):
     min_version_level: int = int16()
 
 
-class ApiVersionsResponse(Message, api=ApiKey.API_VERSIONS, versions="0-5"):
+class ApiVersionsResponse(Message, api=ApiKey.API_VERSIONS):
     error_code: int = int16()
     api_keys: list[ApiVersion] = array(ApiVersion)
     throttle_time_ms: int = int32("1+", ignorable=True)

@@ -1,14 +1,14 @@
-"""ConsumerGroupDescribe (69), v0-1: groups of the newer protocol. v1 tells classic members from others."""
+"""ConsumerGroupDescribe (69): groups of the consumer protocol. v1 marks classic members."""
 
 from __future__ import annotations
 
 from barnabas.core.ids import Uuid
 from barnabas.protocol.api_keys import ApiKey
-from barnabas.protocol.fields import array, boolean, int8, int16, int32, string, struct, uuid
-from barnabas.protocol.schema import Message
+from barnabas.protocol.schema.fields import array, boolean, int8, int16, int32, string, struct, uuid
+from barnabas.protocol.schema.message import Message
 
 
-class ConsumerGroupDescribeRequest(Message, api=ApiKey.CONSUMER_GROUP_DESCRIBE, versions="0-1"):
+class ConsumerGroupDescribeRequest(Message, api=ApiKey.CONSUMER_GROUP_DESCRIBE):
     group_ids: list[str] = array(string)
     include_authorized_operations: bool = boolean()
 
@@ -49,6 +49,6 @@ class DescribedGroup(Message):
     authorized_operations: int = int32(default=-(2**31))
 
 
-class ConsumerGroupDescribeResponse(Message, api=ApiKey.CONSUMER_GROUP_DESCRIBE, versions="0-1"):
+class ConsumerGroupDescribeResponse(Message, api=ApiKey.CONSUMER_GROUP_DESCRIBE):
     throttle_time_ms: int = int32()
     groups: list[DescribedGroup] = array(DescribedGroup)

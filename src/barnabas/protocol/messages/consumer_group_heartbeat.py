@@ -1,15 +1,15 @@
-"""ConsumerGroupHeartbeat (68), v0-1: the newer group protocol (KIP-848): one request to join, to
-keep alive, to be assigned and to leave.
+"""ConsumerGroupHeartbeat (68): the consumer protocol (KIP-848). One request joins, keeps alive,
+receives assignments and leaves.
 
-v1 subscribes by regular expression and makes the client choose its member id.
+v1 subscribes by regular expression and lets the client choose its member id.
 """
 
 from __future__ import annotations
 
 from barnabas.core.ids import Uuid
 from barnabas.protocol.api_keys import ApiKey
-from barnabas.protocol.fields import array, int16, int32, string, struct, uuid
-from barnabas.protocol.schema import Message
+from barnabas.protocol.schema.fields import array, int16, int32, string, struct, uuid
+from barnabas.protocol.schema.message import Message
 
 
 class TopicPartitions(Message):
@@ -17,10 +17,10 @@ class TopicPartitions(Message):
     partitions: list[int] = array(int32)
 
 
-class ConsumerGroupHeartbeatRequest(Message, api=ApiKey.CONSUMER_GROUP_HEARTBEAT, versions="0-1"):
+class ConsumerGroupHeartbeatRequest(Message, api=ApiKey.CONSUMER_GROUP_HEARTBEAT):
     group_id: str = string()
     member_id: str = string()
-    # 0 joins, -1 leaves, -2 leaves but will be back (a static member).
+    # 0 joins, -1 leaves, -2 leaves for a while (a static member).
     member_epoch: int = int32()
     instance_id: str | None = string(nullable="0+", default=None)
     rack_id: str | None = string(nullable="0+", default=None)
@@ -37,7 +37,7 @@ class Assignment(Message):
     topic_partitions: list[TopicPartitions] = array(TopicPartitions)
 
 
-class ConsumerGroupHeartbeatResponse(Message, api=ApiKey.CONSUMER_GROUP_HEARTBEAT, versions="0-1"):
+class ConsumerGroupHeartbeatResponse(Message, api=ApiKey.CONSUMER_GROUP_HEARTBEAT):
     throttle_time_ms: int = int32()
     error_code: int = int16()
     error_message: str | None = string(nullable="0+", default=None)

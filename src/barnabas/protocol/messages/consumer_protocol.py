@@ -1,18 +1,16 @@
-"""What consumers say to each other inside JoinGroup and SyncGroup: subscriptions and assignments.
+"""Subscriptions and assignments that consumers exchange inside JoinGroup and SyncGroup.
 
-To the broker these bytes are opaque; tools that describe groups look inside, and so does the
-coordinator when it lets clients of both group protocols into one group. They are preceded by
-their version as an int16, and a reader takes versions newer than it knows for the newest it
-knows: fields are only ever added at the end.
+These bytes are opaque to the broker. Tools that describe groups decode them, and so does the coordinator when
+it admits clients of both protocols into one group. They are preceded by their version as an int16. A reader
+decodes versions newer than it knows as the newest it knows: fields are only ever added at the end.
 
-v1 of a subscription tells the owned partitions, v2 the generation in which they were owned,
-v3 the rack.
+v1 of a subscription adds the owned partitions, v2 the generation in which they were owned, v3 the rack.
 """
 
 from __future__ import annotations
 
-from barnabas.protocol.fields import array, binary, int32, string
-from barnabas.protocol.schema import Message
+from barnabas.protocol.schema.fields import array, binary, int32, string
+from barnabas.protocol.schema.message import Message
 
 
 class TopicPartition(Message):

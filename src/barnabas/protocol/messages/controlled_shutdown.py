@@ -1,18 +1,17 @@
-"""ControlledShutdown (7), v0-3: a broker asks the controller to move its leaderships before it
-stops. Between brokers only.
+"""ControlledShutdown (7): a broker asks the controller to move its leaderships before it stops. Between
+brokers only.
 
-v0 came before client ids: its request header has none. v2 carries the broker epoch, v3 is
-flexible.
+v0 predates client ids: its request header has none. v2 carries the broker epoch, v3 is flexible.
 """
 
 from __future__ import annotations
 
 from barnabas.protocol.api_keys import ApiKey
-from barnabas.protocol.fields import array, int16, int32, int64, string
-from barnabas.protocol.schema import Message
+from barnabas.protocol.schema.fields import array, int16, int32, int64, string
+from barnabas.protocol.schema.message import Message
 
 
-class ControlledShutdownRequest(Message, api=ApiKey.CONTROLLED_SHUTDOWN, versions="0-3"):
+class ControlledShutdownRequest(Message, api=ApiKey.CONTROLLED_SHUTDOWN):
     broker_id: int = int32()
     broker_epoch: int = int64("2+", default=-1, ignorable=True)
 
@@ -22,6 +21,6 @@ class RemainingPartition(Message):
     partition_index: int = int32()
 
 
-class ControlledShutdownResponse(Message, api=ApiKey.CONTROLLED_SHUTDOWN, versions="0-3"):
+class ControlledShutdownResponse(Message, api=ApiKey.CONTROLLED_SHUTDOWN):
     error_code: int = int16()
     remaining_partitions: list[RemainingPartition] = array(RemainingPartition)

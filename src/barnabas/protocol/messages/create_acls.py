@@ -1,13 +1,13 @@
-"""CreateAcls (30), v0-3: create access rules.
+"""CreateAcls (30): create ACLs.
 
-v1 has prefixed patterns; v2 is flexible; v3 user resources.
+v1 has prefixed patterns; v2 is flexible; v3 has user resources.
 """
 
 from __future__ import annotations
 
 from barnabas.protocol.api_keys import ApiKey
-from barnabas.protocol.fields import array, int8, int16, int32, string
-from barnabas.protocol.schema import Message
+from barnabas.protocol.schema.fields import array, int8, int16, int32, string
+from barnabas.protocol.schema.message import Message
 
 
 class AclCreation(Message):
@@ -20,7 +20,7 @@ class AclCreation(Message):
     permission_type: int = int8()
 
 
-class CreateAclsRequest(Message, api=ApiKey.CREATE_ACLS, versions="0-3"):
+class CreateAclsRequest(Message, api=ApiKey.CREATE_ACLS):
     creations: list[AclCreation] = array(AclCreation)
 
 
@@ -29,6 +29,6 @@ class AclCreationResult(Message):
     error_message: str | None = string(nullable="0+")
 
 
-class CreateAclsResponse(Message, api=ApiKey.CREATE_ACLS, versions="0-3"):
+class CreateAclsResponse(Message, api=ApiKey.CREATE_ACLS):
     throttle_time_ms: int = int32()
     results: list[AclCreationResult] = array(AclCreationResult)

@@ -1,4 +1,4 @@
-"""CreatePartitions (37), v0-3: raise the number of a topic's partitions.
+"""CreatePartitions (37): increase the number of a topic's partitions.
 
 v2 is flexible; v3 may be throttled.
 """
@@ -6,8 +6,8 @@ v2 is flexible; v3 may be throttled.
 from __future__ import annotations
 
 from barnabas.protocol.api_keys import ApiKey
-from barnabas.protocol.fields import array, boolean, int16, int32, string
-from barnabas.protocol.schema import Message
+from barnabas.protocol.schema.fields import array, boolean, int16, int32, string
+from barnabas.protocol.schema.message import Message
 
 
 class CreatePartitionsAssignment(Message):
@@ -20,7 +20,7 @@ class CreatePartitionsTopic(Message):
     assignments: list[CreatePartitionsAssignment] | None = array(CreatePartitionsAssignment, nullable="0+")
 
 
-class CreatePartitionsRequest(Message, api=ApiKey.CREATE_PARTITIONS, versions="0-3"):
+class CreatePartitionsRequest(Message, api=ApiKey.CREATE_PARTITIONS):
     topics: list[CreatePartitionsTopic] = array(CreatePartitionsTopic)
     timeout_ms: int = int32()
     validate_only: bool = boolean()
@@ -32,6 +32,6 @@ class CreatePartitionsTopicResult(Message):
     error_message: str | None = string(nullable="0+", default=None)
 
 
-class CreatePartitionsResponse(Message, api=ApiKey.CREATE_PARTITIONS, versions="0-3"):
+class CreatePartitionsResponse(Message, api=ApiKey.CREATE_PARTITIONS):
     throttle_time_ms: int = int32()
     results: list[CreatePartitionsTopicResult] = array(CreatePartitionsTopicResult)

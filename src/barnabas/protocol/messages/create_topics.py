@@ -1,15 +1,15 @@
-"""CreateTopics (19), v0-7: create topics.
+"""CreateTopics (19): create topics.
 
-v1 can validate only; v4 leaves counts to the broker's defaults; v5 is flexible and answers with
-the topic's settings; v6 may be throttled; v7 answers with topic ids.
+v1 can validate only; v4 leaves counts to the broker's defaults; v5 is flexible and returns the topic's
+configs; v6 may be throttled; v7 returns topic ids.
 """
 
 from __future__ import annotations
 
 from barnabas.core.ids import Uuid
 from barnabas.protocol.api_keys import ApiKey
-from barnabas.protocol.fields import array, boolean, int8, int16, int32, string, uuid
-from barnabas.protocol.schema import Message
+from barnabas.protocol.schema.fields import array, boolean, int8, int16, int32, string, uuid
+from barnabas.protocol.schema.message import Message
 
 
 class CreatableReplicaAssignment(Message):
@@ -32,7 +32,7 @@ class CreatableTopic(Message):
     configs: list[CreatableTopicConfig] = array(CreatableTopicConfig)
 
 
-class CreateTopicsRequest(Message, api=ApiKey.CREATE_TOPICS, versions="0-7"):
+class CreateTopicsRequest(Message, api=ApiKey.CREATE_TOPICS):
     topics: list[CreatableTopic] = array(CreatableTopic)
     timeout_ms: int = int32(default=60000)
     validate_only: bool = boolean("1+")
@@ -59,6 +59,6 @@ class CreatableTopicResult(Message):
     )
 
 
-class CreateTopicsResponse(Message, api=ApiKey.CREATE_TOPICS, versions="0-7"):
+class CreateTopicsResponse(Message, api=ApiKey.CREATE_TOPICS):
     throttle_time_ms: int = int32("2+", ignorable=True)
     topics: list[CreatableTopicResult] = array(CreatableTopicResult)

@@ -1,13 +1,13 @@
-"""DeleteAcls (31), v0-3: delete the access rules that match.
+"""DeleteAcls (31): delete the ACLs that match.
 
-v1 has prefixed patterns; v2 is flexible; v3 user resources.
+v1 has prefixed patterns; v2 is flexible; v3 has user resources.
 """
 
 from __future__ import annotations
 
 from barnabas.protocol.api_keys import ApiKey
-from barnabas.protocol.fields import array, int8, int16, int32, string
-from barnabas.protocol.schema import Message
+from barnabas.protocol.schema.fields import array, int8, int16, int32, string
+from barnabas.protocol.schema.message import Message
 
 
 class DeleteAclsFilter(Message):
@@ -20,7 +20,7 @@ class DeleteAclsFilter(Message):
     permission_type: int = int8()
 
 
-class DeleteAclsRequest(Message, api=ApiKey.DELETE_ACLS, versions="0-3"):
+class DeleteAclsRequest(Message, api=ApiKey.DELETE_ACLS):
     filters: list[DeleteAclsFilter] = array(DeleteAclsFilter)
 
 
@@ -42,6 +42,6 @@ class DeleteAclsFilterResult(Message):
     matching_acls: list[DeleteAclsMatchingAcl] = array(DeleteAclsMatchingAcl)
 
 
-class DeleteAclsResponse(Message, api=ApiKey.DELETE_ACLS, versions="0-3"):
+class DeleteAclsResponse(Message, api=ApiKey.DELETE_ACLS):
     throttle_time_ms: int = int32()
     filter_results: list[DeleteAclsFilterResult] = array(DeleteAclsFilterResult)

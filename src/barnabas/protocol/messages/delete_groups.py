@@ -1,13 +1,13 @@
-"""DeleteGroups (42), v0-3: delete groups that have no members. v2 is flexible; v3 says why not in words."""
+"""DeleteGroups (42): delete groups that have no members. v2 is flexible; v3 has error messages."""
 
 from __future__ import annotations
 
 from barnabas.protocol.api_keys import ApiKey
-from barnabas.protocol.fields import array, int16, int32, string
-from barnabas.protocol.schema import Message
+from barnabas.protocol.schema.fields import array, int16, int32, string
+from barnabas.protocol.schema.message import Message
 
 
-class DeleteGroupsRequest(Message, api=ApiKey.DELETE_GROUPS, versions="0-3"):
+class DeleteGroupsRequest(Message, api=ApiKey.DELETE_GROUPS):
     groups_names: list[str] = array(string)
 
 
@@ -17,6 +17,6 @@ class DeletableGroupResult(Message):
     error_message: str | None = string("3+", nullable="3+", default=None, ignorable=True)
 
 
-class DeleteGroupsResponse(Message, api=ApiKey.DELETE_GROUPS, versions="0-3"):
+class DeleteGroupsResponse(Message, api=ApiKey.DELETE_GROUPS):
     throttle_time_ms: int = int32()
     results: list[DeletableGroupResult] = array(DeletableGroupResult)

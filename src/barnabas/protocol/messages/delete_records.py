@@ -1,4 +1,4 @@
-"""DeleteRecords (21), v0-2: move the start of partitions forward: what lies before the offset is gone.
+"""DeleteRecords (21): move the log start offset of partitions forward; records before it are deleted.
 
 v2 is flexible.
 """
@@ -6,8 +6,8 @@ v2 is flexible.
 from __future__ import annotations
 
 from barnabas.protocol.api_keys import ApiKey
-from barnabas.protocol.fields import array, int16, int32, int64, string
-from barnabas.protocol.schema import Message
+from barnabas.protocol.schema.fields import array, int16, int32, int64, string
+from barnabas.protocol.schema.message import Message
 
 
 class DeleteRecordsPartition(Message):
@@ -21,7 +21,7 @@ class DeleteRecordsTopic(Message):
     partitions: list[DeleteRecordsPartition] = array(DeleteRecordsPartition)
 
 
-class DeleteRecordsRequest(Message, api=ApiKey.DELETE_RECORDS, versions="0-2"):
+class DeleteRecordsRequest(Message, api=ApiKey.DELETE_RECORDS):
     topics: list[DeleteRecordsTopic] = array(DeleteRecordsTopic)
     timeout_ms: int = int32()
 
@@ -37,6 +37,6 @@ class DeleteRecordsTopicResult(Message):
     partitions: list[DeleteRecordsPartitionResult] = array(DeleteRecordsPartitionResult)
 
 
-class DeleteRecordsResponse(Message, api=ApiKey.DELETE_RECORDS, versions="0-2"):
+class DeleteRecordsResponse(Message, api=ApiKey.DELETE_RECORDS):
     throttle_time_ms: int = int32()
     topics: list[DeleteRecordsTopicResult] = array(DeleteRecordsTopicResult)

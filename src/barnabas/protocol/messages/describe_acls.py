@@ -1,16 +1,16 @@
-"""DescribeAcls (29), v0-3: list access rules.
+"""DescribeAcls (29): list ACLs.
 
-v1 has prefixed patterns; v2 is flexible; v3 user resources.
+v1 has prefixed patterns; v2 is flexible; v3 has user resources.
 """
 
 from __future__ import annotations
 
 from barnabas.protocol.api_keys import ApiKey
-from barnabas.protocol.fields import array, int8, int16, int32, string
-from barnabas.protocol.schema import Message
+from barnabas.protocol.schema.fields import array, int8, int16, int32, string
+from barnabas.protocol.schema.message import Message
 
 
-class DescribeAclsRequest(Message, api=ApiKey.DESCRIBE_ACLS, versions="0-3"):
+class DescribeAclsRequest(Message, api=ApiKey.DESCRIBE_ACLS):
     resource_type_filter: int = int8()
     resource_name_filter: str | None = string(nullable="0+")
     pattern_type_filter: int = int8("1+", default=3)
@@ -34,7 +34,7 @@ class DescribeAclsResource(Message):
     acls: list[AclDescription] = array(AclDescription)
 
 
-class DescribeAclsResponse(Message, api=ApiKey.DESCRIBE_ACLS, versions="0-3"):
+class DescribeAclsResponse(Message, api=ApiKey.DESCRIBE_ACLS):
     throttle_time_ms: int = int32()
     error_code: int = int16()
     error_message: str | None = string(nullable="0+")

@@ -1,10 +1,10 @@
-"""DescribeClientQuotas (48), v0-1: quotas of users, client ids and addresses. v1 is flexible."""
+"""DescribeClientQuotas (48): quotas of users, client ids and addresses. v1 is flexible."""
 
 from __future__ import annotations
 
 from barnabas.protocol.api_keys import ApiKey
-from barnabas.protocol.fields import array, boolean, float64, int8, int16, int32, string
-from barnabas.protocol.schema import Message
+from barnabas.protocol.schema.fields import array, boolean, float64, int8, int16, int32, string
+from barnabas.protocol.schema.message import Message
 
 
 class ComponentData(Message):
@@ -13,7 +13,7 @@ class ComponentData(Message):
     match: str | None = string(nullable="0+")
 
 
-class DescribeClientQuotasRequest(Message, api=ApiKey.DESCRIBE_CLIENT_QUOTAS, versions="0-1"):
+class DescribeClientQuotasRequest(Message, api=ApiKey.DESCRIBE_CLIENT_QUOTAS):
     components: list[ComponentData] = array(ComponentData)
     strict: bool = boolean()
 
@@ -33,7 +33,7 @@ class EntryData(Message):
     values: list[ValueData] = array(ValueData)
 
 
-class DescribeClientQuotasResponse(Message, api=ApiKey.DESCRIBE_CLIENT_QUOTAS, versions="0-1"):
+class DescribeClientQuotasResponse(Message, api=ApiKey.DESCRIBE_CLIENT_QUOTAS):
     throttle_time_ms: int = int32()
     error_code: int = int16()
     error_message: str | None = string(nullable="0+")

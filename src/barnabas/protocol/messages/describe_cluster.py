@@ -1,4 +1,4 @@
-"""DescribeCluster (60), v0-2: brokers and id of the cluster.
+"""DescribeCluster (60): brokers and id of the cluster.
 
 v1 can ask a controller; v2 includes fenced brokers.
 """
@@ -6,11 +6,11 @@ v1 can ask a controller; v2 includes fenced brokers.
 from __future__ import annotations
 
 from barnabas.protocol.api_keys import ApiKey
-from barnabas.protocol.fields import array, boolean, int8, int16, int32, string
-from barnabas.protocol.schema import Message
+from barnabas.protocol.schema.fields import array, boolean, int8, int16, int32, string
+from barnabas.protocol.schema.message import Message
 
 
-class DescribeClusterRequest(Message, api=ApiKey.DESCRIBE_CLUSTER, versions="0-2"):
+class DescribeClusterRequest(Message, api=ApiKey.DESCRIBE_CLUSTER):
     include_cluster_authorized_operations: bool = boolean()
     endpoint_type: int = int8("1+", default=1)
     include_fenced_brokers: bool = boolean("2+")
@@ -24,7 +24,7 @@ class DescribeClusterBroker(Message):
     is_fenced: bool = boolean("2+", ignorable=True)
 
 
-class DescribeClusterResponse(Message, api=ApiKey.DESCRIBE_CLUSTER, versions="0-2"):
+class DescribeClusterResponse(Message, api=ApiKey.DESCRIBE_CLUSTER):
     throttle_time_ms: int = int32()
     error_code: int = int16()
     error_message: str | None = string(nullable="0+", default=None)

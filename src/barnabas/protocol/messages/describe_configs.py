@@ -1,4 +1,4 @@
-"""DescribeConfigs (32), v0-4: settings of topics and brokers, and where each value comes from.
+"""DescribeConfigs (32): configs of topics and brokers, with the source of each value.
 
 v1 has synonyms and a source instead of "is default"; v3 types and documentation; v4 is flexible.
 """
@@ -6,8 +6,8 @@ v1 has synonyms and a source instead of "is default"; v3 types and documentation
 from __future__ import annotations
 
 from barnabas.protocol.api_keys import ApiKey
-from barnabas.protocol.fields import array, boolean, int8, int16, int32, string
-from barnabas.protocol.schema import Message
+from barnabas.protocol.schema.fields import array, boolean, int8, int16, int32, string
+from barnabas.protocol.schema.message import Message
 
 
 class DescribeConfigsResource(Message):
@@ -17,7 +17,7 @@ class DescribeConfigsResource(Message):
     configuration_keys: list[str] | None = array(string, nullable="0+")
 
 
-class DescribeConfigsRequest(Message, api=ApiKey.DESCRIBE_CONFIGS, versions="0-4"):
+class DescribeConfigsRequest(Message, api=ApiKey.DESCRIBE_CONFIGS):
     resources: list[DescribeConfigsResource] = array(DescribeConfigsResource)
     include_synonyms: bool = boolean("1+")
     include_documentation: bool = boolean("3+")
@@ -49,6 +49,6 @@ class DescribeConfigsResult(Message):
     configs: list[DescribeConfigsResourceResult] = array(DescribeConfigsResourceResult)
 
 
-class DescribeConfigsResponse(Message, api=ApiKey.DESCRIBE_CONFIGS, versions="0-4"):
+class DescribeConfigsResponse(Message, api=ApiKey.DESCRIBE_CONFIGS):
     throttle_time_ms: int = int32()
     results: list[DescribeConfigsResult] = array(DescribeConfigsResult)

@@ -1,13 +1,13 @@
-"""DescribeDelegationToken (41), v0-3: list delegation tokens.
+"""DescribeDelegationToken (41): list delegation tokens.
 
-v2 is flexible; v3 says who asked for each.
+v2 is flexible; v3 names the requester of each.
 """
 
 from __future__ import annotations
 
 from barnabas.protocol.api_keys import ApiKey
-from barnabas.protocol.fields import array, binary, int16, int32, int64, string
-from barnabas.protocol.schema import Message
+from barnabas.protocol.schema.fields import array, binary, int16, int32, int64, string
+from barnabas.protocol.schema.message import Message
 
 
 class DescribeDelegationTokenOwner(Message):
@@ -15,8 +15,8 @@ class DescribeDelegationTokenOwner(Message):
     principal_name: str = string()
 
 
-class DescribeDelegationTokenRequest(Message, api=ApiKey.DESCRIBE_DELEGATION_TOKEN, versions="0-3"):
-    # Null asks for the tokens of everybody.
+class DescribeDelegationTokenRequest(Message, api=ApiKey.DESCRIBE_DELEGATION_TOKEN):
+    # Null asks for the tokens of all owners.
     owners: list[DescribeDelegationTokenOwner] | None = array(DescribeDelegationTokenOwner, nullable="0+")
 
 
@@ -28,8 +28,8 @@ class DescribedDelegationTokenRenewer(Message):
 class DescribedDelegationToken(Message):
     principal_type: str = string()
     principal_name: str = string()
-    token_requester_principal_type: str = string("3+")
-    token_requester_principal_name: str = string("3+")
+    token_requester_principal_type: str = string("3+", ignorable=True)
+    token_requester_principal_name: str = string("3+", ignorable=True)
     issue_timestamp: int = int64()
     expiry_timestamp: int = int64()
     max_timestamp: int = int64()
@@ -38,7 +38,7 @@ class DescribedDelegationToken(Message):
     renewers: list[DescribedDelegationTokenRenewer] = array(DescribedDelegationTokenRenewer)
 
 
-class DescribeDelegationTokenResponse(Message, api=ApiKey.DESCRIBE_DELEGATION_TOKEN, versions="0-3"):
+class DescribeDelegationTokenResponse(Message, api=ApiKey.DESCRIBE_DELEGATION_TOKEN):
     error_code: int = int16()
     tokens: list[DescribedDelegationToken] = array(DescribedDelegationToken)
     throttle_time_ms: int = int32()

@@ -1,17 +1,17 @@
-"""DescribeGroups (15), v0-6: state and members of groups.
+"""DescribeGroups (15): state and members of groups.
 
-v3 has authorized operations; v4 static members; v5 is flexible; v6 tells an unknown group from a
-dead one, with a message.
+v3 has authorized operations; v4 static members; v5 is flexible; v6 has an error for an unknown group, with a
+message.
 """
 
 from __future__ import annotations
 
 from barnabas.protocol.api_keys import ApiKey
-from barnabas.protocol.fields import array, binary, boolean, int16, int32, string
-from barnabas.protocol.schema import Message
+from barnabas.protocol.schema.fields import array, binary, boolean, int16, int32, string
+from barnabas.protocol.schema.message import Message
 
 
-class DescribeGroupsRequest(Message, api=ApiKey.DESCRIBE_GROUPS, versions="0-6"):
+class DescribeGroupsRequest(Message, api=ApiKey.DESCRIBE_GROUPS):
     groups: list[str] = array(string)
     include_authorized_operations: bool = boolean("3+")
 
@@ -36,6 +36,6 @@ class DescribedGroup(Message):
     authorized_operations: int = int32("3+", default=-(2**31))
 
 
-class DescribeGroupsResponse(Message, api=ApiKey.DESCRIBE_GROUPS, versions="0-6"):
+class DescribeGroupsResponse(Message, api=ApiKey.DESCRIBE_GROUPS):
     throttle_time_ms: int = int32("1+", ignorable=True)
     groups: list[DescribedGroup] = array(DescribedGroup)

@@ -1,14 +1,13 @@
-"""DescribeLogDirs (35), v0-5: log directories with the sizes of their replicas.
+"""DescribeLogDirs (35): log directories with the sizes of their replicas.
 
-v2 is flexible; v3 has an error for the whole answer, v4 sizes of volumes, v5 cordoned
-directories.
+v2 is flexible; v3 has an error for the whole response, v4 sizes of volumes, v5 cordoned directories.
 """
 
 from __future__ import annotations
 
 from barnabas.protocol.api_keys import ApiKey
-from barnabas.protocol.fields import array, boolean, int16, int32, int64, string
-from barnabas.protocol.schema import Message
+from barnabas.protocol.schema.fields import array, boolean, int16, int32, int64, string
+from barnabas.protocol.schema.message import Message
 
 
 class DescribableLogDirTopic(Message):
@@ -16,7 +15,7 @@ class DescribableLogDirTopic(Message):
     partitions: list[int] = array(int32)
 
 
-class DescribeLogDirsRequest(Message, api=ApiKey.DESCRIBE_LOG_DIRS, versions="0-5"):
+class DescribeLogDirsRequest(Message, api=ApiKey.DESCRIBE_LOG_DIRS):
     # Null asks for all topics.
     topics: list[DescribableLogDirTopic] | None = array(DescribableLogDirTopic, nullable="0+")
 
@@ -42,7 +41,7 @@ class DescribeLogDirsResult(Message):
     is_cordoned: bool = boolean("5+", ignorable=True)
 
 
-class DescribeLogDirsResponse(Message, api=ApiKey.DESCRIBE_LOG_DIRS, versions="0-5"):
+class DescribeLogDirsResponse(Message, api=ApiKey.DESCRIBE_LOG_DIRS):
     throttle_time_ms: int = int32()
     error_code: int = int16("3+", ignorable=True)
     results: list[DescribeLogDirsResult] = array(DescribeLogDirsResult)

@@ -1,10 +1,10 @@
-"""DescribeProducers (61), v0: producers that a partition leader keeps state of."""
+"""DescribeProducers (61): producer state of partitions, at their leaders."""
 
 from __future__ import annotations
 
 from barnabas.protocol.api_keys import ApiKey
-from barnabas.protocol.fields import array, int16, int32, int64, string
-from barnabas.protocol.schema import Message
+from barnabas.protocol.schema.fields import array, int16, int32, int64, string
+from barnabas.protocol.schema.message import Message
 
 
 class TopicRequest(Message):
@@ -12,7 +12,7 @@ class TopicRequest(Message):
     partition_indexes: list[int] = array(int32)
 
 
-class DescribeProducersRequest(Message, api=ApiKey.DESCRIBE_PRODUCERS, versions="0"):
+class DescribeProducersRequest(Message, api=ApiKey.DESCRIBE_PRODUCERS):
     topics: list[TopicRequest] = array(TopicRequest)
 
 
@@ -37,6 +37,6 @@ class TopicResponse(Message):
     partitions: list[PartitionResponse] = array(PartitionResponse)
 
 
-class DescribeProducersResponse(Message, api=ApiKey.DESCRIBE_PRODUCERS, versions="0"):
+class DescribeProducersResponse(Message, api=ApiKey.DESCRIBE_PRODUCERS):
     throttle_time_ms: int = int32()
     topics: list[TopicResponse] = array(TopicResponse)

@@ -1,11 +1,11 @@
-"""DescribeTopicPartitions (75), v0: partitions of topics, page by page."""
+"""DescribeTopicPartitions (75): partitions of topics, page by page."""
 
 from __future__ import annotations
 
 from barnabas.core.ids import Uuid
 from barnabas.protocol.api_keys import ApiKey
-from barnabas.protocol.fields import array, boolean, int16, int32, string, struct, uuid
-from barnabas.protocol.schema import Message
+from barnabas.protocol.schema.fields import array, boolean, int16, int32, string, struct, uuid
+from barnabas.protocol.schema.message import Message
 
 
 class TopicRequest(Message):
@@ -17,7 +17,7 @@ class Cursor(Message):
     partition_index: int = int32()
 
 
-class DescribeTopicPartitionsRequest(Message, api=ApiKey.DESCRIBE_TOPIC_PARTITIONS, versions="0"):
+class DescribeTopicPartitionsRequest(Message, api=ApiKey.DESCRIBE_TOPIC_PARTITIONS):
     topics: list[TopicRequest] = array(TopicRequest)
     response_partition_limit: int = int32(default=2000)
     cursor: Cursor | None = struct(Cursor, nullable="0+")
@@ -46,7 +46,7 @@ class DescribeTopicPartitionsResponseTopic(Message):
     topic_authorized_operations: int = int32(default=-(2**31))
 
 
-class DescribeTopicPartitionsResponse(Message, api=ApiKey.DESCRIBE_TOPIC_PARTITIONS, versions="0"):
+class DescribeTopicPartitionsResponse(Message, api=ApiKey.DESCRIBE_TOPIC_PARTITIONS):
     throttle_time_ms: int = int32(ignorable=True)
     topics: list[DescribeTopicPartitionsResponseTopic] = array(DescribeTopicPartitionsResponseTopic)
     next_cursor: Cursor | None = struct(Cursor, nullable="0+")

@@ -1,13 +1,13 @@
-"""DescribeTransactions (65), v0: state of transactions, by transactional id."""
+"""DescribeTransactions (65): state of transactions, by transactional id."""
 
 from __future__ import annotations
 
 from barnabas.protocol.api_keys import ApiKey
-from barnabas.protocol.fields import array, int16, int32, int64, string
-from barnabas.protocol.schema import Message
+from barnabas.protocol.schema.fields import array, int16, int32, int64, string
+from barnabas.protocol.schema.message import Message
 
 
-class DescribeTransactionsRequest(Message, api=ApiKey.DESCRIBE_TRANSACTIONS, versions="0"):
+class DescribeTransactionsRequest(Message, api=ApiKey.DESCRIBE_TRANSACTIONS):
     transactional_ids: list[str] = array(string)
 
 
@@ -27,6 +27,6 @@ class TransactionState(Message):
     topics: list[TopicData] = array(TopicData)
 
 
-class DescribeTransactionsResponse(Message, api=ApiKey.DESCRIBE_TRANSACTIONS, versions="0"):
+class DescribeTransactionsResponse(Message, api=ApiKey.DESCRIBE_TRANSACTIONS):
     throttle_time_ms: int = int32()
     transaction_states: list[TransactionState] = array(TransactionState)

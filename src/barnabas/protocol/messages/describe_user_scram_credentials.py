@@ -1,19 +1,17 @@
-"""DescribeUserScramCredentials (50), v0: which SCRAM credentials users have; never the credentials
-themselves.
-"""
+"""DescribeUserScramCredentials (50): SCRAM mechanisms of users; never the credentials themselves."""
 
 from __future__ import annotations
 
 from barnabas.protocol.api_keys import ApiKey
-from barnabas.protocol.fields import array, int8, int16, int32, string
-from barnabas.protocol.schema import Message
+from barnabas.protocol.schema.fields import array, int8, int16, int32, string
+from barnabas.protocol.schema.message import Message
 
 
 class UserName(Message):
     name: str = string()
 
 
-class DescribeUserScramCredentialsRequest(Message, api=ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS, versions="0"):
+class DescribeUserScramCredentialsRequest(Message, api=ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS):
     # Null or empty asks for all users.
     users: list[UserName] | None = array(UserName, nullable="0+")
 
@@ -30,7 +28,7 @@ class DescribeUserScramCredentialsResult(Message):
     credential_infos: list[CredentialInfo] = array(CredentialInfo)
 
 
-class DescribeUserScramCredentialsResponse(Message, api=ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS, versions="0"):
+class DescribeUserScramCredentialsResponse(Message, api=ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS):
     throttle_time_ms: int = int32()
     error_code: int = int16()
     error_message: str | None = string(nullable="0+")

@@ -1,4 +1,4 @@
-"""ElectLeaders (43), v0-2: elect leaders: the preferred replica or, from v1 on, any living one.
+"""ElectLeaders (43): elect the preferred replica or, from v1 on, any live one.
 
 v2 is flexible.
 """
@@ -6,8 +6,8 @@ v2 is flexible.
 from __future__ import annotations
 
 from barnabas.protocol.api_keys import ApiKey
-from barnabas.protocol.fields import array, int8, int16, int32, string
-from barnabas.protocol.schema import Message
+from barnabas.protocol.schema.fields import array, int8, int16, int32, string
+from barnabas.protocol.schema.message import Message
 
 
 class TopicPartitions(Message):
@@ -15,8 +15,8 @@ class TopicPartitions(Message):
     partitions: list[int] = array(int32)
 
 
-class ElectLeadersRequest(Message, api=ApiKey.ELECT_LEADERS, versions="0-2"):
-    # 0: the preferred replica, 1: any living one.
+class ElectLeadersRequest(Message, api=ApiKey.ELECT_LEADERS):
+    # 0: the preferred replica, 1: any live one.
     election_type: int = int8("1+")
     # Null means all partitions.
     topic_partitions: list[TopicPartitions] | None = array(TopicPartitions, nullable="0+")
@@ -34,7 +34,7 @@ class ReplicaElectionResult(Message):
     partition_result: list[PartitionResult] = array(PartitionResult)
 
 
-class ElectLeadersResponse(Message, api=ApiKey.ELECT_LEADERS, versions="0-2"):
+class ElectLeadersResponse(Message, api=ApiKey.ELECT_LEADERS):
     throttle_time_ms: int = int32()
     error_code: int = int16("1+")
     replica_election_results: list[ReplicaElectionResult] = array(ReplicaElectionResult)

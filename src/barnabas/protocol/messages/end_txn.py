@@ -1,23 +1,23 @@
-"""EndTxn (26), v0-5: commit or abort a transaction.
+"""EndTxn (26): commit or abort a transaction.
 
-v3 is flexible; v5 answers with the next producer id and epoch.
+v3 is flexible; v5 returns the next producer id and epoch.
 """
 
 from __future__ import annotations
 
 from barnabas.protocol.api_keys import ApiKey
-from barnabas.protocol.fields import boolean, int16, int32, int64, string
-from barnabas.protocol.schema import Message
+from barnabas.protocol.schema.fields import boolean, int16, int32, int64, string
+from barnabas.protocol.schema.message import Message
 
 
-class EndTxnRequest(Message, api=ApiKey.END_TXN, versions="0-5"):
+class EndTxnRequest(Message, api=ApiKey.END_TXN):
     transactional_id: str = string()
     producer_id: int = int64()
     producer_epoch: int = int16()
     committed: bool = boolean()
 
 
-class EndTxnResponse(Message, api=ApiKey.END_TXN, versions="0-5"):
+class EndTxnResponse(Message, api=ApiKey.END_TXN):
     throttle_time_ms: int = int32()
     error_code: int = int16()
     producer_id: int = int64("5+", default=-1, ignorable=True)

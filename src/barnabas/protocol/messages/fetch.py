@@ -1,19 +1,19 @@
-"""Fetch (1), v0-18: read record batches from partitions; consumers and follower replicas both use it.
+"""Fetch (1): read record batches from partitions; consumers and follower replicas both use it.
 
-v0-3 are answered with old message formats; v3 limits the whole answer and makes the order of
-partitions matter; v4 knows transactions; v5 the log start offset; v7 fetch sessions; v9 fences by
-leader epoch; v11 follower fetching by rack; v12 is flexible and finds divergence by epoch; v13
-speaks topic ids; v15 moves the replica id into a tagged struct; v16 answers may name the new
-leader and its address; v18 tells the leader the follower's high watermark.
+v0-3 get old message formats; v3 limits the whole response and makes the order of partitions matter; v4 has
+transactions; v5 the log start offset; v7 fetch sessions; v9 fences by leader epoch; v11 fetches from
+followers by rack; v12 is flexible and detects divergence by epoch; v13 has topic ids; v15 moves the replica
+id into a tagged struct; v16 responses may name the new leader and its endpoint; v18 sends the follower's high
+watermark to the leader.
 """
 
 from __future__ import annotations
 
 from barnabas.core.ids import Uuid
 from barnabas.protocol.api_keys import ApiKey
-from barnabas.protocol.declarations import RecordsField
-from barnabas.protocol.fields import array, int8, int16, int32, int64, records, string, struct, uuid
-from barnabas.protocol.schema import Message
+from barnabas.protocol.schema.declarations import RecordsField
+from barnabas.protocol.schema.fields import array, int8, int16, int32, int64, records, string, struct, uuid
+from barnabas.protocol.schema.message import Message
 
 
 class ReplicaState(Message):
@@ -23,10 +23,10 @@ class ReplicaState(Message):
 
 class FetchPartition(Message):
     partition: int = int32()
-    # What the client believes; fences a client or a leader that is behind.
+    # The client's leader epoch; fences a client or a leader that is behind.
     current_leader_epoch: int = int32("9+", default=-1, ignorable=True)
     fetch_offset: int = int64()
-    # The epoch of the last record the follower has; finds divergence.
+    # Epoch of the follower's last record; detects divergence.
     last_fetched_epoch: int = int32("12+", default=-1)
     log_start_offset: int = int64("5+", default=-1, ignorable=True)
     partition_max_bytes: int = int32()
@@ -46,7 +46,7 @@ class ForgottenTopic(Message):
     partitions: list[int] = array(int32)
 
 
-class FetchRequest(Message, api=ApiKey.FETCH, versions="0-18"):
+class FetchRequest(Message, api=ApiKey.FETCH):
     cluster_id: str | None = string("12+", nullable="12+", default=None, ignorable=True, tag=0)
     # A broker id for followers, -1 for consumers.
     replica_id: int = int32("0-14", default=-1)
@@ -90,11 +90,11 @@ class PartitionData(Message):
     high_watermark: int = int64()
     last_stable_offset: int = int64("4+", default=-1, ignorable=True)
     log_start_offset: int = int64("5+", default=-1, ignorable=True)
-    # Set when the follower's log has parted from the leader's: truncate to here.
+    # Set when the follower's log has diverged from the leader's: truncate to here.
     diverging_epoch: EpochEndOffset | None = struct(EpochEndOffset, "12+", tag=0)
     current_leader: LeaderIdAndEpoch | None = struct(LeaderIdAndEpoch, "12+", tag=1)
     snapshot_id: SnapshotId | None = struct(SnapshotId, "12+", tag=2)
-    # Null for readers of uncommitted data.
+    # Null for read_uncommitted.
     aborted_transactions: list[AbortedTransaction] | None = array(
         AbortedTransaction, "4+", nullable="4+", ignorable=True
     )
@@ -116,7 +116,7 @@ class NodeEndpoint(Message):
     rack: str | None = string(nullable="16+", default=None)
 
 
-class FetchResponse(Message, api=ApiKey.FETCH, versions="0-18"):
+class FetchResponse(Message, api=ApiKey.FETCH):
     throttle_time_ms: int = int32("1+", ignorable=True)
     error_code: int = int16("7+", ignorable=True)
     session_id: int = int32("7+")

@@ -1,17 +1,17 @@
-"""FindCoordinator (10), v0-6: which broker coordinates a group or a transactional id.
+"""FindCoordinator (10): the broker that coordinates a group or a transactional id.
 
-v1 adds transactional ids (key type 1); v3 is flexible; v4 asks about several keys at once; v5
-adds an error code, v6 share groups.
+v1 adds transactional ids (key type 1); v3 is flexible; v4 asks for several keys at once; v5 adds an error
+code, v6 share groups.
 """
 
 from __future__ import annotations
 
 from barnabas.protocol.api_keys import ApiKey
-from barnabas.protocol.fields import array, int8, int16, int32, string
-from barnabas.protocol.schema import Message
+from barnabas.protocol.schema.fields import array, int8, int16, int32, string
+from barnabas.protocol.schema.message import Message
 
 
-class FindCoordinatorRequest(Message, api=ApiKey.FIND_COORDINATOR, versions="0-6"):
+class FindCoordinatorRequest(Message, api=ApiKey.FIND_COORDINATOR):
     key: str = string("0-3")
     # 0: group, 1: transaction, 2: share group.
     key_type: int = int8("1+")
@@ -27,7 +27,7 @@ class Coordinator(Message):
     error_message: str | None = string(nullable="4+", ignorable=True)
 
 
-class FindCoordinatorResponse(Message, api=ApiKey.FIND_COORDINATOR, versions="0-6"):
+class FindCoordinatorResponse(Message, api=ApiKey.FIND_COORDINATOR):
     throttle_time_ms: int = int32("1+", ignorable=True)
     error_code: int = int16("0-3")
     error_message: str | None = string("1-3", nullable="1-3", ignorable=True)

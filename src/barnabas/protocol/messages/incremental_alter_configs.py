@@ -1,4 +1,4 @@
-"""IncrementalAlterConfigs (44), v0-1: change single settings: set, delete, append, subtract.
+"""IncrementalAlterConfigs (44): change single configs: set, delete, append, subtract.
 
 v1 is flexible.
 """
@@ -6,8 +6,8 @@ v1 is flexible.
 from __future__ import annotations
 
 from barnabas.protocol.api_keys import ApiKey
-from barnabas.protocol.fields import array, boolean, int8, int16, int32, string
-from barnabas.protocol.schema import Message
+from barnabas.protocol.schema.fields import array, boolean, int8, int16, int32, string
+from barnabas.protocol.schema.message import Message
 
 
 class AlterableConfig(Message):
@@ -23,7 +23,7 @@ class AlterConfigsResource(Message):
     configs: list[AlterableConfig] = array(AlterableConfig)
 
 
-class IncrementalAlterConfigsRequest(Message, api=ApiKey.INCREMENTAL_ALTER_CONFIGS, versions="0-1"):
+class IncrementalAlterConfigsRequest(Message, api=ApiKey.INCREMENTAL_ALTER_CONFIGS):
     resources: list[AlterConfigsResource] = array(AlterConfigsResource)
     validate_only: bool = boolean()
 
@@ -35,6 +35,6 @@ class AlterConfigsResourceResponse(Message):
     resource_name: str = string()
 
 
-class IncrementalAlterConfigsResponse(Message, api=ApiKey.INCREMENTAL_ALTER_CONFIGS, versions="0-1"):
+class IncrementalAlterConfigsResponse(Message, api=ApiKey.INCREMENTAL_ALTER_CONFIGS):
     throttle_time_ms: int = int32()
     responses: list[AlterConfigsResourceResponse] = array(AlterConfigsResourceResponse)

@@ -1,15 +1,14 @@
-"""JoinGroup (11), v0-9: enter a consumer group, and wait for the others.
+"""JoinGroup (11): join a consumer group, and wait for the other members.
 
-v1 has a rebalance timeout; v4 makes a new member join twice, the second time with the id it was
-given; v5 has static members; v6 is flexible; v8 gives a reason; v9 lets the leader skip the
-assignment.
+v1 has a rebalance timeout; v4 makes a new member join twice, the second time with its assigned member id; v5
+has static members; v6 is flexible; v8 gives a reason; v9 lets the leader skip the assignment.
 """
 
 from __future__ import annotations
 
 from barnabas.protocol.api_keys import ApiKey
-from barnabas.protocol.fields import array, binary, boolean, int16, int32, string
-from barnabas.protocol.schema import Message
+from barnabas.protocol.schema.fields import array, binary, boolean, int16, int32, string
+from barnabas.protocol.schema.message import Message
 
 
 class JoinGroupRequestProtocol(Message):
@@ -17,7 +16,7 @@ class JoinGroupRequestProtocol(Message):
     metadata: bytes = binary()
 
 
-class JoinGroupRequest(Message, api=ApiKey.JOIN_GROUP, versions="0-9"):
+class JoinGroupRequest(Message, api=ApiKey.JOIN_GROUP):
     group_id: str = string()
     session_timeout_ms: int = int32()
     rebalance_timeout_ms: int = int32("1+", default=-1, ignorable=True)
@@ -34,7 +33,7 @@ class JoinGroupResponseMember(Message):
     metadata: bytes = binary()
 
 
-class JoinGroupResponse(Message, api=ApiKey.JOIN_GROUP, versions="0-9"):
+class JoinGroupResponse(Message, api=ApiKey.JOIN_GROUP):
     throttle_time_ms: int = int32("2+", ignorable=True)
     error_code: int = int16()
     generation_id: int = int32(default=-1)
@@ -43,5 +42,5 @@ class JoinGroupResponse(Message, api=ApiKey.JOIN_GROUP, versions="0-9"):
     leader: str = string()
     skip_assignment: bool = boolean("9+")
     member_id: str = string()
-    # Only the leader of the group gets them.
+    # Only for the leader of the group.
     members: list[JoinGroupResponseMember] = array(JoinGroupResponseMember)

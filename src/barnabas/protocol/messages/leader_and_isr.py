@@ -1,17 +1,17 @@
-"""LeaderAndIsr (4), v0-7: the controller tells a broker which partitions it leads or follows.
-Between brokers only.
+"""LeaderAndIsr (4): the controller assigns leaders and followers of partitions to a broker. Between
+brokers only.
 
-v1 marks new partitions, v2 groups them by topic and carries the broker epoch, v3 reassignment, v4
-is flexible, v5 topic ids and whether the list is full, v6 recovery after an unclean election, v7
-belongs to the migration to KRaft.
+v1 marks new partitions, v2 groups them by topic and carries the broker epoch; v3 has reassignment; v4 is
+flexible; v5 has topic ids and whether the list is full; v6 has recovery after an unclean election; v7 belongs
+to the migration to KRaft.
 """
 
 from __future__ import annotations
 
 from barnabas.core.ids import Uuid
 from barnabas.protocol.api_keys import ApiKey
-from barnabas.protocol.fields import array, boolean, int8, int16, int32, int64, string, uuid
-from barnabas.protocol.schema import Message
+from barnabas.protocol.schema.fields import array, boolean, int8, int16, int32, int64, string, uuid
+from barnabas.protocol.schema.message import Message
 
 
 class LeaderAndIsrPartitionState(Message):
@@ -41,7 +41,7 @@ class LeaderAndIsrLiveLeader(Message):
     port: int = int32()
 
 
-class LeaderAndIsrRequest(Message, api=ApiKey.LEADER_AND_ISR, versions="0-7"):
+class LeaderAndIsrRequest(Message, api=ApiKey.LEADER_AND_ISR):
     controller_id: int = int32()
     is_kraft_controller: bool = boolean("7+")
     controller_epoch: int = int32()
@@ -64,7 +64,7 @@ class LeaderAndIsrTopicError(Message):
     partition_errors: list[LeaderAndIsrPartitionError] = array(LeaderAndIsrPartitionError)
 
 
-class LeaderAndIsrResponse(Message, api=ApiKey.LEADER_AND_ISR, versions="0-7"):
+class LeaderAndIsrResponse(Message, api=ApiKey.LEADER_AND_ISR):
     error_code: int = int16()
     partition_errors: list[LeaderAndIsrPartitionError] = array(LeaderAndIsrPartitionError, "0-4")
     topics: list[LeaderAndIsrTopicError] = array(LeaderAndIsrTopicError, "5+")

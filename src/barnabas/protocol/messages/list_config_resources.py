@@ -1,4 +1,4 @@
-"""ListConfigResources (74), v0-1: names of the resources that have settings.
+"""ListConfigResources (74): names of the resources that have configs.
 
 v0 lists those for client metrics only.
 """
@@ -6,11 +6,11 @@ v0 lists those for client metrics only.
 from __future__ import annotations
 
 from barnabas.protocol.api_keys import ApiKey
-from barnabas.protocol.fields import array, int8, int16, int32, string
-from barnabas.protocol.schema import Message
+from barnabas.protocol.schema.fields import array, int8, int16, int32, string
+from barnabas.protocol.schema.message import Message
 
 
-class ListConfigResourcesRequest(Message, api=ApiKey.LIST_CONFIG_RESOURCES, versions="0-1"):
+class ListConfigResourcesRequest(Message, api=ApiKey.LIST_CONFIG_RESOURCES):
     resource_types: list[int] = array(int8, "1+")
 
 
@@ -19,7 +19,7 @@ class ConfigResource(Message):
     resource_type: int = int8("1+", default=16, ignorable=True)
 
 
-class ListConfigResourcesResponse(Message, api=ApiKey.LIST_CONFIG_RESOURCES, versions="0-1"):
+class ListConfigResourcesResponse(Message, api=ApiKey.LIST_CONFIG_RESOURCES):
     throttle_time_ms: int = int32()
     error_code: int = int16()
     config_resources: list[ConfigResource] = array(ConfigResource)

@@ -1,16 +1,16 @@
-"""ListOffsets (2), v0-11: find offsets by timestamp, or the special ones (-1 latest, -2 earliest,
+"""ListOffsets (2): find offsets by timestamp, or the special ones (-1 latest, -2 earliest,
 -3 max timestamp).
 
-v0 asks for a number of segment boundaries and gets a list of offsets; v1 asks for and gets one.
-v2 knows isolation levels, v4 leader epochs, v6 is flexible, v7 adds the max timestamp, v8 and v9
-the tiers of remote storage, v10 a timeout.
+v0 asks for a number of segment boundaries and gets a list of offsets; v1 asks for and gets one. v2 has
+isolation levels, v4 leader epochs; v6 is flexible; v7 adds the max timestamp, v8 and v9 the tiers of remote
+storage, v10 a timeout.
 """
 
 from __future__ import annotations
 
 from barnabas.protocol.api_keys import ApiKey
-from barnabas.protocol.fields import array, int8, int16, int32, int64, string
-from barnabas.protocol.schema import Message
+from barnabas.protocol.schema.fields import array, int8, int16, int32, int64, string
+from barnabas.protocol.schema.message import Message
 
 
 class ListOffsetsPartition(Message):
@@ -26,7 +26,7 @@ class ListOffsetsTopic(Message):
     partitions: list[ListOffsetsPartition] = array(ListOffsetsPartition)
 
 
-class ListOffsetsRequest(Message, api=ApiKey.LIST_OFFSETS, versions="0-11"):
+class ListOffsetsRequest(Message, api=ApiKey.LIST_OFFSETS):
     # A broker id for followers, -1 for consumers.
     replica_id: int = int32()
     isolation_level: int = int8("2+")
@@ -48,6 +48,6 @@ class ListOffsetsTopicResponse(Message):
     partitions: list[ListOffsetsPartitionResponse] = array(ListOffsetsPartitionResponse)
 
 
-class ListOffsetsResponse(Message, api=ApiKey.LIST_OFFSETS, versions="0-11"):
+class ListOffsetsResponse(Message, api=ApiKey.LIST_OFFSETS):
     throttle_time_ms: int = int32("2+", ignorable=True)
     topics: list[ListOffsetsTopicResponse] = array(ListOffsetsTopicResponse)

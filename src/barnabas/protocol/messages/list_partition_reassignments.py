@@ -1,10 +1,10 @@
-"""ListPartitionReassignments (46), v0: moves of partitions that are under way."""
+"""ListPartitionReassignments (46): moves of partitions that are under way."""
 
 from __future__ import annotations
 
 from barnabas.protocol.api_keys import ApiKey
-from barnabas.protocol.fields import array, int16, int32, string
-from barnabas.protocol.schema import Message
+from barnabas.protocol.schema.fields import array, int16, int32, string
+from barnabas.protocol.schema.message import Message
 
 
 class ListPartitionReassignmentsTopics(Message):
@@ -12,7 +12,7 @@ class ListPartitionReassignmentsTopics(Message):
     partition_indexes: list[int] = array(int32)
 
 
-class ListPartitionReassignmentsRequest(Message, api=ApiKey.LIST_PARTITION_REASSIGNMENTS, versions="0"):
+class ListPartitionReassignmentsRequest(Message, api=ApiKey.LIST_PARTITION_REASSIGNMENTS):
     timeout_ms: int = int32(default=60000)
     # Null asks for all partitions.
     topics: list[ListPartitionReassignmentsTopics] | None = array(
@@ -32,7 +32,7 @@ class OngoingTopicReassignment(Message):
     partitions: list[OngoingPartitionReassignment] = array(OngoingPartitionReassignment)
 
 
-class ListPartitionReassignmentsResponse(Message, api=ApiKey.LIST_PARTITION_REASSIGNMENTS, versions="0"):
+class ListPartitionReassignmentsResponse(Message, api=ApiKey.LIST_PARTITION_REASSIGNMENTS):
     throttle_time_ms: int = int32()
     error_code: int = int16()
     error_message: str | None = string(nullable="0+")

@@ -1,18 +1,16 @@
-"""Metadata (3), v0-13: who leads what: brokers, controller, topics, partitions. Asking may create a
-topic.
+"""Metadata (3): brokers, controller, topics and partition leaders. A request may create a topic.
 
-v0 takes an empty list for "all topics", v1 and later null. v4 may forbid auto-creation; v7 has
-leader epochs; v8 authorized operations; v9 is flexible; v10 and v12 bring topic ids and lookup by
-id; v11 moves the cluster's authorized operations to DescribeCluster; v13 adds an error for the
-whole answer.
+v0 takes an empty list for "all topics", v1 and later null. v4 may forbid auto-creation; v7 has leader epochs;
+v8 authorized operations; v9 is flexible; v10 and v12 bring topic ids and lookup by id; v11 moves the
+cluster's authorized operations to DescribeCluster; v13 adds an error for the whole response.
 """
 
 from __future__ import annotations
 
 from barnabas.core.ids import Uuid
 from barnabas.protocol.api_keys import ApiKey
-from barnabas.protocol.fields import array, boolean, int16, int32, string, uuid
-from barnabas.protocol.schema import Message
+from barnabas.protocol.schema.fields import array, boolean, int16, int32, string, uuid
+from barnabas.protocol.schema.message import Message
 
 
 class MetadataRequestTopic(Message):
@@ -20,8 +18,8 @@ class MetadataRequestTopic(Message):
     name: str | None = string(nullable="10+")
 
 
-class MetadataRequest(Message, api=ApiKey.METADATA, versions="0-13"):
-    # Null asks for all topics; in v0, where null cannot be said, an empty list does.
+class MetadataRequest(Message, api=ApiKey.METADATA):
+    # Null asks for all topics; in v0, which has no null, an empty list does.
     topics: list[MetadataRequestTopic] | None = array(MetadataRequestTopic, nullable="1+")
     allow_auto_topic_creation: bool = boolean("4+", default=True)
     include_cluster_authorized_operations: bool = boolean("8-10")
@@ -42,7 +40,7 @@ class MetadataResponsePartition(Message):
     leader_epoch: int = int32("7+", default=-1, ignorable=True)
     replica_nodes: list[int] = array(int32)
     isr_nodes: list[int] = array(int32)
-    # Replicas on brokers or log directories that are down.
+    # Replicas on offline brokers or log directories.
     offline_replicas: list[int] = array(int32, "5+", ignorable=True)
 
 
@@ -55,7 +53,7 @@ class MetadataResponseTopic(Message):
     topic_authorized_operations: int = int32("8+", default=-(2**31))
 
 
-class MetadataResponse(Message, api=ApiKey.METADATA, versions="0-13"):
+class MetadataResponse(Message, api=ApiKey.METADATA):
     throttle_time_ms: int = int32("3+", ignorable=True)
     brokers: list[MetadataResponseBroker] = array(MetadataResponseBroker)
     cluster_id: str | None = string("2+", nullable="2+", default=None, ignorable=True)

@@ -1,16 +1,15 @@
-"""OffsetCommit (8), v0-10: a consumer group stores its positions.
+"""OffsetCommit (8): store the offsets of a consumer group.
 
-v0 kept them in ZooKeeper; v1 carried a timestamp, v2-4 a retention time for each commit; v6 has
-leader epochs; v7 static members; v8 is flexible; v9 knows the newer group protocol; v10 speaks
-topic ids.
+v0 kept them in ZooKeeper; v1 carried a timestamp, v2-4 a retention time for each commit; v6 has leader
+epochs; v7 static members; v8 is flexible; v9 supports the consumer protocol; v10 has topic ids.
 """
 
 from __future__ import annotations
 
 from barnabas.core.ids import Uuid
 from barnabas.protocol.api_keys import ApiKey
-from barnabas.protocol.fields import array, int16, int32, int64, string, uuid
-from barnabas.protocol.schema import Message
+from barnabas.protocol.schema.fields import array, int16, int32, int64, string, uuid
+from barnabas.protocol.schema.message import Message
 
 
 class OffsetCommitRequestPartition(Message):
@@ -27,7 +26,7 @@ class OffsetCommitRequestTopic(Message):
     partitions: list[OffsetCommitRequestPartition] = array(OffsetCommitRequestPartition)
 
 
-class OffsetCommitRequest(Message, api=ApiKey.OFFSET_COMMIT, versions="0-10"):
+class OffsetCommitRequest(Message, api=ApiKey.OFFSET_COMMIT):
     group_id: str = string()
     # -1 for a commit from outside the group.
     generation_id_or_member_epoch: int = int32("1+", default=-1, ignorable=True)
@@ -48,6 +47,6 @@ class OffsetCommitResponseTopic(Message):
     partitions: list[OffsetCommitResponsePartition] = array(OffsetCommitResponsePartition)
 
 
-class OffsetCommitResponse(Message, api=ApiKey.OFFSET_COMMIT, versions="0-10"):
+class OffsetCommitResponse(Message, api=ApiKey.OFFSET_COMMIT):
     throttle_time_ms: int = int32("3+", ignorable=True)
     topics: list[OffsetCommitResponseTopic] = array(OffsetCommitResponseTopic)

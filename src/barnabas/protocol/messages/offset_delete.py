@@ -1,4 +1,4 @@
-"""OffsetDelete (47), v0: forget positions of a group for topics it no longer reads.
+"""OffsetDelete (47): delete offsets of a group for topics it no longer reads.
 
 Never became flexible.
 """
@@ -6,8 +6,8 @@ Never became flexible.
 from __future__ import annotations
 
 from barnabas.protocol.api_keys import ApiKey
-from barnabas.protocol.fields import array, int16, int32, string
-from barnabas.protocol.schema import Message
+from barnabas.protocol.schema.fields import array, int16, int32, string
+from barnabas.protocol.schema.message import Message
 
 
 class OffsetDeleteRequestPartition(Message):
@@ -19,7 +19,7 @@ class OffsetDeleteRequestTopic(Message):
     partitions: list[OffsetDeleteRequestPartition] = array(OffsetDeleteRequestPartition)
 
 
-class OffsetDeleteRequest(Message, api=ApiKey.OFFSET_DELETE, versions="0"):
+class OffsetDeleteRequest(Message, api=ApiKey.OFFSET_DELETE):
     group_id: str = string()
     topics: list[OffsetDeleteRequestTopic] = array(OffsetDeleteRequestTopic)
 
@@ -34,7 +34,7 @@ class OffsetDeleteResponseTopic(Message):
     partitions: list[OffsetDeleteResponsePartition] = array(OffsetDeleteResponsePartition)
 
 
-class OffsetDeleteResponse(Message, api=ApiKey.OFFSET_DELETE, versions="0"):
+class OffsetDeleteResponse(Message, api=ApiKey.OFFSET_DELETE):
     error_code: int = int16()
     throttle_time_ms: int = int32(ignorable=True)
     topics: list[OffsetDeleteResponseTopic] = array(OffsetDeleteResponseTopic)

@@ -1,16 +1,16 @@
-"""OffsetFetch (9), v0-10: a consumer group asks for its stored positions.
+"""OffsetFetch (9): read the stored offsets of a consumer group.
 
-v0 read from ZooKeeper; v2 has an error for the whole answer, and null asks for all topics; v5 has
-leader epochs; v6 is flexible; v7 may insist on stable offsets; v8 asks about several groups at
-once, in fields of their own; v9 knows the newer group protocol; v10 speaks topic ids.
+v0 read from ZooKeeper; v2 has an error for the whole response, and null asks for all topics; v5 has leader
+epochs; v6 is flexible; v7 may insist on stable offsets; v8 asks for several groups at once, in fields of
+their own; v9 supports the consumer protocol; v10 has topic ids.
 """
 
 from __future__ import annotations
 
 from barnabas.core.ids import Uuid
 from barnabas.protocol.api_keys import ApiKey
-from barnabas.protocol.fields import array, boolean, int16, int32, int64, string, uuid
-from barnabas.protocol.schema import Message
+from barnabas.protocol.schema.fields import array, boolean, int16, int32, int64, string, uuid
+from barnabas.protocol.schema.message import Message
 
 
 class OffsetFetchRequestTopic(Message):
@@ -31,7 +31,7 @@ class OffsetFetchRequestGroup(Message):
     topics: list[OffsetFetchRequestTopics] | None = array(OffsetFetchRequestTopics, nullable="8+")
 
 
-class OffsetFetchRequest(Message, api=ApiKey.OFFSET_FETCH, versions="0-10"):
+class OffsetFetchRequest(Message, api=ApiKey.OFFSET_FETCH):
     group_id: str = string("0-7")
     # Null asks for all topics.
     topics: list[OffsetFetchRequestTopic] | None = array(OffsetFetchRequestTopic, "0-7", nullable="2-7")
@@ -72,7 +72,7 @@ class OffsetFetchResponseGroup(Message):
     error_code: int = int16()
 
 
-class OffsetFetchResponse(Message, api=ApiKey.OFFSET_FETCH, versions="0-10"):
+class OffsetFetchResponse(Message, api=ApiKey.OFFSET_FETCH):
     throttle_time_ms: int = int32("3+", ignorable=True)
     topics: list[OffsetFetchResponseTopic] = array(OffsetFetchResponseTopic, "0-7")
     error_code: int = int16("2-7", ignorable=True)

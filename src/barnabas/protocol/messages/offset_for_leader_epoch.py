@@ -1,15 +1,14 @@
-"""OffsetForLeaderEpoch (23), v0-4: where a leader epoch ends: how followers and consumers find
-where logs diverge.
+"""OffsetForLeaderEpoch (23): end offset of a leader epoch, by which followers and consumers detect
+divergence.
 
-v1 answers with an epoch; v2 fences by the current one; v3 names the replica that asks; v4 is
-flexible.
+v1 returns an epoch; v2 fences by the current one; v3 names the replica; v4 is flexible.
 """
 
 from __future__ import annotations
 
 from barnabas.protocol.api_keys import ApiKey
-from barnabas.protocol.fields import array, int16, int32, int64, string
-from barnabas.protocol.schema import Message
+from barnabas.protocol.schema.fields import array, int16, int32, int64, string
+from barnabas.protocol.schema.message import Message
 
 
 class OffsetForLeaderPartition(Message):
@@ -23,7 +22,7 @@ class OffsetForLeaderTopic(Message):
     partitions: list[OffsetForLeaderPartition] = array(OffsetForLeaderPartition)
 
 
-class OffsetForLeaderEpochRequest(Message, api=ApiKey.OFFSET_FOR_LEADER_EPOCH, versions="0-4"):
+class OffsetForLeaderEpochRequest(Message, api=ApiKey.OFFSET_FOR_LEADER_EPOCH):
     replica_id: int = int32("3+", default=-2, ignorable=True)
     topics: list[OffsetForLeaderTopic] = array(OffsetForLeaderTopic)
 
@@ -40,6 +39,6 @@ class OffsetForLeaderTopicResult(Message):
     partitions: list[EpochEndOffset] = array(EpochEndOffset)
 
 
-class OffsetForLeaderEpochResponse(Message, api=ApiKey.OFFSET_FOR_LEADER_EPOCH, versions="0-4"):
+class OffsetForLeaderEpochResponse(Message, api=ApiKey.OFFSET_FOR_LEADER_EPOCH):
     throttle_time_ms: int = int32("2+", ignorable=True)
     topics: list[OffsetForLeaderTopicResult] = array(OffsetForLeaderTopicResult)

@@ -1,18 +1,18 @@
-"""Produce (0), v0-13: append record batches to partitions.
+"""Produce (0): append record batches to partitions.
 
-v0-2 carry message sets of magic 0 and 1, v3 and later only v2 batches and the transactional id.
-v7 allows zstd; v8 answers say which records were at fault; v9 is flexible; v10 answers may name
-the new leader; v12 adds a partition to its transaction implicitly (KIP-890); v13 speaks topic ids
-instead of names. With acks=0 there is no answer at all.
+v0-2 carry message sets of magic 0 and 1, v3 and later only v2 batches and the transactional id. v7 allows
+zstd; v8 responses name the faulty records; v9 is flexible; v10 responses may name the new leader; v12 adds a
+partition to its transaction implicitly (KIP-890); v13 has topic ids instead of names. With acks=0 there is no
+response.
 """
 
 from __future__ import annotations
 
 from barnabas.core.ids import Uuid
 from barnabas.protocol.api_keys import ApiKey
-from barnabas.protocol.declarations import RecordsField
-from barnabas.protocol.fields import array, int16, int32, int64, records, string, struct, uuid
-from barnabas.protocol.schema import Message
+from barnabas.protocol.schema.declarations import RecordsField
+from barnabas.protocol.schema.fields import array, int16, int32, int64, records, string, struct, uuid
+from barnabas.protocol.schema.message import Message
 
 
 class PartitionProduceData(Message):
@@ -26,9 +26,9 @@ class TopicProduceData(Message):
     partition_data: list[PartitionProduceData] = array(PartitionProduceData)
 
 
-class ProduceRequest(Message, api=ApiKey.PRODUCE, versions="0-13"):
+class ProduceRequest(Message, api=ApiKey.PRODUCE):
     transactional_id: str | None = string("3+", nullable="3+", default=None)
-    # 0: no answer; 1: the leader has it; -1: every in-sync replica has it.
+    # 0: no response; 1: the leader has it; -1: every in-sync replica has it.
     acks: int = int16()
     timeout_ms: int = int32()
     topic_data: list[TopicProduceData] = array(TopicProduceData)
@@ -69,7 +69,7 @@ class NodeEndpoint(Message):
     rack: str | None = string(nullable="10+", default=None)
 
 
-class ProduceResponse(Message, api=ApiKey.PRODUCE, versions="0-13"):
+class ProduceResponse(Message, api=ApiKey.PRODUCE):
     responses: list[TopicProduceResponse] = array(TopicProduceResponse)
     throttle_time_ms: int = int32("1+", ignorable=True)
     node_endpoints: list[NodeEndpoint] = array(NodeEndpoint, "10+", tag=0)

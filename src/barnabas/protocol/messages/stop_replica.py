@@ -1,15 +1,15 @@
-"""StopReplica (5), v0-4: the controller tells a broker to stop replicas, and perhaps to delete
-them. Between brokers only.
+"""StopReplica (5): the controller stops, and possibly deletes, replicas of a broker. Between brokers
+only.
 
-v0 lists partitions one by one, v1-2 by topic, v3 with a leader epoch and a deletion flag for
-each. v2 is flexible.
+v0 lists partitions one by one, v1-2 by topic, v3 with a leader epoch and a deletion flag for each. v2 is
+flexible.
 """
 
 from __future__ import annotations
 
 from barnabas.protocol.api_keys import ApiKey
-from barnabas.protocol.fields import array, boolean, int16, int32, int64, string
-from barnabas.protocol.schema import Message
+from barnabas.protocol.schema.fields import array, boolean, int16, int32, int64, string
+from barnabas.protocol.schema.message import Message
 
 
 class StopReplicaPartitionV0(Message):
@@ -34,7 +34,7 @@ class StopReplicaTopicState(Message):
     partition_states: list[StopReplicaPartitionState] = array(StopReplicaPartitionState)
 
 
-class StopReplicaRequest(Message, api=ApiKey.STOP_REPLICA, versions="0-4"):
+class StopReplicaRequest(Message, api=ApiKey.STOP_REPLICA):
     controller_id: int = int32()
     is_kraft_controller: bool = boolean("4+")
     controller_epoch: int = int32()
@@ -51,6 +51,6 @@ class StopReplicaPartitionError(Message):
     error_code: int = int16()
 
 
-class StopReplicaResponse(Message, api=ApiKey.STOP_REPLICA, versions="0-4"):
+class StopReplicaResponse(Message, api=ApiKey.STOP_REPLICA):
     error_code: int = int16()
     partition_errors: list[StopReplicaPartitionError] = array(StopReplicaPartitionError)

@@ -1,13 +1,13 @@
-"""SyncGroup (14), v0-5: the leader of a group hands out assignments, every member gets its own.
+"""SyncGroup (14): the leader of a group sends the assignments, and each member gets its own.
 
-v3 knows static members; v4 is flexible; v5 repeats protocol type and name, to be checked.
+v3 has static members; v4 is flexible; v5 repeats protocol type and name, to be checked.
 """
 
 from __future__ import annotations
 
 from barnabas.protocol.api_keys import ApiKey
-from barnabas.protocol.fields import array, binary, int16, int32, string
-from barnabas.protocol.schema import Message
+from barnabas.protocol.schema.fields import array, binary, int16, int32, string
+from barnabas.protocol.schema.message import Message
 
 
 class SyncGroupRequestAssignment(Message):
@@ -15,7 +15,7 @@ class SyncGroupRequestAssignment(Message):
     assignment: bytes = binary()
 
 
-class SyncGroupRequest(Message, api=ApiKey.SYNC_GROUP, versions="0-5"):
+class SyncGroupRequest(Message, api=ApiKey.SYNC_GROUP):
     group_id: str = string()
     generation_id: int = int32()
     member_id: str = string()
@@ -25,7 +25,7 @@ class SyncGroupRequest(Message, api=ApiKey.SYNC_GROUP, versions="0-5"):
     assignments: list[SyncGroupRequestAssignment] = array(SyncGroupRequestAssignment)
 
 
-class SyncGroupResponse(Message, api=ApiKey.SYNC_GROUP, versions="0-5"):
+class SyncGroupResponse(Message, api=ApiKey.SYNC_GROUP):
     throttle_time_ms: int = int32("1+", ignorable=True)
     error_code: int = int16()
     protocol_type: str | None = string("5+", nullable="5+", default=None, ignorable=True)

@@ -1,4 +1,4 @@
-"""TxnOffsetCommit (28), v0-6: commit a group's positions as part of a transaction.
+"""TxnOffsetCommit (28): commit a group's offsets as part of a transaction.
 
 v2 has leader epochs; v3 is flexible and names the member, so that zombies are fenced; v5 needs no
 AddOffsetsToTxn before it; v6 names topics by id (KIP-1319).
@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from barnabas.core.ids import Uuid
 from barnabas.protocol.api_keys import ApiKey
-from barnabas.protocol.fields import array, int16, int32, int64, string, uuid
-from barnabas.protocol.schema import Message
+from barnabas.protocol.schema.fields import array, int16, int32, int64, string, uuid
+from barnabas.protocol.schema.message import Message
 
 
 class TxnOffsetCommitRequestPartition(Message):
@@ -25,7 +25,7 @@ class TxnOffsetCommitRequestTopic(Message):
     partitions: list[TxnOffsetCommitRequestPartition] = array(TxnOffsetCommitRequestPartition)
 
 
-class TxnOffsetCommitRequest(Message, api=ApiKey.TXN_OFFSET_COMMIT, versions="0-6"):
+class TxnOffsetCommitRequest(Message, api=ApiKey.TXN_OFFSET_COMMIT):
     transactional_id: str = string()
     group_id: str = string()
     producer_id: int = int64()
@@ -47,6 +47,6 @@ class TxnOffsetCommitResponseTopic(Message):
     partitions: list[TxnOffsetCommitResponsePartition] = array(TxnOffsetCommitResponsePartition)
 
 
-class TxnOffsetCommitResponse(Message, api=ApiKey.TXN_OFFSET_COMMIT, versions="0-6"):
+class TxnOffsetCommitResponse(Message, api=ApiKey.TXN_OFFSET_COMMIT):
     throttle_time_ms: int = int32()
     topics: list[TxnOffsetCommitResponseTopic] = array(TxnOffsetCommitResponseTopic)

@@ -1,15 +1,15 @@
-"""UpdateMetadata (6), v0-8: the controller spreads metadata to every broker. Between brokers only.
+"""UpdateMetadata (6): the controller sends metadata to every broker. Between brokers only.
 
-v1 has several endpoints for a broker, v2 racks, v3 listener names, v4 offline replicas, v5 groups
-by topic, v6 is flexible, v7 has topic ids, v8 belongs to the migration to KRaft.
+v1 has several endpoints for a broker, v2 racks, v3 listener names, v4 offline replicas; v5 groups by topic;
+v6 is flexible; v7 has topic ids; v8 belongs to the migration to KRaft.
 """
 
 from __future__ import annotations
 
 from barnabas.core.ids import Uuid
 from barnabas.protocol.api_keys import ApiKey
-from barnabas.protocol.fields import array, boolean, int8, int16, int32, int64, string, uuid
-from barnabas.protocol.schema import Message
+from barnabas.protocol.schema.fields import array, boolean, int8, int16, int32, int64, string, uuid
+from barnabas.protocol.schema.message import Message
 
 
 class UpdateMetadataPartitionState(Message):
@@ -45,7 +45,7 @@ class UpdateMetadataBroker(Message):
     rack: str | None = string("2+", nullable="0+", ignorable=True)
 
 
-class UpdateMetadataRequest(Message, api=ApiKey.UPDATE_METADATA, versions="0-8"):
+class UpdateMetadataRequest(Message, api=ApiKey.UPDATE_METADATA):
     controller_id: int = int32()
     is_kraft_controller: bool = boolean("8+")
     type: int = int8("8+", tag=0)
@@ -58,5 +58,5 @@ class UpdateMetadataRequest(Message, api=ApiKey.UPDATE_METADATA, versions="0-8")
     live_brokers: list[UpdateMetadataBroker] = array(UpdateMetadataBroker)
 
 
-class UpdateMetadataResponse(Message, api=ApiKey.UPDATE_METADATA, versions="0-8"):
+class UpdateMetadataResponse(Message, api=ApiKey.UPDATE_METADATA):
     error_code: int = int16()

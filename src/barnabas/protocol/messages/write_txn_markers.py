@@ -1,13 +1,13 @@
-"""WriteTxnMarkers (27), v0-2: the coordinator writes commit and abort markers. Between brokers only.
+"""WriteTxnMarkers (27): the coordinator writes commit and abort markers. Between brokers only.
 
-v1 is flexible; v2 tells the transaction version.
+v1 is flexible; v2 carries the transaction version.
 """
 
 from __future__ import annotations
 
 from barnabas.protocol.api_keys import ApiKey
-from barnabas.protocol.fields import array, boolean, int8, int16, int32, int64, string
-from barnabas.protocol.schema import Message
+from barnabas.protocol.schema.fields import array, boolean, int8, int16, int32, int64, string
+from barnabas.protocol.schema.message import Message
 
 
 class WritableTxnMarkerTopic(Message):
@@ -25,7 +25,7 @@ class WritableTxnMarker(Message):
     transaction_version: int = int8("2+", ignorable=True)
 
 
-class WriteTxnMarkersRequest(Message, api=ApiKey.WRITE_TXN_MARKERS, versions="0-2"):
+class WriteTxnMarkersRequest(Message, api=ApiKey.WRITE_TXN_MARKERS):
     markers: list[WritableTxnMarker] = array(WritableTxnMarker)
 
 
@@ -44,5 +44,5 @@ class WritableTxnMarkerResult(Message):
     topics: list[WritableTxnMarkerTopicResult] = array(WritableTxnMarkerTopicResult)
 
 
-class WriteTxnMarkersResponse(Message, api=ApiKey.WRITE_TXN_MARKERS, versions="0-2"):
+class WriteTxnMarkersResponse(Message, api=ApiKey.WRITE_TXN_MARKERS):
     markers: list[WritableTxnMarkerResult] = array(WritableTxnMarkerResult)

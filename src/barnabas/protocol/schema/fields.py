@@ -1,10 +1,9 @@
-"""The words that message declarations are written in: `int32("3+", default=-1)`.
+"""Field functions of message declarations: `int32("3+", default=-1)`.
 
-Every word takes the versions that have the field, its default, whether an older version may
-silently drop it, and the tag of a tagged field. The types that they promise to mypy are those
-that the attribute will have, so a declaration whose annotation and wire type disagree does
-not pass the type checker. What they return at run time is a Field, which the metaclass takes
-away again; hence the one relaxed rule below.
+Every function takes the versions that have the field, its default, whether older versions may silently drop
+it, and the tag of a tagged field. Its declared return type is the type of the attribute, so mypy refuses a
+declaration whose annotation and wire type disagree. At run time it returns a Field, which the metaclass
+removes again; hence the one relaxed rule below.
 """
 
 from __future__ import annotations
@@ -14,8 +13,8 @@ from collections.abc import Callable
 from typing import Any, Generic, TypeVar, overload
 
 from barnabas.core.ids import ZERO_UUID
-from barnabas.protocol.declarations import FRESH, Field, Kind, RecordsField
-from barnabas.protocol.schema import Message
+from barnabas.protocol.schema.declarations import FRESH, Field, Kind, RecordsField
+from barnabas.protocol.schema.message import Message
 
 T = TypeVar("T")
 M = TypeVar("M", bound=Message)
@@ -26,7 +25,7 @@ RECORDS = Kind("records")
 
 
 class Scalar(Generic[T]):
-    """The word for a type of fixed width, and the default of its fields that state none."""
+    """Function for a fixed-width type, and the default of its fields that state none."""
 
     def __init__(self, kind: Kind, zero: T) -> None:
         self.kind = kind
@@ -117,7 +116,7 @@ def array(
     ignorable: bool = False,
     tag: int | None = None,
 ) -> list[T] | None:
-    """A list of structs (`of` is their class) or of scalars (`of` is their word: `array(int32)`)."""
+    """A list of structs (`of` is their class) or of scalars (`of` is their function: `array(int32)`)."""
     if isinstance(of, Scalar):
         element = of.kind
     else:
@@ -148,11 +147,11 @@ def struct(
 
 def _field(
     kind: Kind, versions: str, nullable: str, default: object, ignorable: bool, tag: int | None
-) -> Any:  # the class body sees the type of the attribute, the metaclass the Field
+) -> Any:  # the class body has the type of the attribute, the metaclass has the Field
     return Field(kind, versions, nullable, default, ignorable, tag)
 
 
 def _message_class(of: object) -> type[Message]:
-    assert isinstance(of, type), f"{of!r} is no element of an array"
-    assert issubclass(of, Message), f"{of!r} is no element of an array"
+    assert isinstance(of, type), f"{of!r} cannot be an element of an array"
+    assert issubclass(of, Message), f"{of!r} cannot be an element of an array"
     return of

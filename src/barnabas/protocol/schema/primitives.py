@@ -1,16 +1,15 @@
-"""The slow paths of the compiled codecs: what is too rare or too long to be inlined.
+"""Slow paths of the compiled codecs: rare or long work that is not inlined.
 
-A compiled decoder reads the first byte of a varint itself, together with the fixed-width
-fields before it, because nearly every length on the wire is below 128. Everything else about
-varints is here, and so are the complaints.
+A compiled decoder reads the first byte of a varint itself, together with the fixed-width fields before it.
+Nearly every length on the wire is below 128. This module has the rest of varints, and the errors.
 """
 
 from __future__ import annotations
 
 from typing import NoReturn
 
-from barnabas.core.errors import UnsupportedVersion
-from barnabas.core.limits import TAGGED_FIELDS_MAX
+from barnabas.core.errors import InvalidRequest, UnsupportedVersion
+from barnabas.core.limits import STRING_BYTES_MAX, TAGGED_FIELDS_MAX
 from barnabas.protocol.errors import LargeMessage, MalformedMessage
 
 
@@ -42,7 +41,7 @@ def unsigned_varint(value: int) -> bytes:
 
 
 def read_tag_count(buffer: memoryview, position: int) -> tuple[int, int]:
-    """How many tagged fields follow, and where the first one begins."""
+    """Number of tagged fields that follow, and the position of the first one."""
     count, position = read_unsigned_varint(buffer, position)
     if count * 2 > len(buffer) - position:  # a tag and a size take a byte each
         reject_length("a section of tagged fields", count, position, len(buffer))
@@ -52,13 +51,13 @@ def read_tag_count(buffer: memoryview, position: int) -> tuple[int, int]:
 
 
 def skip_tagged_fields(buffer: memoryview, position: int) -> int:
-    """The end of a section of tagged fields of which none is known. `position` is its start."""
+    """End of a section of tagged fields of which none is known. `position` is its start."""
     count, position = read_tag_count(buffer, position)
     return skip_tags(buffer, position, count)
 
 
 def skip_tags(buffer: memoryview, position: int, count: int) -> int:
-    """The end of `count` tagged fields, the first of which is at `position`."""
+    """End of `count` tagged fields, the first of which is at `position`."""
     limit = len(buffer)
     for _ in range(count):
         _, position = read_unsigned_varint(buffer, position)
@@ -70,14 +69,14 @@ def skip_tags(buffer: memoryview, position: int, count: int) -> int:
 
 
 def reject_length(what: str, length: int, position: int, limit: int) -> NoReturn:
-    """A length or a count that the rest of the buffer cannot hold, or null where it may not be."""
+    """Raise for a length or count above the remaining bytes, or for a null that is not allowed."""
     raise MalformedMessage(
         f"{what} cannot have length {length} at byte {position}: {max(limit - position, 0)} bytes remain"
     )
 
 
 def defer_elements() -> NoReturn:
-    """There is more in a message than one turn of the loop should read."""
+    """Raise LargeMessage: the message has more elements than one turn of the loop should decode."""
     raise LargeMessage
 
 
@@ -94,5 +93,15 @@ def reject_tag_size(what: str) -> NoReturn:
 
 
 def refuse_field(what: str, version: int) -> NoReturn:
-    """Kafka's rule: silence would change the meaning, so say that the version cannot carry it."""
+    """Refuse a value that this version cannot carry, as Kafka does: dropping it would change the meaning."""
     raise UnsupportedVersion(f"version {version} has no {what}, and its value is not the default")
+
+
+def refuse_string(what: str, length: int) -> NoReturn:
+    """Refuse a string that no decoder reads back."""
+    raise InvalidRequest(f"{what} has {length} bytes; a string may have {STRING_BYTES_MAX}")
+
+
+def refuse_value(message: str, version: int, error: Exception) -> NoReturn:
+    """Refuse a value outside its field, or text that is not Unicode."""
+    raise InvalidRequest(f"{message} cannot be written in version {version}: {error}") from None

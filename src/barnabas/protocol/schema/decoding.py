@@ -1,18 +1,16 @@
-"""Writing the decoder of one message version.
+"""Decoder generation for one message version.
 
-Bounds are checked where Python would not: a slice silently stops at the end of its buffer, so
-every length is compared with what remains before it is used. Where Python does complain
-(reading a byte or a fixed-width field past the end, bad UTF-8), one handler around the whole
-function turns the complaint into MalformedMessage. The number of elements of an array is
-compared with the bytes that so many elements need at the least, so what a decoder allocates
-is bounded by what was received.
+The generated code checks bounds where Python would not: a slice silently stops at the end of its buffer. So
+every length is compared with the remaining bytes before its use. Where Python raises (a fixed-width field
+past the end, bad UTF-8), one handler around the whole function converts the error to MalformedMessage. The
+length of an array is compared with the fewest bytes that this many elements need. So a decoder allocates no
+more than a multiple of the received bytes.
 
 That bounds memory and not time: a frame of the permitted size may hold tens of millions of elements. So
-requests are read by two other kinds of decoder, which count the elements of the whole message where the
-length of an array is read (`declarations.Pace`). The *bounded* one gives up once there are more than one
-turn of the loop can take, or more bytes, unless they are records, which are not copied. The *sliced* one
-then begins again: it is a generator that stops between elements, and refuses more elements than a request
-may have.
+requests use two other kinds of decoder, which count the elements of the whole message (`declarations.Pace`).
+The *bounded* decoder gives up above the elements or bytes of one turn; records do not count, because they are
+not copied. The *sliced* decoder then starts over: it is a generator that yields between elements, and refuses
+more elements than a request may have.
 """
 
 from __future__ import annotations
@@ -24,11 +22,11 @@ from typing import Any
 
 from barnabas.core.ids import Uuid
 from barnabas.core.limits import BYTES_MAX, BYTES_PER_TURN_MAX, ELEMENTS_PER_TURN_MAX, STRING_BYTES_MAX
-from barnabas.protocol import primitives
-from barnabas.protocol.codecs import codec_name
-from barnabas.protocol.codegen import Source, default_expression
-from barnabas.protocol.declarations import STEP_MASK, Field, Kind, MessageType, Pace
 from barnabas.protocol.errors import MalformedMessage
+from barnabas.protocol.schema import primitives
+from barnabas.protocol.schema.codegen import Source, default_expression
+from barnabas.protocol.schema.declarations import STEP_MASK, Field, Kind, MessageType, Pace
+from barnabas.protocol.schema.written_codecs import codec_name
 
 NAMES = {
     "read_unsigned_varint": primitives.read_unsigned_varint,
@@ -46,24 +44,24 @@ NAMES = {
     "MalformedMessage": MalformedMessage,
     "StructError": struct.error,
 }
-"""What the generated code may refer to, besides message classes and layouts."""
+"""Names that the generated code may use, apart from message classes and layouts."""
 
 
 def compile_decoder(cls: MessageType, version: int, pace: Pace) -> Callable[..., Any]:
     """The function `(buffer, position) -> (message, end position)`.
 
-    The sliced one takes `elements_max` besides, and is a generator that returns these two.
+    The sliced one also takes `elements_max`, and is a generator that returns these two.
     """
     return write_decoder(cls, version, pace).define(codec_name("decode", cls, version, pace))
 
 
 def write_decoder(cls: MessageType, version: int, pace: Pace) -> Source:
-    """Its source."""
+    """Source of the decoder."""
     return _DecoderWriter(cls, version, pace).write()
 
 
 class _DecoderWriter:
-    """Walks the fields in wire order; `_run` holds fixed-width reads not yet written down."""
+    """Visits the fields in wire order; `_run` holds fixed-width reads not yet written down."""
 
     def __init__(self, cls: MessageType, version: int, pace: Pace) -> None:
         self._cls = cls
@@ -109,7 +107,7 @@ class _DecoderWriter:
         return f"buffer: memoryview, position: int, elements_max: int) -> Generator[None, None, {returned}]"
 
     def _struct(self, cls: MessageType) -> str:
-        """Write the reading of a whole struct; its name."""
+        """Write the code that reads a struct; return the struct's name."""
         source = self._source
         target = source.fresh("m")
         source.line(f"{target} = new({source.refer(cls.__name__, cls)})")
@@ -130,7 +128,7 @@ class _DecoderWriter:
         return target
 
     def _value(self, kind: Kind, target: str, what: str, nullable: bool) -> None:
-        """Write the reading of one value into `target`, an attribute or a local."""
+        """Write the code that reads one value into `target`, an attribute or a local."""
         if kind.name == "uuid":
             raw = self._source.fresh("raw")
             self._run.append((kind.code, raw))
@@ -246,7 +244,7 @@ class _DecoderWriter:
             source.line(f"    position = {end}")
 
     def _count(self, number: str) -> None:
-        """Write the counting of so many elements, before any of them is read."""
+        """Write the code that counts these elements, before any of them is read."""
         if self._pace is Pace.WHOLE:
             return
         bound, refuse = {
@@ -259,8 +257,8 @@ class _DecoderWriter:
 
     @contextmanager
     def _elements(self, number: str) -> Iterator[None]:
-        """Lines written inside the `with` are run for so many elements; they do not assign `number`, which
-        mypyc reads again before each."""
+        """Lines written inside the `with` run for each element. They do not assign `number`, which mypyc
+        reads again before each."""
         if self._pace is not Pace.SLICED:
             with self._source.block(f"for _ in range({number}):"):
                 yield
@@ -272,9 +270,9 @@ class _DecoderWriter:
             yield
 
     def _length(self, code: str, string: str = "", into: str = "length") -> None:
-        """Write the reading of a length; null is -1 whatever the encoding.
+        """Write the code that reads a length; null is -1 in every encoding.
 
-        A compact length has room for more than a `string` (so named in complaints) may have.
+        A compact length can exceed the limit of a `string`, whose name errors mention.
         """
         if not self._flexible:
             self._run.append((code, into))

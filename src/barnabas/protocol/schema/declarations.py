@@ -1,15 +1,16 @@
-"""What a message class declares, before anything is compiled from it: versions, kinds, fields.
+"""Declared schema of a message: versions, kinds and fields.
 
-This is what `fields` writes, `codegen`, `decoding` and `encoding` read, and `schema` puts into a `Message`.
+`fields` writes it, `codegen`, `decoding` and `encoding` read it, and `message` puts it into a `Message`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable
 from enum import Enum
 from typing import Any, NamedTuple, TypeAlias, dataclass_transform
 
 from barnabas.core.regions import FileRegion
+from barnabas.core.steps import Sliced
 from barnabas.protocol.api_keys import ApiKey
 
 VERSION_MAX = 0x7FFF
@@ -19,25 +20,25 @@ RecordsField: TypeAlias = Buffer | FileRegion | None
 """Record batches: a slice of the request when decoded, any of these when encoded."""
 Part: TypeAlias = Buffer | FileRegion
 Encoder: TypeAlias = Callable[[Any, list[Part], bytearray], bytearray]
-SlicedDecoder: TypeAlias = Callable[[memoryview, int, int], Generator[None, None, tuple[Any, int]]]
-SlicedEncoder: TypeAlias = Callable[[Any, list[Part], bytearray], Generator[None, None, bytearray]]
+SlicedDecoder: TypeAlias = Callable[[memoryview, int, int], Sliced[tuple[Any, int]]]
+SlicedEncoder: TypeAlias = Callable[[Any, list[Part], bytearray], Sliced[bytearray]]
 
 FRESH = object()
-"""The default of a field whose every instance needs a list or a struct of its own."""
+"""Default of a field whose every instance needs its own list or struct."""
 
 STEP_MASK = 0x3F
 """Sliced code stops at the first element of an array and then at every 64th."""
 
 
 class Pace(Enum):
-    """How a codec deals with a message that has much in it."""
+    """How a codec handles a large message."""
 
     WHOLE = 0
-    """Reads and writes whatever there is, in one go."""
+    """Decodes and encodes any message in one turn."""
     BOUNDED = 1
     """Raises LargeMessage when there is more than one turn of the loop should take."""
     SLICED = 2
-    """A generator: between its steps the loop may do something else."""
+    """A generator: the loop may run other work between its steps."""
 
 
 class Versions(NamedTuple):
@@ -63,7 +64,7 @@ NO_VERSIONS = Versions(0, -1)
 
 
 class Kind(NamedTuple):
-    """A type of the wire. `code` is its letter in `struct`, "" when its width varies."""
+    """A wire type. `code` is its letter in `struct`, "" when its width varies."""
 
     name: str
     code: str = ""
@@ -74,7 +75,7 @@ class Kind(NamedTuple):
 
 
 class Field:
-    """One declared field; `name` is filled in by the class that it stands in."""
+    """One declared field; the metaclass fills in `name`."""
 
     __slots__ = ("default", "ignorable", "kind", "name", "nullable", "tag", "versions")
 
@@ -94,7 +95,7 @@ class Field:
 
 
 class Schema:
-    """What the class line and the fields say, and what has been compiled from them so far."""
+    """The declaration of a message class, and the codecs compiled from it so far."""
 
     __slots__ = ("api", "decoders", "encoders", "fields", "flexible", "versions")
 
@@ -111,7 +112,10 @@ class Schema:
 
 @dataclass_transform(kw_only_default=True)
 class MessageType(type):
-    """Turns the declared fields into slots."""
+    """Turns the declared fields into slots.
+
+    The versions of a request or response are those of its API's row; other messages declare their own.
+    """
 
     __schema__: Schema
 
@@ -130,6 +134,9 @@ class MessageType(type):
             namespace.pop(attribute).name = attribute
         namespace["__slots__"] = tuple(field.name for field in fields)
         if api is not None:
+            declared = Versions(api.versions[0], api.versions[-1])
             flexible = f"{api.flexible_since}+"
-        namespace["__schema__"] = Schema(api, Versions.parse(versions), Versions.parse(flexible), fields)
+        else:
+            declared = Versions.parse(versions)
+        namespace["__schema__"] = Schema(api, declared, Versions.parse(flexible), fields)
         return super().__new__(mcs, name, bases, namespace)

@@ -1,12 +1,16 @@
-"""Writing the encoder of one message version.
+"""Encoder generation for one message version.
 
-An encoder appends to a bytearray. The length of what follows is packed together with the
-fixed-width fields before it, since a length below 127 fits the single byte that a compact
-length then takes. Records are not copied: a file region, or a buffer of some size, ends the
-bytearray of the moment and becomes a part of the answer by itself.
+An encoder appends to a bytearray. A length is packed together with the fixed-width fields before it, since a
+compact length below 127 takes a single byte. Records are not copied: a file region, or a large buffer, ends
+the current bytearray and becomes a part of its own.
 
-Answers are written by the *bounded* kind of encoder, which gives up when there are many
-elements, and then by the *sliced* one, a generator: see `decoding`, where requests are read so.
+Responses use the *bounded* encoder, which gives up when there are many elements, and then the *sliced* one, a
+generator: see `decoding`.
+
+An encoder refuses what the decoder of the same version refuses, with INVALID_REQUEST: a string above 32,767
+bytes, text that is not Unicode, a number outside its field. Otherwise a log could contain a record that no
+broker can load again. Long strings are detected where a compact length takes more than one byte, so short
+ones cost nothing. `struct` and the UTF-8 codec detect the rest.
 """
 
 from __future__ import annotations
@@ -16,27 +20,38 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from barnabas.core.limits import ELEMENTS_PER_TURN_MAX
+from barnabas.core.limits import ELEMENTS_PER_TURN_MAX, STRING_BYTES_MAX
 from barnabas.core.regions import FileRegion
-from barnabas.protocol import primitives
-from barnabas.protocol.codecs import codec_name
-from barnabas.protocol.codegen import Source, default_expression
-from barnabas.protocol.declarations import FRESH, NO_VERSIONS, STEP_MASK, Field, Kind, MessageType, Pace
+from barnabas.protocol.schema import primitives
+from barnabas.protocol.schema.codegen import Source, default_expression
+from barnabas.protocol.schema.declarations import (
+    FRESH,
+    NO_VERSIONS,
+    STEP_MASK,
+    Field,
+    Kind,
+    MessageType,
+    Pace,
+)
+from barnabas.protocol.schema.written_codecs import codec_name
 
 COPIED_BYTES_MAX = 2048
 """Records up to this size are copied: cheaper than one more element in a `writev`."""
 
 PART_BYTES = 64 * 1024
-"""A sliced encoder goes on in a new part from here: a buffer that grows forever is moved about."""
+"""Size at which a sliced encoder starts a new part: a buffer that keeps growing is copied again and again."""
 
 NAMES = {
     "defer_elements": primitives.defer_elements,
     "unsigned_varint": primitives.unsigned_varint,
     "refuse_field": primitives.refuse_field,
+    "refuse_string": primitives.refuse_string,
+    "refuse_value": primitives.refuse_value,
+    "StructError": struct.error,
     "pack": struct.pack,
     "FileRegion": FileRegion,
 }
-"""What the generated code may refer to, besides message classes and layouts."""
+"""Names that the generated code may use, apart from message classes and layouts."""
 
 
 def compile_encoder(cls: MessageType, version: int, pace: Pace) -> Callable[..., Any]:
@@ -45,12 +60,12 @@ def compile_encoder(cls: MessageType, version: int, pace: Pace) -> Callable[...,
 
 
 def write_encoder(cls: MessageType, version: int, pace: Pace) -> Source:
-    """Its source."""
+    """Source of the encoder."""
     return _EncoderWriter(cls, version, pace).write()
 
 
 class _EncoderWriter:
-    """Walks the fields in wire order; `_run` holds fixed-width values not yet written down."""
+    """Visits the fields in wire order; `_run` holds fixed-width values not yet written down."""
 
     def __init__(self, cls: MessageType, version: int, pace: Pace) -> None:
         self._cls = cls
@@ -76,9 +91,12 @@ class _EncoderWriter:
                 source.line("elements = 0")
             elif self._pace is Pace.SLICED:
                 source.line("yield")
-            self._struct(self._cls, "message")
-            self._flush()
-            source.line("return out")
+            with source.block("try:"):
+                self._struct(self._cls, "message")
+                self._flush()
+                source.line("return out")
+            source.line("except (StructError, UnicodeEncodeError) as error:")
+            source.line(f"    refuse_value('{self._cls.__name__}', {self._version}, error)")
         return source
 
     def _struct(self, cls: MessageType, value: str) -> None:
@@ -94,19 +112,20 @@ class _EncoderWriter:
             elif field.tag is not None:
                 tagged.append(field)
             else:
-                self._value(field.kind, attribute, self._version in field.nullable)
+                what = f"{cls.__name__}.{field.name}"
+                self._value(field.kind, attribute, what, self._version in field.nullable)
         if self._flexible:
-            self._tagged_section(sorted(tagged, key=lambda field: field.tag or 0), value)
+            self._tagged_section(cls, sorted(tagged, key=lambda field: field.tag or 0), value)
 
-    def _value(self, kind: Kind, value: str, nullable: bool) -> None:
+    def _value(self, kind: Kind, value: str, what: str, nullable: bool) -> None:
         if kind.code:
             self._run.append((kind.code, value))
         elif kind.name == "struct":
             self._nested_struct(kind, value, nullable)
         elif kind.name == "array":
-            self._array(kind, value, nullable)
+            self._array(kind, value, what, nullable)
         else:
-            self._sized(kind, value, nullable)
+            self._sized(kind, value, what, nullable)
 
     def _nested_struct(self, kind: Kind, value: str, nullable: bool) -> None:
         assert kind.message is not None
@@ -122,7 +141,7 @@ class _EncoderWriter:
             self._struct(kind.message, inner)
             self._flush()
 
-    def _sized(self, kind: Kind, value: str, nullable: bool) -> None:
+    def _sized(self, kind: Kind, value: str, what: str, nullable: bool) -> None:
         """Strings, bytes and records: a length and that many bytes."""
         source = self._source
         raw = source.fresh("raw")
@@ -139,7 +158,10 @@ class _EncoderWriter:
                 source.lines(measure)
         else:
             source.lines(measure)
-        self._length("h" if kind.name == "string" else "i")
+        if kind.name == "string":
+            self._length("h", what)
+        else:
+            self._length("i")
         if kind.name != "records":
             source.line(f"{self._out} += {raw}")
             return
@@ -151,7 +173,7 @@ class _EncoderWriter:
         source.line("else:")
         source.line(f"    out += {raw}")
 
-    def _array(self, kind: Kind, value: str, nullable: bool) -> None:
+    def _array(self, kind: Kind, value: str, what: str, nullable: bool) -> None:
         source = self._source
         element = kind.element
         assert element is not None
@@ -178,12 +200,12 @@ class _EncoderWriter:
             if element.message is not None:
                 self._struct(element.message, item)
             else:
-                self._value(element, item, nullable=False)
+                self._value(element, item, what, nullable=False)
             self._flush()
 
     @contextmanager
     def _elements(self, item: str, items: str) -> Iterator[None]:
-        """Lines written inside the `with` are run for each `item` of `items`."""
+        """Lines written inside the `with` run for each `item` of `items`."""
         source = self._source
         if self._pace is not Pace.SLICED:
             with source.block(f"for {item} in {items}:"):
@@ -199,8 +221,8 @@ class _EncoderWriter:
                 source.line("yield")
             yield
 
-    def _tagged_section(self, tagged: list[Field], value: str) -> None:
-        """Fields at their default are left out; nearly always that is all of them."""
+    def _tagged_section(self, cls: MessageType, tagged: list[Field], value: str) -> None:
+        """Write the tagged fields. Those at their default are left out: nearly always all of them."""
         source = self._source
         if not tagged:
             self._run.append(("B", "0"))
@@ -218,7 +240,8 @@ class _EncoderWriter:
                     source.line(f"{count} += 1")
                     outer, self._out = self._out, source.fresh("tag_out")
                     source.line(f"{self._out} = bytearray()")
-                    self._value(field.kind, f"{value}.{field.name}", self._version in field.nullable)
+                    what = f"{cls.__name__}.{field.name}"
+                    self._value(field.kind, f"{value}.{field.name}", what, self._version in field.nullable)
                     self._flush()
                     size = f"unsigned_varint(len({self._out}))"
                     source.line(f"{section} += unsigned_varint({field.tag}) + {size} + {self._out}")
@@ -226,9 +249,9 @@ class _EncoderWriter:
             source.line(f"{self._out} += unsigned_varint({count}) + {section}")
 
     def _differs(self, field: Field, value: str) -> str:
-        """A condition: `value` is not what `field` is by default."""
+        """A condition: `value` differs from the default of `field`."""
         struct_class = field.kind.message
-        if struct_class is not None and field.tag is not None:
+        if struct_class is not None and field.tag is not None and field.nullable == NO_VERSIONS:
             inner = [self._differs(each, f"{value}.{each.name}") for each in struct_class.__schema__.fields]
             return f"{value} is not None and ({' or '.join(inner)})"
         if field.kind.name == "array" and field.default is FRESH:
@@ -239,8 +262,11 @@ class _EncoderWriter:
             return value
         return f"{value} != {default_expression(self._source, field)}"
 
-    def _length(self, code: str) -> None:
-        """Write `length`, which is one more than the real one in flexible versions."""
+    def _length(self, code: str, string: str = "") -> None:
+        """Write `length`, which is one more than the real one in flexible versions.
+
+        A compact length can exceed the limit of a `string`, whose name errors mention.
+        """
         source = self._source
         if not self._flexible:
             self._run.append((code, "length"))
@@ -250,16 +276,23 @@ class _EncoderWriter:
         if not run:
             source.line("if length < 128:")
             source.line(f"    {self._out}.append(length)")
-            source.line("else:")
-            source.line(f"    {self._out} += unsigned_varint(length)")
+            with source.block("else:"):
+                self._check_string(string)
+                source.line(f"{self._out} += unsigned_varint(length)")
             return
         with source.block("if length < 128:"):
             self._run.append(("B", "length"))
             self._flush()
         with source.block("else:"):
+            self._check_string(string)
             self._run.extend(run)
             self._flush()
             source.line(f"{self._out} += unsigned_varint(length)")
+
+    def _check_string(self, string: str) -> None:
+        if string:
+            self._source.line(f"if length > {STRING_BYTES_MAX + 1}:")
+            self._source.line(f"    refuse_string({string!r}, length - 1)")
 
     def _flush(self) -> None:
         """Write the pending fixed-width values as one."""

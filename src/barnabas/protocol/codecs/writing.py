@@ -1,12 +1,12 @@
-"""Codecs written out as modules: what `decoding` and `encoding` make at first use, made beforehand.
+"""Codecs written to modules ahead of time: the source that `decoding` and `encoding` generate at first use.
 
-    python -m barnabas.protocol.writing DIRECTORY
+    python -m barnabas.protocol.codecs.writing DIRECTORY
 
-Of the APIs that brokers are asked most, the versions that clients of today speak have the decoder of their
-requests and the encoder of their answers, both bounded (`declarations.Pace`). The newest has also what asks:
-followers speak it, and our own client does. Everything else, the sliced kinds above all, is left to the first
-use: a version takes the C compiler some seconds. The modules are for that compiler and for readers, and are
-kept nowhere.
+For the hottest APIs, in the versions of today's clients, the modules hold the decoder of requests and the
+encoder of responses, both bounded (`declarations.Pace`). The newest version also has the client's half:
+followers and Barnabas' own client use it. All other codecs are compiled at first use, because a version takes
+the C compiler some seconds. The modules are for that compiler and for readers, and are not kept in the
+repository.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ from struct import Struct
 from typing import Any
 
 from barnabas.protocol.api_keys import ApiKey
-from barnabas.protocol.codegen import Source
-from barnabas.protocol.declarations import Pace
-from barnabas.protocol.decoding import write_decoder
-from barnabas.protocol.encoding import write_encoder
 from barnabas.protocol.messages import request_class, response_class
+from barnabas.protocol.schema.codegen import Source
+from barnabas.protocol.schema.declarations import Pace
+from barnabas.protocol.schema.decoding import write_decoder
+from barnabas.protocol.schema.encoding import write_encoder
 
 HOT = {ApiKey.PRODUCE: 7, ApiKey.FETCH: 11}
-"""By the first version that is written out."""
+"""First version that is written out, by API."""
 
-HEAD = '''"""{api}: requests read and answers written, v{first}-{last}, and the other way round in v{last}.
+HEAD = '''"""{api}: requests decoded and responses encoded, v{first}-{last}, and the reverse in v{last}.
 
-Written by `barnabas.protocol.writing` from the declaration in `messages.{module}`: change that.
+Written by `barnabas.protocol.codecs.writing` from the declaration in `messages.{module}`: edit that.
 """
 # ruff: noqa
 
@@ -37,7 +37,7 @@ from __future__ import annotations
 from struct import Struct
 from typing import Final
 
-from barnabas.protocol.declarations import Part
+from barnabas.protocol.schema.declarations import Part
 '''
 
 IMPORTS = {
@@ -48,11 +48,11 @@ IMPORTS = {
     "pack": "from struct import pack",
     "unpack_from": "from struct import unpack_from",
 }
-"""Of the names that do not know where they are from."""
+"""Import lines for names whose value does not reveal their module."""
 
 
 def module_text(key: ApiKey) -> str:
-    """The module of one API: what it refers to, then a function for each version and direction."""
+    """The module of one API: its imports, then a function for each version and direction."""
     request, response = request_class(key), response_class(key)
     versions = [version for version in request.supported_versions() if version >= HOT[key]]
     sources: list[Source] = []
@@ -71,7 +71,7 @@ def module_text(key: ApiKey) -> str:
 
 
 def _where_from(name: str, value: Any) -> str:
-    """The line that makes `name` known to a module."""
+    """The line that defines `name` in a module."""
     if name in IMPORTS:
         return IMPORTS[name]
     layout = getattr(value, "__self__", None)
@@ -81,7 +81,7 @@ def _where_from(name: str, value: Any) -> str:
 
 
 def write_modules(directory: Path) -> list[Path]:
-    """Write every module into `directory`; returns their files."""
+    """Write every module into `directory`; return their paths."""
     directory.mkdir(parents=True, exist_ok=True)
     files = []
     for key in HOT:

@@ -1,37 +1,42 @@
-"""What stands before every body: request header v0-2, response header v0-1.
+"""Request headers v0-2 and response headers v0-1.
 
-Which header a message has follows from its API and version. A request has v2 (tagged fields)
-in flexible versions, v0 (no client id) in ControlledShutdown v0, and v1 otherwise. A response
-has v1 in flexible versions and v0 otherwise, except ApiVersions, whose answer must be legible
-to a client that guessed its version wrong.
+The API and version decide which header a message has. A request has v2 (tagged fields) in flexible versions,
+v0 (no client id) in ControlledShutdown v0, and v1 otherwise. A response has v1 in flexible versions and v0
+otherwise. ApiVersions is the exception: a client that guessed an unsupported version must be able to read its
+response.
 
-The client id is never compact, and it is read leniently: it is a label for logs and quotas,
-not worth closing a connection over.
+The client id is never compact, and decoding it is lenient: it is a label for logs and quotas, and no reason
+to close a connection. A replacement character takes three bytes for an invalid one, so the result is cut to
+the limit of a string: responses and records repeat it.
 """
 
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Generator
+from collections.abc import Callable
 from typing import Final, NamedTuple
 
-from barnabas.protocol import primitives
+from barnabas.core.limits import STRING_BYTES_MAX
+from barnabas.core.regions import FileRegion
+from barnabas.core.steps import Sliced, advance
 from barnabas.protocol.api_keys import FLEXIBLE_SINCE, NEVER_FLEXIBLE, ApiKey
-from barnabas.protocol.declarations import Encoder, Part
 from barnabas.protocol.errors import MalformedMessage
-from barnabas.protocol.schema import Message
+from barnabas.protocol.schema import primitives
+from barnabas.protocol.schema.declarations import Encoder, Part
+from barnabas.protocol.schema.message import Message
 
 _FIXED: Final = struct.Struct(">hhi")
 _WITH_CLIENT_ID: Final = struct.Struct(">hhih")
 _CORRELATION_ID: Final = struct.Struct(">i")
 _CORRELATION_ID_AND_NO_TAGS: Final = struct.Struct(">ix")
-_CONTROLLED_SHUTDOWN: Final = int(ApiKey.CONTROLLED_SHUTDOWN)  # looking up a member of an enum is slow
+_CONTROLLED_SHUTDOWN: Final = int(ApiKey.CONTROLLED_SHUTDOWN)  # enum member lookup is slow
 _FLEXIBLE_SINCE: Final = FLEXIBLE_SINCE
 _TOO_SHORT: Final = struct.error
+_NO_TEXT: Final = UnicodeDecodeError
 
 
 class RequestHeader(NamedTuple):
-    """`api_key` is whatever the client sent, known or not. The body begins at `body_position`."""
+    """`api_key` is the number that the client sent, known or not. The body begins at `body_position`."""
 
     api_key: int
     api_version: int
@@ -41,16 +46,16 @@ class RequestHeader(NamedTuple):
 
 
 def read_request_header(frame: memoryview) -> RequestHeader:
-    """The header of a request frame.
+    """Header of a request frame.
 
-    An unknown API key is no reason to complain here: the header is read as far as it can be,
-    so that the caller may answer or close.
+    An unknown API key is no error here: the header is read as far as possible, so that the caller may answer
+    or close.
     """
     return RequestHeader(*request_header_fields(frame))
 
 
 def request_header_fields(frame: memoryview) -> tuple[int, int, int, str | None, int]:
-    """The same without a name for each: to make a named tuple costs as much as to read what is in it."""
+    """The header as a plain tuple: creating a named tuple costs as much as decoding its fields."""
     api_key: int
     version: int
     correlation_id: int
@@ -67,34 +72,42 @@ def request_header_fields(frame: memoryview) -> tuple[int, int, int, str | None,
         position += length
         if position > len(frame):
             primitives.reject_length("client id", length, 10, len(frame))
-        client_id = str(frame[10:position], "utf-8", "replace")
+        try:
+            client_id = str(frame[10:position], "utf-8")
+        except _NO_TEXT:
+            client_id = _lenient(frame[10:position])
     if version >= _FLEXIBLE_SINCE.get(api_key, NEVER_FLEXIBLE):
         try:
             position = primitives.skip_tagged_fields(frame, position) if frame[position] else position + 1
         except IndexError:
-            raise MalformedMessage("the request header is cut short") from None
+            raise MalformedMessage("the request header is truncated") from None
     return api_key, version, correlation_id, client_id, position
+
+
+def _lenient(raw: memoryview) -> str:
+    text = str(raw, "utf-8", "replace")
+    return str(text.encode()[:STRING_BYTES_MAX], "utf-8", "ignore")
 
 
 def _request_header_fields_v0(frame: memoryview) -> tuple[int, int, int, str | None, int]:
     try:
         api_key, version, correlation_id = _FIXED.unpack_from(frame)
     except struct.error:
-        raise MalformedMessage("the request header is cut short") from None
+        raise MalformedMessage("the request header is truncated") from None
     if api_key != _CONTROLLED_SHUTDOWN or version != 0:
-        raise MalformedMessage("the request header is cut short")
+        raise MalformedMessage("the request header is truncated")
     return api_key, version, correlation_id, None, 8
 
 
 def read_response_header(frame: memoryview, api_key: int, version: int) -> tuple[int, int]:
-    """Correlation id and the position of the body, in the answer to a request of that version."""
+    """Correlation id and position of the body, in the response to a request of this version."""
     try:
         (correlation_id,) = _CORRELATION_ID.unpack_from(frame)
         if not response_header_is_tagged(api_key, version):
             return correlation_id, 4
         return correlation_id, primitives.skip_tagged_fields(frame, 4)
     except (struct.error, IndexError):
-        raise MalformedMessage("the response header is cut short") from None
+        raise MalformedMessage("the response header is truncated") from None
 
 
 def response_header_is_tagged(api_key: int, version: int) -> bool:
@@ -124,13 +137,13 @@ def encode_request(
 
 
 class ResponseEncoder:
-    """Writes responses of one class and version, for who answers with many of them."""
+    """Encodes responses of one class and version, for callers that send many of them."""
 
     __slots__ = ("_cls", "_encode", "pack_header")
 
     def __init__(self, cls: type[Message], version: int) -> None:
         api = cls.__schema__.api
-        assert api is not None, f"{cls.__name__} is no response"
+        assert api is not None, f"{cls.__name__} is not a response"
         tagged = response_header_is_tagged(api, version)
         header = _CORRELATION_ID_AND_NO_TAGS if tagged else _CORRELATION_ID
         self._cls = cls
@@ -138,8 +151,8 @@ class ResponseEncoder:
         self._encode: Encoder = cls.bounded_encoder(version)
 
     def encode(self, correlation_id: int, message: Message) -> list[Part]:
-        """The parts of a response frame, without its size; LargeMessage when there is much in it."""
-        assert type(message) is self._cls, f"{type(message).__name__} in place of {self._cls.__name__}"
+        """Parts of a response frame, without its size; LargeMessage when it has many elements."""
+        assert type(message) is self._cls, f"{type(message).__name__} instead of {self._cls.__name__}"
         parts: list[Part] = []
         out = self._encode(message, parts, bytearray(self.pack_header(correlation_id)))
         if out:
@@ -158,18 +171,30 @@ def response_encoder(cls: type[Message], version: int) -> ResponseEncoder:
 
 
 def encode_response(correlation_id: int, message: Message, version: int) -> list[Part]:
-    """The parts of one response frame, without its size; LargeMessage when there is much in it."""
+    """Parts of one response frame, without its size; LargeMessage when it has many elements."""
     return response_encoder(type(message), version).encode(correlation_id, message)
 
 
 def encode_response_in_slices(
-    correlation_id: int, message: Message, version: int
-) -> Generator[None, None, list[Part]]:
-    """The same, whatever is in it, with a stop every few elements."""
+    correlation_id: int, message: Message, version: int, spend: Callable[[int], None] | None = None
+) -> Sliced[list[Part]]:
+    """Encode a response of any size in slices. `spend` is called with the bytes as they are made, and raises
+    when a response becomes too large."""
     pack_header = response_encoder(type(message), version).pack_header
     parts: list[Part] = []
-    encoder = message.sliced_encoder(version)
-    out = yield from encoder(message, parts, bytearray(pack_header(correlation_id)))
-    if out:
-        parts.append(out)
+    work = message.sliced_encoder(version)(message, parts, bytearray(pack_header(correlation_id)))
+    known = 0
+    while (ended := advance(work)) is None:
+        if spend is not None and len(parts) > known:
+            spend(_in_memory_bytes(parts[known:]))
+            known = len(parts)
+        yield
+    if ended.result:
+        parts.append(ended.result)
+    if spend is not None:
+        spend(_in_memory_bytes(parts[known:]))
     return parts
+
+
+def _in_memory_bytes(parts: list[Part]) -> int:
+    return sum([len(part) for part in parts if not isinstance(part, FileRegion)])

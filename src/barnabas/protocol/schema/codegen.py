@@ -1,13 +1,13 @@
-"""How a declaration becomes straight-line Python.
+"""Compilation of message declarations to straight-line Python.
 
-A generic interpreter of schemas spends most of its time asking what comes next. Here the
-question is asked once per (message, version): the answer is written down as Python source
-with every nested struct inlined, neighbouring fixed-width fields merged into one `struct`
-call, and absent fields reduced to the store of a constant; then it is compiled. `decoding`
-and `encoding` write that source, this module holds what they share, and the constructor.
+A generic interpreter of schemas spends most of its time on finding the next field. Here that is decided once
+per (message, version), and written down as Python source. Every nested struct is inlined, and neighbouring
+fixed-width fields are merged into one `struct` call. An absent field becomes the store of a constant. Then
+the source is compiled. `decoding` and `encoding` write it; this module holds the parts they share, and the
+constructor.
 
-To see what is run: `print(codegen.source_of(ProduceRequest.decoder(9)))`. The same source can be
-written out before anything runs: see `codecs`.
+To see the source: `print(codegen.source_of(ProduceRequest.decoder(9)))`. `codecs.writing` writes the same
+source to files.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from barnabas.core.ids import ZERO_UUID
-from barnabas.protocol.declarations import FRESH, Field, MessageType
+from barnabas.protocol.schema.declarations import FRESH, Field, MessageType
 
 
 class Source:
@@ -39,19 +39,19 @@ class Source:
 
     @contextmanager
     def block(self, header: str) -> Iterator[None]:
-        """Lines written inside the `with` stand under `header`."""
+        """Lines written inside the `with` are indented under `header`."""
         self.line(header)
         self._depth += 1
         yield
         self._depth -= 1
 
     def fresh(self, stem: str) -> str:
-        """A local name that nothing else in this function has."""
+        """A local name that is unique in this function."""
         self._serial += 1
         return f"{stem}_{self._serial}"
 
     def refer(self, name: str, value: object) -> str:
-        """Make `value` known to the code as `name`."""
+        """Bind `value` to `name` for the generated code."""
         assert self.names.setdefault(name, value) == value, f"two things are called {name}"
         return name
 
@@ -77,7 +77,7 @@ _TEXTS: dict[Callable[..., Any], str] = {}
 
 
 def source_of(function: Callable[..., Any]) -> str:
-    """The text that a compiled constructor, encoder or decoder was made from."""
+    """Source of a compiled constructor, encoder or decoder."""
     return _TEXTS[function]
 
 

@@ -1,0 +1,1 @@
+"""Messages as declarations, and the codecs compiled from them."""
