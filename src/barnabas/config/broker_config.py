@@ -1,13 +1,12 @@
-"""The broker's configuration: checked once, read everywhere.
+"""Configuration of the broker: checked once, read everywhere.
 
-`BrokerConfig.load` takes the text of a properties file (or of `--set`) and either returns a
-configuration in which every value is of its type, within its bounds and in agreement with the
-others, or raises INVALID_CONFIG with a sentence that says what to write instead. So nobody
-further in has to doubt a setting.
+`BrokerConfig.load` takes the text of a properties file (or of `--set`). In the result every value has its
+type, is within its bounds and agrees with the others; otherwise INVALID_CONFIG names what to write instead.
+So no other part has to check a setting.
 
 Every key is also an attribute, dots turned into underscores: `log.segment.bytes` is
-`config.log_segment_bytes`. The attributes declared below are the ones that code reads; a test
-holds them against the rows. `listener.name.<listener>.<key>` overrides a key for one listener.
+`config.log_segment_bytes`. The attributes declared below are the ones that code reads; a test compares them
+with the rows. `listener.name.<listener>.<key>` overrides a key for one listener.
 """
 
 from __future__ import annotations
@@ -17,14 +16,15 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from barnabas.config.agreement import check_agreement
+from barnabas.config.cross_checks import check_agreement, refuse
+from barnabas.config.definitions import BROKER_KEYS
+from barnabas.config.definitions.keys import Update
+from barnabas.config.definitions.lookup import broker_key, is_secret
+from barnabas.config.definitions.sockets import connection_overrides
 from barnabas.config.derived import Derived
-from barnabas.config.keys import Update
 from barnabas.config.listeners import of_listener_alone
-from barnabas.config.rows import BROKER_KEYS
-from barnabas.config.rows.lookup import broker_key, is_secret
-from barnabas.config.rows.sockets import connection_overrides
-from barnabas.core.endpoints import ListenerEndpoint
+from barnabas.core.addressing.endpoints import ListenerEndpoint
+from barnabas.core.errors import InvalidConfig
 
 _DYNAMIC = {
     name: sys.intern(name.replace(".", "_"))
@@ -34,9 +34,8 @@ _DYNAMIC = {
 
 
 class BrokerConfig:
-    """The settings of one broker, always as they are in force: components hold this object and read an
-    attribute where they need it. Only the repository of settings changes it, when somebody has changed a
-    key that may change at run time."""
+    """Settings of one broker, always as they are in force. Components hold this object and read an attribute
+    where they need it. Only the repository changes it, when a key changes at run time."""
 
     broker_id: int
     broker_id_generation_enable: bool
@@ -58,6 +57,7 @@ class BrokerConfig:
     connection_failed_authentication_delay_ms: int
 
     background_threads: int
+    metrics_series_max: int
     num_recovery_threads_per_data_dir: int
     queued_max_request_bytes: int
     request_timeout_ms: int
@@ -145,21 +145,21 @@ class BrokerConfig:
 
     authorizer_class_name: str
 
-    # What follows is worked out of several keys.
+    # Derived from several keys.
     given: Mapping[str, str]
-    """The properties as they were given, which is what DescribeConfigs calls static."""
+    """The properties of the start, which DescribeConfigs calls static."""
     values: Mapping[str, Any]
-    """Every key's value, defaults filled in."""
+    """Values of all keys, defaults filled in."""
     listeners: tuple[ListenerEndpoint, ...]
     advertised_listeners: Mapping[str, ListenerEndpoint]
-    """By name. A listener that is missing here is advertised with the address the client used."""
+    """By name. A listener that is missing here is advertised with the address that the client used."""
     inter_broker_listener: ListenerEndpoint
     control_plane_listener_name: str | None
     log_dirs: tuple[Path, ...]
     max_connections_per_ip_overrides: Mapping[str, int]
 
     def __init__(self, given: Mapping[str, str], values: Mapping[str, Any]) -> None:
-        # Interned, as the names in code are: the interpreter then finds an attribute without comparing text.
+        # Interned, like the names in code: the interpreter then finds an attribute without comparing text.
         self.__dict__.update((sys.intern(name.replace(".", "_")), value) for name, value in values.items())
         self.given = given
         self.put(values)
@@ -171,7 +171,7 @@ class BrokerConfig:
         self.log_dirs = derived.log_dirs
 
     def put(self, values: Mapping[str, Any]) -> None:
-        """Have these values in force from now on; only dynamic keys differ from those before."""
+        """Put these values into force; only dynamic keys may differ from the previous ones."""
         self.values = values
         self.__dict__.update((attribute, values[name]) for name, attribute in _DYNAMIC.items())
         self.max_connections_per_ip_overrides = connection_overrides(
@@ -180,35 +180,38 @@ class BrokerConfig:
 
     @property
     def given_connection_overrides(self) -> Mapping[str, int]:
-        """Those of the broker's own properties, whatever was set in the store since."""
+        """Overrides in the properties of the start, without those of the store."""
         return connection_overrides(self.given.get("max.connections.per.ip.overrides", ""))
 
     @classmethod
     def load(cls, properties: Mapping[str, str]) -> BrokerConfig:
-        """The configuration that `properties` describe, or INVALID_CONFIG that says what is wrong."""
-        values = BROKER_KEYS.defaults()
+        """Parse and check `properties`; INVALID_CONFIG names all faults of keys, else all conflicts."""
+        values, faults = BROKER_KEYS.defaults(), []
         for name, text in properties.items():
-            values[name] = broker_key(name).parse(text)
+            try:
+                values[name] = broker_key(name).parse(text)
+            except InvalidConfig as error:
+                faults.append(error.message)
+        refuse(faults)
         check_agreement(Derived.of(properties, values))
         return cls(dict(properties), values)
 
     def with_changes(self, changes: Mapping[str, str | None]) -> BrokerConfig:
-        """This configuration with some keys set, or, where the new value is None, unset."""
+        """A copy with some keys set, or unset where the new value is None."""
         merged: dict[str, str | None] = {**self.given, **changes}
         return self.load({name: text for name, text in merged.items() if text is not None})
 
     def internal_replication_factor(self, key: str, live_brokers: int) -> int:
-        """How many replicas an internal topic is created with.
+        """Replicas of a new internal topic.
 
-        Kafka's default of three would keep a smaller cluster from ever having groups; so the
-        default means "three, or as many as there are", and only a value that was given is
-        insisted on.
+        Kafka's default of three would keep a smaller cluster from ever having groups. So the default means
+        "three, or as many as there are brokers", and only a configured value is enforced.
         """
         wanted: int = self.values[key]
         return wanted if key in self.given else max(1, min(wanted, live_brokers))
 
     def transaction_min_isr(self, replication_factor: int) -> int:
-        """`min.insync.replicas` of the transaction topic, created with so many replicas."""
+        """`min.insync.replicas` of the transaction topic, created with this replication factor."""
         wanted = self.transaction_state_log_min_isr
         return (
             wanted
@@ -217,27 +220,27 @@ class BrokerConfig:
         )
 
     def max_connections_of(self, listener_name: str) -> int | None:
-        """What the listener is limited to beside the broker's limit; None where nothing is said."""
+        """Connection limit of one listener, beside the broker's limit; None if it has none."""
         return of_listener_alone(self.values, listener_name, "max.connections")
 
     def max_connection_creation_rate_of(self, listener_name: str) -> int | None:
-        """Likewise."""
+        """Connection rate limit of one listener, beside the broker's limit; None if it has none."""
         return of_listener_alone(self.values, listener_name, "max.connection.creation.rate")
 
     @property
     def send_buffer_bytes(self) -> int:
-        """-1 leaves it to the operating system, which knows better than Kafka's default; a size that was
-        given is meant."""
+        """SO_SNDBUF: -1 leaves it to the operating system, which adapts better than Kafka's default. A
+        configured size is used."""
         return self.values[key] if (key := "socket.send.buffer.bytes") in self.given else -1
 
     @property
     def receive_buffer_bytes(self) -> int:
-        """Likewise."""
+        """SO_RCVBUF, chosen as the send buffer."""
         return self.values[key] if (key := "socket.receive.buffer.bytes") in self.given else -1
 
     @property
     def owns_store(self) -> bool:
-        """Without ZooKeeper the coordination store is this broker's own, and no other broker can join."""
+        """Whether the coordination store is embedded: without ZooKeeper no other broker can join."""
         return not self.zookeeper_connect
 
     @property

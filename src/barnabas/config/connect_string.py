@@ -1,28 +1,28 @@
-"""`host:port,host:port/chroot`: where an ensemble is, and which part of its tree is ours."""
+"""ZooKeeper connect string `host:port,host:port/chroot`."""
 
 from __future__ import annotations
 
 import re
 from typing import NamedTuple
 
-from barnabas.core.endpoints import PORT_MAX
+from barnabas.core.addressing.endpoints import PORT_MAX
 from barnabas.core.errors import InvalidConfig
 
 DEFAULT_PORT = 2181
 
 ZNODE_PATH = re.compile(r"(?:/(?!\.{1,2}(?:/|$))[^/\0]+)+", re.DOTALL)
-"""Names between slashes; `.` and `..` are none."""
+"""Names between slashes; `.` and `..` are no names."""
 
 
 class ConnectString(NamedTuple):
     hosts: tuple[str, ...]
-    """HOST:PORT each; an IPv6 address is in brackets."""
+    """Each as HOST:PORT, with an IPv6 address in brackets."""
     chroot: str
     """Without a slash at its end; empty for the whole tree."""
 
     @classmethod
     def parse(cls, text: str) -> ConnectString:
-        """Raises INVALID_CONFIG with a sentence."""
+        """Parse the text; INVALID_CONFIG names the fault."""
         addresses, slash, path = text.strip().partition("/")
         chroot = f"{slash}{path}".rstrip("/")
         if chroot and not ZNODE_PATH.fullmatch(chroot):

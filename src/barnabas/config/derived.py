@@ -1,4 +1,4 @@
-"""What is worked out of several keys."""
+"""Values derived from several keys."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from barnabas.config.definitions.shorthand import HOUR_MS, MINUTE_MS
 from barnabas.config.listeners import parse_listeners, parse_protocol_map
-from barnabas.config.rows.words import HOUR_MS, MINUTE_MS
-from barnabas.core.endpoints import ListenerEndpoint
+from barnabas.core.addressing.endpoints import ListenerEndpoint
 from barnabas.core.errors import InvalidConfig
 
 SECURED = "secure"
-"""In a data directory: the certificates and passwords that `start --secure` has made."""
+"""Folder of a data directory with the certificates and passwords of `start --secure`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Derived:
-    """The values of all keys by name, and what is worked out of several of them."""
+    """Values of all keys by name, and the values derived from several of them."""
 
     given: Mapping[str, str]
     values: Mapping[str, Any]
@@ -55,7 +55,7 @@ class Derived:
 
 
 def retention_ms(values: Mapping[str, Any]) -> int:
-    """-1 when records are kept for good."""
+    """-1 keeps records forever."""
     if values["log.retention.ms"] is not None:
         wanted: int = values["log.retention.ms"]
     elif values["log.retention.minutes"] is not None:
@@ -66,7 +66,7 @@ def retention_ms(values: Mapping[str, Any]) -> int:
 
 
 def log_directories(values: Mapping[str, Any]) -> tuple[Path, ...]:
-    """`log.dirs`, else `log.dir`, else a directory of the user's own that outlives a reboot."""
+    """`log.dirs`, else `log.dir`, else a directory of the user that survives a reboot."""
     text = values["log.dirs"] if values["log.dirs"] is not None else values["log.dir"]
     if text is None:
         return (default_log_directory(),)
@@ -80,7 +80,7 @@ def log_directories(values: Mapping[str, Any]) -> tuple[Path, ...]:
 
 
 def default_cluster_directory() -> Path:
-    """Beside the directory of a single broker, never in it: neither may take the other's data for its own."""
+    """Beside the directory of a single broker, never inside it: neither may take over the other's data."""
     single = default_log_directory()
     return single.with_name(f"{single.name}-cluster")
 
@@ -94,11 +94,11 @@ def default_log_directory() -> Path:
 def inter_broker_listener(
     given: Mapping[str, str], values: Mapping[str, Any], listeners: tuple[ListenerEndpoint, ...]
 ) -> ListenerEndpoint:
-    """The listener on which brokers talk to each other."""
+    """The listener for connections between brokers."""
     name: str | None = values["inter.broker.listener.name"]
     if name is not None and "security.inter.broker.protocol" in given:
         raise InvalidConfig(
-            "inter.broker.listener.name and security.inter.broker.protocol say the same thing; set only one"
+            "inter.broker.listener.name and security.inter.broker.protocol mean the same; set only one"
         )
     key = "security.inter.broker.protocol" if name is None else "inter.broker.listener.name"
     wanted: str = values["security.inter.broker.protocol"] if name is None else name.upper()
@@ -106,7 +106,7 @@ def inter_broker_listener(
         if listener.listener_name == wanted:
             return listener
     if name is None and key not in given and len(listeners) == 1:
-        # A lone listener under another name is meant for brokers too: there is no other.
+        # A single listener under another name serves brokers too.
         return listeners[0]
     names = ", ".join(listener.listener_name for listener in listeners)
     raise InvalidConfig(

@@ -1,7 +1,7 @@
-"""Listeners: the addresses that a broker listens on, or tells clients, and the settings of one of them.
+"""Listeners: bound and advertised addresses, and the settings of a single listener.
 
-A listener is `NAME://HOST:PORT`; its name is looked up in a map to find its security protocol. What is set
-for it alone stands under `listener.name.<name>.`.
+A listener is `NAME://HOST:PORT`. A map gives the security protocol for its name. Settings for one listener
+have the prefix `listener.name.<name>.`.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from barnabas.config.rows.sockets import SECURITY_PROTOCOLS
-from barnabas.core.endpoints import PORT_MAX, Endpoint, ListenerEndpoint
+from barnabas.config.definitions.sockets import SECURITY_PROTOCOLS
+from barnabas.core.addressing.endpoints import PORT_MAX, Endpoint, ListenerEndpoint
 from barnabas.core.errors import InvalidConfig
 
 _LISTENER = re.compile(
@@ -50,13 +50,13 @@ def parse_listeners(key: str, text: str, protocols: Mapping[str, str]) -> tuple[
 
 
 def check_distinct_ports(listeners: tuple[ListenerEndpoint, ...]) -> None:
-    """Two listeners on one port cannot both be bound, unless on different addresses."""
+    """Two listeners cannot bind to one port, unless on different addresses."""
     for index, listener in enumerate(listeners):
         for other in listeners[:index]:
             (host, port), (other_host, other_port) = listener.endpoint, other.endpoint
             overlap = host == other_host or not host or not other_host
             if overlap and port == other_port != 0:
-                raise InvalidConfig(f"listeners: {other} and {listener} want the same port")
+                raise InvalidConfig(f"listeners: {other} and {listener} use the same port")
 
 
 def for_listener(
@@ -72,7 +72,7 @@ def for_listener(
 
 
 def of_listener_alone(values: Mapping[str, Any], listener_name: str, key: str) -> int | None:
-    """What is set for one listener, beside what holds for all of them; None if nothing is."""
+    """Setting of one listener, without the setting for all of them; None if it has none."""
     return values.get(f"listener.name.{listener_name.lower()}.{key}")
 
 
@@ -80,8 +80,8 @@ def _parse_listener(key: str, entry: str, protocols: Mapping[str, str]) -> Liste
     match = _LISTENER.fullmatch(entry)
     if match is None:
         raise InvalidConfig(
-            f"{key}: {entry!r} is not of the form NAME://HOST:PORT (an IPv6 host stands in brackets, an empty"
-            " host is every interface)"
+            f"{key}: {entry!r} is not of the form NAME://HOST:PORT (an IPv6 host in brackets, an empty"
+            " host for every interface)"
         )
     name, port = match["name"].upper(), int(match["port"])
     if port > PORT_MAX:

@@ -1,7 +1,7 @@
-"""The settings of one topic as its logs read them.
+"""Settings of one topic as its logs read them.
 
-A topic's value is its own override, else the broker's value of the synonym (of several synonyms the finest
-unit wins: `log.retention.ms` before `.minutes` before `.hours`).
+A topic's value is its own override, else the broker's value of the synonym. Of several synonyms the finest
+unit wins: `log.retention.ms` before `.minutes` before `.hours`.
 """
 
 from __future__ import annotations
@@ -10,15 +10,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from barnabas.config.rows.topics import TOPIC_KEYS, broker_default
-from barnabas.config.rows.words import LONG_MAX
+from barnabas.config.definitions.topics import TOPIC_KEYS, broker_default
 from barnabas.core.errors import InvalidConfig
+from barnabas.core.integers import LONG_MAX
 from barnabas.records.validation import ValidationSettings
 
 
 @dataclass(frozen=True, slots=True)
 class LogConfig:
-    """The values of one topic. Attributes are the keys, with dots as underscores."""
+    """Values of one topic. Attributes are the keys, with dots as underscores."""
 
     cleanup_policy: tuple[str, ...]
     compression_gzip_level: int
@@ -52,7 +52,7 @@ class LogConfig:
     segment_ms: int
     unclean_leader_election_enable: bool
     overridden: frozenset[str] = field(default=frozenset(), compare=False)
-    """The keys that the topic itself sets."""
+    """Keys with an override of the topic."""
 
     @property
     def is_compacted(self) -> bool:
@@ -64,11 +64,11 @@ class LogConfig:
 
     @property
     def roll_after_ms(self) -> int:
-        """The age at which a segment is rolled: compaction must see records in time."""
+        """The age at which a segment is rolled. Compaction needs closed segments in time."""
         return min(self.max_compaction_lag_ms, self.segment_ms) if self.is_compacted else self.segment_ms
 
     def validation_settings(self) -> ValidationSettings:
-        """What the validation of a produced batch needs to know."""
+        """Settings for the validation of a produced batch."""
         difference_ms = self.message_timestamp_difference_max_ms
         before_ms, after_ms = self.message_timestamp_before_max_ms, self.message_timestamp_after_max_ms
         level = {
@@ -88,7 +88,7 @@ class LogConfig:
 
 
 def resolve(overrides: Mapping[str, str], broker: Mapping[str, Any] | None = None) -> LogConfig:
-    """The settings of a topic with these overrides on a broker with these (parsed) values."""
+    """Settings of a topic with these overrides on a broker with these (parsed) values."""
     values = TOPIC_KEYS.defaults()
     if broker is not None:
         values = {name: broker_default(row, broker) for name, row in TOPIC_KEYS.items()}
@@ -102,6 +102,6 @@ def resolve(overrides: Mapping[str, str], broker: Mapping[str, Any] | None = Non
 
 
 def check_together(values: Mapping[str, Any]) -> None:
-    """Raise INVALID_CONFIG for values that are valid each and nonsense together."""
+    """Raise INVALID_CONFIG for values that are each valid and conflict with each other."""
     if values["min.compaction.lag.ms"] > values["max.compaction.lag.ms"]:
         raise InvalidConfig("min.compaction.lag.ms must not be greater than max.compaction.lag.ms")

@@ -1,9 +1,9 @@
-"""Files of properties, as `java.util.Properties` reads and writes them.
+"""Properties files, as `java.util.Properties` reads and writes them.
 
-A line is `key=value`, `key: value` or `key value`; `#` and `!` begin comments; a backslash at the end of a
-line joins the next one to it, without the white space that begins it. Elsewhere a backslash takes the meaning
-from the character after it, or gives it one (`\\t`, `\\n`, `\\r`, `\\f`, `\\uXXXX`). White space at the end
-of a value is dropped: Kafka does so with every value that it takes from such a file.
+A line is `key=value`, `key: value` or `key value`; `#` and `!` begin comments. A backslash at the end of a
+line joins the next one to it, without its leading white space. Elsewhere a backslash takes the meaning from
+the character after it, or gives it one (`\\t`, `\\n`, `\\r`, `\\f`, `\\uXXXX`). White space at the end of a
+value is dropped, as Kafka does with every value from such a file.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _ESCAPED_IN_KEYS = _ESCAPED | {mark: f"\\{mark}" for mark in "=: #!"}
 
 
 def read_properties(text: str) -> dict[str, str]:
-    """ValueError if a `\\u` has no four digits after it."""
+    """Parse the text; ValueError for a `\\u` without four digits."""
     found: dict[str, str] = {}
     for line in _logical_lines(text):
         pair = _PAIR.fullmatch(line)
@@ -32,7 +32,7 @@ def read_properties(text: str) -> dict[str, str]:
 
 
 def render_properties(properties: Mapping[str, str]) -> str:
-    """What `read_properties` and Java read as `properties`, in ASCII."""
+    """Text, in ASCII, that `read_properties` and Java read as `properties`."""
     return "".join(
         f"{_escaped(name, _ESCAPED_IN_KEYS)}={_escaped(value, _ESCAPED)}\n"
         for name, value in properties.items()

@@ -1,4 +1,4 @@
-"""Writes `docs/CONFIG.md`, which is a reading of the rows.
+"""Renderer of `docs/CONFIG.md` from the rows.
 
 Run `python -m barnabas.config.render_docs > docs/CONFIG.md` after a change of a row.
 """
@@ -8,10 +8,10 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 
-from barnabas.config.keys import Key
-from barnabas.config.rows import SECTIONS
-from barnabas.config.rows.topics import TOPIC_KEYS
-from barnabas.config.rows.words import INT_MAX, LONG_MAX
+from barnabas.config.definitions import SECTIONS
+from barnabas.config.definitions.keys import Key
+from barnabas.config.definitions.topics import TOPIC_KEYS
+from barnabas.core.integers import INT_MAX, LONG_MAX
 
 _PREFACE = """\
 # Configuration
@@ -19,7 +19,11 @@ _PREFACE = """\
 `barnabas start` reads a properties file as Apache Kafka does (`--config server.properties`);
 `--set key=value` overrides single keys. Names, types and defaults are those of Apache Kafka 3.9
 in ZooKeeper mode; a row says where a default differs. A key that is unknown, or that this broker
-cannot honour, is refused at the start with a reason.
+cannot honour, is refused at the start with a reason. The start names all such keys at once.
+
+The `server.properties` of Apache Kafka 4 starts a broker. `node.id` is its `broker.id`, and listeners in
+`controller.listener.names` are not served. One warning lists the keys of KRaft without effect. Refused
+are `process.roles` without `broker`, and a quorum of several controllers without `zookeeper.connect`.
 
 *Change* says when a new value takes effect: `read-only` at the next start; `per-broker` and
 `cluster-wide` at once, through `barnabas config set`; `per-listener` at once for one listener of one
@@ -28,7 +32,7 @@ broker, under the name that begins with `listener.name.<listener>.`.
 Any key of the broker may stand under `listener.name.<listener>.` to hold for that listener alone.
 
 Settings of single topics come last. This file is rendered from the rows in
-`barnabas.config.rows`; edit those, then run
+`barnabas.config.definitions`; edit those, then run
 `python -m barnabas.config.render_docs > docs/CONFIG.md`.
 """
 

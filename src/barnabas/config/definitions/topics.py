@@ -1,5 +1,5 @@
-"""The keys of a topic. Most are a broker's key under another name: that key supplies the type, what is valid,
-and the value of a topic that sets nothing."""
+"""Keys of a topic. Most are a broker's key under another name: that key supplies the type, the valid values,
+and the value of a topic without an override."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from barnabas.config.keys import ConfigType, Definition, Key
-from barnabas.config.rows import BROKER_KEYS
-from barnabas.config.rows.words import HOUR_MS, MINUTE_MS
+from barnabas.config.definitions import BROKER_KEYS
+from barnabas.config.definitions.keys import ConfigType, Definition, Key
+from barnabas.config.definitions.shorthand import HOUR_MS, MINUTE_MS
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,23 +50,23 @@ def broker_default(row: Key, broker: Mapping[str, Any]) -> Any:
 
 TOPIC_KEYS: Final = Definition((
     _supplied("cleanup.policy", "log.cleanup.policy",
-        "What happens to old segments: they are deleted, compacted by key, or both."),
+        "Treatment of old segments: delete, compact by key, or both."),
     _supplied("compression.gzip.level", "compression.gzip.level",
         "The level when compression.type is gzip."),
     _supplied("compression.lz4.level", "compression.lz4.level",
         "The level when compression.type is lz4."),
     _supplied("compression.type", "compression.type",
-        "The codec on disk; 'producer' keeps what the producer chose."),
+        "The codec on disk; 'producer' keeps the producer's."),
     _supplied("compression.zstd.level", "compression.zstd.level",
         "The level when compression.type is zstd."),
     _supplied("delete.retention.ms", "log.cleaner.delete.retention.ms",
-        "How long tombstones of a compacted topic stay readable."),
+        "Time for which tombstones of a compacted topic stay readable."),
     _supplied("file.delete.delay.ms", "log.segment.delete.delay.ms",
-        "How long a file marked for deletion stays on disk."),
+        "Time for which a file marked for deletion stays on disk."),
     _supplied("flush.messages", "log.flush.interval.messages",
-        "Records that may be acknowledged without having been forced to disk."),
+        "Records that may be acknowledged before a flush to disk."),
     _supplied("flush.ms", "log.flush.interval.ms",
-        "How long records may stay without being forced to disk.",
+        "The longest that a record stays unflushed.",
         ("log.flush.scheduler.interval.ms", 1)),
     Key("follower.replication.throttled.replicas", ConfigType.LIST, (), ThrottledReplicas(),
         doc="Replicas whose replication is throttled on the follower's side."),
@@ -83,11 +83,11 @@ TOPIC_KEYS: Final = Definition((
     _supplied("message.format.version", "log.message.format.version",
         "Accepted and ignored: batches are always written in format 2."),
     _supplied("message.timestamp.after.max.ms", "log.message.timestamp.after.max.ms",
-        "How far a record's timestamp may lie in the future."),
+        "The largest distance of a record's timestamp into the future."),
     _supplied("message.timestamp.before.max.ms", "log.message.timestamp.before.max.ms",
-        "How far a record's timestamp may lie in the past."),
+        "The largest age of a record's timestamp."),
     _supplied("message.timestamp.difference.max.ms", "log.message.timestamp.difference.max.ms",
-        "The older name for both limits at once; it counts where they are not set."),
+        "The older name for both limits at once; used where neither of them is set."),
     _supplied("message.timestamp.type", "log.message.timestamp.type",
         "Whether records keep the producer's timestamp or get the broker's."),
     _supplied("min.cleanable.dirty.ratio", "log.cleaner.min.cleanable.ratio",
@@ -116,4 +116,4 @@ TOPIC_KEYS: Final = Definition((
     _supplied("unclean.leader.election.enable", "unclean.leader.election.enable",
         "Whether a replica outside the ISR may lead when no other is left, losing data."),
 ))  # fmt: skip
-"""Every topic key of Apache Kafka, but for those of tiered storage."""
+"""Every topic key of Apache Kafka, except those of tiered storage."""

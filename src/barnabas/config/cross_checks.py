@@ -1,17 +1,17 @@
-"""Rules about several keys at once: each row is fine by itself, together they must agree."""
+"""Checks across several keys: each value is valid alone, and together they must agree."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from barnabas.config.connect_string import ConnectString
+from barnabas.config.definitions.keys import Key
+from barnabas.config.definitions.lookup import broker_key
+from barnabas.config.definitions.security import TOKENS
+from barnabas.config.definitions.shorthand import NO_EFFECT
 from barnabas.config.derived import Derived, retention_ms
-from barnabas.config.keys import Key
 from barnabas.config.listeners import check_distinct_ports, for_listener
-from barnabas.config.rows.lookup import broker_key
-from barnabas.config.rows.security import TOKENS
-from barnabas.config.rows.words import NO_EFFECT
 from barnabas.core.errors import InvalidConfig
 
 AUTHORIZERS = (
@@ -19,10 +19,10 @@ AUTHORIZERS = (
     "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
     "kafka.security.auth.SimpleAclAuthorizer",
 )
-"""Kafka's own, whose rules and decisions are those of the one built in."""
+"""Kafka's authorizers, whose rules and decisions the built-in one shares."""
 
 LOCAL_ZOOKEEPER = "local"
-"""As `zookeeper.connect`: run one beside the broker."""
+"""Value of `zookeeper.connect` that runs a ZooKeeper beside the broker."""
 
 _UNROUTABLE = ("", "0.0.0.0", "::")  # noqa: S104 - recognised, not bound
 _WITH_USER = re.compile(r"[^/?#]*//[^/?#]*@")
@@ -30,19 +30,24 @@ _CLEANER_BYTES_PER_THREAD_MIN = 1 << 20
 
 
 def check_agreement(config: Derived) -> None:
-    """Raise INVALID_CONFIG with the first disagreement."""
+    """Raise INVALID_CONFIG with all conflicts."""
     check_distinct_ports(config.listeners)
-    for rule in (_identity, _zookeeper, _security, _unserved, _sasl, _addresses_with_secrets):
-        for complaint in rule(config):
-            raise InvalidConfig(complaint)
-    check_dynamic_agreement(config)
+    rules = (_identity, _zookeeper, _security, _unserved, _sasl, _addresses_with_secrets)
+    refuse([complaint for rule in (*rules, *_DYNAMIC_RULES) for complaint in rule(config)])
 
 
 def check_dynamic_agreement(config: Derived) -> None:
-    """Likewise, by the rules that a change at run time can break."""
-    for rule in (_addresses, _times, _sizes):
-        for complaint in rule(config):
-            raise InvalidConfig(complaint)
+    """The same, by the rules that a change at run time can break."""
+    refuse([complaint for rule in _DYNAMIC_RULES for complaint in rule(config)])
+
+
+def refuse(complaints: Sequence[str]) -> None:
+    """Raise INVALID_CONFIG that names all complaints, so that one correction of the file is enough."""
+    if len(complaints) > 1:
+        listed = "; ".join(f"({number}) {each}" for number, each in enumerate(complaints, 1))
+        raise InvalidConfig(f"{len(complaints)} problems: {listed}")
+    for complaint in complaints:
+        raise InvalidConfig(complaint)
 
 
 def _identity(config: Derived) -> Iterator[str]:
@@ -64,7 +69,7 @@ def _addresses(config: Derived) -> Iterator[str]:
         if name not in names:
             yield f"advertised.listeners names {name}, which is not among listeners ({known})"
         if advertised.endpoint.host in _UNROUTABLE:
-            yield f"advertised.listeners: nobody can connect to {advertised}; name a reachable address"
+            yield f"advertised.listeners: no client can connect to {advertised}; name a reachable address"
     plane = config.control_plane_listener_name
     if plane is not None:
         if plane not in names:
@@ -72,7 +77,7 @@ def _addresses(config: Derived) -> Iterator[str]:
         if plane == config.inter_broker_listener.listener_name:
             yield f"control.plane.listener.name and the listener between brokers are both {plane}"
     if config["max.connections.per.ip"] == 0 and not config["max.connections.per.ip.overrides"]:
-        yield "max.connections.per.ip may be 0 only with max.connections.per.ip.overrides, or nobody gets in"
+        yield "max.connections.per.ip may be 0 only with max.connections.per.ip.overrides, or all are refused"
 
 
 def _zookeeper(config: Derived) -> Iterator[str]:
@@ -88,7 +93,7 @@ def _zookeeper(config: Derived) -> Iterator[str]:
     has_login = config["zookeeper.sasl.client"] and config["java.security.auth.login.config"]
     if config["zookeeper.set.acl"] and credentials is None and not has_login:
         yield (
-            "zookeeper.set.acl needs credentials that znodes can belong to; set"
+            "zookeeper.set.acl needs credentials for the ACLs of znodes; set"
             " java.security.auth.login.config or zookeeper.auth"
         )
 
@@ -98,19 +103,19 @@ def _security(config: Derived) -> Iterator[str]:
     if authorizer and authorizer not in AUTHORIZERS:
         yield (
             f"authorizer.class.name is {authorizer}, which cannot be loaded here;"
-            f" the built-in authorizer goes by any of {', '.join(AUTHORIZERS)}"
+            f" the built-in authorizer has the names {', '.join(AUTHORIZERS)}"
         )
     if not authorizer:
         for name in ("super.users", "allow.everyone.if.no.acl.found"):
             if config[name]:
                 yield (
-                    f"{name} is given, but no authorizer.class.name: everybody is allowed everything;"
+                    f"{name} is given, but no authorizer.class.name: every client is allowed everything;"
                     " name an authorizer, or remove the key to accept that"
                 )
 
 
 def _unserved(config: Derived) -> Iterator[str]:
-    """A key that asks for what this version does not have; at its default it asks for nothing."""
+    """Keys that ask for a missing feature; their default asks for nothing."""
     for name, text in config.given.items():
         row = broker_key(name)
         missing = _missing_for(row)
@@ -120,11 +125,11 @@ def _unserved(config: Derived) -> Iterator[str]:
 
 
 def _missing_for(row: Key) -> str | None:
-    """What the key is about, unless that is served."""
+    """The missing feature that the key asks for."""
     if row in TOKENS and not row.name.startswith("delegation."):
         return "encryption of settings: passwords are not stored"
     is_revocation = row.name in ("zookeeper.ssl.crl.enable", "zookeeper.ssl.ocsp.enable")
-    return "look at what was revoked of ZooKeeper's certificates" if is_revocation else None
+    return "revocation check of ZooKeeper's certificates" if is_revocation else None
 
 
 def _is_default(row: Key, text: str) -> bool:
@@ -132,7 +137,7 @@ def _is_default(row: Key, text: str) -> bool:
 
 
 def without_effect(given: Mapping[str, str]) -> list[str]:
-    """The keys that were given a value and change nothing here, for a warning."""
+    """Keys that were given a value and have no effect, for a warning."""
     rows = {name: broker_key(name) for name in given}
     return sorted(
         name
@@ -143,7 +148,7 @@ def without_effect(given: Mapping[str, str]) -> list[str]:
 
 def _times(config: Derived) -> Iterator[str]:
     if retention_ms(config.values) == 0:
-        yield "log.retention.{ms,minutes,hours} must be at least 1, or -1 to keep records for good"
+        yield "log.retention.{ms,minutes,hours} must be at least 1, or -1 to keep records forever"
     if config["replica.fetch.wait.max.ms"] > config["replica.socket.timeout.ms"]:
         yield "replica.fetch.wait.max.ms must be at most replica.socket.timeout.ms, or quiet fetches time out"
     if config["replica.fetch.wait.max.ms"] > config["replica.lag.time.max.ms"]:
@@ -182,10 +187,13 @@ def _sasl(config: Derived) -> Iterator[str]:
 
 
 def _addresses_with_secrets(config: Derived) -> Iterator[str]:
-    """Addresses are shown to whoever may describe settings."""
+    """Reject credentials in addresses, because clients that may describe settings can read them."""
     for name, text in config.given.items():
         if name.endswith(".endpoint.url") and _WITH_USER.match(text):
             yield (
                 f"{name} has a user, and perhaps a password, before its host; settings of this kind are"
                 " shown to clients, so leave everything up to the @ out"
             )
+
+
+_DYNAMIC_RULES = (_addresses, _times, _sizes)

@@ -1,15 +1,15 @@
-"""The rows of every broker key, by theme.
+"""Rows of every broker key, by theme.
 
-The names, types, defaults and checks are those of Apache Kafka 3.9 in ZooKeeper mode; where a
-default differs its row says so. `SECTIONS` is the order in which `docs/CONFIG.md` shows them.
+The names, types, defaults and checks are those of Apache Kafka 3.9 in ZooKeeper mode; a row says where its
+default differs. `SECTIONS` is the order of `docs/CONFIG.md`.
 """
 
 from __future__ import annotations
 
 from itertools import chain
 
-from barnabas.config.keys import BrokerDefinition, Key
-from barnabas.config.rows import coordinators, logs, replication, security, server, sockets
+from barnabas.config.definitions import coordinators, logs, replication, security, server, sockets
+from barnabas.config.definitions.keys import BrokerDefinition, Key
 
 SECTIONS: tuple[tuple[str, tuple[Key, ...]], ...] = (
     ("The broker", server.IDENTITY),

@@ -3,15 +3,15 @@
 Any of these may stand under `listener.name.<listener>.` to hold for one listener only, and
 the SASL ones under `listener.name.<listener>.<mechanism>.` as well.
 
-What is not served is refused (`config.agreement`): a properties file that gives one of its keys a value
+What is not served is refused (`config.cross_checks`): a properties file that gives one of its keys a value
 other than the default asks for something that it would not get. Passwords are not stored, so none of them
 can be changed at run time.
 """
 
 from __future__ import annotations
 
-from barnabas.config.keys import Key, at_least, one_of
-from barnabas.config.rows.words import (
+from barnabas.config.definitions.keys import Key, at_least, one_of
+from barnabas.config.definitions.shorthand import (
     BOOLEAN,
     CLASS,
     DAY_MS,
@@ -24,6 +24,7 @@ from barnabas.config.rows.words import (
     MINUTE_MS,
     NO_EFFECT,
     PASSWORD,
+    PER_BROKER,
     PER_LISTENER,
     READ_ONLY,
     SECOND_MS,
@@ -42,19 +43,19 @@ AUTHORIZATION: tuple[Key, ...] = (
         "org.apache.kafka.common.security.authenticator.DefaultKafkaPrincipalBuilder", None, READ_ONLY,
         NO_EFFECT + "The principal is the authenticated user, or the name in the client's certificate."),
     Key("connections.max.reauth.ms", LONG, 0, at_least(0),
-        doc="A SASL session that is older must authenticate again; 0 never asks."),
+        doc="An older SASL session must authenticate again; 0 disables it."),
     Key("security.providers", STRING, None,
         doc=NO_EFFECT + "It names Java classes."),
 )  # fmt: skip
 
 HTTP: tuple[Key, ...] = (
     Key("http.users.file", STRING, None, None, READ_ONLY,
-        "Who may see the metrics page by name and password: a file of lines `name=password`, or, instead of a"
+        "Users of the metrics page with passwords: a file of lines `name=password`, or, instead of a"
         " password, what `barnabas user hash` prints. It is read again when it changes. Not a key of Apache"
         " Kafka.", is_shown_unset=False),
     Key("http.tokens.file", STRING, None, None, READ_ONLY,
-        "Who may see it by a bearer token: a file of lines `name=token`, or `name=sha256:` and the token's"
-        " digest in hexadecimal. It is read again when it changes. Not a key of Apache Kafka.",
+        "Users of the metrics page with bearer tokens: a file of lines `name=token`, or `name=sha256:` and"
+        " the token's digest in hexadecimal. It is read again when it changes. Not a key of Apache Kafka.",
         is_shown_unset=False),
     Key("http.open", BOOLEAN, None, None, READ_ONLY,
         "Whether the metrics page is served without TLS or authentication where other machines reach it. Not"
@@ -69,12 +70,12 @@ TLS: tuple[Key, ...] = (
     Key("ssl.protocol", STRING, "TLSv1.3", None, READ_ONLY,
         NO_EFFECT + "The protocols are those of `ssl.enabled.protocols`."),
     Key("ssl.enabled.protocols", LIST, ("TLSv1.2", "TLSv1.3"), one_of("TLSv1.2", "TLSv1.3"), READ_ONLY,
-        "The protocols that may be agreed on."),
+        "The protocols that a handshake may choose."),
     Key("ssl.cipher.suites", LIST, (), None, READ_ONLY,
-        "The cipher suites that may be agreed on; empty leaves it to the TLS library."),
+        "The cipher suites that a handshake may choose; empty means those of the TLS library."),
     Key("ssl.keystore.type", STRING, "JKS", None, PER_LISTENER,
-        "The format of the key store: PEM or PKCS12, which is also seen by its content. Java's own JKS, the"
-        " default in Kafka, cannot be read here."),
+        "The format of the key store: PEM or PKCS12, which the broker also detects by the content. Java's own"
+        " JKS, the default in Kafka, cannot be read here."),
     Key("ssl.keystore.location", STRING, None, None, PER_LISTENER,
         "The file with the broker's key and certificate. It is read again when it changes."),
     Key("ssl.keystore.password", PASSWORD, None, None, READ_ONLY,
@@ -94,11 +95,11 @@ TLS: tuple[Key, ...] = (
     Key("ssl.truststore.certificates", PASSWORD, None, None, READ_ONLY,
         "The trusted certificates themselves, as PEM text."),
     Key("ssl.endpoint.identification.algorithm", STRING, "https", None, READ_ONLY,
-        "How another broker's host name is checked; empty does not check it."),
+        "The check of another broker's host name; empty disables it."),
     Key("ssl.allow.dn.changes", BOOLEAN, False,
-        doc="Whether a new certificate, put in place at run time, may carry another name."),
+        doc="Whether a new certificate, installed at run time, may have another name."),
     Key("ssl.allow.san.changes", BOOLEAN, False,
-        doc="Whether a new certificate, put in place at run time, may lack alternative names of the old"
+        doc="Whether a new certificate, installed at run time, may lack alternative names of the old"
         " one."),
     Key("ssl.provider", STRING, None, None, READ_ONLY, NO_EFFECT + "It names a Java provider."),
     Key("ssl.keymanager.algorithm", STRING, "SunX509", None, READ_ONLY,
@@ -142,30 +143,30 @@ SASL: tuple[Key, ...] = (
     Key("sasl.oauthbearer.sub.claim.name", STRING, "sub", doc="The claim of a token that holds the user."),
     Key("sasl.oauthbearer.token.endpoint.url", STRING, None,
         doc="The file: URL of the token that the broker itself shows."),
-    Key("sasl.oauthbearer.jwks.endpoint.url", STRING, None, doc="Where the keys that sign tokens are found."),
+    Key("sasl.oauthbearer.jwks.endpoint.url", STRING, None, doc="URL of the keys that verify tokens."),
     Key("sasl.oauthbearer.jwks.endpoint.refresh.ms", LONG, HOUR_MS,
-        doc="How often those keys are read again."),
+        doc="Interval of the reads of those keys."),
     Key("sasl.oauthbearer.jwks.endpoint.retry.backoff.ms", LONG, 100,
-        doc="The first pause after reading them failed."),
+        doc="The pause after a failed read of those keys."),
     Key("sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms", LONG, 10 * SECOND_MS,
-        doc=NO_EFFECT + "The pause does not grow: keys that could be read stay in force."),
+        doc=NO_EFFECT + "The pause does not grow: the previous keys stay in force."),
     Key("sasl.oauthbearer.clock.skew.seconds", INT, 30,
-        doc="How far the clocks of issuer and broker may differ."),
+        doc="The largest difference between the clocks of issuer and broker."),
     Key("sasl.oauthbearer.expected.audience", LIST, None, doc="Audiences of which a token must name one."),
     Key("sasl.oauthbearer.expected.issuer", STRING, None, doc="The issuer that a token must name."),
     Key("sasl.oauthbearer.header.urlencode", BOOLEAN, False, doc=_TOKEN_FILE),
     Key("sasl.kerberos.principal.to.local.rules", LIST, ("DEFAULT",), None, READ_ONLY,
-        "Rules that make a user's name of a Kerberos principal; the first that matches decides."),
+        "Rules that turn a Kerberos principal into a user; the first that matches decides."),
     Key("sasl.kerberos.service.name", STRING, None, None, READ_ONLY,
-        "The service that other brokers are, for Kerberos; where a login module names no principal, its keys"
-        " in the keytab are the broker's."),
-    Key("sasl.kerberos.kinit.cmd", STRING, "/usr/bin/kinit", None, READ_ONLY,
+        "The Kerberos service name of the brokers. If a login module names no principal, the broker uses this"
+        " service's keys in the keytab."),
+    Key("sasl.kerberos.kinit.cmd", STRING, "/usr/bin/kinit", None, PER_BROKER,
         NO_EFFECT + "Tickets are renewed by the Kerberos library."),
-    Key("sasl.kerberos.ticket.renew.window.factor", DOUBLE, 0.8, None, READ_ONLY,
+    Key("sasl.kerberos.ticket.renew.window.factor", DOUBLE, 0.8, None, PER_BROKER,
         NO_EFFECT + "Tickets are renewed by the Kerberos library."),
-    Key("sasl.kerberos.ticket.renew.jitter", DOUBLE, 0.05, None, READ_ONLY,
+    Key("sasl.kerberos.ticket.renew.jitter", DOUBLE, 0.05, None, PER_BROKER,
         NO_EFFECT + "Tickets are renewed by the Kerberos library."),
-    Key("sasl.kerberos.min.time.before.relogin", LONG, MINUTE_MS, None, READ_ONLY,
+    Key("sasl.kerberos.min.time.before.relogin", LONG, MINUTE_MS, None, PER_BROKER,
         NO_EFFECT + "Tickets are renewed by the Kerberos library."),
 )  # fmt: skip
 
@@ -183,9 +184,9 @@ TOKENS: tuple[Key, ...] = (
     Key("password.encoder.secret", PASSWORD, None,
         doc="The secret that encrypts passwords set at run time before they go to ZooKeeper."),
     Key("password.encoder.old.secret", PASSWORD, None,
-        doc="The secret before it was changed, for one start with both."),
+        doc="The previous secret, for one start with both."),
     Key("password.encoder.keyfactory.algorithm", STRING, None,
-        doc="How the key is derived from that secret; unset takes the strongest at hand."),
+        doc="The derivation of the key from that secret; unset means the strongest available."),
     Key("password.encoder.cipher.algorithm", STRING, "AES/CBC/PKCS5Padding",
         doc="The cipher of that encryption, in Java's spelling."),
     Key("password.encoder.key.length", INT, 128, at_least(8),

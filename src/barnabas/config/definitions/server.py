@@ -1,14 +1,13 @@
-"""Who the broker is, and what it does for the cluster as a whole."""
+"""Identity of the broker, threads, topic defaults, controlled shutdown and metrics."""
 
 from __future__ import annotations
 
-from barnabas.config.keys import Key, at_least, between, one_of
-from barnabas.config.rows.words import (
+from barnabas.config.definitions.keys import Key, at_least, between, one_of
+from barnabas.config.definitions.shorthand import (
     BOOLEAN,
     CLASS,
     CLUSTER_WIDE,
     INT,
-    INT_MAX,
     KIB,
     LIST,
     LONG,
@@ -17,6 +16,8 @@ from barnabas.config.rows.words import (
     SECOND_MS,
     STRING,
 )
+from barnabas.core.integers import INT_MAX
+from barnabas.core.reporting.metrics import SERIES_MAX
 
 IDENTITY: tuple[Key, ...] = (
     Key("broker.id", INT, -1, at_least(-1),
@@ -41,24 +42,25 @@ REQUESTS: tuple[Key, ...] = (
     Key("num.replica.alter.log.dirs.threads", INT, None,
         doc=NO_EFFECT + "Logs that move between directories take turns on the one event loop."),
     Key("queued.max.requests", INT, 500, at_least(1),
-        doc=NO_EFFECT + "What one connection may have in flight is bounded instead."),
+        doc=NO_EFFECT + "The requests in flight of each connection are bounded instead."),
     Key("queued.max.request.bytes", LONG, -1,
-        doc="The bytes of requests that may be held at once, over all connections; -1 is no bound."),
+        doc="The bytes of large requests that may be arriving at once, over all connections; -1 is no bound."
+        " While they are used up, connections with a further large request are not read."),
     Key("request.timeout.ms", INT, 30 * SECOND_MS, at_least(1),
-        doc="How long this broker waits for the answer of another broker."),
+        doc="The longest that this broker waits for the answer of another broker."),
     Key("fetch.max.bytes", INT, 55 * MIB, at_least(KIB),
-        doc="The largest answer to a fetch, whatever the client asked for; the first batch may exceed it."),
+        doc="The largest answer to a fetch, if the client asks for more; the first batch may exceed it."),
     Key("max.incremental.fetch.session.cache.slots", INT, 1_000, at_least(0),
-        doc="How many incremental fetch sessions are remembered."),
+        doc="Incremental fetch sessions that the broker keeps."),
     Key("max.request.partition.size.limit", INT, 2_000, at_least(1),
         doc="The most partitions that one DescribeTopicPartitions answer lists."),
 )  # fmt: skip
 
 TOPICS: tuple[Key, ...] = (
     Key("num.partitions", INT, 1, at_least(1),
-        doc="Partitions of a topic that is created without saying how many."),
+        doc="Partitions of a topic that is created without a number of partitions."),
     Key("default.replication.factor", INT, 1, at_least(1),
-        doc="Replicas of a topic that is created without saying how many."),
+        doc="Replicas of a topic that is created without a replication factor."),
     Key("auto.create.topics.enable", BOOLEAN, True,
         doc="Whether a topic is created when a client asks for its metadata."),
     Key("delete.topic.enable", BOOLEAN, True,
@@ -73,18 +75,21 @@ SHUTDOWN: tuple[Key, ...] = (
     Key("controlled.shutdown.enable", BOOLEAN, True,
         doc="Whether leadership is handed over to other brokers before this one stops."),
     Key("controlled.shutdown.max.retries", INT, 3, at_least(0),
-        doc="How often a failed hand-over is tried again before the broker stops anyway."),
+        doc="Retries of a failed hand-over before the broker stops anyway."),
     Key("controlled.shutdown.retry.backoff.ms", LONG, 5 * SECOND_MS, at_least(0),
         doc="The pause between two attempts to hand over."),
 )  # fmt: skip
 
 METRICS: tuple[Key, ...] = (
     Key("metrics.num.samples", INT, 2, at_least(1),
-        doc=NO_EFFECT + "Metrics are counters, of which whoever reads them takes rates."),
+        doc=NO_EFFECT + "Metrics are counters; the reader computes rates."),
     Key("metrics.sample.window.ms", LONG, 30 * SECOND_MS, at_least(1),
-        doc=NO_EFFECT + "Likewise."),
+        doc=NO_EFFECT + "Metrics are counters; the reader computes rates."),
     Key("metrics.recording.level", STRING, "INFO", one_of("INFO", "DEBUG", "TRACE"),
         doc=NO_EFFECT + "All metrics are kept."),
+    Key("metrics.series.max", INT, SERIES_MAX, at_least(1),
+        doc="Most labelled series of one metric on the metrics page, such as partitions or topics;"
+        " `barnabas_metrics_dropped_series` counts those that are left out."),
     Key("metric.reporters", LIST, (), None, CLUSTER_WIDE,
         NO_EFFECT + "It names Java classes; metrics are served in the Prometheus format (`--metrics`)."),
     Key("auto.include.jmx.reporter", BOOLEAN, True,
@@ -94,5 +99,5 @@ METRICS: tuple[Key, ...] = (
     Key("kafka.metrics.polling.interval.secs", INT, 10, at_least(1),
         doc=NO_EFFECT + "It belongs to `kafka.metrics.reporters`."),
     Key("telemetry.max.bytes", INT, MIB, between(1, INT_MAX),
-        doc=NO_EFFECT + "Clients' metrics are not taken."),
+        doc=NO_EFFECT + "The broker does not collect the metrics of clients."),
 )  # fmt: skip

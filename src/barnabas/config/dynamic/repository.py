@@ -1,12 +1,12 @@
-"""The settings in force, and the only way to change them while a broker runs.
+"""Repository of the settings in force, and the only way to change them while a broker runs.
 
-Overrides live in the coordination store under `/config`: of each topic, of each group, of each
-broker, and under `<default>` of all brokers. They are read once at start and kept here; a change is
-checked as a whole, written to the store, and only then takes effect: listeners hear of it.
+Overrides are in the coordination store under `/config`: of each topic, of each group, of each broker, and
+under `<default>` of all brokers. The repository reads them once at the start. A change is checked as a whole,
+written to the store, and only then takes effect: the listeners are called.
 
-A stored override that this version does not know (of a newer or another broker) is left in
-the store and has no effect. Settings that cannot be read, or that cannot be what they are, are
-another matter where they decide what is deleted: until somebody mends them nothing is.
+A stored override that this version does not know stays in the store and has no effect. Unreadable or invalid
+settings are different if they decide about deletion: until an operator repairs them, the broker deletes
+nothing.
 """
 
 from __future__ import annotations
@@ -15,34 +15,34 @@ import logging
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-from barnabas.config.agreement import check_dynamic_agreement
 from barnabas.config.broker_config import BrokerConfig
-from barnabas.config.changes import Change, apply_changes, check_broker_overrides
-from barnabas.config.client_entities import ClientEntities
+from barnabas.config.cross_checks import check_dynamic_agreement
+from barnabas.config.definitions import BROKER_KEYS
+from barnabas.config.definitions.keys import Definition
+from barnabas.config.definitions.topics import TOPIC_KEYS
 from barnabas.config.derived import Derived
-from barnabas.config.group_config import (
+from barnabas.config.dynamic.changes import Change, apply_changes, check_broker_overrides
+from barnabas.config.dynamic.client_entities import ClientEntities
+from barnabas.config.dynamic.group_config import (
     GROUP_KEYS,
     check_group_name,
     check_group_overrides,
     describe_group,
     group_value,
 )
-from barnabas.config.keys import Definition
-from barnabas.config.layers import (
+from barnabas.config.dynamic.layers import (
     BrokerLayers,
     ConfigEntry,
     describe_broker,
     describe_broker_defaults,
     describe_topic,
 )
+from barnabas.config.dynamic.loggers import change_levels, describe_loggers
+from barnabas.config.dynamic.store import BROKERS, DEFAULT_ENTITY, GROUPS, TOPICS, ConfigStore, Overrides
 from barnabas.config.log_config import LogConfig, resolve
-from barnabas.config.loggers import change_levels, describe_loggers
-from barnabas.config.rows import BROKER_KEYS
-from barnabas.config.rows.topics import TOPIC_KEYS
-from barnabas.config.store import BROKERS, DEFAULT_ENTITY, GROUPS, TOPICS, ConfigStore, Overrides
 from barnabas.core.errors import InvalidConfig, InvalidRequest, UnknownTopicOrPartition
 from barnabas.core.ids import BrokerId, check_topic_name
-from barnabas.core.waiting import Lock, Runner
+from barnabas.core.waiting import Lock
 from barnabas.protocol.config_numbers import ResourceType
 
 logger = logging.getLogger(__name__)
@@ -53,7 +53,7 @@ BrokerCheck = Callable[[Mapping[str, Any]], None]
 
 
 KEEP_EVERYTHING: Final = {"cleanup.policy": "delete", "retention.ms": "-1", "retention.bytes": "-1"}
-"""For a topic whose settings are not known: nobody can tell what may be deleted, so nothing is."""
+"""For a topic with unknown settings: the broker cannot know what it may delete, so it deletes nothing."""
 
 BROKER_KEEPS_EVERYTHING: Final = {f"log.{name}": value for name, value in KEEP_EVERYTHING.items()}
 
@@ -74,17 +74,15 @@ DECIDE_ON_DELETION: Final = frozenset(
 class ConfigResource(NamedTuple):
     type: int
     name: str
-    """Of a topic or a group, or the id of a broker; empty for all brokers."""
+    """Name of a topic or a group, or the id of a broker; empty for all brokers."""
 
 
 class ConfigRepository:
-    """`broker_config` is what the broker was started with, and from then on what is in force."""
+    """`broker_config` holds the properties of the start, and from then on the values in force."""
 
-    def __init__(
-        self, store: ConfigStore, broker_id: BrokerId, broker_config: BrokerConfig, runner: Runner
-    ) -> None:
+    def __init__(self, store: ConfigStore, broker_id: BrokerId, broker_config: BrokerConfig) -> None:
         self._store = store
-        self.clients = ClientEntities(store, runner)
+        self.clients = ClientEntities(store)
         self._broker_id = broker_id
         self.broker_config = broker_config
         self._layers = BrokerLayers(BROKER_KEYS, broker_config.given)
@@ -95,13 +93,13 @@ class ConfigRepository:
         self._topic_listeners: list[TopicListener] = []
         self._broker_listeners: list[BrokerListener] = []
         self._broker_checks: list[BrokerCheck] = []
-        self.changing = Lock(runner)
-        """Held by whoever changes topics or settings: one change at a time."""
-        self._reading = Lock(runner)
-        """Held by whoever reads the store, so that an older reading never replaces a newer one."""
+        self.changing = Lock()
+        """Held during each change of topics or settings: one change at a time."""
+        self._reading = Lock()
+        """Held during each read of the store, so that an older read never replaces a newer one."""
 
     async def load(self) -> None:
-        """Read what was set at run time for this broker, for all brokers, and for topics."""
+        """Read the dynamic settings of this broker, of all brokers, and of topics."""
         keys = self._layers.keys
         for entity, layer in (
             (DEFAULT_ENTITY, self._layers.dynamic_default),
@@ -116,32 +114,42 @@ class ConfigRepository:
         await self.clients.load()
 
     def on_topic_change(self, listener: TopicListener) -> None:
-        """Call `listener` whenever the settings of a topic have changed."""
+        """Call `listener` after each change of a topic's settings."""
         self._topic_listeners.append(listener)
 
     def check_broker_changes(self, check: BrokerCheck) -> None:
-        """Call `check` with the values that a change would bring; it raises INVALID_CONFIG to refuse it."""
+        """Call `check` with the values of an intended change; it raises INVALID_CONFIG to reject them."""
         self._broker_checks.append(check)
 
     def on_broker_change(self, listener: BrokerListener) -> None:
         """Call `listener` with the names of the broker's keys whose values have changed."""
         self._broker_listeners.append(listener)
 
-    # What is in force
+    # --- values in force ---
 
     def topic_config(self, topic: str) -> LogConfig:
-        """The settings of a topic; those that a new one would have if it does not exist."""
+        """Settings of a topic; for an unknown topic those of a new one."""
         return self._topics.get(topic, self._without_overrides)
 
     def group_value(self, group: str, name: str) -> int:
         """The value in force of a group's key."""
         return group_value(name, self._groups.get(group, {}), self._layers)
 
+    def is_default(self, name: str) -> bool:
+        """Whether topics without an override have Kafka's default of this key: the broker sets no other."""
+        row = TOPIC_KEYS[name]
+        given = (row.synonym, *(coarser for coarser, _ in row.coarser))
+        return all(each is None or self._layers.text(each) is None for each in given)
+
+    def broker_overrides(self, name: str) -> Mapping[str, str]:
+        """Dynamic settings of this broker, or without a name of all brokers."""
+        return self._layers.dynamic if name else self._layers.dynamic_default
+
     def groups_with_settings(self) -> list[str]:
         return sorted(self._groups)
 
     def describe(self, resource: ConfigResource) -> list[ConfigEntry]:
-        """Every setting of a resource, with where its value comes from."""
+        """All settings of a resource, each with the source of its value."""
         match resource.type:
             case ResourceType.TOPIC:
                 check_topic_name(resource.name)
@@ -161,24 +169,24 @@ class ConfigRepository:
         raise InvalidRequest(f"resource type {resource.type} has no configs here")
 
     def entries(self, config: LogConfig) -> list[ConfigEntry]:
-        """How these settings of a topic are shown."""
+        """Entries of a topic's settings, as DescribeConfigs shows them."""
         return describe_topic(config, self._layers)
 
-    # Topics come and go
+    # --- topics that appear and disappear ---
 
     def resolve(self, overrides: Mapping[str, str]) -> LogConfig:
-        """What a topic with these overrides would have; INVALID_CONFIG if they are not valid."""
+        """Settings of a topic with these overrides; INVALID_CONFIG if they are invalid."""
         return resolve(overrides, self.broker_config.values) if overrides else self._without_overrides
 
     def add_topic(self, topic: str, overrides: Mapping[str, str] | None) -> LogConfig:
-        """A topic exists, with the overrides that the store has for it; None if they cannot be read."""
+        """Add a topic with its stored overrides; None if they are unreadable."""
         known = KEEP_EVERYTHING if overrides is None else overrides
         self._overrides[topic] = dict(known)
         config = self._topics[topic] = self._resolve_stored(topic, known)
         return config
 
     async def load_topics(self, names: Iterable[str]) -> None:
-        """These topics exist; their settings are those that the store has now."""
+        """Add these topics, with the settings that the store has now."""
         wanted = sorted(names)
         if not wanted:
             return
@@ -187,17 +195,17 @@ class ConfigRepository:
                 self._put_stored(topic, stored)
 
     async def find_topics(self, names: Iterable[str]) -> None:
-        """Load those topics that this broker has nothing of, if they exist."""
+        """Load the topics that this broker has no replica of, if they exist."""
         unknown = [name for name in names if name and name not in self._topics]
         if unknown:
             await self.load_topics(await self._store.existing_topics(unknown))
 
     async def reload(self, entity_type: str, entity_name: str) -> None:
-        """Another broker changed the settings of something: take over what the store has now."""
+        """Read the settings of an entity that another broker has changed."""
         async with self._reading:
             if entity_type == TOPICS and entity_name in self._topics:
                 stored = await self._store.read(entity_type, entity_name)
-                if entity_name in self._topics:  # it may have been deleted meanwhile
+                if entity_name in self._topics:  # it may be deleted by now
                     self._put_stored(entity_name, stored)
             elif entity_type == BROKERS and entity_name in (DEFAULT_ENTITY, str(self._broker_id)):
                 stored = await self._store.read(entity_type, entity_name)
@@ -209,7 +217,7 @@ class ConfigRepository:
                     self._put_group(entity_name, _usable(GROUP_KEYS, stored, f"group {entity_name}"))
 
     def _put_stored(self, topic: str, overrides: Overrides) -> None:
-        """What cannot be read changes nothing."""
+        """Take over readable overrides; unreadable ones change nothing."""
         if topic not in self._topics:
             self.add_topic(topic, overrides)
         elif overrides is not None and overrides != self._overrides[topic]:
@@ -217,7 +225,7 @@ class ConfigRepository:
             self._set_topic_config(topic, self._resolve_stored(topic, overrides))
 
     def keep_topics(self, overrides: Mapping[str, Mapping[str, str] | None]) -> None:
-        """These topics exist and no others, whatever else has settings in the store."""
+        """Keep exactly these topics, even if the store has settings of others."""
         self._overrides.clear()
         self._topics.clear()
         for topic, stored in overrides.items():
@@ -234,15 +242,17 @@ class ConfigRepository:
         try:
             return self.resolve(usable)
         except InvalidConfig as error:
-            logger.warning("the overrides of topic %s are ignored: %s", topic, error.message)
+            logger.warning(
+                "topic %s: invalid overrides ignored, its defaults apply: %s", topic, error.message
+            )
             return self.resolve(KEEP_EVERYTHING)
 
-    # Changes
+    # --- changes ---
 
     async def replace(
         self, resource: ConfigResource, overrides: Mapping[str, str], *, validate_only: bool = False
     ) -> None:
-        """Make `overrides` all that is set for the resource."""
+        """Replace all overrides of the resource."""
         await self._find(resource)
         async with self.changing:
             await self._apply(resource, overrides, validate_only=validate_only)
@@ -330,7 +340,7 @@ class ConfigRepository:
             self._groups.pop(group, None)
 
     def _check_agreement(self, overrides: Mapping[str, str]) -> None:
-        """What a broker would not start with is not set while it runs either."""
+        """Reject values that a broker would not start with."""
         values = {**self.broker_config.values, **self._layers.keys.parse(overrides)}
         try:
             check_dynamic_agreement(Derived.of(self.broker_config.given, values))
@@ -378,13 +388,13 @@ class ConfigRepository:
 
 
 def _usable(keys: Definition, stored: Mapping[str, str], whose: str) -> dict[str, str]:
-    """What of the stored overrides this version understands."""
+    """The stored overrides that this version understands."""
     usable = {}
     for name, text in stored.items():
         try:
             keys.key(name).parse(text)
         except InvalidConfig as error:
-            logger.warning("an override of %s is ignored: %s", whose, error.message)
+            logger.warning("%s: override ignored: %s", whose, error.message)
         else:
             usable[name] = text
     return usable

@@ -1,15 +1,15 @@
-"""From the name of a key, as somebody wrote it, to its row."""
+"""Lookup of a broker key by its name."""
 
 from __future__ import annotations
 
-from barnabas.config.keys import ConfigType, Key
-from barnabas.config.rows import BROKER_KEYS
-from barnabas.config.rows.refused import refusal
+from barnabas.config.definitions import BROKER_KEYS
+from barnabas.config.definitions.keys import ConfigType, Key
+from barnabas.config.definitions.refused import refusal
 from barnabas.core.errors import InvalidConfig
 
 
 def broker_key(name: str) -> Key:
-    """The row of `name`, or INVALID_CONFIG with why it is refused or what was probably meant."""
+    """The row of `name`; INVALID_CONFIG has the reason, or suggests a similar key."""
     row = BROKER_KEYS.get(name)
     if row is not None:
         return row
@@ -20,7 +20,7 @@ def broker_key(name: str) -> Key:
 
 
 def is_secret(name: str) -> bool:
-    """Whether the value of `name` must not be shown; what is unknown is not shown either."""
+    """Whether the value of `name` must not be shown. The value of an unknown key might be a secret."""
     try:
         return broker_key(name).type is ConfigType.PASSWORD
     except InvalidConfig:

@@ -1,17 +1,17 @@
-"""What can be set for a group of the consumer protocol.
+"""Settings of a consumer-protocol group.
 
-A group's key lies above the broker's key of the same meaning, and the broker's bounds hold for it: when a
-value is set, and again when it is used, because the bounds may have changed since. Any name may have
-settings, whether such a group exists or not.
+A group's key overrides the broker's key of the same meaning, within the broker's bounds. They are checked
+when a value is set, and again when it is used, because the bounds may have changed. Any name may have
+settings, even if no such group exists.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
-from barnabas.config.keys import Definition
-from barnabas.config.layers import BrokerLayers, ConfigEntry, Synonym, config_entry
-from barnabas.config.rows import BROKER_KEYS
+from barnabas.config.definitions import BROKER_KEYS
+from barnabas.config.definitions.keys import Definition
+from barnabas.config.dynamic.layers import BrokerLayers, ConfigEntry, Synonym, config_entry
 from barnabas.core.errors import InvalidConfig, InvalidRequest
 from barnabas.protocol.config_numbers import ConfigSource
 
@@ -24,7 +24,7 @@ GROUP_KEYS = Definition(
             SESSION_TIMEOUT, "A member that was silent for this long is removed from the group."
         ),
         BROKER_KEYS["group.consumer.heartbeat.interval.ms"].supplying(
-            HEARTBEAT_INTERVAL, "How often members of the group are told to send a heartbeat."
+            HEARTBEAT_INTERVAL, "The interval of heartbeats that the broker gives to members of the group."
         ),
     )
 )
@@ -61,7 +61,7 @@ def group_value(name: str, overrides: Mapping[str, str], broker: BrokerLayers) -
 
 
 def describe_group(overrides: Mapping[str, str], broker: BrokerLayers) -> list[ConfigEntry]:
-    """Every key of a group, and where its value comes from."""
+    """All keys of a group, each with the source of its value."""
     entries = []
     for name, key in GROUP_KEYS.items():
         assert key.synonym is not None

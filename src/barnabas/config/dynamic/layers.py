@@ -1,15 +1,14 @@
-"""Where a setting gets its value from.
+"""Precedence of config values: the layers that a setting is looked up in.
 
-A broker's key is looked up in four layers, the nearest first: what was set at run time for
-this broker, what was set at run time for all brokers, the properties that the broker was
-started with, and Kafka's default. A topic's key has one layer more, the topic's own
-overrides; below it lies the broker's key of the same meaning.
+A broker's key is looked up in four layers, the nearest first: this broker's dynamic settings, the dynamic
+settings of all brokers, the properties of the start, and Kafka's default. A topic's key has one layer more,
+the topic's own overrides; below it lies the broker's key of the same meaning.
 
-For historical reasons one setting may have several broker keys in different units
-(`log.retention.ms`, `.minutes`, `.hours`): the first that has a value wins.
+For historical reasons one setting may have several broker keys in different units (`log.retention.ms`,
+`.minutes`, `.hours`): the first that has a value wins.
 
-DescribeConfigs shows this search: the source of a value is the layer that it was found in,
-and its synonyms are everything the search would have found, in order.
+DescribeConfigs shows this search: the source of a value is the layer where the search found it. Its synonyms
+are all values that the search could find, in order.
 """
 
 from __future__ import annotations
@@ -18,9 +17,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from barnabas.config.keys import ConfigType, Definition, Key, Update
+from barnabas.config.definitions.keys import ConfigType, Definition, Key, Update
+from barnabas.config.definitions.topics import TOPIC_KEYS
 from barnabas.config.log_config import LogConfig
-from barnabas.config.rows.topics import TOPIC_KEYS
 from barnabas.protocol.config_numbers import ConfigSource
 
 _ROLL = ("log.roll.ms", "log.roll.hours")
@@ -42,7 +41,7 @@ ALIASES: Mapping[str, Sequence[str]] = {
 
 @dataclass(frozen=True, slots=True)
 class Synonym:
-    """One place where the search for a value finds something."""
+    """One layer in which the search for a value finds something."""
 
     name: str
     value: str | None
@@ -73,7 +72,7 @@ class BrokerLayers:
         self.dynamic: dict[str, str] = {}
 
     def text(self, name: str) -> str | None:
-        """What was given for `name` in the nearest layer, or None when only the default is left."""
+        """The text for `name` in the nearest layer, or None if only the default is left."""
         for layer in (self.dynamic, self.dynamic_default, self.static):
             if name in layer:
                 return layer[name]
@@ -90,12 +89,12 @@ class BrokerLayers:
         return {name: self.value(name) for name in (*self.keys, *self.of_listeners())}
 
     def of_listeners(self) -> list[str]:
-        """The names that hold for one listener only; they exist where they are given."""
+        """Names of keys for one listener; they exist where they are set."""
         given = self.dynamic.keys() | self.dynamic_default.keys() | self.static.keys()
         return sorted(given - self.keys.keys())
 
     def synonyms(self, name: str) -> list[Synonym]:
-        """What the search finds, nearest first, beginning at the key's own name."""
+        """All values that the search finds, nearest first, beginning at the key's own name."""
         names = ALIASES.get(name, (name,))
         row = self.keys.get(name)
         if row is None and name in self.of_listeners():
@@ -123,12 +122,12 @@ class BrokerLayers:
 
 
 def is_sensitive(key: Key | None) -> bool:
-    """A value of which nothing is known might be a secret."""
+    """Whether the value must not be shown. The value of an unknown key might be a secret."""
     return key is None or key.type is ConfigType.PASSWORD
 
 
 def describe_topic(config: LogConfig, broker: BrokerLayers) -> list[ConfigEntry]:
-    """Every key of a topic with these settings, and where its value comes from."""
+    """All keys of a topic with these settings, each with the source of its value."""
     entries = []
     for name, key in TOPIC_KEYS.items():
         value = None if is_sensitive(key) else key.render(getattr(config, name.replace(".", "_")))
@@ -152,7 +151,7 @@ def describe_broker(broker: BrokerLayers) -> list[ConfigEntry]:
 
 
 def describe_broker_defaults(broker: BrokerLayers) -> list[ConfigEntry]:
-    """What was set at run time for all brokers, and nothing else."""
+    """The dynamic settings of all brokers."""
     entries = []
     for name, text in broker.dynamic_default.items():
         key = broker.keys[name]

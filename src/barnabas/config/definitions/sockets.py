@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from barnabas.config.keys import Key, at_least, one_of
-from barnabas.config.rows.words import (
+from barnabas.config.definitions.keys import Key, at_least, one_of
+from barnabas.config.definitions.shorthand import (
     CLUSTER_WIDE,
     INT,
-    INT_MAX,
     KIB,
     LONG,
     MIB,
@@ -16,9 +15,10 @@ from barnabas.config.rows.words import (
     SECOND_MS,
     STRING,
 )
+from barnabas.core.integers import INT_MAX
 
 SECURITY_PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
-"""By their numbers on the wire."""
+"""In the order of their numbers on the wire."""
 
 
 def connection_overrides(text: str) -> dict[str, int]:
@@ -42,12 +42,12 @@ class ConnectionCounts:
 
 LISTENERS: tuple[Key, ...] = (
     Key("listeners", STRING, "PLAINTEXT://127.0.0.1:9092", None, READ_ONLY,
-        "Where to listen: NAME://HOST:PORT, several separated by commas. An empty host is every interface,"
+        "Addresses to listen on: NAME://HOST:PORT, separated by commas. An empty host is every interface,"
         " an IPv6 host stands in brackets, port 0 takes a free one. Apache Kafka listens on every interface"
-        " by default; this broker keeps to the loopback until told otherwise. Apache Kafka can change"
+        " by default; this broker listens on the loopback interface. Apache Kafka can change"
         " it while it runs; here it holds from the next start."),
     Key("advertised.listeners", STRING, None, None, READ_ONLY,
-        "The addresses that clients are told. A listener that is not named here is advertised with its own"
+        "The addresses that clients receive. A listener that is not named here is advertised with its own"
         " name, if `listeners` gives it one, and otherwise with the address on which the client arrived,"
         " which is right for containers and proxies too. Apache Kafka can change it while it runs; here it"
         " holds from the next start."),
@@ -56,25 +56,25 @@ LISTENERS: tuple[Key, ...] = (
         "The security protocol of each listener name: NAME:PROTOCOL, separated by commas. Apache Kafka can"
         " change it while it runs; here it holds from the next start."),
     Key("inter.broker.listener.name", STRING, None,
-        doc="The listener on which brokers talk to each other; unset means the one whose name is"
+        doc="The listener for connections between brokers; unset means the one whose name is"
         " `security.inter.broker.protocol`."),
     Key("security.inter.broker.protocol", STRING, "PLAINTEXT", one_of(*SECURITY_PROTOCOLS),
-        doc="The security protocol between brokers, when `inter.broker.listener.name` does not say it."),
+        doc="The security protocol between brokers, when `inter.broker.listener.name` is unset."),
     Key("control.plane.listener.name", STRING, None,
-        doc="A listener of its own for requests of the controller."),
+        doc="A separate listener for requests of the controller."),
 )  # fmt: skip
 
 SOCKETS: tuple[Key, ...] = (
     Key("socket.send.buffer.bytes", INT, 100 * KIB, at_least(-1),
         doc="SO_SNDBUF of client connections, if given; else, or if -1, the operating system adapts it."),
     Key("socket.receive.buffer.bytes", INT, 100 * KIB, at_least(-1),
-        doc="SO_RCVBUF of client connections, likewise."),
+        doc="SO_RCVBUF of client connections, if given; else, or if -1, the operating system adapts it."),
     Key("socket.request.max.bytes", INT, 100 * MIB, at_least(1),
         doc="A request that claims to be larger closes its connection before anything is allocated."),
     Key("socket.listen.backlog.size", INT, 50, at_least(1),
         doc="Connections that may wait to be accepted."),
     Key("socket.connection.setup.timeout.ms", LONG, 10 * SECOND_MS, at_least(1),
-        doc="How long a connection to another broker may take to open."),
+        doc="The longest that the opening of a connection to another broker takes."),
     Key("socket.connection.setup.timeout.max.ms", LONG, 30 * SECOND_MS, at_least(1),
         doc=NO_EFFECT + "That time does not grow."),
 )  # fmt: skip
@@ -93,7 +93,7 @@ CONNECTIONS: tuple[Key, ...] = (
         " beside it (`listener.name.<name>.max.connection.creation.rate`). One that only brokers use is"
         " exempt."),
     Key("connections.max.idle.ms", LONG, 10 * MINUTE_MS,
-        doc="A connection that was silent for this long is closed; a negative number never does."),
+        doc="A connection that is silent for this long is closed; a negative number disables it."),
     Key("connection.failed.authentication.delay.ms", INT, 100, at_least(0),
-        doc="The pause before a failed authentication is answered, against guessing."),
+        doc="The delay of the answer to a failed authentication, against guessing."),
 )  # fmt: skip

@@ -1,9 +1,8 @@
-"""Configuration is rows.
+"""Configuration keys as rows.
 
-One row says everything about one key: its name (Kafka's own), type, default, what is valid,
-who may change it at run time, and a sentence for people. Parsing, the error messages,
-DescribeConfigs and `docs/CONFIG.md` are all readings of the same rows, so they cannot
-disagree.
+One row holds everything about one key: its name (Kafka's own), type, default, valid values, when it may
+change, and a sentence for people. Parsing, the error messages, DescribeConfigs and `docs/CONFIG.md` all use
+the same rows, so they cannot disagree.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ class ConfigType(IntEnum):
 
 
 class Update(Enum):
-    """When a change of a broker key takes effect."""
+    """Time and scope in which a change of a broker key takes effect."""
 
     READ_ONLY = "read-only"
     PER_LISTENER = "per-listener"
@@ -45,7 +44,7 @@ class Update(Enum):
 
 
 class Check(Protocol):
-    """What a valid value is: raises ValueError with the reason, and can say it in words."""
+    """Check of a value: raises ValueError with the reason, and describes the valid values."""
 
     def __call__(self, value: Any) -> None: ...
     def describe(self) -> str: ...
@@ -110,10 +109,10 @@ class Key:
     coarser: tuple[tuple[str, int], ...] = ()
     """Broker keys that supply it when the synonym has no value, and their unit."""
     is_shown_unset: bool = True
-    """A broker's description leaves out the others until they are set, as Apache Kafka's does."""
+    """Whether DescribeConfigs of a broker shows the key while it is unset, as in Apache Kafka."""
 
     def parse(self, text: str) -> Any:
-        """The value that `text` stands for, or INVALID_CONFIG with a message for a person."""
+        """Parse and check `text`; INVALID_CONFIG names the fault."""
         try:
             value = _PARSERS[self.type](text.strip())
             if self.check is not None:
@@ -123,7 +122,7 @@ class Key:
         return value
 
     def supplying(self, name: str, doc: str, *coarser: tuple[str, int]) -> Key:
-        """The key of a topic or a group that has this broker's key for its default."""
+        """A key of a topic or a group whose default is this broker's key."""
         return Key(name, self.type, self.default, self.check, doc=doc, synonym=self.name, coarser=coarser)
 
     def render(self, value: Any) -> str | None:
@@ -156,7 +155,7 @@ class Definition(Mapping[str, Key]):
         return len(self._rows)
 
     def key(self, name: str) -> Key:
-        """The row, or INVALID_CONFIG that names what was probably meant."""
+        """The row of `name`; INVALID_CONFIG suggests a similar key."""
         row = self._rows.get(name)
         if row is None:
             near = difflib.get_close_matches(name, self._rows, n=3, cutoff=0.6)
@@ -165,7 +164,7 @@ class Definition(Mapping[str, Key]):
         return row
 
     def parse(self, texts: Mapping[str, str]) -> dict[str, Any]:
-        """The values of the keys given; nothing is filled in."""
+        """Values of the given keys, without defaults."""
         return {name: self.key(name).parse(text) for name, text in texts.items()}
 
     def defaults(self) -> dict[str, Any]:

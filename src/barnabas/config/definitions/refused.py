@@ -1,7 +1,8 @@
-"""Keys that a Kafka properties file may hold and that this broker cannot honour.
+"""Kafka keys that this broker rejects, because it cannot honour them.
 
-Taking them in silence would start a broker that is not what its operator asked for, so each
-is refused with the reason and what to write instead.
+A broker that ignored them would not be the one that its operator asked for. So each is rejected, with the
+reason and what to write instead. `kraft_properties` takes the keys of KRaft that a broker can do without out
+of a properties file before.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ _KRAFT = (
 )
 
 _KRAFT_KEYS = {
-    "process.roles": "",
+    "process.roles": "; a server that is not a broker is not part of this version",
     "node.id": "; the id of the broker is broker.id",
     "controller.quorum.voters": "; a cluster is named by zookeeper.connect",
     "controller.quorum.bootstrap.servers": "; a cluster is named by zookeeper.connect",
@@ -53,7 +54,7 @@ _SHARE_PREFIXES = ("group.share.", "share.coordinator.")
 
 
 def refusal(name: str) -> str | None:
-    """Why the key `name` is not taken, or None when nothing speaks against it here."""
+    """Reason for the rejection of the key `name`; None if it is not rejected here."""
     if name in _REMOVED_KEYS:
         return _REMOVED_KEYS[name]
     if name in _KRAFT_KEYS:

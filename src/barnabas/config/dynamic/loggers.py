@@ -1,7 +1,7 @@
-"""Log levels as settings of a broker (KIP-412): shown and changed at run time, never stored.
+"""Log levels as dynamic settings of a broker (KIP-412): described and changed at run time, never stored.
 
-The names are those of the broker's own loggers, which are its modules, that of the audit log, and `root`.
-Levels have Kafka's names; Python has no TRACE, which is taken to mean DEBUG.
+The names are those of the broker's loggers, which are its modules, the audit logger, and `root`. Levels have
+Kafka's names; Python has no TRACE, which means DEBUG here.
 """
 
 from __future__ import annotations
@@ -9,15 +9,15 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable
 
-from barnabas.config.changes import Change
-from barnabas.config.keys import ConfigType
-from barnabas.config.layers import ConfigEntry
+from barnabas.config.definitions.keys import ConfigType
+from barnabas.config.dynamic.changes import Change
+from barnabas.config.dynamic.layers import ConfigEntry
 from barnabas.core.errors import InvalidConfig, InvalidRequest
 from barnabas.protocol.config_numbers import ConfigOperation, ConfigSource
 
 ROOT = "root"
 AUDIT = "kafka.authorizer.logger"
-"""Decisions about access go there: as Apache Kafka calls it, so that what is set for it there means the same
+"""Logger of authorization decisions. It has Apache Kafka's name, so Kafka's settings for it mean the same
 here."""
 
 _LEVELS = {
@@ -49,7 +49,8 @@ def describe_loggers() -> list[ConfigEntry]:
 
 
 def change_levels(changes: Iterable[Change], *, validate_only: bool) -> None:
-    """Set levels, or delete them, which makes a logger follow its parent; all of them or none."""
+    """Set levels, or delete them, which makes a logger follow its parent. All changes take effect, or
+    none."""
     loggers = _loggers()
     levels = {change.name: _checked_level(change, loggers) for change in changes}
     if not validate_only:

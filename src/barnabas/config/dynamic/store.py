@@ -1,7 +1,7 @@
-"""Where settings that were made at run time are kept: what the repository asks of the coordination store.
+"""Interface of the repository to the coordination store, which keeps the dynamic settings.
 
-An entity is named by its type and its name, both as people know them; how it is spelt in the store is the
-store's affair. `cluster.config_store` has the implementation.
+An entity has a type and a plain name; the store itself encodes the name. `cluster.stores.config_store` has
+the implementation.
 """
 
 from __future__ import annotations
@@ -9,17 +9,17 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final, Protocol
 
-from barnabas.config.client_entities import ClientEntityStore
+from barnabas.config.dynamic.client_entities import ClientEntityStore
 
 TOPICS: Final = "topics"
 BROKERS: Final = "brokers"
 GROUPS: Final = "groups"
 
 DEFAULT_ENTITY: Final = "<default>"
-"""The entity whose settings hold for all that have none of their own."""
+"""The entity whose settings hold for all entities without settings of their own."""
 
 Overrides = dict[str, str] | None
-"""What is set for an entity; None if that cannot be read."""
+"""Settings of an entity; None if they are unreadable."""
 
 
 class ConfigStore(ClientEntityStore, Protocol):
@@ -32,4 +32,4 @@ class ConfigStore(ClientEntityStore, Protocol):
     async def existing_topics(self, topics: Sequence[str]) -> list[str]: ...
 
     async def write(self, entity_type: str, name: str, overrides: Mapping[str, str]) -> None:
-        """Replace what is set, and let the other brokers know."""
+        """Replace the settings, and notify the other brokers."""

@@ -1,9 +1,8 @@
-"""What a change of settings means, before anything is written.
+"""Interpretation of config changes, before anything is written.
 
-AlterConfigs replaces all overrides of a resource; IncrementalAlterConfigs changes single
-keys: set, delete, and for lists append and subtract. Both end in a full set of overrides,
-which is then checked as a whole, so the two kinds of request cannot disagree about what is
-valid.
+AlterConfigs replaces all overrides of a resource; IncrementalAlterConfigs changes single keys: set, delete,
+and for lists append and subtract. Both result in a full set of overrides, which is then checked as a whole.
+So the two APIs cannot disagree about valid settings.
 """
 
 from __future__ import annotations
@@ -12,15 +11,15 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from barnabas.config.keys import ConfigType, Definition, Update
+from barnabas.config.definitions.keys import ConfigType, Definition, Update
 from barnabas.core.errors import InvalidConfig, InvalidRequest
 from barnabas.protocol.config_numbers import ConfigOperation
 
 KEYS_MAX = 1_000
-"""More than any resource has; as many may be looked at in one go."""
+"""More than any resource has; the broker checks this many at once."""
 
 NAMED_MAX = 100
-"""Keys that a complaint names: a request may have a hundred thousand."""
+"""Keys that an error message names: a request may have a hundred thousand."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +32,7 @@ class Change:
 
 
 def parse_changes(changes: Sequence[tuple[str, int, str | None]]) -> list[Change]:
-    """Changes as a request carries them; a key may appear once, and only a deletion has no value."""
+    """Changes of a request; a key may appear once, and only a deletion has no value."""
     _refuse_too_many(len(changes))
     parsed = []
     for name, operation, value in changes:
@@ -47,7 +46,7 @@ def parse_changes(changes: Sequence[tuple[str, int, str | None]]) -> list[Change
 
 
 def parse_replacement(entries: Sequence[tuple[str, str | None]]) -> dict[str, str]:
-    """The full set of overrides that an AlterConfigs request carries."""
+    """The full set of overrides of an AlterConfigs request."""
     _refuse_too_many(len(entries))
     _refuse_duplicates([name for name, _ in entries])
     _refuse_nulls([name for name, value in entries if value is None])
@@ -69,9 +68,9 @@ def apply_changes(keys: Definition, current: Mapping[str, str], changes: Iterabl
 
 
 def check_broker_overrides(keys: Definition, overrides: Mapping[str, str], *, all_brokers: bool) -> None:
-    """Refuse what cannot be changed while a broker runs, at the level asked for, or is not valid.
+    """Reject invalid overrides, and keys that cannot change at run time at this level.
 
-    Apache Kafka stores keys that it does not know; here a misspelt key is refused.
+    Apache Kafka stores unknown keys; this broker rejects a misspelt key.
     """
     updates = {name: keys.key(name).update for name in overrides}
     fixed = [name for name, update in updates.items() if update is Update.READ_ONLY]

@@ -1,9 +1,9 @@
-"""What is set for users, client ids and addresses: SCRAM credentials and quotas.
+"""Settings of users, client ids and addresses: SCRAM credentials and quotas.
 
-An entity is a user, a client id, a user's client id, or an address; the name None stands for all
-that have nothing of their own (`<default>` in the store). All keys of an entity are one value in
-the store, so a change is a function from what is there to what shall be there: who changes a quota
-leaves the credentials beside it alone, also if somebody else changes those at the same moment.
+An entity is a user, a client id, a user's client id, or an address. The name None stands for all entities
+without settings of their own (`<default>` in the store). All keys of an entity are one value in the store, so
+a change is a function from the old value to the new one. A change of a quota keeps the credentials beside it,
+also if another broker changes those at the same moment.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Final, NamedTuple, Protocol
 
-from barnabas.core.waiting import Lock, Runner
+from barnabas.core.waiting import Lock
 
 USERS: Final = "users"
 CLIENTS: Final = "clients"
@@ -39,34 +39,33 @@ def user(name: str | None) -> EntityPath:
 
 class ClientEntityStore(Protocol):
     async def read_entity(self, path: EntityPath) -> Values | None:
-        """None if what is there cannot be read."""
+        """None if the stored value is unreadable."""
         ...
 
     async def read_entities(self) -> dict[EntityPath, Values]:
-        """All of them, but those that cannot be read."""
+        """All entities, without unreadable ones."""
         ...
 
     async def change_entity(self, path: EntityPath, change: ValuesChange) -> Values:
-        """Write what `change` makes of what is there, and let the other brokers know."""
+        """Write the result of `change` on the stored value, and notify the other brokers."""
         ...
 
 
 class ClientEntities:
-    """Loaded at start, changed through here or by the notes of other brokers."""
+    """Loaded at the start, then changed here or by notifications of other brokers."""
 
-    def __init__(self, store: ClientEntityStore, runner: Runner) -> None:
+    def __init__(self, store: ClientEntityStore) -> None:
         self._store = store
         self._values: dict[EntityPath, Values] = {}
         self._listeners: list[EntityListener] = []
-        self._turn = Lock(runner)
-        """Held by whoever reads or writes, so that an older reading never replaces a newer one."""
+        self._turn = Lock()
+        """Held during each read and write, so that an older read never replaces a newer one."""
 
     async def load(self) -> None:
         self._values = await self._store.read_entities()
 
     def on_change(self, listener: EntityListener) -> None:
-        """Call `listener` with an entity and all that is set for it now, for each that has something and
-        whenever that changes."""
+        """Call `listener` with each entity and all its settings, now and after every change."""
         self._listeners.append(listener)
         for path, values in self:
             listener(path, values)
@@ -82,14 +81,14 @@ class ClientEntities:
             self._put(path, await self._store.change_entity(path, change))
 
     async def reload(self, path: EntityPath) -> None:
-        """Another broker changed it: take over what the store has; what cannot be read changes nothing."""
+        """Read an entity that another broker has changed. An unreadable value changes nothing."""
         async with self._turn:
             values = await self._store.read_entity(path)
             if values is not None:
                 self._put(path, values)
 
     async def reload_all(self) -> None:
-        """Changes may have gone unheard: the same for all that are known, here or in the store."""
+        """Read all known and stored entities: notifications may have been lost."""
         async with self._turn:
             found = await self._store.read_entities()
             for path, values in found.items():
